@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
@@ -14,37 +14,25 @@ from hermes.agent.titles import PROMPT, clean_title
 from hermes.assembly import earlier_conversation, open_people
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
-from hermes.clock import SystemClock
 from hermes.db.engine import Tx
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer
 from tests.gateway.core import echo as echo_reply
-from tests.gateway.core import load_app, message, running_core
+from tests.gateway.core import message, running_core
 from tests.gateway.processes import rows
 from tests.llm.loopback import Answer, LoopbackServer, fails, says
+from tests.slash.surfaces import at_terminal, say
 
 ECHO = Answer(echo=True)
 ASKED = "where do the stamps come from?"
 
 
-@asynccontextmanager
-async def talking(
+def talking(
     home: Path, server: LoopbackServer | None, *, for_one_turn: bool = False
-) -> AsyncIterator[TerminalConversation]:
+) -> AbstractAsyncContextManager[TerminalConversation]:
     model = {} if server is None else {"model__base_url": server.base_url, "model__default": "loop-1"}
-    app = load_app(home, SystemClock(), memory__review_every=0, compression__idle=0, sessions__auto_title=True, **model)
-    async with await app.open_store() as store:
-        conversation = TerminalConversation(app, store, for_one_turn=for_one_turn)
-        try:
-            yield conversation
-        finally:
-            await conversation.end()
-
-
-async def say(conversation: TerminalConversation, text: str) -> None:
-    async for _ in conversation.say(text, asyncio.Event()):
-        pass
+    return at_terminal(home, for_one_turn, compression__idle=0, sessions__auto_title=True, **model)
 
 
 async def until(true: Callable[[], bool]) -> None:

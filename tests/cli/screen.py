@@ -78,6 +78,11 @@ class Screen:
         """The row that the cursor is in."""
         return self.rows[self._emulated.cursor.y]
 
+    @property
+    def takes_whole_lines(self) -> bool:
+        """Whether the terminal keeps what is typed until Enter, and shows it itself."""
+        return bool(termios.tcgetattr(self._ours)[3] & termios.ICANON)
+
     def style_of(self, text: str) -> tuple[str, bool]:
         """The colour of the first letter of `text`, where it is to be seen first, and whether it is bold."""
         row = next(number for number, row in enumerate(self._emulated.display) if text in row)

@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,19 @@ def test_ctrl_c_stops_the_reply_and_what_was_typed_ahead_stands_in_the_prompt_ag
 
 
 @pytest.mark.contract("2.6")
+@pytest.mark.contract("10.1")
+def test_keys_are_taken_one_by_one_while_rows_are_printed(chat: Chat) -> None:
+    reply = "".join(f"row {number}\n\n" for number in range(2000))
+    with chat({"says": {"text": reply, "piece": 40, "pause": 0.02}}) as screen:
+        screen.wait_for_prompt().type("go" + ENTER)
+        screen.wait_for("row 3")
+        with ThreadPoolExecutor(1) as watcher:
+            stolen = watcher.submit(lambda: any(screen.takes_whole_lines for _ in range(200_000)))
+            screen.wait(lambda _: stolen.done())
+        assert not stolen.result()
+        assert "row 199" not in "\n".join(screen.rows), "it was watched while rows came"
+
+
 def test_stop_typed_while_a_compression_runs_ends_it_and_nothing_is_removed(chat: Chat, home: Path) -> None:
     said = "".join(f"{number} {'stamps from Malta ' * 60}\n" for number in range(8))
     talking = [sys.executable, "-m", "hermes", "chat"]

@@ -13,6 +13,7 @@ from hermes.assembly import earlier_conversation
 from hermes.db.engine import Tx
 from hermes.db.queue_items import items, stats
 from hermes.memory.backfill import Backfill
+from hermes.memory.caller import Memory
 from hermes.memory.outbox import Outbox, Spot
 from hermes.memory.values import Address, Conversation, Speaker
 from hermes.scope import OWNER as MINE
@@ -22,11 +23,12 @@ from hermes.types import Draft
 from tests.cli.filling import write_into
 from tests.conftest import Ran
 from tests.honcho.between import Asked
-from tests.honcho.recalling import ANN, HERE, Recalling
+from tests.honcho.recalling import ANN, HERE, Recalling, Talk
 from tests.memory.remembering import reply
 
 Hermes = Callable[..., Ran]
 SECRET = "My safe opens with Zanzibar."
+QUESTION = "How does my safe open?"
 OWNER = Speaker(is_owner=True)
 
 
@@ -45,6 +47,16 @@ def is_said(store: Store, tx: Tx) -> None:
     (message,) = store.messages.append(tx, name, [Draft("user", SECRET)], now=now)
     spot = Spot(name, Conversation(name, "cli", "everything", OWNER), Address("lane", {"session": name}))
     Outbox("honcho").said(tx, spot, [(message, OWNER)], now=now)
+
+
+async def recall_and_forget(talk: Talk, hermes: Hermes) -> Memory:
+    """A turn that has recalled the secret, which is forgotten while the turn goes on."""
+    memory, said = await talk.memory(), await talk.say(QUESTION)
+    until = memory.begin()
+    await memory.prompt_block(until)
+    assert "Zanzibar" in (await memory.recall([said], until)).text
+    assert (await asyncio.to_thread(hermes, "memory", "forget", "zanzibar", "--yes")).code == 0
+    return memory
 
 
 def waiting(home: Path) -> int:
@@ -100,11 +112,7 @@ async def test_a_turn_that_recalled_before_and_ends_afterwards_leaves_no_record(
     recalling: Recalling, hermes: Hermes
 ) -> None:
     async with recalling.host() as talk:
-        memory, said = await talk.memory(), await talk.say("How does my safe open?")
-        until = memory.begin()
-        await memory.prompt_block(until)
-        assert "Zanzibar" in (await memory.recall([said], until)).text
-        assert (await asyncio.to_thread(hermes, "memory", "forget", "zanzibar", "--yes")).code == 0
+        memory = await recall_and_forget(talk, hermes)
         await memory.turn_over()
         shown = await asyncio.to_thread(hermes, "memory", "explain")
         assert "anzibar" not in shown.out
@@ -115,15 +123,11 @@ async def test_the_reply_of_a_turn_that_recalled_before_and_ends_afterwards_is_n
     recalling: Recalling, hermes: Hermes
 ) -> None:
     async with recalling.host() as talk:
-        memory, said = await talk.memory(), await talk.say("How does my safe open?")
-        until = memory.begin()
-        await memory.prompt_block(until)
-        assert "Zanzibar" in (await memory.recall([said], until)).text
-        assert (await asyncio.to_thread(hermes, "memory", "forget", "zanzibar", "--yes")).code == 0
+        memory = await recall_and_forget(talk, hermes)
         store = talk.provider.store
         await reply(memory, SECRET, HERE.session_id)
         await memory.turn_over()
-        assert await told(store) == [said.content]
+        assert await told(store) == [QUESTION]
         await store.index()
         assert not await store.read(
             lambda tx: store.search.related(tx, "Zanzibar", MINE, limit=5, roles=("assistant",))
@@ -131,7 +135,7 @@ async def test_the_reply_of_a_turn_that_recalled_before_and_ends_afterwards_is_n
         assert "Nothing" in (await asyncio.to_thread(hermes, "memory", "forget", "Zanzibar")).err
         await talk.say("And my bike?")
         await reply(memory, "With a key.", HERE.session_id)
-        assert await told(store) == [said.content, "And my bike?", "With a key."], "the next turn is told as ever"
+        assert await told(store) == [QUESTION, "And my bike?", "With a key."], "the next turn is told as ever"
 
 
 async def told(store: Store) -> list[str | None]:

@@ -14,10 +14,12 @@ from tests.gateway.core import load_app, message, running_core
 
 
 @asynccontextmanager
-async def at_terminal(home: Path, **settings: object) -> AsyncIterator[TerminalConversation]:
+async def at_terminal(
+    home: Path, for_one_turn: bool = False, /, **settings: object
+) -> AsyncIterator[TerminalConversation]:
     app = load_app(home, SystemClock(), memory__review_every=0, **settings)
     async with await app.open_store() as store:
-        conversation = TerminalConversation(app, store)
+        conversation = TerminalConversation(app, store, for_one_turn=for_one_turn)
         try:
             yield conversation
         finally:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
     from prompt_toolkit.document import Document
     from prompt_toolkit.formatted_text import ANSI
+    from prompt_toolkit.input import Input
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.output import Output
 
@@ -43,6 +46,8 @@ REDRAW = 0.05
 """Seconds between two drawings, at least: nobody reads faster, and a model may be."""
 BELOW = 6
 """Rows of the window that stay free for the prompt and what is below it."""
+IS_PRINTING: ContextVar[bool] = ContextVar("is_printing", default=False)
+"""Whether the terminal is taken from the prompt only to print rows above it."""
 
 
 class LivePrompt:
@@ -128,10 +133,13 @@ class LivePrompt:
             output.write_raw("".join(f"{row}\n" for row in rows))
             output.flush()
 
+        token = IS_PRINTING.set(True)
         try:
             await run_in_terminal(write)
         except OSError:  # the window was closed
             talk.leave()
+        finally:
+            IS_PRINTING.reset(token)
 
     async def _tick(self, talk: Talk) -> None:
         """Redraw while something is awaited: the sign of waiting counts seconds."""
@@ -163,6 +171,7 @@ class LivePrompt:
             prompt_continuation=INDENT,
             multiline=True,
             erase_when_done=True,
+            input=_make_input(),
             output=_make_output(),
             enable_suspend=True,
             style=Style.from_dict({"status": "dim" if talk.screen.colored else ""}),
@@ -278,6 +287,21 @@ def _add_row_below(prompt: PromptSession[str], text: Callable[[], str]) -> None:
     assert isinstance(prompt.layout.container, HSplit), "that is how a session is laid out"
     row = Window(FormattedTextControl(lambda: [("class:status", text())]), height=1, dont_extend_height=True)
     prompt.layout.container.children.append(row)
+
+
+def _make_input() -> Input:
+    """The keys. Printing rows leaves them as they are: a terminal that takes whole lines, if only for a moment, shows
+    what is typed in that moment a second time and swallows Ctrl-D."""
+    from prompt_toolkit.input import create_input
+
+    keys = create_input()
+    take_lines = keys.cooked_mode
+
+    def cooked_mode() -> AbstractContextManager[None]:
+        return nullcontext() if IS_PRINTING.get() else take_lines()
+
+    keys.cooked_mode = cooked_mode  # type: ignore[method-assign]
+    return keys
 
 
 def _make_output() -> Output:
