@@ -73,6 +73,13 @@ async def test_answer_that_takes_longer_than_the_deadline_does_not_keep_the_serv
     assert answer == 500 or isinstance(answer, httpx.RemoteProtocolError)
 
 
+def test_a_piece_of_an_answer_does_not_wait_for_the_piece_before_it_to_be_acknowledged() -> None:
+    with listen("127.0.0.1", 0, "") as listener, socket.create_connection(listener.getsockname(), timeout=HANG):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_place_that_is_taken_is_told_with_what_to_do() -> None:
     with listen("127.0.0.1", 0, "") as taken:
         port = taken.getsockname()[1]
