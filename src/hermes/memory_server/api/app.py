@@ -101,8 +101,8 @@ async def _warm_up(database: Database, embedder: Embedder, health: ServerHealth)
         await clean_outlines(database, abandoned=0.0)
     except StoreError as error:
         health.note(error)
+    await embedder.embed(["ready"])  # before the other: a search needs nothing else
     await compute(count_tokens, "ready")
-    await embedder.embed(["ready"])
     await health.inspect()
 
 

@@ -90,7 +90,8 @@ class OutlineRows:
 
     def lines(self, rows: Positions) -> Signs:
         """The signs of rows, a line for each."""
-        return self.signs.take(rows, axis=1).T
+        # All at once would copy the whole array first: there is room behind its rows.
+        return np.array([signs.take(rows) for signs in self.signs]).T
 
     def closeness(self, rows: Positions, vector: Vector) -> Vector:
         """How close rows are to a vector, as far as their signs tell: 1.0 would be the same direction."""

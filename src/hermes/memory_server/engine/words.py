@@ -19,7 +19,7 @@ from hermes.memory_server.engine.asking import SearchWords
 from hermes.memory_server.engine.messages import MESSAGES
 from hermes.memory_server.engine.outline import Positions
 from hermes.memory_server.engine.outlines import Seen
-from hermes.memory_server.engine.postings import HOLDERS
+from hermes.memory_server.engine.postings import HOLDERS, WHOLE
 from hermes.ranking.scoring import Flags
 
 ENOUGH = 200
@@ -89,7 +89,7 @@ def _known_rows(
     """Which rows of a place hold a word, from what is kept for the whole workspace, and whether there are no others;
     None when that is not enough."""
     known = seen.postings.known(word)
-    if inside is not None and known is not None and not known.is_complete:
+    if inside is not None and (len(seen.rows) > WHOLE if known is None else not known.is_complete):
         return None
     if known is None or known.upto != seen.newest:
         everywhere = text_index(tx).within(tx, SearchArea(place.workspace_id))
