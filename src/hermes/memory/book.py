@@ -21,7 +21,7 @@ from hermes.errors import NoteError, NotFoundError, ProviderError
 from hermes.memory.active import ActiveProvider
 from hermes.memory.facts import Fact, FactQuery, Facts, FactSource
 from hermes.memory.forgetting import mark_forgotten
-from hermes.memory.likeness import telling_words
+from hermes.memory.likeness import fact_words
 from hermes.memory.mirror import Mirrored, NoteChange
 from hermes.memory.notes import FILES, Notes, NotesFile
 from hermes.memory.outbox import Spot
@@ -238,7 +238,7 @@ class MemoryBook:
     def _keep_forgotten(self, tx: Tx, text: str) -> None:
         """Nothing is to say it again; of records and remarks only those go that this person's conversations have."""
         scope = self.notes.scope
-        keep_forgotten(tx, scope, text, telling_words, now=self._store.clock.now())
+        keep_forgotten(tx, scope, text, fact_words, now=self._store.clock.now())
         drop_injections(tx, lambda held: text in held, self._store.search.sessions_within(tx, scope))
         drop_remarks(tx, lambda held: text in held, scope)
 

@@ -22,7 +22,7 @@ from msgspec import Struct
 from hermes.errors import StoreStoppedError
 from hermes.sqlite.connection import Opened, T, Tx
 from hermes.sqlite.faults import translated
-from hermes.sqlite.turns import Threads, Turn, Turns, asker
+from hermes.sqlite.scheduling import Threads, Turn, Turns, asker
 
 STEPS, SLOW_STEPS = 50_000, 5_000
 """The progress callback runs after so many steps of SQLite's machine, about a millisecond; more often for slow reads,
