@@ -55,15 +55,12 @@ def revoke_lane(tx: Tx, queue: str, lane: str) -> None:
     schedule(tx, queue, lane)
 
 
-def free_lanes(tx: Tx, queue: str, *, now: float) -> int:
+def free_lanes(tx: Tx, queue: str, *, now: float) -> None:
     """Free lanes whose owner's process has certainly ended, so that they can be claimed before their lease ends."""
-    freed = 0
     waiting = tx.execute("SELECT lane FROM hermes_lanes WHERE queue = ? AND due_at > ?", (queue, now)).fetchall()
     for row in waiting:
         if leases.free_from_gone(tx, lease_name(queue, row["lane"]), now=now):
             schedule(tx, queue, row["lane"])
-            freed += 1
-    return freed
 
 
 def join_lanes(tx: Tx, queue: str, lane: str, into: str, *, patch: dict[str, Json] | None = None) -> None:

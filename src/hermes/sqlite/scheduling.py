@@ -143,27 +143,14 @@ def _fulfil(done: asyncio.Future[Any], tell: Callable[[Any], None], result: Any)
         tell(result)
 
 
-class Turns:
-    """Lets one slow read run at a time. `others` says whether other work waits."""
-
-    def __init__(self, others: Callable[[], bool]) -> None:
-        self._others = others
-        self._lock = threading.Lock()
-
-    def take(self, share: int, is_over: Callable[[], bool]) -> Turn:
-        """Wait for the turn, or until `is_over` says that nobody wants the result. With a `share` of 2 the read pauses
-        twice as long as it runs."""
-        turn = Turn(self._lock, self._others, share, is_over)
-        turn.take()
-        return turn
-
-
 class Turn:
-    """The turn of one slow read, used in its thread."""
+    """The turn of one slow read, used in its thread: of those that share a lock one runs at a time."""
 
     def __init__(
         self, lock: threading.Lock, others: Callable[[], bool], share: int, is_over: Callable[[], bool]
     ) -> None:
+        """`others` says whether other work waits; with a `share` of 2 the read pauses for it twice as long as it
+        runs."""
         self._lock, self._others, self._share, self._is_over = lock, others, share, is_over
         self._has = False
         self._since = 0.0
@@ -177,6 +164,7 @@ class Turn:
             self.take()
 
     def take(self) -> None:
+        """Wait for the turn, or until `is_over` says that nobody wants the result."""
         while not self._has and not self._is_over():
             self._has = self._lock.acquire(timeout=LOOK)
         self._since = time.perf_counter()
