@@ -142,9 +142,8 @@ def resolve(
     if found.identities.owner == found.identities.ai:
         both = f"you and the agent would both be the peer '{found.identities.ai}'"
         one = SettingsError(f"{path or 'honcho.json'}: {both}", hint="Set peerName or aiPeer to another name")
-        found = HonchoConfiguration(host, path, settings, [*found.problems, one], [], found.login)
-    remarks = [*_unread(document, path), *_remarks(found, layers)]
-    return HonchoConfiguration(host, path, settings, found.problems, remarks, found.login)
+        found = replace(found, problems=[*found.problems, one])
+    return replace(found, remarks=list(_remarks(found, document, layers)))
 
 
 def login_name(env: Mapping[str, str]) -> str:
@@ -163,13 +162,11 @@ def plain_text(value: object) -> Any:
     return json.dumps(plain(value), sort_keys=True) if isinstance(value, list | tuple | Mapping) else value
 
 
-def _unread(document: Document, path: Path | None) -> Iterator[str]:
+def _remarks(found: HonchoConfiguration, document: Document, layers: Sequence[Layer]) -> Iterator[str]:
+    """A block that does not count, keys that are probably misspelt, numbers that count as others, pins that pin
+    nothing."""
     if document.unread is not None:
-        yield f"{path}: hosts.{document.unread} does not count: there is hosts.{document.host}"
-
-
-def _remarks(found: HonchoConfiguration, layers: Sequence[Layer]) -> Iterator[str]:
-    """Keys that are probably misspelt, numbers that count as others, pins that pin nothing."""
+        yield f"{found.file}: hosts.{document.unread} does not count: there is hosts.{document.host}"
     for layer in layers[:2]:
         yield from _misspelt(layer)
     for row in keys.TABLE:

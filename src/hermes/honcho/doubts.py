@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from hermes.clock import Clock
-from hermes.honcho.patience import DeliveryPatience
+from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.provider import Entry
 
 REMEMBERED = 20_000
@@ -42,10 +42,6 @@ class Doubts:
         """A request with these entries is being sent; from now on it may arrive."""
         for entry in entries:
             self._set(entry.key, self._clock.now())
-
-    def given_up(self, entries: Iterable[Entry]) -> None:
-        """Nobody waits any longer for the request, but the server may still be busy with it."""
-        self.sending(entries)
 
     def absent(self, entries: Iterable[Entry]) -> None:
         """The server surely does not have these entries."""

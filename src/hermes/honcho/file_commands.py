@@ -17,6 +17,7 @@ from msgspec import Struct
 from hermes.errors import HomeError, NotFoundError, UsageError
 from hermes.files import read_file
 from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.files import LARGEST, note_files
 from hermes.honcho.server import find_server, open_client
 from hermes.honcho.workbench import Workbench, find_bench
 from hermes.memory.entries import find_entries
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 LONGEST = 60_000
 """Characters of one conclusion."""
-LARGEST = 1024 * 1024
-"""Bytes of a file that is told."""
 AT_ONCE = 100
 MOST_KNOWN = 10_000
 """Conclusions that are compared with what is to be told."""
@@ -72,7 +71,7 @@ def migrate(
     config, home = bench.load().checked(), bench.machine.home
     who = config.identities
     wanted = [
-        *((path, who.owner, _entries) for path in _notes(home.path)),
+        *((path, who.owner, _entries) for path in note_files(home)),
         (home.soul_file, who.ai, _paragraphs),
     ]
     found = [_read(path, about, split) for path, about, split in wanted if path.exists()]
@@ -86,12 +85,6 @@ def migrate(
         bench.desk.print_table(("file", "entries", "about"), rows)
         _confirm(bench, config)
     _tell(bench, config, found, as_json=json)
-
-
-def _notes(home: Path) -> list[Path]:
-    """Where the notes are: in `memories/`, or in the home itself as early versions had it."""
-    names = ("USER.md", "MEMORY.md")
-    return [next((path for path in (home / "memories" / n, home / n) if path.exists()), home / n) for n in names]
 
 
 def _confirm(bench: Workbench, config: HonchoConfiguration) -> None:

@@ -21,12 +21,12 @@ from hermes.honcho.facts import FactReader, to_source
 from hermes.honcho.identity import find_peer
 from hermes.honcho.keys import ENABLED, ENV_HOST, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
-from hermes.honcho.patience import DeliveryPatience
 from hermes.honcho.recall_reader import PATIENCE, RecallReader
 from hermes.honcho.remarks import all_remarks
 from hermes.honcho.server import Machine, find_server, look_at
 from hermes.honcho.session import HonchoSession
 from hermes.honcho.watch import Watch
+from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.provider import (
     Acquaintance,
     Address,
