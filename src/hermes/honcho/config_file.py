@@ -74,9 +74,12 @@ class Document(Struct, frozen=True):
     """The name of a block of an earlier version that is there too, and does not count."""
 
 
-def read_document(path: Path, places: ConfigPlaces) -> Document:
-    """What the file says. Raises SettingsError when it cannot be read or is not what it should be: an empty one too,
-    since it may be about to be written, and its defaults could send what is said elsewhere."""
+def read_document(path: Path | None, places: ConfigPlaces) -> Document:
+    """What the file says, nothing while there is none. Raises SettingsError when it cannot be read or is not what it
+    should be: an empty one too, since it may be about to be written, and its defaults could send what is said
+    elsewhere."""
+    if path is None:
+        return Document({}, {}, places.host)
     raw = _raw(path)
     root = {} if raw is None else _parse(path, raw)
     host, hosts = _stands_under(root, places, path), _hosts(root, path)

@@ -116,10 +116,9 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
 
 def load(places: ConfigPlaces, env: Mapping[str, str], *, is_chosen: bool = True) -> HonchoConfiguration:
     """The configuration as the files are now. It raises nothing: what is wrong is in `problems`."""
-    path = places.existing()
+    path, broken = places.existing(), list[SettingsError]()
     try:
-        document = Document({}, {}, places.host) if path is None else read_document(path, places)
-        broken: list[SettingsError] = []
+        document = read_document(path, places)
     except SettingsError as error:
         document, broken = Document({}, {}, places.host), [error]
     return replace(resolve(document, path, places.host, env, broken), is_chosen=is_chosen)

@@ -83,16 +83,9 @@ def migrate(
     if not yes:
         rows = [(one.file.name, str(len(one.texts)), one.about) for one in found]
         bench.desk.print_table(("file", "entries", "about"), rows)
-        _confirm(bench, config)
+        question = f"Tell all of this to {find_server(config).shown}, workspace {config.workspace}?"
+        bench.confirm(question, "yes", "nothing was told")
     _tell(bench, config, found, as_json=json)
-
-
-def _confirm(bench: Workbench, config: HonchoConfiguration) -> None:
-    if not bench.desk.dialog.can_ask:
-        raise UsageError("nobody can be asked here", hint="`--yes` goes on without asking")
-    question = f"Tell all of this to {find_server(config).shown}, workspace {config.workspace}?"
-    if bench.desk.dialog.choose(question, {"yes": "", "no": "leave it as it is"}, "yes") == "no":
-        raise UsageError("nothing was told", hint="")
 
 
 def _tell(bench: Workbench, config: HonchoConfiguration, tellings: Sequence[Telling], *, as_json: bool = False) -> None:

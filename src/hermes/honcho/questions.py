@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from hermes.clock import SystemClock
 from hermes.errors import UsageError
 from hermes.honcho import keys
-from hermes.honcho.auth import describe_grant
 from hermes.honcho.interview import Interview
-from hermes.honcho.remarks import unmarked
+from hermes.honcho.remarks import describe_grant, unmarked
 from hermes.honcho.server import LOCAL, is_cloud_url, meant_server
 from hermes.memory.provider import Acquaintance
 

@@ -13,11 +13,10 @@ from msgspec import Struct
 from hermes.clock import SystemClock
 from hermes.honcho import keys
 from hermes.honcho.addresses import session_name
-from hermes.honcho.auth import describe_auth
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.identity import HASHES, Identities, find_peer, peer_text
 from hermes.honcho.names import SessionName, digest, find_repository
-from hermes.honcho.remarks import all_remarks
+from hermes.honcho.remarks import all_remarks, describe_auth
 from hermes.honcho.server import find_server, look_at
 from hermes.honcho.workbench import Workbench, find_bench, here, origin, shown, value_of
 from hermes.memory.provider import Acquaintance, Conversation, Speaker

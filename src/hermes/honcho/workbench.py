@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.config_file import write_setting
-from hermes.errors import NotFoundError
+from hermes.errors import NotFoundError, UsageError
 from hermes.honcho import keys
 from hermes.honcho.changes import set_keys
 from hermes.honcho.config_file import ConfigPlaces, Document, Edit, edit_document, read_document
@@ -49,11 +50,18 @@ class Workbench(Struct, frozen=True):
         if not self.machine.is_chosen:
             write_setting(self.machine.home.config_file, PROVIDER, PROVIDER.default)
 
+    def confirm(self, question: str, default: Literal["yes", "no"], refused: str) -> None:
+        """Go on after a yes alone. Raises UsageError after a no, and where nobody can be asked."""
+        if not self.desk.dialog.can_ask:
+            raise UsageError("nobody can be asked here", hint="`--yes` goes on without asking")
+        if self.desk.dialog.choose(question, {"yes": "", "no": "leave it as it is"}, default) == "no":
+            raise UsageError(refused, hint="")
+
     def trial(self, edit: Edit) -> HonchoConfiguration:
         """The configuration as it would be after a change."""
         places = self.places
         path = places.existing()
-        now = Document({}, {}, places.host) if path is None else read_document(path, places)
+        now = read_document(path, places)
         block, root = dict(now.block), dict(now.root)
         edit(block, root)
         return resolve(Document(root, block, places.host), path, places.host, self.machine.env)
