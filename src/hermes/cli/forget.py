@@ -21,8 +21,7 @@ from hermes.cli.table import print_table
 from hermes.errors import HermesError, UsageError
 from hermes.memory.book import MemoryBook, Remembering
 from hermes.memory.facts import FactSource
-from hermes.memory.forgetting import Kept, find_kept, find_told
-from hermes.memory.noted import find_noted
+from hermes.memory.forgetting import Kept, find_kept, find_noted, find_told
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import NONE
 from hermes.memory.values import Holding, Remembered, Wording

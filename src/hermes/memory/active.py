@@ -219,10 +219,6 @@ class ActiveProvider:
         with self.background.logged(what):
             await self.store.write(run)
 
-    async def settle(self) -> None:
-        """Return when all work off the turn has ended."""
-        await self.background.settle()
-
     async def close(self) -> None:
         """Let the plugin go, within its deadline. Sessions are closed before."""
         if self._warming is not None:
@@ -295,10 +291,7 @@ class ActiveProvider:
         return self._thread
 
     def _trouble(self, about: str, line: str | None) -> None:
-        if line is None:
-            self.health.worked(about)
-        else:
-            self.health.missed(about, line)
+        self.report(about, Returned(None) if line is None else Missed(line))
 
     def _host(self, loop: asyncio.AbstractEventLoop) -> PluginHost:
         assert self._thread is not None, "the plugin is made on its thread"

@@ -269,7 +269,7 @@ class Memory:
     async def settle(self) -> None:
         """Return when all work off the turn has ended."""
         await self._caller.prepared()
-        await self.provider.settle()
+        await self.provider.background.settle()
 
     async def close(self, why: Ending = "exit") -> None:
         """Close the provider's session, within the deadline. Outbox rows that were held back are released: delivering

@@ -41,10 +41,6 @@ class Dialog(Protocol):
 
     def say(self, text: str) -> None: ...
 
-    def open_page(self, url: str) -> bool:
-        """Open a page in a browser; False when that is not possible here."""
-        ...
-
 
 class Desk(Protocol):
     """Where a plugin's commands do their work."""

@@ -24,68 +24,36 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from hermes.clock import Clock
 from hermes.errors import UsageError
-from hermes.memory.desk import Acquaintance, Desk, Dialog
-from hermes.memory.facts import Fact, FactQuery, Facts, FactSource
-from hermes.memory.values import (
-    Address,
-    Conversation,
-    Delivered,
-    Ending,
-    Entry,
-    EntryKind,
-    Holding,
-    Later,
-    Notebook,
-    Outcome,
-    Pace,
-    Parked,
-    Part,
-    Question,
-    Reach,
-    Recalled,
-    Remembered,
-    Said,
-    Speaker,
-    ToolUse,
-    Wording,
-)
+from hermes.memory.desk import Acquaintance as Acquaintance
+from hermes.memory.desk import Desk as Desk
+from hermes.memory.desk import Dialog as Dialog
+from hermes.memory.facts import Fact as Fact
+from hermes.memory.facts import FactQuery as FactQuery
+from hermes.memory.facts import Facts as Facts
+from hermes.memory.facts import FactSource as FactSource
+from hermes.memory.values import Address as Address
+from hermes.memory.values import Conversation as Conversation
+from hermes.memory.values import Delivered as Delivered
+from hermes.memory.values import Ending as Ending
+from hermes.memory.values import Entry as Entry
+from hermes.memory.values import EntryKind as EntryKind
+from hermes.memory.values import Holding as Holding
+from hermes.memory.values import Later as Later
+from hermes.memory.values import Notebook as Notebook
+from hermes.memory.values import Outcome as Outcome
+from hermes.memory.values import Pace as Pace
+from hermes.memory.values import Parked as Parked
+from hermes.memory.values import Part as Part
+from hermes.memory.values import Question as Question
+from hermes.memory.values import Reach as Reach
+from hermes.memory.values import Recalled as Recalled
+from hermes.memory.values import Remembered as Remembered
+from hermes.memory.values import Said as Said
+from hermes.memory.values import Speaker as Speaker
+from hermes.memory.values import ToolUse as ToolUse
+from hermes.memory.values import Wording as Wording
 from hermes.settings import Setting
 from hermes.types import Json, Message, ToolSpec
-
-__all__ = [
-    "Acquaintance",
-    "Address",
-    "Connect",
-    "Conversation",
-    "Delivered",
-    "Desk",
-    "Dialog",
-    "Ending",
-    "Entry",
-    "EntryKind",
-    "Fact",
-    "FactQuery",
-    "FactSource",
-    "Facts",
-    "Holding",
-    "Host",
-    "Later",
-    "MemoryPlugin",
-    "MemorySession",
-    "Notebook",
-    "Outcome",
-    "Pace",
-    "Parked",
-    "Part",
-    "Question",
-    "Reach",
-    "Recalled",
-    "Remembered",
-    "Said",
-    "Speaker",
-    "ToolUse",
-    "Wording",
-]
 
 
 class Host(Protocol):

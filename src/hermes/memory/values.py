@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field, to_builtins
 from msgspec.structs import asdict
 
 from hermes.ranking.words import SPACELESS
@@ -102,15 +102,11 @@ class Notebook(Struct, frozen=True):
     gateway_session_key: str | None = None
 
     def to_json(self) -> Json:
-        return {
-            "person": None if self.person is None else self.person.to_json(),
-            "platform": self.platform,
-            "gateway_session_key": self.gateway_session_key,
-        }
+        return to_builtins(self)
 
     @classmethod
     def from_json(cls, value: Json) -> Notebook:
-        return cls(Speaker.from_json(value["person"]), value["platform"], value["gateway_session_key"])
+        return convert(value, cls)
 
 
 DEFAULT_WANTS: frozenset[EntryKind] = frozenset({"said", "reply", "note", "own", "forget", "correct"})
