@@ -18,7 +18,7 @@ from hermes.db import lanes, leases
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.errors import SessionBusyError, StaleError, StoreError
-from hermes.store.session_leases import SESSIONS
+from hermes.store.ids import SESSIONS
 from hermes.store.store import Store
 
 T = TypeVar("T")

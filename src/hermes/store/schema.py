@@ -26,7 +26,6 @@ from hermes.store import (
     mended,
     note_remarks,
     people,
-    project_files,
     prompts,
     reviews,
     told,
@@ -184,7 +183,7 @@ MIGRATIONS = (
         (
             chosen_models.SCHEMA,
             usage.SCHEMA,
-            project_files.SCHEMA,
+            prompts.PROJECT_FILES,
             auto_titles.SCHEMA,
             *reviews.TRIES,
             *corrections.SCHEMA,

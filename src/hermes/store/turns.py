@@ -18,8 +18,7 @@ from hermes.store.auto_titles import mark_title_due
 from hermes.store.chosen_models import ChosenModel, chosen_model
 from hermes.store.corrections import Correction, corrections_of
 from hermes.store.held_lease import Entered, Step
-from hermes.store.project_files import KeptProjectFile, project_file_of
-from hermes.store.prompts import prompt_made_of, set_prompt_made_of
+from hermes.store.prompts import KeptProjectFile, project_file_of, prompt_made_of, set_prompt_made_of
 from hermes.store.reviews import mark_due
 from hermes.store.store import Store
 from hermes.store.usage import add_usage
