@@ -235,19 +235,26 @@ class Outbox(Struct, frozen=True):
         queue.enqueue(tx, self.queue, spot.lane, key, whole, now=now, session_id=spot.session_id, not_before=not_before)
 
 
+class QueuedWish(Struct, frozen=True):
+    """An entry `forget` or `undo` that waits."""
+
+    ticket: str
+    lane: str
+
+
 def enqueue_wish(
     tx: Tx, provider: str, known: EntryPlace, kind: EntryKind, cause: str, data: Json, *, now: float
-) -> list[tuple[str, str]]:
-    """Queue one entry for each address that a conversation had, each behind all that was told there: tickets and lanes.
-    They belong to no session: they stay when this one is deleted."""
+) -> tuple[QueuedWish, ...]:
+    """Queue one entry for each address that a conversation had, each behind all that was told there. They belong to no
+    session: they stay when this one is deleted."""
     addresses = {(one["lane"], json.dumps(one["data"])): one["data"] for one in (*known.earlier, known.address)}
     queued = []
     for number, ((lane, _), address) in enumerate(addresses.items(), 1):
         ticket, key = f"{kind}:{cause}:{number}", secrets.token_hex(16)
         whole = {"text": "", "data": data, "kind": kind, "address": address, "key": key}
         queue.enqueue(tx, queue_name(provider), lane, ticket, whole, now=now)
-        queued.append((ticket, lane))
-    return queued
+        queued.append(QueuedWish(ticket, lane))
+    return tuple(queued)
 
 
 def _hold(address: Address | None) -> float:

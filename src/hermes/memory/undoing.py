@@ -17,7 +17,7 @@ from hermes.db.engine import Tx
 from hermes.db.queue import Item
 from hermes.db.queue_items import drop, find, made_since, withdraw
 from hermes.memory.forgetting import mark_forgotten
-from hermes.memory.outbox import enqueue_wish, queue_name
+from hermes.memory.outbox import QueuedWish, enqueue_wish, queue_name
 from hermes.store.memory_rows import find_place, providers_of
 from hermes.store.told import told_among, unmark_told
 from hermes.types import Json, Message
@@ -26,19 +26,12 @@ BY_TOOL = "call-"
 """How the key of an entry begins that a tool of the provider's put while the model called it."""
 
 
-class QueuedUndo(Struct, frozen=True):
-    """An entry `undo` that waits."""
-
-    ticket: str
-    lane: str
-
-
 class TakenBack(Struct, frozen=True):
     """What became of what a provider was told, or was to be told. `stays`: it was told, and takes no wish to undo."""
 
     provider: str
     withdrawn: int
-    queued: tuple[QueuedUndo, ...] = ()
+    queued: tuple[QueuedWish, ...] = ()
     stays: bool = False
 
 
@@ -75,8 +68,7 @@ def _take_back_from(
     if place is None or place.address is None or "undo" not in place.address["wants"]:
         return TakenBack(provider, len(gone), stays=True)
     data = {"session_id": session_id, "times": times, "entries": tickets}
-    queued = enqueue_wish(tx, provider, place, "undo", cause, data, now=now)
-    return TakenBack(provider, len(gone), tuple(QueuedUndo(*one) for one in queued))
+    return TakenBack(provider, len(gone), enqueue_wish(tx, provider, place, "undo", cause, data, now=now))
 
 
 def _entries(tx: Tx, name: str, messages: Sequence[Message]) -> Iterator[Item]:
