@@ -124,8 +124,7 @@ def head_time(tx: Tx, queue: str, lane: str) -> float | None:
 
 
 def schedule(tx: Tx, queue: str, lane: str, *, not_before: float = 0.0) -> None:
-    """Set a lane's `due_at` to the time of its first item. If the lane is held that may be too early; the next claim
-    corrects it."""
+    """Set a lane's `due_at` to the time of its first item. Too early for one that is held: the next claim mends it."""
     tx.execute(
         """
         UPDATE hermes_lanes SET due_at = (

@@ -184,8 +184,7 @@ def drop(tx: Tx, ids: Iterable[int]) -> int:
 
 
 def withdraw(tx: Tx, items: Iterable[Item]) -> list[Item]:
-    """Undo that items were queued, keys included, so that they can be queued again: those that were never
-    taken."""
+    """Undo that items were queued, keys included, so that they can be again: those that were never taken."""
     gone = []
     for item in items:
         untaken = "id = ? AND state = 'waiting' AND claimed = 0 AND tried_at IS NULL"

@@ -23,8 +23,7 @@ MOST_ROUNDS = 100
 
 
 async def correct_fact(attempt: Attempt, entry: Entry) -> Outcome:
-    """Let every copy of a fact say what holds, or forget it with the messages it was read from. Raises Failure; doing
-    it again does the rest."""
+    """Let every copy of a fact say what holds, or forget it with its messages. Raises Failure; again does the rest."""
     peer, old, right = attempt.peer_of(entry.speaker), str(entry.data["old"]), entry.text
     outcome: Outcome = Delivered()
     if right and not attempt.link.edits_conclusions:

@@ -60,8 +60,7 @@ class Position(Struct, frozen=True):
 
 
 class FactReader:
-    """Lists what is held about one peer. `views` are those whose view of it counts, the agent first. Raises
-    ProviderError, in words."""
+    """Lists what is held about one peer in these `views`, the agent's first. Raises ProviderError, in words."""
 
     def __init__(self, reader: RecallReader, peer: str, views: Sequence[str]) -> None:
         self._reader = reader

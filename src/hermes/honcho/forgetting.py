@@ -39,8 +39,7 @@ async def forget_conversation(attempt: Attempt, session_id: str) -> Outcome:
 
 
 async def take_back(attempt: Attempt, data: Mapping[str, Json]) -> Outcome:
-    """Delete these messages of a conversation and these conclusions. Raises Failure; what was deleted until then is
-    gone."""
+    """Delete these messages and conclusions. Raises Failure; what was deleted until then is gone."""
     session = attempt.target.session
     if session is None:
         return NO_SESSION
@@ -57,8 +56,7 @@ async def take_back(attempt: Attempt, data: Mapping[str, Json]) -> Outcome:
 
 
 async def _find(attempt: Attempt, session: str, session_id: str, times: Sequence[float]) -> list[str]:
-    """The ids of the messages that were said then. A message has the time at which it was said, also one that was told
-    later."""
+    """The ids of the messages that were said then: a message has that time, also one that was told later."""
     wanted = {datetime.fromtimestamp(at, UTC) for at in times}
     between = {"gte": min(wanted).isoformat(), "lte": max(wanted).isoformat()}
     filters = {"AND": [{"metadata": {SESSION: session_id}}, {"created_at": between}]}

@@ -79,8 +79,7 @@ class Capped(Integer):
 
 @dataclass(frozen=True, slots=True)
 class Grant(Kind[Mapping[str, object] | None]):
-    """What a sign-in left behind, for whoever renews it; an empty map is none. Only who it was made for, and until
-    when, is shown."""
+    """What a sign-in left behind; an empty map is none. Only who it was made for, and until when, is shown."""
 
     @property
     def secret(self) -> bool:

@@ -25,8 +25,7 @@ class Observing(Struct, frozen=True):
 
 
 class Members:
-    """What was set up over one link. Raises Failure, Unready where the server refuses; what failed is tried again by
-    whoever asks next."""
+    """What was set up over one link. Raises Failure, Unready where the server refuses; who asks next tries again."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire

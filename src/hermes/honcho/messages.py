@@ -88,8 +88,7 @@ def _runs(written: Sequence[Written]) -> Iterator[list[Written]]:
 
 
 async def _write_run(attempt: Attempt, session: str, run: list[Written]) -> list[Outcome]:
-    """Write several entries in one request. If it is refused, each is tried alone, so that only the one at fault is put
-    aside."""
+    """Write entries in one request. If it is refused each is tried alone: only the one at fault is put aside."""
     try:
         if len(run) == 1:
             return [await _write_one(attempt, session, run[0])]

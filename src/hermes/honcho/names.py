@@ -141,6 +141,5 @@ def _candidates(naming: Naming, place: Whereabouts) -> Iterator[tuple[NameSource
 
 
 def _name_directory(directory: Path) -> str:
-    """The last part of the path. `/`, and a folder without any character that a name may have, get a name of their
-    own."""
+    """The last part of the path; a hash for `/` and for a folder without any character that a name may have."""
     return directory.name if clean(directory.name) else f"directory-{digest(str(directory))}"

@@ -188,8 +188,7 @@ class Recaller:
             base.fetch(turn, self._source.reader.now(), partial(self._fetch_base, question))
 
     def _begin_words(self, question: Question, about: str | None) -> None:
-        """A server without a model is asked with this question itself. An answer serves one turn: its own, or the next
-        when it was late."""
+        """Ask a server without a model this question itself. The answer serves one turn, the next if it was late."""
         words = self._layers[WORDS]
         if words.was_given:
             words.sections = ()

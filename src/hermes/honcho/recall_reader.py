@@ -96,8 +96,7 @@ class RecallReader:
     async def post(
         self, shape: type[T], path: str, body: Json, longest: float | None = None, **query: str | int
     ) -> T | None:
-        """Ask something that has a body; None where the server does not know what it is about. It may take `longest`
-        seconds, where that is given."""
+        """The same with a body; it may take `longest` seconds, where that is given."""
         return await self._ask(shape, "POST", f"{path}?{urlencode(query)}" if query else path, body, longest)
 
     async def answers_narrowly(self) -> bool:

@@ -73,8 +73,7 @@ class RememberedWords:
         return Holding(tuple(found), tuple(stays))
 
     def _part(self, section: str, after: int | None) -> tuple[list[HeldRow], int | None]:
-        """Rows of a section of our own server, and after which the next ones come; none of a workspace that is not
-        there."""
+        """Rows of a section of our own server, and after which the next come; none where there is no workspace."""
         path = f"{self._server.workspace}/ext/export/{section}"
         found = self._server.ask("GET", path, missing={"items": []}, params={"after": after})
         return _rows(found), found.get("after")

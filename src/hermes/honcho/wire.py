@@ -64,8 +64,7 @@ class Wire:
     async def ask(
         self, method: str, path: str, body: Json = None, *, until: float, longest: float | None = None
     ) -> WireAnswer:
-        """One request, without repeating anything; it takes at most `longest` seconds, the usual unless given. Raises
-        Failure."""
+        """One request, never repeated; it takes at most `longest` seconds, the usual unless given. Raises Failure."""
         import httpx  # heavy: only who talks with a server pays for it
 
         seconds = min(longest or self._patience.request, until - self._clock.now())

@@ -102,8 +102,7 @@ class Workbench(Struct, frozen=True):
         return found if found is self else replace(found, desk=self.desk.of_profile(name))
 
     def profiles(self) -> Iterator[Workbench]:
-        """The configuration of every profile, the default one first. People are those of this profile: `of_profile`
-        knows another's."""
+        """Every profile's configuration, the default one first, with the people of this one; see `of_profile`."""
         for machine in machines(self.machine):
             yield self if machine is self.machine else replace(self, machine=machine)
 

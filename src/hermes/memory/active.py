@@ -111,8 +111,7 @@ class ActiveProvider:
         whose: str = EVERYWHERE,
         flaw: Callable[[T], str] = lambda _: "",
     ) -> HookResult[T]:
-        """Call one hook until then (a moment of the running loop). An answer that has a `flaw` is reported, and given
-        all the same."""
+        """Call one hook until then, by the running loop. A `flaw` of its answer is reported, the answer still given."""
         result = await self._call_in_time(hook, run, expect, until, line)
         flawed = flaw(result.value) if isinstance(result, Returned) else ""
         self.report(hook, Missed(f"{hook} returned {flawed}") if flawed else result, whose)
@@ -261,8 +260,7 @@ class ActiveProvider:
         return await self._running().call(hook, run, line=line, expect=expect, deadline=until - now())
 
     async def _started(self, until: float) -> bool:
-        """Start the plugin once, whoever asks first; others wait for the same start. One that failed is tried again
-        after a while."""
+        """Start the plugin once, for whoever asks; a start that failed is tried again after a while."""
         now = asyncio.get_running_loop().time
         if self._starting is None or (
             self._starting.done() and not self._starting.result() and now() >= self._try_again_at

@@ -65,8 +65,7 @@ class Remembering(Struct, frozen=True):
 
 
 class BookPage(Struct, frozen=True):
-    """Entries, and after which the next ones come; None when there are no more. `remarks` say what could not be
-    read."""
+    """Entries, and after which the next come, if there are more. `remarks` say what could not be read."""
 
     entries: tuple[Remembering, ...] = ()
     after: str | None = None

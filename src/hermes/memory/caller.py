@@ -126,8 +126,7 @@ class Memory:
     # What a turn asks, while a person waits.
 
     def begin(self) -> float:
-        """Called when a turn begins: the loop time (`until`) by which all its questions to the provider must have
-        ended."""
+        """A turn begins: the loop time (`until`) by which all its questions to the provider must have ended."""
         deadlines = self.provider.deadlines
         return _in(deadlines.first_turn if self._turn == 1 else deadlines.turn)
 
@@ -225,8 +224,7 @@ class Memory:
         await store.write(record)
 
     async def before_compress(self, messages: Sequence[Message]) -> None:
-        """Give an open session a last look at what leaves the window, and deliver what is queued, within one
-        deadline."""
+        """Give an open session a last look at what leaves the window, and deliver what waits, in one deadline."""
         until = _in(self.provider.deadlines.compress)
         wall = self.provider.wall(until)
         if self._caller.opened is not None:
@@ -272,8 +270,7 @@ class Memory:
         await self.provider.background.settle()
 
     async def close(self, why: Ending = "exit") -> None:
-        """Close the provider's session, within the deadline. Outbox rows that were held back are released: delivering
-        them needs no session."""
+        """Close the provider's session, within the deadline. What was held back is released: it needs no session."""
         if self._closed:
             return
         self._closed = True

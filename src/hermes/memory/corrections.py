@@ -51,8 +51,7 @@ class Corrections(Struct, frozen=True):
         return "\n".join(f"- wrong: {_cut(row.wrong)} | right: {_cut(row.right)} ({_date(row)})" for row in self.told)
 
     def find_repeated(self, text: str) -> Correction | None:
-        """The newest correction that this text violates by repeating what the person corrected or forgot; None if
-        none."""
+        """The newest correction that this text violates by repeating what was corrected or forgotten, or None."""
         said = fact_words(text)
         return next((row for row in self.rows if _repeats(said, row)), None)
 
@@ -95,8 +94,7 @@ class Corrections(Struct, frozen=True):
 
 
 def _repeats(said: frozenset[str], row: Correction) -> bool:
-    """Whether a text, given as its fact words, repeats what was wrong: all of it, or a part of it and nothing
-    else."""
+    """Whether a text, given as its fact words, repeats what was wrong: all of it, or nothing but a part of it."""
     if not row.right:  # forgotten: only hashes of its words are kept
         traced = sum(map(row.is_trace, said))
         return bool(traced) and traced in (len(row.traces), len(said))

@@ -147,8 +147,7 @@ class Deliveries(Work):
             self.provider.address_soon()
 
     async def _look_after(self) -> None:
-        """Every now and then: address what was recorded while the plugin could not say where it goes, and forget what
-        was delivered long ago."""
+        """Every now and then address what has no address yet, and forget what was delivered long ago."""
         while True:
             self.provider.address_soon()
             self.provider.background.begin(self._prune(), "forgetting what was delivered")

@@ -8,8 +8,7 @@ from hermes.memory.values import Wording
 
 
 class FactQuery(Struct, frozen=True):
-    """Which facts are wanted: those that hold all of the words, or the one with this id; up to `limit`, going on after
-    those that were given before."""
+    """Which facts are wanted: with all of the words, or with this id; up to `limit`, `after` those given before."""
 
     words: Wording | None = None
     id: str | None = None
@@ -28,8 +27,7 @@ class Fact(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True):
-    """Facts, and after which the next ones come; None when these are the last. `remark` says what is not among
-    them, and why."""
+    """Facts, and after which the next come, if there are more. `remark` says what is not among them, and why."""
 
     items: tuple[Fact, ...] = ()
     after: str | None = None

@@ -107,8 +107,7 @@ def mark_forgotten(tx: Tx, provider: str, *, now: float) -> None:
 
 
 def mark_replies(tx: Tx, provider: str, *, now: float) -> None:
-    """Replies to turns that are under way, in any chat, may hold what was forgotten, and stay out of memory. For the
-    owner alone to decide."""
+    """Replies that are under way, in any chat, may hold it and stay out of memory. For the owner alone to decide."""
     set_value(tx, provider, KIND, REPLIES, now)
 
 
@@ -199,8 +198,7 @@ def _strings(value: Json) -> Iterator[str]:
 
 
 def find_noted(home: Home, wording: Wording) -> list[str]:
-    """In words, which notes hold it or could not be looked at: the owner's by name, those of guests and groups by how
-    many they are."""
+    """In words, which notes hold it or cannot be read: the owner's by name, others' by how many they are."""
     own = Notes(home.path, OWNER, {})
     found = [
         f"{path} {why}: what stands there stays known until you edit it"

@@ -87,8 +87,7 @@ class PluginThread:
     async def call(
         self, hook: str, run: Hook[T], *, line: str, expect: type[T] | tuple[type, ...], deadline: float
     ) -> HookResult[T]:
-        """Call one hook. While an earlier one of the same `line` has not come back it is skipped. Never raises what the
-        plugin raised."""
+        """Call one hook; skipped while an earlier one of its `line` is out. Never raises what the plugin raised."""
         if (late := self._late.get(line)) is not None and not late.ended.done():
             return Missed(f"{hook} was skipped, {late.hook} has not come back", skipped=True)
         started: _Started[T] = _Started(hook)

@@ -114,8 +114,7 @@ class Host(Protocol):
 
 
 class MemorySession(ABC):
-    """One conversation's view of memory. Made by `open`; it may be closed and opened again at any time, in any
-    process."""
+    """One conversation's view of memory, made by `open`. It may be closed and opened again at any time, anywhere."""
 
     prompt_block: str = ""
     """A text for the system prompt, the same for the life of the session."""
@@ -128,12 +127,10 @@ class MemorySession(ABC):
 
     @abstractmethod
     async def recall(self, question: Question) -> Recalled:
-        """Once per turn, while a person waits: what is there by `question.until`. It must obey the conversation's
-        `reach`."""
+        """Once per turn, while a person waits: what is there by `question.until`, within the conversation's `reach`."""
 
     async def call_tool(self, use: ToolUse, speaker: Speaker) -> str:
-        """Run one of `tools`, in 30 s; `speaker` is who spoke last. The text goes to the model; raise when it
-        failed."""
+        """Run one of `tools`, in 30 s, for who spoke last. The text goes to the model; raise when it failed."""
         raise NotImplementedError(use.name)
 
     async def before_compress(self, leaving: Sequence[Message], until: float) -> None:
@@ -229,8 +226,7 @@ class MemoryPlugin(ABC):
             desk.dialog.say(f"Saved in {self.save_config(asked)}.")
 
     def find_remembered(self, wording: Wording) -> Holding:
-        """Everything it holds in which these words stand; a few hundred things at a time will do. Nothing is
-        changed."""
+        """What it holds in which these words stand, a few hundred things at a time. Nothing is changed."""
         return Holding(stays=(f"{self.name} cannot look for what it holds",))
 
     def forget(self, items: Sequence[Remembered]) -> None:

@@ -41,8 +41,7 @@ def new_call_key() -> str:
 
 
 def take_back(tx: Tx, cause: str, messages: Sequence[Message], since: float, *, now: float) -> list[TakenBack]:
-    """Take back what each provider was told of these messages of a session, and what its tools put since then. Call it
-    once for each `cause`."""
+    """Take back what providers were told of these messages and their tools put since then, once for each `cause`."""
     session_id, ids = messages[0].session_id, [message.id for message in messages]
     providers = sorted({*providers_of(tx, session_id), *(name for name, _ in told_among(tx, ids))})
     found = [_take_back_from(tx, provider, cause, messages, since, now) for provider in providers]

@@ -50,8 +50,7 @@ class Speaker(Struct, frozen=True):
 
 
 def speaker_of(person: Speaker | None, message: Message, *, is_owner: bool) -> Speaker:
-    """Who said a message: the person of a direct chat, else its author. The owner may speak in anyone's
-    conversation."""
+    """Who said a message: the person of a direct chat, else its author. The owner may speak in anyone's."""
     if person is not None and (person.is_owner or not is_owner):
         return person
     return Speaker(message.author_id, message.author_alt, message.author_name, is_owner)
@@ -94,8 +93,7 @@ class Conversation(Struct, frozen=True):
 
 
 class Notebook(Struct, frozen=True):
-    """Built-in notes: the owner's, a guest's, or (by `gateway_session_key`) a group's. They belong to no
-    conversation."""
+    """Built-in notes of the owner, a guest, or (by `gateway_session_key`) a group: of no conversation."""
 
     person: Speaker | None
     platform: str | None = None

@@ -1,5 +1,4 @@
-"""One setting, a table of them, and which one was probably meant by a key that is so close that it is hardly on purpose
-another."""
+"""One setting, a table of them, and which one was probably meant by a key that is hardly another on purpose."""
 
 from __future__ import annotations
 

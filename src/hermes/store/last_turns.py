@@ -50,8 +50,7 @@ class ConversationTurns:
         self._compressions = compressions
 
     def last(self, tx: Tx, session_id: str, count: int = 1) -> list[ConversationTurn]:
-        """The last turns that the model sees whole, the oldest first. Raises UsageError where there are not so many,
-        and says why."""
+        """The last turns that the model sees whole, the oldest first. UsageError says why there are not so many."""
         view = self._compressions.view(tx, session_id)
         tail = self._after_summaries(tx, session_id, view.tail)
         turns = split_turns(tail)

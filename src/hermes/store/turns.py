@@ -26,8 +26,7 @@ from hermes.types import Draft, LiveView, Message, Session, Spent
 
 
 class TurnRecord(Protocol):
-    """Callbacks of whoever starts a turn (the gateway's inbox, /retry), run inside the transactions that open and end
-    it."""
+    """Callbacks of who starts a turn (the gateway's inbox, /retry), run in the transactions that open and end it."""
 
     @property
     def reminder(self) -> str:
@@ -82,8 +81,7 @@ class TurnOpening(Struct, frozen=True):
     session: Session
     incognito: bool
     prompt_made_of: str | None
-    """Fingerprint of what the kept system prompt was built from; None if none is kept, or if another program wrote
-    it."""
+    """Fingerprint of what the kept system prompt was built from; None if there is none, or another program's."""
     model: ChosenModel | None
     corrections: tuple[Correction, ...]
     """What the person of the session's scope has corrected."""
@@ -135,8 +133,7 @@ class StoredTurn:
         return self._view
 
     async def keep_prompt(self, prompt: str, made_of: str) -> None:
-        """Store the system prompt and the fingerprint of its parts: later turns, also after a restart, use it
-        unchanged."""
+        """Store the system prompt and its parts' fingerprint: later turns, also after a restart, use it unchanged."""
 
         def keep(tx: Tx, _: float) -> None:
             self._store.sessions.set_system_prompt(tx, self._lane.session_id, prompt)
@@ -145,8 +142,7 @@ class StoredTurn:
         await self._lane.write(self._store, keep)
 
     async def add(self, drafts: Sequence[Draft], spent: Mapping[str, Spent]) -> list[Message]:
-        """Store tool calls, tool results and partial replies, and add the tokens that they took to the session's
-        usage."""
+        """Store tool calls, tool results and partial replies, and add their tokens to the session's usage."""
 
         def append(tx: Tx, now: float) -> list[Message]:
             add_usage(tx, self._lane.session_id, spent)
