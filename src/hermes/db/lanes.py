@@ -26,7 +26,6 @@ SCHEMA = (
 
 
 def lease_name(queue: str, lane: str) -> str:
-    """The name under which a lane is held."""
     return f"lane:{queue}:{lane}"
 
 

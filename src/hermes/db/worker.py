@@ -76,7 +76,6 @@ class WorkerTerms(Struct, frozen=True):
 
 
 def log_trouble(error: StoreError) -> None:
-    """Say that the queue's store fails."""
     log.error("the queue cannot be read: %s", error.line())
 
 

@@ -74,7 +74,6 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
 
     @property
     def host_name(self) -> str:
-        """The host key as a name."""
         return clean(self.host) or "hermes"
 
     @cached_property
@@ -92,7 +91,6 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
 
     @cached_property
     def naming(self) -> Naming:
-        """How sessions are named."""
         return Naming(
             strategy=cast(Strategy, self.get(keys.SESSION_STRATEGY)),
             workspace=self.workspace,

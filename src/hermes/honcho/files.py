@@ -74,7 +74,6 @@ def _read(home: Home, entry: Entry) -> list[Entry]:
 
 
 def note_files(home: Home) -> list[Path]:
-    """Where the owner's notes are."""
     notes = Notes(home.path, OWNER, {})
     return [notes.path("user"), notes.path("memory")]
 

@@ -42,8 +42,6 @@ class Prefix(Text):
 
 @dataclass(frozen=True, slots=True)
 class NonEmptyName(HonchoName):
-    """A name that must be there."""
-
     def parse(self, raw: object) -> str:
         name = HonchoName.parse(self, raw)
         if not name:

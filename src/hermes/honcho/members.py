@@ -47,7 +47,6 @@ class Members:
             self._sessions[(workspace, session)] = {**(known or {}), **members}
 
     async def have_peers(self, workspace: str, names: list[str], until: float) -> None:
-        """Have these peers."""
         with self._refused():
             await self._have_workspace(workspace, until)
             for name in names:

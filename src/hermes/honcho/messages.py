@@ -33,7 +33,6 @@ class Written(Struct, frozen=True):
     pieces: tuple[str, ...]
 
     def to_json(self) -> list[Json]:
-        """Its messages."""
         entry, count = self.entry, len(self.pieces)
         at = datetime.fromtimestamp(entry.at, UTC).isoformat()
         about: dict[str, Json] = {} if entry.session_id is None else {SESSION: entry.session_id}

@@ -33,8 +33,6 @@ UNPREFIXED: frozenset[NameSource] = frozenset({"map", "workspace"})
 
 
 class Naming(Struct, frozen=True):
-    """How sessions are named."""
-
     strategy: Strategy
     workspace: str
     manual: Mapping[str, str]

@@ -26,7 +26,6 @@ SERVER_KEYS = (keys.SERVER, keys.BASE_URL, keys.ENVIRONMENT, keys.API_KEY, keys.
 
 
 def ask_server(interview: Interview) -> None:
-    """Ask where Honcho is."""
     before = meant_server(interview.config).kind
     standing = "self-hosted" if before == "local" else before
     chosen = interview.option("server") or (

@@ -51,8 +51,6 @@ RECONCILE = (
 
 
 class DialecticPlan(Struct, frozen=True):
-    """Settings of dialectic calls."""
-
     depth: int = 1
     """Passes, 1 to 3."""
     base: str = "low"

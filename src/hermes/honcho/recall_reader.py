@@ -25,14 +25,10 @@ THINKING = 110.0
 
 
 class ListPage(Struct, Generic[T], frozen=True):
-    """A page of a list."""
-
     items: list[T]
 
 
 class SummaryPart(Struct, frozen=True):
-    """A summary."""
-
     content: str
 
 

@@ -67,7 +67,6 @@ def find_server(config: HonchoConfiguration) -> HonchoServer:
 
 
 def meant_server(config: HonchoConfiguration) -> HonchoServer:
-    """The server that the configuration means."""
     url, key = VERSION_PATH.sub("", config.get(keys.BASE_URL)), config.get(keys.API_KEY)
     if config.get(keys.SERVER) == "embedded":
         return HonchoServer("embedded", "")

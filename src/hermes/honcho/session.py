@@ -89,7 +89,6 @@ class HonchoSession(MemorySession):
 
 
 def find_whose(config: HonchoConfiguration, conversation: Conversation, target: EntryTarget) -> Whose:
-    """Where a conversation is kept and how far it reaches."""
     is_group = conversation.reach == "here"
     user = find_peer(config.identities, conversation.person, speaker_key(conversation)).name
     return Whose(

@@ -132,7 +132,6 @@ def value_of(config: HonchoConfiguration, row: Key[Json]) -> Json:
 
 
 def _follows(config: HonchoConfiguration) -> Mapping[str, Json]:
-    """What holds for keys that are not set."""
     who = config.identities
     return {
         keys.ENABLED.key: True,
@@ -158,7 +157,6 @@ def here() -> Path | None:
 
 
 def find_bench(ctx: typer.Context) -> Workbench:
-    """The bench of the command that runs."""
     bench = ctx.find_object(Workbench)
     assert bench is not None, "the group sets it"
     return bench

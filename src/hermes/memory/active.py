@@ -118,7 +118,6 @@ class ActiveProvider:
         return result
 
     def report(self, hook: str, result: HookResult[T], whose: str = EVERYWHERE) -> None:
-        """Take note of how a hook went."""
         if isinstance(result, Returned):
             self.health.worked(hook, whose)
         elif result.skipped:

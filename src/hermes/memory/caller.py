@@ -235,7 +235,6 @@ class Memory:
         await self.flush(until - _in(0))
 
     async def retitled(self, title: str) -> None:
-        """The person named the conversation."""
         self._caller.conversation = replace(self._caller.conversation, title=title)
         if self._caller.opened is not None:
             until = _in(self.provider.deadlines.turn)
@@ -343,7 +342,6 @@ def _storable(text: str, most: int) -> str:
 
 
 def _flaw(recalled: Recalled) -> str:
-    """What is wrong with what was recalled."""
     if not all(map(_is_part, recalled.parts)):
         return "something that is no Part"
     return _longer(RECALL)(_joined(recalled))

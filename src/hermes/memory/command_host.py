@@ -109,7 +109,6 @@ def invited(allowed: Iterable[str]) -> list[Acquaintance]:
 
 
 def acquaintances(tx: Tx, allowed: Iterable[str]) -> list[Acquaintance]:
-    """Everyone who is known or may talk."""
     return [
         Acquaintance(one.platform, one.user_id, one.name, one.is_owner, one.marked_at is not None)
         for one in everyone(tx, allowed)

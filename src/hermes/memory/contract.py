@@ -262,7 +262,6 @@ class _Check:
         return self._provider.store.clock.now() + PATIENCE
 
     async def _ask(self, hook: str, begin: Callable[[], Awaitable[T]], expect: type[T] | tuple[type, ...]) -> T | None:
-        """Call a hook of a session."""
         return await self._call(hook, lambda _: begin(), expect)
 
     async def _call(

@@ -100,7 +100,6 @@ class Deliveries(Work):
         return not (await self.left()).entries
 
     async def left(self) -> Left:
-        """What is left to deliver."""
         name, now = self.provider.outbox.queue, self._store.clock.now()
         found = await self._store.read(lambda tx: stats(tx, name, now=now))
         return Left(found.lanes, found.waiting)

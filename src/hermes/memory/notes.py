@@ -32,8 +32,6 @@ UTF8_HINT = "Save it as UTF-8, or move it away; until then nothing is written to
 
 
 class Change(Struct, frozen=True):
-    """What a change did to a note."""
-
     target: NotesFile
     action: Literal["add", "replace", "remove"]
     text: str

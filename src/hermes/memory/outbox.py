@@ -34,7 +34,6 @@ UNADDRESSED = "?"
 
 
 def queue_name(provider: str) -> str:
-    """The queue of a provider's entries."""
     return f"memory:{provider}"
 
 

@@ -179,8 +179,6 @@ Outcome: TypeAlias = Delivered | Later | Parked
 
 
 class Said(Struct, frozen=True):
-    """One message of a question."""
-
     text: str
     speaker: Speaker
 

@@ -35,7 +35,6 @@ class Setting(Generic[T_co]):
 
     @property
     def secret(self) -> bool:
-        """Whether its value may hold what nobody should see."""
         return self.kind.secret
 
     @property
@@ -52,7 +51,6 @@ class Setting(Generic[T_co]):
             raise SettingsError(f"{where}: {name} is {refused.shown}, but takes {refused.allowed}") from None
 
     def shown(self, value: Any) -> Any:
-        """The value as a person may see it."""
         return self.kind.show(value)
 
 

@@ -93,8 +93,6 @@ class _Reading:
 
 
 class _Current(threading.local):
-    """What this thread reads."""
-
     reading: _Reading | None = None
 
 

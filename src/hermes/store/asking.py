@@ -47,7 +47,6 @@ class HistoryQuestion:
 
 
 def understand(text: str) -> HistoryQuestion:
-    """Read a question."""
     phrases = [phrase for found in QUOTED.findall(text) if (phrase := only_words(found))]
     dates = find_dates(text)
     words = telling_words(split_words(text))

@@ -18,7 +18,6 @@ CREATE TABLE hermes_auto_titles (
 
 
 def is_title_due(tx: Tx, session_id: str) -> bool:
-    """Whether the session waits for a title."""
     row = tx.execute("SELECT is_due FROM hermes_auto_titles WHERE session_id = ?", (session_id,)).fetchone()
     return row is not None and bool(row["is_due"])
 

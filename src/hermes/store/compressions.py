@@ -21,8 +21,6 @@ TICK = 2e-6
 
 
 class Failures(Struct, frozen=True):
-    """How a session's compressions went lately."""
-
     count: int = 0
     not_before: float = 0.0
     reason: str = ""

@@ -40,7 +40,6 @@ class Deletions:
         self._has_old_routes = has_old_routes
 
     def plan(self, tx: Tx, session_id: str) -> Deletion:
-        """What would be deleted with this session."""
         ids: tuple[str, ...] = tuple(self._sessions.lineage(tx, self._sessions.get(tx, session_id).id))
         return Deletion(
             session_ids=ids,

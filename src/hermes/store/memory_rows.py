@@ -153,7 +153,6 @@ def set_value(tx: Tx, provider: str, kind: str, key: str, value: Json) -> None:
 
 
 def get_health(tx: Tx, provider: str) -> DeliveryHealth:
-    """How deliveries went."""
     row = tx.execute("SELECT * FROM hermes_memory_health WHERE provider = ?", (provider,)).fetchone()
     if row is None:
         return DeliveryHealth()

@@ -30,7 +30,6 @@ def prompt_made_of(tx: Tx, session_id: str) -> str | None:
 
 
 def set_prompt_made_of(tx: Tx, session_id: str, made_of: str) -> None:
-    """Keep what the prompt was made of."""
     tx.execute(
         "INSERT INTO hermes_prompts VALUES (?, ?) ON CONFLICT (session_id) DO UPDATE SET made_of = excluded.made_of",
         (session_id, made_of),
@@ -51,5 +50,4 @@ def project_file_of(tx: Tx, session_id: str) -> KeptProjectFile | None:
 
 
 def keep_project_file(tx: Tx, session_id: str, kept: KeptProjectFile) -> None:
-    """A session begins with this file."""
     tx.execute("INSERT INTO hermes_project_files VALUES (?, ?, ?)", (session_id, kept.path, kept.text))

@@ -37,7 +37,6 @@ class Undoing(Struct, frozen=True):
 
 
 def record_undoing(tx: Tx, done: Undoing) -> None:
-    """Record what a command took back, once."""
     values = [getattr(done, name) for name in Undoing.__struct_fields__]
     tx.execute("INSERT INTO hermes_undone VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
