@@ -228,7 +228,12 @@ class Recaller:
 
     async def _fetch_base(self, question: str) -> tuple[Section, ...]:
         found = await self._source.base(self._tokens, question)
-        return tuple(_short_card(section) for section in found)
+        longest = CARD_TOKENS * CHARS_PER_TOKEN
+        cards = (USER_CARD, AI_CARD)
+        return tuple(
+            replace(section, text=cut_at_word(section.text, longest)) if section.layer in cards else section
+            for section in found
+        )
 
     async def _think(self, question_chars: int, *, warm: bool) -> tuple[Section, ...]:
         """Ask about the person, in as many passes as it takes."""
@@ -258,10 +263,3 @@ class Recaller:
     def _answer_section(self, answer: str) -> tuple[Section, ...]:
         text = cut_at_word(answer, self._plan.longest_answer)
         return (Section(SUPPLEMENT, "What matters now", text, self._source.reader.now()),) if text else ()
-
-
-def _short_card(section: Section) -> Section:
-    if section.layer not in (USER_CARD, AI_CARD):
-        return section
-    text = cut_at_word(section.text, CARD_TOKENS * CHARS_PER_TOKEN)
-    return Section(section.layer, section.title, text, section.as_of)

@@ -52,8 +52,8 @@ def unmake_title(tx: Tx, session_id: str, first_id: int, *, now: float) -> bool:
 
 def count_title_try(tx: Tx, session_id: str) -> int:
     """Making a title failed once more; how often by now."""
-    tx.execute("UPDATE hermes_auto_titles SET tries = tries + 1 WHERE session_id = ?", (session_id,))
-    row = tx.execute("SELECT tries FROM hermes_auto_titles WHERE session_id = ?", (session_id,)).fetchone()
+    counted = "UPDATE hermes_auto_titles SET tries = tries + 1 WHERE session_id = ? RETURNING tries"
+    row = tx.execute(counted, (session_id,)).fetchone()
     return 0 if row is None else int(row["tries"])
 
 

@@ -93,7 +93,7 @@ class Compressions:
         snapshot = snapshot_id(session_id, now)
         row = Compression(session_id, seen.view.epoch + 1, horizon_id, seen.last_id, kept_ids, summary, snapshot, now)
         self.commit(tx, row)
-        clear_failures(tx, session_id)
+        tx.execute("DELETE FROM hermes_compression_failures WHERE session_id = ?", (session_id,))
         return snapshot, self.view(tx, session_id)
 
     def view(self, tx: Tx, session_id: str) -> LiveView:
@@ -150,8 +150,3 @@ def record_failure(tx: Tx, session_id: str, failures: Failures) -> None:
         "INSERT OR REPLACE INTO hermes_compression_failures VALUES (?, ?, ?, ?)",
         (session_id, failures.count, failures.not_before, failures.reason),
     )
-
-
-def clear_failures(tx: Tx, session_id: str) -> None:
-    """It worked."""
-    tx.execute("DELETE FROM hermes_compression_failures WHERE session_id = ?", (session_id,))
