@@ -39,7 +39,6 @@ class QueueStore(Protocol):
 
     async def write(self, run: Callable[[Tx], T], /) -> T:
         """What `run` returns, once it is committed."""
-        ...
 
 
 class Work(ABC):

@@ -68,7 +68,6 @@ class Host(Protocol):
     @property
     def env(self) -> Mapping[str, str]:
         """The environment, with `.env` of the home below it."""
-        ...
 
     @property
     def clock(self) -> Clock: ...
@@ -76,12 +75,10 @@ class Host(Protocol):
     @property
     def is_chosen(self) -> bool:
         """Whether a person chose this provider. One that is merely the default sends nothing off this machine."""
-        ...
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work` on the plugin's loop beside the hooks; it is cancelled at shutdown. At most 64 at a time: one more
         raises ProviderError."""
-        ...
 
     async def put(self, session_id: str, key: str, data: Json, speaker: Speaker | None = None) -> str:
         """Commit an `own` entry of a conversation; it is delivered as soon as possible, after all that was recorded
@@ -90,27 +87,21 @@ class Host(Protocol):
         Raises StoreError when nothing was saved, ProviderError for an incognito conversation or data over 64,000
         characters.
         """
-        ...
 
     async def outcome(self, ticket: str, until: float) -> Delivered | Parked | None:
         """What became of an entry, whichever process delivered it; None while it is still queued at `until`."""
-        ...
 
     def trouble(self, about: str, line: str | None) -> None:
         """Say once that something is wrong, and with None that it is over. Never put a secret into it."""
-        ...
 
     def locked(self, path: Path, until: float) -> AbstractAsyncContextManager[None]:
         """Hold the lock `<path>.lock`, which other processes take too. Raises TimeoutError at `until`."""
-        ...
 
     async def kept(self, key: str) -> Json:
         """What was kept under `key`, or None."""
-        ...
 
     async def keep(self, key: str, value: Json) -> None:
         """Keep a small value durably, for this provider and profile; None keeps nothing any more."""
-        ...
 
 
 class MemorySession(ABC):
@@ -247,11 +238,9 @@ class Connect(Protocol):
 
     async def begin(self, redirect: str, source: Literal["cli", "web"]) -> str:
         """The page to open."""
-        ...
 
     async def callback(self, query: Mapping[str, str]) -> None:
         """What came back. Raises ProviderError, in words."""
-        ...
 
     def state(self) -> tuple[Literal["idle", "waiting", "connected", "error"], str]: ...
 

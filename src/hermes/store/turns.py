@@ -31,20 +31,16 @@ class TurnRecord(Protocol):
     @property
     def reminder(self) -> str:
         """A note for the model, put right after the person's messages in every request of this turn. Never stored."""
-        ...
 
     def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:
         """Runs in the transaction that stores what was said. Returns all messages that the turn answers, including
         those that were stored before."""
-        ...
 
     async def concluding(self) -> None:
         """Runs when the reply is whole and about to be stored."""
-        ...
 
     def replied(self, tx: Tx, message: Message) -> None:
         """Runs in the transaction that stores the reply."""
-        ...
 
 
 class NoRecord:
@@ -67,11 +63,9 @@ class TurnMemory(Protocol):
 
     def said(self, tx: Tx, messages: Sequence[Message]) -> None:
         """Runs in the transaction that stores what was said."""
-        ...
 
     def replied(self, tx: Tx, message: Message) -> None:
         """Runs in the transaction that stores a reply, or as much of it as there is."""
-        ...
 
 
 class TurnOpening(Struct, frozen=True):
