@@ -8,7 +8,7 @@ import typer
 
 from hermes.errors import HermesError, ProviderError, UsageError
 from hermes.honcho import keys
-from hermes.honcho.changes import set_entry
+from hermes.honcho.config_file import set_entry
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.extensions import MERGE, Extensions
 from hermes.honcho.identity import find_peer

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from hermes.errors import ProviderError, SettingsError
 from hermes.home import Home
 from hermes.honcho.addresses import find_address
-from hermes.honcho.changes import set_keys
-from hermes.honcho.config_file import ConfigPlaces, edit_document
+from hermes.honcho.config_file import ConfigPlaces, edit_document, set_keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.delivery import SWITCHED_OFF, Delivery
 from hermes.honcho.facts import FactReader, to_source

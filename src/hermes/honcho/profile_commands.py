@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hermes.honcho import keys
-from hermes.honcho.changes import move_old_pin
-from hermes.honcho.config_file import FILE, Block, Edit, edit_document, read_document
+from hermes.honcho.config_file import FILE, Block, Edit, edit_document, move_old_pin, read_document
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.workbench import Workbench, find_bench
 

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from hermes.config_file import write_setting
 from hermes.errors import NotFoundError, UsageError
 from hermes.honcho import keys
-from hermes.honcho.changes import set_keys
-from hermes.honcho.config_file import ConfigPlaces, Document, Edit, edit_document, read_document
+from hermes.honcho.config_file import ConfigPlaces, Document, Edit, edit_document, read_document, set_keys
 from hermes.honcho.configuration import HonchoConfiguration, load, resolve
 from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.keys import ENV_HOST, TABLE, Key

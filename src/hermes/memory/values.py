@@ -74,22 +74,13 @@ class Conversation(Struct, frozen=True):
 
     def to_json(self) -> Json:
         """All but `bound`, which is kept beside it."""
-        kept = {name: getattr(self, name) for name in self.__struct_fields__ if name != "bound"}
-        kept["person"] = None if self.person is None else self.person.to_json()
-        kept["directory"] = None if self.directory is None else str(self.directory)
+        kept = to_builtins(self, enc_hook=str)
+        del kept["bound"]
         return kept
 
     @classmethod
     def from_json(cls, value: Json, bound: Json = None) -> Conversation:
-        directory = value["directory"]
-        return cls(
-            **{
-                **value,
-                "person": Speaker.from_json(value["person"]),
-                "directory": None if directory is None else Path(directory),
-                "bound": bound,
-            }
-        )
+        return convert({**value, "bound": bound}, cls, dec_hook=lambda _, directory: Path(directory))
 
 
 class Notebook(Struct, frozen=True):

@@ -101,19 +101,11 @@ def set_place(tx: Tx, provider: str, place: str, about: Json, address: Json, bou
         earlier = [*earlier, known.address]
     tx.execute(
         """
-        INSERT INTO hermes_memory_places (provider, place, about, address, bound)
-        VALUES (:provider, :place, :about, :address, :bound)
-        ON CONFLICT (provider, place) DO UPDATE SET
-            about = :about, address = coalesce(:address, address), bound = coalesce(bound, :bound), earlier = :earlier
+        INSERT INTO hermes_memory_places (provider, place, about, address, bound, earlier) VALUES (?, ?, ?, ?, ?, ?)
+        ON CONFLICT (provider, place) DO UPDATE SET about = excluded.about, earlier = excluded.earlier,
+            address = coalesce(excluded.address, address), bound = coalesce(bound, excluded.bound)
         """,
-        {
-            "provider": provider,
-            "place": place,
-            "about": _dumps(about),
-            "address": _dumps(address),
-            "bound": _dumps(bound),
-            "earlier": _dumps(earlier),
-        },
+        (provider, place, *map(_dumps, (about, address, bound, earlier))),
     )
 
 
