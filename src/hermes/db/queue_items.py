@@ -37,13 +37,7 @@ def get(tx: Tx, item_id: int) -> Item | None:
 
 
 def items(
-    tx: Tx,
-    queue: str,
-    state: ItemState,
-    *,
-    lane: str | None = None,
-    after_id: int = 0,
-    limit: int = 100,
+    tx: Tx, queue: str, state: ItemState, *, lane: str | None = None, after_id: int = 0, limit: int = 100
 ) -> list[Item]:
     """The oldest items in `state`, of one lane where it is named; `after_id` goes on behind a page."""
     in_lane = "" if lane is None else "AND lane = :lane"

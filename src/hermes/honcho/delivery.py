@@ -75,21 +75,17 @@ class Delivery:
         outcomes: list[Outcome] = []
         for group in _groups(entries):
             target = EntryTarget.from_json(group[0].address)
-            done = await _deliver_group(Attempt(link, config, self._doubts, self._host, until, target), group)
+            attempt = Attempt(link, config, self._doubts, self._host, until, target)
+            try:
+                is_said = group[0].kind in MESSAGES
+                done = await write_messages(attempt, group) if is_said else [await _write(attempt, group[0])]
+            except Failure as failure:
+                done = [failure.outcome()]
             outcomes += done
             await self._files.offer(group[0], target, done[-1])
             if isinstance(done[-1], Later) or len(done) < len(group):
                 break
         return outcomes
-
-
-async def _deliver_group(attempt: Attempt, group: Sequence[Entry]) -> list[Outcome]:
-    try:
-        if group[0].kind in MESSAGES:
-            return await write_messages(attempt, group)
-        return [await _write(attempt, group[0])]
-    except Failure as failure:
-        return [failure.outcome()]
 
 
 def _groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:

@@ -19,7 +19,6 @@ from hermes.db.engine import Tx
 from hermes.db.queue_items import find
 from hermes.errors import NoteError, NotFoundError, ProviderError
 from hermes.memory.active import ActiveProvider
-from hermes.memory.facts import Fact, FactQuery, Facts, FactSource
 from hermes.memory.forgetting import mark_forgotten
 from hermes.memory.likeness import fact_words
 from hermes.memory.mirror import Mirrored, NoteChange
@@ -28,7 +27,7 @@ from hermes.memory.outbox import Spot
 from hermes.memory.plugin_thread import Returned
 from hermes.memory.source_turns import find_source_turns, leave_out
 from hermes.memory.undoing import TakenBack
-from hermes.memory.values import Notebook, Wording
+from hermes.memory.values import Fact, FactQuery, Facts, FactSource, Notebook, Wording
 from hermes.store.corrections import corrections_of, keep_correction, keep_forgotten
 from hermes.store.injections import drop_injections
 from hermes.store.note_remarks import drop_remarks

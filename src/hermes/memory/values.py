@@ -235,6 +235,43 @@ def _stands_in(word: str, text: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
 
 
+class FactQuery(Struct, frozen=True):
+    """Which facts are wanted: with all of the words, or with this id; up to `limit`, `after` those given before."""
+
+    words: Wording | None = None
+    id: str | None = None
+    after: str = ""
+    limit: int = 20
+
+
+class Fact(Struct, frozen=True):
+    """One thing that is held about a person. `id` is the provider's own, and stays the same for this text."""
+
+    id: str
+    text: str
+    at: float | None = None
+    origin: str = ""
+    """Where it comes from, in a few words."""
+
+
+class Facts(Struct, frozen=True):
+    """Facts, and after which the next come, if there are more. `remark` says what is not among them, and why."""
+
+    items: tuple[Fact, ...] = ()
+    after: str | None = None
+    remark: str = ""
+
+
+class FactSource(Struct, frozen=True):
+    """Words that a fact was learnt from. `session_id` is the conversation, where it was one of this home."""
+
+    text: str
+    at: float | None = None
+    session_id: str | None = None
+    can_go: bool = True
+    """False where the provider cannot delete it."""
+
+
 class Remembered(Struct, frozen=True):
     """One thing that a provider holds. `id` is the provider's own."""
 
