@@ -19,7 +19,7 @@ from hermes.memory.mirror import Mirrored, NoteChange, mirror_notes
 from hermes.memory.offered import address_flaw
 from hermes.memory.outbox import Outbox, Spot
 from hermes.memory.plugin_host import PluginHost
-from hermes.memory.plugin_thread import Hook, HookResult, Missed, PluginThread, Returned
+from hermes.memory.plugin_thread import Expected, Hook, HookResult, Missed, PluginThread, Returned
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import Factory
 from hermes.memory.values import Address, Conversation, Notebook
@@ -104,7 +104,7 @@ class ActiveProvider:
         self,
         hook: str,
         run: Hook[T],
-        expect: type[T] | tuple[type, ...],
+        expect: Expected[T],
         until: float,
         *,
         line: str = PLUGIN,
@@ -247,7 +247,7 @@ class ActiveProvider:
             self.wake.set()
 
     async def _call_in_time(
-        self, hook: str, run: Hook[T], expect: type[T] | tuple[type, ...], until: float, line: str
+        self, hook: str, run: Hook[T], expect: Expected[T], until: float, line: str
     ) -> HookResult[T]:
         now = asyncio.get_running_loop().time
         if self._closed:

@@ -18,7 +18,7 @@ from hermes.memory.mirror import Mirrored
 from hermes.memory.notes import Notes
 from hermes.memory.offered import address_flaw
 from hermes.memory.outbox import Spot
-from hermes.memory.plugin_thread import HookResult, Missed, Returned
+from hermes.memory.plugin_thread import Expected, HookResult, Missed, Returned
 from hermes.memory.provider import MemoryPlugin, MemorySession
 from hermes.memory.values import Address, Conversation, Ending, Question
 from hermes.store.memory_rows import find_place, told_title
@@ -81,7 +81,7 @@ class SessionCaller:
         self,
         hook: str,
         run: Callable[[MemorySession], Awaitable[T]],
-        expect: type[T] | tuple[type, ...],
+        expect: Expected[T],
         until: float,
         *,
         line: str = "ask",
