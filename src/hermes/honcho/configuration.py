@@ -24,11 +24,9 @@ from hermes.settings.setting import nearest
 
 T = TypeVar("T")
 HOST, ROOT = "host block", "root"
+BOTH = {"observeMe": True, "observeOthers": True}
 PRESETS: Mapping[str, Mapping[str, Mapping[str, bool]]] = {
-    "directional": {
-        "user": {"observeMe": True, "observeOthers": True},
-        "ai": {"observeMe": True, "observeOthers": True},
-    },
+    "directional": {"user": BOTH, "ai": BOTH},
     "unified": {
         "user": {"observeMe": True, "observeOthers": False},
         "ai": {"observeMe": False, "observeOthers": True},

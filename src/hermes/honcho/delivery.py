@@ -19,11 +19,10 @@ from hermes.errors import ProviderError
 from hermes.honcho import keys
 from hermes.honcho.acts import Conclude, Remove, SetCard, TakeFiles, Whom, decode_act
 from hermes.honcho.addresses import MESSAGES, EntryTarget
-from hermes.honcho.attempt import Attempt
+from hermes.honcho.attempt import Attempt, Doubts
 from hermes.honcho.conclusions import Saying, conclude, remove_conclusion, write_note
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.correcting import correct_fact
-from hermes.honcho.doubts import Doubts
 from hermes.honcho.failures import Failure
 from hermes.honcho.files import Files, take_files
 from hermes.honcho.forgetting import forget_conversation, take_back

@@ -169,6 +169,14 @@ class ActiveProvider:
             with self.background.logged(f"delivering lane {lane}"):
                 await self.deliver_lane(lane, self.store.clock.now() + seconds)
 
+    async def flush_all(self, lanes: Iterable[str], seconds: float) -> None:
+        """Have the provider hear of what waits in these lanes at once, within so many seconds for all of them."""
+        self.wake.set()
+        now = asyncio.get_running_loop().time
+        until = now() + seconds
+        for lane in dict.fromkeys(lanes):
+            await self.flush(lane, max(0.0, until - now()))
+
     def mirror_soon(self, mirrored: Mirrored, change: NoteChange | None) -> None:
         """Tell the provider what changed in notes, off the turn; `change` is what was just changed, if anything."""
         self.background.begin(self._mirror(mirrored, change), "mirroring the notes")

@@ -219,19 +219,11 @@ class MemoryBook:
 
         ticket, taken = await self._store.write(commit)
         queued = [one for each in taken if each.provider == provider.name for one in each.queued]
-        await self._delivered(provider, [spot.lane, *(one.lane for one in queued)])
+        self._deliver()
+        await provider.flush_all([spot.lane, *(one.lane for one in queued)], DELIVERED)
         tickets = [ticket, *(one.ticket for one in queued)]
         settled = await self._store.read(lambda tx: _settled(tx, provider.outbox.queue, tickets))
         return Forgotten(settled, tuple(_staying(provider.name, taken)))
-
-    async def _delivered(self, provider: ActiveProvider, lanes: Sequence[str]) -> None:
-        """Have the provider hear of it at once, as far as that can be."""
-        provider.wake.set()
-        self._deliver()
-        clock = asyncio.get_running_loop().time
-        until = clock() + DELIVERED
-        for lane in dict.fromkeys(lanes):
-            await provider.flush(lane, max(0.0, until - clock()))
 
     def _keep_forgotten(self, tx: Tx, text: str) -> None:
         """Nothing is to say it again; of records and remarks only those go that this person's conversations have."""

@@ -258,10 +258,7 @@ class Memory:
 
     async def undone(self, lanes: Iterable[str]) -> None:
         """Something was taken back: have the provider hear of it at once, within the deadline of a turn."""
-        self.provider.wake.set()
-        until = _in(self.provider.deadlines.turn)
-        for lane in lanes:
-            await self.provider.flush(lane, max(0.0, until - _in(0)))
+        await self.provider.flush_all(lanes, self.provider.deadlines.turn)
 
     async def settle(self) -> None:
         """Return when all work off the turn has ended."""
