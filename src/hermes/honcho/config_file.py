@@ -19,7 +19,7 @@ from msgspec import Struct
 from hermes.errors import HomeError, SettingsError
 from hermes.files import locked, read_file, replace_file_if
 from hermes.home import Home
-from hermes.honcho.keys import PIN_USER_PEER, TABLE, Key
+from hermes.honcho.keys import ENV_HOST, PIN_USER_PEER, TABLE, Key
 from hermes.settings.kinds import plain
 
 FILE = "honcho.json"
@@ -52,8 +52,9 @@ class ConfigPlaces(Struct, frozen=True):
     """How earlier versions called the block."""
 
     @classmethod
-    def find(cls, home: Path, profile: str | None, env: Mapping[str, str], host: str = "") -> ConfigPlaces:
-        """The places of a profile. `host` is the block that the environment names instead."""
+    def find(cls, home: Path, profile: str | None, env: Mapping[str, str]) -> ConfigPlaces:
+        """The places of a profile. The environment may name another block."""
+        host = env.get(ENV_HOST, "")
         folder = Path(env["HOME"]) if env.get("HOME") else Path.home()
         default, shared = Home(home, profile).shared / FILE, folder / GLOBAL
         candidates = dict.fromkeys((home / FILE, default, folder / ".hermes" / FILE, shared))

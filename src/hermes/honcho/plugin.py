@@ -18,7 +18,7 @@ from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.delivery import SWITCHED_OFF, Delivery
 from hermes.honcho.facts import FactReader, to_source
 from hermes.honcho.identity import find_peer
-from hermes.honcho.keys import ENABLED, ENV_HOST, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
+from hermes.honcho.keys import ENABLED, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
 from hermes.honcho.recall_reader import PATIENCE, RecallReader
 from hermes.honcho.remarks import all_remarks
@@ -64,7 +64,7 @@ class HonchoPlugin(MemoryPlugin):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self.places = ConfigPlaces.find(host.home, host.profile, host.env, host.env.get(ENV_HOST, ""))
+        self.places = ConfigPlaces.find(host.home, host.profile, host.env)
         self.machine = Machine(Home(host.home, host.profile), host.env, host.is_chosen)
         self._watch = Watch(self.places, host.env, host.trouble, is_chosen=host.is_chosen)
         self._links: Links | None = None

@@ -16,7 +16,7 @@ from hermes.honcho import keys
 from hermes.honcho.config_file import ConfigPlaces, Document, Edit, edit_document, read_document, set_keys
 from hermes.honcho.configuration import HonchoConfiguration, load, resolve
 from hermes.honcho.injection import DEFAULT_TOKENS
-from hermes.honcho.keys import ENV_HOST, TABLE, Key
+from hermes.honcho.keys import TABLE, Key
 from hermes.honcho.profiles import machines
 from hermes.honcho.server import Machine
 from hermes.memory.provider import Desk
@@ -37,8 +37,7 @@ class Workbench(Struct, frozen=True):
 
     @property
     def places(self) -> ConfigPlaces:
-        home, env = self.machine.home, self.machine.env
-        return ConfigPlaces.find(home.path, home.profile, env, env.get(ENV_HOST, ""))
+        return ConfigPlaces.find(self.machine.home.path, self.machine.home.profile, self.machine.env)
 
     def load(self) -> HonchoConfiguration:
         """What is in force, with what is wrong."""
