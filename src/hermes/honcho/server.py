@@ -106,7 +106,7 @@ def reachable(config: HonchoConfiguration, machine: Machine) -> HonchoServer:
 
 
 @contextmanager
-def open_client(config: HonchoConfiguration, machine: Machine, *, timeout: float = PATIENCE) -> Iterator[Honcho]:
+def open_client(config: HonchoConfiguration, machine: Machine) -> Iterator[Honcho]:
     """A client for commands, which repeats nothing by itself. Everything is told to it, so that no variable decides.
     What the SDK raises in the block becomes a ProviderError, in words."""
     import httpx
@@ -114,7 +114,7 @@ def open_client(config: HonchoConfiguration, machine: Machine, *, timeout: float
 
     server = reachable(config, machine)
     with (
-        httpx.Client(base_url=server.url, timeout=timeout, trust_env=not is_loopback_url(server.url)) as http,
+        httpx.Client(base_url=server.url, timeout=PATIENCE, trust_env=not is_loopback_url(server.url)) as http,
         in_words(),
     ):
         yield Honcho(
@@ -122,7 +122,7 @@ def open_client(config: HonchoConfiguration, machine: Machine, *, timeout: float
             environment="local" if server.kind == "local" else "production",
             base_url=server.url,
             workspace_id=config.workspace,
-            timeout=timeout,
+            timeout=PATIENCE,
             max_retries=0,
             http_client=http,
         )
