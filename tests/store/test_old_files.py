@@ -210,7 +210,8 @@ async def test_new_session_has_every_field_in_every_file(tmp_path: Path, build: 
         made = await store.write(
             lambda tx: store.sessions.create(
                 tx, source="telegram", now=9.0, random_hex=lambda n: "ab" * n, user_id="u", session_key="k",
-                chat_id="c", chat_type="dm", thread_id="t", title="new", parent_session_id=old.ODD,
+                chat_id="c", chat_type="dm", thread_id="t", title="new", model="m", system_prompt="s",
+                parent_session_id=old.ODD,
             )
         )  # fmt: skip
         assert made.id == "19700101_000009_abababab"

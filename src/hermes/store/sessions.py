@@ -54,6 +54,8 @@ class Sessions:
         chat_type: str | None = None,
         thread_id: str | None = None,
         title: str | None = None,
+        model: str | None = None,
+        system_prompt: str | None = None,
         parent_session_id: str | None = None,
     ) -> Session:
         """A new session. `session_id` is a client's own id, kept unchanged; without it one of ours is made."""
@@ -75,6 +77,8 @@ class Sessions:
             chat_type=chat_type,
             thread_id=thread_id,
             title=title,
+            model=model,
+            system_prompt=system_prompt,
             parent_session_id=parent_session_id,
         )
         self._shape.insert(tx, {name: getattr(session, name) for name in FIELDS})
