@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hermes.agent.agent import Agent, AgentMemory, Policy
 from hermes.agent.builtin_tools import builtin_tools
-from hermes.agent.recall_tool import recollect
+from hermes.agent.session_search import recollect
 from hermes.app import App
 from hermes.db.engine import Tx
 from hermes.gateway.agent_cache import NOBODY, Person

@@ -27,8 +27,7 @@ from hermes.configuration import MOST_NAMED, ForeignSetting, configure, name_for
 from hermes.errors import HermesError, SettingsError
 from hermes.files import check_room
 from hermes.home import Home
-from hermes.memory.acquaintances import acquaintances, invited
-from hermes.memory.command_host import CommandHost, look_over
+from hermes.memory.command_host import CommandHost, acquaintances, invited, look_over
 from hermes.memory.desk import Acquaintance
 from hermes.memory.notes import FILES, Notes
 from hermes.memory.registry import NONE, provider_names

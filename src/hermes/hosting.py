@@ -8,7 +8,7 @@ from importlib import import_module
 from hermes.agent.agent import Agent
 from hermes.agent.loop import Responder
 from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
-from hermes.agent.recall_tool import session_search_tool
+from hermes.agent.session_search import session_search_tool
 from hermes.agent.tools import Toolbox
 from hermes.app import App
 from hermes.assembly import open_agent, open_offer, open_people, open_provider, scoped, tools_off

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.agent import Agent, Policy
-from hermes.agent.recall_tool import recollect
 from hermes.agent.review import PROMPT, review
+from hermes.agent.session_search import recollect
 from hermes.db import queue
 from hermes.db.queue_items import find
 from hermes.llm.events import Completed, Reply
@@ -18,7 +18,7 @@ from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer
 from hermes.memory.corrections import Corrections
 from hermes.memory.forgetting import find_kept, forget_kept
-from hermes.memory.likeness import telling_words
+from hermes.memory.likeness import fact_words
 from hermes.memory.outbox import queue_name
 from hermes.memory.values import Wording
 from hermes.scope import OWNER
@@ -274,7 +274,7 @@ async def test_forgetting_by_words_takes_corrections_along_and_their_number_is_b
     async with open_seam(tmp_path, model(), None) as agent:
         store, wording = agent.store, Wording(("rex",))
         await store.write(lambda tx: keep_correction(tx, OWNER, REX, MAX, now=1.0))
-        await store.write(lambda tx: keep_forgotten(tx, OWNER, "likes figs", telling_words, now=1.0))
+        await store.write(lambda tx: keep_forgotten(tx, OWNER, "likes figs", fact_words, now=1.0))
         await store.write(lambda tx: forget_kept(store, tx, wording, find_kept(store, tx, wording), now=2.0))
         [left] = await store.read(lambda tx: corrections_of(tx, OWNER))
         assert left.right == ""

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.agent.agent import Agent, Policy
-from hermes.agent.recall_tool import recollect, session_search_tool
 from hermes.agent.review import PROMPT, review
+from hermes.agent.session_search import recollect, session_search_tool
 from hermes.clock import SystemClock
 from hermes.events import ToolFinished
 from hermes.llm.events import Reply

@@ -37,7 +37,6 @@ from hermes.memory.values import Wording
 from hermes.store.held_lease import LaneTerms
 from hermes.store.told import told_among
 from hermes.store.turns import NoRecord
-from hermes.store.undone import undoings
 from tests.agent.agents import spoken
 from tests.agent.lanes import hold_lane
 from tests.agent.seam import calls, open_seam, requests, say, settle
@@ -60,6 +59,11 @@ async def answer_again(agent: Agent, cause: str = "r") -> list[TurnEvent]:
 def asked(agent: Agent, place: int = -1) -> list[str]:
     """What people and the agent had said, as the model saw it."""
     return [m["content"] for m in requests(agent)[place].messages if m["role"] in ("user", "assistant")]
+
+
+def undone_at(tx: Tx, session_id: str) -> list[float]:
+    rows = tx.execute("SELECT at FROM hermes_undone WHERE session_id = ?", (session_id,))
+    return [row["at"] for row in rows]
 
 
 class Undoer(Recorder):
@@ -170,8 +174,8 @@ async def test_what_memory_was_told_is_to_be_deleted_there_behind_all_that_was_t
         assert entry.data == {"session_id": agent.session_id, "times": times, "entries": []}
         assert entry.address == {"to": agent.session_id}
         since = await agent.store.read(lambda tx: forgotten_at(tx, "recorder"))
-        [done] = await agent.store.read(lambda tx: undoings(tx, agent.session_id))
-        assert since > done.at, "nothing is recalled that was fetched before it was deleted"
+        [done_at] = await agent.store.read(lambda tx: undone_at(tx, agent.session_id))
+        assert since > done_at, "nothing is recalled that was fetched before it was deleted"
         kept = await agent.store.read(lambda tx: find_kept(agent.store, tx, Wording(("figs",))))
         assert kept.is_empty, "there is nothing left to forget"
 
@@ -371,4 +375,4 @@ async def test_taking_back_waits_for_a_turn_in_another_process_and_can_be_stoppe
             await agent.store.append(agent.session_id)
             assert not waiting.done()
         assert (await waiting).startswith("Took back")
-        assert len(await agent.store.read(lambda tx: undoings(tx, agent.session_id))) == 1
+        assert len(await agent.store.read(lambda tx: undone_at(tx, agent.session_id))) == 1

@@ -113,7 +113,7 @@ def test_no_statement_of_the_queue_scans_the_queue(db: sqlite3.Connection) -> No
             queue.settle(tx, queue.heartbeat(tx, claim, ttl=5.0, now=now), [outcome], now=now)
         queue_items.revive(tx, queue_items.items(tx, "work", "dead")[0].id, now=2.0)
         queue_items.prune(tx, "work", before=9.0)
-        queue_items.items(tx, "work", "waiting", lane="a", session_id="s", after_id=1)
+        queue_items.items(tx, "work", "waiting", lane="a", after_id=1)
         queue.release(tx, "work", "a", now=2.0)
         lanes.join_lanes(tx, "work", "a", "b", patch={"n": 1})
         lanes.move_items(tx, "work", ["k"], "b", not_before=1.0, patch={"n": 1})

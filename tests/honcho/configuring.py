@@ -27,8 +27,8 @@ class Machine:
         return self.home if name is None else self.home / "profiles" / name
 
     def places(self, profile: str | None = None, host: str = "") -> ConfigPlaces:
-        env = {"HOME": str(self.folder), "LOGNAME": "ann", **self.env}
-        return ConfigPlaces.find(self.profile(profile), profile, env, host)
+        env = {"HOME": str(self.folder), "LOGNAME": "ann", "HERMES_HONCHO_HOST": host, **self.env}
+        return ConfigPlaces.find(self.profile(profile), profile, env)
 
     def load(self, profile: str | None = None, host: str = "") -> HonchoConfiguration:
         env = {"HOME": str(self.folder), "LOGNAME": "ann", **self.env}

@@ -387,9 +387,6 @@ class Answering:
     def say(self, text: str) -> None:
         self.told.append(text)
 
-    def open_page(self, url: str) -> bool:
-        raise AssertionError(url)
-
 
 @pytest.mark.contract("6.15", "10.3")
 @pytest.mark.parametrize("answer", ["no", "yes"])

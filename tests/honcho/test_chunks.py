@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.honcho.messages import MARK, MOST_CHARS, split_text
+from hermes.honcho.keys import MOST_MESSAGE
+from hermes.honcho.messages import MARK, split_text
 
 TEXTS = st.text(st.sampled_from("ab \n\t.ü👋"), max_size=400) | st.text(max_size=200)
 LIMITS = st.integers(1, 120)
@@ -44,4 +45,4 @@ def test_a_text_is_parted_after_a_paragraph_before_it_is_parted_after_a_word() -
 
 @pytest.mark.contract("6.7")
 def test_a_limit_above_what_servers_take_is_theirs() -> None:
-    assert [len(piece) for piece in split_text("x" * (2 * MOST_CHARS), 10**9)] == [MOST_CHARS, MOST_CHARS, 24]
+    assert [len(piece) for piece in split_text("x" * (2 * MOST_MESSAGE), 10**9)] == [MOST_MESSAGE, MOST_MESSAGE, 24]

@@ -14,8 +14,7 @@ import pytest
 
 from hermes.errors import HomeError, SettingsError
 from hermes.honcho import keys
-from hermes.honcho.changes import set_entry, set_keys
-from hermes.honcho.config_file import edit_document
+from hermes.honcho.config_file import edit_document, set_entry, set_keys
 from hermes.honcho.watch import Watch
 from tests.honcho.configuring import Machine
 
@@ -248,7 +247,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from hermes.honcho import keys
-from hermes.honcho.changes import set_entry, set_keys
+from hermes.honcho.config_file import set_entry, set_keys
 from hermes.honcho.config_file import ConfigPlaces, edit_document
 
 home, name = Path(sys.argv[1]), sys.argv[2]

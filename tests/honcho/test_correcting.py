@@ -216,10 +216,10 @@ async def test_a_note_that_is_corrected_or_forgotten_takes_its_conclusion_along(
         book.notes.add("user", "Has a dog called Rex")
         talk.provider.mirror_soon(Mirrored(book.notes, NOTES), NoteChange("user", "add", "", "Has a dog called Rex"))
         for text in ("Has a dog called Max", ""):
-            await talk.provider.settle()
+            await talk.provider.background.settle()
             [entry] = (await book.page()).entries
             await (book.correct(entry, text) if text else book.forget(entry))
-            await talk.provider.settle()
+            await talk.provider.background.settle()
             await talk.provider.flush(f"{recalling.workspace}/notes/{ANN}", 20.0)
             with recalling.at_server() as http:
                 found = http.post("/conclusions/list", json={}).json()["items"]

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from hermes.embedded.connect import stop
 from hermes.honcho.acts import Conclude, Remove, SetCard, encode_act
-from hermes.honcho.patience import DeliveryPatience
 from hermes.honcho.plugin import HonchoPlugin
+from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.provider import Delivered, Entry, Later, Parked, Speaker
 from tests.honcho.configuring import Machine
 from tests.honcho.misbehaving import Misbehaving, on

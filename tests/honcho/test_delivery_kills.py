@@ -17,7 +17,7 @@ from hermes.cli import outbox
 from hermes.embedded.connect import connect, stop
 from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import read_rendezvous
-from hermes.honcho.patience import DeliveryPatience
+from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.delivery import LEASE
 from tests.honcho.configuring import Machine
 from tests.honcho.talker import PEERS

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from hermes.honcho.patience import DeliveryPatience
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.honcho.recall import CANCELLED
 from hermes.honcho.recall_policy import COLD, WARM
 from hermes.honcho.recall_reader import NOTICE
 from hermes.honcho.recall_source import RecallSource
+from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.active import Deadlines
 from hermes.memory_server.engine.dialectic import HEAD
 from tests.honcho.between import Asked, Instead, like_a_model

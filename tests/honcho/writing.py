@@ -10,8 +10,8 @@ from msgspec import field
 from msgspec.structs import replace
 
 from hermes.clock import Clock
-from hermes.honcho.patience import DeliveryPatience
 from hermes.honcho.plugin import HonchoPlugin
+from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.command_host import CommandHost
 from hermes.memory.provider import Conversation, Entry, Later, Notebook, Outcome, Speaker
 from hermes.types import Json

@@ -68,7 +68,7 @@ async def test_an_address_that_cannot_be_used_is_said_and_breaks_no_turn(
         memory = await begin(provider)
         await turn(memory)
         assert f"returned an address with {flaw} that cannot be used" in memory.take_notices()[0]
-        await provider.settle()
+        await provider.background.settle()
         assert await left(provider) == ["said", "reply"]
 
 
@@ -104,7 +104,7 @@ async def test_a_thousand_places_are_addressed_by_asking_once_for_each(tmp_path:
         plugin.to = "there"
         for _ in range(20):
             provider.address_soon()
-        await provider.settle()
+        await provider.background.settle()
         lanes = {item.lane for item in await provider.store.read(lambda tx: items(tx, QUEUE, "waiting", limit=2000))}
     assert lanes == {f"there:p{number}" for number in range(1000)}
     assert plugin.asked == 1000
@@ -118,7 +118,7 @@ async def test_a_note_that_turns_out_unwanted_is_not_told(tmp_path: Path) -> Non
     async with active(tmp_path, plugin, PATIENT) as provider:
         memory = await begin(provider)
         memory.note_written("user", "add", "likes figs")
-        await provider.settle()
+        await provider.background.settle()
         assert await left(provider) == ["note"]
         plugin.to = "there"
         await provider.address_waiting()
@@ -137,7 +137,7 @@ async def test_what_is_said_while_nothing_is_wanted_counts_as_untold(tmp_path: P
         plugin.wants = ()
         async with active(tmp_path, plugin, PATIENT) as provider:
             await turn(await begin(provider), text)
-            await provider.settle()
+            await provider.background.settle()
             assert await left(provider) == []
     async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
         untold = await provider.store.read(lambda tx: provider.store.untold.messages(tx, "troubled", "s1"))
@@ -157,7 +157,7 @@ async def test_the_first_question_after_a_time_when_nothing_was_wanted_is_told(t
         plugin.wants = wants
         async with active(tmp_path, plugin, PATIENT) as provider:
             await turn(await begin(provider), text)
-            await provider.settle()
+            await provider.background.settle()
             await until_empty(provider)
     assert [entry.text for entry in plugin.entries] == ["after", "reply to after"]
 
@@ -211,7 +211,7 @@ async def test_the_first_question_of_a_killed_process_waits_for_its_reply_no_lon
         memory = await begin(provider)
         await say(memory, "hello")
         await memory.tools(memory.begin())
-        await provider.settle()  # and it is killed
+        await provider.background.settle()  # and it is killed
         head = await provider.store.read(lambda tx: head_time(tx, QUEUE, "s1"))
     assert head == clock.now() + 120
 

@@ -181,13 +181,13 @@ async def test_a_note_of_any_length_is_told_and_holds_up_no_other(tmp_path: Path
     async with active(tmp_path, plugin, PATIENT) as provider:
         memory = await begin(provider)
         await turn(memory)
-        await provider.settle()
+        await provider.background.settle()
         notes.write_text(f"- {'x' * 200_000}\n- likes figs\n", encoding="utf-8")
         provider.mirror_soon(Mirrored.of(notes_of(provider), CONVERSATION), None)
-        await provider.settle()
+        await provider.background.settle()
         notes.write_text("- likes figs\n", encoding="utf-8")
         provider.mirror_soon(Mirrored.of(notes_of(provider), CONVERSATION), None)
-        await provider.settle()
+        await provider.background.settle()
         await memory.delegated("\n" * 200_000, "\x00" * 200_000)
         await until_empty(provider)
     noted = [entry for entry in plugin.entries if entry.kind == "note"]
@@ -295,7 +295,7 @@ async def test_an_own_entry_is_delivered_at_once_and_its_lane_before_a_compressi
     async with active(tmp_path, plugin, PATIENT, clock=clock) as provider:
         memory = await begin(provider)
         await turn(memory, "first")
-        await provider.settle()
+        await provider.background.settle()
         await memory.before_compress([])
         assert plugin.told() == ["first", "reply to first"]
         await plugin.host.put("s1", "k", "own")

@@ -429,15 +429,15 @@ async def test_notes_that_were_changed_by_hand_or_before_a_kill_are_told_at_the_
     notes.write_text("- likes figs\n- lives in Malta\n", encoding="utf-8")
     async with active(tmp_path, plugin, PATIENT) as provider:
         await turn(await begin(provider))
-        await provider.settle()
+        await provider.background.settle()
     assert plugin.told("note") == [], "a new provider begins with the notes as they are"
     notes.write_text("- likes dates\n- lives in Malta\n- has a cat\n", encoding="utf-8")
     async with active(tmp_path, plugin, PATIENT) as provider:
         await turn(await begin(provider))
-        await provider.settle()
+        await provider.background.settle()
         await provider.flush("notes", 10)
         await turn(await begin(provider))
-        await provider.settle()
+        await provider.background.settle()
     noted = [(entry.data["action"], entry.data["old"], entry.text) for entry in plugin.entries if entry.kind == "note"]
     assert noted == [("replace", "likes figs", "likes dates"), ("add", "", "has a cat")]
 

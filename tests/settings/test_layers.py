@@ -7,8 +7,9 @@ import pytest
 from hermes.errors import SettingsError
 from hermes.settings.compound_kinds import Map, optional
 from hermes.settings.kinds import Boolean, Integer, Text
-from hermes.settings.layers import Given, Layer, environment, resolve, try_resolve
+from hermes.settings.layers import Given, Layer, environment, try_resolve
 from hermes.settings.setting import Setting, collect
+from tests.settings.resolving import resolve
 
 NAME = Setting("name", Text(), "nobody", "A name.", env="X_NAME")
 PIN = Setting("pin", Boolean(), False, "A switch.", also=("oldPin", "olderPin"))

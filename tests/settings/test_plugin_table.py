@@ -11,8 +11,9 @@ import pytest
 from hermes.errors import SettingsError
 from hermes.settings.compound_kinds import Either, Fields, List, Map, optional
 from hermes.settings.kinds import Boolean, Choice, Integer, Number, Secret, Text, Url
-from hermes.settings.layers import Layer, Settings, environment, resolve
+from hermes.settings.layers import Layer, Settings, environment
 from hermes.settings.setting import Setting, Table, collect
+from tests.settings.resolving import resolve
 
 LEVEL = Choice(("minimal", "low", "medium", "high", "max"))
 SIGHT = Fields({"observeMe": Boolean(), "observeOthers": Boolean()})

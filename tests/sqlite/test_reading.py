@@ -15,7 +15,7 @@ import pytest
 from hermes.errors import StoreStoppedError
 from hermes.memory_server.db.sqlite import LANES, SqliteFile
 from hermes.sqlite.reading import check_reading
-from hermes.sqlite.turns import Asker, Threads, asker
+from hermes.sqlite.scheduling import Asker, Threads, asker
 from tests.sqlite.databases import Tx, run
 
 ENDLESS = "WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n) SELECT count(*) FROM n"

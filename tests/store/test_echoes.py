@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.agent.recall_tool import session_search_tool
+from hermes.agent.session_search import session_search_tool
 from hermes.llm.floor import OfflineFloor
 from hermes.llm.model import ModelRequest
 from hermes.scope import OWNER

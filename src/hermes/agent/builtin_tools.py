@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from hermes.agent.agent import Agent
 from hermes.agent.delegate_tool import DelegateTerms, delegate_tool
 from hermes.agent.memory_tool import memory_tool
-from hermes.agent.recall_tool import session_search_tool
+from hermes.agent.session_search import session_search_tool
 from hermes.agent.tools import Tool, ToolResult
 from hermes.fence import fence
 from hermes.memory.notes import FILES, Notes

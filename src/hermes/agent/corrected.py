@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hermes.agent.agent import Agent
 from hermes.agent.tools import Tool, ToolResult, text_argument
 from hermes.memory.corrections import Corrections
-from hermes.memory.likeness import telling_words
+from hermes.memory.likeness import fact_words
 from hermes.store.corrections import Correction, drop_correction
 from hermes.types import Json
 
@@ -43,12 +43,12 @@ def heeding(agent: Agent, tool: Tool, spoken: str = "") -> Tool:
 
 def _is_said(found: Correction, content: str, spoken: str) -> bool:
     """Whether the person just said what was taken out before."""
-    words = telling_words(content)
+    words = fact_words(content)
     if found.right:
-        taken = words & (telling_words(found.wrong) - telling_words(found.right))
+        taken = words & (fact_words(found.wrong) - fact_words(found.right))
     else:
         taken = frozenset(filter(found.is_trace, words))
-    return taken <= telling_words(spoken)
+    return taken <= fact_words(spoken)
 
 
 def _what(found: Correction) -> str:

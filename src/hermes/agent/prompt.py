@@ -15,7 +15,7 @@ from hermes.fence import disarm, fence
 from hermes.files import read_file
 from hermes.memory.notes import NotesFile, NotesRead
 from hermes.scope import Group, Scope
-from hermes.store.project_files import KeptProjectFile
+from hermes.store.prompts import KeptProjectFile
 
 IDENTITY = (
     "You are Hermes, a helpful assistant with a long memory. Answer plainly and briefly. When you are not sure, say so."

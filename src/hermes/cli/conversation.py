@@ -49,7 +49,7 @@ from hermes.settings import MEMORY_NOTICES, PROVIDER
 from hermes.slash.here import Again, Beginning, Say
 from hermes.store.chosen_models import set_chosen_model
 from hermes.store.memory_rows import hide_title
-from hermes.store.project_files import KeptProjectFile, keep_project_file
+from hermes.store.prompts import KeptProjectFile, keep_project_file
 from hermes.store.store import Store
 from hermes.store.turns import NoRecord
 from hermes.types import Session

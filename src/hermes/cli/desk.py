@@ -14,8 +14,7 @@ from hermes.cli.start import with_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.gateway.platforms import switched_on
-from hermes.memory.acquaintances import acquaintances, invited
-from hermes.memory.command_host import CommandHost, make_plugin
+from hermes.memory.command_host import CommandHost, acquaintances, invited, make_plugin
 from hermes.memory.desk import Acquaintance
 from hermes.memory.provider import MemoryPlugin
 from hermes.redaction import hide_passwords

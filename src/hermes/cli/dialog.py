@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-import webbrowser
 from collections.abc import Mapping
 from getpass import getpass
 
@@ -54,9 +53,6 @@ class TerminalDialog:
         for line in advise(text).split("\n"):
             for part in _wrapped(line):
                 say(part)
-
-    def open_page(self, url: str) -> bool:
-        return webbrowser.open(url)
 
 
 def _ask_hidden(prompt: str) -> str:

@@ -20,12 +20,10 @@ from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.errors import HermesError, UsageError
 from hermes.memory.book import MemoryBook, Remembering
-from hermes.memory.facts import FactSource
-from hermes.memory.forgetting import Kept, find_kept, find_told
-from hermes.memory.noted import find_noted
+from hermes.memory.forgetting import Kept, find_kept, find_noted, find_told
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import NONE
-from hermes.memory.values import Holding, Remembered, Wording
+from hermes.memory.values import FactSource, Holding, Remembered, Wording
 from hermes.settings import PROVIDER
 
 SHOWN = 50

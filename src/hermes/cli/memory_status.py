@@ -18,8 +18,7 @@ from hermes.cli.start import AsJson, load_app, with_store
 from hermes.db.engine import Tx
 from hermes.db.queue_items import queues, stats
 from hermes.errors import HermesError
-from hermes.memory.acquaintances import acquaintances
-from hermes.memory.command_host import look_over
+from hermes.memory.command_host import acquaintances, look_over
 from hermes.memory.outbox import queue_name
 from hermes.memory.registry import NONE
 from hermes.redaction import hide_passwords

@@ -24,7 +24,7 @@ from hermes.llm.tokens import estimate_tokens, message_tokens, view_tokens
 from hermes.logs import operation
 from hermes.store.compressions import Failures, SeenSession, record_failure
 from hermes.store.held_lease import HeldLease, kept, take, wanted_lease
-from hermes.store.session_leases import compression_lease
+from hermes.store.ids import compression_lease
 from hermes.store.store import Store
 from hermes.types import LiveView, Message
 

@@ -26,7 +26,6 @@ SCHEMA = (
 
 
 def lease_name(queue: str, lane: str) -> str:
-    """The name under which a lane is held."""
     return f"lane:{queue}:{lane}"
 
 
@@ -55,15 +54,12 @@ def revoke_lane(tx: Tx, queue: str, lane: str) -> None:
     schedule(tx, queue, lane)
 
 
-def free_lanes(tx: Tx, queue: str, *, now: float) -> int:
+def free_lanes(tx: Tx, queue: str, *, now: float) -> None:
     """Free lanes whose owner's process has certainly ended, so that they can be claimed before their lease ends."""
-    freed = 0
     waiting = tx.execute("SELECT lane FROM hermes_lanes WHERE queue = ? AND due_at > ?", (queue, now)).fetchall()
     for row in waiting:
         if leases.free_from_gone(tx, lease_name(queue, row["lane"]), now=now):
             schedule(tx, queue, row["lane"])
-            freed += 1
-    return freed
 
 
 def join_lanes(tx: Tx, queue: str, lane: str, into: str, *, patch: dict[str, Json] | None = None) -> None:
@@ -127,8 +123,7 @@ def head_time(tx: Tx, queue: str, lane: str) -> float | None:
 
 
 def schedule(tx: Tx, queue: str, lane: str, *, not_before: float = 0.0) -> None:
-    """Set a lane's `due_at` to the time of its first item. If the lane is held that may be too early; the next claim
-    corrects it."""
+    """Set a lane's `due_at` to the time of its first item. Too early for one that is held: the next claim mends it."""
     tx.execute(
         """
         UPDATE hermes_lanes SET due_at = (

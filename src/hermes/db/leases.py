@@ -99,7 +99,7 @@ def renew(tx: Tx, lease: Lease, *, ttl: float, now: float) -> Lease:
 def release(tx: Tx, lease: Lease) -> None:
     """Let go. Raises StaleError when the lease was lost before."""
     check(tx, lease)
-    tx.execute("UPDATE hermes_leases SET owner = NULL, expires_at = 0 WHERE name = ?", (lease.name,))
+    revoke(tx, lease.name)
 
 
 _OURS: set[str] = set()

@@ -91,21 +91,9 @@ class Item(Struct, frozen=True):
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> Item:
-        return cls(
-            id=row["id"],
-            queue=row["queue"],
-            lane=row["lane"],
-            key=row["key"],
-            session_id=row["session_id"],
-            payload=json.loads(row["payload"]),
-            state=row["state"],
-            attempts=row["attempts"],
-            crashes=row["crashes"],
-            created_at=row["created_at"],
-            not_before=row["not_before"],
-            tried_at=row["tried_at"],
-            reason=row["reason"],
-        )
+        values = {name: row[name] for name in cls.__struct_fields__}
+        values["payload"] = json.loads(values["payload"])
+        return cls(**values)
 
 
 class Claim(Struct, frozen=True):
@@ -192,40 +180,27 @@ def claim(
     None when nothing is due, or all that is due is held by others. An item whose owners vanish again and again is put
     aside; with `lost_pause` it is not, but waits for so many seconds, by its attempts, before it is taken again.
     """
+    while (due := _due_lane(tx, queue, lane, now)) is not None:
+        lease = hold_lane(tx, queue, due, owner, ttl=ttl, now=now)
+        if lease is not None:
+            _count_lost(tx, queue, due, now, lost_pause)
+            if items := _take_items(tx, queue, due, now, limit):
+                return Claim(lease, items)
+            release_lane(tx, queue, due, lease)
+        if lane is not None:
+            break  # any other has a later `due_at` now, and is not found again
+    return None
+
+
+def _due_lane(tx: Tx, queue: str, lane: str | None, now: float) -> str | None:
+    """The lane that has waited longest, or `lane` itself; None when nothing is due."""
     if lane is not None:
         head = head_time(tx, queue, lane)
-        return None if head is None or head > now else _claim_lane(tx, queue, lane, owner, ttl, now, limit, lost_pause)
-    while True:
-        row = tx.execute(
-            "SELECT lane FROM hermes_lanes WHERE queue = ? AND due_at <= ? ORDER BY due_at LIMIT 1", (queue, now)
-        ).fetchone()
-        if row is None:
-            return None
-        claimed = _claim_lane(tx, queue, row["lane"], owner, ttl, now, limit, lost_pause)
-        if claimed is not None:
-            return claimed
-
-
-def _claim_lane(
-    tx: Tx,
-    queue: str,
-    lane: str,
-    owner: str,
-    ttl: float,
-    now: float,
-    limit: int,
-    lost_pause: Callable[[int], float] | None,
-) -> Claim | None:
-    """Claim this lane; None when another holds it or nothing in it is due. Its `due_at` is right afterwards."""
-    lease = hold_lane(tx, queue, lane, owner, ttl=ttl, now=now)
-    if lease is None:
-        return None
-    _count_lost(tx, queue, lane, now, lost_pause)
-    items = _take_items(tx, queue, lane, now, limit)
-    if items:
-        return Claim(lease, items)
-    release_lane(tx, queue, lane, lease)
-    return None
+        return None if head is None or head > now else lane
+    row = tx.execute(
+        "SELECT lane FROM hermes_lanes WHERE queue = ? AND due_at <= ? ORDER BY due_at LIMIT 1", (queue, now)
+    ).fetchone()
+    return None if row is None else str(row["lane"])
 
 
 def heartbeat(tx: Tx, claimed: Claim, *, ttl: float, now: float) -> Claim:

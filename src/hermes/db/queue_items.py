@@ -37,23 +37,15 @@ def get(tx: Tx, item_id: int) -> Item | None:
 
 
 def items(
-    tx: Tx,
-    queue: str,
-    state: ItemState,
-    *,
-    lane: str | None = None,
-    session_id: str | None = None,
-    after_id: int = 0,
-    limit: int = 100,
+    tx: Tx, queue: str, state: ItemState, *, lane: str | None = None, after_id: int = 0, limit: int = 100
 ) -> list[Item]:
-    """The oldest items in `state`, of one lane or session where it is named; `after_id` goes on behind a page."""
-    named = {"lane": lane, "session_id": session_id}
-    given = {name: value for name, value in named.items() if value is not None}
-    conditions = "".join(f" AND {name} = ?" for name in given)
+    """The oldest items in `state`, of one lane where it is named; `after_id` goes on behind a page."""
+    in_lane = "" if lane is None else "AND lane = :lane"
     # The state is written into the statement, since only then can the index of that state be used.
     rows = tx.execute(
-        f"SELECT * FROM hermes_queue WHERE queue = ? AND state = '{state}'{conditions} AND id > ? ORDER BY id LIMIT ?",
-        (queue, *given.values(), after_id, limit),
+        f"SELECT * FROM hermes_queue WHERE queue = :queue AND state = '{state}' {in_lane} AND id > :after "
+        "ORDER BY id LIMIT :limit",
+        {"queue": queue, "lane": lane, "after": after_id, "limit": limit},
     )
     return [Item.from_row(row) for row in rows]
 
@@ -186,8 +178,7 @@ def drop(tx: Tx, ids: Iterable[int]) -> int:
 
 
 def withdraw(tx: Tx, items: Iterable[Item]) -> list[Item]:
-    """Undo that items were queued, keys included, so that they can be queued again: those that were never
-    taken."""
+    """Undo that items were queued, keys included, so that they can be again: those that were never taken."""
     gone = []
     for item in items:
         untaken = "id = ? AND state = 'waiting' AND claimed = 0 AND tried_at IS NULL"

@@ -39,7 +39,6 @@ class QueueStore(Protocol):
 
     async def write(self, run: Callable[[Tx], T], /) -> T:
         """What `run` returns, once it is committed."""
-        ...
 
 
 class Work(ABC):
@@ -76,7 +75,6 @@ class WorkerTerms(Struct, frozen=True):
 
 
 def log_trouble(error: StoreError) -> None:
-    """Say that the queue's store fails."""
     log.error("the queue cannot be read: %s", error.line())
 
 
@@ -206,18 +204,11 @@ class QueueWorker:
     def _take(self, tx: Tx, lane: str | None, room: int) -> list[Claim]:
         now, terms = self._clock.now(), self._terms
         queue.renew_expired(tx, self._held, ttl=terms.ttl, now=now)
-        lost_pause = self._pause_after if terms.keeps_lost else None
+        pause = self._pause_after if terms.keeps_lost else None
         taken: list[Claim] = []
         while len(taken) < room:
             claimed = queue.claim(
-                tx,
-                self._name,
-                self._owner,
-                ttl=terms.ttl,
-                now=now,
-                limit=terms.batch,
-                lane=lane,
-                lost_pause=lost_pause,
+                tx, self._name, self._owner, ttl=terms.ttl, now=now, limit=terms.batch, lane=lane, lost_pause=pause
             )
             if claimed is None:
                 break

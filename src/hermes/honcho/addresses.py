@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from typing import cast
 
+import msgspec
 from msgspec import Struct
 
 from hermes.honcho import keys
@@ -21,7 +22,7 @@ MESSAGES: frozenset[EntryKind] = frozenset({"said", "reply"})
 WANTS: frozenset[EntryKind] = DEFAULT_WANTS | {"undo"}
 
 
-class EntryTarget(Struct, frozen=True):
+class EntryTarget(Struct, frozen=True, rename="camel"):
     """`Address.data`: what stays with an entry for good. `session` is None for notes, which belong to no session."""
 
     workspace: str
@@ -39,22 +40,11 @@ class EntryTarget(Struct, frozen=True):
     """Whether it is a session of the owner's own: only those get the contents of the owner's files, once."""
 
     def to_json(self) -> Json:
-        return {
-            "workspace": self.workspace,
-            "session": self.session,
-            "aiPeer": self.ai_peer,
-            "naming": self.naming,
-            "sessionKey": self.session_key,
-            "maxChars": self.max_chars,
-            "takesFiles": self.takes_files,
-        }
+        return msgspec.to_builtins(self)
 
     @classmethod
     def from_json(cls, value: Json) -> EntryTarget:
-        chars = value.get("maxChars", MESSAGE_MAX_CHARS.default)
-        named = value.get("naming", "")
-        files = value.get("takesFiles", False)
-        return cls(value["workspace"], value["session"], value["aiPeer"], named, value.get("sessionKey"), chars, files)
+        return msgspec.convert(value, cls)
 
 
 def find_address(config: HonchoConfiguration, place: Conversation | Notebook) -> Address:
@@ -68,8 +58,9 @@ def find_address(config: HonchoConfiguration, place: Conversation | Notebook) ->
     chars = config.get(MESSAGE_MAX_CHARS)
     by_itself = config.naming.strategy == "per-session" or named.source == "session id"
     files = place.reach == "everything" and not by_itself
+    pace = cast(Pace, config.get(keys.WRITE_FREQUENCY))
     target = EntryTarget(config.workspace, named.name, ai, mark, speaker_key(place), chars, files)
-    return Address(f"{target.workspace}/{target.session}", target.to_json(), _wants(config), _pace(config))
+    return Address(f"{target.workspace}/{target.session}", target.to_json(), _wants(config), pace)
 
 
 def speaker_key(conversation: Conversation) -> str | None:
@@ -119,7 +110,3 @@ def _wants(config: HonchoConfiguration) -> frozenset[EntryKind]:
     if config.get(keys.ENABLED) is False:
         return frozenset()
     return WANTS if config.get(keys.SAVE_MESSAGES) else WANTS - MESSAGES
-
-
-def _pace(config: HonchoConfiguration) -> Pace:
-    return cast(Pace, config.get(keys.WRITE_FREQUENCY))

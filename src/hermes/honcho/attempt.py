@@ -1,38 +1,102 @@
-"""One attempt to deliver: the server it talks with, who is who now, and what may have arrived before."""
+"""One attempt to deliver to one place: the server it talks with, who is who now, and what may have arrived before:
+entries whose last attempt got no answer, and from when on a look can tell."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from hermes.clock import Clock
 from hermes.honcho.addresses import EntryTarget
 from hermes.honcho.configuration import HonchoConfiguration
-from hermes.honcho.doubts import Doubts
-from hermes.honcho.failures import Failure
+from hermes.honcho.failures import NOT_FOUND, Failure, Refusal
 from hermes.honcho.identity import find_peer
 from hermes.honcho.links import Link
 from hermes.honcho.members import Observing
-from hermes.honcho.wire import WireAnswer
+from hermes.honcho.names import workspace_path
+from hermes.honcho.wire import DeliveryPatience, WireAnswer
 from hermes.memory.provider import Entry, Host, Later, Speaker
 from hermes.types import Json
 
 KEYS_LAST = 6 * 86_400.0
 """Seconds for which our own server remembers a key. For an older row we look whether it arrived, as on any server."""
+REMEMBERED = 20_000
+"""Entries of which this process knows how their last attempt ended."""
+
+
+class _Known(Struct, frozen=True):
+    at: float
+    doubt: float | None
+
+
+class Doubts:
+    """What this process knows of the attempts it made. Of those that another process made it assumes the worst."""
+
+    def __init__(self, clock: Clock, patience: DeliveryPatience) -> None:
+        self._clock = clock
+        self._patience = patience
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+
+    def wait(self, entry: Entry) -> float | None:
+        """Seconds until a look can tell whether the entry arrived, 0 when it can now; None when it surely did not."""
+        doubt = self._doubt(entry)
+        return None if doubt is None else max(0.0, doubt + self._patience.look_after - self._clock.now())
+
+    def taken(self, entries: Iterable[Entry]) -> None:
+        """This process has taken these entries: what it knows of their earlier attempts stays valid."""
+        for entry in entries:
+            self._set(entry.key, self._doubt(entry))
+
+    def sending(self, entries: Iterable[Entry]) -> None:
+        """A request with these entries is being sent; from now on it may arrive."""
+        for entry in entries:
+            self._set(entry.key, self._clock.now())
+
+    def absent(self, entries: Iterable[Entry]) -> None:
+        """The server surely does not have these entries."""
+        for entry in entries:
+            self._set(entry.key, None)
+
+    def _doubt(self, entry: Entry) -> float | None:
+        if entry.tried_at is None:
+            return None
+        known = self._known.get(entry.key)
+        if known is None or known.at < entry.tried_at:
+            return entry.tried_at + self._patience.attempt
+        return known.doubt
+
+    def _set(self, key: str, doubt: float | None) -> None:
+        self._known[key] = _Known(self._clock.now(), doubt)
+        self._known.move_to_end(key)
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
 
 
 class Attempt(Struct, frozen=True):
-    """What all writing functions of one delivery share."""
+    """What all writing functions of one delivery share. Paths are those below the workspace."""
 
     link: Link
     config: HonchoConfiguration
     doubts: Doubts
     host: Host
     until: float
+    target: EntryTarget
 
     async def ask(self, method: str, path: str, body: Json = None) -> WireAnswer:
         """One request. Raises Failure."""
-        return await self.link.wire.ask(method, path, body, until=self.until)
+        whole = f"{workspace_path(self.target.workspace)}/{path}"
+        return await self.link.wire.ask(method, whole, body, until=self.until)
+
+    async def ask_if_there(self, method: str, path: str, body: Json = None) -> WireAnswer | None:
+        """The same; None where what it is about is gone."""
+        try:
+            return await self.ask(method, path, body)
+        except Refusal as refusal:
+            if refusal.status != NOT_FOUND:
+                raise
+            return None
 
     async def write(self, entries: Sequence[Entry], path: str, body: Json) -> WireAnswer:
         """One request that writes these entries. Raises Failure; whether they may be there is remembered."""
@@ -41,7 +105,7 @@ class Attempt(Struct, frozen=True):
             return await self.ask("POST", path, body)
         except Failure as failure:
             if failure.may_have_arrived:
-                self.doubts.given_up(entries)
+                self.doubts.sending(entries)  # until now: the server may still be busy with it
             else:
                 self.doubts.absent(entries)
             raise
@@ -54,17 +118,15 @@ class Attempt(Struct, frozen=True):
             return False
         return True if wait == 0 else Later("it may have arrived, which can be seen in a while", after=wait)
 
-    def peer_of(self, target: EntryTarget, speaker: Speaker | None) -> str:
+    def peer_of(self, speaker: Speaker | None) -> str:
         """The peer of a speaker, by the settings of this moment."""
-        return find_peer(self.config.identities, speaker, target.session_key or target.session).name
+        return find_peer(self.config.identities, speaker, self.target.session_key or self.target.session).name
 
-    def observing(self, target: EntryTarget, peer: str) -> Observing:
-        """What a peer observes in a session."""
-        settings = self.config.observation["ai" if peer == target.ai_peer else "user"]
-        return Observing(settings["observeMe"], settings["observeOthers"])
+    def observing(self, peers: set[str]) -> dict[str, Observing]:
+        """What peers observe in a session."""
+        settings = {peer: self.config.observation["ai" if peer == self.target.ai_peer else "user"] for peer in peers}
+        return {peer: Observing(settings[peer]["observeMe"], settings[peer]["observeOthers"]) for peer in sorted(peers)}
 
-    def observer_of(self, target: EntryTarget, observed: str) -> str:
+    def observer_of(self, observed: str) -> str:
         """Whose view of a peer a conclusion belongs to: the agent's where it has one, else the peer's own."""
-        if self.config.observation["ai"]["observeOthers"]:
-            return target.ai_peer
-        return observed
+        return self.target.ai_peer if self.config.observation["ai"]["observeOthers"] else observed

@@ -8,7 +8,7 @@ import typer
 
 from hermes.errors import NotFoundError, UsageError
 from hermes.honcho import keys
-from hermes.honcho.changes import set_entry, set_keys
+from hermes.honcho.config_file import set_entry, set_keys
 from hermes.honcho.file_commands import identity, migrate
 from hermes.honcho.names import fit
 from hermes.honcho.peer_commands import peers

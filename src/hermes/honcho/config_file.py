@@ -19,6 +19,8 @@ from msgspec import Struct
 from hermes.errors import HomeError, SettingsError
 from hermes.files import locked, read_file, replace_file_if
 from hermes.home import Home
+from hermes.honcho.keys import ENV_HOST, PIN_USER_PEER, TABLE, Key
+from hermes.settings.kinds import plain
 
 FILE = "honcho.json"
 GLOBAL = Path(".honcho") / "config.json"
@@ -50,8 +52,9 @@ class ConfigPlaces(Struct, frozen=True):
     """How earlier versions called the block."""
 
     @classmethod
-    def find(cls, home: Path, profile: str | None, env: Mapping[str, str], host: str = "") -> ConfigPlaces:
-        """The places of a profile. `host` is the block that the environment names instead."""
+    def find(cls, home: Path, profile: str | None, env: Mapping[str, str]) -> ConfigPlaces:
+        """The places of a profile. The environment may name another block."""
+        host = env.get(ENV_HOST, "")
         folder = Path(env["HOME"]) if env.get("HOME") else Path.home()
         default, shared = Home(home, profile).shared / FILE, folder / GLOBAL
         candidates = dict.fromkeys((home / FILE, default, folder / ".hermes" / FILE, shared))
@@ -74,9 +77,12 @@ class Document(Struct, frozen=True):
     """The name of a block of an earlier version that is there too, and does not count."""
 
 
-def read_document(path: Path, places: ConfigPlaces) -> Document:
-    """What the file says. Raises SettingsError when it cannot be read or is not what it should be: an empty one too,
-    since it may be about to be written, and its defaults could send what is said elsewhere."""
+def read_document(path: Path | None, places: ConfigPlaces) -> Document:
+    """What the file says, nothing while there is none. Raises SettingsError when it cannot be read or is not what it
+    should be: an empty one too, since it may be about to be written, and its defaults could send what is said
+    elsewhere."""
+    if path is None:
+        return Document({}, {}, places.host)
     raw = _raw(path)
     root = {} if raw is None else _parse(path, raw)
     host, hosts = _stands_under(root, places, path), _hosts(root, path)
@@ -176,3 +182,61 @@ def _parse(path: Path, raw: bytes) -> Block:
     if not isinstance(found, dict):
         raise SettingsError(f"{path}: the file must hold one JSON object", hint=MEND)
     return found
+
+
+def set_keys(values: Mapping[str, Any], seen: Mapping[str, Mapping[str, Any]] | None = None) -> Edit:
+    """Write values of keys into the file, each where it belongs. Raises SettingsError, and changes nothing, when one is
+    wrong.
+
+    `seen` has the maps from which new values were made. What other programs have added to such a map since is kept.
+    """
+    rows = {row.key: row for row in TABLE}
+    if unknown := values.keys() - rows:
+        raise SettingsError(
+            f"there is no key {min(unknown)} in honcho.json", hint="docs/honcho-reference.md lists them"
+        )
+    parsed = {name: plain(rows[name].parse(value, "what was given")) for name, value in values.items()}
+    before = seen or {}
+
+    def edit(block: Block, root: Block) -> None:
+        move_old_pin(block)
+        for name, value in parsed.items():
+            target = _place(rows[name], block, root)
+            is_merged = name in before and isinstance(value, dict)
+            target[name] = _merge(_known(rows[name], target, root), before[name], value) if is_merged else value
+
+    return edit
+
+
+def set_entry(row: Key[Mapping[str, str]], name: str, value: str) -> Edit:
+    """Put one entry into a map, beside those that others put there meanwhile."""
+    return set_keys({row.key: {name: value}}, {row.key: {}})
+
+
+def move_old_pin(block: Block) -> None:
+    """Rename the old key of the pin to the one of today."""
+    for old in PIN_USER_PEER.also:
+        if old in block:
+            value = block.get(PIN_USER_PEER.key, block[old])
+            moved = {(PIN_USER_PEER.key if name == old else name): one for name, one in block.items()}
+            moved[PIN_USER_PEER.key] = value
+            block.clear()
+            block.update(moved)
+
+
+def _place(row: Key[Any], block: Block, root: Block) -> Block:
+    return root if row.scope == "shared" and row.key not in block else block
+
+
+def _known(row: Key[Any], target: Block, root: Block) -> Mapping[str, Any]:
+    """The map as it is in the host block, else at the root. Raises SettingsError when it is not a map."""
+    known = target.get(row.key, root.get(row.key)) or {}
+    row.parse(known, "the file")
+    return dict(known)
+
+
+def _merge(known: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The map `known`, with the changes that lead from `before` to `after`."""
+    gone = before.keys() - after.keys()
+    changed = {name: value for name, value in after.items() if name not in before or before[name] != value}
+    return {**{name: value for name, value in known.items() if name not in gone}, **changed}

@@ -24,11 +24,9 @@ from hermes.settings.setting import nearest
 
 T = TypeVar("T")
 HOST, ROOT = "host block", "root"
+BOTH = {"observeMe": True, "observeOthers": True}
 PRESETS: Mapping[str, Mapping[str, Mapping[str, bool]]] = {
-    "directional": {
-        "user": {"observeMe": True, "observeOthers": True},
-        "ai": {"observeMe": True, "observeOthers": True},
-    },
+    "directional": {"user": BOTH, "ai": BOTH},
     "unified": {
         "user": {"observeMe": True, "observeOthers": False},
         "ai": {"observeMe": False, "observeOthers": True},
@@ -74,7 +72,6 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
 
     @property
     def host_name(self) -> str:
-        """The host key as a name."""
         return clean(self.host) or "hermes"
 
     @cached_property
@@ -92,7 +89,6 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
 
     @cached_property
     def naming(self) -> Naming:
-        """How sessions are named."""
         return Naming(
             strategy=cast(Strategy, self.get(keys.SESSION_STRATEGY)),
             workspace=self.workspace,
@@ -116,10 +112,9 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
 
 def load(places: ConfigPlaces, env: Mapping[str, str], *, is_chosen: bool = True) -> HonchoConfiguration:
     """The configuration as the files are now. It raises nothing: what is wrong is in `problems`."""
-    path = places.existing()
+    path, broken = places.existing(), list[SettingsError]()
     try:
-        document = Document({}, {}, places.host) if path is None else read_document(path, places)
-        broken: list[SettingsError] = []
+        document = read_document(path, places)
     except SettingsError as error:
         document, broken = Document({}, {}, places.host), [error]
     return replace(resolve(document, path, places.host, env, broken), is_chosen=is_chosen)
@@ -142,9 +137,8 @@ def resolve(
     if found.identities.owner == found.identities.ai:
         both = f"you and the agent would both be the peer '{found.identities.ai}'"
         one = SettingsError(f"{path or 'honcho.json'}: {both}", hint="Set peerName or aiPeer to another name")
-        found = HonchoConfiguration(host, path, settings, [*found.problems, one], [], found.login)
-    remarks = [*_unread(document, path), *_remarks(found, layers)]
-    return HonchoConfiguration(host, path, settings, found.problems, remarks, found.login)
+        found = replace(found, problems=[*found.problems, one])
+    return replace(found, remarks=list(_remarks(found, document, layers)))
 
 
 def login_name(env: Mapping[str, str]) -> str:
@@ -163,13 +157,11 @@ def plain_text(value: object) -> Any:
     return json.dumps(plain(value), sort_keys=True) if isinstance(value, list | tuple | Mapping) else value
 
 
-def _unread(document: Document, path: Path | None) -> Iterator[str]:
+def _remarks(found: HonchoConfiguration, document: Document, layers: Sequence[Layer]) -> Iterator[str]:
+    """A block that does not count, keys that are probably misspelt, numbers that count as others, pins that pin
+    nothing."""
     if document.unread is not None:
-        yield f"{path}: hosts.{document.unread} does not count: there is hosts.{document.host}"
-
-
-def _remarks(found: HonchoConfiguration, layers: Sequence[Layer]) -> Iterator[str]:
-    """Keys that are probably misspelt, numbers that count as others, pins that pin nothing."""
+        yield f"{found.file}: hosts.{document.unread} does not count: there is hosts.{document.host}"
     for layer in layers[:2]:
         yield from _misspelt(layer)
     for row in keys.TABLE:

@@ -7,14 +7,13 @@ what was wrong is deleted: whatever breaks off in between, the new one is there 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from urllib.parse import quote
 
-from hermes.honcho.addresses import EntryTarget
 from hermes.honcho.attempt import Attempt
 from hermes.honcho.conclusions import Saying, conclude, remove_conclusion
 from hermes.honcho.facts import spoken
-from hermes.honcho.failures import NOT_FOUND, Refusal, Unanswered
-from hermes.honcho.members import workspace_path
+from hermes.honcho.messages import delete_message
+from hermes.honcho.names import card_path, in_path
+from hermes.honcho.wire import items_of
 from hermes.memory.provider import Delivered, Entry, Outcome
 from hermes.types import Json
 
@@ -23,75 +22,64 @@ MOST_ROUNDS = 100
 """How often copies are looked for, a hundred at a time."""
 
 
-async def correct_fact(attempt: Attempt, target: EntryTarget, entry: Entry) -> Outcome:
-    """Let every copy of a fact say what holds, or forget it with the messages it was read from. Raises Failure; doing
-    it again does the rest."""
-    peer, old, right = attempt.peer_of(target, entry.speaker), str(entry.data["old"]), entry.text
+async def correct_fact(attempt: Attempt, entry: Entry) -> Outcome:
+    """Let every copy of a fact say what holds, or forget it with its messages. Raises Failure; again does the rest."""
+    peer, old, right = attempt.peer_of(entry.speaker), str(entry.data["old"]), entry.text
     outcome: Outcome = Delivered()
     if right and not attempt.link.edits_conclusions:
-        outcome = await conclude(attempt, target, entry, Saying.about(attempt, target, peer, right))
+        outcome = await conclude(attempt, entry, Saying.about(attempt, peer, right))
         if not isinstance(outcome, Delivered):
             return outcome
-    changed = await _change_copies(attempt, target, peer, old, right)
-    if right and not changed and attempt.link.edits_conclusions:
-        outcome = await _have(attempt, target, entry, peer, right)
-    for observer in sorted({target.ai_peer, peer}):
-        await _change_card(attempt, target, observer, peer, old, right)
+    changed = await _change_copies(attempt, peer, old, right)
+    # What holds may be there already, because an earlier attempt got so far.
+    if right and not changed and attempt.link.edits_conclusions and not await _copies(attempt, peer, right):
+        outcome = await conclude(attempt, entry, Saying.about(attempt, peer, right))
+    for observer in sorted({attempt.target.ai_peer, peer}):
+        await _change_card(attempt, observer, peer, old, right)
     return outcome
 
 
-async def _change_copies(attempt: Attempt, target: EntryTarget, peer: str, old: str, right: str) -> int:
+async def _change_copies(attempt: Attempt, peer: str, old: str, right: str) -> int:
     """Change every conclusion that says `old`; how many there were."""
     changed = 0
     for _ in range(MOST_ROUNDS):
-        copies = await _copies(attempt, target, peer, old)
+        copies = await _copies(attempt, peer, old)
         for copy in copies:
+            conclusion = str(copy["id"])
             if right and attempt.link.edits_conclusions:
-                await _edit(attempt, target, str(copy["id"]), _in_place_of(str(copy["content"]), peer, right))
+                content = _in_place_of(str(copy["content"]), peer, right)
+                await attempt.ask_if_there("PUT", f"ext/conclusions/{in_path(conclusion)}", {"content": content})
             else:
-                await _remove(attempt, target, str(copy["id"]), with_sources=not right)
+                if not right:
+                    await _remove_sources(attempt, conclusion)
+                await remove_conclusion(attempt, conclusion)
         changed += len(copies)
         if len(copies) < AT_ONCE:
             break
     return changed
 
 
-async def _copies(attempt: Attempt, target: EntryTarget, peer: str, text: str) -> Sequence[Mapping[str, Json]]:
+async def _copies(attempt: Attempt, peer: str, text: str) -> Sequence[Mapping[str, Json]]:
     """The conclusions about a peer that say exactly this, in anybody's view."""
     filters = {"observed_id": peer, "content": {"in": [text, f"{peer}: {text}"]}}
-    path = f"{workspace_path(target.workspace)}/conclusions/list?size={AT_ONCE}"
-    return _items((await attempt.ask("POST", path, {"filters": filters})).value)
+    told = await attempt.ask("POST", f"conclusions/list?size={AT_ONCE}", {"filters": filters})
+    return items_of(told, "conclusions")
 
 
-async def _edit(attempt: Attempt, target: EntryTarget, conclusion: str, content: str) -> None:
-    path = f"{workspace_path(target.workspace)}/ext/conclusions/{quote(conclusion, safe='')}"
-    await _if_there(attempt, "PUT", path, {"content": content})
+async def _remove_sources(attempt: Attempt, conclusion: str) -> None:
+    """Delete the messages that a conclusion was read from, before it goes: only it knows them."""
+    if attempt.link.deletes_messages:
+        path = f"ext/conclusions/{in_path(conclusion)}/messages?size={AT_ONCE}"
+        found = await attempt.ask_if_there("GET", path)
+        for message in [] if found is None else items_of(found, "messages"):
+            await delete_message(attempt, str(message["session_id"]), str(message["id"]))
 
 
-async def _remove(attempt: Attempt, target: EntryTarget, conclusion: str, *, with_sources: bool) -> None:
-    """Delete a conclusion; the messages first, because only it knows them."""
-    root = workspace_path(target.workspace)
-    if with_sources and attempt.link.deletes_messages:
-        path = f"{root}/ext/conclusions/{quote(conclusion, safe='')}/messages?size={AT_ONCE}"
-        for message in _items(await _if_there(attempt, "GET", path) or {"items": []}):
-            session, number = quote(str(message["session_id"]), safe=""), quote(str(message["id"]), safe="")
-            await _if_there(attempt, "DELETE", f"{root}/ext/sessions/{session}/messages/{number}")
-    await remove_conclusion(attempt, target, conclusion)
-
-
-async def _have(attempt: Attempt, target: EntryTarget, entry: Entry, peer: str, right: str) -> Outcome:
-    """What holds is there already, because an earlier attempt got so far, or it is written now."""
-    if await _copies(attempt, target, peer, right):
-        return Delivered()
-    return await conclude(attempt, target, entry, Saying.about(attempt, target, peer, right))
-
-
-async def _change_card(attempt: Attempt, target: EntryTarget, observer: str, peer: str, old: str, right: str) -> None:
+async def _change_card(attempt: Attempt, observer: str, peer: str, old: str, right: str) -> None:
     """Change the lines of a card that say exactly this."""
-    about = "" if observer == peer else f"?target={quote(peer, safe='')}"
-    path = f"{workspace_path(target.workspace)}/peers/{quote(observer, safe='')}/card{about}"
-    found = await _if_there(attempt, "GET", path)
-    lines = found.get("peer_card") if isinstance(found, dict) else None
+    path = card_path(observer, peer)
+    found = await attempt.ask_if_there("GET", path)
+    lines = found.value.get("peer_card") if found is not None and isinstance(found.value, dict) else None
     if not isinstance(lines, list) or not any(spoken(str(line), peer) == old for line in lines):
         return
     changed = [_in_place_of(line, peer, right) if spoken(line, peer) == old else line for line in map(str, lines)]
@@ -101,20 +89,3 @@ async def _change_card(attempt: Attempt, target: EntryTarget, observer: str, pee
 def _in_place_of(content: str, peer: str, right: str) -> str:
     """What holds, after the name of who said it where one stood before; "" for nothing."""
     return f"{peer}: {right}" if right and content.startswith(f"{peer}: ") else right
-
-
-async def _if_there(attempt: Attempt, method: str, path: str, body: Json = None) -> Json:
-    """The server's answer; None where what it is about is gone."""
-    try:
-        return (await attempt.ask(method, path, body)).value
-    except Refusal as refusal:
-        if refusal.status != NOT_FOUND:
-            raise
-        return None
-
-
-def _items(value: Json) -> Sequence[Mapping[str, Json]]:
-    items = value.get("items") if isinstance(value, dict) else None
-    if not isinstance(items, list) or not all(isinstance(one, dict) and "id" in one for one in items):
-        raise Unanswered("the server's list is none")
-    return items

@@ -12,27 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from urllib.parse import quote
 
 import msgspec
 
 from hermes.errors import ProviderError
 from hermes.honcho import keys
-from hermes.honcho.acts import Conclude, Remove, SetCard, TakeFiles, decode_act
+from hermes.honcho.acts import Conclude, Remove, SetCard, TakeFiles, Whom, decode_act
 from hermes.honcho.addresses import MESSAGES, EntryTarget
-from hermes.honcho.attempt import Attempt
+from hermes.honcho.attempt import Attempt, Doubts
 from hermes.honcho.conclusions import Saying, conclude, remove_conclusion, write_note
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.correcting import correct_fact
-from hermes.honcho.doubts import Doubts
 from hermes.honcho.failures import Failure
 from hermes.honcho.files import Files, take_files
-from hermes.honcho.forgetting import forget_conversation
+from hermes.honcho.forgetting import forget_conversation, take_back
 from hermes.honcho.links import Links
-from hermes.honcho.members import workspace_path
 from hermes.honcho.messages import write_messages
-from hermes.honcho.patience import DeliveryPatience
-from hermes.honcho.undoing import take_back
+from hermes.honcho.names import card_path
+from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.provider import Delivered, Entry, Host, Later, Outcome, Parked
 
 SWITCHED_OFF = "Honcho is switched off"
@@ -74,25 +71,20 @@ class Delivery:
             return [Later(error.line(), everyone=True)]
         except Failure as failure:
             return [Later(str(failure), everyone=True)]
-        attempt = Attempt(link, config, self._doubts, self._host, until)
         outcomes: list[Outcome] = []
         for group in _groups(entries):
-            done = await _deliver_group(attempt, group)
+            target = EntryTarget.from_json(group[0].address)
+            attempt = Attempt(link, config, self._doubts, self._host, until, target)
+            try:
+                is_said = group[0].kind in MESSAGES
+                done = await write_messages(attempt, group) if is_said else [await _write(attempt, group[0])]
+            except Failure as failure:
+                done = [failure.outcome()]
             outcomes += done
-            await self._files.offer(group, done[-1])
+            await self._files.offer(group[0], target, done[-1])
             if isinstance(done[-1], Later) or len(done) < len(group):
                 break
         return outcomes
-
-
-async def _deliver_group(attempt: Attempt, group: Sequence[Entry]) -> list[Outcome]:
-    target = EntryTarget.from_json(group[0].address)
-    try:
-        if group[0].kind in MESSAGES:
-            return await write_messages(attempt, target, group)
-        return [await _write(attempt, target, group[0])]
-    except Failure as failure:
-        return [failure.outcome()]
 
 
 def _groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
@@ -105,15 +97,15 @@ def _groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
             yield list(same)
 
 
-async def _write(attempt: Attempt, target: EntryTarget, entry: Entry) -> Outcome:
+async def _write(attempt: Attempt, entry: Entry) -> Outcome:
     if entry.kind == "note":
-        return await write_note(attempt, target, entry)
+        return await write_note(attempt, entry)
     if entry.kind == "forget":
-        return await forget_conversation(attempt, target, str(entry.data["session_id"]))
+        return await forget_conversation(attempt, str(entry.data["session_id"]))
     if entry.kind == "undo":
-        return await take_back(attempt, target, entry.data)
+        return await take_back(attempt, entry.data)
     if entry.kind == "correct":
-        return await correct_fact(attempt, target, entry)
+        return await correct_fact(attempt, entry)
     if entry.kind != "own":
         return Parked(f"Honcho has no place for entries of the kind {entry.kind}")
     try:
@@ -122,24 +114,22 @@ async def _write(attempt: Attempt, target: EntryTarget, entry: Entry) -> Outcome
         return Parked(f"an entry of another version: {error}")
     match act:
         case Conclude(content, about):
-            return await conclude(attempt, target, entry, _saying(attempt, target, entry, about, content))
+            return await conclude(attempt, entry, Saying.about(attempt, _observed(attempt, entry, about), content))
         case Remove(conclusion):
-            return await remove_conclusion(attempt, target, conclusion)
+            return await remove_conclusion(attempt, conclusion)
         case TakeFiles():
-            return await take_files(attempt, target, entry)
+            return await take_files(attempt, entry)
         case SetCard(lines, about):
-            return await _set_card(attempt, target, _saying(attempt, target, entry, about, ""), lines)
+            return await _set_card(attempt, _observed(attempt, entry, about), lines)
 
 
-def _saying(attempt: Attempt, target: EntryTarget, entry: Entry, about: str, content: str) -> Saying:
-    observed = target.ai_peer if about == "ai" else attempt.peer_of(target, entry.speaker)
-    return Saying.about(attempt, target, observed, content)
+def _observed(attempt: Attempt, entry: Entry, about: Whom) -> str:
+    return attempt.target.ai_peer if about == "ai" else attempt.peer_of(entry.speaker)
 
 
-async def _set_card(attempt: Attempt, target: EntryTarget, whose: Saying, lines: list[str]) -> Outcome:
+async def _set_card(attempt: Attempt, observed: str, lines: list[str]) -> Outcome:
     """Setting it twice is as good as once."""
-    await attempt.link.members.have_peers(target.workspace, sorted({whose.observer, whose.observed}), attempt.until)
-    path = f"{workspace_path(target.workspace)}/peers/{quote(whose.observer, safe='')}/card"
-    about = "" if whose.observed == whose.observer else f"?target={quote(whose.observed, safe='')}"
-    await attempt.ask("PUT", f"{path}{about}", {"peer_card": lines})
+    observer = attempt.observer_of(observed)
+    await attempt.link.members.have_peers(attempt.target.workspace, sorted({observer, observed}), attempt.until)
+    await attempt.ask("PUT", card_path(observer, observed), {"peer_card": lines})
     return Delivered()

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import quote
 
 import httpx
+import msgspec
 from msgspec import Struct
 
 from hermes.errors import ProviderError
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.failures import ACCESS_REFUSED, NOT_FOUND, Failure, Refusal
+from hermes.honcho.names import peer_path, workspace_path
 from hermes.honcho.server import ERRNO, NO_KEY, PATIENCE, Machine, reachable
 from hermes.honcho.wire import understand
 from hermes.loopback import is_loopback_url
@@ -36,8 +37,7 @@ class Extensions:
 
     def __init__(self, config: HonchoConfiguration, machine: Machine) -> None:
         server = reachable(config, machine)
-        self.workspace = f"/v3/workspaces/{quote(config.workspace, safe='')}"
-        self._workspace = f"{self.workspace}/ext"
+        self.workspace = workspace_path(config.workspace)
         self._url = server.url
         self._headers = {"Authorization": f"Bearer {server.key or NO_KEY}"}
         self._client: httpx.Client | None = None
@@ -46,7 +46,8 @@ class Extensions:
     def connected(self) -> Iterator[None]:
         """Keep a connection while the block runs, for who asks much."""
         is_plain = self._url.startswith("http://")
-        with httpx.Client(verify=not is_plain, trust_env=not is_loopback_url(self._url)) as client:
+        trust = not is_loopback_url(self._url)
+        with httpx.Client(headers=self._headers, timeout=PATIENCE, verify=not is_plain, trust_env=trust) as client:
             self._client = client
             try:
                 yield
@@ -55,54 +56,35 @@ class Extensions:
 
     def has(self, *extensions: str) -> bool:
         """Whether the server can do all of this beyond the API."""
-        named = self._ask("GET", "/health", missing={}).get("extensions")
+        found = self.ask("GET", "/health", missing={})
+        named = found.get("extensions") if isinstance(found, dict) else None
         return isinstance(named, list) and all(one in named for one in extensions)
-
-    def can_merge(self) -> bool:
-        """Whether two peers can become one there."""
-        return self.has(MERGE)
 
     def preview_merge(self, peer: str, into: str) -> MergeCounts | None:
         """What would become the other's, or None when the server knows no such peer. Nothing is changed."""
-        found = self._ask("GET", f"{self._peer(peer)}/merge", missing={}, params={"into": into})
+        found = self.ask("GET", self._merging(peer), missing={}, params={"into": into})
         if not found:
             return None
         try:
-            return MergeCounts(int(found["messages"]), int(found["sessions"]), int(found["conclusions"]))
-        except (KeyError, TypeError, ValueError) as error:
+            return msgspec.convert(found, MergeCounts, strict=False)
+        except msgspec.ValidationError as error:
             raise ProviderError("the server did not say what a merge would move", hint="") from error
 
     def merge(self, peer: str, into: str) -> None:
         """Let a peer become a part of another; the server goes on with it by itself."""
         headers = {"Idempotency-Key": secrets.token_hex(16)}
-        self._ask("POST", f"{self._peer(peer)}/merge", json={"into": into}, headers=headers)
+        self.ask("POST", self._merging(peer), json={"into": into}, headers=headers)
 
-    def _peer(self, name: str) -> str:
-        return f"{self._workspace}/peers/{quote(name, safe='')}"
+    def _merging(self, peer: str) -> str:
+        return f"{self.workspace}/ext/{peer_path(peer, 'merge')}"
 
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        missing: dict[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-        **given: Any,
-    ) -> dict[str, Any]:
-        """The same for an answer that is an object."""
-        found = self.ask(method, path, missing=missing, headers=headers, **given)
-        return found if isinstance(found, dict) else {}
-
-    def ask(
-        self, method: str, path: str, *, missing: Json = None, headers: Mapping[str, str] | None = None, **given: Any
-    ) -> Json:
-        """The server's answer; `missing` for a 404 where that is an answer too."""
+    def ask(self, method: str, path: str, *, missing: Json = None, **given: Any) -> Json:
+        """The server's answer; `missing` for a 404 where that is an answer too. `given` is as httpx takes it."""
         if self._client is None:
             with self.connected():
-                return self.ask(method, path, missing=missing, headers=headers, **given)
-        sent = {**self._headers, **(headers or {})}
+                return self.ask(method, path, missing=missing, **given)
         try:
-            answer = self._client.request(method, f"{self._url}{path}", headers=sent, timeout=PATIENCE, **given)
+            answer = self._client.request(method, f"{self._url}{path}", **given)
             if answer.status_code == NOT_FOUND and missing is not None:
                 return missing
             return understand(answer.status_code, answer.content, answer.headers).value

@@ -4,15 +4,15 @@ view, and what only the person's own view holds. Reading creates nothing on the 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
 from msgspec import Struct, field
 
+from hermes.honcho.failures import Unanswered
 from hermes.honcho.messages import SESSION
-from hermes.honcho.names import digest
-from hermes.honcho.recall_reader import Card, RecallReader, peer_path
+from hermes.honcho.names import card_path, digest, in_path
+from hermes.honcho.recall_reader import Card, ListPage, RecallReader
+from hermes.honcho.wire import read_time
 from hermes.memory.provider import Fact, FactQuery, Facts, FactSource
 from hermes.types import Json
 
@@ -36,20 +36,12 @@ class HeldConclusion(Struct, frozen=True):
     level: str = "explicit"
 
 
-class HeldConclusions(Struct, frozen=True):
-    items: list[HeldConclusion]
-
-
 class SourceMessage(Struct, frozen=True):
     """A message that a conclusion was read from."""
 
     content: str
     created_at: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
-
-
-class SourceMessages(Struct, frozen=True):
-    items: list[SourceMessage]
 
 
 class Position(Struct, frozen=True):
@@ -68,8 +60,7 @@ class Position(Struct, frozen=True):
 
 
 class FactReader:
-    """Lists what is held about one peer. `views` are those whose view of it counts, the agent first. Raises
-    ProviderError, in words."""
+    """Lists what is held about one peer in these `views`, the agent's first. Raises ProviderError, in words."""
 
     def __init__(self, reader: RecallReader, peer: str, views: Sequence[str]) -> None:
         self._reader = reader
@@ -85,7 +76,8 @@ class FactReader:
         while position.view < len(self._views) and len(found) < query.limit:
             if pages == MOST_PAGES:
                 return Facts(tuple(found), str(position), NOT_ALL)
-            rows = await self._page(position)
+            held = {"observer_id": self._views[position.view], "observed_id": self._peer}
+            rows = await self._listed(held, position.page)
             known = await self._known_elsewhere(position.view, rows)
             position = self._take(query, position, rows, known, found)
             pages += 1
@@ -96,7 +88,7 @@ class FactReader:
         if fact.startswith(CARD):
             return ()
         found = await self._reader.get(
-            SourceMessages, f"ext/conclusions/{quote(fact, safe='')}/messages", size=MOST_SOURCES
+            ListPage[SourceMessage], f"ext/conclusions/{in_path(fact)}/messages", size=MOST_SOURCES
         )
         return () if found is None else found.items
 
@@ -115,10 +107,6 @@ class FactReader:
                 return Position(at.view, at.page, number)
         return Position(at.view, at.page + 1) if len(rows) == AT_ONCE else Position(at.view + 1)
 
-    async def _page(self, at: Position) -> Sequence[HeldConclusion]:
-        filters = {"observer_id": self._views[at.view], "observed_id": self._peer}
-        return await self._listed(filters, at.page)
-
     async def _known_elsewhere(self, view: int, rows: Sequence[HeldConclusion]) -> set[str]:
         """What an earlier view holds too, which was listed there."""
         if view == 0 or not rows:
@@ -129,7 +117,7 @@ class FactReader:
 
     async def _listed(self, filters: Json, page: int) -> Sequence[HeldConclusion]:
         body = {"filters": filters}
-        found = await self._reader.post(HeldConclusions, "conclusions/list", body, page=page, size=AT_ONCE)
+        found = await self._reader.post(ListPage[HeldConclusion], "conclusions/list", body, page=page, size=AT_ONCE)
         return () if found is None else found.items
 
     async def _by_id(self, fact: str) -> AsyncIterator[Fact]:
@@ -146,8 +134,7 @@ class FactReader:
         """Lines of the cards that no conclusion says."""
         lines: list[str] = []
         for view in self._views:
-            target = None if view == self._peer else self._peer
-            card = await self._reader.get(Card, peer_path(view, "card"), target=target)
+            card = await self._reader.get(Card, card_path(view, self._peer))
             lines += [] if card is None else card.peer_card or []
         said: set[str] = set()
         if lines:
@@ -181,7 +168,6 @@ def to_source(message: SourceMessage, *, can_go: bool) -> FactSource:
 def as_time(text: str) -> float | None:
     """A server's time; None for what is none."""
     try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
+        return read_time(text, "fact").timestamp()
+    except Unanswered:
         return None
-    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()

@@ -17,6 +17,7 @@ from msgspec import Struct
 from hermes.errors import HomeError, NotFoundError, UsageError
 from hermes.files import read_file
 from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.files import LARGEST, note_files
 from hermes.honcho.server import find_server, open_client
 from hermes.honcho.workbench import Workbench, find_bench
 from hermes.memory.entries import find_entries
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 LONGEST = 60_000
 """Characters of one conclusion."""
-LARGEST = 1024 * 1024
-"""Bytes of a file that is told."""
 AT_ONCE = 100
 MOST_KNOWN = 10_000
 """Conclusions that are compared with what is to be told."""
@@ -72,7 +71,7 @@ def migrate(
     config, home = bench.load().checked(), bench.machine.home
     who = config.identities
     wanted = [
-        *((path, who.owner, _entries) for path in _notes(home.path)),
+        *((path, who.owner, _entries) for path in note_files(home)),
         (home.soul_file, who.ai, _paragraphs),
     ]
     found = [_read(path, about, split) for path, about, split in wanted if path.exists()]
@@ -84,22 +83,9 @@ def migrate(
     if not yes:
         rows = [(one.file.name, str(len(one.texts)), one.about) for one in found]
         bench.desk.print_table(("file", "entries", "about"), rows)
-        _confirm(bench, config)
+        question = f"Tell all of this to {find_server(config).shown}, workspace {config.workspace}?"
+        bench.confirm(question, "yes", "nothing was told")
     _tell(bench, config, found, as_json=json)
-
-
-def _notes(home: Path) -> list[Path]:
-    """Where the notes are: in `memories/`, or in the home itself as early versions had it."""
-    names = ("USER.md", "MEMORY.md")
-    return [next((path for path in (home / "memories" / n, home / n) if path.exists()), home / n) for n in names]
-
-
-def _confirm(bench: Workbench, config: HonchoConfiguration) -> None:
-    if not bench.desk.dialog.can_ask:
-        raise UsageError("nobody can be asked here", hint="`--yes` goes on without asking")
-    question = f"Tell all of this to {find_server(config).shown}, workspace {config.workspace}?"
-    if bench.desk.dialog.choose(question, {"yes": "", "no": "leave it as it is"}, "yes") == "no":
-        raise UsageError("nothing was told", hint="")
 
 
 def _tell(bench: Workbench, config: HonchoConfiguration, tellings: Sequence[Telling], *, as_json: bool = False) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -17,10 +16,11 @@ from hermes.honcho.acts import TakeFiles, encode_act
 from hermes.honcho.addresses import MESSAGES, EntryTarget
 from hermes.honcho.attempt import Attempt
 from hermes.honcho.messages import write_messages
+from hermes.memory.notes import Notes
 from hermes.memory.provider import Delivered, Entry, Host, Outcome, Parked, Speaker
+from hermes.scope import OWNER
 
 log = logging.getLogger(__name__)
-NOTES = ("USER.md", "MEMORY.md")
 LARGEST = 1024 * 1024
 """Bytes of a file that is told."""
 
@@ -32,9 +32,8 @@ class Files:
         self._host = host
         self._offered: set[str] = set()
 
-    async def offer(self, group: Sequence[Entry], outcome: Outcome) -> None:
+    async def offer(self, entry: Entry, target: EntryTarget, outcome: Outcome) -> None:
         """An entry for the files is put behind the first messages of a session of the owner's."""
-        entry, target = group[0], EntryTarget.from_json(group[0].address)
         mark = _mark(target)
         is_first = entry.kind in MESSAGES and target.takes_files and mark not in self._offered
         if not is_first or entry.session_id is None or not isinstance(outcome, Delivered):
@@ -47,24 +46,24 @@ class Files:
             log.info("the owner's files could not be queued for Honcho yet: %s", error.line())
 
 
-async def take_files(attempt: Attempt, target: EntryTarget, entry: Entry) -> Outcome:
+async def take_files(attempt: Attempt, entry: Entry) -> Outcome:
     """Tell a session what the files hold now. Raises Failure."""
     home = Home(attempt.host.home, attempt.host.profile)
     try:
         told = await asyncio.to_thread(_read, home, entry)
     except OSError as error:
         return Parked(f"a file cannot be told: {error}")
-    outcomes = await write_messages(attempt, target, told) if told else []
+    outcomes = await write_messages(attempt, told) if told else []
     if wrong := next((one for one in outcomes if not isinstance(one, Delivered)), None):
         return wrong
-    await attempt.host.keep(_mark(target), entry.key)
+    await attempt.host.keep(_mark(attempt.target), entry.key)
     return Delivered(f"{len(told)} files")
 
 
 def _read(home: Home, entry: Entry) -> list[Entry]:
     """What there is, as entries of their own: the agent's file is the agent's to say."""
     owner = Speaker(is_owner=True)
-    found = [*((path, "said") for path in _notes(home.path)), (home.soul_file, "reply")]
+    found = [*((path, "said") for path in note_files(home)), (home.soul_file, "reply")]
     return [
         replace(
             entry, key=f"{entry.key}-{path.name}", kind=kind, text=f"{path.name}:\n\n{text}", speaker=owner, data=None
@@ -74,10 +73,9 @@ def _read(home: Home, entry: Entry) -> list[Entry]:
     ]
 
 
-def _notes(home: Path) -> list[Path]:
-    """Where the notes are: in `memories/`, or in the home itself as early versions had it."""
-    places = [(home / "memories" / name, home / name) for name in NOTES]
-    return [next((path for path in both if path.exists()), both[0]) for both in places]
+def note_files(home: Home) -> list[Path]:
+    notes = Notes(home.path, OWNER, {})
+    return [notes.path("user"), notes.path("memory")]
 
 
 def _mark(target: EntryTarget) -> str:

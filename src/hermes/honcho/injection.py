@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.memory.provider import Part
 
@@ -44,11 +45,6 @@ class Section(Struct, frozen=True):
     """Characters of it that were never looked at."""
 
 
-def count_tokens(text: str) -> int:
-    """Tokens of a text, by the rule that the budget is reckoned with."""
-    return -(-len(text) // CHARS_PER_TOKEN)
-
-
 def budget_chars(tokens: int | None) -> int:
     """Characters that a recall may have."""
     return min((tokens or DEFAULT_TOKENS) * CHARS_PER_TOKEN, MOST_CHARS)
@@ -68,9 +64,7 @@ def compose(sections: Iterable[Section], limit: int) -> tuple[Part, ...]:
 def _beginning(section: Section, most: int) -> Section:
     """As much of a section as can matter: a server may send anything, and comparing lines takes its time."""
     surplus = len(section.text) - most
-    if surplus <= 0:
-        return section
-    return Section(section.layer, section.title, section.text[:most], section.as_of, surplus)
+    return section if surplus <= 0 else replace(section, text=section.text[:most], left=surplus)
 
 
 def cut_at_word(text: str, limit: int) -> str:
@@ -106,7 +100,8 @@ def _fill(sections: Sequence[Section], limit: int, used: int) -> tuple[Part, ...
         text = _write(section, kept) if kept else ""
         used += len(text) + BETWEEN if text else 0
         cut = len(section.text) - len(kept) + section.left
-        parts.append(Part(section.layer, text, section.as_of, count_tokens(text), cut))
+        tokens = -(-len(text) // CHARS_PER_TOKEN)  # rounded up
+        parts.append(Part(section.layer, text, section.as_of, tokens, cut))
     return tuple(parts)
 
 
@@ -129,7 +124,7 @@ def _without_repetition(sections: Iterable[Section]) -> list[Section]:
                 said += f"{plain}\n"
             compared.add(plain)
         if text := _drop_bare_headings(kept):
-            fresh.append(Section(section.layer, section.title, text, section.as_of, section.left))
+            fresh.append(replace(section, text=text))
     return fresh
 
 

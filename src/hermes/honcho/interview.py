@@ -53,7 +53,6 @@ class Interview:
         self._options = {name: given for name, given in self._options.items() if name not in set(names)}
 
     def option(self, name: str) -> str | None:
-        """What the command line says."""
         return self._options.get(name)
 
     def text(self, row: Key[Any], question: str, name: str, default: str | None = None) -> None:

@@ -25,8 +25,6 @@ MOST_CONTEXT = 8_000
 
 @dataclass(frozen=True, slots=True)
 class Key(Setting[T_co]):
-    """One key of the file."""
-
     group: str = ""
     """Under which heading it is explained."""
     scope: Literal["host", "shared"] = "host"

@@ -42,8 +42,6 @@ class Prefix(Text):
 
 @dataclass(frozen=True, slots=True)
 class NonEmptyName(HonchoName):
-    """A name that must be there."""
-
     def parse(self, raw: object) -> str:
         name = HonchoName.parse(self, raw)
         if not name:
@@ -79,8 +77,7 @@ class Capped(Integer):
 
 @dataclass(frozen=True, slots=True)
 class Grant(Kind[Mapping[str, object] | None]):
-    """What a sign-in left behind, for whoever renews it; an empty map is none. Only who it was made for, and until
-    when, is shown."""
+    """What a sign-in left behind; an empty map is none. Only who it was made for, and until when, is shown."""
 
     @property
     def secret(self) -> bool:

@@ -12,9 +12,8 @@ from hermes.errors import HermesError
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.failures import Failure, Refusal, Unanswered, Unreached
 from hermes.honcho.members import Members
-from hermes.honcho.patience import DeliveryPatience
 from hermes.honcho.server import HonchoServer, Machine, find_server
-from hermes.honcho.wire import Wire, WireAnswer
+from hermes.honcho.wire import DeliveryPatience, Wire, WireAnswer
 from hermes.loopback import is_loopback_url
 from hermes.types import Json
 
@@ -60,7 +59,7 @@ class Links:
             meant = find_server(self._configuration())
             if self._link is not None and meant == self._meant and not self._link.wire.is_lost:
                 return self._link
-            await self._retire()
+            await self.close()
             self._link, self._meant = await self._reach(meant, until), meant
             return self._link
 
@@ -70,10 +69,7 @@ class Links:
         return self._link is not None and self._link.wire.is_lost and self._link.wire.server.kind == "embedded"
 
     async def close(self) -> None:
-        """The last call."""
-        await self._retire()
-
-    async def _retire(self) -> None:
+        """Let the link go; a later one is opened anew."""
         link, self._link, self._meant = self._link, None, None
         if link is not None:
             await link.wire.retire()

@@ -6,13 +6,12 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from urllib.parse import quote
 
 from msgspec import Struct
 
 from hermes.honcho.failures import NOT_FOUND, Refusal, Unready
+from hermes.honcho.names import peer_path, session_path, workspace_path
 from hermes.honcho.wire import Wire
-from hermes.types import Json
 
 log = logging.getLogger(__name__)
 CREATED, TOO_MANY_OBSERVERS = 201, 400
@@ -21,24 +20,12 @@ CREATED, TOO_MANY_OBSERVERS = 201, 400
 class Observing(Struct, frozen=True):
     """Whether a member is reasoned about, and whether it keeps its own view of the others."""
 
-    me: bool
-    others: bool
-
-    def to_json(self) -> Json:
-        return {"observe_me": self.me, "observe_others": self.others}
-
-
-def workspace_path(workspace: str) -> str:
-    return f"/v3/workspaces/{quote(workspace, safe='')}"
-
-
-def session_path(workspace: str, session: str) -> str:
-    return f"{workspace_path(workspace)}/sessions/{quote(session, safe='')}"
+    observe_me: bool
+    observe_others: bool
 
 
 class Members:
-    """What was set up over one link. Raises Failure, Unready where the server refuses; what failed is tried again by
-    whoever asks next."""
+    """What was set up over one link. Raises Failure, Unready where the server refuses; who asks next tries again."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -60,7 +47,6 @@ class Members:
             self._sessions[(workspace, session)] = {**(known or {}), **members}
 
     async def have_peers(self, workspace: str, names: list[str], until: float) -> None:
-        """Have these peers."""
         with self._refused():
             await self._have_workspace(workspace, until)
             for name in names:
@@ -96,27 +82,25 @@ class Members:
         try:
             await self._add(workspace, session, new, until, is_known=is_known)
         except Refusal as refusal:
-            if refusal.status != TOO_MANY_OBSERVERS or not any(how.others for how in new.values()):
+            if refusal.status != TOO_MANY_OBSERVERS or not any(how.observe_others for how in new.values()):
                 raise
             log.info("%s/%s has as many observers as it can have; the next ones observe nobody", workspace, session)
-            fewer = {name: Observing(how.me, others=False) for name, how in new.items()}
+            fewer = {name: Observing(how.observe_me, observe_others=False) for name, how in new.items()}
             await self._add(workspace, session, fewer, until, is_known=is_known)
 
     async def _add(
         self, workspace: str, session: str, new: Mapping[str, Observing], until: float, *, is_known: bool
     ) -> None:
         """Who is a member already keeps its settings when it is added: they are set one by one."""
-        path, wire = session_path(workspace, session), self._wire
-        added = {name: how.to_json() for name, how in new.items()}
+        root, wire = workspace_path(workspace), self._wire
         if is_known:
-            await wire.ask("POST", f"{path}/peers", added, until=until)
+            await wire.ask("POST", f"{root}/{session_path(session, 'peers')}", new, until=until)
         else:
-            body = {"id": session, "peers": added}
-            made = await wire.ask("POST", f"{workspace_path(workspace)}/sessions", body, until=until)
+            made = await wire.ask("POST", f"{root}/sessions", {"id": session, "peers": new}, until=until)
             if made.status == CREATED:
                 return
-        for name, settings in added.items():
-            await wire.ask("PUT", f"{path}/peers/{quote(name, safe='')}/config", settings, until=until)
+        for name, how in new.items():
+            await wire.ask("PUT", f"{root}/{session_path(session, peer_path(name, 'config'))}", how, until=until)
 
     def _lock(self, *named: str) -> asyncio.Lock:
         return self._setting_up.setdefault(named, asyncio.Lock())

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from hermes.honcho.addresses import EntryTarget
 from hermes.honcho.attempt import Attempt
 from hermes.honcho.failures import NOT_FOUND, Failure, Refusal, Unanswered
-from hermes.honcho.members import session_path
+from hermes.honcho.keys import MOST_MESSAGE
+from hermes.honcho.names import in_path, session_path
+from hermes.honcho.wire import items_of
 from hermes.memory.provider import Delivered, Entry, Later, Outcome, Parked
 from hermes.types import Json
 
@@ -32,7 +33,6 @@ class Written(Struct, frozen=True):
     pieces: tuple[str, ...]
 
     def to_json(self) -> list[Json]:
-        """Its messages."""
         entry, count = self.entry, len(self.pieces)
         at = datetime.fromtimestamp(entry.at, UTC).isoformat()
         about: dict[str, Json] = {} if entry.session_id is None else {SESSION: entry.session_id}
@@ -49,26 +49,25 @@ def _piece(key: str, number: int) -> dict[str, Json]:
     return {KEY: f"{key}.{number}", WHOLE: key, PIECE: number}
 
 
-async def write_messages(attempt: Attempt, target: EntryTarget, entries: Sequence[Entry]) -> list[Outcome]:
+async def write_messages(attempt: Attempt, entries: Sequence[Entry]) -> list[Outcome]:
     """Outcomes for the first so many entries. Raises Failure when the session could not be set up."""
+    target = attempt.target
     assert target.session is not None
-    written = [_written(attempt, target, entry) for entry in entries]
-    peers = {target.ai_peer, *(one.peer for one in written)}
-    members = {peer: attempt.observing(target, peer) for peer in sorted(peers)}
+    written = [_written(attempt, entry) for entry in entries]
+    members = attempt.observing({target.ai_peer, *(one.peer for one in written)})
     await attempt.link.members.join(target.workspace, target.session, members, attempt.until)
-    path = f"{session_path(target.workspace, target.session)}/messages"
     outcomes: list[Outcome] = []
     for run in _runs(written):
-        outcomes += await _write_run(attempt, path, run)
+        outcomes += await _write_run(attempt, target.session, run)
         if isinstance(outcomes[-1], Later):
             break
     return outcomes
 
 
-def _written(attempt: Attempt, target: EntryTarget, entry: Entry) -> Written:
-    peer = target.ai_peer if entry.kind == "reply" else attempt.peer_of(target, entry.speaker)
+def _written(attempt: Attempt, entry: Entry) -> Written:
+    peer = attempt.target.ai_peer if entry.kind == "reply" else attempt.peer_of(entry.speaker)
     text = entry.text.replace("\0", "")
-    return Written(entry, peer, tuple(split_text(text, target.max_chars)) if text.strip() else ())
+    return Written(entry, peer, tuple(split_text(text, attempt.target.max_chars)) if text.strip() else ())
 
 
 def _runs(written: Sequence[Written]) -> Iterator[list[Written]]:
@@ -87,13 +86,12 @@ def _runs(written: Sequence[Written]) -> Iterator[list[Written]]:
         yield run
 
 
-async def _write_run(attempt: Attempt, path: str, run: list[Written]) -> list[Outcome]:
-    """Write several entries in one request. If it is refused, each is tried alone, so that only the one at fault is put
-    aside."""
+async def _write_run(attempt: Attempt, session: str, run: list[Written]) -> list[Outcome]:
+    """Write entries in one request. If it is refused each is tried alone: only the one at fault is put aside."""
     try:
         if len(run) == 1:
-            return [await _write_one(attempt, path, run[0])]
-        return await _write_together(attempt, path, run)
+            return [await _write_one(attempt, session, run[0])]
+        return await _write_together(attempt, session, run)
     except Failure as failure:
         if isinstance(failure, Refusal) and failure.status == NOT_FOUND:
             attempt.link.members.forget()  # the session is not there any more
@@ -103,102 +101,102 @@ async def _write_run(attempt: Attempt, path: str, run: list[Written]) -> list[Ou
         return [outcome]
     outcomes: list[Outcome] = []
     for one in run:
-        outcomes += await _write_run(attempt, path, [one])
+        outcomes += await _write_run(attempt, session, [one])
         if isinstance(outcomes[-1], Later):
             break
     return outcomes
 
 
-async def _write_together(attempt: Attempt, path: str, run: list[Written]) -> list[Outcome]:
+async def _write_together(attempt: Attempt, session: str, run: list[Written]) -> list[Outcome]:
     musts = {one.entry.key: attempt.must_look(one.entry) for one in run}
     if waits := [must for must in musts.values() if isinstance(must, Later)]:
         return [max(waits, key=lambda later: later.after or 0.0)]
     doubtful = [one.entry for one in run if musts[one.entry.key]]
-    there = await _find(attempt, path, doubtful) if doubtful else {}
+    there = await _find(attempt, session, doubtful) if doubtful else {}
     new = [one for one in run if one.entry.key not in there]
     if new:
         messages = [message for one in new for message in one.to_json()]
-        told = await attempt.write([one.entry for one in new], path, {"messages": messages})
-        there |= dict(zip((one.entry.key for one in new), _ids(told.value, len(new)), strict=True))
+        ids = await _write(attempt, session, [one.entry for one in new], messages)
+        there |= dict(zip((one.entry.key for one in new), ids, strict=True))
     return [Delivered(there[one.entry.key]) for one in run]
 
 
-async def _write_one(attempt: Attempt, path: str, one: Written) -> Outcome:
+async def _write_one(attempt: Attempt, session: str, one: Written) -> Outcome:
     if not one.pieces:
         return NOTHING
     if len(one.pieces) > 1:
-        return await _write_pieces(attempt, path, one)
+        return await _write_pieces(attempt, session, one)
     try:
-        return (await _write_together(attempt, path, [one]))[0]
+        return (await _write_together(attempt, session, [one]))[0]
     except Refusal as refusal:
         # Under another name or in other words our server knows the key: it was written when both were different.
         if not attempt.link.takes_keys or one.entry.tried_at is None or not isinstance(refusal.outcome(), Parked):
             raise
-        there = await _find(attempt, path, [one.entry])
+        there = await _find(attempt, session, [one.entry])
         if one.entry.key not in there:
             raise
         return Delivered(there[one.entry.key])
 
 
-async def _write_pieces(attempt: Attempt, path: str, one: Written) -> Outcome:
+async def _write_pieces(attempt: Attempt, session: str, one: Written) -> Outcome:
     """Pieces are written in order, so the last that is there tells how far it went."""
     must = attempt.must_look(one.entry)
     if isinstance(must, Later):
         return must
-    done = await _count_pieces(attempt, path, one.entry) if one.entry.tried_at is not None else 0
+    done = await _count_pieces(attempt, session, one.entry) if one.entry.tried_at is not None else 0
     messages = one.to_json()
     for start in range(done, len(messages), AT_ONCE // 4):
-        part = messages[start : start + AT_ONCE // 4]
-        told = await attempt.write([one.entry], path, {"messages": part})
-        _ids(told.value, len(part))
+        await _write(attempt, session, [one.entry], messages[start : start + AT_ONCE // 4])
     return Delivered(f"in {len(messages)} pieces")
 
 
-async def _find(attempt: Attempt, path: str, entries: Sequence[Entry]) -> dict[str, str]:
+async def _find(attempt: Attempt, session: str, entries: Sequence[Entry]) -> dict[str, str]:
     """The entries that are there, with the ids of their messages."""
     filters = {"OR": [{"metadata": {KEY: entry.key}} for entry in entries]}
-    items = await list_messages(attempt, f"{path}/list?size={AT_ONCE}", filters)
+    items = await list_messages(attempt, session, f"size={AT_ONCE}", filters)
     found = {str(message["metadata"].get(KEY)): str(message["id"]) for message in items}
     attempt.doubts.absent(entry for entry in entries if entry.key not in found)
     return {entry.key: found[entry.key] for entry in entries if entry.key in found}
 
 
-async def _count_pieces(attempt: Attempt, path: str, entry: Entry) -> int:
-    items = await list_messages(attempt, f"{path}/list?size=1&reverse=true", {"metadata": {WHOLE: entry.key}})
+async def _count_pieces(attempt: Attempt, session: str, entry: Entry) -> int:
+    items = await list_messages(attempt, session, "size=1&reverse=true", {"metadata": {WHOLE: entry.key}})
     count = items[0]["metadata"].get(PIECE) if items else 0
     if not isinstance(count, int):
         raise Unanswered("the server's list of messages does not tell which piece it has")
     return count
 
 
-async def list_messages(attempt: Attempt, path: str, filters: Json) -> list[Json]:
+async def list_messages(attempt: Attempt, session: str, page: str, filters: Json) -> list[Json]:
     """A page of a session's messages. Raises Failure."""
-    told = await attempt.ask("POST", path, {"filters": filters})
-    items = told.value.get("items") if isinstance(told.value, dict) else None
-    if not isinstance(items, list) or not all(
-        isinstance(one, dict) and isinstance(one.get("metadata"), dict) and "id" in one for one in items
-    ):
+    told = await attempt.ask("POST", session_path(session, f"messages/list?{page}"), {"filters": filters})
+    items = items_of(told, "messages")
+    if not all(isinstance(one.get("metadata"), dict) for one in items):
         raise Unanswered("the server's list of messages is none")
     return items
 
 
-def _ids(value: Json, count: int) -> list[str]:
-    """The ids of messages that were written, in order."""
-    if not isinstance(value, list) or len(value) != count or not all(isinstance(one, dict) for one in value):
+async def delete_message(attempt: Attempt, session: str, message: str) -> None:
+    """Delete a message by its id, where the server can do that. Raises Failure."""
+    await attempt.ask_if_there("DELETE", f"ext/{session_path(session, f'messages/{in_path(message)}')}")
+
+
+async def _write(attempt: Attempt, session: str, entries: Sequence[Entry], messages: Sequence[Json]) -> list[str]:
+    """Write messages of these entries; their ids, in order."""
+    told = (await attempt.write(entries, session_path(session, "messages"), {"messages": messages})).value
+    if not isinstance(told, list) or len(told) != len(messages) or not all(isinstance(one, dict) for one in told):
         raise Unanswered("the server's answer does not name the messages it wrote")
-    return [str(one.get("id", "")) for one in value]
+    return [str(one.get("id", "")) for one in told]
 
 
 MARK = "[continued] "
 """Before every piece but the first, where there is room for it."""
-MOST_CHARS = 25_000
-"""Characters of one message that a Honcho server takes, whatever the configuration says."""
 
 
 def split_text(text: str, limit: int) -> list[str]:
     """`text` in pieces of at most `limit` characters: parted after a paragraph, else after a word, else where it must
     be. Without the marks they are the text again, character by character."""
-    limit = min(limit, MOST_CHARS)
+    limit = min(limit, MOST_MESSAGE)
     mark = MARK if limit >= 2 * len(MARK) else ""
     pieces, start, before = [], 0, ""
     while len(text) - start > limit - len(before):

@@ -1,4 +1,5 @@
-"""Names on a Honcho server: what may stand in one, and the name of the session that a conversation is kept in. Pure.
+"""Names on a Honcho server: what may stand in one, where its API has what they name, and the name of the session that a
+conversation is kept in. Pure.
 
 A session's name is the first of these that has one:
 
@@ -16,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -31,8 +33,6 @@ UNPREFIXED: frozenset[NameSource] = frozenset({"map", "workspace"})
 
 
 class Naming(Struct, frozen=True):
-    """How sessions are named."""
-
     strategy: Strategy
     workspace: str
     manual: Mapping[str, str]
@@ -68,6 +68,29 @@ def clean(text: str) -> str:
 def digest(text: str, length: int = HASH) -> str:
     """So many hex digits of the text's SHA-256. A lone surrogate, which UTF-8 cannot hold, is hashed as it is."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
+
+
+def in_path(name: str) -> str:
+    """A name or id as a part of a URL."""
+    return quote(name, safe="")
+
+
+def workspace_path(workspace: str) -> str:
+    return f"/v3/workspaces/{in_path(workspace)}"
+
+
+def session_path(session: str, what: str) -> str:
+    """Below the workspace, as the following."""
+    return f"sessions/{in_path(session)}/{what}"
+
+
+def peer_path(peer: str, what: str) -> str:
+    return f"peers/{in_path(peer)}/{what}"
+
+
+def card_path(observer: str, observed: str) -> str:
+    """The card that one peer holds about another, or about itself."""
+    return peer_path(observer, "card" if observer == observed else f"card?target={in_path(observed)}")
 
 
 def fit(raw: str) -> str:
@@ -116,6 +139,5 @@ def _candidates(naming: Naming, place: Whereabouts) -> Iterator[tuple[NameSource
 
 
 def _name_directory(directory: Path) -> str:
-    """The last part of the path. `/`, and a folder without any character that a name may have, get a name of their
-    own."""
+    """The last part of the path; a hash for `/` and for a folder without any character that a name may have."""
     return directory.name if clean(directory.name) else f"directory-{digest(str(directory))}"

@@ -8,9 +8,9 @@ import typer
 
 from hermes.errors import HermesError, ProviderError, UsageError
 from hermes.honcho import keys
-from hermes.honcho.changes import set_entry
+from hermes.honcho.config_file import set_entry
 from hermes.honcho.configuration import HonchoConfiguration
-from hermes.honcho.extensions import Extensions
+from hermes.honcho.extensions import MERGE, Extensions
 from hermes.honcho.identity import find_peer
 from hermes.honcho.server import find_server, open_client
 from hermes.honcho.workbench import Workbench, find_bench
@@ -127,7 +127,7 @@ def _look(bench: Workbench, config: HonchoConfiguration, before: str, name: str)
     """Whether the server can merge, and how much is known of the old peer as far as it can be asked: "" for nothing."""
     try:
         server = Extensions(config, bench.machine)
-        if server.can_merge():
+        if server.has(MERGE):
             found = server.preview_merge(before, name)
             if found is None:
                 return True, ""
@@ -142,7 +142,7 @@ def _look(bench: Workbench, config: HonchoConfiguration, before: str, name: str)
 
 def _merge(bench: Workbench, config: HonchoConfiguration, before: str, name: str) -> None:
     server = Extensions(config, bench.machine)
-    if not server.can_merge():
+    if not server.has(MERGE):
         raise ProviderError(
             f"{find_server(config).shown} cannot merge two peers, and nothing was changed",
             hint="`--leave` makes the alias alone",

@@ -13,20 +13,19 @@ from msgspec.structs import replace
 from hermes.errors import ProviderError, SettingsError
 from hermes.home import Home
 from hermes.honcho.addresses import find_address
-from hermes.honcho.changes import set_keys
-from hermes.honcho.config_file import ConfigPlaces, edit_document
+from hermes.honcho.config_file import ConfigPlaces, edit_document, set_keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.delivery import SWITCHED_OFF, Delivery
 from hermes.honcho.facts import FactReader, to_source
 from hermes.honcho.identity import find_peer
-from hermes.honcho.keys import ENABLED, ENV_HOST, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
+from hermes.honcho.keys import ENABLED, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
-from hermes.honcho.patience import DeliveryPatience
 from hermes.honcho.recall_reader import PATIENCE, RecallReader
 from hermes.honcho.remarks import all_remarks
 from hermes.honcho.server import Machine, find_server, look_at
 from hermes.honcho.session import HonchoSession
 from hermes.honcho.watch import Watch
+from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.provider import (
     Acquaintance,
     Address,
@@ -65,7 +64,7 @@ class HonchoPlugin(MemoryPlugin):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self.places = ConfigPlaces.find(host.home, host.profile, host.env, host.env.get(ENV_HOST, ""))
+        self.places = ConfigPlaces.find(host.home, host.profile, host.env)
         self.machine = Machine(Home(host.home, host.profile), host.env, host.is_chosen)
         self._watch = Watch(self.places, host.env, host.trouble, is_chosen=host.is_chosen)
         self._links: Links | None = None

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-from hermes.errors import UsageError
 from hermes.honcho import keys
-from hermes.honcho.changes import move_old_pin
-from hermes.honcho.config_file import FILE, Block, Edit, edit_document, read_document
+from hermes.honcho.config_file import FILE, Block, Edit, edit_document, move_old_pin, read_document
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.workbench import Workbench, find_bench
 
@@ -29,8 +27,11 @@ def sync(
     default = next(bench.profiles())
     config = default.load().checked()
     given = _own_block(default)
-    if not yes:
-        _confirm(bench, [line for one in bench.profiles() if (line := _stays_behind(one, config.workspace))])
+    left = [] if yes else [line for one in bench.profiles() if (line := _stays_behind(one, config.workspace))]
+    for line in left:
+        bench.desk.dialog.say(f"Note: {line}.")
+    if left:
+        bench.confirm("Go on?", "no", "nothing was changed")
     rows = [(one.profile, _sync(one, config, given)) for one in bench.profiles() if one.profile != default.profile]
     if json:
         bench.desk.print_json(dict(rows))
@@ -41,45 +42,29 @@ def sync(
 
 
 def _sync(bench: Workbench, default: HonchoConfiguration, given: Mapping[str, Any]) -> str:
-    places = bench.places
-    path = places.existing()
-    if path == bench.machine.home.path / FILE:
-        return f"nothing: it has a file of its own, {path}"
-    if path is not None and read_document(path, places).block:
-        return "nothing: it has a block"
-    left = _stays_behind(bench, default.workspace)
+    if own := _own(bench):
+        return f"nothing: it has {own}"
+    places, left = bench.places, _stays_behind(bench, default.workspace)
     edit_document(places, _make_block(places.host, default.workspace, given))
-    signed_in = bool(given.get(keys.OAUTH.key))
-    needs = "; it needs a sign-in or key of its own" if signed_in else ""
+    needs = "; it needs a sign-in or key of its own" if given.get(keys.OAUTH.key) else ""
     return f"hosts.{places.host} was made{needs}" + (f"; {left}" if left else "")
 
 
-def _gets_block(bench: Workbench) -> bool:
-    """Whether a profile has neither a file nor a block of its own."""
+def _own(bench: Workbench) -> str:
+    """What a profile has of its own, in words; "" where it gets a block."""
     path = bench.places.existing()
-    return path is None or (path != bench.machine.home.path / FILE and not read_document(path, bench.places).block)
+    if path == bench.machine.home.path / FILE:
+        return f"a file of its own, {path}"
+    return "a block" if read_document(path, bench.places).block else ""
 
 
 def _stays_behind(bench: Workbench, workspace: str) -> str:
     """What a profile that has talked leaves in another workspace, and how it goes back to it; "" for nothing."""
     before, name = bench.load().workspace, bench.profile
-    if before == workspace or not bench.machine.home.state_file.exists() or not _gets_block(bench):
+    if before == workspace or not bench.machine.home.state_file.exists() or _own(bench):
         return ""
     back = f"`hermes -p {name} memory setup honcho --yes --workspace {before}` goes back to it"
     return f"what {name} knows in the workspace {before} stays there and is not recalled any more; {back}"
-
-
-def _confirm(bench: Workbench, lines: Sequence[str]) -> None:
-    """Ask before a profile leaves memory behind. Raises UsageError when that is not wanted, or nobody can be asked."""
-    if not lines:
-        return
-    dialog = bench.desk.dialog
-    for line in lines:
-        dialog.say(f"Note: {line}.")
-    if not dialog.can_ask:
-        raise UsageError("nobody can be asked here", hint="`--yes` goes on without asking")
-    if dialog.choose("Go on?", {"yes": "", "no": "leave it as it is"}, "no") == "no":
-        raise UsageError("nothing was changed", hint="")
 
 
 def _make_block(host: str, workspace: str, given: Mapping[str, Any]) -> Edit:
@@ -96,7 +81,6 @@ def _make_block(host: str, workspace: str, given: Mapping[str, Any]) -> Edit:
 
 def _own_block(bench: Workbench) -> Mapping[str, Any]:
     """What the profile's own block says, in the words of now."""
-    path = bench.places.existing()
-    block = {} if path is None else dict(read_document(path, bench.places).block)
+    block = dict(read_document(bench.places.existing(), bench.places).block)
     move_old_pin(block)
     return block

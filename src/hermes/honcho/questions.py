@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from hermes.clock import SystemClock
 from hermes.errors import UsageError
 from hermes.honcho import keys
-from hermes.honcho.auth import describe_grant
 from hermes.honcho.interview import Interview
-from hermes.honcho.remarks import unmarked
+from hermes.honcho.remarks import describe_grant, unmarked
 from hermes.honcho.server import LOCAL, is_cloud_url, meant_server
 from hermes.memory.provider import Acquaintance
 
@@ -27,7 +26,6 @@ SERVER_KEYS = (keys.SERVER, keys.BASE_URL, keys.ENVIRONMENT, keys.API_KEY, keys.
 
 
 def ask_server(interview: Interview) -> None:
-    """Ask where Honcho is."""
     before = meant_server(interview.config).kind
     standing = "self-hosted" if before == "local" else before
     chosen = interview.option("server") or (

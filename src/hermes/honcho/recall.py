@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.errors import HermesError
 from hermes.honcho import keys
@@ -40,26 +40,6 @@ MARGIN = 0.1
 """The share of the time that is kept back for putting the answer together: one that comes too late is not used."""
 LATE = "it was not there in time"
 CANCELLED = "it took too long to prepare, and was stopped"
-
-
-class Habits(Struct, frozen=True):
-    """When and how much is recalled."""
-
-    dialectic: DialecticPlan
-    tokens: int | None = None
-    base_cadence: int = 1
-    dialectic_cadence: int = 1
-    first_turn_only: bool = False
-
-    @classmethod
-    def of(cls, config: HonchoConfiguration) -> Habits:
-        return cls(
-            DialecticPlan.of(config),
-            config.get(keys.CONTEXT_TOKENS),
-            config.get(keys.CONTEXT_CADENCE),
-            config.get(keys.DIALECTIC_CADENCE),
-            config.get(keys.INJECTION_FREQUENCY) == "first-turn",
-        )
 
 
 class RecallLayer:
@@ -127,14 +107,16 @@ class RecallLayer:
 class Recaller:
     """Recalls for one conversation."""
 
-    def __init__(self, source: RecallSource, habits: Habits, *, is_new: bool) -> None:
+    def __init__(self, source: RecallSource, config: HonchoConfiguration, *, is_new: bool) -> None:
         self._source = source
-        self._habits = habits
+        self._plan = DialecticPlan.of(config)
+        self._tokens = config.get(keys.CONTEXT_TOKENS) or DEFAULT_TOKENS
+        self._first_turn_only = config.get(keys.INJECTION_FREQUENCY) == "first-turn"
         self._is_new = is_new
         self._layers = {
-            BASE: RecallLayer(habits.base_cadence),
-            DIALECTIC: RecallLayer(habits.dialectic_cadence),
-            WORDS: RecallLayer(habits.dialectic_cadence, is_for_one_turn=True),
+            BASE: RecallLayer(config.get(keys.CONTEXT_CADENCE)),
+            DIALECTIC: RecallLayer(config.get(keys.DIALECTIC_CADENCE)),
+            WORDS: RecallLayer(config.get(keys.DIALECTIC_CADENCE), is_for_one_turn=True),
         }
         self._turn: int | None = None
         """The turn that the next recall is for; None until the first question is known."""
@@ -143,10 +125,10 @@ class Recaller:
     async def prepare(self, question: Question | None, about: str | None) -> None:
         """Fetch what the turn after this question will want; None at the beginning. Raises what failed."""
         if question is None:
-            if self._habits.first_turn_only and not self._is_new:
+            if self._first_turn_only and not self._is_new:
                 return
             self._begin(self._turn or 1, "")
-        elif self._habits.first_turn_only:
+        elif self._first_turn_only:
             return
         elif not is_trivial(question):
             self._forget_before(question.since)
@@ -156,7 +138,7 @@ class Recaller:
 
     async def recall(self, question: Question, about: str | None, seconds: float) -> Recalled:
         """What is there in so many seconds."""
-        if is_trivial(question) or (self._habits.first_turn_only and question.turn > 1):
+        if is_trivial(question) or (self._first_turn_only and question.turn > 1):
             return Recalled()
         if self._turn is None:
             self._meet(question.turn, about)
@@ -170,7 +152,7 @@ class Recaller:
         missed = {name: why for name, layer in layers.items() if (why := layer.missed()) is not None}
         for layer in layers.values():
             layer.was_given = True
-        return Recalled(compose(sections, budget_chars(self._habits.tokens)), missed)
+        return Recalled(compose(sections, budget_chars(self._tokens)), missed)
 
     async def close(self) -> None:
         """Stop whatever is being fetched."""
@@ -206,8 +188,7 @@ class Recaller:
             base.fetch(turn, self._source.reader.now(), partial(self._fetch_base, question))
 
     def _begin_words(self, question: Question, about: str | None) -> None:
-        """A server without a model is asked with this question itself. An answer serves one turn: its own, or the next
-        when it was late."""
+        """Ask a server without a model this question itself. The answer serves one turn, the next if it was late."""
         words = self._layers[WORDS]
         if words.was_given:
             words.sections = ()
@@ -246,18 +227,22 @@ class Recaller:
             layer.made_wait = True
 
     async def _fetch_base(self, question: str) -> tuple[Section, ...]:
-        found = await self._source.base(self._habits.tokens or DEFAULT_TOKENS, question)
-        return tuple(_short_card(section) for section in found)
+        found = await self._source.base(self._tokens, question)
+        longest = CARD_TOKENS * CHARS_PER_TOKEN
+        cards = (USER_CARD, AI_CARD)
+        return tuple(
+            replace(section, text=cut_at_word(section.text, longest)) if section.layer in cards else section
+            for section in found
+        )
 
     async def _think(self, question_chars: int, *, warm: bool) -> tuple[Section, ...]:
         """Ask about the person, in as many passes as it takes."""
         about = self._about
         if about is None or await self._source.reader.is_floor() or not await self._source.may_answer(about):
             return ()
-        how = self._habits.dialectic
         answers: list[str] = []
-        for level in choose_levels(how, question_chars):
-            query = cut_at_word(word_pass(answers, warm=warm), how.longest_question)
+        for level in choose_levels(self._plan, question_chars):
+            query = cut_at_word(word_pass(answers, warm=warm), self._plan.longest_question)
             answer = await self._source.answer(query, level, about, in_session=warm)
             if answer is None or is_floor_answer(answer):
                 break
@@ -270,19 +255,11 @@ class Recaller:
         """A server without a model finds what fits the words: it is asked with this question itself, once."""
         if not about or not await self._source.reader.is_floor():
             return ()
-        how = self._habits.dialectic
-        asked = cut_at_word(question, how.longest_question)
-        level = choose_levels(DialecticPlan(1, how.base, how.explicit, how.heuristic, how.cap), len(question))[0]
+        asked = cut_at_word(question, self._plan.longest_question)
+        level = choose_levels(replace(self._plan, depth=1), len(question))[0]
         answer = await self._source.answer(asked, level, about, in_session=False, own="too") if asked else None
         return self._answer_section(keep_what_fits(answer, question) if answer else "")
 
     def _answer_section(self, answer: str) -> tuple[Section, ...]:
-        text = cut_at_word(answer, self._habits.dialectic.longest_answer)
+        text = cut_at_word(answer, self._plan.longest_answer)
         return (Section(SUPPLEMENT, "What matters now", text, self._source.reader.now()),) if text else ()
-
-
-def _short_card(section: Section) -> Section:
-    if section.layer not in (USER_CARD, AI_CARD):
-        return section
-    text = cut_at_word(section.text, CARD_TOKENS * CHARS_PER_TOKEN)
-    return Section(section.layer, section.title, text, section.as_of)

@@ -22,8 +22,7 @@ from hermes.memory.provider import Question
 LONG, LONGER = 120, 400
 """Characters from which a question raises the level by one, and by two."""
 STRONG, STRONG_AND_STRUCTURED = 300, 100
-"""Characters beyond which an answer is strong and no further pass is made; the smaller number is for answers with
-bullets or headings."""
+"""Characters beyond which an answer is strong and ends the passes; the smaller is for one with bullets or headings."""
 STRUCTURE = re.compile(r"^\s{0,8}(?:[-*•]\s|\d{1,3}[.)]\s|#{1,6}\s|\*\*)", re.MULTILINE)
 TRIVIAL = frozenset(
     "yes yeah yep yup y no nope nah n ok okay k sure fine good great nice cool perfect right exactly done next stop "  # noqa: SIM905
@@ -52,8 +51,6 @@ RECONCILE = (
 
 
 class DialecticPlan(Struct, frozen=True):
-    """Settings of dialectic calls."""
-
     depth: int = 1
     """Passes, 1 to 3."""
     base: str = "low"

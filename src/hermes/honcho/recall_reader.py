@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TypeVar
-from urllib.parse import quote, urlencode
+from typing import Generic, TypeVar
+from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Struct
 
 from hermes.errors import ProviderError
-from hermes.honcho.failures import Failure, Refusal
+from hermes.honcho.failures import NOT_FOUND, Failure, Refusal
 from hermes.honcho.links import Link, Links
-from hermes.honcho.members import workspace_path
+from hermes.honcho.names import workspace_path
 from hermes.types import Json
 
 T = TypeVar("T")
@@ -22,12 +22,13 @@ PATIENCE = 60.0
 """Seconds for finding the server and for one request. A turn with less time goes on without the answer."""
 THINKING = 110.0
 """Seconds for an answer that a model thinks about: nobody waits for it, but the host ends preparing after 120."""
-NOT_FOUND = 404
+
+
+class ListPage(Struct, Generic[T], frozen=True):
+    items: list[T]
 
 
 class SummaryPart(Struct, frozen=True):
-    """A summary."""
-
     content: str
 
 
@@ -57,27 +58,15 @@ class Named(Struct, frozen=True):
     id: str
 
 
-class NameList(Struct, frozen=True):
-    items: list[Named]
-
-
 class RecalledMessage(Struct, frozen=True):
     content: str
     peer_id: str
     created_at: str
 
 
-class MessageList(Struct, frozen=True):
-    items: list[RecalledMessage]
-
-
 class RecalledConclusion(Struct, frozen=True):
     id: str
     content: str
-
-
-class Conclusions(Struct, frozen=True):
-    items: list[RecalledConclusion]
 
 
 class RecallReader:
@@ -100,13 +89,11 @@ class RecallReader:
         given = {name: value for name, value in query.items() if value is not None}
         return await self._ask(shape, "GET", f"{path}?{urlencode(given)}" if given else path, None)
 
-    async def post(self, shape: type[T], path: str, body: Json, **query: str | int) -> T | None:
-        """Ask something that has a body; None where the server does not know what it is about."""
-        return await self._ask(shape, "POST", f"{path}?{urlencode(query)}" if query else path, body)
-
-    async def think(self, shape: type[T], path: str, body: Json) -> T | None:
-        """The same for a question that the server may have to think about."""
-        return await self._ask(shape, "POST", path, body, THINKING)
+    async def post(
+        self, shape: type[T], path: str, body: Json, longest: float | None = None, **query: str | int
+    ) -> T | None:
+        """The same with a body; it may take `longest` seconds, where that is given."""
+        return await self._ask(shape, "POST", f"{path}?{urlencode(query)}" if query else path, body, longest)
 
     async def answers_narrowly(self) -> bool:
         """Whether an answer comes from the sessions that a question names, and from nothing else."""
@@ -138,22 +125,12 @@ class RecallReader:
             link = await self._links().link(until)
             told = await link.wire.ask(method, f"{self._root}/{path}", body, until=until, longest=longest)
             return msgspec.convert(told.value, shape)
-        except Refusal as refusal:
-            if refusal.status == NOT_FOUND:
-                return None
-            raise ProviderError(str(refusal), hint="") from refusal
         except Failure as failure:
+            if isinstance(failure, Refusal) and failure.status == NOT_FOUND:
+                return None
             raise ProviderError(str(failure), hint="") from failure
         except msgspec.ValidationError as error:
             raise ProviderError("the server's answer is none that Honcho gives", hint="") from error
-
-
-def peer_path(peer: str, what: str) -> str:
-    return f"peers/{quote(peer, safe='')}/{what}"
-
-
-def session_path(session: str, what: str) -> str:
-    return f"sessions/{quote(session, safe='')}/{what}"
 
 
 NOTICE = "No model is configured; this is what memory holds that fits the question."

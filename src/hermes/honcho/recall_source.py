@@ -24,19 +24,18 @@ from msgspec import Struct
 
 from hermes.errors import ProviderError
 from hermes.honcho.injection import Section
+from hermes.honcho.names import card_path, peer_path, session_path
 from hermes.honcho.recall_reader import (
+    THINKING,
     Card,
     ChatAnswer,
-    Conclusions,
     Context,
-    MessageList,
-    NameList,
+    ListPage,
+    Named,
     RecalledConclusion,
     RecalledMessage,
     RecalledRepresentation,
     RecallReader,
-    peer_path,
-    session_path,
 )
 from hermes.memory.provider import Reach
 from hermes.types import Json
@@ -117,7 +116,7 @@ class RecallSource:
         whose = self.whose
         if not whose.ai_observes_itself:
             return ()
-        held = self._represent(whose.ai, None, await self.own_sessions())
+        held = self._represent(whose.ai, {"target": None, "filters": _only(await self.own_sessions())})
         if whose.reach != "everything":
             return self._sections((AI, "What you know about yourself here", await held))
         # A card does not say which conversations it comes from: it is the owner's alone.
@@ -129,7 +128,7 @@ class RecallSource:
     async def card(self, peer: str) -> Sequence[str]:
         """A peer's card; none where there is none."""
         observer, target = self.whose.view(peer)
-        found = await self.reader.get(Card, peer_path(observer, "card"), target=target)
+        found = await self.reader.get(Card, card_path(observer, target or observer))
         return () if found is None else found.peer_card or ()
 
     async def may_answer(self, about: str) -> bool:
@@ -156,7 +155,7 @@ class RecallSource:
             body["session_id"] = self.whose.session
         if self._is_narrow(about):
             body["filters"] = _only(await self.own_sessions())
-        found = await self.reader.think(ChatAnswer, peer_path(observer, "chat"), body)
+        found = await self.reader.post(ChatAnswer, peer_path(observer, "chat"), body, longest=THINKING)
         return None if found is None or not found.content else found.content.strip() or None
 
     async def find_conclusions(self, query: str, peer: str, most: int) -> Sequence[RecalledConclusion]:
@@ -170,7 +169,10 @@ class RecallSource:
         recalled; none when the conclusion is not within reach."""
         filters = [{**view, "id": {"in": [conclusion]}} for view in await self._views(peer)]
         pages = await asyncio.gather(
-            *(self.reader.post(Conclusions, "conclusions/list", {"filters": one}, size=1) for one in filters)
+            *(
+                self.reader.post(ListPage[RecalledConclusion], "conclusions/list", {"filters": one}, size=1)
+                for one in filters
+            )
         )
         text = next((one.content for page in pages if page is not None for one in page.items), None)
         if text is None:
@@ -189,9 +191,10 @@ class RecallSource:
 
     async def _views(self, peer: str) -> list[dict[str, Json]]:
         """The conditions for what is held about a peer and within reach: by the agent, then by the peer itself."""
-        own: list[dict[str, Json]] = [{"observer_id": peer, "observed_id": peer}] if self.has_own_view(peer) else []
+        observer, target = self.whose.view(peer)
+        pairs = [(observer, target or observer), *([(peer, peer)] if self.has_own_view(peer) else [])]
         where = await self._where(peer)
-        return [{**pair, **where} for pair in (self._pair(peer), *own)]
+        return [{"observer_id": observer, "observed_id": observed, **where} for observer, observed in pairs]
 
     async def find_messages(self, query: str, peer: str, most: int) -> Sequence[RecalledMessage]:
         """What fits a query of what a peer said; in a group, of what anyone said there."""
@@ -207,7 +210,7 @@ class RecallSource:
     async def newest_messages(self, most: int) -> Sequence[RecalledMessage]:
         """The end of this session, in order."""
         path = session_path(self.whose.session, "messages/list")
-        found = await self.reader.post(MessageList, path, None, size=most, reverse="true")
+        found = await self.reader.post(ListPage[RecalledMessage], path, None, size=most, reverse="true")
         return () if found is None else found.items[::-1]
 
     async def own_sessions(self) -> list[str]:
@@ -218,7 +221,7 @@ class RecallSource:
             return [whose.session]
         if self._own_sessions is None:
             path = peer_path(whose.user, "sessions")
-            found = await self.reader.post(NameList, path, None, size=OWN_SESSIONS, reverse="true")
+            found = await self.reader.post(ListPage[Named], path, None, size=OWN_SESSIONS, reverse="true")
             names = [] if found is None else [one.id for one in found.items if one.id != whose.session]
             private = await asyncio.gather(*(self._is_private(name) for name in names))
             kept = [name for name, is_private in zip(names, private, strict=True) if is_private]
@@ -227,13 +230,14 @@ class RecallSource:
 
     async def _is_private(self, session: str) -> bool:
         """Whether nobody but the person and the agent is in a session."""
-        found = await self.reader.get(NameList, session_path(session, "peers"))
-        return found is not None and {one.id for one in found.items} <= {self.whose.user, self.whose.ai}
+        peers = await self._peers(session)
+        return peers is not None and set(peers) <= {self.whose.user, self.whose.ai}
 
     async def _about_people(self, tokens: int, search: str) -> tuple[Section, ...]:
         if self.whose.user is not None:
             return await self.about(self.whose.user, tokens, search)
-        summary, members = await asyncio.gather(self._summary(tokens), self._members())
+        summary, peers = await asyncio.gather(self._summary(tokens), self._peers(self.whose.session))
+        members = [peer for peer in peers or () if peer != self.whose.ai][:MEMBERS]
         said = await asyncio.gather(*(self._said_here(member) for member in members))
         return (*summary, *(section for sections in said for section in sections))
 
@@ -243,24 +247,24 @@ class RecallSource:
         return self._sections((SUMMARY, "Summary of this session so far", text))
 
     async def _said_here(self, peer: str) -> tuple[Section, ...]:
-        held = await self._represent(*self.whose.view(peer), [self.whose.session])
+        observer, target = self.whose.view(peer)
+        held = await self._represent(observer, {"target": target, "filters": _only([self.whose.session])})
         return self._sections((USER, f"What {peer} said here", held))
 
-    async def _represent(self, observer: str, target: str | None, sessions: Sequence[str]) -> str:
-        body = {"target": target, "filters": _only(sessions)}
+    async def _represent(self, observer: str, body: Json) -> str:
         found = await self.reader.post(RecalledRepresentation, peer_path(observer, "representation"), body)
         return "" if found is None else found.representation
 
     async def _own_view(self, peer: str, search: str) -> str:
         if not self.has_own_view(peer):
             return ""
-        body = {"max_conclusions": OWN_FACTS, **({"search_query": search} if search else {})}
-        found = await self.reader.post(RecalledRepresentation, peer_path(peer, "representation"), body)
-        return "" if found is None else found.representation
+        return await self._represent(
+            peer, {"max_conclusions": OWN_FACTS, **({"search_query": search} if search else {})}
+        )
 
-    async def _members(self) -> Sequence[str]:
-        found = await self.reader.get(NameList, session_path(self.whose.session, "peers"))
-        return [] if found is None else [one.id for one in found.items if one.id != self.whose.ai][:MEMBERS]
+    async def _peers(self, session: str) -> list[str] | None:
+        found = await self.reader.get(ListPage[Named], session_path(session, "peers"))
+        return None if found is None else [one.id for one in found.items]
 
     async def _where(self, peer: str) -> dict[str, Json]:
         """The sessions that something about a peer may come from; empty for all."""
@@ -271,10 +275,6 @@ class RecallSource:
     def _is_narrow(self, about: str) -> bool:
         """Whether only what was said in certain sessions may go into an answer."""
         return self.whose.reach != "everything" or about == self.whose.ai
-
-    def _pair(self, peer: str) -> dict[str, Json]:
-        observer, target = self.whose.view(peer)
-        return {"observer_id": observer, "observed_id": target or observer}
 
     def _sections(self, *given: tuple[str, str, str | None]) -> tuple[Section, ...]:
         now = self.reader.now()

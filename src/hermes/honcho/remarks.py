@@ -1,11 +1,11 @@
-"""What the owner should know of a configuration: keys, the file, and who talks held against who is who."""
+"""What the owner should know of a configuration: keys, the file, by what the server lets us in, and who talks held
+against who is who. No secret is shown."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from hermes.honcho import keys
-from hermes.honcho.auth import auth_remarks
 from hermes.honcho.config_file import others_can_read
 from hermes.honcho.configuration import HOST, ROOT, HonchoConfiguration
 from hermes.honcho.identity import Identities
@@ -15,6 +15,7 @@ from hermes.redaction import hide_url
 
 NAMED = 5
 """People that one line names."""
+MINUTE = 60
 
 
 def unmarked(people: Sequence[Acquaintance]) -> list[Acquaintance]:
@@ -29,8 +30,8 @@ def all_remarks(config: HonchoConfiguration, people: Sequence[Acquaintance], now
         *config.remarks,
         *_file_remarks(config),
         *_server_remarks(config),
-        *auth_remarks(config, now),
-        *pin_remarks(config.identities, people),
+        *_auth_remarks(config, now),
+        *_pin_remarks(config.identities, people),
     ]
 
 
@@ -62,7 +63,7 @@ def _file_remarks(config: HonchoConfiguration) -> list[str]:
     return [f"{config.file} holds a key and can be read by other users: chmod 600 {config.file}"]
 
 
-def pin_remarks(who: Identities, people: Sequence[Acquaintance]) -> list[str]:
+def _pin_remarks(who: Identities, people: Sequence[Acquaintance]) -> list[str]:
     """A pin takes the owner's accounts together. Whoever may be the owner and is not marked so is left out of it."""
     strangers = [one for one in unmarked(people) if one.user_id not in who.aliases]
     if not who.pin or who.pin_guests or not strangers:
@@ -74,3 +75,37 @@ def pin_remarks(who: Identities, people: Sequence[Acquaintance]) -> list[str]:
         f"written there goes to a peer of its own. `hermes gateway people --me {strangers[0].who}` says that it is "
         "yours, --guest that it is not"
     ]
+
+
+def describe_auth(config: HonchoConfiguration, now: float) -> str:
+    """What is sent to the server in force, in words."""
+    server = find_server(config)
+    if server.kind == "embedded":
+        return "a key of its own, made at each start"
+    if not server.key:
+        return "none"
+    return "API key" if config.grant is None else describe_grant(config.grant, now)
+
+
+def describe_grant(grant: Mapping[str, object], now: float) -> str:
+    """Who signed in, and for how long that holds."""
+    minutes = _minutes_left(grant, now)
+    validity = "token of unknown age" if minutes is None else f"token valid {minutes}m" if minutes > 0 else "expired"
+    return f"OAuth ({grant.get('clientId', 'unknown client')}, {validity})"
+
+
+def _auth_remarks(config: HonchoConfiguration, now: float) -> Iterator[str]:
+    """A sign-in that is not used, and one that is used but no longer holds."""
+    if find_server(config).kind == "embedded":
+        return
+    if config.get(keys.OAUTH) is not None and config.grant is None:
+        where = config.settings.where
+        yield f"{where(keys.OAUTH)}: the sign-in is not used: apiKey comes from {where(keys.API_KEY)}"
+    minutes = None if config.grant is None else _minutes_left(config.grant, now)
+    if minutes is not None and minutes <= 0:
+        yield "the sign-in has expired and is not renewed by this version; `hermes memory setup honcho` takes a key"
+
+
+def _minutes_left(grant: Mapping[str, object], now: float) -> int | None:
+    expires = grant.get("expiresAt")
+    return int((expires - now) / MINUTE) if isinstance(expires, int | float) else None

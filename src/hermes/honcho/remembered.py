@@ -11,11 +11,11 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
-from urllib.parse import quote
 
 from hermes.errors import ProviderError
 from hermes.honcho.extensions import Extensions
 from hermes.honcho.links import DELETES
+from hermes.honcho.names import card_path, in_path
 from hermes.memory.provider import Holding, Remembered, Wording
 from hermes.types import Json
 
@@ -73,8 +73,7 @@ class RememberedWords:
         return Holding(tuple(found), tuple(stays))
 
     def _part(self, section: str, after: int | None) -> tuple[list[HeldRow], int | None]:
-        """Rows of a section of our own server, and after which the next ones come; none of a workspace that is not
-        there."""
+        """Rows of a section of our own server, and after which the next come; none where there is no workspace."""
         path = f"{self._server.workspace}/ext/export/{section}"
         found = self._server.ask("GET", path, missing={"items": []}, params={"after": after})
         return _rows(found), found.get("after")
@@ -126,13 +125,13 @@ class RememberedWords:
             self._take_line_out(*json.loads(one.id))
         elif one.kind == MESSAGE:
             session, message = json.loads(one.id)
-            path = f"{self._server.workspace}/ext/sessions/{_name(session)}/messages/{_name(message)}"
+            path = f"{self._server.workspace}/ext/sessions/{in_path(session)}/messages/{in_path(message)}"
             self._server.ask("DELETE", path, missing={})
         else:
-            self._server.ask("DELETE", f"{self._server.workspace}/conclusions/{_name(one.id)}", missing={})
+            self._server.ask("DELETE", f"{self._server.workspace}/conclusions/{in_path(one.id)}", missing={})
 
     def _card(self, observer: str, observed: str) -> list[str]:
-        found = self._server.ask("GET", self._card_path(observer), missing={}, params=_target(observer, observed))
+        found = self._server.ask("GET", f"{self._server.workspace}/{card_path(observer, observed)}", missing={})
         lines = found.get("peer_card") if isinstance(found, dict) else None
         return [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
 
@@ -140,10 +139,7 @@ class RememberedWords:
         lines = self._card(observer, observed)
         if line in lines:
             kept = {"peer_card": [one for one in lines if one != line]}
-            self._server.ask("PUT", self._card_path(observer), params=_target(observer, observed), json=kept)
-
-    def _card_path(self, peer: str) -> str:
-        return f"{self._server.workspace}/peers/{_name(peer)}/card"
+            self._server.ask("PUT", f"{self._server.workspace}/{card_path(observer, observed)}", json=kept)
 
 
 def _concluded(row: HeldRow, wording: Wording) -> Iterator[Remembered]:
@@ -184,10 +180,6 @@ def _about(row: HeldRow) -> str:
     return observed if observer in ("", observed) else f"{observed}, as {observer} knows"
 
 
-def _target(observer: str, observed: str) -> dict[str, str]:
-    return {} if observer == observed else {"target": observed}
-
-
 def _rows(found: Json) -> list[HeldRow]:
     if not isinstance(found, dict) or not isinstance(found.get("items"), list):
         raise ProviderError("the server's answer is none that Honcho gives", hint="")
@@ -196,7 +188,3 @@ def _rows(found: Json) -> list[HeldRow]:
 
 def _dicts(found: Json) -> list[HeldRow]:
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-
-def _name(text: str) -> str:
-    return quote(text, safe="")

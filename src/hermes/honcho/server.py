@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -17,6 +17,7 @@ from hermes.errors import HermesError, ProviderError
 from hermes.home import Home
 from hermes.honcho import keys
 from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.names import workspace_path
 from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens, hide_url
 
@@ -66,7 +67,6 @@ def find_server(config: HonchoConfiguration) -> HonchoServer:
 
 
 def meant_server(config: HonchoConfiguration) -> HonchoServer:
-    """The server that the configuration means."""
     url, key = VERSION_PATH.sub("", config.get(keys.BASE_URL)), config.get(keys.API_KEY)
     if config.get(keys.SERVER) == "embedded":
         return HonchoServer("embedded", "")
@@ -96,20 +96,17 @@ class Machine(Struct, frozen=True):
         return find_place(self.home, {**read_env_file(self.home.shared / self.home.env_file.name), **self.env})
 
 
-def embedded_server(machine: Machine) -> HonchoServer:
-    """Our own memory server, as it can be reached now: it is started when it does not run. Blocks."""
+def reachable(config: HonchoConfiguration, machine: Machine) -> HonchoServer:
+    """The server that is meant, with its address; our own is started where it does not run. Blocks."""
+    meant = find_server(config)
+    if meant.kind != "embedded":
+        return meant
     found = connect(machine.memory)
     return HonchoServer("embedded", found.base_url, found.api_key)
 
 
-def reachable(config: HonchoConfiguration, machine: Machine) -> HonchoServer:
-    """The server that is meant, with its address; our own is started where it does not run."""
-    found = find_server(config)
-    return embedded_server(machine) if found.kind == "embedded" else found
-
-
 @contextmanager
-def open_client(config: HonchoConfiguration, machine: Machine, *, timeout: float = PATIENCE) -> Iterator[Honcho]:
+def open_client(config: HonchoConfiguration, machine: Machine) -> Iterator[Honcho]:
     """A client for commands, which repeats nothing by itself. Everything is told to it, so that no variable decides.
     What the SDK raises in the block becomes a ProviderError, in words."""
     import httpx
@@ -117,7 +114,7 @@ def open_client(config: HonchoConfiguration, machine: Machine, *, timeout: float
 
     server = reachable(config, machine)
     with (
-        httpx.Client(base_url=server.url, timeout=timeout, trust_env=not is_loopback_url(server.url)) as http,
+        httpx.Client(base_url=server.url, timeout=PATIENCE, trust_env=not is_loopback_url(server.url)) as http,
         in_words(),
     ):
         yield Honcho(
@@ -125,7 +122,7 @@ def open_client(config: HonchoConfiguration, machine: Machine, *, timeout: float
             environment="local" if server.kind == "local" else "production",
             base_url=server.url,
             workspace_id=config.workspace,
-            timeout=timeout,
+            timeout=PATIENCE,
             max_retries=0,
             http_client=http,
         )
@@ -150,7 +147,7 @@ def look_at(config: HonchoConfiguration, machine: Machine, timeout: float = PATI
 
     try:
         answer = httpx.get(
-            f"{server.url}/v3/workspaces/{quote(config.workspace, safe='')}/queue/status",
+            f"{server.url}{workspace_path(config.workspace)}/queue/status",
             headers={"Authorization": f"Bearer {server.key or NO_KEY}"},
             timeout=timeout,
             trust_env=not is_loopback_url(server.url),

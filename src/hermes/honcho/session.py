@@ -9,7 +9,7 @@ from hermes.honcho.addresses import EntryTarget, speaker_key
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.identity import find_peer
 from hermes.honcho.links import Links
-from hermes.honcho.recall import Habits, Recaller
+from hermes.honcho.recall import Recaller
 from hermes.honcho.recall_reader import RecallReader
 from hermes.honcho.recall_source import RecallSource, Whose
 from hermes.honcho.tools import Tools, tool_specs
@@ -63,9 +63,7 @@ class HonchoSession(MemorySession):
         self.tools = tool_specs(config) if mode in ("hybrid", "tools") else ()
         self._tools = Tools(host, source, config, conversation)
         self._recaller = (
-            Recaller(source, Habits.of(config), is_new=conversation.bound is None)
-            if mode in ("hybrid", "context")
-            else None
+            Recaller(source, config, is_new=conversation.bound is None) if mode in ("hybrid", "context") else None
         )
 
     async def prepare(self, question: Question | None) -> None:
@@ -91,7 +89,6 @@ class HonchoSession(MemorySession):
 
 
 def find_whose(config: HonchoConfiguration, conversation: Conversation, target: EntryTarget) -> Whose:
-    """Where a conversation is kept and how far it reaches."""
     is_group = conversation.reach == "here"
     user = find_peer(config.identities, conversation.person, speaker_key(conversation)).name
     return Whose(

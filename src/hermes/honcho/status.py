@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec import Struct
 
 from hermes.clock import SystemClock
 from hermes.honcho import keys
 from hermes.honcho.addresses import session_name
-from hermes.honcho.auth import describe_auth
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.identity import HASHES, Identities, find_peer, peer_text
 from hermes.honcho.names import SessionName, digest, find_repository
-from hermes.honcho.remarks import all_remarks
+from hermes.honcho.remarks import all_remarks, describe_auth
 from hermes.honcho.server import find_server, look_at
 from hermes.honcho.workbench import Workbench, find_bench, here, origin, shown, value_of
 from hermes.memory.provider import Acquaintance, Conversation, Speaker
@@ -39,74 +37,46 @@ def status(
     bench = find_bench(ctx)
     if everyone:
         return _show_all(bench, as_json=json)
-    found = look(bench)
+    config, found = look(bench)
     if json:
-        bench.desk.print_json(found.to_json())
+        bench.desk.print_json(found)
     else:
-        _print(bench, found)
-    return 1 if found.config.problems else 0
+        _print(bench, config, found)
+    return 1 if config.problems else 0
 
 
-class Look(Struct, frozen=True):
-    """What there is to say of one profile."""
-
-    config: HonchoConfiguration
-    profile: str
-    server: str
-    connection: str
-    auth: str
-    session: SessionName | None
-    """None where every session is named by its own id."""
-    stock_session: str | None
-    people: list[dict[str, Json]]
-    remarks: list[str]
-
-    def to_json(self) -> Json:
-        config = self.config
-        return {
-            "profile": self.profile,
-            "host": config.host,
-            "file": None if config.file is None else str(config.file),
-            "problems": [problem.message for problem in config.problems],
-            "remarks": self.remarks,
-            "server": self.server,
-            "connection": self.connection,
-            "auth": self.auth,
-            "workspace": config.workspace,
-            "you": config.identities.owner,
-            "agent": config.identities.ai,
-            "session_here": None if self.session is None else self.session.name,
-            "session_here_by": "session id" if self.session is None else self.session.source,
-            "session_here_in_stock": self.stock_session,
-            "people": self.people,
-            "keys": {
-                row.key: {
-                    "value": value_of(config, row),
-                    "from": config.settings.origin(row),
-                    "where": config.settings.where(row),
-                }
-                for row in keys.TABLE
-            },
-        }
-
-
-def look(bench: Workbench) -> Look:
+def look(bench: Workbench) -> tuple[HonchoConfiguration, dict[str, Json]]:
     """Everything about one profile. The server is looked at, and nothing is made there."""
     config = bench.load()
-    server, now = find_server(config), SystemClock().now()
-    directory, people = here(), bench.desk.people()
+    now, directory, people = SystemClock().now(), here(), bench.desk.people()
     named = _session_here(config, directory)
-    return Look(
-        config,
-        bench.profile,
-        server.shown,
-        look_at(config, bench.machine, PATIENCE),
-        describe_auth(config, now),
-        named,
-        None if named is None or directory is None else stock_session(config, named, directory),
-        [_person(config, one) for one in people],
-        all_remarks(config, people, now),
-    )
+    return config, {
+        "profile": bench.profile,
+        "host": config.host,
+        "file": None if config.file is None else str(config.file),
+        "problems": [problem.message for problem in config.problems],
+        "remarks": all_remarks(config, people, now),
+        "server": find_server(config).shown,
+        "connection": look_at(config, bench.machine, PATIENCE),
+        "auth": describe_auth(config, now),
+        "workspace": config.workspace,
+        "you": config.identities.owner,
+        "agent": config.identities.ai,
+        "session_here": None if named is None else named.name,
+        "session_here_by": "session id" if named is None else named.source,
+        "session_here_in_stock": (
+            None if named is None or directory is None else stock_session(config, named, directory)
+        ),
+        "people": [_person(config, one) for one in people],
+        "keys": {
+            row.key: {
+                "value": value_of(config, row),
+                "from": config.settings.origin(row),
+                "where": config.settings.where(row),
+            }
+            for row in keys.TABLE
+        },
+    }
 
 
 def _session_here(config: HonchoConfiguration, directory: Path | None) -> SessionName | None:
@@ -129,34 +99,27 @@ def _person(config: HonchoConfiguration, one: Acquaintance) -> dict[str, Json]:
     }
 
 
-def _print(bench: Workbench, found: Look) -> None:
-    config, desk = found.config, bench.desk
-    for problem in config.problems:
-        desk.dialog.say(f"Problem: {problem.message}")
-    named = "the id of each session" if found.session is None else f"{found.session.name} (by {found.session.source})"
+def _print(bench: Workbench, config: HonchoConfiguration, found: dict[str, Json]) -> None:
+    desk, session, in_stock = bench.desk, found["session_here"], found["session_here_in_stock"]
+    for problem in found["problems"]:
+        desk.dialog.say(f"Problem: {problem}")
     switched = config.get(keys.ENABLED)
     desk.print_lines(
         [
-            ("profile", f"{found.profile}, host block {config.host}"),
-            ("file", "none yet; the defaults are in force" if config.file is None else str(config.file)),
+            ("profile", f"{found['profile']}, host block {config.host}"),
+            ("file", found["file"] or "none yet; the defaults are in force"),
             ("Honcho", "switched off (`hermes honcho enable`)" if switched is False else "on"),
-            ("server", found.server),
-            ("connection", found.connection),
-            ("auth", found.auth),
-            ("workspace", config.workspace),
-            ("you", config.identities.owner),
-            ("agent", config.identities.ai),
-            ("session here", named),
-            *([("", f"a stock Hermes calls it {found.stock_session}")] if found.stock_session else []),
+            *((name, found[name]) for name in ("server", "connection", "auth", "workspace", "you", "agent")),
+            ("session here", f"{session} (by {found['session_here_by']})" if session else "the id of each session"),
+            *([("", f"a stock Hermes calls it {in_stock}")] if in_stock else []),
         ]
     )
-    for line in found.remarks:
+    for line in found["remarks"]:
         desk.dialog.say(f"Note: {line}")
-    if found.people:
-        desk.print_table(
-            ("who", "peer", "by", "is"), [[one[name] for name in ("who", "peer", "by", "is")] for one in found.people]
-        )
-        for one in found.people:
+    if people := found["people"]:
+        columns = ("who", "peer", "by", "is")
+        desk.print_table(columns, [[one[name] for name in columns] for one in people])
+        for one in people:
             if one["peer_in_stock"]:
                 desk.dialog.say(f"A stock Hermes takes {one['who']} for {one['peer_in_stock']}.")
     # What somebody set comes first: the rest is as it is everywhere.
@@ -175,7 +138,7 @@ def _show_all(bench: Workbench, *, as_json: bool) -> int:
     found = [(one, one.load()) for one in bench.profiles()]
     code = int(any(config.problems for _, config in found))
     if as_json:
-        bench.desk.print_json([look(bench.of_profile(one.profile)).to_json() for one, _ in found])
+        bench.desk.print_json([look(bench.of_profile(one.profile))[1] for one, _ in found])
         return code
     rows = [
         (

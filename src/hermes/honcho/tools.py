@@ -38,7 +38,6 @@ NOT_HERE = (
 
 
 def tool_specs(config: HonchoConfiguration) -> tuple[ToolSpec, ...]:
-    """What the model is offered."""
     level = {
         "level": {
             "type": "string",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ import msgspec
 
 from hermes.clock import Clock
 from hermes.honcho.failures import KEY_REFUSED, NoTime, Refusal, Unanswered, Unreached
-from hermes.honcho.patience import DeliveryPatience
 from hermes.honcho.server import NO_KEY, HonchoServer
 from hermes.types import Json
 
@@ -24,6 +24,17 @@ MOST_BYTES = 64 * 1024 * 1024
 """Bytes of an answer that are read at most."""
 LONGEST_PAUSE = 900.0
 """Seconds that a `Retry-After` of the server counts for at most, so that a new key, for example, is tried soon."""
+
+
+class DeliveryPatience(msgspec.Struct, frozen=True):
+    """How long is waited for a Honcho server, in seconds."""
+
+    request: float = 30.0
+    """For one request."""
+    look_after: float = 30.0
+    """After a request that got no good answer, so long it may still arrive: only then can a look tell."""
+    attempt: float = 45.0
+    """The host's deadline for one delivery: later than this after its beginning no request is begun."""
 
 
 class WireAnswer(msgspec.Struct, frozen=True):
@@ -53,8 +64,7 @@ class Wire:
     async def ask(
         self, method: str, path: str, body: Json = None, *, until: float, longest: float | None = None
     ) -> WireAnswer:
-        """One request, without repeating anything; it takes at most `longest` seconds, the usual unless given. Raises
-        Failure."""
+        """One request, never repeated; it takes at most `longest` seconds, the usual unless given. Raises Failure."""
         import httpx  # heavy: only who talks with a server pays for it
 
         seconds = min(longest or self._patience.request, until - self._clock.now())
@@ -113,6 +123,23 @@ def understand(status: int, read: bytes, headers: Mapping[str, str]) -> WireAnsw
     if not 200 <= status < 300:
         raise Refusal(status, _detail(value) or "no reason given", _pause(headers.get("retry-after")))
     return WireAnswer(status, value, _date(headers.get("date")))
+
+
+def items_of(told: WireAnswer, what: str) -> list[dict[str, Json]]:
+    """The items of a list, each with an id. Raises Unanswered for what is none."""
+    items = told.value.get("items") if isinstance(told.value, dict) else None
+    if not isinstance(items, list) or not all(isinstance(one, dict) and "id" in one for one in items):
+        raise Unanswered(f"the server's list of {what} is none")
+    return items
+
+
+def read_time(given: Json, what: str) -> datetime:
+    """A time as a server tells it; without a zone it is UTC. Raises Unanswered for what is none."""
+    try:
+        found = datetime.fromisoformat(str(given))
+    except ValueError:
+        raise Unanswered(f"the server tells no time of a {what}: {str(given)[:100]}") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _detail(value: Json) -> str:

@@ -13,8 +13,7 @@ import typer
 
 from hermes.errors import ProviderError, UsageError
 from hermes.honcho import keys
-from hermes.honcho.changes import set_keys
-from hermes.honcho.config_file import Block, Edit
+from hermes.honcho.config_file import Block, Edit, set_keys
 from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.interview import TYPED, Interview
 from hermes.honcho.questions import SERVER_KEYS, SERVERS, ask_gateway, ask_server

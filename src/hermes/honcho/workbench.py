@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.config_file import write_setting
-from hermes.errors import NotFoundError
+from hermes.errors import NotFoundError, UsageError
 from hermes.honcho import keys
-from hermes.honcho.changes import set_keys
-from hermes.honcho.config_file import ConfigPlaces, Document, Edit, edit_document, read_document
+from hermes.honcho.config_file import ConfigPlaces, Document, Edit, edit_document, read_document, set_keys
 from hermes.honcho.configuration import HonchoConfiguration, load, resolve
 from hermes.honcho.injection import DEFAULT_TOKENS
-from hermes.honcho.keys import ENV_HOST, TABLE, Key
+from hermes.honcho.keys import TABLE, Key
 from hermes.honcho.profiles import machines
 from hermes.honcho.server import Machine
 from hermes.memory.provider import Desk
@@ -37,8 +37,7 @@ class Workbench(Struct, frozen=True):
 
     @property
     def places(self) -> ConfigPlaces:
-        home, env = self.machine.home, self.machine.env
-        return ConfigPlaces.find(home.path, home.profile, env, env.get(ENV_HOST, ""))
+        return ConfigPlaces.find(self.machine.home.path, self.machine.home.profile, self.machine.env)
 
     def load(self) -> HonchoConfiguration:
         """What is in force, with what is wrong."""
@@ -49,11 +48,18 @@ class Workbench(Struct, frozen=True):
         if not self.machine.is_chosen:
             write_setting(self.machine.home.config_file, PROVIDER, PROVIDER.default)
 
+    def confirm(self, question: str, default: Literal["yes", "no"], refused: str) -> None:
+        """Go on after a yes alone. Raises UsageError after a no, and where nobody can be asked."""
+        if not self.desk.dialog.can_ask:
+            raise UsageError("nobody can be asked here", hint="`--yes` goes on without asking")
+        if self.desk.dialog.choose(question, {"yes": "", "no": "leave it as it is"}, default) == "no":
+            raise UsageError(refused, hint="")
+
     def trial(self, edit: Edit) -> HonchoConfiguration:
         """The configuration as it would be after a change."""
         places = self.places
         path = places.existing()
-        now = Document({}, {}, places.host) if path is None else read_document(path, places)
+        now = read_document(path, places)
         block, root = dict(now.block), dict(now.root)
         edit(block, root)
         return resolve(Document(root, block, places.host), path, places.host, self.machine.env)
@@ -94,8 +100,7 @@ class Workbench(Struct, frozen=True):
         return found if found is self else replace(found, desk=self.desk.of_profile(name))
 
     def profiles(self) -> Iterator[Workbench]:
-        """The configuration of every profile, the default one first. People are those of this profile: `of_profile`
-        knows another's."""
+        """Every profile's configuration, the default one first, with the people of this one; see `of_profile`."""
         for machine in machines(self.machine):
             yield self if machine is self.machine else replace(self, machine=machine)
 
@@ -125,7 +130,6 @@ def value_of(config: HonchoConfiguration, row: Key[Json]) -> Json:
 
 
 def _follows(config: HonchoConfiguration) -> Mapping[str, Json]:
-    """What holds for keys that are not set."""
     who = config.identities
     return {
         keys.ENABLED.key: True,
@@ -151,7 +155,6 @@ def here() -> Path | None:
 
 
 def find_bench(ctx: typer.Context) -> Workbench:
-    """The bench of the command that runs."""
     bench = ctx.find_object(Workbench)
     assert bench is not None, "the group sets it"
     return bench

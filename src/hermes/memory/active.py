@@ -19,7 +19,7 @@ from hermes.memory.mirror import Mirrored, NoteChange, mirror_notes
 from hermes.memory.offered import address_flaw
 from hermes.memory.outbox import Outbox, Spot
 from hermes.memory.plugin_host import PluginHost
-from hermes.memory.plugin_thread import Hook, HookResult, Missed, PluginThread, Returned
+from hermes.memory.plugin_thread import Expected, Hook, HookResult, Missed, PluginThread, Returned
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import Factory
 from hermes.memory.values import Address, Conversation, Notebook
@@ -104,22 +104,20 @@ class ActiveProvider:
         self,
         hook: str,
         run: Hook[T],
-        expect: type[T] | tuple[type, ...],
+        expect: Expected[T],
         until: float,
         *,
         line: str = PLUGIN,
         whose: str = EVERYWHERE,
         flaw: Callable[[T], str] = lambda _: "",
     ) -> HookResult[T]:
-        """Call one hook until then (a moment of the running loop). An answer that has a `flaw` is reported, and given
-        all the same."""
+        """Call one hook until then, by the running loop. A `flaw` of its answer is reported, the answer still given."""
         result = await self._call_in_time(hook, run, expect, until, line)
         flawed = flaw(result.value) if isinstance(result, Returned) else ""
         self.report(hook, Missed(f"{hook} returned {flawed}") if flawed else result, whose)
         return result
 
     def report(self, hook: str, result: HookResult[T], whose: str = EVERYWHERE) -> None:
-        """Take note of how a hook went."""
         if isinstance(result, Returned):
             self.health.worked(hook, whose)
         elif result.skipped:
@@ -171,6 +169,14 @@ class ActiveProvider:
             with self.background.logged(f"delivering lane {lane}"):
                 await self.deliver_lane(lane, self.store.clock.now() + seconds)
 
+    async def flush_all(self, lanes: Iterable[str], seconds: float) -> None:
+        """Have the provider hear of what waits in these lanes at once, within so many seconds for all of them."""
+        self.wake.set()
+        now = asyncio.get_running_loop().time
+        until = now() + seconds
+        for lane in dict.fromkeys(lanes):
+            await self.flush(lane, max(0.0, until - now()))
+
     def mirror_soon(self, mirrored: Mirrored, change: NoteChange | None) -> None:
         """Tell the provider what changed in notes, off the turn; `change` is what was just changed, if anything."""
         self.background.begin(self._mirror(mirrored, change), "mirroring the notes")
@@ -219,10 +225,6 @@ class ActiveProvider:
         with self.background.logged(what):
             await self.store.write(run)
 
-    async def settle(self) -> None:
-        """Return when all work off the turn has ended."""
-        await self.background.settle()
-
     async def close(self) -> None:
         """Let the plugin go, within its deadline. Sessions are closed before."""
         if self._warming is not None:
@@ -253,7 +255,7 @@ class ActiveProvider:
             self.wake.set()
 
     async def _call_in_time(
-        self, hook: str, run: Hook[T], expect: type[T] | tuple[type, ...], until: float, line: str
+        self, hook: str, run: Hook[T], expect: Expected[T], until: float, line: str
     ) -> HookResult[T]:
         now = asyncio.get_running_loop().time
         if self._closed:
@@ -265,8 +267,7 @@ class ActiveProvider:
         return await self._running().call(hook, run, line=line, expect=expect, deadline=until - now())
 
     async def _started(self, until: float) -> bool:
-        """Start the plugin once, whoever asks first; others wait for the same start. One that failed is tried again
-        after a while."""
+        """Start the plugin once, for whoever asks; a start that failed is tried again after a while."""
         now = asyncio.get_running_loop().time
         if self._starting is None or (
             self._starting.done() and not self._starting.result() and now() >= self._try_again_at
@@ -295,10 +296,7 @@ class ActiveProvider:
         return self._thread
 
     def _trouble(self, about: str, line: str | None) -> None:
-        if line is None:
-            self.health.worked(about)
-        else:
-            self.health.missed(about, line)
+        self.report(about, Returned(None) if line is None else Missed(line))
 
     def _host(self, loop: asyncio.AbstractEventLoop) -> PluginHost:
         assert self._thread is not None, "the plugin is made on its thread"

@@ -21,8 +21,6 @@ class Background:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
-        """Do something beside the turn."""
-
         async def run() -> None:
             with self.logged(what):
                 await work

@@ -19,16 +19,15 @@ from hermes.db.engine import Tx
 from hermes.db.queue_items import find
 from hermes.errors import NoteError, NotFoundError, ProviderError
 from hermes.memory.active import ActiveProvider
-from hermes.memory.facts import Fact, FactQuery, Facts, FactSource
 from hermes.memory.forgetting import mark_forgotten
-from hermes.memory.likeness import telling_words
+from hermes.memory.likeness import fact_words
 from hermes.memory.mirror import Mirrored, NoteChange
 from hermes.memory.notes import FILES, Notes, NotesFile
 from hermes.memory.outbox import Spot
 from hermes.memory.plugin_thread import Returned
 from hermes.memory.source_turns import find_source_turns, leave_out
 from hermes.memory.undoing import TakenBack
-from hermes.memory.values import Notebook, Wording
+from hermes.memory.values import Fact, FactQuery, Facts, FactSource, Notebook, Wording
 from hermes.store.corrections import corrections_of, keep_correction, keep_forgotten
 from hermes.store.injections import drop_injections
 from hermes.store.note_remarks import drop_remarks
@@ -65,8 +64,7 @@ class Remembering(Struct, frozen=True):
 
 
 class BookPage(Struct, frozen=True):
-    """Entries, and after which the next ones come; None when there are no more. `remarks` say what could not be
-    read."""
+    """Entries, and after which the next come, if there are more. `remarks` say what could not be read."""
 
     entries: tuple[Remembering, ...] = ()
     after: str | None = None
@@ -221,24 +219,16 @@ class MemoryBook:
 
         ticket, taken = await self._store.write(commit)
         queued = [one for each in taken if each.provider == provider.name for one in each.queued]
-        await self._delivered(provider, [spot.lane, *(one.lane for one in queued)])
+        self._deliver()
+        await provider.flush_all([spot.lane, *(one.lane for one in queued)], DELIVERED)
         tickets = [ticket, *(one.ticket for one in queued)]
         settled = await self._store.read(lambda tx: _settled(tx, provider.outbox.queue, tickets))
         return Forgotten(settled, tuple(_staying(provider.name, taken)))
 
-    async def _delivered(self, provider: ActiveProvider, lanes: Sequence[str]) -> None:
-        """Have the provider hear of it at once, as far as that can be."""
-        provider.wake.set()
-        self._deliver()
-        clock = asyncio.get_running_loop().time
-        until = clock() + DELIVERED
-        for lane in dict.fromkeys(lanes):
-            await provider.flush(lane, max(0.0, until - clock()))
-
     def _keep_forgotten(self, tx: Tx, text: str) -> None:
         """Nothing is to say it again; of records and remarks only those go that this person's conversations have."""
         scope = self.notes.scope
-        keep_forgotten(tx, scope, text, telling_words, now=self._store.clock.now())
+        keep_forgotten(tx, scope, text, fact_words, now=self._store.clock.now())
         drop_injections(tx, lambda held: text in held, self._store.search.sessions_within(tx, scope))
         drop_remarks(tx, lambda held: text in held, scope)
 

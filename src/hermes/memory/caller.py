@@ -126,8 +126,7 @@ class Memory:
     # What a turn asks, while a person waits.
 
     def begin(self) -> float:
-        """Called when a turn begins: the loop time (`until`) by which all its questions to the provider must have
-        ended."""
+        """A turn begins: the loop time (`until`) by which all its questions to the provider must have ended."""
         deadlines = self.provider.deadlines
         return _in(deadlines.first_turn if self._turn == 1 else deadlines.turn)
 
@@ -225,8 +224,7 @@ class Memory:
         await store.write(record)
 
     async def before_compress(self, messages: Sequence[Message]) -> None:
-        """Give an open session a last look at what leaves the window, and deliver what is queued, within one
-        deadline."""
+        """Give an open session a last look at what leaves the window, and deliver what waits, in one deadline."""
         until = _in(self.provider.deadlines.compress)
         wall = self.provider.wall(until)
         if self._caller.opened is not None:
@@ -237,7 +235,6 @@ class Memory:
         await self.flush(until - _in(0))
 
     async def retitled(self, title: str) -> None:
-        """The person named the conversation."""
         self._caller.conversation = replace(self._caller.conversation, title=title)
         if self._caller.opened is not None:
             until = _in(self.provider.deadlines.turn)
@@ -261,19 +258,15 @@ class Memory:
 
     async def undone(self, lanes: Iterable[str]) -> None:
         """Something was taken back: have the provider hear of it at once, within the deadline of a turn."""
-        self.provider.wake.set()
-        until = _in(self.provider.deadlines.turn)
-        for lane in lanes:
-            await self.provider.flush(lane, max(0.0, until - _in(0)))
+        await self.provider.flush_all(lanes, self.provider.deadlines.turn)
 
     async def settle(self) -> None:
         """Return when all work off the turn has ended."""
         await self._caller.prepared()
-        await self.provider.settle()
+        await self.provider.background.settle()
 
     async def close(self, why: Ending = "exit") -> None:
-        """Close the provider's session, within the deadline. Outbox rows that were held back are released: delivering
-        them needs no session."""
+        """Close the provider's session, within the deadline. What was held back is released: it needs no session."""
         if self._closed:
             return
         self._closed = True
@@ -346,7 +339,6 @@ def _storable(text: str, most: int) -> str:
 
 
 def _flaw(recalled: Recalled) -> str:
-    """What is wrong with what was recalled."""
     if not all(map(_is_part, recalled.parts)):
         return "something that is no Part"
     return _longer(RECALL)(_joined(recalled))

@@ -1,8 +1,9 @@
-"""A plugin outside conversations: commands make one to ask it about its configuration."""
+"""A plugin outside conversations: commands make one to ask it about its configuration, and tell it who talks on chat
+platforms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -10,12 +11,14 @@ from typing import Any, NoReturn, TypeVar
 from msgspec import Struct
 
 from hermes.clock import Clock
+from hermes.db.engine import Tx
 from hermes.errors import HermesError, ProviderError
 from hermes.memory.desk import Acquaintance
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import find_provider
 from hermes.memory.thread_pool import DaemonPool
 from hermes.memory.values import Delivered, Parked, Speaker
+from hermes.store.people import everyone, named
 from hermes.types import Json
 
 T = TypeVar("T")
@@ -98,3 +101,15 @@ def guarded(name: str, hook: str, run: Callable[[], T], *passing: type[BaseExcep
         raise
     except Exception as error:  # a plugin may raise anything
         raise ProviderError(f"memory provider {name}: {hook} failed: {type(error).__name__}: {error}") from error
+
+
+def invited(allowed: Iterable[str]) -> list[Acquaintance]:
+    """Those whom the settings alone let in: where there is no store yet, nobody else is known."""
+    return [Acquaintance(platform, user_id) for platform, user_id in named(allowed)]
+
+
+def acquaintances(tx: Tx, allowed: Iterable[str]) -> list[Acquaintance]:
+    return [
+        Acquaintance(one.platform, one.user_id, one.name, one.is_owner, one.marked_at is not None)
+        for one in everyone(tx, allowed)
+    ]

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from hermes.clock import SystemClock
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
 from hermes.memory.offered import usable_tools
-from hermes.memory.plugin_thread import HookResult, Returned
+from hermes.memory.plugin_thread import Expected, Hook, HookResult, Returned
 from hermes.memory.provider import (
     Address,
     Conversation,
@@ -261,22 +261,17 @@ class _Check:
     def _until(self) -> float:
         return self._provider.store.clock.now() + PATIENCE
 
-    async def _ask(self, hook: str, begin: Callable[[], Awaitable[T]], expect: type[T] | tuple[type, ...]) -> T | None:
-        """Call a hook of a session."""
+    async def _ask(self, hook: str, begin: Callable[[], Awaitable[T]], expect: Expected[T]) -> T | None:
         return await self._call(hook, lambda _: begin(), expect)
 
-    async def _call(
-        self, hook: str, run: Callable[[MemoryPlugin], Awaitable[T]], expect: type[T] | tuple[type, ...]
-    ) -> T | None:
+    async def _call(self, hook: str, run: Hook[T], expect: Expected[T]) -> T | None:
         result = await self._result(hook, run, expect)
         if isinstance(result, Returned):
             return result.value
         self._found.append(result.reason)
         return None
 
-    async def _result(
-        self, hook: str, run: Callable[[MemoryPlugin], Awaitable[T]], expect: type[T] | tuple[type, ...]
-    ) -> HookResult[T]:
+    async def _result(self, hook: str, run: Hook[T], expect: Expected[T]) -> HookResult[T]:
         until = asyncio.get_running_loop().time() + PATIENCE
         return await self._provider.call(hook, run, expect, until, line=hook)
 

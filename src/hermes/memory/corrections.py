@@ -12,7 +12,7 @@ from hashlib import sha256
 from msgspec import Struct
 
 from hermes.db.engine import Tx
-from hermes.memory.likeness import marking_words, telling_words
+from hermes.memory.likeness import fact_words, marking_words
 from hermes.scope import Scope
 from hermes.store.corrections import KEPT, Correction, corrections_of
 
@@ -51,9 +51,8 @@ class Corrections(Struct, frozen=True):
         return "\n".join(f"- wrong: {_cut(row.wrong)} | right: {_cut(row.right)} ({_date(row)})" for row in self.told)
 
     def find_repeated(self, text: str) -> Correction | None:
-        """The newest correction that this text violates by repeating what the person corrected or forgot; None if
-        none."""
-        said = telling_words(text)
+        """The newest correction that this text violates by repeating what was corrected or forgotten, or None."""
+        said = fact_words(text)
         return next((row for row in self.rows if _repeats(said, row)), None)
 
     def marked(self, text: str) -> str:
@@ -72,12 +71,12 @@ class Corrections(Struct, frozen=True):
         return self.marked(" ".join(dict.fromkeys(sentences)))
 
     def _in_place_of(self, sentence: str) -> str | None:
-        said = telling_words(sentence)
+        said = fact_words(sentence)
         holds = (row.right for row in self.rows if row.right and _sides(row)[0] == said != _sides(row)[1])
         return next(holds, None) if said else None
 
     def _marked(self, line: str) -> str:
-        said = telling_words(line)
+        said = fact_words(line)
         found = next((row for row in self.rows if row.right and _holds_wrong(said, row)), None)
         if found is not None:
             return f"{line} [corrected by the person, {_date(found)}: {_cut(found.right)}]"
@@ -95,8 +94,7 @@ class Corrections(Struct, frozen=True):
 
 
 def _repeats(said: frozenset[str], row: Correction) -> bool:
-    """Whether a text, given as its telling words, repeats what was wrong: all of it, or a part of it and nothing
-    else."""
+    """Whether a text, given as its fact words, repeats what was wrong: all of it, or nothing but a part of it."""
     if not row.right:  # forgotten: only hashes of its words are kept
         traced = sum(map(row.is_trace, said))
         return bool(traced) and traced in (len(row.traces), len(said))
@@ -130,7 +128,7 @@ def _is_against(said: frozenset[str], row: Correction) -> bool:
 
 @lru_cache(maxsize=2 * KEPT)
 def _sides(row: Correction) -> tuple[frozenset[str], frozenset[str]]:
-    return telling_words(row.wrong), telling_words(row.right)
+    return fact_words(row.wrong), fact_words(row.right)
 
 
 def _cut(text: str) -> str:

@@ -19,11 +19,10 @@ from hermes.memory.delivery import (
     GONE,
     LEASE,
     LONGEST_REASON,
-    DeliveryBatch,
     asked_pause,
     outcomes_flaw,
     pause_of,
-    read_batch,
+    read_entry,
     settle_batch,
 )
 from hermes.memory.forgetting import mark_forgotten
@@ -101,7 +100,6 @@ class Deliveries(Work):
         return not (await self.left()).entries
 
     async def left(self) -> Left:
-        """What is left to deliver."""
         name, now = self.provider.outbox.queue, self._store.clock.now()
         found = await self._store.read(lambda tx: stats(tx, name, now=now))
         return Left(found.lanes, found.waiting)
@@ -111,20 +109,20 @@ class Deliveries(Work):
         now = self._store.clock.now()
         if is_waiting_lane(claimed.lane):
             return [Postponed(now + ADDRESS_EVERY, "the provider has not said yet where this goes")]
-        batch = await self._store.read(lambda tx: read_batch(self._store, tx, claimed))
-        if not batch.to_deliver:
+        batch = await self._store.read(lambda tx: [(item, read_entry(self._store, tx, item)) for item in claimed.items])
+        entries = [entry for _, entry in batch if entry is not None]
+        if not entries:
             return settle_batch(batch, [], now=now, chance=self._chance)
         until = asyncio.get_running_loop().time() + self.provider.deadlines.deliver
-        wall, entries = self.provider.wall(until), batch.to_deliver
-        line = f"deliver:{claimed.lane}"
+        wall, line = self.provider.wall(until), f"deliver:{claimed.lane}"
         found = await self.provider.call(
             "deliver", lambda plugin: plugin.deliver(entries, wall), (list, tuple), until, line=line, flaw=outcomes_flaw
         )
         now = self._store.clock.now()
         if isinstance(found, Missed):
-            return self._missed(batch, found, now)
+            return self._missed(claimed.items, found, now)
         if wrong := outcomes_flaw(found.value):
-            return self._missed(batch, Missed(f"deliver returned {wrong}", defect=True), now)
+            return self._missed(claimed.items, Missed(f"deliver returned {wrong}", defect=True), now)
         self._note_outage(entries, found.value)
         return settle_batch(batch, found.value, now=now, chance=self._chance)
 
@@ -148,8 +146,7 @@ class Deliveries(Work):
             self.provider.address_soon()
 
     async def _look_after(self) -> None:
-        """Every now and then: address what was recorded while the plugin could not say where it goes, and forget what
-        was delivered long ago."""
+        """Every now and then address what has no address yet, and forget what was delivered long ago."""
         while True:
             self.provider.address_soon()
             self.provider.background.begin(self._prune(), "forgetting what was delivered")
@@ -159,12 +156,12 @@ class Deliveries(Work):
         name, before = self.provider.outbox.queue, self._store.clock.now() - KEPT_DONE
         await self._store.write(lambda tx: prune(tx, name, before=before))
 
-    def _missed(self, batch: DeliveryBatch, missed: Missed, now: float) -> Sequence[ItemOutcome]:
+    def _missed(self, items: Sequence[Item], missed: Missed, now: float) -> Sequence[ItemOutcome]:
         """The plugin was not asked, raised, or was too late: then what it had begun may have arrived."""
         if missed.skipped:
             return [Postponed(now + NOT_NOW, missed.reason)]
-        at = now + pause_of(batch.items[0], self._chance)
-        return [Defect(at, missed.reason) if missed.defect else Retry(at, missed.reason) for _ in batch.items]
+        at = now + pause_of(items[0], self._chance)
+        return [Defect(at, missed.reason) if missed.defect else Retry(at, missed.reason) for _ in items]
 
     def _note_outage(self, entries: Sequence[Entry], outcomes: Sequence[Delivered | Later | Parked]) -> None:
         """Say it when deliveries are put off again and again or refused, and when they work: the last outcome counts.

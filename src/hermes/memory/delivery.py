@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import isnan
-
-from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.db.outcomes import Dead, Done, ItemOutcome, Retry
-from hermes.db.queue import Claim, Item, backoff
+from hermes.db.queue import Item, backoff
 from hermes.fence import strip_fences
 from hermes.memory.undoing import describe_undo
 from hermes.memory.values import Delivered, Entry, Later, Outcome, Parked, Speaker
@@ -28,24 +26,8 @@ LONGEST_REASON = 1000
 GONE = "gone"
 
 
-class DeliveryBatch(Struct, frozen=True):
-    """The items of a claim, each with the entry to deliver; None for an item that has nothing left to send."""
-
-    items: tuple[Item, ...]
-    entries: tuple[Entry | None, ...]
-
-    @property
-    def to_deliver(self) -> list[Entry]:
-        return [entry for entry in self.entries if entry is not None]
-
-
-def read_batch(store: Store, tx: Tx, claimed: Claim) -> DeliveryBatch:
-    """Read the entries of a claim from the store. A message that was deleted or is incognito has none."""
-    entries = [_read_entry(store, tx, item) for item in claimed.items]
-    return DeliveryBatch(claimed.items, tuple(entries))
-
-
-def _read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
+def read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
+    """The entry to deliver; None for one whose message was deleted or is incognito, which has nothing left to send."""
     row = item.payload
     if row is None:
         return None
@@ -73,12 +55,16 @@ def _read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
 
 
 def settle_batch(
-    batch: DeliveryBatch, outcomes: Sequence[Outcome], *, now: float, chance: Callable[[], float]
+    batch: Iterable[tuple[Item, Entry | None]],
+    outcomes: Iterable[Outcome],
+    *,
+    now: float,
+    chance: Callable[[], float],
 ) -> list[ItemOutcome]:
     """What became of the items, first to last, up to where the plugin said nothing more."""
     told = iter(outcomes)
     settled: list[ItemOutcome] = []
-    for item, entry in zip(batch.items, batch.entries, strict=True):
+    for item, entry in batch:
         if entry is None:
             settled.append(Done(GONE))
             continue

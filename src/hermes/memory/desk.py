@@ -31,19 +31,13 @@ class Dialog(Protocol):
     @property
     def can_ask(self) -> bool:
         """Whether anybody is there to answer."""
-        ...
 
     def ask(self, text: str, default: str = "", *, secret: bool = False) -> str: ...
 
     def choose(self, text: str, options: Mapping[str, str], default: str) -> str:
         """One of the options: a word for each, and what it means."""
-        ...
 
     def say(self, text: str) -> None: ...
-
-    def open_page(self, url: str) -> bool:
-        """Open a page in a browser; False when that is not possible here."""
-        ...
 
 
 class Desk(Protocol):
@@ -54,24 +48,19 @@ class Desk(Protocol):
 
     def of_profile(self, name: str) -> Desk:
         """The desk of another profile of this installation; `default` is one too."""
-        ...
 
     @property
     def platforms(self) -> Sequence[str]:
         """The chat platforms that are configured, the API among them."""
-        ...
 
     def people(self) -> Sequence[Acquaintance]:
         """Everyone who talks on them, or may."""
-        ...
 
     def mark_owner(self, people: Sequence[Acquaintance]) -> None:
         """The person says that these are accounts of the owner."""
-        ...
 
     def print_lines(self, lines: Sequence[tuple[str, str]]) -> None:
         """Labels with their values, one below the other."""
-        ...
 
     def print_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None: ...
 

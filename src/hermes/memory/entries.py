@@ -52,7 +52,7 @@ def find_entries(text: str) -> list[NoteLines]:
 
 def add_entry(text: str, entry: str) -> str:
     """`text` with one more entry at its end."""
-    end = _line_end(text)
+    end = "\r\n" if "\r\n" in text else "\n"
     if not find_entries(text):
         return f"{text.rstrip(BLANK)}{'- ' if MARKER.match(entry) else ''}{entry}{end}"
     if _is_parted(text):
@@ -139,7 +139,3 @@ def _put(text: str, first: int, end: int, new: list[str]) -> str:
     put = "\n".join([*lines[:first], *kept])
     put = f"{bom}{put}" if not put.startswith(bom) else put
     return f"{put}\n" if put.endswith("\r") else put
-
-
-def _line_end(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"

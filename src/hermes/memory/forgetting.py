@@ -1,12 +1,14 @@
 """Forgetting what holds certain words, as far as the host has it: entries that wait, what was said, records of recall.
 
-What was said stays in its session, where a person can read and delete it; memory does not know of it any more.
+What was said stays in its session, where a person can read and delete it; memory does not know of it any more. Notes
+are a person's to edit, and known to every turn until then: it is only said which hold the words.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -14,8 +16,12 @@ from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.db.queue import Item, ItemState
 from hermes.db.queue_items import drop, find_held, get, items, queues
+from hermes.files import read_file
+from hermes.home import Home
+from hermes.memory.notes import FILES, Notes
 from hermes.memory.outbox import queue_name
 from hermes.memory.values import Part, Recalled, Wording
+from hermes.scope import OWNER
 from hermes.store.corrections import drop_corrections
 from hermes.store.incognito import is_hidden
 from hermes.store.injections import drop_injections
@@ -101,8 +107,7 @@ def mark_forgotten(tx: Tx, provider: str, *, now: float) -> None:
 
 
 def mark_replies(tx: Tx, provider: str, *, now: float) -> None:
-    """Replies to turns that are under way, in any chat, may hold what was forgotten, and stay out of memory. For the
-    owner alone to decide."""
+    """Replies that are under way, in any chat, may hold it and stay out of memory. For the owner alone to decide."""
     set_value(tx, provider, KIND, REPLIES, now)
 
 
@@ -190,3 +195,31 @@ def _strings(value: Json) -> Iterator[str]:
             yield from _strings(one)
     elif isinstance(value, dict):
         yield from _strings([one for name, one in value.items() if name not in NO_WORDS and not name.endswith("_id")])
+
+
+def find_noted(home: Home, wording: Wording) -> list[str]:
+    """In words, which notes hold it or cannot be read: the owner's by name, others' by how many they are."""
+    own = Notes(home.path, OWNER, {})
+    found = [
+        f"{path} {why}: what stands there stays known until you edit it"
+        for path, why in _look([*map(own.path, FILES), home.soul_file], wording)
+    ]
+    people = home.path / "memories" / "people"
+    theirs = [path for path, _ in _look((one for name in FILES.values() for one in people.glob(f"*/{name}")), wording)]
+    if theirs:
+        count = "1 note" if len(theirs) == 1 else f"{len(theirs):,} notes"
+        found.append(f"{count} of guests and groups in {people} may hold it, such as {theirs[0].relative_to(people)}")
+    return found
+
+
+def _look(paths: Iterable[Path], wording: Wording) -> Iterator[tuple[Path, str]]:
+    for path in paths:
+        try:
+            text = read_file(path).decode("utf-8-sig", "replace")
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield path, f"may hold it and cannot be read ({error.strerror})"
+        else:
+            if wording.is_in(text):
+                yield path, "holds it"

@@ -28,16 +28,16 @@ def says_the_same(one: str, other: str) -> bool:
     return words == _words(other) and bool(words)
 
 
-def telling_words(text: str) -> frozenset[str]:
+def fact_words(text: str) -> frozenset[str]:
     """The words of a text that carry a fact, as they are compared."""
     return frozenset(word for word in _words(text) if word not in LINKS)
 
 
 def marking_words(text: str, *, first: bool = True) -> frozenset[str]:
-    """Those telling words that look like names, with a capital, or like numbers that are no year: of four digits or
+    """Those fact words that look like names, with a capital, or like numbers that are no year: of four digits or
     more. A capital at the beginning of a sentence tells little: without `first` such words are left out."""
     words = WORD.finditer(MARKS.sub("", unicodedata.normalize("NFKC", text)))
-    return telling_words(" ".join(found[0] for found in words if _is_marking(found, first)))
+    return fact_words(" ".join(found[0] for found in words if _is_marking(found, first)))
 
 
 def _is_marking(found: re.Match[str], first: bool) -> bool:

@@ -105,7 +105,6 @@ def _compare(
 
 
 def diff_entries(target: NotesFile, before: Sequence[str], here: Sequence[str]) -> Iterator[NoteChange]:
-    """What turned one list of entries into another."""
     for _, b1, b2, h1, h2 in SequenceMatcher(None, before, here, autojunk=False).get_opcodes():
         old, new = list(before[b1:b2]), list(here[h1:h2])
         if old == new:

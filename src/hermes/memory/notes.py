@@ -32,8 +32,6 @@ UTF8_HINT = "Save it as UTF-8, or move it away; until then nothing is written to
 
 
 class Change(Struct, frozen=True):
-    """What a change did to a note."""
-
     target: NotesFile
     action: Literal["add", "replace", "remove"]
     text: str
@@ -74,14 +72,9 @@ class Notes:
             except HomeError as error:
                 problems.append(error)
             else:
-                changed |= self._changed_at(target)
+                with suppress(OSError):  # it is not there, or gone since it was read: a date is not worth a turn
+                    changed[target] = self.path(target).stat().st_mtime
         return NotesRead(texts, tuple(problems), changed)
-
-    def _changed_at(self, target: NotesFile) -> dict[NotesFile, float]:
-        """When a note was changed last; nothing for one that is not there."""
-        with suppress(OSError):  # it is gone since it was read: a date is not worth a turn
-            return {target: self.path(target).stat().st_mtime}
-        return {}
 
     def add(self, target: NotesFile, text: str) -> Change:
         """Add one entry. One that says the same is left as it is, so that a repeated call has no second effect."""
@@ -90,8 +83,7 @@ class Notes:
     def replace(self, target: NotesFile, old: str, text: str) -> Change:
         """Replace the one entry that contains `old`; its kind and its neighbours stay. Where none does it is added."""
         entry = _one_line(text)
-        with self._locked(target):
-            present = self._text(target)
+        with self._locked(target) as present:
             entries = find_entries(present)
             place = _find(target, entries, old) if old.strip() else None
             same = next((there for there in entries if says_the_same(there.text, entry)), None)
@@ -104,8 +96,7 @@ class Notes:
 
     def remove(self, target: NotesFile, old: str) -> Change:
         """Remove the one entry that contains `old`."""
-        with self._locked(target):
-            present = self._text(target)
+        with self._locked(target) as present:
             place = _find(target, find_entries(present), old)
             if place is None:
                 raise NoteError(f"{FILES[target]}: no entry contains {old!r}", hint="Quote a part of one")
@@ -124,15 +115,13 @@ class Notes:
     def correct(self, target: NotesFile, old: str, text: str) -> Change:
         """Let the entry that is exactly `old` say something else."""
         entry = _one_line(text)
-        with self._locked(target):
-            present = self._text(target)
+        with self._locked(target) as present:
             place = _find_exact(target, present, old)
             return self._write(target, "replace", entry, present, replace_entry(present, place, entry))
 
     def forget(self, target: NotesFile, old: str) -> Change:
         """Remove the entry that is exactly `old`, also from the version that is kept beside the note."""
-        with self._locked(target):
-            present = self._text(target)
+        with self._locked(target) as present:
             whole = remove_entry(present, _find_exact(target, present, old))
             change = self._write(target, "remove", old, present, whole)
             path = self.path(target)
@@ -180,14 +169,15 @@ class Notes:
         return older if older.exists() and not usual.exists() else usual
 
     @contextmanager
-    def _locked(self, target: NotesFile) -> Iterator[None]:
+    def _locked(self, target: NotesFile) -> Iterator[str]:
+        """The file to the letter, while no other process changes it."""
         from filelock import FileLock, Timeout
 
         path = self.path(target)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with FileLock(path.with_name(f"{path.name}.lock"), timeout=LOCK_TIMEOUT):
-                yield
+                yield self._text(target)
         except Timeout as error:
             raise HomeError("another process holds the notes", hint="Try again in a moment") from error
         except OSError as error:

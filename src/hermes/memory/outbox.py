@@ -34,7 +34,6 @@ UNADDRESSED = "?"
 
 
 def queue_name(provider: str) -> str:
-    """The queue of a provider's entries."""
     return f"memory:{provider}"
 
 
@@ -197,12 +196,8 @@ class Outbox(Struct, frozen=True):
         known = find_place(tx, self.provider, session_id)
         if known is None or known.address is None or "forget" not in known.address["wants"]:
             return False
-        places = {(one["lane"], json.dumps(one["data"])): one["data"] for one in (*known.earlier, known.address)}
-        for (lane, _), data in places.items():
-            key = secrets.token_hex(16)
-            whole = {"text": "", "data": {"session_id": session_id}, "kind": "forget", "address": data, "key": key}
-            # It belongs to no session: it stays when this one goes.
-            queue.enqueue(tx, self.queue, lane, f"forget:{session_id}:{key}", whole, now=now)
+        cause = f"{session_id}:{secrets.token_hex(8)}"
+        enqueue_wish(tx, self.provider, known, "forget", cause, {"session_id": session_id}, now=now)
         return True
 
     def release(self, tx: Tx, spot: Spot, *, now: float) -> None:
@@ -237,6 +232,28 @@ class Outbox(Struct, frozen=True):
         address = None if spot.address is None else spot.address.data
         whole = {**payload, "kind": kind, "key": secrets.token_hex(16), "address": address}
         queue.enqueue(tx, self.queue, spot.lane, key, whole, now=now, session_id=spot.session_id, not_before=not_before)
+
+
+class QueuedWish(Struct, frozen=True):
+    """An entry `forget` or `undo` that waits."""
+
+    ticket: str
+    lane: str
+
+
+def enqueue_wish(
+    tx: Tx, provider: str, known: EntryPlace, kind: EntryKind, cause: str, data: Json, *, now: float
+) -> tuple[QueuedWish, ...]:
+    """Queue one entry for each address that a conversation had, each behind all that was told there. They belong to no
+    session: they stay when this one is deleted."""
+    addresses = {(one["lane"], json.dumps(one["data"])): one["data"] for one in (*known.earlier, known.address)}
+    queued = []
+    for number, ((lane, _), address) in enumerate(addresses.items(), 1):
+        ticket, key = f"{kind}:{cause}:{number}", secrets.token_hex(16)
+        whole = {"text": "", "data": data, "kind": kind, "address": address, "key": key}
+        queue.enqueue(tx, queue_name(provider), lane, ticket, whole, now=now)
+        queued.append(QueuedWish(ticket, lane))
+    return tuple(queued)
 
 
 def _hold(address: Address | None) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +81,8 @@ class PluginHost(Struct, frozen=True):
     def trouble(self, about: str, line: str | None) -> None:
         self.report_trouble(about, None if line is None else " ".join(line.split())[:LONGEST_REASON])
 
-    def locked(self, path: Path, until: float) -> AbstractAsyncContextManager[None]:
-        return self._locked(path, until)
-
     @asynccontextmanager
-    async def _locked(self, path: Path, until: float) -> AsyncIterator[None]:
+    async def locked(self, path: Path, until: float) -> AsyncIterator[None]:
         from filelock import FileLock, Timeout
 
         lock = FileLock(f"{path}.lock", thread_local=False, mode=0o600)

@@ -49,6 +49,8 @@ class Missed(Struct, frozen=True):
 
 HookResult: TypeAlias = Returned[T] | Missed
 Hook: TypeAlias = Callable[[MemoryPlugin], Awaitable[T]]
+Expected: TypeAlias = type[T] | tuple[type, ...]
+"""What a hook is to return."""
 
 
 class _Started(Generic[T]):
@@ -84,11 +86,8 @@ class PluginThread:
         self._thread = threading.Thread(target=self._run, name="hermes-memory", daemon=True)
         self._thread.start()
 
-    async def call(
-        self, hook: str, run: Hook[T], *, line: str, expect: type[T] | tuple[type, ...], deadline: float
-    ) -> HookResult[T]:
-        """Call one hook. While an earlier one of the same `line` has not come back it is skipped. Never raises what the
-        plugin raised."""
+    async def call(self, hook: str, run: Hook[T], *, line: str, expect: Expected[T], deadline: float) -> HookResult[T]:
+        """Call one hook; skipped while an earlier one of its `line` is out. Never raises what the plugin raised."""
         if (late := self._late.get(line)) is not None and not late.ended.done():
             return Missed(f"{hook} was skipped, {late.hook} has not come back", skipped=True)
         started: _Started[T] = _Started(hook)
@@ -132,7 +131,7 @@ class PluginThread:
         self._tell(self._loop.stop)
         self._thread.join(timeout=LAST_MOMENT)
 
-    def _begin(self, started: _Started[T], run: Hook[T], expect: type[T] | tuple[type, ...]) -> bool:
+    def _begin(self, started: _Started[T], run: Hook[T], expect: Expected[T]) -> bool:
         async def call() -> HookResult[T]:
             try:
                 return _judge(started.hook, await run(self._made()), expect)
@@ -205,7 +204,7 @@ def describe(error: BaseException) -> str:
     return named if len(named) <= LONGEST_REASON else f"{named[: LONGEST_REASON - 1]}…"
 
 
-def _judge(hook: str, value: T, expect: type[T] | tuple[type, ...]) -> HookResult[T]:
+def _judge(hook: str, value: T, expect: Expected[T]) -> HookResult[T]:
     if isinstance(value, expect):
         return Returned(value)
     return Missed(f"{hook} returned {'nothing' if value is None else type(value).__name__}", defect=True)

@@ -24,68 +24,36 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from hermes.clock import Clock
 from hermes.errors import UsageError
-from hermes.memory.desk import Acquaintance, Desk, Dialog
-from hermes.memory.facts import Fact, FactQuery, Facts, FactSource
-from hermes.memory.values import (
-    Address,
-    Conversation,
-    Delivered,
-    Ending,
-    Entry,
-    EntryKind,
-    Holding,
-    Later,
-    Notebook,
-    Outcome,
-    Pace,
-    Parked,
-    Part,
-    Question,
-    Reach,
-    Recalled,
-    Remembered,
-    Said,
-    Speaker,
-    ToolUse,
-    Wording,
-)
+from hermes.memory.desk import Acquaintance as Acquaintance
+from hermes.memory.desk import Desk as Desk
+from hermes.memory.desk import Dialog as Dialog
+from hermes.memory.values import Address as Address
+from hermes.memory.values import Conversation as Conversation
+from hermes.memory.values import Delivered as Delivered
+from hermes.memory.values import Ending as Ending
+from hermes.memory.values import Entry as Entry
+from hermes.memory.values import EntryKind as EntryKind
+from hermes.memory.values import Fact as Fact
+from hermes.memory.values import FactQuery as FactQuery
+from hermes.memory.values import Facts as Facts
+from hermes.memory.values import FactSource as FactSource
+from hermes.memory.values import Holding as Holding
+from hermes.memory.values import Later as Later
+from hermes.memory.values import Notebook as Notebook
+from hermes.memory.values import Outcome as Outcome
+from hermes.memory.values import Pace as Pace
+from hermes.memory.values import Parked as Parked
+from hermes.memory.values import Part as Part
+from hermes.memory.values import Question as Question
+from hermes.memory.values import Reach as Reach
+from hermes.memory.values import Recalled as Recalled
+from hermes.memory.values import Remembered as Remembered
+from hermes.memory.values import Said as Said
+from hermes.memory.values import Speaker as Speaker
+from hermes.memory.values import ToolUse as ToolUse
+from hermes.memory.values import Wording as Wording
 from hermes.settings import Setting
 from hermes.types import Json, Message, ToolSpec
-
-__all__ = [
-    "Acquaintance",
-    "Address",
-    "Connect",
-    "Conversation",
-    "Delivered",
-    "Desk",
-    "Dialog",
-    "Ending",
-    "Entry",
-    "EntryKind",
-    "Fact",
-    "FactQuery",
-    "FactSource",
-    "Facts",
-    "Holding",
-    "Host",
-    "Later",
-    "MemoryPlugin",
-    "MemorySession",
-    "Notebook",
-    "Outcome",
-    "Pace",
-    "Parked",
-    "Part",
-    "Question",
-    "Reach",
-    "Recalled",
-    "Remembered",
-    "Said",
-    "Speaker",
-    "ToolUse",
-    "Wording",
-]
 
 
 class Host(Protocol):
@@ -100,7 +68,6 @@ class Host(Protocol):
     @property
     def env(self) -> Mapping[str, str]:
         """The environment, with `.env` of the home below it."""
-        ...
 
     @property
     def clock(self) -> Clock: ...
@@ -108,12 +75,10 @@ class Host(Protocol):
     @property
     def is_chosen(self) -> bool:
         """Whether a person chose this provider. One that is merely the default sends nothing off this machine."""
-        ...
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work` on the plugin's loop beside the hooks; it is cancelled at shutdown. At most 64 at a time: one more
         raises ProviderError."""
-        ...
 
     async def put(self, session_id: str, key: str, data: Json, speaker: Speaker | None = None) -> str:
         """Commit an `own` entry of a conversation; it is delivered as soon as possible, after all that was recorded
@@ -122,32 +87,25 @@ class Host(Protocol):
         Raises StoreError when nothing was saved, ProviderError for an incognito conversation or data over 64,000
         characters.
         """
-        ...
 
     async def outcome(self, ticket: str, until: float) -> Delivered | Parked | None:
         """What became of an entry, whichever process delivered it; None while it is still queued at `until`."""
-        ...
 
     def trouble(self, about: str, line: str | None) -> None:
         """Say once that something is wrong, and with None that it is over. Never put a secret into it."""
-        ...
 
     def locked(self, path: Path, until: float) -> AbstractAsyncContextManager[None]:
         """Hold the lock `<path>.lock`, which other processes take too. Raises TimeoutError at `until`."""
-        ...
 
     async def kept(self, key: str) -> Json:
         """What was kept under `key`, or None."""
-        ...
 
     async def keep(self, key: str, value: Json) -> None:
         """Keep a small value durably, for this provider and profile; None keeps nothing any more."""
-        ...
 
 
 class MemorySession(ABC):
-    """One conversation's view of memory. Made by `open`; it may be closed and opened again at any time, in any
-    process."""
+    """One conversation's view of memory, made by `open`. It may be closed and opened again at any time, anywhere."""
 
     prompt_block: str = ""
     """A text for the system prompt, the same for the life of the session."""
@@ -160,12 +118,10 @@ class MemorySession(ABC):
 
     @abstractmethod
     async def recall(self, question: Question) -> Recalled:
-        """Once per turn, while a person waits: what is there by `question.until`. It must obey the conversation's
-        `reach`."""
+        """Once per turn, while a person waits: what is there by `question.until`, within the conversation's `reach`."""
 
     async def call_tool(self, use: ToolUse, speaker: Speaker) -> str:
-        """Run one of `tools`, in 30 s; `speaker` is who spoke last. The text goes to the model; raise when it
-        failed."""
+        """Run one of `tools`, in 30 s, for who spoke last. The text goes to the model; raise when it failed."""
         raise NotImplementedError(use.name)
 
     async def before_compress(self, leaving: Sequence[Message], until: float) -> None:
@@ -261,8 +217,7 @@ class MemoryPlugin(ABC):
             desk.dialog.say(f"Saved in {self.save_config(asked)}.")
 
     def find_remembered(self, wording: Wording) -> Holding:
-        """Everything it holds in which these words stand; a few hundred things at a time will do. Nothing is
-        changed."""
+        """What it holds in which these words stand, a few hundred things at a time. Nothing is changed."""
         return Holding(stays=(f"{self.name} cannot look for what it holds",))
 
     def forget(self, items: Sequence[Remembered]) -> None:
@@ -283,11 +238,9 @@ class Connect(Protocol):
 
     async def begin(self, redirect: str, source: Literal["cli", "web"]) -> str:
         """The page to open."""
-        ...
 
     async def callback(self, query: Mapping[str, str]) -> None:
         """What came back. Raises ProviderError, in words."""
-        ...
 
     def state(self) -> tuple[Literal["idle", "waiting", "connected", "error"], str]: ...
 

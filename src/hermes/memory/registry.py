@@ -48,7 +48,6 @@ def find_provider(name: str, plugins: Path) -> Factory:
 
 
 def provider_names(plugins: Path) -> list[str]:
-    """Every provider that could be chosen."""
     from importlib.metadata import entry_points
 
     folders = [path.parent.name for path in plugins.glob("*/__init__.py") if NAME.fullmatch(path.parent.name)]

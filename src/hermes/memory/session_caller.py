@@ -18,7 +18,7 @@ from hermes.memory.mirror import Mirrored
 from hermes.memory.notes import Notes
 from hermes.memory.offered import address_flaw
 from hermes.memory.outbox import Spot
-from hermes.memory.plugin_thread import HookResult, Missed, Returned
+from hermes.memory.plugin_thread import Expected, HookResult, Missed, Returned
 from hermes.memory.provider import MemoryPlugin, MemorySession
 from hermes.memory.values import Address, Conversation, Ending, Question
 from hermes.store.memory_rows import find_place, told_title
@@ -81,12 +81,18 @@ class SessionCaller:
         self,
         hook: str,
         run: Callable[[MemorySession], Awaitable[T]],
-        expect: type[T] | tuple[type, ...],
+        expect: Expected[T],
         until: float,
+        *,
+        line: str = "ask",
         flaw: Callable[[T], str] = lambda _: "",
     ) -> HookResult[T]:
         """Call a hook of the open session."""
-        return await self._call(hook, run, expect, until, "ask", flaw)
+        opened, whose = self.opened, self.conversation.session_id
+        assert opened is not None, "only an open session is asked"
+        return await self._provider.call(
+            hook, lambda _: run(opened.session), expect, until, line=f"{line}:{whose}", whose=whose, flaw=flaw
+        )
 
     def prepare(self, question: Question | None) -> None:
         """Have the session prepare its next recall. While it does, the newest question waits and others are let go."""
@@ -144,22 +150,7 @@ class SessionCaller:
             question = self._next.pop()
             async with self._provider.preparing:
                 until = _now() + self._provider.deadlines.prepare
-                await self._call("prepare", methodcaller("prepare", question), NOTHING, until, "prepare")
-
-    async def _call(
-        self,
-        hook: str,
-        run: Callable[[MemorySession], Awaitable[T]],
-        expect: type[T] | tuple[type, ...],
-        until: float,
-        line: str,
-        flaw: Callable[[T], str] = lambda _: "",
-    ) -> HookResult[T]:
-        opened, whose = self.opened, self.conversation.session_id
-        assert opened is not None, "only an open session is asked"
-        return await self._provider.call(
-            hook, lambda _: run(opened.session), expect, until, line=f"{line}:{whose}", whose=whose, flaw=flaw
-        )
+                await self.ask("prepare", methodcaller("prepare", question), NOTHING, until, line="prepare")
 
 
 def _wrong_types(opened: OpenedMemory) -> str:

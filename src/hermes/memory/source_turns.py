@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.db.queue_items import drop, find
-from hermes.memory.facts import FactSource
 from hermes.memory.outbox import queue_name
 from hermes.memory.undoing import TakenBack, take_back
+from hermes.memory.values import FactSource
 from hermes.store.last_turns import split_turns
 from hermes.store.store import Store
 from hermes.types import Message

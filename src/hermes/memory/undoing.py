@@ -8,19 +8,17 @@ The entry is a row of the outbox like any other, so a process that is killed rig
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.queue import Item
 from hermes.db.queue_items import drop, find, made_since, withdraw
 from hermes.memory.forgetting import mark_forgotten
-from hermes.memory.outbox import queue_name
-from hermes.store.memory_rows import EntryPlace, find_place, providers_of
+from hermes.memory.outbox import QueuedWish, enqueue_wish, queue_name
+from hermes.store.memory_rows import find_place, providers_of
 from hermes.store.told import told_among, unmark_told
 from hermes.types import Json, Message
 
@@ -28,19 +26,12 @@ BY_TOOL = "call-"
 """How the key of an entry begins that a tool of the provider's put while the model called it."""
 
 
-class QueuedUndo(Struct, frozen=True):
-    """An entry `undo` that waits."""
-
-    ticket: str
-    lane: str
-
-
 class TakenBack(Struct, frozen=True):
     """What became of what a provider was told, or was to be told. `stays`: it was told, and takes no wish to undo."""
 
     provider: str
     withdrawn: int
-    queued: tuple[QueuedUndo, ...] = ()
+    queued: tuple[QueuedWish, ...] = ()
     stays: bool = False
 
 
@@ -50,8 +41,7 @@ def new_call_key() -> str:
 
 
 def take_back(tx: Tx, cause: str, messages: Sequence[Message], since: float, *, now: float) -> list[TakenBack]:
-    """Take back what each provider was told of these messages of a session, and what its tools put since then. Call it
-    once for each `cause`."""
+    """Take back what providers were told of these messages and their tools put since then, once for each `cause`."""
     session_id, ids = messages[0].session_id, [message.id for message in messages]
     providers = sorted({*providers_of(tx, session_id), *(name for name, _ in told_among(tx, ids))})
     found = [_take_back_from(tx, provider, cause, messages, since, now) for provider in providers]
@@ -77,7 +67,7 @@ def _take_back_from(
     if place is None or place.address is None or "undo" not in place.address["wants"]:
         return TakenBack(provider, len(gone), stays=True)
     data = {"session_id": session_id, "times": times, "entries": tickets}
-    return TakenBack(provider, len(gone), tuple(_enqueue(tx, provider, cause, place, data, now)))
+    return TakenBack(provider, len(gone), enqueue_wish(tx, provider, place, "undo", cause, data, now=now))
 
 
 def _entries(tx: Tx, name: str, messages: Sequence[Message]) -> Iterator[Item]:
@@ -86,17 +76,6 @@ def _entries(tx: Tx, name: str, messages: Sequence[Message]) -> Iterator[Item]:
         item = find(tx, name, f"{'said' if message.role == 'user' else 'reply'}:{message.id}")
         if item is not None:
             yield item
-
-
-def _enqueue(tx: Tx, provider: str, cause: str, place: EntryPlace, data: Json, now: float) -> Iterator[QueuedUndo]:
-    """One entry for each address that the conversation had, each behind all that was told there."""
-    addresses = {(one["lane"], json.dumps(one["data"])): one["data"] for one in (*place.earlier, place.address)}
-    for number, ((lane, _), address) in enumerate(addresses.items(), 1):
-        ticket, key = f"undo:{cause}:{number}", secrets.token_hex(16)
-        whole = {"text": "", "data": data, "kind": "undo", "address": address, "key": key}
-        # It belongs to no session: it stays when this one is deleted.
-        queue.enqueue(tx, queue_name(provider), lane, ticket, whole, now=now)
-        yield QueuedUndo(ticket, lane)
 
 
 def describe_undo(tx: Tx, name: str, data: Json) -> Json:

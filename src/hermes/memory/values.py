@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field, to_builtins
 from msgspec.structs import asdict
 
 from hermes.ranking.words import SPACELESS
@@ -50,8 +50,7 @@ class Speaker(Struct, frozen=True):
 
 
 def speaker_of(person: Speaker | None, message: Message, *, is_owner: bool) -> Speaker:
-    """Who said a message: the person of a direct chat, else its author. The owner may speak in anyone's
-    conversation."""
+    """Who said a message: the person of a direct chat, else its author. The owner may speak in anyone's."""
     if person is not None and (person.is_owner or not is_owner):
         return person
     return Speaker(message.author_id, message.author_alt, message.author_name, is_owner)
@@ -75,42 +74,28 @@ class Conversation(Struct, frozen=True):
 
     def to_json(self) -> Json:
         """All but `bound`, which is kept beside it."""
-        kept = {name: getattr(self, name) for name in self.__struct_fields__ if name != "bound"}
-        kept["person"] = None if self.person is None else self.person.to_json()
-        kept["directory"] = None if self.directory is None else str(self.directory)
+        kept = to_builtins(self, enc_hook=str)
+        del kept["bound"]
         return kept
 
     @classmethod
     def from_json(cls, value: Json, bound: Json = None) -> Conversation:
-        directory = value["directory"]
-        return cls(
-            **{
-                **value,
-                "person": Speaker.from_json(value["person"]),
-                "directory": None if directory is None else Path(directory),
-                "bound": bound,
-            }
-        )
+        return convert({**value, "bound": bound}, cls, dec_hook=lambda _, directory: Path(directory))
 
 
 class Notebook(Struct, frozen=True):
-    """Built-in notes: the owner's, a guest's, or (by `gateway_session_key`) a group's. They belong to no
-    conversation."""
+    """Built-in notes of the owner, a guest, or (by `gateway_session_key`) a group: of no conversation."""
 
     person: Speaker | None
     platform: str | None = None
     gateway_session_key: str | None = None
 
     def to_json(self) -> Json:
-        return {
-            "person": None if self.person is None else self.person.to_json(),
-            "platform": self.platform,
-            "gateway_session_key": self.gateway_session_key,
-        }
+        return to_builtins(self)
 
     @classmethod
     def from_json(cls, value: Json) -> Notebook:
-        return cls(Speaker.from_json(value["person"]), value["platform"], value["gateway_session_key"])
+        return convert(value, cls)
 
 
 DEFAULT_WANTS: frozenset[EntryKind] = frozenset({"said", "reply", "note", "own", "forget", "correct"})
@@ -185,8 +170,6 @@ Outcome: TypeAlias = Delivered | Later | Parked
 
 
 class Said(Struct, frozen=True):
-    """One message of a question."""
-
     text: str
     speaker: Speaker
 
@@ -250,6 +233,43 @@ def _stands_in(word: str, text: str) -> bool:
     if UNSPACED.search(word):
         return word in text
     return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+
+
+class FactQuery(Struct, frozen=True):
+    """Which facts are wanted: with all of the words, or with this id; up to `limit`, `after` those given before."""
+
+    words: Wording | None = None
+    id: str | None = None
+    after: str = ""
+    limit: int = 20
+
+
+class Fact(Struct, frozen=True):
+    """One thing that is held about a person. `id` is the provider's own, and stays the same for this text."""
+
+    id: str
+    text: str
+    at: float | None = None
+    origin: str = ""
+    """Where it comes from, in a few words."""
+
+
+class Facts(Struct, frozen=True):
+    """Facts, and after which the next come, if there are more. `remark` says what is not among them, and why."""
+
+    items: tuple[Fact, ...] = ()
+    after: str | None = None
+    remark: str = ""
+
+
+class FactSource(Struct, frozen=True):
+    """Words that a fact was learnt from. `session_id` is the conversation, where it was one of this home."""
+
+    text: str
+    at: float | None = None
+    session_id: str | None = None
+    can_go: bool = True
+    """False where the provider cannot delete it."""
 
 
 class Remembered(Struct, frozen=True):

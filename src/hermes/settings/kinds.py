@@ -148,8 +148,6 @@ class Choice(Kind[str]):
 
 @dataclass(frozen=True, slots=True)
 class Boolean(Kind[bool]):
-    """True or false."""
-
     def parse(self, raw: object) -> bool:
         if isinstance(raw, bool):
             return raw
@@ -164,8 +162,6 @@ class Boolean(Kind[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Number(Kind[float]):
-    """A number within bounds."""
-
     minimum: float | None = None
     maximum: float | None = None
 

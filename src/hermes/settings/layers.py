@@ -1,6 +1,6 @@
 """Which value is in force: layers of given values, the most important first, below them the defaults.
 
-resolve(table, [Layer("environment", …), Layer("file", …)]) ──> Settings ──get(SETTING)──> a value of its kind
+try_resolve(table, [Layer("environment", …), Layer("file", …)]) ──> Settings ──get(SETTING)──> a value of its kind
 """
 
 from __future__ import annotations
@@ -85,13 +85,6 @@ class Settings:
     def where(self, setting: Setting[Any]) -> str:
         """Where the value stands: a file's line, a variable; `default` when nobody gave one."""
         return self.found[setting.key].where
-
-
-def resolve(table: Table, layers: Sequence[Layer]) -> Settings:
-    """The settings in force. Raises the first problem, and says how many more there are."""
-    settings, problems = try_resolve(table, layers)
-    check(problems)
-    return settings
 
 
 def try_resolve(table: Table, layers: Sequence[Layer]) -> tuple[Settings, list[SettingsError]]:

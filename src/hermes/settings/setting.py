@@ -1,5 +1,4 @@
-"""One setting, a table of them, and which one was probably meant by a key that is so close that it is hardly on purpose
-another."""
+"""One setting, a table of them, and which one was probably meant by a key that is hardly another on purpose."""
 
 from __future__ import annotations
 
@@ -36,7 +35,6 @@ class Setting(Generic[T_co]):
 
     @property
     def secret(self) -> bool:
-        """Whether its value may hold what nobody should see."""
         return self.kind.secret
 
     @property
@@ -53,7 +51,6 @@ class Setting(Generic[T_co]):
             raise SettingsError(f"{where}: {name} is {refused.shown}, but takes {refused.allowed}") from None
 
     def shown(self, value: Any) -> Any:
-        """The value as a person may see it."""
         return self.kind.show(value)
 
 

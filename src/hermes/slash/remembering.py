@@ -13,8 +13,7 @@ from hermes.agent.agent import Agent
 from hermes.agent.stopping import unless_stopped
 from hermes.errors import UsageError
 from hermes.memory.book import BookPage, Forgotten, MemoryBook, Remembering
-from hermes.memory.facts import FactSource
-from hermes.memory.values import Wording
+from hermes.memory.values import FactSource, Wording
 from hermes.scope import OWNER, Group
 from hermes.slash.here import Beginning, Here, Word, read_number
 from hermes.store.held_lease import LaneDoor

@@ -25,8 +25,7 @@ def accept(tx: object) -> None:
 
 
 class SqliteDatabase(Generic[Tx]):
-    """`write` and `read` run a function in a transaction and return what it returned. What SQLite refuses is a
-    StoreError."""
+    """`write` and `read` run a function in a transaction, for its result. What SQLite refuses is a StoreError."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from msgspec import Struct
 from hermes.errors import StoreStoppedError
 from hermes.sqlite.connection import Opened, T, Tx
 from hermes.sqlite.faults import translated
-from hermes.sqlite.turns import Threads, Turn, Turns, asker
+from hermes.sqlite.scheduling import Threads, Turn, asker
 
 STEPS, SLOW_STEPS = 50_000, 5_000
 """The progress callback runs after so many steps of SQLite's machine, about a millisecond; more often for slow reads,
@@ -54,19 +54,21 @@ class _Reading:
         """Seconds of a processor, over all lanes."""
         self.turn: Turn | None = None
 
-    def run(self, run: Callable[[], T], lane: ReadLane, turns: Turns | None, share: int) -> T:
-        """Run in a lane, in its thread; with `turns`, when it is its turn."""
+    def run(self, run: Callable[[], T], lane: ReadLane, turn: Turn | None) -> T:
+        """Run in a lane, in its thread; with a `turn`, when it comes."""
         begun = time.thread_time()
         self._until = None if lane.seconds is None else begun + lane.seconds
-        self.turn = None if turns is None else turns.take(share, lambda: self.refusal() is not None)
+        self.turn = turn
+        if turn is not None:
+            turn.take()
         _current.reading = self
         try:
             check_reading()
             return run()
         finally:
             _current.reading = None  # what ends the transaction must not be stopped
-            if self.turn is not None:
-                self.turn.leave()
+            if turn is not None:
+                turn.leave()
             self.spent += time.thread_time() - begun
 
     def stop(self) -> None:
@@ -91,8 +93,6 @@ class _Reading:
 
 
 class _Current(threading.local):
-    """What this thread reads."""
-
     reading: _Reading | None = None
 
 
@@ -130,7 +130,7 @@ class Readers(Generic[Tx]):
         self._seconds = seconds
         self._lanes = [(lane, Threads(lane.threads, f"{path.name} reader", lane.together)) for lane in lanes]
         self._under_way = 0
-        self._turns = Turns(lambda: self._under_way > 1)
+        self._slow = threading.Lock()
         self._local = threading.local()
         self._opened: list[Opened[Tx]] = []
 
@@ -163,12 +163,14 @@ class Readers(Generic[Tx]):
 
     def _run(self, run: Callable[[Tx], T], reading: _Reading, place: int) -> T:
         """Read in the lane at a place."""
-        lane, turns = self._lanes[place][0], self._turns if place else None
+        lane, turn = self._lanes[place][0], None
+        if place:
+            turn = Turn(self._slow, lambda: self._under_way > 1, place, lambda: reading.refusal() is not None)
         try:
             with translated(self._path):
                 opened = self._connection(SLOW_STEPS if place else STEPS)
                 opened.raw.execute("BEGIN")
-                return opened.run_and_undo(lambda tx: reading.run(lambda: run(tx), lane, turns, place))
+                return opened.run_and_undo(lambda tx: reading.run(lambda: run(tx), lane, turn))
         except StoreStoppedError:
             if (refusal := reading.refusal()) is not None:  # SQLite knows that it was stopped, and we why
                 raise refusal from None

@@ -41,14 +41,12 @@ class HistoryQuestion:
         return [name for name in people if any(part.casefold() in asked for part in _parts(name))]
 
     def words_without(self, people: Iterable[str]) -> frozenset[str]:
-        """The words to look for, without these names: a name says whose words are meant. All words, if nothing else is
-        left."""
+        """The words to look for without these names, which say whose words are meant; all, if nothing is left."""
         left = leave_out(self.text, [part for name in people for part in _parts(name)])
         return frozenset([*telling_words(split_words(left)), *self.phrases])
 
 
 def understand(text: str) -> HistoryQuestion:
-    """Read a question."""
     phrases = [phrase for found in QUOTED.findall(text) if (phrase := only_words(found))]
     dates = find_dates(text)
     words = telling_words(split_words(text))

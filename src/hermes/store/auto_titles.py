@@ -18,14 +18,12 @@ CREATE TABLE hermes_auto_titles (
 
 
 def is_title_due(tx: Tx, session_id: str) -> bool:
-    """Whether the session waits for a title."""
     row = tx.execute("SELECT is_due FROM hermes_auto_titles WHERE session_id = ?", (session_id,)).fetchone()
     return row is not None and bool(row["is_due"])
 
 
 def mark_title_due(tx: Tx, session: Session, *, now: float) -> None:
-    """A session without a title shall get one, as soon as somebody has time for it, also in another process. One that
-    is settled stays so."""
+    """A session without a title gets one as soon as some process has time for it. One that is settled stays so."""
     tx.execute(
         "INSERT INTO hermes_auto_titles VALUES (?, ?, ?, 0, NULL) ON CONFLICT DO NOTHING",
         (session.id, session.title is None, now),
@@ -33,8 +31,7 @@ def mark_title_due(tx: Tx, session: Session, *, now: float) -> None:
 
 
 def settle_title(tx: Tx, session_id: str, made_upto: int | None = None) -> None:
-    """No title is to be made any more: one was made of the messages up to this one, or a person has set one or taken it
-    away."""
+    """No title is to be made: one was made of the messages up to this one, or a person set one or took it away."""
     tx.execute(
         "INSERT INTO hermes_auto_titles VALUES (?, 0, 0, 0, ?) "
         "ON CONFLICT (session_id) DO UPDATE SET is_due = 0, made_upto = excluded.made_upto",
@@ -43,8 +40,7 @@ def settle_title(tx: Tx, session_id: str, made_upto: int | None = None) -> None:
 
 
 def unmake_title(tx: Tx, session_id: str, first_id: int, *, now: float) -> bool:
-    """Messages from this one on were taken back. True when the session's title was made of some of them: then another
-    one is due."""
+    """Messages from this one on were taken back. True when the title was made of some of them: a new one is due."""
     made = "session_id = ? AND is_due = 0 AND made_upto >= ?"
     return bool(
         tx.execute(
@@ -56,14 +52,13 @@ def unmake_title(tx: Tx, session_id: str, first_id: int, *, now: float) -> bool:
 
 def count_title_try(tx: Tx, session_id: str) -> int:
     """Making a title failed once more; how often by now."""
-    tx.execute("UPDATE hermes_auto_titles SET tries = tries + 1 WHERE session_id = ?", (session_id,))
-    row = tx.execute("SELECT tries FROM hermes_auto_titles WHERE session_id = ?", (session_id,)).fetchone()
+    counted = "UPDATE hermes_auto_titles SET tries = tries + 1 WHERE session_id = ? RETURNING tries"
+    row = tx.execute(counted, (session_id,)).fetchone()
     return 0 if row is None else int(row["tries"])
 
 
 def untitled_sessions(tx: Tx, *, left_before: float, limit: int) -> list[str]:
-    """Sessions that have waited for a title since before then, or for which one failed: those that failed least, of
-    these the newest first."""
+    """Sessions that wait for a title since before then, or after a failure: fewest failures, then newest, first."""
     rows = tx.execute(
         "SELECT session_id FROM hermes_auto_titles WHERE is_due AND (since < ? OR tries > 0) "
         "ORDER BY tries, since DESC LIMIT ?",

@@ -6,6 +6,7 @@ import json
 import sqlite3
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError, StaleError, UsageError
@@ -20,8 +21,6 @@ TICK = 2e-6
 
 
 class Failures(Struct, frozen=True):
-    """How a session's compressions went lately."""
-
     count: int = 0
     not_before: float = 0.0
     reason: str = ""
@@ -73,20 +72,9 @@ class Compressions:
             key > compression.horizon_message_id for key in compression.kept_ids
         ):
             raise UsageError("a compression covers only messages that its compressor has seen")
-        tx.execute(
-            "INSERT INTO hermes_compressions (session_id, epoch, horizon_message_id, upto_message_id, kept_ids, "
-            "summary, snapshot_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                compression.session_id,
-                compression.epoch,
-                compression.horizon_message_id,
-                compression.upto_message_id,
-                json.dumps(compression.kept_ids),
-                compression.summary,
-                compression.snapshot_id,
-                compression.created_at,
-            ),
-        )
+        values = {**asdict(compression), "kept_ids": json.dumps(compression.kept_ids)}
+        marks = ", ".join(f":{name}" for name in values)
+        tx.execute(f"INSERT INTO hermes_compressions ({', '.join(values)}) VALUES ({marks})", values)
 
     def look(self, tx: Tx, session_id: str) -> SeenSession:
         """The session as it is now; NotFoundError when there is no such session."""
@@ -105,7 +93,7 @@ class Compressions:
         snapshot = snapshot_id(session_id, now)
         row = Compression(session_id, seen.view.epoch + 1, horizon_id, seen.last_id, kept_ids, summary, snapshot, now)
         self.commit(tx, row)
-        clear_failures(tx, session_id)
+        tx.execute("DELETE FROM hermes_compression_failures WHERE session_id = ?", (session_id,))
         return snapshot, self.view(tx, session_id)
 
     def view(self, tx: Tx, session_id: str) -> LiveView:
@@ -146,16 +134,8 @@ class Compressions:
 
 
 def compression_from_row(row: sqlite3.Row) -> Compression:
-    return Compression(
-        session_id=row["session_id"],
-        epoch=row["epoch"],
-        horizon_message_id=row["horizon_message_id"],
-        upto_message_id=row["upto_message_id"],
-        kept_ids=tuple(json.loads(row["kept_ids"])),
-        summary=row["summary"],
-        snapshot_id=row["snapshot_id"],
-        created_at=row["created_at"],
-    )
+    values = {name: row[name] for name in Compression.__struct_fields__}
+    return Compression(**{**values, "kept_ids": tuple(json.loads(values["kept_ids"]))})
 
 
 def read_failures(tx: Tx, session_id: str) -> Failures:
@@ -170,8 +150,3 @@ def record_failure(tx: Tx, session_id: str, failures: Failures) -> None:
         "INSERT OR REPLACE INTO hermes_compression_failures VALUES (?, ?, ?, ?)",
         (session_id, failures.count, failures.not_before, failures.reason),
     )
-
-
-def clear_failures(tx: Tx, session_id: str) -> None:
-    """It worked."""
-    tx.execute("DELETE FROM hermes_compression_failures WHERE session_id = ?", (session_id,))

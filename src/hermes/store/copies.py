@@ -40,8 +40,7 @@ class SaidRow(Struct, frozen=True):
     time: float
     text: str
     wording: tuple[object, ...]
-    """What two rows must have in common to say the same. A tool's result is known by its call, since its text may be
-    shortened."""
+    """What two rows that say the same have in common. A tool's result, whose text may be cut, is known by its call."""
 
     @classmethod
     def read(cls, row: sqlite3.Row) -> SaidRow:

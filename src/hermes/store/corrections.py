@@ -67,7 +67,7 @@ def keep_correction(tx: Tx, scope: Scope, wrong: str, right: str, *, now: float)
 
 
 def keep_forgotten(tx: Tx, scope: Scope, text: str, words_of: Callable[[str], Collection[str]], *, now: float) -> None:
-    """A person had `text` forgotten, and with it what was once corrected to it. `words_of` gives telling words."""
+    """A person had `text` forgotten, and with it what was once corrected to it. `words_of`: its fact words."""
     gone = tx.execute(
         "DELETE FROM hermes_corrections WHERE scope = ? AND holds = ? RETURNING wrong", (scope.name, text)
     )

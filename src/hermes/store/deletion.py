@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hermes.db import queue_items
+from hermes.db import lanes, leases, queue_items
 from hermes.db.engine import Tx
+from hermes.store.ids import SESSIONS, compression_lease
 from hermes.store.memory_rows import forget_place
 from hermes.store.schema import TableShape
 from hermes.store.search import Search
-from hermes.store.session_leases import revoke_session_leases
 from hermes.store.sessions import Sessions
 from hermes.store.untold import Untold
 
@@ -40,7 +40,6 @@ class Deletions:
         self._has_old_routes = has_old_routes
 
     def plan(self, tx: Tx, session_id: str) -> Deletion:
-        """What would be deleted with this session."""
         ids: tuple[str, ...] = tuple(self._sessions.lineage(tx, self._sessions.get(tx, session_id).id))
         return Deletion(
             session_ids=ids,
@@ -58,7 +57,9 @@ class Deletions:
             self._search.forget(tx, key)
             queue_items.drop_session(tx, key)
             forget_place(tx, key)
-            revoke_session_leases(tx, key)
+            # Whoever still works on it can write nothing more, not even into a later session of the same id.
+            lanes.revoke_lane(tx, SESSIONS, key)
+            leases.revoke(tx, compression_lease(key))
             for table in ("hermes_message_extra", "hermes_mended", "hermes_memory_told"):
                 tx.execute(
                     f"DELETE FROM {table} WHERE message_id IN (SELECT id FROM messages WHERE session_id = ?)", (key,)

@@ -36,8 +36,6 @@ ALWAYS = {"since": 0.0, "until": 1e12}
 
 
 class KnownMessage(NamedTuple):
-    """What is known of a message."""
-
     id: int
     session_id: str
     role: str

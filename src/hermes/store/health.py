@@ -55,19 +55,11 @@ def _inspect(tx: Tx, now: float) -> StoreHealth:
         journal_mode=journal_mode,
         version=current_version(tx),
         known_version=MIGRATIONS[-1].version,
-        sessions=_number(tx, "SELECT count(*) FROM sessions") if shared else 0,
-        messages=_number(tx, "SELECT count(*) FROM messages") if shared else 0,
-        orphans=_number(tx, "SELECT count(*) FROM messages WHERE session_id NOT IN (SELECT id FROM sessions)")
-        if shared
-        else 0,
-        dangling_routes=_number(
-            tx, "SELECT count(*) FROM hermes_routes WHERE session_id NOT IN (SELECT id FROM sessions)"
-        )
-        if ours
-        else 0,
-        unindexed=_number(tx, "SELECT count(*) FROM messages WHERE id > (SELECT indexed_upto FROM hermes_search_state)")
-        if ours
-        else 0,
+        sessions=_count(tx, shared, "sessions"),
+        messages=_count(tx, shared, "messages"),
+        orphans=_count(tx, shared, "messages WHERE session_id NOT IN (SELECT id FROM sessions)"),
+        dangling_routes=_count(tx, ours, "hermes_routes WHERE session_id NOT IN (SELECT id FROM sessions)"),
+        unindexed=_count(tx, ours, "messages WHERE id > (SELECT indexed_upto FROM hermes_search_state)"),
         queues={name: queue_items.stats(tx, name, now=now) for name in queue_items.queues(tx)} if ours else {},
         undecodable=tuple(_find_undecodable(tx)) if shared and found == ["ok"] else (),
     )
@@ -92,5 +84,6 @@ def _is_utf8(raw: bytes) -> bool:
     return True
 
 
-def _number(tx: Tx, sql: str) -> int:
-    return int(tx.execute(sql).fetchone()[0])
+def _count(tx: Tx, is_there: bool, rows: str) -> int:
+    """How many rows there are; 0 where the tables are not."""
+    return int(tx.execute(f"SELECT count(*) FROM {rows}").fetchone()[0]) if is_there else 0

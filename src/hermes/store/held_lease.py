@@ -18,7 +18,7 @@ from hermes.db import lanes, leases
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.errors import SessionBusyError, StaleError, StoreError
-from hermes.store.session_leases import SESSIONS
+from hermes.store.ids import SESSIONS
 from hermes.store.store import Store
 
 T = TypeVar("T")
@@ -26,8 +26,7 @@ Step: TypeAlias = Callable[[Tx, float], T]
 """Called as `step(tx, now)` in a transaction that has checked that we hold the lane."""
 log = logging.getLogger("hermes.leases")
 WAITING = "Waiting for another turn of this conversation, in another place."
-"""Shown to the person, at a terminal and in a chat, whose turn waits for the lane for longer than
-`LaneTerms.silence`."""
+"""Shown to the person whose turn waits for the lane for longer than `LaneTerms.silence`."""
 UNSAID = "Stopped while waiting: this was not said, and is no part of the conversation."
 """Shown to the person who stopped a turn while it waited for the lane: their message was not stored."""
 
@@ -129,8 +128,7 @@ class Lane(Struct, frozen=True):
     held: HeldLease
 
     async def write(self, store: Store, run: Step[T], *, last: bool = False) -> T:
-        """Run `run` in one transaction, and let the lane go in it if it is the `last` one. Raises StaleError when
-        another process has taken over."""
+        """Run `run` in a transaction, which lets the lane go if it is `last`. Raises StaleError when it was lost."""
 
         def write(tx: Tx) -> T:
             if last:

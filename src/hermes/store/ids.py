@@ -1,4 +1,5 @@
-"""Ids and names of conversations: how ours are made, and how a snapshot is told from a session."""
+"""Ids and names of conversations: how ours are made, how a snapshot is told from a session, and under which names
+processes hold a session while they work on it: its lane and its compression."""
 
 from __future__ import annotations
 
@@ -7,6 +8,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 SNAPSHOT = re.compile(r"(?P<session>.+)\.snapshot\.(?P<stamp>\d{8}T\d{6}(?:\d{6})?Z)")
+
+SESSIONS = "session"
+"""The queue name under which sessions have their lanes. It differs from the inbox's: the gateway holds a lane of the
+inbox while a turn holds the session's, and the two must not have the same name."""
 
 
 def new_session_id(now: float, random_hex: Callable[[int], str]) -> str:
@@ -29,3 +34,8 @@ def session_key(agent: str, platform: str, chat_type: str, chat_id: str, thread_
     """`agent:<agent>:<platform>:<chat type>:<chat id>[:<thread id>]`."""
     parts = ["agent", agent, platform, chat_type, chat_id]
     return ":".join(parts if thread_id is None else [*parts, thread_id])
+
+
+def compression_lease(session_id: str) -> str:
+    """The lease that whoever compresses a session holds."""
+    return f"compression:{session_id}"

@@ -58,8 +58,7 @@ def keep_injection(tx: Tx, made: Injection) -> None:
 
 
 def drop_injections(tx: Tx, is_to_go: Callable[[str], bool], within: Collection[str] | None = None) -> int:
-    """Delete the records of turns that were given a text which is to go, of all sessions or those `within`; how many
-    there were."""
+    """Delete the records of turns with a text that is to go, of all sessions or those `within`; how many that were."""
     dropped = 0
     for row in tx.execute("SELECT session_id, turn, record FROM hermes_injections").fetchall():
         if within is not None and row["session_id"] not in within:
@@ -74,8 +73,7 @@ def drop_injections(tx: Tx, is_to_go: Callable[[str], bool], within: Collection[
 
 
 def find_injection(tx: Tx, session_id: str | None = None, turn: int | None = None) -> Injection:
-    """The record of a turn: the newest one of the session, or of all of them, unless a turn is named. Raises
-    NotFoundError."""
+    """The record of a turn, the newest of the session, or of all, unless one is named. Raises NotFoundError."""
     if session_id is None:
         row = tx.execute("SELECT session_id FROM hermes_injections ORDER BY at DESC LIMIT 1").fetchone()
         if row is None:

@@ -16,11 +16,11 @@ from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.store.compressions import Compressions
 from hermes.store.copies import SUMMARY
+from hermes.store.ids import compression_lease
 from hermes.store.inbox import settle_undone
 from hermes.store.mended import TAKEN_BACK, hide_rows, restored_among
 from hermes.store.messages import Messages
 from hermes.store.schema import TableShape
-from hermes.store.session_leases import compression_lease
 from hermes.store.sessions import Sessions
 from hermes.store.told import EVERYONE, mark_told
 from hermes.store.undone import Undoing, record_undoing
@@ -50,8 +50,7 @@ class ConversationTurns:
         self._compressions = compressions
 
     def last(self, tx: Tx, session_id: str, count: int = 1) -> list[ConversationTurn]:
-        """The last turns that the model sees whole, the oldest first. Raises UsageError where there are not so many,
-        and says why."""
+        """The last turns that the model sees whole, the oldest first. UsageError says why there are not so many."""
         view = self._compressions.view(tx, session_id)
         tail = self._after_summaries(tx, session_id, view.tail)
         turns = split_turns(tail)

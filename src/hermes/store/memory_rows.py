@@ -56,15 +56,12 @@ EARLIER = "ALTER TABLE hermes_memory_places ADD COLUMN earlier TEXT"
 class EntryPlace(Struct, frozen=True):
     """Where the entries of a conversation or notebook go; `address` is None while the provider has not said it.
 
-    `bound` is what its first address held, `earlier` are the addresses it had before this one. `turns` counts what
-    memory was told of, `last_said` is the newest of it.
+    `bound` is what its first address held, `earlier` are the addresses it had before this one.
     """
 
     about: Json
     address: Json
     bound: Json
-    turns: int
-    last_said: int
     earlier: list[Json]
 
 
@@ -84,8 +81,8 @@ def find_place(tx: Tx, provider: str, place: str) -> EntryPlace | None:
     ).fetchone()
     if row is None:
         return None
-    about, address, bound = json.loads(row["about"]), _loads(row["address"]), _loads(row["bound"])
-    return EntryPlace(about, address, bound, row["turns"], row["last_said"], _loads(row["earlier"]) or [])
+    about, address, bound, earlier = (_loads(row[name]) for name in ("about", "address", "bound", "earlier"))
+    return EntryPlace(about, address, bound, earlier or [])
 
 
 def providers_of(tx: Tx, place: str) -> list[str]:
@@ -104,19 +101,11 @@ def set_place(tx: Tx, provider: str, place: str, about: Json, address: Json, bou
         earlier = [*earlier, known.address]
     tx.execute(
         """
-        INSERT INTO hermes_memory_places (provider, place, about, address, bound)
-        VALUES (:provider, :place, :about, :address, :bound)
-        ON CONFLICT (provider, place) DO UPDATE SET
-            about = :about, address = coalesce(:address, address), bound = coalesce(bound, :bound), earlier = :earlier
+        INSERT INTO hermes_memory_places (provider, place, about, address, bound, earlier) VALUES (?, ?, ?, ?, ?, ?)
+        ON CONFLICT (provider, place) DO UPDATE SET about = excluded.about, earlier = excluded.earlier,
+            address = coalesce(excluded.address, address), bound = coalesce(bound, excluded.bound)
         """,
-        {
-            "provider": provider,
-            "place": place,
-            "about": _dumps(about),
-            "address": _dumps(address),
-            "bound": _dumps(bound),
-            "earlier": _dumps(earlier),
-        },
+        (provider, place, *map(_dumps, (about, address, bound, earlier))),
     )
 
 
@@ -140,20 +129,12 @@ def get_value(tx: Tx, provider: str, kind: str, key: str) -> Json:
 
 def set_value(tx: Tx, provider: str, kind: str, key: str, value: Json) -> None:
     """Keep a small value; None keeps nothing any more."""
-    if value is None:
-        tx.execute(
-            "DELETE FROM hermes_memory_values WHERE provider = ? AND kind = ? AND key = ?", (provider, kind, key)
-        )
-        return
-    tx.execute(
-        "INSERT INTO hermes_memory_values VALUES (?, ?, ?, ?) "
-        "ON CONFLICT (provider, kind, key) DO UPDATE SET value = excluded.value",
-        (provider, kind, key, _dumps(value)),
-    )
+    tx.execute("DELETE FROM hermes_memory_values WHERE provider = ? AND kind = ? AND key = ?", (provider, kind, key))
+    if value is not None:
+        tx.execute("INSERT INTO hermes_memory_values VALUES (?, ?, ?, ?)", (provider, kind, key, _dumps(value)))
 
 
 def get_health(tx: Tx, provider: str) -> DeliveryHealth:
-    """How deliveries went."""
     row = tx.execute("SELECT * FROM hermes_memory_health WHERE provider = ?", (provider,)).fetchone()
     if row is None:
         return DeliveryHealth()
@@ -198,7 +179,7 @@ def _digest(title: str) -> str:
 def forget_place(tx: Tx, place: str) -> None:
     """The session is deleted: nothing of where its entries went is kept."""
     tx.execute("DELETE FROM hermes_memory_places WHERE place = ?", (place,))
-    tx.execute("DELETE FROM hermes_memory_values WHERE provider = ? AND kind = ? AND key = ?", (EVERYONE, TITLE, place))
+    set_value(tx, EVERYONE, TITLE, place, None)
 
 
 def _dumps(value: Json) -> str | None:

@@ -148,8 +148,7 @@ def named(allowed: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def take_untold(tx: Tx, allowed: Iterable[str]) -> list[KnownPerson]:
-    """Those who may talk, are marked as nobody yet, and of whom the owner has not been told. They are recorded as
-    told."""
+    """Those who may talk and are not marked yet, of whom the owner was not told. From now on they count as told."""
     meet_all(tx, allowed)
     unmarked = {(one.platform, one.user_id): one for one in people(tx) if one.marked_at is None}
     rows = tx.execute("UPDATE hermes_people SET told = 1 WHERE told = 0 RETURNING platform, user_id").fetchall()

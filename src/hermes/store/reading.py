@@ -34,8 +34,7 @@ def open_unchanged(path: Path, *, lock_timeout: float) -> Iterator[Tx]:
 
 
 def lend_tables(tx: Tx) -> None:
-    """Make those of our tables that the file lacks as empty temporary tables of this connection. The file is not
-    changed."""
+    """Make our tables that the file lacks as empty temporary ones of this connection. The file is not changed."""
     there = {row["name"] for row in tx.execute("SELECT name FROM sqlite_master")}
     for statement in (statement for migration in MIGRATIONS for statement in migration.statements):
         found = OUR_TABLE.match(statement)

@@ -74,8 +74,8 @@ def begin_try(tx: Tx, session_id: str, *, now: float) -> bool:
 
 def count_try(tx: Tx, session_id: str, *, now: float) -> int:
     """A review failed once more; how often by now."""
-    tx.execute("UPDATE hermes_reviews_due SET tries = tries + 1 WHERE session_id = ?", (session_id,))
-    row = tx.execute("SELECT tries FROM hermes_reviews_due WHERE session_id = ?", (session_id,)).fetchone()
+    counted = "UPDATE hermes_reviews_due SET tries = tries + 1 WHERE session_id = ? RETURNING tries"
+    row = tx.execute(counted, (session_id,)).fetchone()
     if row is None:
         return 0
     tries = int(row["tries"])

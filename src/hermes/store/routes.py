@@ -66,7 +66,6 @@ class Routes:
         return bound if bound is not None and self._sessions.exists(tx, bound) else None
 
     def keys_of(self, tx: Tx, session_id: str) -> list[str]:
-        """The keys that we have bound to a session."""
         rows = tx.execute("SELECT session_key FROM hermes_routes WHERE session_id = ? ORDER BY 1", (session_id,))
         return [row["session_key"] for row in rows]
 

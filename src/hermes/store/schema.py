@@ -26,7 +26,6 @@ from hermes.store import (
     mended,
     note_remarks,
     people,
-    project_files,
     prompts,
     reviews,
     told,
@@ -184,7 +183,7 @@ MIGRATIONS = (
         (
             chosen_models.SCHEMA,
             usage.SCHEMA,
-            project_files.SCHEMA,
+            prompts.PROJECT_FILES,
             auto_titles.SCHEMA,
             *reviews.TRIES,
             *corrections.SCHEMA,
@@ -344,7 +343,6 @@ def index_parents(tx: Tx, sessions: TableShape) -> None:
 
 
 def read_shape(tx: Tx) -> tuple[TableShape, TableShape]:
-    """The shapes of `sessions` and `messages` in this file."""
     return (
         _table_shape(tx, "sessions", "hermes_session_extra", "session_id", SESSION_REQUIRED, SESSION_OPTIONAL),
         _table_shape(tx, "messages", "hermes_message_extra", "message_id", MESSAGE_REQUIRED, MESSAGE_OPTIONAL),

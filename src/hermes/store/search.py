@@ -74,8 +74,7 @@ class Search:
         return self._find(tx, self._reaches.of_person(scope, narrowed), text, limit)
 
     def related(self, tx: Tx, text: str, scope: Scope, *, limit: int, roles: Sequence[str]) -> list[HistoryHit]:
-        """What fits a question best within `scope`, best first, said by `roles`; what was said incognito is never among
-        it."""
+        """What `roles` said that fits a question best within `scope`, best first; never what was said incognito."""
         return self._find(tx, self._reaches.of_memory(scope, roles), text.replace('"', " "), limit)
 
     def sessions_within(self, tx: Tx, scope: Scope) -> frozenset[str] | None:
@@ -86,8 +85,7 @@ class Search:
         return frozenset(row["id"] for row in tx.execute(reach.sessions, dict(reach.values)))
 
     def _find(self, tx: Tx, reach: SearchReach, text: str, limit: int) -> list[HistoryHit]:
-        """The best hits. Copies of what was said once do not count, and the same words come again only when nothing
-        else is left."""
+        """The best hits, without copies; the same words come again only when nothing else is left."""
         # Loaded by name: only who searches needs arrays.
         ranked: list[int] = import_module("hermes.store.finding").rank(tx, reach, text, limit)
         first: list[sqlite3.Row] = []

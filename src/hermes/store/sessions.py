@@ -28,8 +28,6 @@ STARTED, ENDED, COUNT = (FIELDS.index(name) for name in ("started_at", "ended_at
 
 
 class Listed(Struct, frozen=True):
-    """A session as a list shows it."""
-
     session: Session
     last_active: float
     preview: str
@@ -168,11 +166,9 @@ class Sessions:
         self._shape.update(tx, session_id, {"system_prompt": prompt})
 
     def end(self, tx: Tx, session_id: str, reason: str, *, now: float) -> None:
-        """Mark a session as ended."""
         self._shape.update(tx, session_id, {"ended_at": now, "end_reason": reason})
 
     def reopen(self, tx: Tx, session_id: str) -> None:
-        """Take back the end of a session."""
         self._shape.update(tx, session_id, {"ended_at": None, "end_reason": None})
 
     def detach(self, tx: Tx, session_id: str) -> None:
@@ -231,7 +227,6 @@ class Sessions:
         return parent if parent is not None and self.continuation(tx, parent) == session_id else None
 
     def children(self, tx: Tx, session_id: str) -> list[Session]:
-        """The sessions that have this one as their parent."""
         rows = tx.execute(f"{self._shape.select} WHERE t.id IN ({self._children_sql()})", {"parent": session_id})
         return [session_from_row(row) for row in rows]
 

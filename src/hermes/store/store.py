@@ -131,8 +131,7 @@ class Store:
         return await self._find(lambda tx: due_sessions(tx, left_before=left_before, now=now, limit=limit))
 
     async def untitled(self, left_before: float, limit: int) -> list[Session]:
-        """The sessions that wait for a title and were left before then, or whose title failed since, those that failed
-        least first."""
+        """The sessions left before then that wait for a title, or whose title failed; those that failed least first."""
         return await self._find(lambda tx: untitled_sessions(tx, left_before=left_before, limit=limit))
 
     async def _find(self, find: Callable[[Tx], list[str]]) -> list[Session]:

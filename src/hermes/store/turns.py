@@ -18,8 +18,7 @@ from hermes.store.auto_titles import mark_title_due
 from hermes.store.chosen_models import ChosenModel, chosen_model
 from hermes.store.corrections import Correction, corrections_of
 from hermes.store.held_lease import Entered, Step
-from hermes.store.project_files import KeptProjectFile, project_file_of
-from hermes.store.prompts import prompt_made_of, set_prompt_made_of
+from hermes.store.prompts import KeptProjectFile, project_file_of, prompt_made_of, set_prompt_made_of
 from hermes.store.reviews import mark_due
 from hermes.store.store import Store
 from hermes.store.usage import add_usage
@@ -27,26 +26,21 @@ from hermes.types import Draft, LiveView, Message, Session, Spent
 
 
 class TurnRecord(Protocol):
-    """Callbacks of whoever starts a turn (the gateway's inbox, /retry), run inside the transactions that open and end
-    it."""
+    """Callbacks of who starts a turn (the gateway's inbox, /retry), run in the transactions that open and end it."""
 
     @property
     def reminder(self) -> str:
         """A note for the model, put right after the person's messages in every request of this turn. Never stored."""
-        ...
 
     def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:
         """Runs in the transaction that stores what was said. Returns all messages that the turn answers, including
         those that were stored before."""
-        ...
 
     async def concluding(self) -> None:
         """Runs when the reply is whole and about to be stored."""
-        ...
 
     def replied(self, tx: Tx, message: Message) -> None:
         """Runs in the transaction that stores the reply."""
-        ...
 
 
 class NoRecord:
@@ -69,11 +63,9 @@ class TurnMemory(Protocol):
 
     def said(self, tx: Tx, messages: Sequence[Message]) -> None:
         """Runs in the transaction that stores what was said."""
-        ...
 
     def replied(self, tx: Tx, message: Message) -> None:
         """Runs in the transaction that stores a reply, or as much of it as there is."""
-        ...
 
 
 class TurnOpening(Struct, frozen=True):
@@ -83,8 +75,7 @@ class TurnOpening(Struct, frozen=True):
     session: Session
     incognito: bool
     prompt_made_of: str | None
-    """Fingerprint of what the kept system prompt was built from; None if none is kept, or if another program wrote
-    it."""
+    """Fingerprint of what the kept system prompt was built from; None if there is none, or another program's."""
     model: ChosenModel | None
     corrections: tuple[Correction, ...]
     """What the person of the session's scope has corrected."""
@@ -136,8 +127,7 @@ class StoredTurn:
         return self._view
 
     async def keep_prompt(self, prompt: str, made_of: str) -> None:
-        """Store the system prompt and the fingerprint of its parts: later turns, also after a restart, use it
-        unchanged."""
+        """Store the system prompt and its parts' fingerprint: later turns, also after a restart, use it unchanged."""
 
         def keep(tx: Tx, _: float) -> None:
             self._store.sessions.set_system_prompt(tx, self._lane.session_id, prompt)
@@ -146,8 +136,7 @@ class StoredTurn:
         await self._lane.write(self._store, keep)
 
     async def add(self, drafts: Sequence[Draft], spent: Mapping[str, Spent]) -> list[Message]:
-        """Store tool calls, tool results and partial replies, and add the tokens that they took to the session's
-        usage."""
+        """Store tool calls, tool results and partial replies, and add their tokens to the session's usage."""
 
         def append(tx: Tx, now: float) -> list[Message]:
             add_usage(tx, self._lane.session_id, spent)

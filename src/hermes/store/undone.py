@@ -3,8 +3,6 @@ takes nothing back twice. The messages themselves stay (`last_turns.py` marks th
 
 from __future__ import annotations
 
-import sqlite3
-
 from msgspec import Struct
 
 from hermes.db.engine import Tx
@@ -39,7 +37,6 @@ class Undoing(Struct, frozen=True):
 
 
 def record_undoing(tx: Tx, done: Undoing) -> None:
-    """Record what a command took back, once."""
     values = [getattr(done, name) for name in Undoing.__struct_fields__]
     tx.execute("INSERT INTO hermes_undone VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
@@ -47,14 +44,4 @@ def record_undoing(tx: Tx, done: Undoing) -> None:
 def find_undoing(tx: Tx, cause: str) -> Undoing | None:
     """What a command took back, or None."""
     row = tx.execute("SELECT * FROM hermes_undone WHERE cause = ?", (cause,)).fetchone()
-    return None if row is None else _from_row(row)
-
-
-def undoings(tx: Tx, session_id: str) -> list[Undoing]:
-    """All that was taken back in a session, in order."""
-    rows = tx.execute("SELECT * FROM hermes_undone WHERE session_id = ? ORDER BY at, first_id", (session_id,))
-    return list(map(_from_row, rows))
-
-
-def _from_row(row: sqlite3.Row) -> Undoing:
-    return Undoing(**{name: row[name] for name in Undoing.__struct_fields__})
+    return None if row is None else Undoing(*(row[name] for name in Undoing.__struct_fields__))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hermes.sqlite.reading import check_reading
-from hermes.sqlite.turns import Asker, asker
+from hermes.sqlite.scheduling import Asker, asker
 
 LOOK = 0.02
 """Seconds between two looks whether a read that waits may go on."""

@@ -63,8 +63,7 @@ class Threads:
         self._begun = self._ended = False
 
     async def run(self, run: Callable[[], T], rank: int) -> T:
-        """Call `run` in one of the threads and return its result. If this is cancelled before a thread took it, it
-        never runs."""
+        """The result of `run` in one of the threads. If this is cancelled before a thread took it, it never runs."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         with self._guard:
@@ -102,8 +101,7 @@ class Threads:
         _hand_back(ready)
 
     def _wait(self, ready: list[_Answer]) -> bool:
-        """Wait for the next call; hand back finished results unless the next call is there already. False: the thread
-        ends."""
+        """Wait for the next call, handing back results unless it is there already. False: the thread ends."""
         if ready and self._may_wait(since=ready[0][2]):
             with suppress(queue.Empty):
                 return self._news.get_nowait()
@@ -112,8 +110,7 @@ class Threads:
         return self._news.get()
 
     def _may_wait(self, since: float) -> bool:
-        """Whether a finished result may wait for the next: only if a light client's call is next, and for `together` at
-        most."""
+        """Whether a result may wait for the next: if a light client's call is next, and for `together` at most."""
         with self._guard:
             is_little = bool(self._waiting) and self._waiting[0][0] == 0
         return is_little and time.perf_counter() - since < self._together
@@ -143,27 +140,13 @@ def _fulfil(done: asyncio.Future[Any], tell: Callable[[Any], None], result: Any)
         tell(result)
 
 
-class Turns:
-    """Lets one slow read run at a time. `others` says whether other work waits."""
-
-    def __init__(self, others: Callable[[], bool]) -> None:
-        self._others = others
-        self._lock = threading.Lock()
-
-    def take(self, share: int, is_over: Callable[[], bool]) -> Turn:
-        """Wait for the turn, or until `is_over` says that nobody wants the result. With a `share` of 2 the read pauses
-        twice as long as it runs."""
-        turn = Turn(self._lock, self._others, share, is_over)
-        turn.take()
-        return turn
-
-
 class Turn:
-    """The turn of one slow read, used in its thread."""
+    """The turn of one slow read, used in its thread: of those that share a lock one runs at a time."""
 
     def __init__(
         self, lock: threading.Lock, others: Callable[[], bool], share: int, is_over: Callable[[], bool]
     ) -> None:
+        """`others`: whether other work waits. With a `share` of 2 the read pauses for it twice as long as it runs."""
         self._lock, self._others, self._share, self._is_over = lock, others, share, is_over
         self._has = False
         self._since = 0.0
@@ -177,6 +160,7 @@ class Turn:
             self.take()
 
     def take(self) -> None:
+        """Wait for the turn, or until `is_over` says that nobody wants the result."""
         while not self._has and not self._is_over():
             self._has = self._lock.acquire(timeout=LOOK)
         self._since = time.perf_counter()
