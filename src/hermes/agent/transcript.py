@@ -23,19 +23,15 @@ class Transcript(Protocol):
 
     async def request(self, tools: Sequence[ToolSpec]) -> PreparedRequest:
         """The next request, made to fit the model's window."""
-        ...
 
     async def conclude(self, reply: Draft) -> Message:
         """Record the reply that ends a turn."""
-        ...
 
     async def shrink(self) -> bool:
         """The model found the request too long. True when the next one is shorter."""
-        ...
 
     async def add(self, *drafts: Draft) -> list[Message]:
         """Record what was said. When this returns it cannot get lost."""
-        ...
 
 
 class ScratchTranscript:

@@ -94,7 +94,6 @@ class ImportTarget(Protocol):
 
     def take(self, chunk: Chunk, progress: Progress) -> None:
         """Bring items to the server, each once, and count what became of them."""
-        ...
 
 
 def import_file(target: ImportTarget, checked: Checked, path: Path, progress: Progress, told: TellProgress) -> Report:
