@@ -134,11 +134,7 @@ class AgentCache(Struct):
         """Close an agent that is not needed for now. Unless we are ending, a review reads what is unread first."""
         if agent.turns and why != "settings":
             await unless_stopped(review_now(agent), self._ending)
-        await _close(agent, why)
-
-
-async def _close(agent: Agent, why: Ending) -> None:
-    try:
-        await agent.close(why)
-    except Exception:  # nobody waits for it who could be told
-        log.exception("the agent of session %s did not close", agent.session_id)
+        try:
+            await agent.close(why)
+        except Exception:  # nobody waits for it who could be told
+            log.exception("the agent of session %s did not close", agent.session_id)

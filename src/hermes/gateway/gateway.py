@@ -84,7 +84,7 @@ class Gateway:
         self._watch = StoreWatch(store, self._turn_away)
         access = Access(terms.allow, secrets.choice)
         chats = Chats(store, terms.agent_name, terms.people)
-        self._inbox = Inbox(store, chats, access, stop=self.stop_turn, wake=self._wake)
+        self._inbox = Inbox(store, chats, access, stop=self._stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
         turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear, terms.remarks)
         self._lanes = Lanes(store=store, inbox=self._inbox, agents=agents, ledger=ledger, turns=turns)
@@ -147,10 +147,6 @@ class Gateway:
 
         return await self._store.read(look)
 
-    async def report(self, part: str, state: str, detail: str) -> None:
-        """Tell how a part is."""
-        await self._inbox.report(part, state, detail)
-
     @contextmanager
     def listen(self, item_key: str, hear: TurnListener) -> Iterator[None]:
         """Hear every event of the turn that answers an inbox item, while the block runs."""
@@ -161,10 +157,6 @@ class Gateway:
             self._listeners[item_key].remove(hear)
             if not self._listeners[item_key]:
                 del self._listeners[item_key]
-
-    def stop_turn(self, session_id: str) -> bool:
-        """End the running turn of a session."""
-        return self._lanes.stop_turn(session_id)
 
     async def run(
         self,
@@ -217,9 +209,9 @@ class Gateway:
 
     async def _serve(self, platform: Platform, tell: Callable[[str], None]) -> None:
         """Keep a platform running: one that falls over is said and begun again, the others go on."""
-        intake = _IntakeOf(self, tell)
+        intake = _IntakeOf(self, self._inbox, tell)
         for failures in count():
-            await self.report(platform.name, "starting", "")
+            await self._inbox.report(platform.name, "starting", "")
             try:
                 await platform.run(intake)
                 return
@@ -228,7 +220,7 @@ class Gateway:
                 reason = f"{type(error).__name__}: {error}"
                 if failures == 0:
                     tell(f"gateway: {platform.name} failed: {reason} (tried again every {RESTART_AFTER:.0f} s)")
-                await self.report(platform.name, "failing", reason)
+                await self._inbox.report(platform.name, "failing", reason)
             await self._store.clock.sleep(RESTART_AFTER)
 
     async def _shut_down(
@@ -291,6 +283,9 @@ class Gateway:
         for name in (INBOX, OUTBOUND):
             queue_items.prune(tx, name, before=now - REMEMBER)
 
+    def _stop_turn(self, session_id: str) -> bool:
+        return self._lanes.stop_turn(session_id)
+
     def _hear(self, keys: Sequence[str], event: TurnEvent) -> None:
         for key in keys:
             for hear in tuple(self._listeners.get(key, ())):
@@ -303,6 +298,7 @@ class Gateway:
 @dataclass(slots=True)
 class _IntakeOf(Intake):
     gateway: Gateway
+    inbox: Inbox
     tell: Callable[[str], None]
     has_told: bool = False
 
@@ -313,7 +309,7 @@ class _IntakeOf(Intake):
         await self.gateway.move(moved)
 
     async def report(self, part: str, state: str, detail: str) -> None:
-        await self.gateway.report(part, state, detail)
+        await self.inbox.report(part, state, detail)
         if state == "ok" and not self.has_told:
             self.has_told = True
             self.tell(f"gateway: {part} is there: {detail}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import asdict, astuple
 
 from hermes.types import Json
 
@@ -37,16 +38,7 @@ class Inbound(Struct, frozen=True):
 
     def to_json(self) -> Json:
         """As it lies in the inbox."""
-        return {
-            "chat": [self.chat.platform, self.chat.chat_type, self.chat.chat_id, self.chat.thread_id],
-            "message_id": self.message_id,
-            "text": self.text,
-            "author_id": self.author_id,
-            "author_name": self.author_name,
-            "author_alt": self.author_alt,
-            "session_key": self.session_key,
-            "session_id": self.session_id,
-        }
+        return {**asdict(self), "chat": astuple(self.chat)}
 
     @classmethod
     def from_json(cls, value: Json) -> Inbound:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, TypeAlias, TypeVar
 
@@ -35,9 +35,8 @@ async def answer_whole(
         error = failure(end.kind, end.message)
         error.headers |= headers
         raise error
-    usage = (
-        TokenCounts(end.prompt_tokens, end.completion_tokens) if isinstance(end, Replied) else TokenCounts(None, None)
-    )
+    counts = (end.prompt_tokens, end.completion_tokens) if isinstance(end, Replied) else (None, None)
+    usage = TokenCounts(*counts)
     return JSONResponse(completion.whole(end.text, usage, _reason(end), notices), headers=dict(headers))
 
 
@@ -173,11 +172,10 @@ async def write_stream(completion: Completion, events: Events) -> AsyncGenerator
 
 async def kept_alive(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     """The same, with a sign of life in every silence."""
-    source: AsyncIterator[bytes] = aiter(pieces)
     coming: asyncio.Future[bytes | None] | None = None
     try:
         while True:
-            coming = coming or asyncio.ensure_future(_next(source))
+            coming = coming or asyncio.ensure_future(anext(pieces, None))
             done, _ = await asyncio.wait({coming}, timeout=ALIVE_EVERY)
             if not done:
                 yield ALIVE
@@ -191,7 +189,3 @@ async def kept_alive(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[byte
             coming.cancel()
             await asyncio.wait({coming})
         await pieces.aclose()
-
-
-async def _next(source: AsyncIterator[bytes]) -> bytes | None:
-    return await anext(source, None)

@@ -100,13 +100,9 @@ class HttpApi:
                 Route("/v1/models/{name}", self._model, methods=["GET"]),
                 Route("/v1/chat/completions", self._complete, methods=["POST"]),
             ],
-            exception_handlers={
-                ApiError: _show_error,
-                HTTPException: _show_http_error,
-                HermesError: _show_hermes_error,
-                ClientDisconnect: _show_gone,
-                Exception: _show_defect,
-            },
+            exception_handlers=dict.fromkeys(
+                (ApiError, HTTPException, HermesError, ClientDisconnect, Exception), _show_error
+            ),
         )
 
     async def _health(self, _: Request) -> Response:
@@ -226,35 +222,22 @@ def _shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _as_response(error: ApiError) -> Response:
-    return JSONResponse(error.body, status_code=error.status, headers=error.headers)
-
-
-async def _show_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, ApiError)
-    return _as_response(error)
-
-
-async def _show_http_error(request: Request, error: Exception) -> Response:
-    """Unknown paths and wrong methods."""
-    assert isinstance(error, HTTPException)
-    what = f"{request.method} {request.url.path}"
-    return _as_response(ApiError(error.status_code, f"{what}: {error.detail}", headers=error.headers))
-
-
-async def _show_hermes_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HermesError)
-    if isinstance(error, UsageError):
-        return _as_response(ApiError(400, error.line()))
-    if not isinstance(error, StoreError):  # the gateway has said it, once
-        log.error("a request failed: %s", error.line())
-    return _as_response(ApiError(503, error.line(), kind="server_error", headers={"Retry-After": "5"}))
-
-
-async def _show_gone(_: Request, __: Exception) -> Response:
-    return Response(status_code=499)
-
-
-async def _show_defect(_: Request, error: Exception) -> Response:
-    log.exception("a request met a defect", exc_info=error)
-    return _as_response(ApiError(500, f"a defect: {type(error).__name__}", kind="server_error"))
+async def _show_error(request: Request, error: Exception) -> Response:
+    match error:
+        case ApiError():
+            told = error
+        case ClientDisconnect():
+            return Response(status_code=499)
+        case HTTPException(detail=detail):  # unknown paths and wrong methods
+            what = f"{request.method} {request.url.path}: {detail}"
+            told = ApiError(error.status_code, what, headers=error.headers)
+        case UsageError():
+            told = ApiError(400, error.line())
+        case HermesError():
+            if not isinstance(error, StoreError):  # the gateway has said it, once
+                log.error("a request failed: %s", error.line())
+            told = ApiError(503, error.line(), kind="server_error", headers={"Retry-After": "5"})
+        case _:
+            log.exception("a request met a defect", exc_info=error)
+            told = ApiError(500, f"a defect: {type(error).__name__}", kind="server_error")
+    return JSONResponse(told.body, status_code=told.status, headers=told.headers)

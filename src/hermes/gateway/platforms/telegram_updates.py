@@ -72,7 +72,7 @@ class UpdateReader(Struct, frozen=True):
             message_id=f"{own}.{update.update_id:d}" if edited else own,
             text=text,
             author_id=f"{_author(message).id:d}",
-            author_name=_name(message),
+            author_name=_called(_author(message)),
             author_alt=well_formed(_author(message).username or "") or None,
         )
 
@@ -142,10 +142,6 @@ def _author(message: telegram.Message) -> telegram.User | telegram.Chat:
     assert message.from_user is not None, "`read` looked"
     anonymous = message.sender_chat if _is_anonymous_admin(message) else None
     return anonymous or message.from_user
-
-
-def _name(message: telegram.Message) -> str:
-    return _called(_author(message))
 
 
 def one_name(text: str) -> str:
