@@ -125,7 +125,6 @@ class Checked:
     """A file that is whole."""
 
     workspace: str
-    source: str
     counts: dict[str, int]
     lacking: dict[str, int]
     sha256: str
@@ -134,7 +133,7 @@ class Checked:
 def check_file(path: Path) -> Checked:
     """Read all of it. Refused, with the line, when it is not an export, damaged or not complete."""
     so_far = LineProgress()
-    head: dict[str, Any] = {}
+    workspace = ""
     last: ReadLine | None = None
     waiting = 0
     try:
@@ -142,7 +141,7 @@ def check_file(path: Path) -> Checked:
             if last is not None and last.kind == END:
                 raise damaged(path, line.number, "comes after the end")
             if line.number == 1:
-                head = line.said
+                workspace = line.said["workspace"]
             waiting = 0 if line.kind == MARK else waiting + 1
             if waiting > ITEMS:
                 raise damaged(path, line.number, f"comes after {ITEMS} others without a checksum")
@@ -157,9 +156,7 @@ def check_file(path: Path) -> Checked:
     counts = last.said.get("counts")
     if counts != so_far.counts:
         raise damaged(path, last.number, "counts other items than there are")
-    return Checked(
-        head["workspace"], str(head.get("source")), counts, last.said.get("lacking", {}), last.said["sha256"]
-    )
+    return Checked(workspace, counts, last.said.get("lacking", {}), last.said["sha256"])
 
 
 @dataclass(frozen=True, slots=True)

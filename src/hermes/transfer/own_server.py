@@ -62,16 +62,15 @@ class OwnTarget:
         self._remote = remote
 
     def take(self, chunk: Chunk, progress: Progress) -> None:
-        state = progress.state
         for part in _parts(chunk.items):
             try:
                 told = self._remote.ask("POST", f"ext/import/{chunk.section}", {"items": [item for _, item in part]})
             except RefusedError as error:
                 raise TransferError(f"{self._remote.url}: {error.reason}") from error
-            state.carried[chunk.section] += told["added"]
-            state.present[chunk.section] += told["present"]
+            progress.carried[chunk.section] += told["added"]
+            progress.present[chunk.section] += told["present"]
             for refused in told["refused"]:
-                state.refuse(part[refused["item"]][0], refused["reason"])
+                progress.refuse(part[refused["item"]][0], refused["reason"])
 
 
 def _parts(items: Numbered) -> Iterator[Numbered]:
