@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from importlib import import_module
 from typing import Annotated
 
@@ -23,6 +22,7 @@ from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import can_redraw, note, print_error, printable, say
 from hermes.cli.piped import ask_with_input
 from hermes.cli.project_file import ProjectFile, State, Wish, choose_project_file
+from hermes.cli.signals import on_signals
 from hermes.cli.start import load_app
 from hermes.errors import HermesError, NotFoundError, UsageError
 from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent, Waiting
@@ -35,7 +35,6 @@ from hermes.store.held_lease import WAITING
 
 ONE_SHOT = 2.0
 """Seconds that one question takes after its reply to tell memory what it has not been told yet."""
-ENDING = frozenset({"SIGINT", "SIGTERM", "SIGHUP"})
 
 
 def chat(
@@ -207,24 +206,14 @@ def _tell(conversation: TerminalConversation, event: TurnEvent, as_json: bool) -
 @contextmanager
 def _stop_on_interrupt() -> Iterator[asyncio.Event]:
     """Ctrl-C, and being asked to end, stop the turn, so that what was said is kept; a second one ends the program."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    watched: list[signal.Signals] = []
+    stop = asyncio.Event()
 
-    def interrupt() -> None:
+    def interrupt(_: int) -> None:
         stop.set()
-        while watched:
-            loop.remove_signal_handler(watched.pop())
+        let_go()
 
-    for wanted in signal.Signals:
-        if wanted.name in ENDING:
-            with suppress(NotImplementedError):  # not on Windows: there Ctrl-C ends the program at once
-                loop.add_signal_handler(wanted, interrupt)
-                watched.append(wanted)
-    try:
+    with on_signals(("SIGINT", "SIGTERM", "SIGHUP"), interrupt) as let_go:
         yield stop
-    finally:
-        while watched:
-            loop.remove_signal_handler(watched.pop())
 
 
 def _remark(conversation: TerminalConversation, event: TurnEvent) -> None:

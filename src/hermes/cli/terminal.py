@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import aclosing, suppress
 
 from msgspec.structs import replace
 
@@ -29,6 +28,7 @@ from hermes.cli.plain_lines import PlainLines
 from hermes.cli.recap_rows import recap_rows
 from hermes.cli.screen import Screen
 from hermes.cli.session_watch import SessionWatch
+from hermes.cli.signals import on_signals
 from hermes.cli.status import ChatStatus
 from hermes.cli.talk import INDENT, PROMPT, Front, Typed
 from hermes.errors import HermesError
@@ -59,7 +59,8 @@ async def talk(conversation: TerminalConversation) -> int:
     sys.stdout.flush()
     conversation.ask_for_models()
     terminal = Terminal(conversation, LivePrompt(conversation, greeting) if can_redraw() else PlainLines())
-    with _signals(terminal):
+    # A closed window and a polite end stop the reply and keep it, rather than losing it.
+    with on_signals(("SIGHUP", "SIGTERM"), lambda number: terminal.leave(128 + number)):
         code = await terminal.run()
     if unsaid := len(terminal.waiting):
         with suppress(OSError):  # the window was closed
@@ -70,7 +71,7 @@ async def talk(conversation: TerminalConversation) -> int:
 
 
 class Terminal:
-    """Says what is typed, in order. `/stop` and `/quit` do not wait their turn."""
+    """The `Talk` of a front: says what is typed, in order. `/stop` and `/quit` do not wait their turn."""
 
     def __init__(self, conversation: TerminalConversation, front: Front) -> None:
         self._conversation = conversation
@@ -89,26 +90,21 @@ class Terminal:
 
     @property
     def status(self) -> ChatStatus:
-        """What the status line says."""
         return replace(self._conversation.status, gauge=self._watch.gauge)
 
     @property
     def screen(self) -> Screen:
-        """The rows to show."""
         return self._screen
 
     @property
     def waiting(self) -> tuple[Typed, ...]:
-        """What was typed while a reply came, and is said next."""
         return tuple(self._waiting)
 
     @property
     def doing(self) -> str:
-        """What is under way, in a word or two; "" when nothing is."""
         return self._doing
 
     def hear(self, typed: Typed) -> None:
-        """The person typed this and pressed Enter."""
         found = find_command("terminal", typed.shown)
         overtaking = found.command.name if found is not None and found.command.overtakes else ""
         if overtaking == "quit":
@@ -120,14 +116,12 @@ class Terminal:
             self._wake.set()
 
     def interrupt(self) -> bool:
-        """End what is under way; False when nothing is, or it was told already."""
         if self._stop is None or self._stop.is_set():
             return False
         self._stop.set()
         return True
 
     def take_back(self) -> tuple[Typed, ...]:
-        """What was typed ahead, which is not said now."""
         taken = self.waiting
         self._waiting.clear()
         return taken
@@ -222,20 +216,3 @@ def _screen_of(conversation: TerminalConversation, columns: Callable[[], int], *
     settings = conversation.app.settings
     colored = use_color(settings.get(COLOR), conversation.app.env)
     return Screen(settings, columns, colored=colored, redraws=redraws)
-
-
-@contextmanager
-def _signals(terminal: Terminal) -> Iterator[None]:
-    """A closed window and a polite end stop the reply and keep it, rather than losing it."""
-    loop = asyncio.get_running_loop()
-    numbers = [number for name in ("SIGHUP", "SIGTERM") if (number := getattr(signal, name, None)) is not None]
-    try:
-        for number in numbers:
-            loop.add_signal_handler(number, terminal.leave, 128 + number)
-    except NotImplementedError:  # Windows has no such handlers
-        numbers = []
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
