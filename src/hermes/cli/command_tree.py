@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from hermes.cli.help_texts import first_sentence
+from hermes.cli.main import first_sentence
 from hermes.settings.kinds import Boolean, Choice
 from hermes.settings.setting import Setting, Table
 from hermes.types import Json

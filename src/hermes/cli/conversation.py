@@ -26,8 +26,7 @@ from hermes.assembly import (
     open_provider,
     open_speaker,
 )
-from hermes.cli.memory_default import take_default_notice
-from hermes.cli.memory_status import read_remarks
+from hermes.cli.memory_status import read_remarks, take_default_notice
 from hermes.cli.output import printable
 from hermes.cli.project_file import ProjectFile
 from hermes.cli.recap import Recap, recap

@@ -10,9 +10,8 @@ from msgspec import to_builtins
 
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, has_model, open_notes, open_speaker
-from hermes.cli.asking import confirm
-from hermes.cli.memory_default import take_default_notice
-from hermes.cli.memory_status import read_remarks
+from hermes.cli.dialog import confirm
+from hermes.cli.memory_status import read_remarks, take_default_notice
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.signals import ending_on_signals
 from hermes.cli.start import AsJson, load_app, with_store

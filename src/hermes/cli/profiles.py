@@ -12,7 +12,7 @@ import typer
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from hermes.cli.asking import agreed
+from hermes.cli.dialog import agreed
 from hermes.cli.output import note, print_json, printable, say, show_time
 from hermes.cli.start import AsJson
 from hermes.cli.table import print_table

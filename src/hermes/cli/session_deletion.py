@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from msgspec import to_builtins
 
-from hermes.cli.asking import agreed
 from hermes.cli.chat_history import take_out
+from hermes.cli.dialog import agreed
 from hermes.cli.output import note, print_json, say
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.db.engine import Tx
