@@ -23,12 +23,11 @@ from hermes.cli.output import can_redraw, note, print_error, printable, say
 from hermes.cli.piped import ask_with_input
 from hermes.cli.project_file import ProjectFile, State, Wish, choose_project_file
 from hermes.cli.signals import on_signals
-from hermes.cli.start import load_app
+from hermes.cli.start import load_app, start_home_log
 from hermes.errors import HermesError, NotFoundError, UsageError
 from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent, Waiting
-from hermes.logs import start_log
 from hermes.scope import TERMINAL
-from hermes.settings import LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES, secrets_in
+from hermes.settings import MEMORY_NOTICES
 from hermes.slash.here import Again, Say
 from hermes.slash.models import choose_model
 from hermes.store.held_lease import WAITING
@@ -68,12 +67,7 @@ async def _chat(
     app: App, question: str | None, session: str | None, latest: bool, model: str | None, as_json: bool
 ) -> int:
     async with await app.open_store() as store:
-        start_log(
-            app.home.log_file,
-            level=app.settings.get(LOG_LEVEL),
-            form=app.settings.get(LOG_FORMAT),
-            secrets=secrets_in(app.settings),
-        )
+        start_home_log(app)
         conversation = TerminalConversation(app, store, for_one_turn=question is not None)
         async with _ending(conversation, ONE_SHOT if question is not None else AT_THE_END, as_json):
             await _go_on(conversation, session, latest)

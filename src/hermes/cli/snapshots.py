@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from hermes.db.engine import Tx
 from hermes.llm.tokens import view_tokens
 from hermes.store.store import Store
-from hermes.types import Compression
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +24,9 @@ class Snapshot:
 
 def read_snapshots(store: Store, tx: Tx, name: str) -> list[Snapshot]:
     """Every snapshot of the session a person means, oldest first."""
-    session = store.sessions.find(tx, name)
-    return [_measure(store, tx, row) for row in store.compressions.all(tx, session.id)]
-
-
-def _measure(store: Store, tx: Tx, row: Compression) -> Snapshot:
-    before = store.compressions.snapshot(tx, row.snapshot_id)
-    after = store.compressions.swapped(tx, row)
-    return Snapshot(
-        id=row.snapshot_id,
-        session_id=row.session_id,
-        created_at=row.created_at,
-        messages_before=len(before.messages),
-        messages_after=len(after.messages),
-        tokens_before=view_tokens(before),
-        tokens_after=view_tokens(after),
-    )
+    found: list[Snapshot] = []
+    for row in store.compressions.all(tx, store.sessions.find(tx, name).id):
+        before, after = store.compressions.snapshot(tx, row.snapshot_id), store.compressions.swapped(tx, row)
+        messages, tokens = (len(before.messages), len(after.messages)), (view_tokens(before), view_tokens(after))
+        found.append(Snapshot(row.snapshot_id, row.session_id, row.created_at, *messages, *tokens))
+    return found

@@ -14,6 +14,8 @@ from hermes.app import App
 from hermes.cli.output import note, printable
 from hermes.configuration import name_foreign
 from hermes.home import Home
+from hermes.logs import start_log
+from hermes.settings import LOG_FORMAT, LOG_LEVEL, secrets_in
 from hermes.store.store import Store
 
 T = TypeVar("T")
@@ -43,6 +45,12 @@ def find_home(ctx: typer.Context) -> Home:
     if profile is not None:
         home.require()
     return home
+
+
+def start_home_log(app: App) -> None:
+    """From now on what happens is written to the home's log, as its settings say."""
+    get = app.settings.get
+    start_log(app.home.log_file, level=get(LOG_LEVEL), form=get(LOG_FORMAT), secrets=secrets_in(app.settings))
 
 
 def with_store(app: App, work: Callable[[Store], Awaitable[T]]) -> T:
