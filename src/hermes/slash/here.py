@@ -9,6 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from hermes.agent.agent import Agent
+from hermes.errors import UsageError
 from hermes.llm.offer import ModelOffer
 from hermes.memory.book import MemoryBook
 from hermes.store.chosen_models import ChosenModel
@@ -109,6 +110,14 @@ def console_of(here: Here) -> Console:
     """The console, for commands that the table offers only where there is one."""
     assert here.console is not None, "the table offers it only where there is one"
     return here.console
+
+
+async def agent_of(here: Here, refusal: str) -> Agent:
+    """The agent of this session. Raises UsageError, with the refusal, where it is still to begin."""
+    place = await here.place()
+    if isinstance(place, Beginning):
+        raise UsageError(refusal)
+    return place
 
 
 def read_number(text: str) -> int:
