@@ -14,7 +14,7 @@ from hermes.agent.recall_tool import recollect
 from hermes.app import App
 from hermes.db.engine import Tx
 from hermes.gateway.agent_cache import NOBODY, Person
-from hermes.llm.discover import ListedModel, list_models
+from hermes.llm.discover import list_models
 from hermes.llm.floor import OfflineFloor, recollect_nothing
 from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
@@ -141,12 +141,8 @@ def open_offer(app: App) -> ModelOffer | None:
     if not has_model(settings):
         return None
     where = table.BASE_URL.shown(settings.get(table.BASE_URL)) or OPENAI
-    find, make = partial(_list_models, settings), partial(_open_named, settings)
-    return ModelOffer(where, settings.get(table.MODEL), find, make, app.clock)
-
-
-async def _list_models(settings: Settings) -> list[ListedModel]:
-    return await list_models(settings.get(table.BASE_URL) or OPENAI, settings.get(table.API_KEY) or None)
+    find = partial(list_models, settings.get(table.BASE_URL) or OPENAI, settings.get(table.API_KEY) or None)
+    return ModelOffer(where, settings.get(table.MODEL), find, partial(_open_named, settings), app.clock)
 
 
 def _open_named(settings: Settings, name: str, context_length: int | None = None) -> OpenAICompatible:

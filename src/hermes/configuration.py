@@ -102,17 +102,13 @@ def _foreign(others: Iterable[Given], table: Table) -> Iterator[ForeignSetting]:
     """What is not ours, a block without a setting of ours as one."""
     told: set[str] = set()
     for entry in others:
-        if _inside(entry.key, table) or _agrees(entry):
+        if _inside(entry.key, table) or entry.value in AGREEING.get(entry.key, ()):
             continue
         meant = nearest(entry.key, [setting.key for setting in table])
         key = entry.key if meant else _outermost(entry.key, table)
         if key not in told:
             told.add(key)
             yield ForeignSetting(key, entry.where, meant)
-
-
-def _agrees(entry: Given) -> bool:
-    return entry.value in AGREEING.get(entry.key, ())
 
 
 def _outermost(key: str, table: Table) -> str:

@@ -30,11 +30,10 @@ from hermes.files import check_room
 from hermes.home import Home
 from hermes.memory.acquaintances import acquaintances, invited
 from hermes.memory.command_host import CommandHost, look_over
-from hermes.memory.desk import Acquaintance
 from hermes.memory.notes import FILES, Notes
 from hermes.memory.registry import NONE, provider_names
 from hermes.scope import OWNER
-from hermes.settings import ALLOW, MEMORY_LIMIT, PROVIDER, TABLE, USER_LIMIT, Settings
+from hermes.settings import ALLOW, MEMORY_LIMIT, PROVIDER, TABLE, USER_LIMIT
 from hermes.store.health import StoreHealth, Undecodable, inspect
 from hermes.store.memory_rows import get_health
 from hermes.store.people import describe_unmarked, find_unmarked
@@ -137,7 +136,9 @@ def _check_provider(home: Home, clock: Clock) -> Iterator[Finding]:
         return
     troubles: list[str] = []
     host = CommandHost(home.path, home.profile, env, clock, troubles.append, settings.is_given(PROVIDER))
-    found = look_over(name, home.plugins, host, _acquaintances(home, settings))
+    allowed = settings.get(ALLOW)
+    people = _read(home, lambda tx: acquaintances(tx, allowed)) if home.state_file.exists() else invited(allowed)
+    found = look_over(name, home.plugins, host, people)
     choice = "chosen" if host.is_chosen else "there by default"
     if found.is_configured:
         yield Finding("memory", "ok", f"{name} is {choice} and configured")
@@ -156,11 +157,6 @@ def _check_deliveries(home: Home, provider: str) -> Iterator[Finding]:
         since = datetime.fromtimestamp(health.failing_since).strftime("%Y-%m-%d %H:%M")
         detail = f"what {provider} is to be told has not arrived since {since}: {health.last_error}"
         yield Finding("memory", "fail", detail, "`hermes memory status` says more")
-
-
-def _acquaintances(home: Home, settings: Settings) -> list[Acquaintance]:
-    allowed = settings.get(ALLOW)
-    return _read(home, lambda tx: acquaintances(tx, allowed)) if home.state_file.exists() else invited(allowed)
 
 
 def _read(home: Home, look: Callable[[Tx], T]) -> T:

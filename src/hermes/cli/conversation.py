@@ -76,7 +76,9 @@ class TerminalConversation:
         self._session: Session | None = None
         self._agent: Agent | None = None
         self._offer = open_offer(app)
-        self._beginning = Beginning(self._owners_book(), self._offer)
+        notes, notebook = open_notes(app, OWNER), Notebook(Speaker(is_owner=True))
+        book = MemoryBook(store, notes, self._provider, notebook, self._start_deliveries)
+        self._beginning = Beginning(book, self._offer)
         self._is_incognito = False
         self._is_new = False
         self._said_floor = False
@@ -202,11 +204,6 @@ class TerminalConversation:
         if self._agent.scope == OWNER:
             self._agent.opened_book = self._beginning.book  # numbers that were shown before the first message hold
         self._start_deliveries()
-
-    def _owners_book(self) -> MemoryBook:
-        notebook = Notebook(Speaker(is_owner=True))
-        notes = open_notes(self.app, OWNER)
-        return MemoryBook(self.store, notes, self._provider, notebook, self._start_deliveries)
 
     def _start_deliveries(self) -> None:
         if self._deliveries is not None:

@@ -172,7 +172,8 @@ def export_sessions(
     render = to_jsonl if form == "jsonl" else to_markdown
 
     def write(store: Store, tx: Tx, put: Callable[[str], object]) -> int:
-        sessions = _all_sessions(store, tx) if everything else [store.sessions.find(tx, name) for name in names or []]
+        listed = store.sessions.recent(tx, limit=-1, everything=True) if everything else []
+        sessions = [one.session for one in listed] or [store.sessions.find(tx, name) for name in names or []]
         for session in sessions:
             messages, marked = _said(store, tx, session.id, undone)
             for line in render(session, messages, store.compressions.all(tx, session.id), marked):
@@ -208,10 +209,6 @@ def _find_view(store: Store, name: str) -> Callable[[Tx], tuple[Session, LiveVie
         return session, store.compressions.view(tx, session.id)
 
     return find
-
-
-def _all_sessions(store: Store, tx: Tx) -> list[Session]:
-    return [entry.session for entry in store.sessions.recent(tx, limit=-1, everything=True)]
 
 
 def _said(store: Store, tx: Tx, session_id: str, undone: bool) -> tuple[Iterator[Message], frozenset[int]]:

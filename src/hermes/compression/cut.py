@@ -51,7 +51,8 @@ def choose_cut(view: LiveView, *, keep_turns: int, budget: int, ceiling: int | N
     """
     groups = list(_groups(view.tail))
     first = next((message for message in view.messages if message.role == "user"), None)
-    starts = [place for place, group in enumerate(groups) if group.is_asking and not _asked_before(groups, place)]
+    asks = [group.is_asking for group in groups]
+    starts = [place for place, asking in enumerate(asks) if asking and not (place and asks[place - 1])]
     for number, start in enumerate(starts[-keep_turns:]):
         staying = sum(group.tokens for group in groups[start:])
         may_open = number == 0 and first is not None and first.id < groups[start].messages[0].id
@@ -59,10 +60,6 @@ def choose_cut(view: LiveView, *, keep_turns: int, budget: int, ceiling: int | N
             if staying + sum(map(message_tokens, kept)) <= budget:
                 return _cut(view, groups[:start], kept)
     return _cut_inside_turn(view, groups, starts, budget, max(budget, ceiling or 0))
-
-
-def _asked_before(groups: Sequence[_Group], place: int) -> bool:
-    return place > 0 and groups[place - 1].is_asking
 
 
 def _cut_inside_turn(view: LiveView, groups: list[_Group], starts: list[int], budget: int, ceiling: int) -> Cut | None:

@@ -36,7 +36,10 @@ class Access(Struct, frozen=True):
         """May the author of this message talk? Runs in the transaction that would accept it."""
         platform, user = message.chat.platform, message.author_id
         if message.chat.chat_type == "api" or self._listed(tx, message):
-            _meet(tx, message)
+            # Whoever writes in a direct chat is listed, so that the owner can say who it is; a client of the API may
+            # call people what it likes.
+            if message.chat.chat_type == "dm" and user is not None:
+                meet(tx, platform, user, message.author_name or "")
             return Verdict("welcome")
         if user is None:
             return Verdict("ignored")
@@ -58,10 +61,3 @@ class Access(Struct, frozen=True):
         platform, chat_id = message.chat.platform, message.chat.chat_id
         ids = {message.author_id, message.author_alt, chat_id, first_chat_id(tx, platform, chat_id)} - {None}
         return bool(self.allow & {"*", f"{platform}:*", *(f"{platform}:{one}" for one in ids)})
-
-
-def _meet(tx: Tx, message: Inbound) -> None:
-    """Whoever writes in a direct chat is listed, so that the owner can say who it is. A client of the API may call
-    people what it likes."""
-    if message.chat.chat_type == "dm" and message.author_id is not None:
-        meet(tx, message.chat.platform, message.author_id, message.author_name or "")

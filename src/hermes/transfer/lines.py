@@ -178,10 +178,6 @@ def read_chunks(path: Path) -> Iterator[Chunk]:
         if line.kind in SECTIONS:
             waiting.append(line)
         elif waiting:
-            yield from _by_section(waiting)
+            for section in dict.fromkeys(one.kind for one in waiting):
+                yield Chunk(section, [(one.number, one.said) for one in waiting if one.kind == section])
             waiting = []
-
-
-def _by_section(lines: list[ReadLine]) -> Iterator[Chunk]:
-    for section in dict.fromkeys(line.kind for line in lines):
-        yield Chunk(section, [(line.number, line.said) for line in lines if line.kind == section])

@@ -88,7 +88,8 @@ class PublicSource:
     def _peers_pages(self, after: Any) -> Iterator[SectionPage]:
         """Peers, then scopes, where the server has any."""
         if after is None or after[0] == "peers":
-            for page in self._listed("peers/list", _peer, None if after is None else after[1]):
+            begin = None if after is None else after[1]
+            for page in self._listed("peers/list", lambda item: {**_named(item), "kind": "peer"}, begin):
                 yield SectionPage(page.items, ["peers", page.after] if page.after is not None else ["scopes", 1])
         begin = after[1] if after and after[0] == "scopes" else None
         for page in _while_there(self._listed("scopes/list", _scope, begin)):
@@ -225,10 +226,6 @@ def _while_there(pages: Iterator[SectionPage]) -> Iterator[SectionPage]:
 
 def _named(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: item[name] for name in ("id", "metadata", "configuration", "created_at")}
-
-
-def _peer(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {**_named(item), "kind": "peer"}
 
 
 def _scope(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -75,8 +75,9 @@ class HttpApi:
             keep_alive=30,
         )
         with listen(terms.host, terms.port, "end what uses it, or set `api.port` and `api.host`") as listener:
-            place = listener.getsockname()
-            await intake.report(NAME, "ok", f"http://{_shown(place[0])}:{place[1]}/v1")
+            host, port = listener.getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            await intake.report(NAME, "ok", f"http://{shown}:{port}/v1")
             await server.serve_on(listener)
 
     async def send(self, chat: Chat, text: str) -> str:
@@ -130,7 +131,9 @@ class HttpApi:
         ask = parse_ask(await read_body(request, self._terms.patience))
         session_id, given_key = _named(request, SESSION_ID), _named(request, SESSION_KEY)
         guest = ask.user if self._terms.user_guests else None
-        session_key = given_key if given_key is None or guest is None else _guests_key(guest, given_key)
+        session_key = given_key
+        if given_key is not None and guest is not None:  # it means nothing to others, and no chat of a platform
+            session_key = f"{NAME}:{quote(guest, safe='')}:{given_key}"
         if session_id is None and session_key is None:
             return await self._respond(request, ask, self._converse(ask), {})
         message = Inbound(
@@ -211,15 +214,6 @@ def _named(request: Request, header: str) -> str | None:
     if not 0 < len(value) <= LONGEST_NAME or not value.isprintable():
         raise ApiError(400, f"{header} takes 1 to {LONGEST_NAME} printable characters", param=header)
     return value
-
-
-def _guests_key(user: str, key: str) -> str:
-    """A guest's keys are the guest's own: they mean nothing to others, and no chat of a platform."""
-    return f"{NAME}:{quote(user, safe='')}:{key}"
-
-
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 async def _show_error(request: Request, error: Exception) -> Response:
