@@ -120,7 +120,6 @@ def open_notes(app: App, scope: Scope) -> Notes:
 
 
 def has_model(settings: Settings) -> bool:
-    """Whether a model is configured."""
     return bool(settings.get(table.BASE_URL) or settings.get(table.API_KEY))
 
 
@@ -232,5 +231,4 @@ def _here() -> Path | None:
 
 
 def tools_off(settings: Settings) -> frozenset[str]:
-    """The tools that the policy switches off."""
     return frozenset(settings.get(table.TOOLS_OFF))

@@ -61,7 +61,6 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
 
 
 def open_platforms(app: App, store: Store, model: Model, gateway: Gateway) -> list[Platform]:
-    """The platforms that are configured."""
     return [OPENERS[name](app, store, model, gateway) for name in switched_on(app.settings)]
 
 

@@ -57,7 +57,6 @@ class Toolbox:
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What the model is offered."""
         return tuple(tool.spec for tool in self._tools.values())
 
     async def call(self, call: ToolCall) -> ToolResult:

@@ -289,13 +289,11 @@ class TerminalConversation:
         return session.source == TERMINAL and session.id != self.session_id
 
     async def say(self, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
-        """One turn, of this message."""
         async with aclosing(self.take_turn(Say(text), stop)) as events:
             async for event in events:
                 yield event
 
     async def take_turn(self, said: Say | Again, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
-        """One turn."""
         if self._session is None:
             await self._begin()
         await self.prepare()

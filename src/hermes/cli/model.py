@@ -145,7 +145,6 @@ def _take(app: App, name: str) -> None:
 
 
 async def _test(app: App, configured: Model) -> dict[str, Json]:
-    """Ask the model something."""
     began = time.perf_counter()
     try:
         async with aclosing(configured.stream(ModelRequest(QUESTION, max_tokens=200))) as events:

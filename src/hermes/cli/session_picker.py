@@ -50,7 +50,6 @@ class SessionPicker:
             self._place = (self._place + by) % len(found)
 
     def narrow(self, typed: str) -> None:
-        """Show what matches this."""
         self._typed, self._place = typed, 0
 
     def rows(self, columns: int) -> list[tuple[bool, str]]:

@@ -150,7 +150,6 @@ class Compressor(Struct, frozen=True):
         return isinstance(self._plan(await self._look(session_id), request), Cut)
 
     async def is_busy(self, session_id: str) -> bool:
-        """Whether someone compresses the session now."""
         now = self.store.clock.now()
         held = await self.store.read(lambda tx: leases.holder(tx, compression_lease(session_id), now=now))
         return held is not None

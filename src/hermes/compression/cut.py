@@ -25,7 +25,6 @@ class Cut(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """How many tokens leave."""
         return sum(map(message_tokens, self.leaving))
 
 

@@ -87,7 +87,6 @@ class Inbox(Struct, frozen=True):
             self.wake.set()  # what waited in a lane of the new id waits in the other one now
 
     async def report(self, part: str, state: str, detail: str) -> None:
-        """Tell how a platform is."""
         log.log(logging.INFO if state in ("ok", "starting") else logging.WARNING, "%s: %s %s", part, state, detail)
         await self.store.write(lambda tx: set_status(tx, part, state, detail, now=self.store.clock.now()))
 

@@ -63,7 +63,6 @@ class InboxTurns(Struct, frozen=True):
     remarks: RemarkTerms
 
     async def run(self, claimed: Claim, batch: Batch, opened: OpenedSession, agent: Agent, stop: asyncio.Event) -> None:
-        """Answer a batch of a lane, and settle it."""
         known, said = opened.known, zip(batch.items, batch.messages, opened.owners, strict=True)
         new = [(item, draft_of(one, is_owner=is_owner)) for item, one, is_owner in said if item.id not in known]
         live = self._show_live(batch.first.chat)

@@ -42,7 +42,6 @@ class Inbound(Struct, frozen=True):
 
     @classmethod
     def from_json(cls, value: Json) -> Inbound:
-        """Read what `to_json` wrote."""
         return cls(**{**value, "chat": Chat(*value["chat"])})
 
 

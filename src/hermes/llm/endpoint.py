@@ -58,7 +58,6 @@ class Endpoint:
         return address.is_loopback or address.is_unspecified
 
     def url(self, path: str) -> str:
-        """The address of `path` below the base."""
         return f"{self.scheme}://{self.netloc}{self.path}{path}" + (f"?{self.query}" if self.query else "")
 
     def headers(self) -> dict[str, str]:

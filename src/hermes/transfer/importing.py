@@ -57,7 +57,6 @@ class Progress:
         return cls(path, **{**said, **counts})
 
     def refuse(self, line: int, reason: str) -> None:
-        """An item that the server does not take."""
         self.refusals += 1
         if len(self.refused) < REFUSALS:
             self.refused.append({"line": line, "reason": reason})

@@ -54,7 +54,6 @@ class LineProgress:
 
 
 def encode(value: dict[str, Any]) -> bytes:
-    """A line."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
     except UnicodeEncodeError:  # half of a surrogate pair: only an escape can hold it
@@ -62,7 +61,6 @@ def encode(value: dict[str, Any]) -> bytes:
 
 
 def write_line(file: BinaryIO, so_far: LineProgress, value: dict[str, Any]) -> None:
-    """One more line."""
     raw = encode(value)
     so_far.add(raw)
     file.write(raw)

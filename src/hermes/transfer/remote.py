@@ -93,11 +93,9 @@ class Remote:
             raise
 
     def pause(self, attempt: int) -> None:
-        """Wait before another attempt; longer after each."""
         time.sleep(FIRST_WAIT * 2**attempt)
 
     def total(self, path: str, filters: Mapping[str, Any] | None = None) -> int:
-        """How many items a list has."""
         told = self.ask("POST", path, {"filters": filters} if filters else {}, {"page": 1, "size": 1})
         return int(told["total"])
 

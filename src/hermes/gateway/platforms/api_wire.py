@@ -179,7 +179,6 @@ class Completion(Struct, frozen=True):
         return {**self._head("chat.completion"), "choices": [choice], "usage": usage.to_wire(), **_beside(notices)}
 
     def chunk(self, delta: Json, finish_reason: str | None = None, notices: Sequence[str] = ()) -> bytes:
-        """One event of a stream."""
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
         usage = {"usage": None} if self.include_usage else {}
         return event({**self._head("chat.completion.chunk"), "choices": [choice], **usage, **_beside(notices)})
@@ -202,5 +201,4 @@ ALIVE = b": alive\n\n"
 
 
 def event(value: Json) -> bytes:
-    """One server-sent event."""
     return b"data: " + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"

@@ -93,7 +93,6 @@ class HttpApi:
         """The server has ended with `run`."""
 
     def app(self) -> Starlette:
-        """The routes."""
         return Starlette(
             routes=[
                 Route("/health", self._health, methods=["GET"]),

@@ -115,7 +115,6 @@ def chat_of(message: telegram.Message) -> Chat:
 
 
 def group_of(chat_id: int) -> Chat:
-    """A group as a whole."""
     return Chat(NAME, "group", f"{chat_id:d}")
 
 
@@ -163,7 +162,6 @@ def _replied_to(message: telegram.Message) -> telegram.Message | None:
 
 
 def _quote(message: telegram.Message) -> str:
-    """A short quote of what is replied to."""
     replied = _replied_to(message)
     chosen = message.quote.text if message.quote is not None else None
     text = well_formed(chosen or (replied and (replied.text or replied.caption)) or "")
