@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from importlib import import_module
 from typing import Annotated
@@ -125,24 +125,14 @@ async def _go_on(conversation: TerminalConversation, session: str | None, latest
 
 async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> TurnEvent:
     """One turn, and how it ended; the reply alone goes to standard output."""
-    if not as_json and can_redraw():
-        return await _ask_at_terminal(conversation, text)
+    if not as_json and can_redraw():  # a person watches: the reply is shown as it comes
+        printed = import_module("hermes.cli.printed_reply").PrintedReply(conversation.app)  # by name: pipes need none
+        return await _turn(conversation, Say(text), as_json, printed.show)
     last = await _turn(conversation, Say(text), as_json)
     if isinstance(last, Replied) and not as_json:
         say(last.text)
         sys.stdout.flush()  # nobody waits for what memory is told after it
     return last
-
-
-async def _ask_at_terminal(conversation: TerminalConversation, text: str) -> TurnEvent:
-    """The same for a person who watches: the reply is shown as it comes."""
-    printed = import_module("hermes.cli.printed_reply").PrintedReply(conversation.app)  # by name: pipes need none
-    with _stop_on_interrupt() as stop:
-        async with aclosing(conversation.say(text, stop)) as events:
-            async for event in events:
-                printed.show(event)
-                _tell(conversation, event, as_json=False)
-    return event
 
 
 async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
@@ -180,11 +170,17 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
     return code
 
 
-async def _turn(conversation: TerminalConversation, said: Say | Again, as_json: bool) -> TurnEvent:
+async def _turn(
+    conversation: TerminalConversation,
+    said: Say | Again,
+    as_json: bool,
+    show: Callable[[TurnEvent], None] = lambda _: None,
+) -> TurnEvent:
     """Run one turn; remarks go to standard error, or with `as_json` every event to standard output."""
     with _stop_on_interrupt() as stop:
         async with aclosing(conversation.take_turn(said, stop)) as events:
             async for event in events:
+                show(event)
                 _tell(conversation, event, as_json)
     return event
 

@@ -288,11 +288,6 @@ class TerminalConversation:
     def _is_left(self, session: Session) -> bool:
         return session.source == TERMINAL and session.id != self.session_id
 
-    async def say(self, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
-        async with aclosing(self.take_turn(Say(text), stop)) as events:
-            async for event in events:
-                yield event
-
     async def take_turn(self, said: Say | Again, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
         if self._session is None:
             await self._begin()

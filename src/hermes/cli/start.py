@@ -40,11 +40,7 @@ def load_app(ctx: typer.Context) -> App:
 
 def find_home(ctx: typer.Context) -> Home:
     """The profile's home alone, for commands that must work when its settings are broken."""
-    profile = _invocation(ctx).profile
-    home = Home.find(os.environ, profile)
-    if profile is not None:
-        home.require()
-    return home
+    return Home.find_existing(os.environ, _invocation(ctx).profile)
 
 
 def start_home_log(app: App) -> None:

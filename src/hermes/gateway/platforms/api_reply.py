@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from hermes.events import Accepted, Failed, Notice, Replied, Stopped, TextDelta, ToolStarted, Waiting
-from hermes.gateway.platforms.api_wire import ALIVE, DONE, Completion, TokenCounts, event, failure
+from hermes.gateway.platforms.api_wire import ALIVE, DONE, Completion, event, failure, token_counts
 
 T = TypeVar("T")
 Events: TypeAlias = AsyncGenerator[Any, None]
@@ -36,8 +36,7 @@ async def answer_whole(
         error.headers |= headers
         raise error
     counts = (end.prompt_tokens, end.completion_tokens) if isinstance(end, Replied) else (None, None)
-    usage = TokenCounts(*counts)
-    return JSONResponse(completion.whole(end.text, usage, _reason(end), notices), headers=dict(headers))
+    return JSONResponse(completion.whole(end.text, token_counts(*counts), _reason(end), notices), headers=dict(headers))
 
 
 def _reason(end: Replied | Stopped) -> str:
@@ -159,7 +158,7 @@ async def write_stream(completion: Completion, events: Events) -> AsyncGenerator
                     yield completion.chunk({"content": rest})
                 yield completion.chunk({}, _reason(found), notices)
                 if completion.include_usage:
-                    yield completion.usage_chunk(TokenCounts(found.prompt_tokens, found.completion_tokens))
+                    yield completion.usage_chunk(token_counts(found.prompt_tokens, found.completion_tokens))
                 yield DONE
             case Stopped(text=text):
                 if not said and text:
