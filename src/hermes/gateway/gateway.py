@@ -79,7 +79,8 @@ class Gateway:
         self._wake, self._wake_delivery = asyncio.Event(), asyncio.Event()
         self._locks: WeakValueDictionary[Chat, asyncio.Lock] = WeakValueDictionary()
         self._listeners: dict[str, list[TurnListener]] = {}
-        self._ending = False
+        self.ending = False
+        """Whether the gateway is shutting down: nothing new is taken in."""
         self._platforms: dict[str, Platform] = {}
         self._watch = StoreWatch(store, self._turn_away)
         access = Access(terms.allow, secrets.choice)
@@ -132,11 +133,6 @@ class Gateway:
     def _turn_away(self, error: StoreError) -> None:
         """Nobody waits for an answer that cannot be recorded."""
         self._hear(list(self._listeners), Failed("", "store", f"{error.message}; the message is kept"))
-
-    @property
-    def ending(self) -> bool:
-        """Whether the gateway is shutting down: nothing new is taken in."""
-        return self._ending
 
     async def ending_of(self, item_key: str) -> TurnEnding | None:
         """How the turn of an inbox item ended, or None while it has not."""
@@ -227,7 +223,7 @@ class Gateway:
         self, lease: Lease, workers: Sequence[asyncio.Task[None]], intakes: Sequence[asyncio.Task[None]]
     ) -> None:
         """Take nothing more, finish what is under way within the deadline, leave the rest in the queues."""
-        self._ending = True
+        self.ending = True
         answering, delivering, _ = workers
         for task in (*intakes, answering):
             task.cancel()

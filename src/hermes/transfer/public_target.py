@@ -44,13 +44,12 @@ class Parcel:
     grows_by: int
 
 
+@dataclass(slots=True)
 class PublicTarget:
     """Takes what the API can."""
 
-    kind = "honcho"
-
-    def __init__(self, remote: Remote) -> None:
-        self._remote = remote
+    remote: Remote
+    kind: str = "honcho"
 
     def take(self, chunk: Chunk, progress: Progress) -> None:
         if chunk.section == "messages":
@@ -71,11 +70,11 @@ class PublicTarget:
 
     def _bring(self, section: str, item: TransferItem, progress: Progress) -> bool:
         """Bring an item that can be brought again without harm; False for one that the server has no place for."""
-        ask, lacking = self._remote.ask, progress.lacking
+        ask, lacking = self.remote.ask, progress.lacking
         match section:
             case "workspace":
                 said = {"metadata": item["metadata"], "configuration": item["configuration"]}
-                ask("POST", "/v3/workspaces", {"id": self._remote.workspace, **said})
+                ask("POST", "/v3/workspaces", {"id": self.remote.workspace, **said})
                 lacking[DATES] += 1
             case "peers" if item["kind"] == "scope":
                 ask("POST", "scopes", {"id": item["id"], "metadata": item["metadata"]})
@@ -108,7 +107,7 @@ class PublicTarget:
         def part_of(group: Numbered) -> Parcel:
             session = segment(group[0][1]["session_id"])
             said = [{**{name: item[name] for name in names}, "configuration": QUIET} for _, item in group]
-            total = partial(self._remote.total, f"sessions/{session}/messages/list")
+            total = partial(self.remote.total, f"sessions/{session}/messages/list")
             return Parcel(group, f"sessions/{session}/messages", {"messages": said}, total, len(group))
 
         for group in self._each_once("messages", _by_session(items), _same_session, part_of, progress):
@@ -122,7 +121,7 @@ class PublicTarget:
             said = [{name: item[name] for name in names if item[name] is not None} for _, item in group]
             one = {name: said[0][name] for name in ("content", "observer_id", "observed_id")}
             twins = sum({name: new[name] for name in one} == one for new in said)
-            total = partial(self._remote.total, "conclusions/list", one)
+            total = partial(self.remote.total, "conclusions/list", one)
             return Parcel(group, "conclusions", {"conclusions": said}, total, twins)
 
         for group in self._each_once("conclusions", items, lambda _one, _other: True, part_of, progress):
@@ -163,21 +162,21 @@ class PublicTarget:
             progress.tried = {"before": part.total()}
             progress.save()
             try:
-                self._remote.send_once(part.path, part.body, f"import-{progress.sha256[:24]}-{first}-{last}")
+                self.remote.send_once(part.path, part.body, f"import-{progress.sha256[:24]}-{first}-{last}")
                 return None
             except UnheardError:
-                self._remote.pause(attempt)
+                self.remote.pause(attempt)
             except RefusedError as error:
                 self._stop_if_barred(error)
                 return error.reason
-        raise TransferError(f"{self._remote.url} does not answer", hint="The same command goes on where it ended")
+        raise TransferError(f"{self.remote.url} does not answer", hint="The same command goes on where it ended")
 
     def _arrived(self, before: int, part: Parcel) -> bool:
         now = part.total()
         if now not in (before, before + part.grows_by):
             raise TransferError(
                 f"lines {part.group[0][0]} to {part.group[-1][0]} were sent and it is not known whether they arrived: "
-                f"{self._remote.url} held {before} such items before, and holds {now} now",
+                f"{self.remote.url} held {before} such items before, and holds {now} now",
                 hint="Somebody else writes there. Look there, then delete the file that ends in .progress",
             )
         return now != before
@@ -185,7 +184,7 @@ class PublicTarget:
     def _stop_if_barred(self, error: RefusedError) -> None:
         """A key that does not open, or a server in trouble, refuses everything: that is no word about an item."""
         if error.status in (401, 403) or error.status >= 500:
-            raise TransferError(f"{self._remote.url}: {error.reason}") from error
+            raise TransferError(f"{self.remote.url}: {error.reason}") from error
 
 
 def _first_group(items: Numbered, together: Callable[[TransferItem, TransferItem], bool]) -> Numbered:
