@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from hermes import settings as table
-from hermes.agent.agent import Agent, AgentMemory, Policy
+from hermes.agent.agent import Agent, Policy
 from hermes.agent.builtin_tools import builtin_tools
 from hermes.agent.recall_tool import recollect
 from hermes.app import App
@@ -86,7 +86,7 @@ def open_agent(
         session_id=session.id,
         store=store,
         model=speaker if isinstance(speaker, OfflineFloor) else Metered(speaker, spending),
-        memory=open_memory(provider, session, notes, person),
+        memory=NoMemory() if provider is None else Memory(provider, conversation_of(session, scope, person), notes),
         notes=notes,
         soul_file=app.home.soul_file,
         owner=owner,
@@ -95,7 +95,7 @@ def open_agent(
             max_calls=get(table.MAX_CALLS),
             delegate_steps=get(table.DELEGATE_STEPS),
             delegate_deadline=get(table.DELEGATE_TIMEOUT),
-            tools_off=tools_off(app.settings),
+            tools_off=frozenset(get(table.TOOLS_OFF)),
             review_every=get(table.REVIEW_EVERY),
             tells_notes=get(table.MEMORY_NOTICES),
             titles="soon" if get(table.AUTO_TITLE) else "never",
@@ -180,13 +180,6 @@ def open_provider(app: App, store: Store, *, for_one_turn: bool = False) -> Acti
     )
 
 
-def open_memory(
-    provider: ActiveProvider | None, session: Session, notes: Notes, person: Person = NOBODY
-) -> AgentMemory:
-    """The memory of a session's agent; the provider hears of it with the first turn."""
-    return NoMemory() if provider is None else Memory(provider, conversation_of(session, notes.scope, person), notes)
-
-
 def conversation_of(session: Session, scope: Scope, person: Person = NOBODY) -> Conversation:
     """A session as a provider knows it: whose it is, and how far it may read."""
     local = session.source == TERMINAL
@@ -228,7 +221,3 @@ def _here() -> Path | None:
         return Path.cwd()
     except FileNotFoundError:
         return None
-
-
-def tools_off(settings: Settings) -> frozenset[str]:
-    return frozenset(settings.get(table.TOOLS_OFF))

@@ -12,7 +12,7 @@ from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.recall_tool import session_search_tool
 from hermes.agent.tools import Toolbox
 from hermes.app import App
-from hermes.assembly import open_agent, open_offer, open_people, open_provider, scoped, tools_off
+from hermes.assembly import open_agent, open_offer, open_people, open_provider, scoped
 from hermes.db.leases import new_owner
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.gateway import Gateway, GatewayTerms
@@ -82,7 +82,7 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
     get = app.settings.get
 
     def speaker(scope: Scope) -> Responder:
-        toolbox = Toolbox([session_search_tool(store, scope)], off=tools_off(app.settings))
+        toolbox = Toolbox([session_search_tool(store, scope)], off=get(table.TOOLS_OFF))
         return Responder(scoped(app, store, model, scope), toolbox, get(table.MAX_STEPS), get(table.MAX_CALLS))
 
     def prompt(scope: Scope) -> str:

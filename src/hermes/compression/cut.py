@@ -38,10 +38,6 @@ class _Group(Struct, frozen=True):
     def is_asking(self) -> bool:
         return self.messages[0].role == "user"
 
-    @property
-    def last_id(self) -> int:
-        return self.messages[-1].id
-
 
 def choose_cut(view: LiveView, *, keep_turns: int, budget: int, ceiling: int | None = None) -> Cut | None:
     """The gentlest cut after which the messages that stay have at most `budget` tokens; None when nothing can leave.
@@ -92,7 +88,7 @@ def _cut(view: LiveView, leaving: Sequence[_Group], kept: Sequence[Message]) -> 
     if not gone or not view.tail:
         return None
     # Nothing of the tail may leave, and yet what an earlier compression kept: the horizon stays where it is.
-    horizon_id = leaving[-1].last_id if leaving else view.tail[0].id - 1
+    horizon_id = leaving[-1].messages[-1].id if leaving else view.tail[0].id - 1
     return Cut(horizon_id, tuple(sorted(kept_ids)), tuple(gone))
 
 

@@ -15,6 +15,8 @@ from hermes.llm.tokens import view_tokens
 from hermes.scope import OWNER
 from hermes.slash.here import Again, Answer, Beginning, Here, Say, Word, agent_of, console_of, read_number
 from hermes.store.memory_rows import hide_title
+from hermes.store.usage import count_turns, usage_elsewhere, usage_of
+from hermes.types import LiveView, Spent
 
 LONGEST_TITLE = 200
 NOT_KNOWN = "not chosen yet"
@@ -27,6 +29,8 @@ QUOTED = 40
 EMPTY = "Nothing was said: the text is empty."
 GIVEN_UP = "Nothing was said: the editor gave up."
 UNCHANGED = "Nothing was said: the text is as it was. `/retry` has the last message answered once more."
+WHAT_COUNTS = "Counted are its turns, summaries, reviews, sub-agents and title."
+NOT_ASKED = "No model was asked in this session yet."
 NOT_COMPRESSED = "The compression was stopped: nothing was removed, the conversation is as it was."
 COMPRESSED = "The compression was done before it could be stopped."
 
@@ -140,13 +144,57 @@ async def status(here: Here, _: str) -> str:
     if isinstance(agent, Beginning):
         return BEGINS
     view = await agent.store.view(agent.session_id)
-    window, used = agent.model.context_length, view_tokens(view) + agent.overhead
     memory, told = agent.memory, agent.scope == OWNER  # how a provider is, is the owner's business
     return (
         f"session {agent.session_id}\nmodel {agent.model.name or NOT_KNOWN}\n"
-        f"context ~{used:,} of {window:,} tokens ({round(100 * used / window)} %), {view.epoch} compressions\n"
+        f"context {_window(agent, view)}, {view.epoch} compressions\n"
         f"memory notes{'' if memory.state == 'off' or not told else f' + {memory.name} ({memory.state})'}"
     )
+
+
+def _window(agent: Agent, view: LiveView) -> str:
+    window, used = agent.model.context_length, view_tokens(view) + agent.overhead
+    return f"~{used:,} of {window:,} tokens ({round(100 * used / window)} %)"
+
+
+async def usage(here: Here, _: str) -> str:
+    agent = await here.place()
+    if isinstance(agent, Beginning):
+        return BEGINS
+    spent, elsewhere, turns = await _counts(agent)
+    view = await agent.store.view(agent.session_id)
+    lines = [
+        f"{turns:,} {'turn' if turns == 1 else 'turns'}, {view.epoch} compressions",
+        f"window {_window(agent, view)}",
+        *(f"{name}: {_describe_spent(one)}" for name, one in spent.items()),
+    ]
+    if len(spent) > 1:
+        lines.append(f"in all: {_describe_spent(sum(spent.values(), Spent()))}")
+    if elsewhere is not None:
+        lines.append(f"another version counted {elsewhere.prompt_tokens:,} in, {elsewhere.completion_tokens:,} out")
+    return "\n".join([*lines, WHAT_COUNTS if spent else NOT_ASKED])
+
+
+async def _counts(agent: Agent) -> tuple[dict[str, Spent], Spent | None, int]:
+    """What was spent by model, here and by another program, and how often somebody spoke."""
+    await agent.write_down_spending()
+    session_id = agent.session_id
+
+    def count(tx: Tx) -> tuple[dict[str, Spent], Spent | None, int]:
+        return usage_of(tx, session_id), usage_elsewhere(tx, session_id), count_turns(tx, session_id)
+
+    return await agent.store.read(count)
+
+
+def _describe_spent(spent: Spent) -> str:
+    about = "~" if spent.estimated else ""
+    cached = f" ({spent.cached_tokens:,} of them from its cache)" if spent.cached_tokens else ""
+    told = f"{about}{spent.prompt_tokens:,} tokens in{cached}, {about}{spent.completion_tokens:,} out"
+    asked = "1 request" if spent.requests == 1 else f"{spent.requests:,} requests"
+    if not spent.estimated:
+        return f"{asked}, {told}"
+    which = "all" if spent.estimated == spent.requests else f"{spent.estimated:,}"
+    return f"{asked}, {told}; {which} of them estimated, since the endpoint does not say"
 
 
 async def leave(here: Here, _: str) -> str:

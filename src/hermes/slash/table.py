@@ -14,7 +14,7 @@ from typing import get_args
 from msgspec import Struct
 
 from hermes.errors import UsageError
-from hermes.slash import acts, keeping, models, remembering, spending, unfolding
+from hermes.slash import acts, keeping, models, remembering, unfolding
 from hermes.slash.here import Answer, Here, Surface, Word
 
 WIDEST = 24
@@ -99,7 +99,7 @@ TABLE = (
         where=("terminal",),
     ),
     Command("status", "", "Session, model, context and memory.", acts.status),
-    Command("usage", "", "Tokens that this session has spent, by model, and how full the window is.", spending.usage),
+    Command("usage", "", "Tokens that this session has spent, by model, and how full the window is.", acts.usage),
     Command(
         "edit",
         "[TEXT]",
