@@ -55,21 +55,17 @@ def configure(entries: Iterable[Given], env: Mapping[str, str], table: Table = T
     known = {key for setting in table for key in setting.keys}
     entries = list(entries)
     ours, others = [entry for entry in entries if entry.key in known], [e for e in entries if e.key not in known]
-    settings, wrong = try_resolve(table, config_layers(ours, env, table))
+    layers = [  # the most important first
+        environment((setting for setting in table if setting.env_wins), env),
+        Layer("file", {entry.key: entry for entry in ours}),
+        environment((setting for setting in table if not setting.env_wins), env),
+    ]
+    settings, wrong = try_resolve(table, layers)
     return Configuration(
         settings,
         [*_misplaced(others, table), *_repeated(ours), *wrong],
         sorted(_foreign(others, table), key=lambda one: (one.meant is None, one.key)),
     )
-
-
-def config_layers(entries: Iterable[Given], env: Mapping[str, str], table: Table = TABLE) -> list[Layer]:
-    """The layers of a profile, the most important first."""
-    return [
-        environment((setting for setting in table if setting.env_wins), env),
-        Layer("file", {entry.key: entry for entry in entries}),
-        environment((setting for setting in table if not setting.env_wins), env),
-    ]
 
 
 def name_foreign(foreign: Sequence[ForeignSetting], most: int) -> str:

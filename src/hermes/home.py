@@ -49,7 +49,9 @@ class Home(Struct, frozen=True):
     @classmethod
     def find(cls, env: Mapping[str, str], profile: str | None = None) -> Home:
         """The home of `profile`, or the one that HERMES_HOME names, which may be a profile's too."""
-        named = cls._at(default_home(env))
+        path = default_home(env)
+        is_profile = path.parent.name == PROFILES and PROFILE_NAME.fullmatch(path.name)
+        named = cls(path, path.name if is_profile else None)
         if profile is None:
             return named
         if profile == DEFAULT:
@@ -74,11 +76,6 @@ class Home(Struct, frozen=True):
         meant = f" (did you mean {' or '.join(near)}?)" if near else ""
         hint = f"`hermes profiles` lists them; `hermes profiles create {profile}` makes it"
         raise NotFoundError(f"there is no profile '{profile}'{meant}", hint=hint)
-
-    @classmethod
-    def _at(cls, path: Path) -> Home:
-        is_profile = path.parent.name == PROFILES and PROFILE_NAME.fullmatch(path.name)
-        return cls(path, path.name if is_profile else None)
 
     @property
     def name(self) -> str:
