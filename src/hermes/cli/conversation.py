@@ -62,7 +62,6 @@ class TerminalConversation:
         self._for_one_turn = for_one_turn
         self._owner = new_owner()
         self._provider = assembly.open_provider(app, store, for_one_turn=for_one_turn)
-        self._tells_notes = app.settings.get(MEMORY_NOTICES)
         self._all_told = True
         self._deliveries = None if self._provider is None else Deliveries(self._provider, self._owner, LANES_AT_ONCE)
         self._session: Session | None = None
@@ -81,7 +80,8 @@ class TerminalConversation:
         self._left_before: float | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
-        self._is_hurried = False
+        self.is_hurried = False
+        """The person does not wait: `end` leaves to another process what memory was not told."""
         self.project: ProjectFile | None = None
         """The AGENTS.md that sessions which begin here work by."""
         self.untold: list[TurnEvent] = []
@@ -218,20 +218,16 @@ class TerminalConversation:
         self.agent, self._session = None, None
         if self._deliveries is not None and self._provider is not None:
             told, self._all_told = self._all_told, False  # until it is known: the person may not wait for it
-            self._all_told = await self._deliveries.finish(0.0 if self._is_hurried else seconds) and told
+            self._all_told = await self._deliveries.finish(0.0 if self.is_hurried else seconds) and told
             await self._provider.close()
         self.untold += [Notice(line, is_outage=True) for line in memory.take_notices()]
         self.untold += await self._take_remarks()
         return self._all_told
 
-    def hurry(self) -> None:
-        """The person does not wait: `end` leaves to another process what memory was not told."""
-        self._is_hurried = True
-
     async def _take_remarks(self) -> list[MemoryUpdated]:
         """What reviews have noted of the owner, here or in a chat, and was told nowhere yet. While the store cannot be
         written it waits."""
-        if not self._tells_notes:
+        if not self.app.settings.get(MEMORY_NOTICES):
             return []
         try:
             return await self.store.take_remarks(OWNER)

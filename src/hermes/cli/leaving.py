@@ -24,7 +24,7 @@ async def leave(conversation: TerminalConversation) -> None:
     with suppress(OSError), on_signals(["SIGINT"], lambda _: leaving.cancel()):
         await _tell_while(leaving, FINISHING)
     if leaving.cancelled():
-        conversation.hurry()
+        conversation.is_hurried = True
         await conversation.end()
     with suppress(OSError):
         if here is not None:
