@@ -96,9 +96,8 @@ class TerminalConversation:
     def status(self) -> ChatStatus:
         """Model, session, memory as they are now, or as they will be with the first message."""
         made = self.agent.given_title if self.agent else None
-        session = (
-            (self._session.title or made or self._session.id) if self._session else (self._beginning.title or "new")
-        )
+        here = self._session
+        session = (here.title or made or here.id) if here else (self._beginning.title or "new")
         return ChatStatus(self._model_name(), printable(session), self._memory_state())
 
     def _model_name(self) -> str:

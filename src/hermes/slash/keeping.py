@@ -29,7 +29,7 @@ FORMS: Mapping[str, Form] = {".md": to_markdown, ".json": _one_document, ".jsonl
 
 
 async def save(here: Here, text: str) -> str:
-    name, forced = (text.removesuffix(FORCE).strip(), True) if text.endswith(FORCE) else (text, False)
+    name, forced = text.removesuffix(FORCE).strip(), text.endswith(FORCE)
     agent = await agent_of(here, NOTHING_SAID)
     store, session_id = agent.store, agent.session_id
     session = await store.read(lambda tx: store.sessions.get(tx, session_id))
