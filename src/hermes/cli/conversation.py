@@ -62,6 +62,7 @@ class TerminalConversation:
         self._for_one_turn = for_one_turn
         self._owner = new_owner()
         self._provider = assembly.open_provider(app, store, for_one_turn=for_one_turn)
+        self._tells_notes = app.settings.get(MEMORY_NOTICES)
         self._all_told = True
         self._deliveries = None if self._provider is None else Deliveries(self._provider, self._owner, LANES_AT_ONCE)
         self._session: Session | None = None
@@ -226,7 +227,7 @@ class TerminalConversation:
     async def _take_remarks(self) -> list[MemoryUpdated]:
         """What reviews have noted of the owner, here or in a chat, and was told nowhere yet. While the store cannot be
         written it waits."""
-        if not self.app.settings.get(MEMORY_NOTICES):
+        if not self._tells_notes:
             return []
         try:
             return await self.store.take_remarks(OWNER)
