@@ -6,7 +6,6 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Mapping
-from getpass import getpass
 
 import typer
 
@@ -73,13 +72,15 @@ class TerminalDialog:
                 say(part)
 
     def open_page(self, url: str) -> bool:
-        import webbrowser  # nearly nobody needs it
+        import webbrowser
 
         return webbrowser.open(url)
 
 
 def _ask_hidden(prompt: str) -> str:
     """Ask for what nobody may see. Whoever sees the question may type: Typer shows it before it begins to listen."""
+    from getpass import getpass  # few commands ask anything
+
     try:
         return getpass(prompt)
     except (KeyboardInterrupt, EOFError):
