@@ -29,9 +29,7 @@ class App(Struct, frozen=True):
     def load(cls, profile: str | None = None) -> App:
         """Find the home and read its settings. Nothing is written. Raises NotFoundError for a profile that is not
         there."""
-        home = Home.find(os.environ, profile)
-        if profile is not None:
-            home.require()
+        home = Home.find_existing(os.environ, profile)
         env = load_env(home)
         found = configure(read_entries(home.config_file), env)
         return cls(home, env, found.checked(), SystemClock(), found.foreign)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from hermes.agent.agent import Agent, AgentMemory, Policy
+from hermes import settings as table
+from hermes.agent.agent import Agent, Policy
 from hermes.agent.builtin_tools import builtin_tools
 from hermes.agent.session_search import recollect
 from hermes.app import App
 from hermes.db.engine import Tx
 from hermes.gateway.agent_cache import NOBODY, Person
-from hermes.llm.discover import ListedModel, list_models
+from hermes.llm.discover import list_models
 from hermes.llm.floor import OfflineFloor, recollect_nothing
 from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
@@ -28,36 +29,7 @@ from hermes.memory.provider import Host, MemoryPlugin
 from hermes.memory.registry import NONE, find_provider
 from hermes.memory.values import Conversation, Reach, Speaker
 from hermes.scope import TERMINAL, Group, Guest, Owner, Scope
-from hermes.settings import (
-    API_KEY,
-    API_USERS,
-    AUTO_TITLE,
-    BASE_URL,
-    COMPRESSION_DEADLINE,
-    COMPRESSION_ENABLED,
-    COMPRESSION_IDLE,
-    COMPRESSION_THRESHOLD,
-    CONTEXT_LENGTH,
-    DELEGATE_STEPS,
-    DELEGATE_TIMEOUT,
-    FIRST_DEADLINE,
-    KEEP_TURNS,
-    LONGEST_REPLY,
-    MAX_CALLS,
-    MAX_STEPS,
-    MEMORY_DEADLINE,
-    MEMORY_LIMIT,
-    MEMORY_NOTICES,
-    MODEL,
-    MODEL_SILENCE,
-    MODEL_TIMEOUT,
-    MODEL_TOTAL,
-    PROVIDER,
-    REVIEW_EVERY,
-    TOOLS_OFF,
-    USER_LIMIT,
-    Settings,
-)
+from hermes.settings import Settings
 from hermes.store.memory_rows import told_title
 from hermes.store.people import People
 from hermes.store.store import Store
@@ -89,7 +61,7 @@ def scoped(app: App, store: Store, model: Model, scope: Scope) -> Model:
 
 def open_people(app: App) -> People:
     """Who is who, by this profile's settings."""
-    return People(api_guests=app.settings.get(API_USERS) == GUESTS)
+    return People(api_guests=app.settings.get(table.API_USERS) == GUESTS)
 
 
 def open_agent(
@@ -109,28 +81,29 @@ def open_agent(
     Agents of one process share their `provider`, and the `offer` of models that a session can be switched to.
     """
     notes, spending, speaker = open_notes(app, scope), Spending(), scoped(app, store, model, scope)
+    get = app.settings.get
     return Agent(
         session_id=session.id,
         store=store,
         model=speaker if isinstance(speaker, OfflineFloor) else Metered(speaker, spending),
-        memory=open_memory(provider, session, notes, person),
+        memory=NoMemory() if provider is None else Memory(provider, conversation_of(session, scope, person), notes),
         notes=notes,
         soul_file=app.home.soul_file,
         owner=owner,
         policy=Policy(
-            max_steps=app.settings.get(MAX_STEPS),
-            max_calls=app.settings.get(MAX_CALLS),
-            delegate_steps=app.settings.get(DELEGATE_STEPS),
-            delegate_deadline=app.settings.get(DELEGATE_TIMEOUT),
-            tools_off=tools_off(app.settings),
-            review_every=app.settings.get(REVIEW_EVERY),
-            tells_notes=app.settings.get(MEMORY_NOTICES),
-            titles="soon" if app.settings.get(AUTO_TITLE) else "never",
-            compresses_itself=app.settings.get(COMPRESSION_ENABLED),
-            compress_at=app.settings.get(COMPRESSION_THRESHOLD),
-            keep_turns=app.settings.get(KEEP_TURNS),
-            compress_deadline=app.settings.get(COMPRESSION_DEADLINE),
-            compress_idle=app.settings.get(COMPRESSION_IDLE),
+            max_steps=get(table.MAX_STEPS),
+            max_calls=get(table.MAX_CALLS),
+            delegate_steps=get(table.DELEGATE_STEPS),
+            delegate_deadline=get(table.DELEGATE_TIMEOUT),
+            tools_off=frozenset(get(table.TOOLS_OFF)),
+            review_every=get(table.REVIEW_EVERY),
+            tells_notes=get(table.MEMORY_NOTICES),
+            titles="soon" if get(table.AUTO_TITLE) else "never",
+            compresses_itself=get(table.COMPRESSION_ENABLED),
+            compress_at=get(table.COMPRESSION_THRESHOLD),
+            keep_turns=get(table.KEEP_TURNS),
+            compress_deadline=get(table.COMPRESSION_DEADLINE),
+            compress_idle=get(table.COMPRESSION_IDLE),
         ),
         tools=builtin_tools,
         answers_from_memory=isinstance(model, OfflineFloor),
@@ -141,13 +114,13 @@ def open_agent(
 
 def open_notes(app: App, scope: Scope) -> Notes:
     """The built-in notes that a scope has in this profile."""
-    limits: dict[NotesFile, int] = {"memory": app.settings.get(MEMORY_LIMIT), "user": app.settings.get(USER_LIMIT)}
+    get = app.settings.get
+    limits: dict[NotesFile, int] = {"memory": get(table.MEMORY_LIMIT), "user": get(table.USER_LIMIT)}
     return Notes(app.home.path, scope, limits)
 
 
 def has_model(settings: Settings) -> bool:
-    """Whether a model is configured."""
-    return bool(settings.get(BASE_URL) or settings.get(API_KEY))
+    return bool(settings.get(table.BASE_URL) or settings.get(table.API_KEY))
 
 
 def open_model(app: App, offer: ModelOffer | None = None) -> Model | None:
@@ -157,7 +130,7 @@ def open_model(app: App, offer: ModelOffer | None = None) -> Model | None:
     if asked is None:
         return None
     named = asked.open(asked.default, None)
-    return named if named.name else FirstListed(asked, app.settings.get(CONTEXT_LENGTH))
+    return named if named.name else FirstListed(asked, app.settings.get(table.CONTEXT_LENGTH))
 
 
 def open_offer(app: App) -> ModelOffer | None:
@@ -166,26 +139,22 @@ def open_offer(app: App) -> ModelOffer | None:
     settings = app.settings
     if not has_model(settings):
         return None
-    where = BASE_URL.shown(settings.get(BASE_URL)) or OPENAI
-    find, make = partial(_list_models, settings), partial(_open_named, settings)
-    return ModelOffer(where, settings.get(MODEL), find, make, app.clock)
-
-
-async def _list_models(settings: Settings) -> list[ListedModel]:
-    return await list_models(settings.get(BASE_URL) or OPENAI, settings.get(API_KEY) or None)
+    where = table.BASE_URL.shown(settings.get(table.BASE_URL)) or OPENAI
+    find = partial(list_models, settings.get(table.BASE_URL) or OPENAI, settings.get(table.API_KEY) or None)
+    return ModelOffer(where, settings.get(table.MODEL), find, partial(_open_named, settings), app.clock)
 
 
 def _open_named(settings: Settings, name: str, context_length: int | None = None) -> OpenAICompatible:
     """A model of the configured endpoint. What is not known of its context length the settings say."""
-    patience = settings.get(MODEL_TIMEOUT)
-    silence, total = settings.get(MODEL_SILENCE), settings.get(MODEL_TOTAL)
+    patience = settings.get(table.MODEL_TIMEOUT)
+    silence, total = settings.get(table.MODEL_SILENCE), settings.get(table.MODEL_TOTAL)
     return OpenAICompatible(
-        settings.get(BASE_URL) or OPENAI,
+        settings.get(table.BASE_URL) or OPENAI,
         name,
-        api_key=settings.get(API_KEY) or None,
-        context_length=context_length or settings.get(CONTEXT_LENGTH),
+        api_key=settings.get(table.API_KEY) or None,
+        context_length=context_length or settings.get(table.CONTEXT_LENGTH),
         timeouts=Timeouts(first_byte=patience, idle=patience, silence=silence, total=total),
-        longest_reply=settings.get(LONGEST_REPLY),
+        longest_reply=settings.get(table.LONGEST_REPLY),
     )
 
 
@@ -193,11 +162,11 @@ def open_provider(app: App, store: Store, *, for_one_turn: bool = False) -> Acti
     """The memory provider that is configured, once per process; None for none. It is found and imported only when it is
     first asked. Close it. `for_one_turn`: no later turn can use what comes too late, so this one waits longer."""
     settings = app.settings
-    name = settings.get(PROVIDER)
+    name = settings.get(table.PROVIDER)
     if name == NONE:
         return None
-    waits = for_one_turn and not settings.is_given(FIRST_DEADLINE)
-    first = ONLY_TURN if waits else settings.get(FIRST_DEADLINE)
+    waits = for_one_turn and not settings.is_given(table.FIRST_DEADLINE)
+    first = ONLY_TURN if waits else settings.get(table.FIRST_DEADLINE)
 
     def make(host: Host) -> MemoryPlugin:
         return find_provider(name, app.home.plugins)(host)
@@ -206,16 +175,9 @@ def open_provider(app: App, store: Store, *, for_one_turn: bool = False) -> Acti
         name,
         make,
         store,
-        Surroundings(app.home.path, app.home.profile, app.env, settings.is_given(PROVIDER)),
-        Deadlines(first_turn=first, turn=first if for_one_turn else settings.get(MEMORY_DEADLINE)),
+        Surroundings(app.home.path, app.home.profile, app.env, settings.is_given(table.PROVIDER)),
+        Deadlines(first_turn=first, turn=first if for_one_turn else settings.get(table.MEMORY_DEADLINE)),
     )
-
-
-def open_memory(
-    provider: ActiveProvider | None, session: Session, notes: Notes, person: Person = NOBODY
-) -> AgentMemory:
-    """The memory of a session's agent; the provider hears of it with the first turn."""
-    return NoMemory() if provider is None else Memory(provider, conversation_of(session, notes.scope, person), notes)
 
 
 def conversation_of(session: Session, scope: Scope, person: Person = NOBODY) -> Conversation:
@@ -259,8 +221,3 @@ def _here() -> Path | None:
         return Path.cwd()
     except FileNotFoundError:
         return None
-
-
-def tools_off(settings: Settings) -> frozenset[str]:
-    """The tools that the policy switches off."""
-    return frozenset(settings.get(TOOLS_OFF))

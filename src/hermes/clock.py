@@ -12,11 +12,9 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Unix seconds."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Return after `seconds` of this clock's time."""
-        ...
 
 
 class SystemClock:

@@ -48,7 +48,7 @@ def _put(text: str, block: Any, names: Sequence[str], value: object, end: str) -
         place = _end_of_line(text, _last_mark(block))
         return _insert(text, place, _block(names, value, block.value[0][0].start_mark.column), end)
     key, node = found[0]
-    if rest and _is_block(node):
+    if rest and isinstance(node.value, list) and node.value and isinstance(node.value[0], tuple):  # a block
         return _put(text, node, rest, value, end)
     if rest:
         place = _end_of_line(text, key.end_mark.index)
@@ -69,10 +69,6 @@ def _extent(text: str, key: Any, node: Any) -> tuple[int, int]:
         stop -= 1
     between = text[after_key:start]
     return (after_key if "\n" in between and not between.strip() else start), stop
-
-
-def _is_block(node: Any) -> bool:
-    return isinstance(node.value, list) and bool(node.value) and isinstance(node.value[0], tuple)
 
 
 def _last_mark(node: Any) -> int:

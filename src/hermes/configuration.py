@@ -55,21 +55,17 @@ def configure(entries: Iterable[Given], env: Mapping[str, str], table: Table = T
     known = {key for setting in table for key in setting.keys}
     entries = list(entries)
     ours, others = [entry for entry in entries if entry.key in known], [e for e in entries if e.key not in known]
-    settings, wrong = try_resolve(table, config_layers(ours, env, table))
+    layers = [  # the most important first
+        environment((setting for setting in table if setting.env_wins), env),
+        Layer("file", {entry.key: entry for entry in ours}),
+        environment((setting for setting in table if not setting.env_wins), env),
+    ]
+    settings, wrong = try_resolve(table, layers)
     return Configuration(
         settings,
         [*_misplaced(others, table), *_repeated(ours), *wrong],
         sorted(_foreign(others, table), key=lambda one: (one.meant is None, one.key)),
     )
-
-
-def config_layers(entries: Iterable[Given], env: Mapping[str, str], table: Table = TABLE) -> list[Layer]:
-    """The layers of a profile, the most important first."""
-    return [
-        environment((setting for setting in table if setting.env_wins), env),
-        Layer("file", {entry.key: entry for entry in entries}),
-        environment((setting for setting in table if not setting.env_wins), env),
-    ]
 
 
 def name_foreign(foreign: Sequence[ForeignSetting], most: int) -> str:
@@ -102,17 +98,13 @@ def _foreign(others: Iterable[Given], table: Table) -> Iterator[ForeignSetting]:
     """What is not ours, a block without a setting of ours as one."""
     told: set[str] = set()
     for entry in others:
-        if _inside(entry.key, table) or _agrees(entry):
+        if _inside(entry.key, table) or entry.value in AGREEING.get(entry.key, ()):
             continue
         meant = nearest(entry.key, [setting.key for setting in table])
         key = entry.key if meant else _outermost(entry.key, table)
         if key not in told:
             told.add(key)
             yield ForeignSetting(key, entry.where, meant)
-
-
-def _agrees(entry: Given) -> bool:
-    return entry.value in AGREEING.get(entry.key, ())
 
 
 def _outermost(key: str, table: Table) -> str:

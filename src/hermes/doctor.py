@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from hermes import __version__
 from hermes.agent.prompt import read_soul
@@ -24,21 +24,22 @@ from hermes.audit.log import LogAudit
 from hermes.clock import Clock
 from hermes.config_file import load_env, read_entries
 from hermes.configuration import MOST_NAMED, ForeignSetting, configure, name_foreign
+from hermes.db.engine import Tx
 from hermes.errors import HermesError, SettingsError
 from hermes.files import check_room
 from hermes.home import Home
 from hermes.memory.command_host import CommandHost, acquaintances, invited, look_over
-from hermes.memory.desk import Acquaintance
 from hermes.memory.notes import FILES, Notes
 from hermes.memory.registry import NONE, provider_names
 from hermes.scope import OWNER
-from hermes.settings import ALLOW, MEMORY_LIMIT, PROVIDER, TABLE, USER_LIMIT, Settings
+from hermes.settings import ALLOW, MEMORY_LIMIT, PROVIDER, TABLE, USER_LIMIT
 from hermes.store.health import StoreHealth, Undecodable, inspect
 from hermes.store.memory_rows import get_health
 from hermes.store.people import describe_unmarked, find_unmarked
 from hermes.store.reading import lend_tables, open_unchanged
 from hermes.store.reviews import MOST_TRIES, given_up
 
+T = TypeVar("T")
 Level = Literal["ok", "warn", "fail"]
 LOW_SPACE = 200 * 1024 * 1024
 NAMED = 10
@@ -63,7 +64,8 @@ class Finding:
 
 def examine(home: Home, clock: Clock) -> Iterator[Finding]:
     """Every check, one after another; a check that fails does not keep the others from running."""
-    yield Finding("version", "ok", f"hermes {__version__}, Python {platform.python_version()}, {_sqlite_version()}")
+    versions = f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+    yield Finding("version", "ok", f"hermes {__version__}, {versions}")
     log = read_log(places(home))
     checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
         ("home", lambda: _check_home(home)),
@@ -133,7 +135,9 @@ def _check_provider(home: Home, clock: Clock) -> Iterator[Finding]:
         return
     troubles: list[str] = []
     host = CommandHost(home.path, home.profile, env, clock, troubles.append, settings.is_given(PROVIDER))
-    found = look_over(name, home.plugins, host, _acquaintances(home, settings))
+    allowed = settings.get(ALLOW)
+    people = _read(home, lambda tx: acquaintances(tx, allowed)) if home.state_file.exists() else invited(allowed)
+    found = look_over(name, home.plugins, host, people)
     choice = "chosen" if host.is_chosen else "there by default"
     if found.is_configured:
         yield Finding("memory", "ok", f"{name} is {choice} and configured")
@@ -147,21 +151,18 @@ def _check_provider(home: Home, clock: Clock) -> Iterator[Finding]:
 
 def _check_deliveries(home: Home, provider: str) -> Iterator[Finding]:
     """Whether what the provider is to be told arrives."""
-    with open_unchanged(home.state_file, lock_timeout=LOCK_TIMEOUT) as tx:
-        lend_tables(tx)
-        health = get_health(tx, provider)
+    health = _read(home, lambda tx: get_health(tx, provider))
     if health.failing_since is not None:
         since = datetime.fromtimestamp(health.failing_since).strftime("%Y-%m-%d %H:%M")
         detail = f"what {provider} is to be told has not arrived since {since}: {health.last_error}"
         yield Finding("memory", "fail", detail, "`hermes memory status` says more")
 
 
-def _acquaintances(home: Home, settings: Settings) -> list[Acquaintance]:
-    if not home.state_file.exists():
-        return invited(settings.get(ALLOW))
+def _read(home: Home, look: Callable[[Tx], T]) -> T:
+    """What there is in the store. Nothing is made or changed there."""
     with open_unchanged(home.state_file, lock_timeout=LOCK_TIMEOUT) as tx:
         lend_tables(tx)
-        return acquaintances(tx, settings.get(ALLOW))
+        return look(tx)
 
 
 def _check_notes(home: Home) -> Iterator[Finding]:
@@ -242,10 +243,7 @@ def _check_people(home: Home) -> Iterator[Finding]:
     if not home.state_file.exists():
         return
     allowed = configure(read_entries(home.config_file), load_env(home)).settings.get(ALLOW)
-    with open_unchanged(home.state_file, lock_timeout=LOCK_TIMEOUT) as tx:
-        lend_tables(tx)
-        unmarked = find_unmarked(tx, allowed)
-    if unmarked:
+    if unmarked := _read(home, lambda tx: find_unmarked(tx, allowed)):
         yield Finding("people", "warn", describe_unmarked(unmarked), MARK, "unmarked-people")
 
 
@@ -253,10 +251,7 @@ def _check_reviews(home: Home) -> Iterator[Finding]:
     """Sessions of which nothing is noted, since the background review failed too often."""
     if not home.state_file.exists():
         return
-    with open_unchanged(home.state_file, lock_timeout=LOCK_TIMEOUT) as tx:
-        lend_tables(tx)
-        sessions = given_up(tx)
-    if sessions:
+    if sessions := _read(home, given_up):
         detail = (
             f"the background review failed {MOST_TRIES} times; sessions that wait until something is said: {sessions}"
         )
@@ -322,10 +317,6 @@ def _name_undecodable(rows: Sequence[Undecodable]) -> Finding:
     sessions = tuple(dict.fromkeys(row.session_id for row in rows))
     detail = f"text that is no UTF-8, which another program wrote: {', '.join(named)}{more}"
     return Finding("store", "warn", detail, "It is shown with \ufffd where it cannot be read", "not-utf8", sessions)
-
-
-def _sqlite_version() -> str:
-    return f"SQLite {sqlite3.sqlite_version}"
 
 
 def _others_can_read(path: Path) -> bool:

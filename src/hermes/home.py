@@ -49,7 +49,9 @@ class Home(Struct, frozen=True):
     @classmethod
     def find(cls, env: Mapping[str, str], profile: str | None = None) -> Home:
         """The home of `profile`, or the one that HERMES_HOME names, which may be a profile's too."""
-        named = cls._at(default_home(env))
+        path = default_home(env)
+        is_profile = path.parent.name == PROFILES and PROFILE_NAME.fullmatch(path.name)
+        named = cls(path, path.name if is_profile else None)
         if profile is None:
             return named
         if profile == DEFAULT:
@@ -62,25 +64,23 @@ class Home(Struct, frozen=True):
         return cls(named.shared / PROFILES / profile, profile)
 
     @classmethod
-    def _at(cls, path: Path) -> Home:
-        is_profile = path.parent.name == PROFILES and PROFILE_NAME.fullmatch(path.name)
-        return cls(path, path.name if is_profile else None)
+    def find_existing(cls, env: Mapping[str, str], profile: str | None) -> Home:
+        """The same. Raises NotFoundError for a profile that is not there, with those near it; the default home need not
+        be."""
+        home = cls.find(env, profile)
+        if profile is None or home.profile is None or home.path.is_dir():
+            return home
+        from difflib import get_close_matches
+
+        near = get_close_matches(profile, [other.name for other in home.all()], n=2, cutoff=0.5)
+        meant = f" (did you mean {' or '.join(near)}?)" if near else ""
+        hint = f"`hermes profiles` lists them; `hermes profiles create {profile}` makes it"
+        raise NotFoundError(f"there is no profile '{profile}'{meant}", hint=hint)
 
     @property
     def name(self) -> str:
         """The profile's name, also of the default home."""
         return self.profile or DEFAULT
-
-    def require(self) -> None:
-        """Raise NotFoundError for a profile that is not there, with those near it. The default home need not be."""
-        if self.profile is None or self.path.is_dir():
-            return
-        from difflib import get_close_matches
-
-        near = get_close_matches(self.profile, [home.name for home in self.all()], n=2, cutoff=0.5)
-        meant = f" (did you mean {' or '.join(near)}?)" if near else ""
-        hint = f"`hermes profiles` lists them; `hermes profiles create {self.profile}` makes it"
-        raise NotFoundError(f"there is no profile '{self.profile}'{meant}", hint=hint)
 
     def all(self) -> Iterator[Home]:
         """Every home beside this one and this one itself, the default home first."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
+from hermes import settings as table
 from hermes.agent.agent import Agent
 from hermes.agent.loop import Responder
 from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.session_search import session_search_tool
 from hermes.agent.tools import Toolbox
 from hermes.app import App
-from hermes.assembly import open_agent, open_offer, open_people, open_provider, scoped, tools_off
+from hermes.assembly import open_agent, open_offer, open_people, open_provider, scoped
 from hermes.db.leases import new_owner
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.gateway import Gateway, GatewayTerms
@@ -23,29 +24,6 @@ from hermes.gateway.remarks import RemarkTerms
 from hermes.llm.model import Model
 from hermes.memory.deliveries import Deliveries
 from hermes.scope import Scope
-from hermes.settings import (
-    AGENT_IDLE,
-    AGENT_NAME,
-    ALLOW,
-    API_CONNECTIONS,
-    API_HOST,
-    API_PORT,
-    API_SERVER_KEY,
-    API_TIMEOUT,
-    AT_ONCE,
-    CACHED_AGENTS,
-    CHAT_NOTICES,
-    DRAIN,
-    MAX_CALLS,
-    MAX_STEPS,
-    MEMORY_NOTICES,
-    TELEGRAM_BASE_URL,
-    TELEGRAM_MENTIONS,
-    TELEGRAM_TOKEN,
-    TELEGRAM_WEBHOOK_PORT,
-    TELEGRAM_WEBHOOK_SECRET,
-    TELEGRAM_WEBHOOK_URL,
-)
 from hermes.store.store import Store
 from hermes.types import Session
 
@@ -66,37 +44,35 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     agents = AgentCache(
         make=make,
         signature=None if provider is None else provider.signature,
-        largest=get(CACHED_AGENTS),
-        idle=get(AGENT_IDLE),
+        largest=get(table.CACHED_AGENTS),
+        idle=get(table.AGENT_IDLE),
         now=app.clock.now,
     )
-    allow = frozenset(get(ALLOW))
     terms = GatewayTerms(
-        agent_name=get(AGENT_NAME),
-        allow=allow,
-        at_once=get(AT_ONCE),
-        drain=get(DRAIN),
+        agent_name=get(table.AGENT_NAME),
+        allow=frozenset(get(table.ALLOW)),
+        at_once=get(table.AT_ONCE),
+        drain=get(table.DRAIN),
         people=open_people(app),
-        remarks=RemarkTerms(notices=get(CHAT_NOTICES), notes=get(MEMORY_NOTICES)),
+        remarks=RemarkTerms(notices=get(table.CHAT_NOTICES), notes=get(table.MEMORY_NOTICES)),
     )
     deliveries = None if provider is None else Deliveries(provider, owner, LANES_AT_ONCE)
     return Gateway(store, agents, terms, deliveries)
 
 
 def open_platforms(app: App, store: Store, model: Model, gateway: Gateway) -> list[Platform]:
-    """The platforms that are configured."""
     return [OPENERS[name](app, store, model, gateway) for name in switched_on(app.settings)]
 
 
 def _open_telegram(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Platform:
     get = app.settings.get
     terms = TelegramTerms(
-        token=get(TELEGRAM_TOKEN),
-        base_url=get(TELEGRAM_BASE_URL),
-        mentions_only=get(TELEGRAM_MENTIONS),
-        webhook_url=get(TELEGRAM_WEBHOOK_URL),
-        webhook_secret=get(TELEGRAM_WEBHOOK_SECRET),
-        webhook_port=get(TELEGRAM_WEBHOOK_PORT),
+        token=get(table.TELEGRAM_TOKEN),
+        base_url=get(table.TELEGRAM_BASE_URL),
+        mentions_only=get(table.TELEGRAM_MENTIONS),
+        webhook_url=get(table.TELEGRAM_WEBHOOK_URL),
+        webhook_secret=get(table.TELEGRAM_WEBHOOK_SECRET),
+        webhook_port=get(table.TELEGRAM_WEBHOOK_PORT),
     )
     return Telegram(terms, app.clock)
 
@@ -106,20 +82,20 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
     get = app.settings.get
 
     def speaker(scope: Scope) -> Responder:
-        toolbox = Toolbox([session_search_tool(store, scope)], off=tools_off(app.settings))
-        return Responder(scoped(app, store, model, scope), toolbox, get(MAX_STEPS), get(MAX_CALLS))
+        toolbox = Toolbox([session_search_tool(store, scope)], off=get(table.TOOLS_OFF))
+        return Responder(scoped(app, store, model, scope), toolbox, get(table.MAX_STEPS), get(table.MAX_CALLS))
 
     def prompt(scope: Scope) -> str:
         return build_system_prompt(PromptParts(read_soul(app.home.soul_file), app.clock.now(), scope))
 
     terms = ApiTerms(
-        host=get(API_HOST),
-        port=get(API_PORT),
-        key=get(API_SERVER_KEY),
+        host=get(table.API_HOST),
+        port=get(table.API_PORT),
+        key=get(table.API_SERVER_KEY),
         model_name=f"hermes-{app.home.profile}" if app.home.profile else "hermes",
-        drain=get(DRAIN),
-        patience=get(API_TIMEOUT),
-        connections=get(API_CONNECTIONS),
+        drain=get(table.DRAIN),
+        patience=get(table.API_TIMEOUT),
+        connections=get(table.API_CONNECTIONS),
         user_guests=open_people(app).api_guests,
         speaker=speaker,
         prompt=prompt,

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Literal
 
 from hermes.errors import HomeError, UsageError
 from hermes.log_file import LogFile
@@ -46,9 +45,7 @@ def operation(session_id: str) -> Iterator[None]:
         _OPERATION.reset(token)
 
 
-def start_log(
-    path: Path, *, level: str = "info", form: Literal["text", "json"] | str = "text", secrets: Iterable[str] = ()
-) -> None:
+def start_log(path: Path, *, level: str = "info", form: str = "text", secrets: Iterable[str] = ()) -> None:
     """Log what hermes does to `path`, for its owner alone; `secrets` never show in it."""
     try:
         handler = LogFile(path, largest=LARGEST, kept=KEPT)

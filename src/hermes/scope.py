@@ -54,7 +54,6 @@ class Group(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """As with a guest."""
         return _name(self.kind, self.session_key)
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 Json: TypeAlias = Any
 """What `json.loads` gives: its shape is not ours to promise."""
-
-Role = Literal["system", "user", "assistant", "tool"]
-
 
 ECHO = "echo"
 """Why a reply ended that only quotes what was said before: it is not found as something said itself."""

@@ -20,6 +20,7 @@ from hermes.llm.model import ModelRequest
 from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.memory.notes import Notes
 from hermes.scope import Guest
+from hermes.slash.here import Say
 from hermes.store.store import Store
 from hermes.types import Session
 from tests.agent.agents import make_agent, take_turn
@@ -193,7 +194,7 @@ async def test_session_of_a_terminal_is_reviewed_when_it_is_left(tmp_path: Path,
 
 
 async def talk(conversation: TerminalConversation, text: str) -> None:
-    async for _ in conversation.say(text, asyncio.Event()):
+    async for _ in conversation.take_turn(Say(text), asyncio.Event()):
         pass
 
 

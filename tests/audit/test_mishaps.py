@@ -153,7 +153,7 @@ def test_a_person_is_asked_first(
     hermes: Hermes, home: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, copies: int
 ) -> None:
     child_that_no_key_follows(Hand(old.current_file(home)))
-    monkeypatch.setattr("hermes.cli.asking.can_ask", lambda: True)
+    monkeypatch.setattr("hermes.cli.dialog.can_ask", lambda: True)
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     ran = hermes("doctor", "--repair")
     assert ran.code == code

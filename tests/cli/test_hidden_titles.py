@@ -12,6 +12,7 @@ import pytest
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation, find_live
 from hermes.clock import SystemClock
+from hermes.slash.here import Say
 from tests.gateway.core import load_app
 from tests.gateway.processes import rows
 from tests.memory.spy import install_spy
@@ -37,7 +38,7 @@ async def _type(conversation: TerminalConversation, line: str) -> None:
     if line.startswith("/"):
         await run_command(conversation, line, asyncio.Event())
         return
-    async for _ in conversation.say(line, asyncio.Event()):
+    async for _ in conversation.take_turn(Say(line), asyncio.Event()):
         pass
 
 

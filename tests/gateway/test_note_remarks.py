@@ -12,6 +12,7 @@ from hermes.cli.conversation import TerminalConversation
 from hermes.clock import SystemClock
 from hermes.events import MemoryUpdated, TurnEvent
 from hermes.scope import OWNER as OWNERS
+from hermes.slash.here import Say
 from hermes.store.note_remarks import keep_remarks
 from hermes.store.people import mark
 from tests.gateway.bot_api import BotApi
@@ -134,7 +135,7 @@ async def test_what_the_terminal_has_told_is_not_told_in_a_chat(tmp_path: Path) 
 async def hear_in_terminal(core: Core, home: Path) -> list[TurnEvent]:
     """What a turn in a terminal tells of notes. It has no model, so that it reviews nothing itself."""
     conversation = TerminalConversation(load_app(home, SystemClock()), core.store)
-    told = [event async for event in conversation.say("hello", asyncio.Event())]
+    told = [event async for event in conversation.take_turn(Say("hello"), asyncio.Event())]
     await conversation.end()
     return [event for event in [*told, *conversation.untold] if isinstance(event, MemoryUpdated)]
 

@@ -74,7 +74,7 @@ def test_pairing_asks_where_someone_can_answer(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch, typed: str, role: str
 ) -> None:
     fill(home, three_ask)
-    monkeypatch.setattr("hermes.cli.asking.can_ask", lambda: True)
+    monkeypatch.setattr("hermes.cli.dialog.can_ask", lambda: True)
     asked: list[str] = []
 
     def answer(question: str, **_: object) -> bool:

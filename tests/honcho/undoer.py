@@ -12,7 +12,7 @@ from hermes.agent.undo import undo
 from hermes.app import App
 from hermes.cli.conversation import TerminalConversation
 from hermes.memory.caller import Memory
-from hermes.slash.here import Beginning
+from hermes.slash.here import Beginning, Say
 
 
 async def killed(self: Memory, lanes: Iterable[str]) -> None:
@@ -24,7 +24,7 @@ async def talk() -> None:
     async with await app.open_store() as store:
         conversation = TerminalConversation(app, store)
         for text in ("My cat is called Mitzi.", "My dog is called Zorro."):
-            async for _ in conversation.say(text, asyncio.Event()):
+            async for _ in conversation.take_turn(Say(text), asyncio.Event()):
                 pass
         agent = await conversation.place()
         assert not isinstance(agent, Beginning)

@@ -10,6 +10,7 @@ from pathlib import Path
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
 from hermes.clock import SystemClock
+from hermes.slash.here import Say
 from tests.gateway.core import load_app, message, running_core
 
 
@@ -27,7 +28,7 @@ async def at_terminal(
 
 
 async def say(conversation: TerminalConversation, text: str) -> None:
-    async for _ in conversation.say(text, asyncio.Event()):
+    async for _ in conversation.take_turn(Say(text), asyncio.Event()):
         pass
 
 

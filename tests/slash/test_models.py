@@ -14,6 +14,7 @@ from hermes.cli.commands import AtTerminal, run_command
 from hermes.cli.conversation import TerminalConversation
 from hermes.errors import UsageError
 from hermes.events import Notice
+from hermes.slash.here import Say
 from hermes.slash.table import complete
 from hermes.store.people import mark
 from tests.gateway.core import message, running_core
@@ -147,7 +148,9 @@ async def test_where_none_is_configured_the_endpoints_first_that_talks_is_named_
         assert conversation.status.model == "tea-2"
         await ask(conversation, "/model tea-1")
         assert (await ask(conversation, "/model")).startswith("tea-1 will answer; the default is tea-2.")
-        assert not [event async for event in conversation.say("one", asyncio.Event()) if isinstance(event, Notice)]
+        assert not [
+            event async for event in conversation.take_turn(Say("one"), asyncio.Event()) if isinstance(event, Notice)
+        ]
         await ask(conversation, "/model default")
         await say(conversation, "two")
         assert asked_for(server) == ["tea-1", "tea-2"]

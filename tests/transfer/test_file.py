@@ -137,9 +137,9 @@ def test_export_of_nothing_is_whole(tmp_path: Path) -> None:
 def test_progress_of_another_import_is_not_taken_up(tmp_path: Path) -> None:
     path = tmp_path / "p"
     progress = Progress.take_up(path, "sha", "http://one", "w")
-    progress.state.carried["peers"] = 3
+    progress.carried["peers"] = 3
     progress.save()
-    assert Progress.take_up(path, "sha", "http://one", "w").state.carried == {"peers": 3}
+    assert Progress.take_up(path, "sha", "http://one", "w").carried == {"peers": 3}
     for other in (("other", "http://one", "w"), ("sha", "http://two", "w"), ("sha", "http://one", "v")):
         with pytest.raises(TransferError, match="another file or to another server"):
             Progress.take_up(path, *other)

@@ -209,7 +209,6 @@ class TemporaryResult(Struct, frozen=True):
 
     text: str
     ok: bool
-    events: tuple[TurnEvent, ...] = ()
 
 
 class TemporaryAgent(Struct, frozen=True):
@@ -223,12 +222,9 @@ class TemporaryAgent(Struct, frozen=True):
     ) -> TemporaryResult:
         """Work on `task` until there is a reply. Cancel it to stop it. `told` hears of every event as it happens."""
         transcript = ScratchTranscript(self.system_prompt, [Draft("user", task)], now)
-        seen: list[TurnEvent] = []
         async with aclosing(converse(self.speaker, transcript, "", asyncio.Event())) as events:
             async for event in events:
-                seen.append(event)
                 told(event)
-        last = seen[-1]
-        if isinstance(last, Replied):
-            return TemporaryResult(last.text, True, tuple(seen))
-        return TemporaryResult(last.message if isinstance(last, Failed) else "it was stopped", False, tuple(seen))
+        if isinstance(event, Replied):
+            return TemporaryResult(event.text, True)
+        return TemporaryResult(event.message if isinstance(event, Failed) else "it was stopped", False)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from hermes.agent.agent import Agent
-from hermes.agent.delegate_tool import DelegateTerms, delegate_tool
+from hermes.agent.delegate_tool import delegate_tool
 from hermes.agent.memory_tool import memory_tool
 from hermes.agent.session_search import session_search_tool
 from hermes.agent.tools import Tool, ToolResult
@@ -25,11 +25,10 @@ def builtin_tools(agent: Agent) -> list[Tool]:
     """The tools every agent has. A sub-agent gets those that only read."""
     reading = [session_search_tool(agent.store, agent.scope), read_notes_tool(agent.notes)]
     allowed = [tool for tool in reading if tool.spec.name not in agent.policy.tools_off]
-    terms = DelegateTerms(agent.policy.delegate_steps, agent.policy.max_calls, agent.policy.delegate_deadline)
     return [
         memory_tool(agent.notes, agent.memory.note_written),
         reading[0],
-        delegate_tool(agent.model, allowed, agent.clock, terms, agent.memory.delegated),
+        delegate_tool(agent.model, allowed, agent.clock, agent.policy, agent.memory.delegated),
     ]
 
 

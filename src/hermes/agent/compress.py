@@ -117,9 +117,8 @@ async def compress_ahead(agent: Agent) -> None:
 
 def worth_saying(result: CompressionResult) -> str | None:
     """What a person should hear of a compression nobody asked for: one that was done, or the first that failed."""
-    return (
-        describe(result) if result.outcome == "done" or (result.outcome == "failed" and result.failures < 2) else None
-    )
+    is_news = result.outcome == "done" or (result.outcome == "failed" and result.failures < 2)
+    return describe(result) if is_news else None
 
 
 def describe(result: CompressionResult) -> str:

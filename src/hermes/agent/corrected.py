@@ -32,7 +32,8 @@ def heeding(agent: Agent, tool: Tool, spoken: str = "") -> Tool:
         if found is None:
             return await tool.run(arguments)
         if not _is_said(found, text_argument(arguments, "content"), spoken):
-            return ToolResult(REFUSED.format(_what(found)), ok=False)
+            what = f"corrected it to: {found.right}" if found.right else "had it forgotten"
+            return ToolResult(REFUSED.format(what), ok=False)
         result = await tool.run(arguments)
         if result.ok:
             await agent.store.write(lambda tx: drop_correction(tx, found.id))
@@ -49,7 +50,3 @@ def _is_said(found: Correction, content: str, spoken: str) -> bool:
     else:
         taken = frozenset(filter(found.is_trace, words))
     return taken <= fact_words(spoken)
-
-
-def _what(found: Correction) -> str:
-    return f"corrected it to: {found.right}" if found.right else "had it forgotten"

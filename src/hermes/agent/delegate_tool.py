@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from msgspec import Struct
-
-from hermes.agent.agent import TemporaryAgent
+from hermes.agent.agent import Policy, TemporaryAgent
 from hermes.agent.loop import Responder
 from hermes.agent.tools import Tool, Toolbox, ToolResult, tell_progress, text_argument
 from hermes.clock import Clock
@@ -31,36 +29,29 @@ LONGEST_RESULT = 16_000
 """Characters of an answer that the parent gets to see."""
 
 
-class DelegateTerms(Struct, frozen=True):
-    """How far a sub-agent may go: rounds of tool calls, calls of one round, and seconds for all of it."""
-
-    steps: int
-    calls: int
-    deadline: float
-
-
 def delegate_tool(
     model: Model,
     tools: Sequence[Tool],
     clock: Clock,
-    terms: DelegateTerms,
+    policy: Policy,
     told: Callable[[str, str], Awaitable[None]],
 ) -> Tool:
     """The tool; `told` hears of every task that was finished, with its result."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         task = strip_fences(text_argument(arguments, "task"))
-        worker = TemporaryAgent(Responder(model, Toolbox(tools), terms.steps, terms.calls), PROMPT)
+        worker = TemporaryAgent(Responder(model, Toolbox(tools), policy.delegate_steps, policy.max_calls), PROMPT)
         try:
-            async with asyncio.timeout(terms.deadline):
+            async with asyncio.timeout(policy.delegate_deadline):
                 outcome = await worker.run(task, now=clock.now(), told=_show)
         except TimeoutError:
-            late = f"The sub-agent did not finish within {terms.deadline:g} s (`agent.delegate_timeout`)."
-            return ToolResult(late, ok=False)
+            limit = f"{policy.delegate_deadline:g} s (`agent.delegate_timeout`)"
+            return ToolResult(f"The sub-agent did not finish within {limit}.", ok=False)
         if not outcome.ok:
             return ToolResult(f"The sub-agent did not finish: {outcome.text}", ok=False)
         await told(task, outcome.text)
-        return ToolResult(_brief(outcome.text))
+        text = outcome.text
+        return ToolResult(text if len(text) <= LONGEST_RESULT else f"{text[:LONGEST_RESULT]} […]")
 
     return Tool(SPEC, run)
 
@@ -68,7 +59,3 @@ def delegate_tool(
 def _show(event: TurnEvent) -> None:
     if isinstance(event, ToolStarted):
         tell_progress(f"{event.name} {event.arguments}")
-
-
-def _brief(text: str) -> str:
-    return text if len(text) <= LONGEST_RESULT else f"{text[:LONGEST_RESULT]} […]"

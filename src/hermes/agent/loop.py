@@ -10,7 +10,7 @@ from itertools import count
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hermes.agent.stopping import heeding, unless_stopped
+from hermes.agent.stopping import heeding, unless_done, unless_stopped
 from hermes.agent.tools import PROGRESS, Toolbox, ToolResult
 from hermes.agent.transcript import Transcript
 from hermes.events import (
@@ -116,10 +116,10 @@ async def _listen(
     model: Model, request: ModelRequest, stop: asyncio.Event, heard: _Heard
 ) -> AsyncGenerator[TurnEvent, None]:
     """One request. Leaves what it heard in `heard`; stops listening as soon as the person says so."""
-    async with heeding(stop) as stopping:
+    async with heeding(stop) as stopped:
         async with aclosing(model.stream(request)) as stream:
             while not stop.is_set():
-                event = await stopping.unless_stopped(anext(stream, None))
+                event = await unless_done(stopped, anext(stream, None))
                 if event is None:
                     break
                 if shown := _show(event, heard):
@@ -175,22 +175,21 @@ async def _run_tools(
         yield ToolFinished(call.id, call.name, result.text, result.ok)
 
 
-class _Running:
+class _Running(Struct):
     """A tool at work. Go through `progress`, then `result` is there: also when the person stopped it."""
 
-    def __init__(self, toolbox: Toolbox, call: ToolCall, stop: asyncio.Event) -> None:
-        self._toolbox = toolbox
-        self._call = call
-        self._stop = stop
-        self.result = ToolResult(STOPPED_TOOL, ok=False)
+    toolbox: Toolbox
+    call: ToolCall
+    stop: asyncio.Event
+    result: ToolResult = ToolResult(STOPPED_TOOL, ok=False)
 
     async def progress(self) -> AsyncGenerator[str, None]:
         """What it does, as it tells."""
-        if self._stop.is_set():
+        if self.stop.is_set():
             return
         told: asyncio.Queue[str] = asyncio.Queue(MOST_PROGRESS)
         running = asyncio.ensure_future(self._call_with(told))
-        stopped = asyncio.ensure_future(self._stop.wait())
+        stopped = asyncio.ensure_future(self.stop.wait())
         telling = asyncio.ensure_future(told.get())
         try:
             while True:
@@ -213,7 +212,7 @@ class _Running:
                 told.put_nowait(text)
 
         PROGRESS.set(tell)
-        return await self._toolbox.call(self._call)
+        return await self.toolbox.call(self.call)
 
 
 def _cut_of(reply: Reply) -> str:

@@ -88,7 +88,6 @@ def is_current(kept: str | None, scope: Scope, provider_block: str | None, corre
 
 
 def build_system_prompt(parts: PromptParts) -> str:
-    """The prompt for a new session."""
     sections = [
         parts.soul.strip() or IDENTITY,
         NOTES_GUIDE if parts.has_memory_tool else "",

@@ -23,17 +23,9 @@ from hermes.errors import HermesError
 from hermes.events import MemoryUpdated
 from hermes.memory.corrections import Corrections
 from hermes.memory.notes import Notes
+from hermes.store import reviews
 from hermes.store.held_lease import kept, take, wanted_lease
 from hermes.store.note_remarks import keep_remarks
-from hermes.store.reviews import (
-    MOST_TRIES,
-    begin_try,
-    clear_due,
-    count_try,
-    forget_tries,
-    mark_reviewed,
-    reviewed_upto,
-)
 from hermes.types import Json, Message
 
 log = logging.getLogger("hermes.review")
@@ -101,19 +93,18 @@ async def review_messages(agent: Agent, messages: Sequence[Message], whole: int 
     """
     if not wants_review(agent):
         return True
-    wanted = wanted_lease(
-        agent.store, f"the review of session {agent.session_id}", f"review:{agent.session_id}", agent.owner, LEASE
-    )
+    about = f"the review of session {agent.session_id}"
+    wanted = wanted_lease(agent.store, about, f"review:{agent.session_id}", agent.owner, LEASE)
     held = await take(agent.store, wanted)
     if held is None:
         return True
     async with kept(agent.store, wanted, held):
-        upto = await agent.store.read(lambda tx: reviewed_upto(tx, agent.session_id))
+        upto = await agent.store.read(lambda tx: reviews.reviewed_upto(tx, agent.session_id))
         new = [message for message in messages if message.id > upto]
         text, last = _read(new, min(LONGEST, 2 * agent.model.context_length))
         seen = [message for message in new if message.id <= last]
         if text:
-            if not await agent.store.write(lambda tx: begin_try(tx, agent.session_id, now=agent.clock.now())):
+            if not await agent.store.write(lambda tx: reviews.begin_try(tx, agent.session_id, now=agent.clock.now())):
                 return True
             if not await _try(agent, text, seen):
                 return False
@@ -132,13 +123,10 @@ async def _try(agent: Agent, text: str, seen: Sequence[Message]) -> bool:
     finally:
         is_cut_off = task is not None and task.cancelling() > 0
         if not is_done and (time() >= enough or not is_cut_off):
-            tries = await agent.store.write(lambda tx: count_try(tx, agent.session_id, now=agent.clock.now()))
-            if tries == MOST_TRIES:
-                log.warning(
-                    "the review of session %s failed %d times and waits until something new is said",
-                    agent.session_id,
-                    tries,
-                )
+            tries = await agent.store.write(lambda tx: reviews.count_try(tx, agent.session_id, now=agent.clock.now()))
+            if tries == reviews.MOST_TRIES:
+                line = "the review of session %s failed %d times and waits until something new is said"
+                log.warning(line, agent.session_id, tries)
     return is_done
 
 
@@ -185,13 +173,13 @@ def _are_known(tx: Tx, agent: Agent, seen: Sequence[Message]) -> bool:
 def _mark(tx: Tx, agent: Agent, seen: Sequence[Message], whole: int) -> None:
     """Nothing is due when all was read and nothing was said meanwhile. What is not known any more leaves no mark: the
     rest is read again."""
-    forget_tries(tx, agent.session_id)
+    reviews.forget_tries(tx, agent.session_id)
     if not _are_known(tx, agent, seen):
         return
     if seen:
-        mark_reviewed(tx, agent.session_id, seen[-1].id)
+        reviews.mark_reviewed(tx, agent.session_id, seen[-1].id)
     if whole and agent.store.messages.last_id(tx, agent.session_id) == whole:
-        clear_due(tx, agent.session_id)
+        reviews.clear_due(tx, agent.session_id)
 
 
 def _read(messages: Iterable[Message], longest: int) -> tuple[str, int]:

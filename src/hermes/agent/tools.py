@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
-from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -28,11 +27,8 @@ class ToolResult(Struct, frozen=True):
     events: tuple[TurnEvent, ...] = ()
 
 
-ToolRun: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[ToolResult]]
-Tell: TypeAlias = Callable[[str], None]
-"""Told what a tool does now, in one line."""
-PROGRESS: ContextVar[Tell | None] = ContextVar("progress", default=None)
-"""Whom the tool that runs now may tell what it does."""
+PROGRESS: ContextVar[Callable[[str], None] | None] = ContextVar("progress", default=None)
+"""Whom the tool that runs now may tell what it does, in one line."""
 
 
 def tell_progress(text: str) -> None:
@@ -45,7 +41,7 @@ class Tool(Struct, frozen=True):
     """One tool. `run` may raise a HermesError; the model is told what it says."""
 
     spec: ToolSpec
-    run: ToolRun
+    run: Callable[[Mapping[str, Json]], Awaitable[ToolResult]]
 
 
 class Toolbox:
@@ -57,7 +53,6 @@ class Toolbox:
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What the model is offered."""
         return tuple(tool.spec for tool in self._tools.values())
 
     async def call(self, call: ToolCall) -> ToolResult:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from hermes.agent.context import build_context
 from hermes.types import Draft, Json, LiveView, Message, ToolSpec
@@ -23,19 +24,15 @@ class Transcript(Protocol):
 
     async def request(self, tools: Sequence[ToolSpec]) -> PreparedRequest:
         """The next request, made to fit the model's window."""
-        ...
 
     async def conclude(self, reply: Draft) -> Message:
         """Record the reply that ends a turn."""
-        ...
 
     async def shrink(self) -> bool:
         """The model found the request too long. True when the next one is shorter."""
-        ...
 
     async def add(self, *drafts: Draft) -> list[Message]:
         """Record what was said. When this returns it cannot get lost."""
-        ...
 
 
 class ScratchTranscript:
@@ -62,17 +59,8 @@ class ScratchTranscript:
     def _put(self, drafts: Sequence[Draft]) -> list[Message]:
         first = len(self._messages) + 1
         added = [
-            Message(
-                id=first + place,
-                session_id="",
-                role=draft.role,
-                content=draft.content,
-                timestamp=self._now,
-                tool_calls=draft.tool_calls,
-                tool_call_id=draft.tool_call_id,
-                tool_name=draft.tool_name,
-            )
-            for place, draft in enumerate(drafts)
+            Message(id=number, session_id="", timestamp=self._now, **asdict(draft))
+            for number, draft in enumerate(drafts, start=first)
         ]
         self._messages += added
         return added

@@ -69,24 +69,17 @@ async def answer(
                     yield event
     except SessionBusyError as error:
         yield Failed(agent.session_id, "busy", error.line())
-    except StaleError:
-        if await _exists(agent):
+    except (StaleError, NotFoundError) as error:
+        if not await agent.store.read(lambda tx: agent.store.sessions.exists(tx, agent.session_id)):
+            yield Failed(agent.session_id, "gone", GONE)
+        elif isinstance(error, StaleError):
             yield Failed(agent.session_id, "busy", "another process has taken over this session; say it again there")
         else:
-            yield Failed(agent.session_id, "gone", GONE)
-    except NotFoundError as error:
-        if await _exists(agent):
             yield Failed(agent.session_id, "host", error.line())
-        else:
-            yield Failed(agent.session_id, "gone", GONE)
     except StoreError as error:
         yield Failed(agent.session_id, "store", error.line())
     except HermesError as error:  # the notes or the home: the turn ends, the conversation need not
         yield Failed(agent.session_id, "host", error.line())
-
-
-async def _exists(agent: Agent) -> bool:
-    return await agent.store.read(lambda tx: agent.store.sessions.exists(tx, agent.session_id))
 
 
 async def _answer_in(agent: Agent, turn: StoredTurn, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
@@ -135,8 +128,9 @@ async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, bloc
     """The session's kept prompt, byte for byte; a new one, which is then kept, if what it was built from has
     changed."""
     accepted = turn.opening
-    if accepted.incognito:
-        return _bare_prompt(agent, accepted)
+    if accepted.incognito:  # nothing of memory is in it, and it is not kept
+        soul, began = read_soul(agent.soul_file), accepted.session.started_at
+        return build_system_prompt(PromptParts(soul, began, agent.scope, project=accepted.project))
     notes = agent.read_notes()
     kept = accepted.session.system_prompt
     if kept and is_current(accepted.prompt_made_of, agent.scope, block, corrections.mark):
@@ -156,12 +150,6 @@ async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, bloc
     if not notes.problems:  # a prompt built without an unreadable note is not kept
         await turn.keep_prompt(prompt, made_of(agent.scope, block, corrections.mark))
     return prompt
-
-
-def _bare_prompt(agent: Agent, accepted: TurnOpening) -> str:
-    """An incognito turn's prompt: nothing of memory is in it, and it is not kept."""
-    soul, began = read_soul(agent.soul_file), accepted.session.started_at
-    return build_system_prompt(PromptParts(soul, began, agent.scope, project=accepted.project))
 
 
 def _provider_tool(agent: Agent, spec: ToolSpec, corrections: Corrections) -> Tool:
@@ -196,48 +184,48 @@ class Preparation(Struct, frozen=True):
     memory: AgentMemory
 
 
-class StoredTranscript:
+class StoredTranscript(Struct):
     """A session's own transcript, kept within the model's window. Each message is committed when it is added;
     that raises StaleError once another process has taken the lane."""
 
-    def __init__(self, agent: Agent, turn: StoredTurn, prepared: Preparation) -> None:
-        self._agent = agent
-        self._turn = turn
-        self._prepared = prepared
-        self._added = 0
+    agent: Agent
+    turn: StoredTurn
+    prepared: Preparation
+    added: int = 0
+    """Messages of this turn, but for what the person said."""
 
     async def request(self, tools: Sequence[ToolSpec]) -> PreparedRequest:
-        until = waiting_ends(self._agent)
+        until = waiting_ends(self.agent)
         while True:  # again only while other processes compress the session ("busy"), and no longer than `until`
-            view = await self._turn.view()
+            view = await self.turn.view()
             messages = self._build(view)
-            made = await make_room(self._agent, view, messages, tools, until)
+            made = await make_room(self.agent, view, messages, tools, until)
             if made is None:
                 return PreparedRequest(self._reminded(messages))
             if made.outcome != "busy":
-                return PreparedRequest(self._reminded(self._build(await self._turn.view())), worth_saying(made))
+                return PreparedRequest(self._reminded(self._build(await self.turn.view())), worth_saying(made))
 
     def _build(self, view: LiveView) -> list[dict[str, Json]]:
-        return build_context(self._prepared.system_prompt, view, self._prepared.recalled)
+        return build_context(self.prepared.system_prompt, view, self.prepared.recalled)
 
     async def shrink(self) -> bool:
-        return await compress_smaller(self._agent)
+        return await compress_smaller(self.agent)
 
     def _reminded(self, messages: list[dict[str, Json]]) -> list[dict[str, Json]]:
         """The messages with the record's reminder put in where this turn began: before what the turn has added, and
         never between a tool call and its results."""
-        if not self._turn.opening.reminder:
+        if not self.turn.opening.reminder:
             return messages
-        place = max(0, len(messages) - self._added)
+        place = max(0, len(messages) - self.added)
         while place < len(messages) and messages[place]["role"] == "tool":
             place += 1
-        return [*messages[:place], {"role": "user", "content": self._turn.opening.reminder}, *messages[place:]]
+        return [*messages[:place], {"role": "user", "content": self.turn.opening.reminder}, *messages[place:]]
 
     async def add(self, *drafts: Draft) -> list[Message]:
-        added = await self._turn.add(drafts, self._agent.spending.take())
-        self._added += len(added)
+        added = await self.turn.add(drafts, self.agent.spending.take())
+        self.added += len(added)
         return added
 
     async def conclude(self, reply: Draft) -> Message:
-        review_due, title_due = wants_review(self._agent), wants_title(self._agent)
-        return await self._turn.conclude(reply, self._agent.spending.take(), review_due=review_due, title_due=title_due)
+        review_due, title_due = wants_review(self.agent), wants_title(self.agent)
+        return await self.turn.conclude(reply, self.agent.spending.take(), review_due=review_due, title_due=title_due)

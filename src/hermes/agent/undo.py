@@ -88,36 +88,35 @@ async def undo(
     return "\n".join([_describe(done.turns, done.messages, messages[0].content or ""), *lines])
 
 
-class RetriedTurn:
+class RetriedTurn(Struct):
     """The record of a turn that answers the last one anew: what followed it is taken back in the commit that begins the
     turn. `record` is told of the turn as of any other."""
 
-    def __init__(self, agent: Agent, cause: str, record: TurnRecord) -> None:
-        self._agent = agent
-        self._cause = cause
-        self._record = record
-        self.undone: Sequence[Message] = ()
-        self.taken: Sequence[TakenBack] = ()
+    agent: Agent
+    cause: str
+    record: TurnRecord
+    undone: Sequence[Message] = ()
+    taken: Sequence[TakenBack] = ()
 
     @property
     def reminder(self) -> str:
-        return self._record.reminder
+        return self.record.reminder
 
     def accepted(self, tx: Tx, _: Sequence[Message]) -> Sequence[Message]:
-        store, now = self._agent.store, self._agent.clock.now()
-        [turn] = store.turns.last(tx, self._agent.session_id)
-        store.turns.undo_reply(tx, self._cause, turn, now=now)
+        store, now = self.agent.store, self.agent.clock.now()
+        [turn] = store.turns.last(tx, self.agent.session_id)
+        store.turns.undo_reply(tx, self.cause, turn, now=now)
         if turn.after:
             self.undone = turn.after
-            self.taken = take_back(tx, self._cause, turn.after, turn.said[-1].timestamp, now=now)
-        self._record.accepted(tx, turn.said[-1:])
+            self.taken = take_back(tx, self.cause, turn.after, turn.said[-1].timestamp, now=now)
+        self.record.accepted(tx, turn.said[-1:])
         return turn.said
 
     async def concluding(self) -> None:
-        await self._record.concluding()
+        await self.record.concluding()
 
     def replied(self, tx: Tx, message: Message) -> None:
-        self._record.replied(tx, message)
+        self.record.replied(tx, message)
 
 
 async def retry(agent: Agent, cause: str, stop: asyncio.Event, record: TurnRecord) -> AsyncGenerator[TurnEvent, None]:

@@ -12,7 +12,6 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from hermes.log_file import LogFile
@@ -47,7 +46,7 @@ class AccessLog:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

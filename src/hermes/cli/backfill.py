@@ -65,7 +65,7 @@ def backfill(
         counted = _count(with_store(found, lambda store: _look(found, store)))
         _print({"dry_run": True, **_numbers(counted)}, f"To be taken in: {_amount(counted)}.", json)
         return 0
-    result = take_in(found)
+    result = with_store(found, lambda store: _take_in(found, store))
     told = {
         **_numbers(result.taken),
         "refused": result.taken.refused,
@@ -91,13 +91,8 @@ def offer_backfill(found: App, dialog: Dialog, before: str) -> None:
         return
     options = {"no": "`hermes memory backfill` does it later", "yes": "all of it; what was incognito stays out"}
     if dialog.choose(f"{amount}. Take it in?", options, "no") == "yes":
-        for line in _describe(found, take_in(found)):
+        for line in _describe(found, with_store(found, lambda store: _take_in(found, store))):
             dialog.say(line)
-
-
-def take_in(found: App) -> Result:
-    """Take in all there is; progress goes to standard error."""
-    return with_store(found, lambda store: _take_in(found, store))
 
 
 async def _look(found: App, store: Store, before: str | None = None) -> list[Earlier]:
@@ -111,6 +106,7 @@ async def _look(found: App, store: Store, before: str | None = None) -> list[Ear
 
 
 async def _take_in(found: App, store: Store) -> Result:
+    """Take in all there is; progress goes to standard error."""
     provider = _provider(found, store)
     deliveries = Deliveries(provider, new_owner(), LANES_AT_ONCE)
     work = _backfill(found, provider)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from importlib import import_module
 from typing import Annotated
 
@@ -23,19 +22,18 @@ from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import can_redraw, note, print_error, printable, say
 from hermes.cli.piped import ask_with_input
 from hermes.cli.project_file import ProjectFile, State, Wish, choose_project_file
-from hermes.cli.start import load_app
+from hermes.cli.signals import on_signals
+from hermes.cli.start import load_app, start_home_log
 from hermes.errors import HermesError, NotFoundError, UsageError
 from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent, Waiting
-from hermes.logs import start_log
 from hermes.scope import TERMINAL
-from hermes.settings import LOG_FORMAT, LOG_LEVEL, MEMORY_NOTICES, secrets_in
+from hermes.settings import MEMORY_NOTICES
 from hermes.slash.here import Again, Say
 from hermes.slash.models import choose_model
 from hermes.store.held_lease import WAITING
 
 ONE_SHOT = 2.0
 """Seconds that one question takes after its reply to tell memory what it has not been told yet."""
-ENDING = frozenset({"SIGINT", "SIGTERM", "SIGHUP"})
 
 
 def chat(
@@ -69,12 +67,7 @@ async def _chat(
     app: App, question: str | None, session: str | None, latest: bool, model: str | None, as_json: bool
 ) -> int:
     async with await app.open_store() as store:
-        start_log(
-            app.home.log_file,
-            level=app.settings.get(LOG_LEVEL),
-            form=app.settings.get(LOG_FORMAT),
-            secrets=secrets_in(app.settings),
-        )
+        start_home_log(app)
         conversation = TerminalConversation(app, store, for_one_turn=question is not None)
         async with _ending(conversation, ONE_SHOT if question is not None else AT_THE_END, as_json):
             await _go_on(conversation, session, latest)
@@ -132,24 +125,14 @@ async def _go_on(conversation: TerminalConversation, session: str | None, latest
 
 async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> TurnEvent:
     """One turn, and how it ended; the reply alone goes to standard output."""
-    if not as_json and can_redraw():
-        return await _ask_at_terminal(conversation, text)
+    if not as_json and can_redraw():  # a person watches: the reply is shown as it comes
+        printed = import_module("hermes.cli.printed_reply").PrintedReply(conversation.app)  # by name: pipes need none
+        return await _turn(conversation, Say(text), as_json, printed.show)
     last = await _turn(conversation, Say(text), as_json)
     if isinstance(last, Replied) and not as_json:
         say(last.text)
         sys.stdout.flush()  # nobody waits for what memory is told after it
     return last
-
-
-async def _ask_at_terminal(conversation: TerminalConversation, text: str) -> TurnEvent:
-    """The same for a person who watches: the reply is shown as it comes."""
-    printed = import_module("hermes.cli.printed_reply").PrintedReply(conversation.app)  # by name: pipes need none
-    with _stop_on_interrupt() as stop:
-        async with aclosing(conversation.say(text, stop)) as events:
-            async for event in events:
-                printed.show(event)
-                _tell(conversation, event, as_json=False)
-    return event
 
 
 async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
@@ -187,11 +170,17 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
     return code
 
 
-async def _turn(conversation: TerminalConversation, said: Say | Again, as_json: bool) -> TurnEvent:
+async def _turn(
+    conversation: TerminalConversation,
+    said: Say | Again,
+    as_json: bool,
+    show: Callable[[TurnEvent], None] = lambda _: None,
+) -> TurnEvent:
     """Run one turn; remarks go to standard error, or with `as_json` every event to standard output."""
     with _stop_on_interrupt() as stop:
         async with aclosing(conversation.take_turn(said, stop)) as events:
             async for event in events:
+                show(event)
                 _tell(conversation, event, as_json)
     return event
 
@@ -207,24 +196,14 @@ def _tell(conversation: TerminalConversation, event: TurnEvent, as_json: bool) -
 @contextmanager
 def _stop_on_interrupt() -> Iterator[asyncio.Event]:
     """Ctrl-C, and being asked to end, stop the turn, so that what was said is kept; a second one ends the program."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    watched: list[signal.Signals] = []
+    stop = asyncio.Event()
 
-    def interrupt() -> None:
+    def interrupt(_: int) -> None:
         stop.set()
-        while watched:
-            loop.remove_signal_handler(watched.pop())
+        let_go()
 
-    for wanted in signal.Signals:
-        if wanted.name in ENDING:
-            with suppress(NotImplementedError):  # not on Windows: there Ctrl-C ends the program at once
-                loop.add_signal_handler(wanted, interrupt)
-                watched.append(wanted)
-    try:
+    with on_signals(("SIGINT", "SIGTERM", "SIGHUP"), interrupt) as let_go:
         yield stop
-    finally:
-        while watched:
-            loop.remove_signal_handler(watched.pop())
 
 
 def _remark(conversation: TerminalConversation, event: TurnEvent) -> None:

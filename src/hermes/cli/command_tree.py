@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from hermes.cli.help_texts import first_sentence
+from hermes.cli.main import first_sentence
 from hermes.settings.kinds import Boolean, Choice
 from hermes.settings.setting import Setting, Table
 from hermes.types import Json
@@ -17,7 +17,6 @@ FILE = Path(__file__).with_name("command_tree.json")
 
 Wanted = Literal["session", "profile", "setting", "value", "file"]
 """What is completed from elsewhere than the tree. `value`: what the setting before it takes."""
-WANTED: tuple[Wanted, ...] = get_args(Wanted)
 BY_NAME: dict[str, Wanted] = {
     "SESSION": "session",
     "SESSION...": "session",
@@ -51,7 +50,7 @@ def describe_tree(command: Any, settings: Table = ()) -> dict[str, Json]:
 
 
 def _wants(parameter: Any) -> Json:
-    """One of `WANTED`, the words to choose from, or None."""
+    """One of `Wanted`, the words to choose from, or None."""
     names = [*parameter.opts, parameter.metavar or "", str(parameter.name).upper()]
     found = next((BY_NAME[name] for name in names if name in BY_NAME), None)
     if found is not None:

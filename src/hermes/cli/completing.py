@@ -67,20 +67,15 @@ def _understand(tree: dict[str, Any], words: Sequence[str]) -> TypedWords | None
             found = node["options"].get(word)
             option = found if found and found["takes"] else None
         elif "commands" in node:
-            if (following := node["commands"].get(word) or _of_provider(node, tree, word, profile)) is None:
+            following = node["commands"].get(word)
+            if following is None and node is tree:  # a memory provider's are in no file: they have to be built
+                following = _provider().provider_tree(word, profile)
+            if following is None:
                 return None
             node = following
         else:
             arguments.append(word)
     return TypedWords(node, profile, option, arguments, over)
-
-
-def _of_provider(node: dict[str, Any], tree: dict[str, Any], word: str, profile: str | None) -> dict[str, Any] | None:
-    """The commands of a memory provider, which are in no file: they have to be built."""
-    if node is not tree:
-        return None
-    found: dict[str, Any] | None = _provider().provider_tree(word, profile)
-    return found
 
 
 def _provider() -> Any:

@@ -15,7 +15,6 @@ from hermes.types import Json
 
 
 def provider_names(profile: str | None) -> list[str]:
-    """Each provider that there is."""
     try:
         return [
             name for name in registry.provider_names(Home.find(os.environ, profile).plugins) if name != registry.NONE

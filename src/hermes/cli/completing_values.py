@@ -37,7 +37,6 @@ async def _recent(home: Home) -> list[Listed]:
 
 
 def profiles() -> list[tuple[str, str]]:
-    """Each profile that there is."""
     try:
         return [(home.name, "") for home in Home.find(os.environ).all()]
     except (HermesError, OSError):

@@ -9,6 +9,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 
 from msgspec.structs import replace
 
+from hermes import assembly
 from hermes.agent.agent import Agent
 from hermes.agent.leftovers import AGAIN, see_to_leftovers
 from hermes.agent.prompt import read_soul
@@ -17,17 +18,7 @@ from hermes.agent.stopping import unless_stopped
 from hermes.agent.turn import run_turn
 from hermes.agent.undo import retry
 from hermes.app import App
-from hermes.assembly import (
-    FLOOR_NOTICE,
-    open_agent,
-    open_notes,
-    open_offer,
-    open_people,
-    open_provider,
-    open_speaker,
-)
-from hermes.cli.memory_default import take_default_notice
-from hermes.cli.memory_status import read_remarks
+from hermes.cli.memory_status import read_remarks, take_default_notice
 from hermes.cli.output import printable
 from hermes.cli.project_file import ProjectFile
 from hermes.cli.recap import Recap, recap
@@ -70,15 +61,19 @@ class TerminalConversation:
         self.store = store
         self._for_one_turn = for_one_turn
         self._owner = new_owner()
-        self._provider = open_provider(app, store, for_one_turn=for_one_turn)
+        self._provider = assembly.open_provider(app, store, for_one_turn=for_one_turn)
         self._tells_notes = app.settings.get(MEMORY_NOTICES)
         self._all_told = True
         self._deliveries = None if self._provider is None else Deliveries(self._provider, self._owner, LANES_AT_ONCE)
         self._session: Session | None = None
-        self._agent: Agent | None = None
-        self._offer = open_offer(app)
-        self._beginning = Beginning(self._owners_book(), self._offer)
-        self._is_incognito = False
+        self.agent: Agent | None = None
+        """Who answers in the session; None before there is one."""
+        self._offer = assembly.open_offer(app)
+        notes, notebook = assembly.open_notes(app, OWNER), Notebook(Speaker(is_owner=True))
+        book = MemoryBook(store, notes, self._provider, notebook, self._start_deliveries)
+        self._beginning = Beginning(book, self._offer)
+        self.is_incognito = False
+        """Whether what is said now stays out of memory."""
         self._is_new = False
         self._said_floor = False
         self._said_default = False
@@ -86,7 +81,8 @@ class TerminalConversation:
         self._left_before: float | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
-        self._is_hurried = False
+        self.is_hurried = False
+        """The person does not wait: `end` leaves to another process what memory was not told."""
         self.project: ProjectFile | None = None
         """The AGENTS.md that sessions which begin here work by."""
         self.untold: list[TurnEvent] = []
@@ -98,30 +94,19 @@ class TerminalConversation:
         return self._session.id if self._session else None
 
     @property
-    def agent(self) -> Agent | None:
-        """Who answers in the session; None before there is one."""
-        return self._agent
-
-    @property
-    def is_incognito(self) -> bool:
-        """Whether what is said now stays out of memory."""
-        return self._is_incognito
-
-    @property
     def status(self) -> ChatStatus:
         """Model, session, memory as they are now, or as they will be with the first message."""
-        made = self._agent.given_title if self._agent else None
-        session = (
-            (self._session.title or made or self._session.id) if self._session else (self._beginning.title or "new")
-        )
+        made = self.agent.given_title if self.agent else None
+        here = self._session
+        session = (here.title or made or here.id) if here else (self._beginning.title or "new")
         return ChatStatus(self._model_name(), printable(session), self._memory_state())
 
     def _model_name(self) -> str:
         """The one that answers, or will; "" while nobody knows."""
         if self._offer is None:
             return "none"
-        if self._agent is not None:
-            return self._agent.model.name
+        if self.agent is not None:
+            return self.agent.model.name
         return self._beginning.model.name if self._beginning.model else self._offer.answering
 
     def ask_for_models(self) -> None:
@@ -135,7 +120,7 @@ class TerminalConversation:
 
     def _take_remark(self) -> str:
         """What is said once in a new session of a model that nobody chose; "" until there is something to say."""
-        agent, offer = self._agent, self._offer
+        agent, offer = self.agent, self._offer
         if agent is None or offer is None or not self._is_new or agent.model is not agent.configured_model:
             return ""
         if remark := offer.remark:
@@ -143,8 +128,8 @@ class TerminalConversation:
         return remark
 
     def _memory_state(self) -> str:
-        provider, agent = self.app.settings.get(PROVIDER), self._agent
-        if self._is_incognito:
+        provider, agent = self.app.settings.get(PROVIDER), self.agent
+        if self.is_incognito:
             return "incognito"
         notes = "notes (unreadable)" if agent is not None and agent.note_problems else "notes"
         if provider == NONE:
@@ -162,14 +147,14 @@ class TerminalConversation:
     async def place(self) -> Agent | Beginning:
         """The agent of this session, or the session that the next message will begin."""
         await self.prepare()
-        return self._beginning if self._agent is None else self._agent
+        return self._beginning if self.agent is None else self.agent
 
     async def look_again(self) -> None:
         """Show title and incognito as they are now: a command may have changed them."""
-        self._is_incognito = self._beginning.incognito
+        self.is_incognito = self._beginning.incognito
         if self._session is not None:
             here = self._session.id
-            session, self._is_incognito = await self.store.read(
+            session, self.is_incognito = await self.store.read(
                 lambda tx: (self.store.sessions.look_up(tx, here), self.store.incognito.is_on(tx, here))
             )
             self._session = session or self._session  # the next message finds out that it was deleted
@@ -180,8 +165,8 @@ class TerminalConversation:
 
     async def prepare(self) -> None:
         """Make the agent now rather than with the first message, so that a wrong setting shows at once."""
-        if self._session is not None and self._agent is None:
-            await self._open_agent(open_speaker(self.app, self._offer), self._session)
+        if self._session is not None and self.agent is None:
+            await self._open_agent(assembly.open_speaker(self.app, self._offer), self._session)
 
     def warm_up(self) -> None:
         """Have memory get ready for the first question. Nobody waits for it; it ends with the conversation."""
@@ -190,24 +175,21 @@ class TerminalConversation:
 
     async def _agent_of(self, model: Model, session: Session) -> Agent:
         """A guest's or a group's session reaches no further because the owner speaks in it: they read it too."""
-        people = open_people(self.app)
+        people = assembly.open_people(self.app)
         scope = await self.store.read(lambda tx: people.scope_of(tx, session))
-        agent = open_agent(self.app, self.store, model, session, scope, self._owner, self._provider, offer=self._offer)
+        agent = assembly.open_agent(
+            self.app, self.store, model, session, scope, self._owner, self._provider, offer=self._offer
+        )
         if self._for_one_turn and agent.policy.titles == "soon":
             agent.policy = replace(agent.policy, titles="later")
         await agent.take_up_choice()
         return agent
 
     async def _open_agent(self, model: Model, session: Session) -> None:
-        self._agent = await self._agent_of(model, session)
-        if self._agent.scope == OWNER:
-            self._agent.opened_book = self._beginning.book  # numbers that were shown before the first message hold
+        self.agent = await self._agent_of(model, session)
+        if self.agent.scope == OWNER:
+            self.agent.opened_book = self._beginning.book  # numbers that were shown before the first message hold
         self._start_deliveries()
-
-    def _owners_book(self) -> MemoryBook:
-        notebook = Notebook(Speaker(is_owner=True))
-        notes = open_notes(self.app, OWNER)
-        return MemoryBook(self.store, notes, self._provider, notebook, self._start_deliveries)
 
     def _start_deliveries(self) -> None:
         if self._deliveries is not None:
@@ -215,11 +197,11 @@ class TerminalConversation:
 
     async def leave(self, why: Ending = "new") -> None:
         """The next message begins a new session. The last one is reviewed and closed off everybody's turn."""
-        if self._agent is not None and wants_review(self._agent) and self._agent.turns:
-            self._in_background(self._look_back(self._agent, why))
-        elif self._agent is not None:
-            await self._close(self._agent, why)
-        self._agent, self._session, self._is_incognito, self._is_new = None, None, False, False
+        if self.agent is not None and wants_review(self.agent) and self.agent.turns:
+            self._in_background(self._look_back(self.agent, why))
+        elif self.agent is not None:
+            await self._close(self.agent, why)
+        self.agent, self._session, self.is_incognito, self._is_new = None, None, False, False
         self._beginning = Beginning(self._beginning.book, self._offer)
 
     async def end(self, seconds: float = AT_THE_END) -> bool:
@@ -230,21 +212,17 @@ class TerminalConversation:
         self._ending.set()
         if self._background:
             await asyncio.wait(self._background)
-        memory = self._agent.memory if self._agent is not None else NoMemory()
-        if self._agent is not None:
-            await self._close(self._agent, "exit")
-        self._agent, self._session = None, None
+        memory = self.agent.memory if self.agent is not None else NoMemory()
+        if self.agent is not None:
+            await self._close(self.agent, "exit")
+        self.agent, self._session = None, None
         if self._deliveries is not None and self._provider is not None:
             told, self._all_told = self._all_told, False  # until it is known: the person may not wait for it
-            self._all_told = await self._deliveries.finish(0.0 if self._is_hurried else seconds) and told
+            self._all_told = await self._deliveries.finish(0.0 if self.is_hurried else seconds) and told
             await self._provider.close()
         self.untold += [Notice(line, is_outage=True) for line in memory.take_notices()]
         self.untold += await self._take_remarks()
         return self._all_told
-
-    def hurry(self) -> None:
-        """The person does not wait: `end` leaves to another process what memory was not told."""
-        self._is_hurried = True
 
     async def _take_remarks(self) -> list[MemoryUpdated]:
         """What reviews have noted of the owner, here or in a chat, and was told nowhere yet. While the store cannot be
@@ -283,7 +261,7 @@ class TerminalConversation:
 
     @asynccontextmanager
     async def _lend(self, session: Session) -> AsyncIterator[Agent]:
-        agent = await self._agent_of(open_speaker(self.app, self._offer), session)
+        agent = await self._agent_of(assembly.open_speaker(self.app, self._offer), session)
         try:
             yield agent
         finally:
@@ -292,39 +270,32 @@ class TerminalConversation:
     def _is_left(self, session: Session) -> bool:
         return session.source == TERMINAL and session.id != self.session_id
 
-    async def say(self, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
-        """One turn, of this message."""
-        async with aclosing(self.take_turn(Say(text), stop)) as events:
-            async for event in events:
-                yield event
-
     async def take_turn(self, said: Say | Again, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
-        """One turn."""
         if self._session is None:
             await self._begin()
         await self.prepare()
-        assert self._agent is not None, "prepare made it"
-        token = SESSION.set(self._agent.session_id)
+        assert self.agent is not None, "prepare made it"
+        token = SESSION.set(self.agent.session_id)
         try:
             self.untold += await self._take_remarks()
             while self.untold:
                 yield self.untold.pop(0)
             for line in await self._news_of_memory():
                 yield Notice(line)
-            if self._agent.answers_from_memory and not self._said_floor:
+            if self.agent.answers_from_memory and not self._said_floor:
                 self._said_floor = True
-                yield Notice(FLOOR_NOTICE)
+                yield Notice(assembly.FLOOR_NOTICE)
             turn = (
-                run_turn(self._agent, said.text, stop)
+                run_turn(self.agent, said.text, stop)
                 if isinstance(said, Say)
-                else retry(self._agent, said.cause, stop, NoRecord())
+                else retry(self.agent, said.cause, stop, NoRecord())
             )
             async with aclosing(turn) as events:
                 async for event in events:
                     if remark := self._take_remark():
                         yield Notice(remark)
                     yield event
-            if wants_review(self._agent) or self._agent.policy.titles == "soon":
+            if wants_review(self.agent) or self.agent.policy.titles == "soon":
                 self._see_to_leftovers()
         finally:
             SESSION.reset(token)
@@ -340,7 +311,7 @@ class TerminalConversation:
     async def _begin(self) -> None:
         """A new session, once everything that it needs is there: a start that fails leaves nothing behind."""
         read_soul(self.app.home.soul_file)
-        model, wanted, project = open_speaker(self.app, self._offer), self._beginning, self.project
+        model, wanted, project = assembly.open_speaker(self.app, self._offer), self._beginning, self.project
         session = await self.store.create_session(TERMINAL, title=wanted.title)
 
         def prepare(tx: Tx) -> None:

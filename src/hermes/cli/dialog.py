@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import textwrap
 from collections.abc import Mapping
-from getpass import getpass
 
 import typer
 
-from hermes.cli.asking import can_ask
 from hermes.cli.output import printable, say
 from hermes.cli.own_name import advise
+from hermes.errors import UsageError
 
 WIDEST = 100
 PROMPT = ": "
 LEAST_MEANING = 24
 """Columns that the meaning of an option has beside its word; where there are fewer it goes below."""
+
+
+def can_ask() -> bool:
+    """Whether a person sees a question and can answer it; a script is never asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def confirm(question: str) -> bool:
+    """Ask yes or no; Enter is no. Where nobody can be asked it is no too."""
+    return can_ask() and bool(typer.confirm(question, default=False, err=True))
+
+
+def agreed(question: str, doing: str, yes: bool) -> bool:
+    """Whether someone wants it: `yes` says so, or a person does now. Raises UsageError where nobody can be asked."""
+    if not yes and not can_ask():
+        raise UsageError(f"{doing} needs a yes", hint="Add --yes when nobody is there to answer")
+    return yes or confirm(question)
 
 
 class TerminalDialog:
@@ -57,6 +74,8 @@ class TerminalDialog:
 
 def _ask_hidden(prompt: str) -> str:
     """Ask for what nobody may see. Whoever sees the question may type: Typer shows it before it begins to listen."""
+    from getpass import getpass  # few commands ask anything
+
     try:
         return getpass(prompt)
     except (KeyboardInterrupt, EOFError):

@@ -13,7 +13,7 @@ from msgspec import to_builtins
 
 from hermes.audit.backup import other_users
 from hermes.audit.repair import Repair, repair, restore
-from hermes.cli.asking import agreed
+from hermes.cli.dialog import agreed
 from hermes.cli.model_check import check_model
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.own_name import advise

@@ -7,8 +7,7 @@ import asyncio
 
 from hermes.app import App
 from hermes.assembly import has_model
-from hermes.cli.asking import can_ask
-from hermes.cli.dialog import TerminalDialog
+from hermes.cli.dialog import TerminalDialog, can_ask
 from hermes.cli.model import WAYS, use_endpoint
 from hermes.cli.output import printable
 from hermes.llm.discover import LocalEndpoint, find_local, talking

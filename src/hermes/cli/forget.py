@@ -15,7 +15,7 @@ from hermes.cli.desk import open_plugin
 from hermes.cli.dialog import TerminalDialog
 from hermes.cli.forgetting import HostMemory, find_there, forget_all
 from hermes.cli.memory_book import tell_outcome, work_on
-from hermes.cli.output import note, print_json, printable, say
+from hermes.cli.output import note, one_line, print_json, printable, say
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.errors import HermesError, UsageError
@@ -200,5 +200,4 @@ def _not_asked(provider: str) -> str:
 
 
 def _shorten(text: str) -> str:
-    line = printable(" ".join(text.split()))
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    return one_line(printable(text), LONGEST)

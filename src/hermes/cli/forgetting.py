@@ -58,7 +58,9 @@ def _forget_here(host: HostMemory, wording: Wording) -> HostMemory:
     app = host.app
 
     def forget(store: Store, tx: Tx, seen: Kept) -> HostMemory:
-        _mark(app, tx)
+        if (name := app.settings.get(PROVIDER)) != NONE:  # what a running conversation fetched before may hold it
+            mark_forgotten(tx, name, now=app.clock.now())
+            mark_replies(tx, name, now=app.clock.now())
         kept, held = forget_kept(store, tx, wording, seen, now=app.clock.now())
         return HostMemory(app, kept, (*host.held, *held))
 
@@ -104,11 +106,3 @@ def _wait_for(host: HostMemory) -> list[str]:
             note("Some of it is being delivered right now. Waiting for that …")
         sleep(LOOK_EVERY)
     return ["some of it was being delivered and may still arrive: run the same command again in a minute"]
-
-
-def _mark(app: App, tx: Tx) -> None:
-    """What a running conversation fetched before may hold it."""
-    name = app.settings.get(PROVIDER)
-    if name != NONE:
-        mark_forgotten(tx, name, now=app.clock.now())
-        mark_replies(tx, name, now=app.clock.now())

@@ -10,12 +10,11 @@ from msgspec import to_builtins
 
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, has_model, open_notes, open_speaker
-from hermes.cli.asking import confirm
-from hermes.cli.memory_default import take_default_notice
-from hermes.cli.memory_status import read_remarks
+from hermes.cli.dialog import confirm
+from hermes.cli.memory_status import read_remarks, take_default_notice
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.signals import ending_on_signals
-from hermes.cli.start import AsJson, load_app, with_store
+from hermes.cli.start import AsJson, load_app, start_home_log, with_store
 from hermes.cli.table import print_table
 from hermes.cli.waiting import saying
 from hermes.config_file import load_shared_env
@@ -28,26 +27,10 @@ from hermes.files import check_room
 from hermes.gateway.platforms import SWITCHES
 from hermes.gateway.store_watch import PART
 from hermes.hosting import open_gateway, open_platforms
-from hermes.logs import start_log
 from hermes.memory.registry import NONE
 from hermes.scope import API, OWNER, TERMINAL, Guest
-from hermes.settings import (
-    ALLOW,
-    LOG_FORMAT,
-    LOG_LEVEL,
-    PROVIDER,
-    secrets_in,
-)
-from hermes.store.inbox import (
-    PartStatus,
-    allow_pairing,
-    find_code,
-    pairings,
-    read_status,
-    remove_pairing,
-    request_stop,
-    running_gateway,
-)
+from hermes.settings import ALLOW, PROVIDER
+from hermes.store import inbox
 from hermes.store.people import KnownPerson, describe_unmarked, mark, meet_all, people, take_untold
 from hermes.store.store import Store
 from hermes.types import Json
@@ -62,12 +45,7 @@ def run_gateway(ctx: typer.Context) -> None:
     host = load_app(ctx)
 
     async def work(store: Store) -> None:
-        start_log(
-            host.home.log_file,
-            level=host.settings.get(LOG_LEVEL),
-            form=host.settings.get(LOG_FORMAT),
-            secrets=secrets_in(host.settings),
-        )
+        start_home_log(host)
         with keeping(find_place(host.home, load_shared_env(host.home))):
             await _serve(host, store)
 
@@ -121,9 +99,9 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
     def look(tx: Tx) -> dict[str, Json]:
         now = host.clock.now()
         waiting = {name: to_builtins(queue_items.stats(tx, name, now=now)) for name in queue_items.queues(tx)}
-        running = running_gateway(tx, now=now)
+        running = inbox.running_gateway(tx, now=now)
         # One that was killed has left behind how its parts were.
-        parts = [to_builtins(part) for part in [*(read_status(tx) if running else []), *_store_status(host)]]
+        parts = [to_builtins(part) for part in [*(inbox.read_status(tx) if running else []), *_store_status(host)]]
         who = [_as_json(host, one) for one in people(tx)]
         return {"running": running, "parts": parts, "queues": waiting, "people": who}
 
@@ -142,13 +120,13 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
     return 0 if found["running"] else 1
 
 
-def _store_status(host: App) -> list[PartStatus]:
+def _store_status(host: App) -> list[inbox.PartStatus]:
     """A gateway that can store nothing cannot tell so either: look for ourselves."""
     try:
         check_room(host.home.path)
     except OSError as error:
         detail = f"nothing can be written in {host.home.path} ({error.strerror})"
-        return [PartStatus(PART, "failing", detail, host.clock.now())]
+        return [inbox.PartStatus(PART, "failing", detail, host.clock.now())]
     return []
 
 
@@ -159,12 +137,12 @@ def stop_gateway(ctx: typer.Context) -> int:
 
     async def work(store: Store) -> int:
         now = host.clock.now
-        if not await store.write(lambda tx: request_stop(tx, now=now())):
+        if not await store.write(lambda tx: inbox.request_stop(tx, now=now())):
             say("not running")
             return 0
         until = now() + STOP_PATIENCE
         with saying("It finishes the turns that are under way (Ctrl-C leaves it to end by itself)"):
-            while await store.read(lambda tx: running_gateway(tx, now=now())):
+            while await store.read(lambda tx: inbox.running_gateway(tx, now=now())):
                 if now() > until:
                     note("it has not ended yet; it may be finishing a long turn")
                     return 1
@@ -199,10 +177,10 @@ def pair(
         return
     if remove is not None:
         platform, _, user = remove.partition(":")
-        gone = with_store(host, lambda store: store.write(lambda tx: remove_pairing(tx, platform, user)))
+        gone = with_store(host, lambda store: store.write(lambda tx: inbox.remove_pairing(tx, platform, user)))
         say(f"{remove} may not talk any more." if gone else f"{remove} was not paired.")
         return
-    asked = with_store(host, lambda store: store.read(pairings))
+    asked = with_store(host, lambda store: store.read(inbox.pairings))
     if json:
         print_json([to_builtins(one) for one in asked])
     elif not asked:
@@ -219,13 +197,13 @@ def _let_in(host: App, code: str, *, me: bool, guest: bool) -> None:
     """Ask who it is where someone can answer; otherwise they are a guest."""
     if me and guest:
         raise UsageError("--me and --guest cannot go together", hint="Give one of them")
-    found = with_store(host, lambda store: store.read(lambda tx: find_code(tx, code)))
+    found = with_store(host, lambda store: store.read(lambda tx: inbox.find_code(tx, code)))
     who = f"{found.platform}:{found.user_id}"
     if not (me or guest):
         me = confirm(f"Is {_shown(found.name)} ({who}) you? Else they are a guest")
 
     def allow(tx: Tx) -> None:
-        allow_pairing(tx, code)
+        inbox.allow_pairing(tx, code)
         mark(tx, found.platform, found.user_id, is_owner=me, now=host.clock.now())
 
     with_store(host, lambda store: store.write(allow))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from hermes.cli.conversation import TerminalConversation
 from hermes.cli.output import can_redraw
 from hermes.cli.own_name import advise
+from hermes.cli.signals import on_signals
 
 FINISHING = "Telling memory the rest; Ctrl-C leaves that to another process …"
 CLEAR_ROW = "\x1b[K"
@@ -22,10 +21,10 @@ async def leave(conversation: TerminalConversation) -> None:
     """Close the session, and say so when it takes a while. The terminal may be gone."""
     here = conversation.session_id
     leaving = asyncio.create_task(conversation.end())
-    with suppress(OSError), _interrupting(leaving.cancel):
+    with suppress(OSError), on_signals(["SIGINT"], lambda _: leaving.cancel()):
         await _tell_while(leaving, FINISHING)
     if leaving.cancelled():
-        conversation.hurry()
+        conversation.is_hurried = True
         await conversation.end()
     with suppress(OSError):
         if here is not None:
@@ -46,18 +45,3 @@ async def _tell_while(work: asyncio.Task[bool], text: str) -> None:
         wait = 1.0
     if redraws and wait != PATIENCE:
         sys.stdout.write(f"\r{CLEAR_ROW}")
-
-
-@contextmanager
-def _interrupting(act: Callable[[], object]) -> Iterator[None]:
-    """Ctrl-C does this while the block runs."""
-    loop = asyncio.get_running_loop()
-    try:
-        loop.add_signal_handler(signal.SIGINT, act)
-    except NotImplementedError:  # Windows: there Ctrl-C ends the program
-        yield
-        return
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)

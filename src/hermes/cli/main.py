@@ -9,13 +9,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import typer.main
 
 from hermes import __version__
-from hermes.cli.help_texts import show_whole
 from hermes.cli.output import note, print_error, say
 from hermes.cli.start import Invocation
 from hermes.errors import HermesError
@@ -94,6 +93,19 @@ def _add_provider(app: typer.Typer, arguments: Sequence[str]) -> None:
     with suppress(HermesError):  # the list of commands is for those whose settings are broken too
         if (chosen := groups.chosen_group(profile)) is not None:
             app.add_typer(chosen[1], name=chosen[0])
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a help text, without its full stop."""
+    first = " ".join(text.split("\n\n")[0].split())
+    return first.partition(". ")[0].rstrip(".")
+
+
+def show_whole(command: Any) -> None:
+    """Have lists of commands wrap what they say of each, where Typer would cut it off. Takes a command of Typer's."""
+    for child in getattr(command, "commands", {}).values():
+        child.short_help = f"{first_sentence(child.help or '')}."
+        show_whole(child)
 
 
 def _print_version(wanted: bool) -> None:

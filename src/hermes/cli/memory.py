@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from hermes.cli.memory_server import tell_of_unused
+from hermes.cli.memory_server import place_of
 from hermes.cli.output import note
 from hermes.cli.server_process import set_up_process
 from hermes.cli.signals import ending_on_signals
@@ -17,7 +17,6 @@ from hermes.cli.start import find_home
 from hermes.clock import SystemClock
 from hermes.config_file import load_shared_env
 from hermes.embedded.connect import take_seat
-from hermes.embedded.place import Place, find_place
 from hermes.errors import UsageError
 from hermes.loopback import is_loopback
 
@@ -75,7 +74,7 @@ def serve(
 ) -> None:
     """Serve the Honcho v3 API. AUTH_USE_AUTH and AUTH_JWT_SECRET switch keys on."""
     set_up_process()
-    place = _place(ctx, data)
+    place = place_of(ctx, data)
     serving = import_module("hermes.cli.memory_serving")  # loaded by name: only who serves needs a web server
     options = serving.Options.from_env(load_shared_env(find_home(ctx)))
     if options.use_auth and not options.jwt_secret:
@@ -105,7 +104,7 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
     from hermes.memory_server.engine.word_vectors import WordVectors
     from hermes.memory_server.engine.worker import JobWorker
 
-    place = _place(ctx, data)
+    place = place_of(ctx, data)
     folder = place.folder
     finer = import_module("hermes.cli.memory_serving").choose_finer(place.home)  # by name: only who works needs it
     secret = Options.from_env(load_shared_env(find_home(ctx))).webhook_secret
@@ -122,11 +121,3 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
             await database.close()
 
     asyncio.run(run())
-
-
-def _place(ctx: typer.Context, data: Path | None) -> Place:
-    home = find_home(ctx)
-    place = find_place(home, load_shared_env(home), data)
-    if data is None:
-        tell_of_unused(home, place)
-    return place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -25,14 +26,14 @@ FILE = "memory.db"
 
 def start(ctx: typer.Context) -> None:
     """Start the memory server in the background, unless it runs. Whoever needs memory does this by itself."""
-    place = _place(ctx)
+    place = place_of(ctx)
     connection = connect(place, say=note)
     say(f"memory server on {connection.base_url}, data in {place.folder}; its key is in {place.rendezvous}")
 
 
 def stop(ctx: typer.Context) -> None:
     """Let the background memory server finish what it does and end. What waits is done after the next start."""
-    place = _place(ctx)
+    place = place_of(ctx)
     ended = stop_server(place)
     say(f"no memory server runs on {place.folder}" if ended is None else f"memory server of {place.folder} ended")
 
@@ -72,7 +73,7 @@ def server_lines(server: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def tell_of_unused(home: Home, place: Place) -> None:
+def _tell_of_unused(home: Home, place: Place) -> None:
     """Early versions gave each profile a memory of its own; what is there is not read any more."""
     if folders := [old for old in home.old_memories(FILE) if old != place.folder]:
         more = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
@@ -82,8 +83,10 @@ def tell_of_unused(home: Home, place: Place) -> None:
         )
 
 
-def _place(ctx: typer.Context) -> Place:
+def place_of(ctx: typer.Context, data: Path | None = None) -> Place:
+    """Where the memory is: the folder that was given, else the home's own; what lies unused beside that is told."""
     home = find_home(ctx)
-    place = find_place(home, load_shared_env(home))
-    tell_of_unused(home, place)
+    place = find_place(home, load_shared_env(home), data)
+    if data is None:
+        _tell_of_unused(home, place)
     return place

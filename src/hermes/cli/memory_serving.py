@@ -36,7 +36,8 @@ from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.endpoint import EmbeddingEndpoint
 from hermes.memory_server.engine.word_vectors import WordVectors
 from hermes.memory_server.minilm import INSTALL, MiniLm, missing_packages
-from hermes.settings import EMBEDDINGS_KEY, EMBEDDINGS_MODEL, EMBEDDINGS_URL, FINER_EMBEDDER, MEMORY_IDLE
+from hermes.settings import EMBEDDINGS_KEY, EMBEDDINGS_MODEL, EMBEDDINGS_URL, FINER_EMBEDDER, MEMORY_IDLE, Settings
+from hermes.settings.setting import Table
 
 log = logging.getLogger("hermes.memory_server")
 DRAIN = 4
@@ -113,7 +114,11 @@ def serve_in_background(place: Place) -> None:
     start_log(place.log, secrets=[key])
     log.info("memory server: starts on %s", place.folder)
     listener = listen("127.0.0.1", 0, "free a port of this machine")
-    terms = Terms(place, listener, options, "background", key, idle=lambda: _read_idle(place))
+
+    def idle() -> float:
+        return _read_settings(place.home, [MEMORY_IDLE]).get(MEMORY_IDLE)
+
+    terms = Terms(place, listener, options, "background", key, idle=idle)
     with redirect_stderr(_LogStream()):  # from here on nobody looks at it, and the log is bounded
         run(terms)
     log.info("memory server: ended")
@@ -147,17 +152,17 @@ def _url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _read_idle(place: Place) -> float:
-    """What the default home says. A wrong value does not keep memory from being served."""
-    home = Home(place.home)
+def _read_settings(path: Path, wanted: Table) -> Settings:
+    """What the default home says. A wrong value is told in the log and does not keep memory from being served."""
+    home = Home(path)
     try:
-        found = configure(read_entries(home.config_file), load_env(home), [MEMORY_IDLE])
+        found = configure(read_entries(home.config_file), load_env(home), wanted)
     except HermesError as error:
         log.warning("memory server: %s", error.line())
-        return MEMORY_IDLE.default
+        return configure((), {}, wanted).settings
     for problem in found.problems:
         log.warning("memory server: %s", problem.line())
-    return found.settings.get(MEMORY_IDLE)
+    return found.settings
 
 
 class _LogStream(io.TextIOBase):
@@ -170,18 +175,8 @@ class _LogStream(io.TextIOBase):
 
 
 def choose_finer(home: Path) -> Embedder | None:
-    """What makes finer vectors, or None. A wrong value is told in the log and does not keep memory from being served;
-    what cannot be reached or is not installed is told by `/health`."""
-    place = Home(home)
-    wanted = [FINER_EMBEDDER, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY]
-    try:
-        found = configure(read_entries(place.config_file), load_env(place), wanted)
-    except HermesError as error:
-        log.warning("memory server: %s", error.line())
-        return None
-    for problem in found.problems:
-        log.warning("memory server: %s", problem.line())
-    settings = found.settings
+    """What makes finer vectors, or None. What cannot be reached or is not installed is told by `/health`."""
+    settings = _read_settings(home, [FINER_EMBEDDER, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY])
     kind, url = settings.get(FINER_EMBEDDER), settings.get(EMBEDDINGS_URL)
     if kind == "endpoint" and not url:
         log.warning("memory server: memory.finer_embedder is an endpoint, and memory.embeddings_url is empty")

@@ -23,9 +23,16 @@ from hermes.memory.outbox import queue_name
 from hermes.memory.registry import NONE
 from hermes.redaction import hide_passwords
 from hermes.settings import ALLOW, PROVIDER
-from hermes.store.memory_rows import get_health
+from hermes.store.memory_rows import get_health, get_value, set_value
 from hermes.store.store import Store
 from hermes.types import Json
+
+TOLD = ("told", "default")
+"""The kind and key under which a home knows that its provider was told of."""
+NOTICE = (
+    "Memory is on: {} keeps what is said, on this machine alone, and recalls it in later conversations. `hermes memory "
+    "status` shows it; `hermes config set memory.provider none` switches it off."
+)
 
 
 def status(ctx: typer.Context, json: AsJson = False) -> int:
@@ -80,6 +87,23 @@ async def read_remarks(found: App, store: Store) -> list[str]:
         return list(await asyncio.to_thread(ask))
     except HermesError:
         return []
+
+
+async def take_default_notice(app: App, store: Store) -> str | None:
+    """What to tell of a provider that is there by default, the first time; None ever after, and of one that was
+    chosen."""
+    name = app.settings.get(PROVIDER)
+    if name == NONE or app.settings.is_given(PROVIDER):
+        return None
+    if await store.read(lambda tx: get_value(tx, name, *TOLD)):
+        return None
+
+    def take(tx: Tx) -> bool:
+        was_told = bool(get_value(tx, name, *TOLD))
+        set_value(tx, name, *TOLD, True)
+        return was_told
+
+    return None if await store.write(take) else NOTICE.format(name.capitalize())
 
 
 def _outboxes(tx: Tx, now: float) -> dict[str, Json]:

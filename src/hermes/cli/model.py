@@ -13,8 +13,7 @@ from msgspec import to_builtins
 
 from hermes.app import App
 from hermes.assembly import open_model, open_offer
-from hermes.cli.asking import can_ask
-from hermes.cli.dialog import TerminalDialog
+from hermes.cli.dialog import TerminalDialog, can_ask
 from hermes.cli.output import note, print_json, printable, say, tell
 from hermes.cli.own_name import advise
 from hermes.cli.start import AsJson, load_app
@@ -146,7 +145,6 @@ def _take(app: App, name: str) -> None:
 
 
 async def _test(app: App, configured: Model) -> dict[str, Json]:
-    """Ask the model something."""
     began = time.perf_counter()
     try:
         async with aclosing(configured.stream(ModelRequest(QUESTION, max_tokens=200))) as events:

@@ -17,7 +17,7 @@ from msgspec import to_builtins
 from hermes.app import App
 from hermes.assembly import open_provider
 from hermes.cli.output import note, print_json, show_time
-from hermes.cli.start import AsJson, load_app, with_store
+from hermes.cli.start import AsJson, load_app, start_home_log, with_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.db.leases import new_owner
@@ -25,10 +25,8 @@ from hermes.db.queue import ItemState
 from hermes.db.queue_items import drop as drop_items
 from hermes.db.queue_items import get, items, queues, revive, stats
 from hermes.errors import NotFoundError, UsageError
-from hermes.logs import start_log
 from hermes.memory.deliveries import Deliveries, Left
 from hermes.memory.outbox import queue_name
-from hermes.settings import LOG_FORMAT, LOG_LEVEL, secrets_in
 from hermes.store.held_lease import kept, take, wanted_lease
 from hermes.store.store import Store
 from hermes.types import Json
@@ -57,12 +55,7 @@ def deliver(
 ) -> int:
     """Tell the memory provider what it has not been told, then end. Chats and gateways do this by themselves."""
     found = load_app(ctx)
-    start_log(
-        found.home.log_file,
-        level=found.settings.get(LOG_LEVEL),
-        form=found.settings.get(LOG_FORMAT),
-        secrets=secrets_in(found.settings),
-    )
+    start_home_log(found)
     return with_store(found, lambda store: _deliver(found, store, unless_running))
 
 

@@ -60,7 +60,7 @@ def read_text(descriptor: int, wait: Callable[[int], bool]) -> str:
     while chunk := _next_chunk(descriptor):
         read += chunk
         if len(read) > LARGEST:
-            size = os.fstat(descriptor).st_size if _is_file(descriptor) else 0
+            size = os.fstat(descriptor).st_size  # what is no file has none
             found = f"{size:,} bytes" if size > LARGEST else f"more than {LARGEST:,} bytes"
             raise UsageError(
                 f"standard input brings {found}; {LARGEST:,} are taken with a question",
@@ -91,10 +91,6 @@ def _decode(data: bytes) -> str:
             f"standard input is not UTF-8: byte {error.start:,} is 0x{data[error.start]:02x}",
             hint="Convert it first, such as with `iconv -f latin1 -t utf-8`",
         ) from error
-
-
-def _is_file(descriptor: int) -> bool:
-    return stat.S_ISREG(os.fstat(descriptor).st_mode)
 
 
 def _can_stay_silent(descriptor: int) -> bool:

@@ -12,7 +12,7 @@ import typer
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from hermes.cli.asking import agreed
+from hermes.cli.dialog import agreed
 from hermes.cli.output import note, print_json, printable, say, show_time
 from hermes.cli.start import AsJson
 from hermes.cli.table import print_table
@@ -84,7 +84,7 @@ def create_profile(name: NameArgument) -> None:
 @app.command("show")
 def show_profile(name: NameArgument, json: AsJson = False) -> None:
     """What a profile holds: its settings for model and memory, its sessions, its size on the disk."""
-    home = _find(name)
+    home = Home.find_existing(os.environ, name)
     held, settings = _look(home), _settings_of(home)
     if json:
         print_json({**to_builtins(held), **settings})
@@ -100,7 +100,7 @@ def delete_profile(
     name: NameArgument, yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False
 ) -> None:
     """Delete a profile with all that is in its home. Says first what will go and what stays."""
-    home = _find(name)
+    home = Home.find_existing(os.environ, name)
     if home.profile is None:
         raise UsageError("the default home is no profile, and is not deleted here", hint=f"It is {home.path}")
     if home.path == Home.find(os.environ).path:
@@ -115,12 +115,6 @@ def delete_profile(
         raise typer.Exit(1)
     _delete(home.path)
     say("Deleted.")
-
-
-def _find(name: str) -> Home:
-    home = Home.find(os.environ, name)
-    home.require()
-    return home
 
 
 def _last_used(home: Home) -> float | None:

@@ -23,9 +23,7 @@ def provider_group(name: str, profile: str | None) -> typer.Typer | None:
             f"{name.capitalize()} is not the active memory provider (memory.provider is {chosen})",
             hint=f"Run `hermes memory setup {name}`.",
         )
-    plugin = open_plugin(app, name)
-    group = guarded(name, "commands", lambda: plugin.commands(TerminalDesk(app)))
-    if not isinstance(group, typer.Typer):
+    if (group := _commands_of(app, name)) is None:
         raise UsageError(f"the memory provider {name} has no commands", hint="")
     return group
 
@@ -34,8 +32,11 @@ def chosen_group(profile: str | None) -> tuple[str, typer.Typer] | None:
     """The chosen provider with its commands, where it has some."""
     app = App.load(profile)
     name = app.settings.get(PROVIDER)
-    if name == NONE:
-        return None
+    group = None if name == NONE else _commands_of(app, name)
+    return None if group is None else (name, group)
+
+
+def _commands_of(app: App, name: str) -> typer.Typer | None:
     plugin = open_plugin(app, name)
     group = guarded(name, "commands", lambda: plugin.commands(TerminalDesk(app)))
-    return (name, group) if isinstance(group, typer.Typer) else None
+    return group if isinstance(group, typer.Typer) else None

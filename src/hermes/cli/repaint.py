@@ -29,7 +29,6 @@ class PrintedRows:
         self._has_window = False
 
     def add(self, rows: Iterable[str]) -> None:
-        """These were printed."""
         self._rows.extend(rows)
 
     def heed_width(self, app: Application[str]) -> None:

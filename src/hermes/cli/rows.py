@@ -102,17 +102,6 @@ def hang(line: str, columns: int) -> str:
     return found[0] + f"\n{' ' * found.end()}".join([*full, rest])
 
 
-def tail(text: str, columns: int) -> str:
-    """As much of the end of `text` as fits."""
-    if columns_of(text) <= columns:
-        return text
-    used, place = 0, len(text)
-    while place and used + width_of(text[place - 1]) <= columns:
-        place -= 1
-        used += width_of(text[place])
-    return text[place:]
-
-
 def head(text: str, columns: int) -> str:
     """The beginning of `text` on one row, with `…` when there is more."""
     flat = " ".join(text.split())

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -51,7 +50,7 @@ def search_sessions(
     """Search everything that was said, best match first."""
     host = load_app(ctx)
     text = " ".join(words)
-    start, end = _begin(since), _end(until)
+    start, end = _moment(since), _moment(until, whole_day=True)
 
     async def work(store: Store) -> list[HistoryHit]:
         await store.index(_progress("indexing"))
@@ -77,24 +76,14 @@ def search_sessions(
         print_table(columns, rows, color=host.settings.get(COLOR), marked=_pattern(text))
 
 
-def _begin(written: str | None) -> float | None:
-    with _dates(written):
-        return None if written is None else datetime.fromisoformat(written.strip()).timestamp()
-
-
-def _end(written: str | None) -> float | None:
-    """A day lasts until the next one begins."""
-    with _dates(written):
-        if written is None:
-            return None
-        moment = datetime.fromisoformat(written.strip())
-        return (moment + DAY if len(written.strip()) <= DATE else moment).timestamp()
-
-
-@contextmanager
-def _dates(written: str | None) -> Iterator[None]:
+def _moment(written: str | None, *, whole_day: bool = False) -> float | None:
+    """The moment that someone wrote down; of a bare date its beginning, or the end of that whole day."""
+    if written is None:
+        return None
+    text = written.strip()
     try:
-        yield
+        moment = datetime.fromisoformat(text)
+        return (moment + DAY if whole_day and len(text) <= DATE else moment).timestamp()
     except (ValueError, OverflowError, OSError) as error:
         hint = "Write it as 2026-01-31 or 2026-01-31T14:00; years 1 and 9999 are too far off"
         raise UsageError(f"'{written}' is no date that can be searched for", hint=hint) from error

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from msgspec import to_builtins
 
-from hermes.cli.asking import agreed
 from hermes.cli.chat_history import take_out
+from hermes.cli.dialog import agreed
 from hermes.cli.output import note, print_json, say
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.db.engine import Tx
@@ -45,7 +45,9 @@ def delete_session(
     if not json:
         say(f"This deletes {_describe(planned)}.")
         for provider in told:
-            say(_describe_memory(provider, everywhere=everywhere))
+            asked = f"{provider} is asked to forget it; `hermes memory outbox list` shows what it cannot."
+            stays = f"What {provider} was told of it stays there; --everywhere has it forgotten too."
+            say(asked if everywhere else stays)
     if not agreed("Delete it for good?", "deleting", yes):
         note("Nothing was deleted.")
         raise typer.Exit(1)
@@ -78,12 +80,6 @@ def _ask_to_forget(store: Store, tx: Tx, session_ids: Sequence[str]) -> list[str
     for key in session_ids:
         unasked |= {provider for provider in providers_of(tx, key) if not Outbox(provider).forget(tx, key, now=now)}
     return sorted(unasked)
-
-
-def _describe_memory(provider: str, *, everywhere: bool) -> str:
-    if everywhere:
-        return f"{provider} is asked to forget it; `hermes memory outbox list` shows what it cannot."
-    return f"What {provider} was told of it stays there; --everywhere has it forgotten too."
 
 
 def _describe(planned: Deletion) -> str:

@@ -26,17 +26,13 @@ class SessionPicker:
 
     def __init__(self, listed: Sequence[Listed]) -> None:
         self._listed = listed
-        self._typed = ""
-        self._place = 0
-
-    @property
-    def typed(self) -> str:
+        self.typed = ""
         """What the list was narrowed down with."""
-        return self._typed
+        self._place = 0
 
     def matching(self) -> list[Listed]:
         """The sessions that hold every word that was typed, in their title, first words or id."""
-        words = self._typed.lower().split()
+        words = self.typed.lower().split()
         return [one for one in self._listed if all(word in _searched(one) for word in words)]
 
     def chosen(self) -> Listed | None:
@@ -50,8 +46,7 @@ class SessionPicker:
             self._place = (self._place + by) % len(found)
 
     def narrow(self, typed: str) -> None:
-        """Show what matches this."""
-        self._typed, self._place = typed, 0
+        self.typed, self._place = typed, 0
 
     def rows(self, columns: int) -> list[tuple[bool, str]]:
         """What is to be seen, each row with whether it is marked. The marked session's id is whole in a row below."""

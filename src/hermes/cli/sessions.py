@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.searching import LimitOption, SourceOption, search_sessions
 from hermes.cli.session_deletion import SessionArgument, delete_session
-from hermes.cli.snapshots import read_snapshots
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.files import replacing
+from hermes.llm.tokens import view_tokens
 from hermes.settings import COLOR
 from hermes.store.export import message_to_json, to_json, to_jsonl, to_markdown
 from hermes.store.ids import snapshot_session
@@ -36,6 +36,18 @@ app = typer.Typer(
 INCOGNITO = "kept out of memory"
 """The mark of what was said incognito or forgotten later."""
 UndoneOption = Annotated[bool, typer.Option("--undone", help="Also what was taken back, marked.")]
+
+
+class Snapshot(Struct, frozen=True):
+    """One compression: messages and tokens the model saw before and after it."""
+
+    id: str
+    session_id: str
+    created_at: float
+    messages_before: int
+    messages_after: int
+    tokens_before: int
+    tokens_after: int
 
 
 @app.command("list")
@@ -97,7 +109,7 @@ def show_session(
 def list_snapshots(ctx: typer.Context, name: SessionArgument, json: AsJson = False) -> None:
     """What a session was before each of its compressions. `hermes sessions show ID` reads one."""
     host = load_app(ctx)
-    taken = with_store(host, lambda store: store.read(lambda tx: read_snapshots(store, tx, name)))
+    taken = with_store(host, lambda store: store.read(lambda tx: _read_snapshots(store, tx, name)))
     if json:
         print_json([to_builtins(snapshot) for snapshot in taken])
     elif not taken:
@@ -160,7 +172,8 @@ def export_sessions(
     render = to_jsonl if form == "jsonl" else to_markdown
 
     def write(store: Store, tx: Tx, put: Callable[[str], object]) -> int:
-        sessions = _all_sessions(store, tx) if everything else [store.sessions.find(tx, name) for name in names or []]
+        listed = store.sessions.recent(tx, limit=-1, everything=True) if everything else []
+        sessions = [one.session for one in listed] or [store.sessions.find(tx, name) for name in names or []]
         for session in sessions:
             messages, marked = _said(store, tx, session.id, undone)
             for line in render(session, messages, store.compressions.all(tx, session.id), marked):
@@ -180,16 +193,22 @@ def export_sessions(
 app.command("delete")(delete_session)
 
 
+def _read_snapshots(store: Store, tx: Tx, name: str) -> list[Snapshot]:
+    """Every snapshot of the session a person means, oldest first."""
+    found: list[Snapshot] = []
+    for row in store.compressions.all(tx, store.sessions.find(tx, name).id):
+        before, after = store.compressions.snapshot(tx, row.snapshot_id), store.compressions.swapped(tx, row)
+        messages, tokens = (len(before.messages), len(after.messages)), (view_tokens(before), view_tokens(after))
+        found.append(Snapshot(row.snapshot_id, row.session_id, row.created_at, *messages, *tokens))
+    return found
+
+
 def _find_view(store: Store, name: str) -> Callable[[Tx], tuple[Session, LiveView]]:
     def find(tx: Tx) -> tuple[Session, LiveView]:
         session = store.sessions.find(tx, name)
         return session, store.compressions.view(tx, session.id)
 
     return find
-
-
-def _all_sessions(store: Store, tx: Tx) -> list[Session]:
-    return [entry.session for entry in store.sessions.recent(tx, limit=-1, everything=True)]
 
 
 def _said(store: Store, tx: Tx, session_id: str, undone: bool) -> tuple[Iterator[Message], frozenset[int]]:

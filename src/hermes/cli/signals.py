@@ -1,11 +1,11 @@
-"""Signals that ask a process that serves to end."""
+"""Signals that ask a process to end, or to stop what it does."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 
 @contextmanager
@@ -19,3 +19,26 @@ def ending_on_signals(end: Callable[[], object]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def on_signals(names: Iterable[str], act: Callable[[int], object]) -> Iterator[Callable[[], None]]:
+    """Within the block these signals call `act` on the loop, with their number; what is given ends that before.
+
+    Windows has no such handlers: there Ctrl-C ends the program.
+    """
+    loop = asyncio.get_running_loop()
+    watched: list[int] = []
+
+    def let_go() -> None:
+        while watched:
+            loop.remove_signal_handler(watched.pop())
+
+    for number in (getattr(signal, name) for name in names if hasattr(signal, name)):
+        with suppress(NotImplementedError):
+            loop.add_signal_handler(number, act, number)
+            watched.append(number)
+    try:
+        yield let_go
+    finally:
+        let_go()

@@ -14,6 +14,8 @@ from hermes.app import App
 from hermes.cli.output import note, printable
 from hermes.configuration import name_foreign
 from hermes.home import Home
+from hermes.logs import start_log
+from hermes.settings import LOG_FORMAT, LOG_LEVEL, secrets_in
 from hermes.store.store import Store
 
 T = TypeVar("T")
@@ -38,11 +40,13 @@ def load_app(ctx: typer.Context) -> App:
 
 def find_home(ctx: typer.Context) -> Home:
     """The profile's home alone, for commands that must work when its settings are broken."""
-    profile = _invocation(ctx).profile
-    home = Home.find(os.environ, profile)
-    if profile is not None:
-        home.require()
-    return home
+    return Home.find_existing(os.environ, _invocation(ctx).profile)
+
+
+def start_home_log(app: App) -> None:
+    """From now on what happens is written to the home's log, as its settings say."""
+    get = app.settings.get
+    start_log(app.home.log_file, level=get(LOG_LEVEL), form=get(LOG_FORMAT), secrets=secrets_in(app.settings))
 
 
 def with_store(app: App, work: Callable[[Store], Awaitable[T]]) -> T:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import aclosing, suppress
 
 from msgspec.structs import replace
 
@@ -26,13 +25,14 @@ from hermes.cli.output import can_redraw, use_color
 from hermes.cli.own_name import advise
 from hermes.cli.pastes import Pastes
 from hermes.cli.plain_lines import PlainLines
-from hermes.cli.recap_rows import recap_rows
+from hermes.cli.recap import Recap
 from hermes.cli.screen import Screen
 from hermes.cli.session_watch import SessionWatch
+from hermes.cli.signals import on_signals
 from hermes.cli.status import ChatStatus
 from hermes.cli.talk import INDENT, PROMPT, Front, Typed
 from hermes.errors import HermesError
-from hermes.events import Accepted
+from hermes.events import Accepted, TextDelta
 from hermes.settings import COLOR
 from hermes.slash.here import Again, Say
 from hermes.slash.table import find_command
@@ -43,6 +43,13 @@ PLAIN_GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Ctrl-D (
 LOOK = 1.0
 """Seconds between two looks at what others say in the session."""
 
+MOST_SAID, MOST_REPLIED = 4, 11
+"""Rows of what the person said, and of the reply, that are shown at most."""
+LONGEST = 2000
+"""Characters of either: a row of code may be wider than the window."""
+MORE = "… (`hermes sessions show {}` has all of it)"
+UNANSWERED = "(It has no reply: `/retry` answers it.)"
+
 
 async def talk(conversation: TerminalConversation) -> int:
     """Talk until the person leaves or the terminal goes away."""
@@ -52,14 +59,15 @@ async def talk(conversation: TerminalConversation) -> int:
     screen.end()
     if (recap := await conversation.recap()) is not None:
         screen.say(recap.headline)
-        screen.put(recap_rows(recap, _screen_of(conversation, lambda: columns, redraws=can_redraw())))
+        screen.put(_recap_rows(recap, _screen_of(conversation, lambda: columns, redraws=can_redraw())))
         screen.end()
     greeting = screen.take()
     sys.stdout.write("".join(f"{row}\n" for row in greeting))
     sys.stdout.flush()
     conversation.ask_for_models()
     terminal = Terminal(conversation, LivePrompt(conversation, greeting) if can_redraw() else PlainLines())
-    with _signals(terminal):
+    # A closed window and a polite end stop the reply and keep it, rather than losing it.
+    with on_signals(("SIGHUP", "SIGTERM"), lambda number: terminal.leave(128 + number)):
         code = await terminal.run()
     if unsaid := len(terminal.waiting):
         with suppress(OSError):  # the window was closed
@@ -70,17 +78,17 @@ async def talk(conversation: TerminalConversation) -> int:
 
 
 class Terminal:
-    """Says what is typed, in order. `/stop` and `/quit` do not wait their turn."""
+    """The `Talk` of a front: says what is typed, in order. `/stop` and `/quit` do not wait their turn."""
 
     def __init__(self, conversation: TerminalConversation, front: Front) -> None:
         self._conversation = conversation
         self._front = front
-        self._screen = self._new_screen()
+        self.screen = self._new_screen()
         self._waiting: deque[Typed] = deque()
         self._wake = asyncio.Event()
         self._stop: asyncio.Event | None = None
         self._code: int | None = None
-        self._doing = ""
+        self.doing = ""
         self._watch = SessionWatch(conversation.store)
         self._known: ChatStatus | None = None
 
@@ -89,26 +97,13 @@ class Terminal:
 
     @property
     def status(self) -> ChatStatus:
-        """What the status line says."""
         return replace(self._conversation.status, gauge=self._watch.gauge)
 
     @property
-    def screen(self) -> Screen:
-        """The rows to show."""
-        return self._screen
-
-    @property
     def waiting(self) -> tuple[Typed, ...]:
-        """What was typed while a reply came, and is said next."""
         return tuple(self._waiting)
 
-    @property
-    def doing(self) -> str:
-        """What is under way, in a word or two; "" when nothing is."""
-        return self._doing
-
     def hear(self, typed: Typed) -> None:
-        """The person typed this and pressed Enter."""
         found = find_command("terminal", typed.shown)
         overtaking = found.command.name if found is not None and found.command.overtakes else ""
         if overtaking == "quit":
@@ -120,14 +115,12 @@ class Terminal:
             self._wake.set()
 
     def interrupt(self) -> bool:
-        """End what is under way; False when nothing is, or it was told already."""
         if self._stop is None or self._stop.is_set():
             return False
         self._stop.set()
         return True
 
     def take_back(self) -> tuple[Typed, ...]:
-        """What was typed ahead, which is not said now."""
         taken = self.waiting
         self._waiting.clear()
         return taken
@@ -168,7 +161,7 @@ class Terminal:
         """Show what others said in the session meanwhile, and a title that it was given."""
         overheard = await self._watch.look(self._conversation.agent)
         if overheard.messages:
-            self._screen.overhear(overheard)
+            self.screen.overhear(overheard)
             await self._front.show_aside(self)
         elif self.status != self._known:
             self._front.refresh(self)
@@ -179,27 +172,27 @@ class Terminal:
         self._stop, text = asyncio.Event(), typed.text.strip()
         try:
             if typed.shown.startswith("/"):
-                self._doing = text.split(maxsplit=1)[0]
+                self.doing = text.split(maxsplit=1)[0]
                 await self._run_command(text, self._stop)
             else:
                 await self._run_turn(Say(text), self._stop)
         except HermesError as error:
-            self._screen.say(advise(f"hermes: {error.line()}"))
+            self.screen.say(advise(f"hermes: {error.line()}"))
         finally:
-            self._stop, self._doing = None, ""
-        self._screen.end()
+            self._stop, self.doing = None, ""
+        self.screen.end()
         await self._front.settle(self)
         await self._look_around()
 
     async def _run_command(self, line: str, stop: asyncio.Event) -> None:
         answered = await run_command(self._conversation, line, stop, self._front)
         if answered.text:
-            self._screen.say(advise(answered.text))
+            self.screen.say(advise(answered.text))
         if answered.recap is not None:
-            self._screen.put(recap_rows(answered.recap, self._new_screen()))
+            self.screen.put(_recap_rows(answered.recap, self._new_screen()))
         if answered.say is not None:
             if isinstance(answered.say, Say):
-                self._screen.said(PROMPT + Pastes().shorten(answered.say.text).replace("\n", f"\n{INDENT}"))
+                self.screen.said(PROMPT + Pastes().shorten(answered.say.text).replace("\n", f"\n{INDENT}"))
             await self._run_turn(answered.say, stop)
         if answered.draft:
             self._front.offer_draft(answered.draft)
@@ -207,12 +200,12 @@ class Terminal:
             self.leave()
 
     async def _run_turn(self, said: Say | Again, stop: asyncio.Event) -> None:
-        self._doing = self._conversation.status.model or "the model"
+        self.doing = self._conversation.status.model or "the model"
         async with aclosing(self._conversation.take_turn(said, stop)) as events:
             async for event in events:
                 if isinstance(event, Accepted):
-                    self._screen.overhear(await self._watch.accepted(event.session_id, event.message_id))
-                self._screen.show(event)
+                    self.screen.overhear(await self._watch.accepted(event.session_id, event.message_id))
+                self.screen.show(event)
                 self._front.refresh(self)
         if self._conversation.session_id is not None:
             await self._watch.turn_over(self._conversation.session_id)
@@ -224,18 +217,19 @@ def _screen_of(conversation: TerminalConversation, columns: Callable[[], int], *
     return Screen(settings, columns, colored=colored, redraws=redraws)
 
 
-@contextmanager
-def _signals(terminal: Terminal) -> Iterator[None]:
-    """A closed window and a polite end stop the reply and keep it, rather than losing it."""
-    loop = asyncio.get_running_loop()
-    numbers = [number for name in ("SIGHUP", "SIGTERM") if (number := getattr(signal, name, None)) is not None]
-    try:
-        for number in numbers:
-            loop.add_signal_handler(number, terminal.leave, 128 + number)
-    except NotImplementedError:  # Windows has no such handlers
-        numbers = []
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
+def _recap_rows(recap: Recap, screen: Screen) -> list[str]:
+    """The last exchange of a session as it was seen when it was said; `screen` is made for this alone."""
+    rows: list[str] = []
+    for message in recap.exchange:
+        whole, is_said = message.content or "", message.role == "user"
+        text = whole[:LONGEST]
+        if is_said:
+            screen.said(PROMPT + Pastes().shorten(text).replace("\n", f"\n{INDENT}"))
+        else:
+            screen.show(TextDelta(text))
+            screen.end_text()
+        made, most = screen.take(), MOST_SAID if is_said else MOST_REPLIED
+        if len(made) > most or text != whole:
+            made = [*made[: most - 1], screen.dim(advise(MORE.format(message.session_id)))]
+        rows += made
+    return [*rows, screen.dim(UNANSWERED)] if recap.is_unanswered else rows

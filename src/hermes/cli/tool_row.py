@@ -28,7 +28,6 @@ class ToolRow(Struct):
         return self._row(self.progress or short(self.arguments), f"… {now - self.begun:.0f} s", columns)
 
     def finished(self, result: str, ok: bool, now: float, columns: int) -> str:
-        """When it is over."""
         reason = "" if ok else f": {head(printable(result), REASON)}"
         return self._row(short(self.arguments), f"{'✓' if ok else '✗'} {now - self.begun:.1f} s{reason}", columns)
 

@@ -87,46 +87,28 @@ class _UnderWay(Struct):
         self.result = _unchanged(self.seen, outcome, reason, failures)
 
 
-class Compressor:
-    """Compresses sessions of one store with one model."""
+class Compressor(Struct, frozen=True):
+    """Compresses sessions of one store with one model; without one only the digest can be made."""
 
-    def __init__(
-        self,
-        store: Store,
-        model: Model | None,
-        policy: CompressionPolicy,
-        *,
-        owner: str,
-        deadline: float = 180.0,
-        lease: float = LEASE,
-        last_look: LastLook | None = None,
-        last_look_deadline: float = LAST_LOOK,
-    ) -> None:
-        """Without a model only the digest can be made."""
-        self._store = store
-        self._model = model
-        self._policy = policy
-        self._owner = owner
-        self._deadline = deadline
-        self._ttl = lease
-        self._last_look = last_look
-        self._last_look_deadline = last_look_deadline
-
-    @property
-    def policy(self) -> CompressionPolicy:
-        return self._policy
+    store: Store
+    model: Model | None
+    policy: CompressionPolicy
+    owner: str
+    deadline: float = 180.0
+    lease: float = LEASE
+    last_look: LastLook | None = None
+    last_look_deadline: float = LAST_LOOK
 
     async def compress(self, session_id: str, request: Request = Request()) -> CompressionResult:  # noqa: B008 - frozen
         """Compress `session_id` and no other. One start line and one end line in the log, whatever happens."""
         with operation(session_id):
             seen = await self._look(session_id)
-            work = _UnderWay(
-                session_id, secrets.token_hex(4), request, seen, _unchanged(seen, "failed", "it was cut off")
-            )
+            so_far = _unchanged(seen, "failed", "it was cut off")
+            work = _UnderWay(session_id, secrets.token_hex(4), request, seen, so_far)
             name, about = compression_lease(session_id), f"the compression of session {session_id}"
-            wanted = wanted_lease(self._store, about, name, self._owner, self._ttl)
+            wanted = wanted_lease(self.store, about, name, self.owner, self.lease)
             try:
-                held = await take(self._store, wanted)
+                held = await take(self.store, wanted)
             except HermesError as error:  # who cannot ask for the lease does not compress
                 with self._reported(work):
                     work.end("failed", error.message)
@@ -136,7 +118,7 @@ class Compressor:
                     work.end("busy", "another compression is under way")
             else:
                 # The lines are written while the lease is held, so that those of two compressions never cross.
-                async with kept(self._store, wanted, held):
+                async with kept(self.store, wanted, held):
                     with self._reported(work):
                         await self._compress_alone(work, held)
             return work.result
@@ -147,7 +129,7 @@ class Compressor:
         count, tokens = len(work.seen.view.messages), f"{work.seen.tokens:,}"
         log.info(
             "context compression started: session=%s op=%s messages=%d tokens=~%s model=%s",
-            work.session_id, work.op, count, tokens, self._model.name if self._model else "digest",
+            work.session_id, work.op, count, tokens, self.model.name if self.model else "digest",
         )  # fmt: skip
         try:
             yield
@@ -168,9 +150,8 @@ class Compressor:
         return isinstance(self._plan(await self._look(session_id), request), Cut)
 
     async def is_busy(self, session_id: str) -> bool:
-        """Whether someone compresses the session now."""
-        now = self._store.clock.now()
-        held = await self._store.read(lambda tx: leases.holder(tx, compression_lease(session_id), now=now))
+        now = self.store.clock.now()
+        held = await self.store.read(lambda tx: leases.holder(tx, compression_lease(session_id), now=now))
         return held is not None
 
     async def _compress_alone(self, work: _UnderWay, held: HeldLease) -> None:
@@ -184,18 +165,18 @@ class Compressor:
     def _plan(self, seen: _Seen, request: Request) -> Cut | str:
         """Where to cut, or why not to."""
         patient = request.automatic and not request.must_fit
-        if patient and seen.failures.not_before > self._store.clock.now():
+        if patient and seen.failures.not_before > self.store.clock.now():
             return f"waiting after a failure: {seen.failures.reason}"
-        budget = request.budget or self._policy.staying_budget
+        budget = request.budget or self.policy.staying_budget
         cut = choose_cut(
             seen.view,
-            keep_turns=self._policy.keep_turns,
+            keep_turns=self.policy.keep_turns,
             budget=budget,
-            ceiling=request.budget or self._policy.ceiling,
+            ceiling=request.budget or self.policy.ceiling,
         )
         if cut is None:
             return "there is nothing to leave out"
-        if patient and cut.tokens < self._policy.least_gain:
+        if patient and cut.tokens < self.policy.least_gain:
             return "too little would leave"
         return cut
 
@@ -214,7 +195,7 @@ class Compressor:
             work.end("skipped", "it would not be shorter")
             return
         # Once handed over the swap may be committed: what became of it is told, also to a log of what was cancelled.
-        swapping = asyncio.ensure_future(self._store.write(lambda tx: self._swap(tx, work, cut, made, held)))
+        swapping = asyncio.ensure_future(self.store.write(lambda tx: self._swap(tx, work, cut, made, held)))
         try:
             work.result = await asyncio.shield(swapping)
         except asyncio.CancelledError:
@@ -225,8 +206,8 @@ class Compressor:
     def _swap(self, tx: Tx, work: _UnderWay, cut: Cut, made: UsableSummary, held: HeldLease) -> CompressionResult:
         """The whole change, in one transaction: refused when the lease or the epoch was lost."""
         held.check(tx)
-        now = self._store.clock.now()
-        snapshot, view = self._store.compressions.swap(tx, work.seen, cut.horizon_id, cut.kept_ids, made.text, now=now)
+        now = self.store.clock.now()
+        snapshot, view = self.store.compressions.swap(tx, work.seen, cut.horizon_id, cut.kept_ids, made.text, now=now)
         remarks = [remark for remark in (made.remark, _unread(cut, view)) if remark]
         before, after = work.seen.tokens, view_tokens(view)
         return CompressionResult(work.session_id, view.messages, snapshot, before, after, "done", "; ".join(remarks))
@@ -243,12 +224,12 @@ class Compressor:
         return made
 
     async def _summarise(self, work: _UnderWay, cut: Cut) -> UsableSummary | NoSummary:
-        if self._model is None:
+        if self.model is None:
             return await self._digest(work, cut)
         previous, budget = work.seen.view.summary, self._summary_budget(work.request)
         focus = work.request.focus
         writing = asyncio.ensure_future(
-            summarise(self._model, previous, cut.leaving, budget=budget, focus=focus, deadline=self._deadline)
+            summarise(self.model, previous, cut.leaving, budget=budget, focus=focus, deadline=self.deadline)
         )
         try:
             if (await asyncio.wait({writing}, timeout=HEAD_START))[0]:
@@ -270,41 +251,41 @@ class Compressor:
 
     def _summary_budget(self, request: Request) -> int:
         """A request that names what may stay wants a summary in proportion."""
-        whole = self._policy.summary_budget
+        whole = self.policy.summary_budget
         return whole if request.budget is None else min(whole, max(128, request.budget // 2))
 
     async def _give_last_look(self, leaving: Sequence[Message]) -> None:
         """Notes and provider see what leaves, but for what was said incognito."""
-        if self._last_look is None:
+        if self.last_look is None:
             return
         session_id = leaving[0].session_id
         try:
-            known = await self._store.read(lambda tx: self._store.incognito.remembered(tx, session_id, leaving))
+            known = await self.store.read(lambda tx: self.store.incognito.remembered(tx, session_id, leaving))
             if known:
-                async with asyncio.timeout(self._last_look_deadline):
-                    await self._last_look(known)
+                async with asyncio.timeout(self.last_look_deadline):
+                    await self.last_look(known)
         except TimeoutError:
-            log.warning("the last look before compression took longer than %g s", self._last_look_deadline)
+            log.warning("the last look before compression took longer than %g s", self.last_look_deadline)
         except HermesError as error:
             log.warning("the last look before compression failed: %s", error.line())
 
     async def _remember_failure(self, work: _UnderWay, held: HeldLease, reason: str) -> int:
         count = work.seen.failures.count + 1
-        again = self._store.clock.now() + backoff_seconds(count)
+        again = self.store.clock.now() + backoff_seconds(count)
 
         def remember(tx: Tx) -> None:
             held.check(tx)  # whoever took over knows better
             record_failure(tx, work.session_id, Failures(count, again, reason))
 
-        await self._store.write(remember)
+        await self.store.write(remember)
         return count
 
     async def _look(self, session_id: str) -> _Seen:
         def look(tx: Tx) -> _Seen:
-            seen = self._store.compressions.look(tx, session_id)
+            seen = self.store.compressions.look(tx, session_id)
             return _Seen(seen.view, seen.last_id, seen.failures, view_tokens(seen.view))
 
-        return await self._store.read(look)
+        return await self.store.read(look)
 
 
 def _unread(cut: Cut, after: LiveView) -> str:

@@ -25,7 +25,6 @@ class Cut(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """How many tokens leave."""
         return sum(map(message_tokens, self.leaving))
 
 
@@ -39,10 +38,6 @@ class _Group(Struct, frozen=True):
     def is_asking(self) -> bool:
         return self.messages[0].role == "user"
 
-    @property
-    def last_id(self) -> int:
-        return self.messages[-1].id
-
 
 def choose_cut(view: LiveView, *, keep_turns: int, budget: int, ceiling: int | None = None) -> Cut | None:
     """The gentlest cut after which the messages that stay have at most `budget` tokens; None when nothing can leave.
@@ -51,7 +46,8 @@ def choose_cut(view: LiveView, *, keep_turns: int, budget: int, ceiling: int | N
     """
     groups = list(_groups(view.tail))
     first = next((message for message in view.messages if message.role == "user"), None)
-    starts = [place for place, group in enumerate(groups) if group.is_asking and not _asked_before(groups, place)]
+    asks = [group.is_asking for group in groups]
+    starts = [place for place, asking in enumerate(asks) if asking and not (place and asks[place - 1])]
     for number, start in enumerate(starts[-keep_turns:]):
         staying = sum(group.tokens for group in groups[start:])
         may_open = number == 0 and first is not None and first.id < groups[start].messages[0].id
@@ -59,10 +55,6 @@ def choose_cut(view: LiveView, *, keep_turns: int, budget: int, ceiling: int | N
             if staying + sum(map(message_tokens, kept)) <= budget:
                 return _cut(view, groups[:start], kept)
     return _cut_inside_turn(view, groups, starts, budget, max(budget, ceiling or 0))
-
-
-def _asked_before(groups: Sequence[_Group], place: int) -> bool:
-    return place > 0 and groups[place - 1].is_asking
 
 
 def _cut_inside_turn(view: LiveView, groups: list[_Group], starts: list[int], budget: int, ceiling: int) -> Cut | None:
@@ -96,7 +88,7 @@ def _cut(view: LiveView, leaving: Sequence[_Group], kept: Sequence[Message]) -> 
     if not gone or not view.tail:
         return None
     # Nothing of the tail may leave, and yet what an earlier compression kept: the horizon stays where it is.
-    horizon_id = leaving[-1].last_id if leaving else view.tail[0].id - 1
+    horizon_id = leaving[-1].messages[-1].id if leaving else view.tail[0].id - 1
     return Cut(horizon_id, tuple(sorted(kept_ids)), tuple(gone))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
-from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -82,12 +81,9 @@ def _room(window: int, budget: int) -> int:
     return max(window // 4, min(window // 2, window - 4 * budget - PROMPT_TOKENS))
 
 
-Piece: TypeAlias = list[str]
-
-
-def _pieces(lines: Sequence[str], room: int) -> Iterator[Piece]:
+def _pieces(lines: Sequence[str], room: int) -> Iterator[list[str]]:
     """The conversation in pieces that the summariser can read."""
-    piece: Piece = []
+    piece: list[str] = []
     used = 0
     for line in lines:
         fitting = _shorten(line, room)
@@ -123,7 +119,9 @@ def _lines(messages: Sequence[Message]) -> Iterator[str]:
             yield f"assistant calls {call.name}: {call.arguments[:TOOL_RESULT]}"
 
 
-async def _ask(model: Model, previous: str | None, piece: Piece, budget: int, focus: str) -> UsableSummary | NoSummary:
+async def _ask(
+    model: Model, previous: str | None, piece: list[str], budget: int, focus: str
+) -> UsableSummary | NoSummary:
     parts = [f"Summary so far:\n{previous}\n"] if previous else []
     parts.append("Conversation to condense:\n" + "\n".join(piece))
     if focus:

@@ -26,18 +26,20 @@ class Verdict(Struct, frozen=True):
     refusal: str = ""
 
 
-class Access:
+class Access(Struct, frozen=True):
     """The rule for one gateway. `allow` holds `platform:user id`, `platform:chat id`, `platform:*` or `*`."""
 
-    def __init__(self, allow: frozenset[str], choose: Callable[[str], str]) -> None:
-        self._allow = allow
-        self._choose = choose
+    allow: frozenset[str]
+    choose: Callable[[str], str]
 
     def judge(self, tx: Tx, message: Inbound, *, now: float) -> Verdict:
         """May the author of this message talk? Runs in the transaction that would accept it."""
         platform, user = message.chat.platform, message.author_id
         if message.chat.chat_type == "api" or self._listed(tx, message):
-            _meet(tx, message)
+            # Whoever writes in a direct chat is listed, so that the owner can say who it is; a client of the API may
+            # call people what it likes.
+            if message.chat.chat_type == "dm" and user is not None:
+                meet(tx, platform, user, message.author_name or "")
             return Verdict("welcome")
         if user is None:
             return Verdict("ignored")
@@ -46,7 +48,7 @@ class Access:
             return Verdict("welcome" if known.state == "allowed" else "ignored")
         if message.chat.chat_type != "dm":
             return Verdict("ignored")
-        code = "".join(self._choose(ALPHABET) for _ in range(CODE_LENGTH))
+        code = "".join(self.choose(ALPHABET) for _ in range(CODE_LENGTH))
         inbox.ask_pairing(tx, platform, user, message.author_name or user, code, now=now)
         return Verdict(
             "refused",
@@ -58,11 +60,4 @@ class Access:
         """A chat that got another id is the same chat."""
         platform, chat_id = message.chat.platform, message.chat.chat_id
         ids = {message.author_id, message.author_alt, chat_id, first_chat_id(tx, platform, chat_id)} - {None}
-        return bool(self._allow & {"*", f"{platform}:*", *(f"{platform}:{one}" for one in ids)})
-
-
-def _meet(tx: Tx, message: Inbound) -> None:
-    """Whoever writes in a direct chat is listed, so that the owner can say who it is. A client of the API may call
-    people what it likes."""
-    if message.chat.chat_type == "dm" and message.author_id is not None:
-        meet(tx, message.chat.platform, message.author_id, message.author_name or "")
+        return bool(self.allow & {"*", f"{platform}:*", *(f"{platform}:{one}" for one in ids)})

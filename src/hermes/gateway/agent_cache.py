@@ -73,8 +73,7 @@ class AgentCache(Struct):
         finally:
             entry.users -= 1
             entry.used_at = self.now()
-            if entry.retired is not None:
-                self._close_unused(entry, entry.retired)
+            self._close_unused(entry)
             self.evict()
 
     def evict(self) -> None:
@@ -121,12 +120,12 @@ class AgentCache(Struct):
         entry.retired = why
         if at_work:
             entry.users = 0
-        self._close_unused(entry, why)
+        self._close_unused(entry)
 
-    def _close_unused(self, entry: _Entry, why: Ending) -> None:
-        if entry.users:
+    def _close_unused(self, entry: _Entry) -> None:
+        if entry.users or entry.retired is None:
             return
-        task = asyncio.create_task(self._let_go(entry.agent, why))
+        task = asyncio.create_task(self._let_go(entry.agent, entry.retired))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
@@ -134,11 +133,7 @@ class AgentCache(Struct):
         """Close an agent that is not needed for now. Unless we are ending, a review reads what is unread first."""
         if agent.turns and why != "settings":
             await unless_stopped(review_now(agent), self._ending)
-        await _close(agent, why)
-
-
-async def _close(agent: Agent, why: Ending) -> None:
-    try:
-        await agent.close(why)
-    except Exception:  # nobody waits for it who could be told
-        log.exception("the agent of session %s did not close", agent.session_id)
+        try:
+            await agent.close(why)
+        except Exception:  # nobody waits for it who could be told
+            log.exception("the agent of session %s did not close", agent.session_id)

@@ -79,12 +79,13 @@ class Gateway:
         self._wake, self._wake_delivery = asyncio.Event(), asyncio.Event()
         self._locks: WeakValueDictionary[Chat, asyncio.Lock] = WeakValueDictionary()
         self._listeners: dict[str, list[TurnListener]] = {}
-        self._ending = False
+        self.ending = False
+        """Whether the gateway is shutting down: nothing new is taken in."""
         self._platforms: dict[str, Platform] = {}
         self._watch = StoreWatch(store, self._turn_away)
         access = Access(terms.allow, secrets.choice)
         chats = Chats(store, terms.agent_name, terms.people)
-        self._inbox = Inbox(store, chats, access, stop=self.stop_turn, wake=self._wake)
+        self._inbox = Inbox(store, chats, access, stop=self._stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
         turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear, terms.remarks)
         self._lanes = Lanes(store=store, inbox=self._inbox, agents=agents, ledger=ledger, turns=turns)
@@ -133,11 +134,6 @@ class Gateway:
         """Nobody waits for an answer that cannot be recorded."""
         self._hear(list(self._listeners), Failed("", "store", f"{error.message}; the message is kept"))
 
-    @property
-    def ending(self) -> bool:
-        """Whether the gateway is shutting down: nothing new is taken in."""
-        return self._ending
-
     async def ending_of(self, item_key: str) -> TurnEnding | None:
         """How the turn of an inbox item ended, or None while it has not."""
 
@@ -146,10 +142,6 @@ class Gateway:
             return Failed("", "gone", GONE) if item is None else recall_ending(tx, self._store, item)
 
         return await self._store.read(look)
-
-    async def report(self, part: str, state: str, detail: str) -> None:
-        """Tell how a part is."""
-        await self._inbox.report(part, state, detail)
 
     @contextmanager
     def listen(self, item_key: str, hear: TurnListener) -> Iterator[None]:
@@ -161,10 +153,6 @@ class Gateway:
             self._listeners[item_key].remove(hear)
             if not self._listeners[item_key]:
                 del self._listeners[item_key]
-
-    def stop_turn(self, session_id: str) -> bool:
-        """End the running turn of a session."""
-        return self._lanes.stop_turn(session_id)
 
     async def run(
         self,
@@ -217,9 +205,9 @@ class Gateway:
 
     async def _serve(self, platform: Platform, tell: Callable[[str], None]) -> None:
         """Keep a platform running: one that falls over is said and begun again, the others go on."""
-        intake = _IntakeOf(self, tell)
+        intake = _IntakeOf(self, self._inbox, tell)
         for failures in count():
-            await self.report(platform.name, "starting", "")
+            await self._inbox.report(platform.name, "starting", "")
             try:
                 await platform.run(intake)
                 return
@@ -228,14 +216,14 @@ class Gateway:
                 reason = f"{type(error).__name__}: {error}"
                 if failures == 0:
                     tell(f"gateway: {platform.name} failed: {reason} (tried again every {RESTART_AFTER:.0f} s)")
-                await self.report(platform.name, "failing", reason)
+                await self._inbox.report(platform.name, "failing", reason)
             await self._store.clock.sleep(RESTART_AFTER)
 
     async def _shut_down(
         self, lease: Lease, workers: Sequence[asyncio.Task[None]], intakes: Sequence[asyncio.Task[None]]
     ) -> None:
         """Take nothing more, finish what is under way within the deadline, leave the rest in the queues."""
-        self._ending = True
+        self.ending = True
         answering, delivering, _ = workers
         for task in (*intakes, answering):
             task.cancel()
@@ -291,6 +279,9 @@ class Gateway:
         for name in (INBOX, OUTBOUND):
             queue_items.prune(tx, name, before=now - REMEMBER)
 
+    def _stop_turn(self, session_id: str) -> bool:
+        return self._lanes.stop_turn(session_id)
+
     def _hear(self, keys: Sequence[str], event: TurnEvent) -> None:
         for key in keys:
             for hear in tuple(self._listeners.get(key, ())):
@@ -303,6 +294,7 @@ class Gateway:
 @dataclass(slots=True)
 class _IntakeOf(Intake):
     gateway: Gateway
+    inbox: Inbox
     tell: Callable[[str], None]
     has_told: bool = False
 
@@ -313,7 +305,7 @@ class _IntakeOf(Intake):
         await self.gateway.move(moved)
 
     async def report(self, part: str, state: str, detail: str) -> None:
-        await self.gateway.report(part, state, detail)
+        await self.inbox.report(part, state, detail)
         if state == "ok" and not self.has_told:
             self.has_told = True
             self.tell(f"gateway: {part} is there: {detail}")

@@ -59,51 +59,41 @@ class OpenedSession(Struct, frozen=True):
     """The items that were said before a crash, with their messages."""
 
 
-class Inbox:
+class Inbox(Struct, frozen=True):
     """Takes messages in. `stop` ends the running turn of a session; `wake` tells the lanes and the delivery."""
 
-    def __init__(
-        self,
-        store: Store,
-        chats: Chats,
-        access: Access,
-        *,
-        stop: Callable[[str], bool],
-        wake: asyncio.Event,
-    ) -> None:
-        self._store = store
-        self.chats = chats
-        self._access = access
-        self._stop = stop
-        self._wake = wake
+    store: Store
+    chats: Chats
+    access: Access
+    stop: Callable[[str], bool]
+    wake: asyncio.Event
 
     async def receive(self, message: Inbound) -> Received:
         """Commit a message. When this returns it cannot get lost, and the same one again has no effect. Raises
         UsageError for a session id that no session may have."""
-        received = await self._store.write(lambda tx: self._commit(tx, message))
+        received = await self.store.write(lambda tx: self._commit(tx, message))
         if received.fresh and is_stop(message.text):
-            received = replace(received, stopped=self._stop(received.session_id or ""))
-            await self._store.write(lambda tx: self._tell_of_stop(tx, message, received))
+            received = replace(received, stopped=self.stop(received.session_id or ""))
+            await self.store.write(lambda tx: self._tell_of_stop(tx, message, received))
         if received.fresh:
-            self._wake.set()
+            self.wake.set()
         return received
 
     async def move(self, moved: Moved) -> None:
         """A chat has another id now: its conversation goes on there. When this returns that is known for good, and the
         same again has no effect."""
-        if await self._store.write(lambda tx: self._move(tx, moved.old, moved.new)):
+        if await self.store.write(lambda tx: self._move(tx, moved.old, moved.new)):
             log.info("%s: chat %s is %s now", moved.old.platform, moved.old.chat_id, moved.new.chat_id)
-            self._wake.set()  # what waited in a lane of the new id waits in the other one now
+            self.wake.set()  # what waited in a lane of the new id waits in the other one now
 
     async def report(self, part: str, state: str, detail: str) -> None:
-        """Tell how a platform is."""
         log.log(logging.INFO if state in ("ok", "starting") else logging.WARNING, "%s: %s %s", part, state, detail)
-        await self._store.write(lambda tx: set_status(tx, part, state, detail, now=self._store.clock.now()))
+        await self.store.write(lambda tx: set_status(tx, part, state, detail, now=self.store.clock.now()))
 
     def _commit(self, tx: Tx, message: Inbound) -> Received:
-        now = self._store.clock.now()
+        now = self.store.clock.now()
         key, item_key = self.chats.key_of(tx, message), item_key_of(message)
-        verdict = self._access.judge(tx, message, now=now)
+        verdict = self.access.judge(tx, message, now=now)
         if verdict.kind == "refused":
             enqueue_text(tx, message.chat, key, f"refusal:{item_key}", verdict.refusal, now=now)
         if verdict.kind == "welcome" and not self.chats.may_name(tx, key, message):
@@ -121,7 +111,7 @@ class Inbox:
     def _tell_of_stop(self, tx: Tx, message: Inbound, received: Received) -> None:
         """Record the answer to `/stop`, so that a repeated one gets the same, and queue it for a chat. Over HTTP the
         open request gets it."""
-        now, text = self._store.clock.now(), STOPPED if received.stopped else NOT_RUNNING
+        now, text = self.store.clock.now(), STOPPED if received.stopped else NOT_RUNNING
         note = done_with(Replied(received.session_id or "", 0, text)).note
         queue_items.conclude(tx, INBOX, received.item_key, note or "", now=now)
         if message.chat.chat_type != API:
@@ -130,7 +120,7 @@ class Inbox:
     def _move(self, tx: Tx, old: Chat, new: Chat) -> bool:
         """Record that a chat has a new id; False if that is known. If people already spoke under the new id, that
         session ends and the older conversation goes on."""
-        now, routes = self._store.clock.now(), self._store.routes
+        now, routes = self.store.clock.now(), self.store.routes
         before, after = self.chats.key_of_chat(tx, old), self.chats.key_of_chat(tx, new)
         if not record_move(tx, old.platform, old.chat_id, new.chat_id, now=now):
             return False
@@ -138,9 +128,9 @@ class Inbox:
         if kept is None and early is not None:
             routes.bind(tx, before, early, now=now)
         elif kept is not None and early is not None:
-            self._store.sessions.end(tx, early, "chat_moved", now=now)
+            self.store.sessions.end(tx, early, "chat_moved", now=now)
             routes.bind(tx, after, kept, now=now)
-            lanes = [self.chats.lane_of(self._store.sessions.get(tx, one)) for one in (early, kept)]
+            lanes = [self.chats.lane_of(self.store.sessions.get(tx, one)) for one in (early, kept)]
             join_lanes(tx, INBOX, *lanes)
         return True
 
@@ -148,11 +138,11 @@ class Inbox:
         """The session of a batch at this moment. It carries the key that the message came by, which memory is told."""
 
         def open_batch(tx: Tx) -> OpenedSession:
-            session, scope, owners = self.chats.enter(tx, batch.messages, now=self._store.clock.now())
+            session, scope, owners = self.chats.enter(tx, batch.messages, now=self.store.clock.now())
             queue_items.assign(tx, batch.items, session.id)
             return OpenedSession(session, scope, owners, said_already(tx, [item.id for item in batch.items]))
 
-        return await self._store.write(open_batch)
+        return await self.store.write(open_batch)
 
 
 INBOX = "inbox"

@@ -63,7 +63,6 @@ class InboxTurns(Struct, frozen=True):
     remarks: RemarkTerms
 
     async def run(self, claimed: Claim, batch: Batch, opened: OpenedSession, agent: Agent, stop: asyncio.Event) -> None:
-        """Answer a batch of a lane, and settle it."""
         known, said = opened.known, zip(batch.items, batch.messages, opened.owners, strict=True)
         new = [(item, draft_of(one, is_owner=is_owner)) for item, one, is_owner in said if item.id not in known]
         live = self._show_live(batch.first.chat)
@@ -132,28 +131,24 @@ class InboxTurns(Struct, frozen=True):
     ) -> None:
         """A reply was settled with its own transaction; anything else is settled here."""
         ledger, live = self.ledger, record.live
-        remark = record.remarks.line if accepted else ""
+        remark, done = record.remarks.line if accepted else "", [done_with(end)] * len(batch.items)
         match end:
             case Failed(kind="busy", message=message):
                 await ledger.settle(claimed, [Retry(self._later(BUSY_PAUSE), message)])
                 if not accepted:  # whoever waits over HTTP has waited long enough
                     self.hear(batch.keys, replace(end, message=f"{message}. {KEPT}"))
             case Failed(kind="gone"):
-                await ledger.settle(
-                    claimed, [done_with(end)] * len(batch.items), say=apology(end, record.remarks.scope)
-                )
+                await ledger.settle(claimed, done, say=apology(end, record.remarks.scope))
                 self.hear(batch.keys, end)
             case Failed(message=message) if not accepted:  # it is in the inbox alone, so there it stays
                 wait = backoff(claimed.items[0].attempts, random.random, base=1.0, cap=60.0)
                 await ledger.settle(claimed, [Retry(self._later(wait), message)])
             case Failed():
                 text = f"{apology(end, record.remarks.scope)} Your message is kept."
-                done = [done_with(end)] * len(batch.items)
                 edit_id = live.message_id if live else None
                 await ledger.settle(claimed, done, say=text, edit_id=edit_id, remark=remark)
                 self.hear(batch.keys, end)
             case Stopped():
-                done = [done_with(end)] * len(batch.items)
                 await ledger.settle(claimed, done, say=None if accepted else UNSAID, remark=remark)
                 self.hear(batch.keys, end)
             case Replied() if batch.first.chat.chat_type != "api":

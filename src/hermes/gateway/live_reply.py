@@ -36,7 +36,6 @@ class LiveReply:
         self._task = asyncio.create_task(self._run())
 
     def add(self, text: str) -> None:
-        """The next piece of the reply."""
         self._text += text
 
     def restart(self) -> None:

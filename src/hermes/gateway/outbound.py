@@ -6,6 +6,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import astuple
 
 from hermes.clock import Clock
 from hermes.db import queue
@@ -37,43 +40,37 @@ def enqueue_text(
     """Queue a text for a chat, in pieces; the first one replaces the message `edit_id` where there is one."""
     for number, piece in enumerate(split_text(text, longest)):
         payload = {
-            "chat": [chat.platform, chat.chat_type, chat.chat_id, chat.thread_id],
+            "chat": astuple(chat),
             "text": piece,
             "edit_id": edit_id if number == 0 else None,
         }
         queue.enqueue(tx, OUTBOUND, lane, f"{key}:{number}", payload, now=now, session_id=session_id)
 
 
+@dataclass(slots=True)
 class OutboundWork(Work):
     """Sends what is queued. One chat waits for nobody but itself."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        platforms: Mapping[str, Platform],
-        locks: Callable[[Chat], asyncio.Lock],
-        chance: Callable[[], float],
-    ) -> None:
-        self._clock = clock
-        self._platforms = platforms
-        self._locks = locks
-        self._chance = chance
+    clock: Clock
+    platforms: Mapping[str, Platform]
+    locks: Callable[[Chat], asyncio.Lock]
+    chance: Callable[[], float]
 
     async def handle(self, claimed: Claim) -> Sequence[ItemOutcome]:
         return [await self._send(claimed.items[0])]
 
     async def _send(self, item: Item) -> ItemOutcome:
         chat = Chat(*item.payload["chat"])
-        platform = self._platforms.get(chat.platform)
+        platform = self.platforms.get(chat.platform)
         if platform is None:
-            return Retry(self._clock.now() + 60.0, f"platform {chat.platform} is not running")
+            return Retry(self.clock.now() + 60.0, f"platform {chat.platform} is not running")
         try:
-            async with self._locks(chat):
+            async with self.locks(chat):
                 await _put(platform, chat, item)
             return Done()
         except SendLater as error:
-            wait = error.wait if error.wait is not None else backoff(item.attempts, self._chance, base=1.0, cap=60.0)
-            return Retry(self._clock.now() + wait, str(error))
+            wait = error.wait if error.wait is not None else backoff(item.attempts, self.chance, base=1.0, cap=60.0)
+            return Retry(self.clock.now() + wait, str(error))
         except SendNever as error:
             log.warning("a message to %s was given up: %s", item.lane, error)
             return Dead(str(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import asdict, astuple
 
 from hermes.types import Json
 
@@ -37,20 +38,10 @@ class Inbound(Struct, frozen=True):
 
     def to_json(self) -> Json:
         """As it lies in the inbox."""
-        return {
-            "chat": [self.chat.platform, self.chat.chat_type, self.chat.chat_id, self.chat.thread_id],
-            "message_id": self.message_id,
-            "text": self.text,
-            "author_id": self.author_id,
-            "author_name": self.author_name,
-            "author_alt": self.author_alt,
-            "session_key": self.session_key,
-            "session_id": self.session_id,
-        }
+        return {**asdict(self), "chat": astuple(self.chat)}
 
     @classmethod
     def from_json(cls, value: Json) -> Inbound:
-        """Read what `to_json` wrote."""
         return cls(**{**value, "chat": Chat(*value["chat"])})
 
 
@@ -82,15 +73,12 @@ class Intake(Protocol):
 
     async def receive(self, message: Inbound) -> None:
         """Take a message. When this returns, the platform may be told that it arrived. Raises when it may not."""
-        ...
 
     async def move(self, moved: Moved) -> None:
         """Take note that a chat has another id. When this returns it is known for good; told again, nothing happens."""
-        ...
 
     async def report(self, part: str, state: str, detail: str) -> None:
         """Tell how the platform is; loud when it changes."""
-        ...
 
 
 class Platform(Protocol):
@@ -99,34 +87,26 @@ class Platform(Protocol):
     @property
     def name(self) -> str:
         """As it stands in session keys."""
-        ...
 
     @property
     def longest_message(self) -> int:
         """UTF-16 units that one message may have (`outbound.py` counts them)."""
-        ...
 
     @property
     def can_edit(self) -> bool:
         """Whether a reply can be shown while it grows."""
-        ...
 
     async def run(self, intake: Intake) -> None:
         """Receive until cancelled. Comes back by itself from anything that passes; raises only what never will."""
-        ...
 
     async def send(self, chat: Chat, text: str) -> str:
         """Send one message; the id that `edit` finds it by."""
-        ...
 
     async def edit(self, chat: Chat, message_id: str, text: str) -> None:
         """Replace the text of a message we sent. Raises MessageGone when it can only be sent anew."""
-        ...
 
     async def show_typing(self, chat: Chat) -> None:
         """Show that a reply is coming."""
-        ...
 
     async def close(self) -> None:
         """Let go of what it holds. Comes after the last send."""
-        ...

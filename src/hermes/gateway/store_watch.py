@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from hermes.errors import StoreBusyError, StoreError, StoreGoneError
 from hermes.files import check_room
 from hermes.store.inbox import set_status
@@ -17,14 +19,13 @@ PART = "store"
 """Its name in the gateway's status."""
 
 
-class StoreWatch:
+class StoreWatch(Struct):
     """Told of every failure of the store. `on_trouble` hears of the first one of a row."""
 
-    def __init__(self, store: Store, on_trouble: Callable[[StoreError], None]) -> None:
-        self._store = store
-        self._on_trouble = on_trouble
-        self.trouble: StoreError | None = None
-        """Why nothing can be stored; None while all is well."""
+    store: Store
+    on_trouble: Callable[[StoreError], None]
+    trouble: StoreError | None = None
+    """Why nothing can be stored; None while all is well."""
 
     def hear(self, error: StoreError) -> None:
         """Take note of a failure. A lock that another process held for too long is no trouble: it passes by itself."""
@@ -34,7 +35,7 @@ class StoreWatch:
         first, self.trouble = self.trouble is None, error
         if first:
             log.error("nothing can be stored, so nothing is taken in: %s", error.line())
-            self._on_trouble(error)
+            self.on_trouble(error)
 
     def check(self) -> None:
         """Raise while there is trouble: what cannot be stored is refused at once."""
@@ -48,8 +49,8 @@ class StoreWatch:
         if isinstance(self.trouble, StoreGoneError):
             raise self.trouble
         try:
-            await asyncio.to_thread(check_room, self._store.db.path.parent)
-            await self._store.write(lambda tx: set_status(tx, PART, "ok", "", now=self._store.clock.now()))
+            await asyncio.to_thread(check_room, self.store.db.path.parent)
+            await self.store.write(lambda tx: set_status(tx, PART, "ok", "", now=self.store.clock.now()))
         except OSError:
             return
         except StoreError as error:

@@ -57,7 +57,6 @@ class TextPieces:
         return self._keep(mend(half))
 
     def joined(self) -> str:
-        """All that was shown."""
         return "".join(self._ready)
 
     def _keep(self, text: str) -> str:

@@ -20,6 +20,8 @@ from hermes.types import Json
 LARGEST_LIST = 16 * 1024 * 1024
 MOST_TOKENS = 2**53
 """No context is as long: what an endpoint says beyond it is no length."""
+LENGTHS = ("context_length", "max_model_len", "context_window")
+"""How endpoints call the length of a model's context."""
 NO_TALK = ("embed", "rerank", "whisper", "tts", "dall-e", "moderation")
 """What the names of models hold that are made for something else than talking."""
 GLANCE = 0.3
@@ -153,8 +155,4 @@ def _read_models(body: Json) -> list[ListedModel] | None:
     if not isinstance(entries, list):
         return None
     named = [(string(entry.get("id")) or string(entry.get("name")), entry) for entry in mappings(entries)]
-    return [ListedModel(name, _read_context_length(entry)) for name, entry in named if name]
-
-
-def _read_context_length(entry: dict[str, Json]) -> int | None:
-    return _largest([entry.get(key) for key in ("context_length", "max_model_len", "context_window")])
+    return [ListedModel(name, _largest([entry.get(key) for key in LENGTHS])) for name, entry in named if name]

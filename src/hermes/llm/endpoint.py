@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from hermes.errors import SettingsError
 
 URL_HINT = "It looks like https://api.example.com/v1 or http://127.0.0.1:11434/v1"
+KEY_HINT = "Copy the key again, without spaces"
 SHORT_SECRET = 8
 
 
@@ -29,7 +30,9 @@ class Endpoint:
     def parse(cls, base_url: str, api_key: str | None = None) -> Endpoint:
         """Raises SettingsError for what cannot be called; a user and password in the URL become a header."""
         parts = _split(base_url)
-        key = _check_key((api_key or "").strip())
+        key = (api_key or "").strip()
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise SettingsError("the API key holds characters that no key has", hint=KEY_HINT)
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         basic = base64.b64encode(f"{user}:{password}".encode()).decode() if user or password else ""
         authorization = f"Bearer {key}" if key else f"Basic {basic}" if basic else None
@@ -55,7 +58,6 @@ class Endpoint:
         return address.is_loopback or address.is_unspecified
 
     def url(self, path: str) -> str:
-        """The address of `path` below the base."""
         return f"{self.scheme}://{self.netloc}{self.path}{path}" + (f"?{self.query}" if self.query else "")
 
     def headers(self) -> dict[str, str]:
@@ -81,9 +83,3 @@ def _split(base_url: str) -> SplitResult:
         shown = base_url.strip().rpartition("@")[2]
         raise SettingsError(f"'{shown}' is not the URL of a model endpoint", hint=URL_HINT)
     return parts
-
-
-def _check_key(key: str) -> str:
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise SettingsError("the API key holds characters that no key has", hint="Copy the key again, without spaces")
-    return key

@@ -95,7 +95,6 @@ class ModelFault(Exception):
         self.retry_after = retry_after
 
     def to_event(self, partial: Reply) -> ModelFailed:
-        """The event that ends the stream."""
         return ModelFailed(self.kind, self.message, NATURES[self.kind].retryable, partial, self.retry_after)
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from hermes.fence import strip_fences
 from hermes.llm.events import Completed, ModelEvent, Reply, TextPiece
 from hermes.llm.model import ModelRequest
@@ -19,14 +21,12 @@ ASKING = re.compile(
 )
 
 
-class OfflineFloor:
+class OfflineFloor(Struct, frozen=True):
     """A `Model` that thinks nothing up: it saves what it is told and quotes what it finds, always in the same words."""
 
-    name = "offline"
-    context_length = 1_000_000
-
-    def __init__(self, recollect: Recollect) -> None:
-        self._recollect = recollect
+    recollect: Recollect
+    name: str = "offline"
+    context_length: int = 1_000_000
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         asked = next((m["content"] for m in reversed(request.messages) if m["role"] == "user"), "")
@@ -40,7 +40,7 @@ class OfflineFloor:
     async def _answer(self, asked: str) -> str:
         if not is_asking(asked):
             return f"Saved: {_brief(asked)}"
-        found = await self._recollect(asked)
+        found = await self.recollect(asked)
         if not found:
             return "I remember nothing about that."
         return "From memory: " + " · ".join(f"“{_brief(text)}”" for text in found)

@@ -32,20 +32,16 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """What the endpoint calls it."""
-        ...
 
     @property
     def context_length(self) -> int:
         """Tokens that request and reply may have together."""
-        ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """The reply as it comes; the last event is Completed or ModelFailed. Raises nothing the endpoint caused.
 
         Wrap it in `contextlib.aclosing` to hang up at once when leaving early.
         """
-        ...
 
     async def close(self) -> None:
         """Let go of connections. A later `stream` opens new ones."""
-        ...

@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 
+from msgspec import Struct
+
 from hermes.clock import Clock
 from hermes.errors import ModelError
 from hermes.llm.discover import ListedModel, NoModelListError, talking
@@ -17,28 +19,20 @@ FRESH = 60.0
 """Seconds for which a list is not asked for again."""
 
 
-class ModelOffer:
+class ModelOffer(Struct):
     """What can be chosen at the endpoint that is configured. Nothing is asked of it before the first `list`."""
 
-    def __init__(
-        self,
-        endpoint: str,
-        default: str,
-        find: Callable[[], Coroutine[None, None, Sequence[ListedModel]]],
-        make: Callable[[str, int | None], Model],
-        clock: Clock,
-    ) -> None:
-        self.endpoint = endpoint
-        """Where it is, for people: without a password."""
-        self.default = default
-        """The configured model's name; "" for the first of the list that talks."""
-        self.open = make
-        """A model by its name, with its context length where that is known. Close it."""
-        self._find = find
-        self._clock = clock
-        self._asking: asyncio.Task[Sequence[ListedModel]] | None = None
-        self._asked_at = 0.0
-        self._talking: list[str] = []
+    endpoint: str
+    """Where it is, for people: without a password."""
+    default: str
+    """The configured model's name; "" for the first of the list that talks."""
+    find: Callable[[], Coroutine[None, None, Sequence[ListedModel]]]
+    open: Callable[[str, int | None], Model]
+    """A model by its name, with its context length where that is known. Close it."""
+    clock: Clock
+    _asking: asyncio.Task[Sequence[ListedModel]] | None = None
+    _asked_at: float = 0.0
+    _talking: Sequence[str] = ()
 
     @property
     def answering(self) -> str:
@@ -61,10 +55,10 @@ class ModelOffer:
 
         All who ask at the same time wait for one answer, and who gives up does not take it from the others.
         """
-        stale = self._clock.now() - self._asked_at > FRESH
+        stale = self.clock.now() - self._asked_at > FRESH
         if self._asking is None or (self._asking.done() and (stale or _failed(self._asking))):
-            self._asked_at = self._clock.now()
-            self._asking = asyncio.create_task(self._find())
+            self._asked_at = self.clock.now()
+            self._asking = asyncio.create_task(self.find())
             self._asking.add_done_callback(_failed)
         listed = await asyncio.shield(self._asking)
         self._talking = talking([one.name for one in listed])

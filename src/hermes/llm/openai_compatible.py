@@ -6,7 +6,7 @@ import json
 import random
 import re
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,8 +49,11 @@ class Dialect(Struct, frozen=True):
             body[self.limit_field] = request.max_tokens
         if request.temperature is not None and self.takes_temperature:
             body["temperature"] = request.temperature
-        if len(request.messages) >= MANY and (quickly := _encode_quickly(body)) is not None:
-            return quickly
+        if len(request.messages) >= MANY:
+            import orjson  # the same bytes in a tenth of the time
+
+            with suppress(TypeError):  # half characters, numbers of more than 64 bits: only the other way writes them
+                return orjson.dumps(body)
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
     def after_refusal(self, request: ModelRequest, message: str) -> Dialect | None:
@@ -62,16 +65,6 @@ class Dialect(Struct, frozen=True):
             return replace(self, takes_temperature=False)
         # Few endpoints that do not know `stream_options` say so by its name.
         return replace(self, asks_usage=False) if self.asks_usage else None
-
-
-def _encode_quickly(body: dict[str, Json]) -> bytes | None:
-    """The same bytes in a tenth of the time; None for what only the other way can write."""
-    import orjson
-
-    try:
-        return orjson.dumps(body)
-    except TypeError:  # half characters, numbers of more than 64 bits
-        return None
 
 
 PATH = "/chat/completions"

@@ -51,7 +51,6 @@ class Patience:
 
     @property
     def spent(self) -> float:
-        """Seconds that were waited so far."""
         return self._total - self._left
 
     async def wait(self, awaitable: Awaitable[T], limit: float) -> T:

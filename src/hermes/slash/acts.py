@@ -7,19 +7,30 @@ from collections.abc import Sequence
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compressor_of, describe
 from hermes.agent.stopping import unless_stopped
+from hermes.agent.undo import MOST_TURNS, undo
 from hermes.compression.compressor import Request
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.llm.tokens import view_tokens
 from hermes.scope import OWNER
-from hermes.slash.here import Beginning, Here, Word, console_of
+from hermes.slash.here import Again, Answer, Beginning, Here, Say, Word, agent_of, console_of, read_number
 from hermes.store.memory_rows import hide_title
+from hermes.store.usage import count_turns, usage_elsewhere, usage_of
+from hermes.types import LiveView, Spent
 
 LONGEST_TITLE = 200
 NOT_KNOWN = "not chosen yet"
 """Stands for the model's name while the endpoint has not said what it has."""
 BEGINS = "A new session begins with your next message."
 STOPPED, NOT_RUNNING = "Stopped.", "Nothing is running."
+NOTHING_SAID = "nothing was said yet"
+QUOTED = 40
+"""Characters of what was typed wrongly that are repeated."""
+EMPTY = "Nothing was said: the text is empty."
+GIVEN_UP = "Nothing was said: the editor gave up."
+UNCHANGED = "Nothing was said: the text is as it was. `/retry` has the last message answered once more."
+WHAT_COUNTS = "Counted are its turns, summaries, reviews, sub-agents and title."
+NOT_ASKED = "No model was asked in this session yet."
 NOT_COMPRESSED = "The compression was stopped: nothing was removed, the conversation is as it was."
 COMPRESSED = "The compression was done before it could be stopped."
 
@@ -81,9 +92,7 @@ async def stop(_here: Here, _: str) -> str:
 
 
 async def compress(here: Here, focus: str) -> str:
-    agent = await here.place()
-    if isinstance(agent, Beginning):
-        raise UsageError("there is nothing to compress yet")
+    agent = await agent_of(here, "there is nothing to compress yet")
     store, session_id = agent.store, agent.session_id
     before = await store.read(lambda tx: store.compressions.epoch(tx, session_id))
     result = await unless_stopped(compressor_of(agent).compress(session_id, Request(focus=focus)), here.stop)
@@ -93,18 +102,99 @@ async def compress(here: Here, focus: str) -> str:
     return NOT_COMPRESSED if after == before else COMPRESSED
 
 
+async def take_back(here: Here, text: str) -> str:
+    count = read_number(text) if text else 1
+    if not 1 <= count <= MOST_TURNS:
+        raise UsageError(f"/undo takes a number of turns from 1 to {MOST_TURNS}, not '{text[:QUOTED]}'")
+    return await undo(await agent_of(here, NOTHING_SAID), count, here.cause, here.stop, here.may_take_back)
+
+
+async def retry(here: Here, text: str) -> Again:
+    if text:
+        raise UsageError("/retry takes nothing after it", hint="`/undo` takes the message back, to say another one")
+    agent = await agent_of(here, NOTHING_SAID)
+    store, session_id = agent.store, agent.session_id
+    [last] = await store.read(lambda tx: store.turns.last(tx, session_id))  # refused here rather than in the turn
+    if not all(map(here.may_take_back, last.said)):
+        raise UsageError("someone else said it: only they or the owner can have it answered anew")
+    return Again(here.cause, last.said[-1].content or "")
+
+
+async def edit(here: Here, text: str) -> Answer:
+    begun = text or await _last_said(here)
+    edited = await console_of(here).edit(begun)
+    if edited is None:
+        return GIVEN_UP
+    if not edited.strip():
+        return EMPTY
+    return UNCHANGED if not text and edited.strip() == begun.strip() else Say(edited.strip())
+
+
+async def _last_said(here: Here) -> str:
+    """The last message of the person; "" where nothing was said."""
+    place = await here.place()
+    if isinstance(place, Beginning):
+        return ""
+    view = await place.store.view(place.session_id)
+    return next((m.content for m in reversed(view.messages) if m.role == "user" and m.content), "")
+
+
 async def status(here: Here, _: str) -> str:
     agent = await here.place()
     if isinstance(agent, Beginning):
         return BEGINS
     view = await agent.store.view(agent.session_id)
-    window, used = agent.model.context_length, view_tokens(view) + agent.overhead
     memory, told = agent.memory, agent.scope == OWNER  # how a provider is, is the owner's business
     return (
         f"session {agent.session_id}\nmodel {agent.model.name or NOT_KNOWN}\n"
-        f"context ~{used:,} of {window:,} tokens ({round(100 * used / window)} %), {view.epoch} compressions\n"
+        f"context {_window(agent, view)}, {view.epoch} compressions\n"
         f"memory notes{'' if memory.state == 'off' or not told else f' + {memory.name} ({memory.state})'}"
     )
+
+
+def _window(agent: Agent, view: LiveView) -> str:
+    window, used = agent.model.context_length, view_tokens(view) + agent.overhead
+    return f"~{used:,} of {window:,} tokens ({round(100 * used / window)} %)"
+
+
+async def usage(here: Here, _: str) -> str:
+    agent = await here.place()
+    if isinstance(agent, Beginning):
+        return BEGINS
+    spent, elsewhere, turns = await _counts(agent)
+    view = await agent.store.view(agent.session_id)
+    lines = [
+        f"{turns:,} {'turn' if turns == 1 else 'turns'}, {view.epoch} compressions",
+        f"window {_window(agent, view)}",
+        *(f"{name}: {_describe_spent(one)}" for name, one in spent.items()),
+    ]
+    if len(spent) > 1:
+        lines.append(f"in all: {_describe_spent(sum(spent.values(), Spent()))}")
+    if elsewhere is not None:
+        lines.append(f"another version counted {elsewhere.prompt_tokens:,} in, {elsewhere.completion_tokens:,} out")
+    return "\n".join([*lines, WHAT_COUNTS if spent else NOT_ASKED])
+
+
+async def _counts(agent: Agent) -> tuple[dict[str, Spent], Spent | None, int]:
+    """What was spent by model, here and by another program, and how often somebody spoke."""
+    await agent.write_down_spending()
+    session_id = agent.session_id
+
+    def count(tx: Tx) -> tuple[dict[str, Spent], Spent | None, int]:
+        return usage_of(tx, session_id), usage_elsewhere(tx, session_id), count_turns(tx, session_id)
+
+    return await agent.store.read(count)
+
+
+def _describe_spent(spent: Spent) -> str:
+    about = "~" if spent.estimated else ""
+    cached = f" ({spent.cached_tokens:,} of them from its cache)" if spent.cached_tokens else ""
+    told = f"{about}{spent.prompt_tokens:,} tokens in{cached}, {about}{spent.completion_tokens:,} out"
+    asked = "1 request" if spent.requests == 1 else f"{spent.requests:,} requests"
+    if not spent.estimated:
+        return f"{asked}, {told}"
+    which = "all" if spent.estimated == spent.requests else f"{spent.estimated:,}"
+    return f"{asked}, {told}; {which} of them estimated, since the endpoint does not say"
 
 
 async def leave(here: Here, _: str) -> str:

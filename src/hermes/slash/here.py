@@ -9,6 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from hermes.agent.agent import Agent
+from hermes.errors import UsageError
 from hermes.llm.offer import ModelOffer
 from hermes.memory.book import MemoryBook
 from hermes.store.chosen_models import ChosenModel
@@ -53,36 +54,28 @@ class Console(Protocol):
 
     async def list_sessions(self) -> str:
         """The sessions that were active last, to read."""
-        ...
 
     async def recent_sessions(self) -> Sequence[Word]:
         """The same sessions, to choose from."""
-        ...
 
     async def resume(self, name: str) -> str:
         """Go on with another session; what the person is told of it."""
-        ...
 
     async def choose_session(self) -> str | None:
         """Let the person choose one of the sessions from a list; its id, None for none. Raises UsageError where the
         terminal cannot show one."""
-        ...
 
     async def edit(self, text: str) -> str | None:
         """The text as the person's editor leaves it; None when that gave up. Raises UsageError where there is none."""
-        ...
 
     async def copy(self, text: str) -> str:
         """Put a text into the clipboard; how that was done. Raises UsageError where nothing can take it."""
-        ...
 
     def offer_draft(self, text: str) -> None:
         """Put a text into the prompt after this command, for the person to change; where that is possible."""
-        ...
 
     def leave(self) -> None:
         """End the conversation after this command."""
-        ...
 
 
 class Here(Protocol):
@@ -94,35 +87,37 @@ class Here(Protocol):
     @property
     def cause(self) -> str:
         """Names this command as it was given once, also when it runs again after a crash."""
-        ...
 
     @property
     def stop(self) -> asyncio.Event:
         """Set when the person does not want the command any more."""
-        ...
 
     @property
     def console(self) -> Console | None:
         """None where there is one session alone, as in a chat."""
-        ...
 
     async def place(self) -> Agent | Beginning:
         """The agent of this session, or the session that is still to begin."""
-        ...
 
     def may_take_back(self, message: Message) -> bool:
         """Whether whoever gives the command may take back what this message says."""
-        ...
 
     async def begin_session(self) -> str:
         """Go on in a new session; what the person is told of it."""
-        ...
 
 
 def console_of(here: Here) -> Console:
     """The console, for commands that the table offers only where there is one."""
     assert here.console is not None, "the table offers it only where there is one"
     return here.console
+
+
+async def agent_of(here: Here, refusal: str) -> Agent:
+    """The agent of this session. Raises UsageError, with the refusal, where it is still to begin."""
+    place = await here.place()
+    if isinstance(place, Beginning):
+        raise UsageError(refusal)
+    return place
 
 
 def read_number(text: str) -> int:

@@ -7,11 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hermes.agent.agent import Agent
 from hermes.db.engine import Tx
 from hermes.errors import HomeError, UsageError
 from hermes.files import creating, replacing
-from hermes.slash.here import Beginning, Here, Word, console_of, read_number
+from hermes.slash.here import Here, Word, agent_of, console_of, read_number
 from hermes.store.export import to_json, to_jsonl, to_markdown
 from hermes.types import Compression, Message, Session
 
@@ -30,8 +29,8 @@ FORMS: Mapping[str, Form] = {".md": to_markdown, ".json": _one_document, ".jsonl
 
 
 async def save(here: Here, text: str) -> str:
-    name, forced = (text.removesuffix(FORCE).strip(), True) if text.endswith(FORCE) else (text, False)
-    agent = await _agent_here(here)
+    name, forced = text.removesuffix(FORCE).strip(), text.endswith(FORCE)
+    agent = await agent_of(here, NOTHING_SAID)
     store, session_id = agent.store, agent.session_id
     session = await store.read(lambda tx: store.sessions.get(tx, session_id))
     path = _find_path(name, session)
@@ -55,7 +54,7 @@ async def save(here: Here, text: str) -> str:
 
 
 async def copy(here: Here, text: str) -> str:
-    agent = await _agent_here(here)
+    agent = await agent_of(here, NOTHING_SAID)
     view = await agent.store.view(agent.session_id)
     replies = [m.content for m in reversed(view.messages) if m.role == "assistant" and m.content]
     if not replies:
@@ -87,13 +86,6 @@ def _number(text: str, most: int) -> int:
 def _last_code(reply: str) -> str | None:
     found = CODE_BLOCK.findall(reply)
     return found[-1][1] if found else None
-
-
-async def _agent_here(here: Here) -> Agent:
-    place = await here.place()
-    if isinstance(place, Beginning):
-        raise UsageError(NOTHING_SAID)
-    return place
 
 
 def _find_path(name: str, session: Session) -> Path:

@@ -14,7 +14,7 @@ from typing import get_args
 from msgspec import Struct
 
 from hermes.errors import UsageError
-from hermes.slash import acts, editing, keeping, models, remembering, spending, undoing, unfolding
+from hermes.slash import acts, keeping, models, remembering, unfolding
 from hermes.slash.here import Answer, Here, Surface, Word
 
 WIDEST = 24
@@ -75,8 +75,8 @@ TABLE = (
     ),
     Command("stop", "", "End what is under way: a reply, a compression, a wait.", acts.stop, overtakes=True),
     Command("compress", "[FOCUS]", "Summarise the older part; FOCUS says what matters most.", acts.compress),
-    Command("undo", "[N]", "Take back the last turn, or the last N.", undoing.take_back),
-    Command("retry", "", "Have the last message answered anew.", undoing.retry),
+    Command("undo", "[N]", "Take back the last turn, or the last N.", acts.take_back),
+    Command("retry", "", "Have the last message answered anew.", acts.retry),
     Command(
         "memory",
         remembering.TAKES,
@@ -99,12 +99,12 @@ TABLE = (
         where=("terminal",),
     ),
     Command("status", "", "Session, model, context and memory.", acts.status),
-    Command("usage", "", "Tokens that this session has spent, by model, and how full the window is.", spending.usage),
+    Command("usage", "", "Tokens that this session has spent, by model, and how full the window is.", acts.usage),
     Command(
         "edit",
         "[TEXT]",
         "Write a message in your editor, beginning with the last one, or TEXT.",
-        editing.edit,
+        acts.edit,
         where=("terminal",),
     ),
     Command(

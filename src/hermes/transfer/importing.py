@@ -17,9 +17,10 @@ REFUSALS = 100
 
 
 @dataclass(slots=True)
-class TransferState:
-    """What was done. Lines up to `line` are, and `parts` of the items after it."""
+class Progress:
+    """What was done, written down after each step. Lines up to `line` are, and `parts` of the items after it."""
 
+    path: Path
     sha256: str
     to: str
     workspace: str
@@ -35,35 +36,17 @@ class TransferState:
     refused: list[dict[str, Any]] = field(default_factory=list)
     refusals: int = 0
 
-    def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
-
-    def refuse(self, line: int, reason: str) -> None:
-        """An item that the server does not take."""
-        self.refusals += 1
-        if len(self.refused) < REFUSALS:
-            self.refused.append({"line": line, "reason": reason})
-
-
-class Progress:
-    """The state, written down after each step."""
-
-    def __init__(self, path: Path, state: TransferState) -> None:
-        self._path = path
-        self.state = state
-
     @classmethod
     def take_up(cls, path: Path, sha256: str, to: str, workspace: str) -> Progress:
         """What an earlier run of the same import left, or a new beginning."""
-        fresh = TransferState(sha256, to, workspace)
+        fresh = cls(path, sha256, to, workspace)
         try:
             said = json.loads(path.read_bytes())
         except FileNotFoundError:
-            return cls(path, fresh)
+            return fresh
         except (OSError, ValueError) as error:
             raise TransferError(f"{path} cannot be read: {error}", hint="Delete it to begin anew") from error
-        if not isinstance(said, dict) or {*said} != {*fresh.plain()}:
+        if not isinstance(said, dict) or {*said} != {*fresh._plain()}:
             raise TransferError(f"{path} is not what an import leaves behind", hint="Delete it to begin anew")
         if (said["sha256"], said["to"], said["workspace"]) != (sha256, to, workspace):
             raise TransferError(
@@ -71,20 +54,25 @@ class Progress:
                 hint="Finish that one first, or delete it",
             )
         counts: dict[str, Counter[str]] = {name: Counter(said[name]) for name in ("carried", "present", "lacking")}
-        return cls(path, TransferState(**{**said, **counts}))
+        return cls(path, **{**said, **counts})
+
+    def refuse(self, line: int, reason: str) -> None:
+        self.refusals += 1
+        if len(self.refused) < REFUSALS:
+            self.refused.append({"line": line, "reason": reason})
 
     def save(self) -> None:
         """Write it down: whoever is killed now goes on here."""
-        new = self._path.with_name(self._path.name + ".new")
+        new = self.path.with_name(self.path.name + ".new")
         try:
-            new.write_text(json.dumps(self.state.plain()), encoding="utf-8")
-            new.replace(self._path)
+            new.write_text(json.dumps(self._plain()), encoding="utf-8")
+            new.replace(self.path)
         except OSError as error:
-            raise TransferError(f"{self._path} cannot be written: {error.strerror}") from error
+            raise TransferError(f"{self.path} cannot be written: {error.strerror}") from error
 
-    def end(self) -> None:
-        """All is done."""
-        self._path.unlink(missing_ok=True)
+    def _plain(self) -> dict[str, Any]:
+        """As it lies in the file."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "path"}
 
 
 class ImportTarget(Protocol):
@@ -94,34 +82,27 @@ class ImportTarget(Protocol):
 
     def take(self, chunk: Chunk, progress: Progress) -> None:
         """Bring items to the server, each once, and count what became of them."""
-        ...
 
 
 def import_file(target: ImportTarget, checked: Checked, path: Path, progress: Progress, told: TellProgress) -> Report:
     """Bring all items of a checked file that are not yet there. What was carried, and what could not be."""
-    state = progress.state
     for chunk in read_chunks(path):
-        if chunk.last <= state.line:
+        if chunk.last <= progress.line:
             continue
         target.take(chunk, progress)
-        state.line, state.parts, state.alone_until, state.tried = chunk.last, 0, 0, None
+        progress.line, progress.parts, progress.alone_until, progress.tried = chunk.last, 0, 0, None
         progress.save()
-        told(chunk.section, state.carried[chunk.section] + state.present[chunk.section])
-    progress.end()
-    return report(target, checked, state)
-
-
-def report(target: ImportTarget, checked: Checked, state: TransferState) -> Report:
-    """What became of a file."""
+        told(chunk.section, progress.carried[chunk.section] + progress.present[chunk.section])
+    progress.path.unlink(missing_ok=True)
     return {
-        "workspace": state.workspace,
-        "to": state.to,
+        "workspace": progress.workspace,
+        "to": progress.to,
         "target": target.kind,
         "in_file": checked.counts,
-        "carried": dict(state.carried),
-        "present": dict(state.present),
+        "carried": dict(progress.carried),
+        "present": dict(progress.present),
         "not_in_file": checked.lacking,
-        "not_carried": dict(state.lacking),
-        "refused": state.refusals,
-        "refusals": state.refused,
+        "not_carried": dict(progress.lacking),
+        "refused": progress.refusals,
+        "refusals": progress.refused,
     }

@@ -54,7 +54,6 @@ class LineProgress:
 
 
 def encode(value: dict[str, Any]) -> bytes:
-    """A line."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
     except UnicodeEncodeError:  # half of a surrogate pair: only an escape can hold it
@@ -62,7 +61,6 @@ def encode(value: dict[str, Any]) -> bytes:
 
 
 def write_line(file: BinaryIO, so_far: LineProgress, value: dict[str, Any]) -> None:
-    """One more line."""
     raw = encode(value)
     so_far.add(raw)
     file.write(raw)
@@ -125,7 +123,6 @@ class Checked:
     """A file that is whole."""
 
     workspace: str
-    source: str
     counts: dict[str, int]
     lacking: dict[str, int]
     sha256: str
@@ -134,7 +131,7 @@ class Checked:
 def check_file(path: Path) -> Checked:
     """Read all of it. Refused, with the line, when it is not an export, damaged or not complete."""
     so_far = LineProgress()
-    head: dict[str, Any] = {}
+    workspace = ""
     last: ReadLine | None = None
     waiting = 0
     try:
@@ -142,7 +139,7 @@ def check_file(path: Path) -> Checked:
             if last is not None and last.kind == END:
                 raise damaged(path, line.number, "comes after the end")
             if line.number == 1:
-                head = line.said
+                workspace = line.said["workspace"]
             waiting = 0 if line.kind == MARK else waiting + 1
             if waiting > ITEMS:
                 raise damaged(path, line.number, f"comes after {ITEMS} others without a checksum")
@@ -157,9 +154,7 @@ def check_file(path: Path) -> Checked:
     counts = last.said.get("counts")
     if counts != so_far.counts:
         raise damaged(path, last.number, "counts other items than there are")
-    return Checked(
-        head["workspace"], str(head.get("source")), counts, last.said.get("lacking", {}), last.said["sha256"]
-    )
+    return Checked(workspace, counts, last.said.get("lacking", {}), last.said["sha256"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +176,6 @@ def read_chunks(path: Path) -> Iterator[Chunk]:
         if line.kind in SECTIONS:
             waiting.append(line)
         elif waiting:
-            yield from _by_section(waiting)
+            for section in dict.fromkeys(one.kind for one in waiting):
+                yield Chunk(section, [(one.number, one.said) for one in waiting if one.kind == section])
             waiting = []
-
-
-def _by_section(lines: list[ReadLine]) -> Iterator[Chunk]:
-    for section in dict.fromkeys(line.kind for line in lines):
-        yield Chunk(section, [(line.number, line.said) for line in lines if line.kind == section])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from hermes.errors import TransferError
@@ -53,25 +54,23 @@ BYTES = 4 * 1024 * 1024
 ITEMS = 100
 
 
+@dataclass(slots=True)
 class OwnTarget:
     """Takes everything. What is there already stays as it is, so what was cut off is simply sent again."""
 
-    kind = "hermes"
-
-    def __init__(self, remote: Remote) -> None:
-        self._remote = remote
+    remote: Remote
+    kind: str = "hermes"
 
     def take(self, chunk: Chunk, progress: Progress) -> None:
-        state = progress.state
         for part in _parts(chunk.items):
             try:
-                told = self._remote.ask("POST", f"ext/import/{chunk.section}", {"items": [item for _, item in part]})
+                told = self.remote.ask("POST", f"ext/import/{chunk.section}", {"items": [item for _, item in part]})
             except RefusedError as error:
-                raise TransferError(f"{self._remote.url}: {error.reason}") from error
-            state.carried[chunk.section] += told["added"]
-            state.present[chunk.section] += told["present"]
+                raise TransferError(f"{self.remote.url}: {error.reason}") from error
+            progress.carried[chunk.section] += told["added"]
+            progress.present[chunk.section] += told["present"]
             for refused in told["refused"]:
-                state.refuse(part[refused["item"]][0], refused["reason"])
+                progress.refuse(part[refused["item"]][0], refused["reason"])
 
 
 def _parts(items: Numbered) -> Iterator[Numbered]:

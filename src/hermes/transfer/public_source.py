@@ -88,15 +88,12 @@ class PublicSource:
     def _peers_pages(self, after: Any) -> Iterator[SectionPage]:
         """Peers, then scopes, where the server has any."""
         if after is None or after[0] == "peers":
-            for page in self._listed("peers/list", _peer, None if after is None else after[1]):
+            begin = None if after is None else after[1]
+            for page in self._listed("peers/list", lambda item: {**_named(item), "kind": "peer"}, begin):
                 yield SectionPage(page.items, ["peers", page.after] if page.after is not None else ["scopes", 1])
-        try:
-            for page in self._listed("scopes/list", _scope, after[1] if after and after[0] == "scopes" else None):
-                yield SectionPage(page.items, None if page.after is None else ["scopes", page.after])
-        except RefusedError as error:
-            if error.status != 404:
-                raise
-            yield SectionPage([], None)
+        begin = after[1] if after and after[0] == "scopes" else None
+        for page in _while_there(self._listed("scopes/list", _scope, begin)):
+            yield SectionPage(page.items, None if page.after is None else ["scopes", page.after])
 
     def _sessions_pages(self, after: Any) -> Iterator[SectionPage]:
         return self._listed("sessions/list", _named, after)
@@ -116,13 +113,13 @@ class PublicSource:
 
     def _scopes_pages(self, after: Any) -> Iterator[SectionPage]:
         """Which sessions each scope has."""
-        scopes = [item["id"] for page in self._listed_if_any("scopes/list", _scope) for item in page.items]
+        found = _while_there(self._listed("scopes/list", _scope, None))
+        scopes = [item["id"] for page in found for item in page.items]
         for number, scope in enumerate(scopes):
             if after is None or number >= after:
                 path = f"scopes/{segment(scope)}/sessions/list"
-                found = [item for page in self._listed(path, _named, None) for item in page.items]
-                items = [{"session_id": item["id"], "scopes": [scope]} for item in found]
-                yield SectionPage(items, number + 1)
+                inside = [item for page in self._listed(path, _named, None) for item in page.items]
+                yield SectionPage([{"session_id": item["id"], "scopes": [scope]} for item in inside], number + 1)
         yield SectionPage([], None)
 
     def _conclusions_pages(self, after: Any) -> Iterator[SectionPage]:
@@ -162,13 +159,6 @@ class PublicSource:
             return told
 
         return read_list(ask, after, path)
-
-    def _listed_if_any(self, path: str, show: Show) -> Iterator[SectionPage]:
-        try:
-            yield from self._listed(path, show, None)
-        except RefusedError as error:
-            if error.status != 404:
-                raise
 
     def _by_session(
         self, after: Any, read: Callable[[Mapping[str, Any], Any], Iterator[SectionPage]]
@@ -225,7 +215,7 @@ class PublicSource:
 
 
 def _while_there(pages: Iterator[SectionPage]) -> Iterator[SectionPage]:
-    """The pages of what may be deleted at any moment."""
+    """The pages of what the server may not have, or may delete at any moment."""
     try:
         yield from pages
     except RefusedError as error:
@@ -236,10 +226,6 @@ def _while_there(pages: Iterator[SectionPage]) -> Iterator[SectionPage]:
 
 def _named(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: item[name] for name in ("id", "metadata", "configuration", "created_at")}
-
-
-def _peer(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {**_named(item), "kind": "peer"}
 
 
 def _scope(item: Mapping[str, Any]) -> dict[str, Any]:

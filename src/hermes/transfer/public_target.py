@@ -44,13 +44,12 @@ class Parcel:
     grows_by: int
 
 
+@dataclass(slots=True)
 class PublicTarget:
     """Takes what the API can."""
 
-    kind = "honcho"
-
-    def __init__(self, remote: Remote) -> None:
-        self._remote = remote
+    remote: Remote
+    kind: str = "honcho"
 
     def take(self, chunk: Chunk, progress: Progress) -> None:
         if chunk.section == "messages":
@@ -58,75 +57,48 @@ class PublicTarget:
         elif chunk.section == "conclusions":
             self._take_conclusions(chunk.items, progress)
         elif chunk.section == "summaries":
-            progress.state.lacking[SUMMARIES] += sum(len(item["summaries"]) for _, item in chunk.items)
+            progress.lacking[SUMMARIES] += sum(len(item["summaries"]) for _, item in chunk.items)
         else:
-            take: Callable[[TransferItem, Progress], bool] = getattr(self, f"_take_{chunk.section}")
-            for line, item in chunk.items[progress.state.parts :]:
-                self._try(chunk.section, line, item, take, progress)
+            for line, item in chunk.items[progress.parts :]:
+                try:
+                    progress.carried[chunk.section] += self._bring(chunk.section, item, progress)
+                except RefusedError as error:
+                    self._stop_if_barred(error)
+                    progress.refuse(line, error.reason)
+                progress.parts += 1
+                progress.save()
 
-    def _try(
-        self,
-        section: str,
-        line: int,
-        item: TransferItem,
-        take: Callable[[TransferItem, Progress], bool],
-        progress: Progress,
-    ) -> None:
-        """One item that can be brought again without harm; was it?"""
-        try:
-            progress.state.carried[section] += take(item, progress)
-        except RefusedError as error:
-            self._stop_if_barred(error)
-            progress.state.refuse(line, error.reason)
-        progress.state.parts += 1
-        progress.save()
-
-    def _take_workspace(self, item: TransferItem, progress: Progress) -> bool:
-        said = {"metadata": item["metadata"], "configuration": item["configuration"]}
-        self._remote.ask("POST", "/v3/workspaces", {"id": self._remote.workspace, **said})
-        progress.state.lacking[DATES] += 1
-        return True
-
-    def _take_peers(self, item: TransferItem, progress: Progress) -> bool:
-        if item["kind"] == "scope":
-            self._remote.ask("POST", "scopes", {"id": item["id"], "metadata": item["metadata"]})
-        else:
-            self._remote.ask("POST", "peers", {name: item[name] for name in ("id", "metadata", "configuration")})
-        progress.state.lacking[DATES] += 1
-        return True
-
-    def _take_sessions(self, item: TransferItem, progress: Progress) -> bool:
-        self._remote.ask("POST", "sessions", {name: item[name] for name in ("id", "metadata", "configuration")})
-        progress.state.lacking[DATES] += 1
-        return True
-
-    def _take_scopes(self, item: TransferItem, _progress: Progress) -> bool:
-        """Before there are messages: what a scope learnt from them comes along."""
-        for scope in item["scopes"]:
-            self._remote.ask("POST", f"scopes/{segment(scope)}/sessions", {"session_ids": [item["session_id"]]})
-        return True
-
-    def _take_memberships(self, item: TransferItem, progress: Progress) -> bool:
-        progress.state.lacking[STAYS] += 1
-        if item["left_seq"] is not None:
-            return False
-        config = {name: item[name] for name in ("observe_me", "observe_others") if item[name] is not None}
-        self._remote.ask("POST", f"sessions/{segment(item['session_id'])}/peers", {item["peer_id"]: config})
-        return True
-
-    def _take_departures(self, item: TransferItem, _progress: Progress) -> bool:
-        """Who wrote is a member again; who had left leaves."""
-        self._remote.ask("DELETE", f"sessions/{segment(item['session_id'])}/peers", [item["peer_id"]])
-        return True
-
-    def _take_cards(self, item: TransferItem, progress: Progress) -> bool:
-        target = {} if item["observer_id"] == item["observed_id"] else {"target": item["observed_id"]}
-        self._remote.ask("PUT", f"peers/{segment(item['observer_id'])}/card", {"peer_card": item["lines"]}, target)
-        progress.state.lacking[CARDS] += 1
-        return True
-
-    def _take_webhooks(self, item: TransferItem, _progress: Progress) -> bool:
-        self._remote.ask("POST", "webhooks", {"url": item["url"]})
+    def _bring(self, section: str, item: TransferItem, progress: Progress) -> bool:
+        """Bring an item that can be brought again without harm; False for one that the server has no place for."""
+        ask, lacking = self.remote.ask, progress.lacking
+        match section:
+            case "workspace":
+                said = {"metadata": item["metadata"], "configuration": item["configuration"]}
+                ask("POST", "/v3/workspaces", {"id": self.remote.workspace, **said})
+                lacking[DATES] += 1
+            case "peers" if item["kind"] == "scope":
+                ask("POST", "scopes", {"id": item["id"], "metadata": item["metadata"]})
+                lacking[DATES] += 1
+            case "peers" | "sessions":
+                ask("POST", section, {name: item[name] for name in ("id", "metadata", "configuration")})
+                lacking[DATES] += 1
+            case "scopes":  # before there are messages: what a scope learnt from them comes along
+                for scope in item["scopes"]:
+                    ask("POST", f"scopes/{segment(scope)}/sessions", {"session_ids": [item["session_id"]]})
+            case "memberships":
+                lacking[STAYS] += 1
+                if item["left_seq"] is not None:
+                    return False
+                config = {name: item[name] for name in ("observe_me", "observe_others") if item[name] is not None}
+                ask("POST", f"sessions/{segment(item['session_id'])}/peers", {item["peer_id"]: config})
+            case "departures":  # who wrote is a member again; who had left leaves
+                ask("DELETE", f"sessions/{segment(item['session_id'])}/peers", [item["peer_id"]])
+            case "cards":
+                target = {} if item["observer_id"] == item["observed_id"] else {"target": item["observed_id"]}
+                ask("PUT", f"peers/{segment(item['observer_id'])}/card", {"peer_card": item["lines"]}, target)
+                lacking[CARDS] += 1
+            case "webhooks":
+                ask("POST", "webhooks", {"url": item["url"]})
         return True
 
     def _take_messages(self, items: Numbered, progress: Progress) -> None:
@@ -135,11 +107,11 @@ class PublicTarget:
         def part_of(group: Numbered) -> Parcel:
             session = segment(group[0][1]["session_id"])
             said = [{**{name: item[name] for name in names}, "configuration": QUIET} for _, item in group]
-            total = partial(self._remote.total, f"sessions/{session}/messages/list")
+            total = partial(self.remote.total, f"sessions/{session}/messages/list")
             return Parcel(group, f"sessions/{session}/messages", {"messages": said}, total, len(group))
 
         for group in self._each_once("messages", _by_session(items), _same_session, part_of, progress):
-            progress.state.lacking[IDS] += len(group)
+            progress.lacking[IDS] += len(group)
             _count(progress, FILES, sum(item["file"] is not None for _, item in group))
 
     def _take_conclusions(self, items: Numbered, progress: Progress) -> None:
@@ -149,11 +121,11 @@ class PublicTarget:
             said = [{name: item[name] for name in names if item[name] is not None} for _, item in group]
             one = {name: said[0][name] for name in ("content", "observer_id", "observed_id")}
             twins = sum({name: new[name] for name in one} == one for new in said)
-            total = partial(self._remote.total, "conclusions/list", one)
+            total = partial(self.remote.total, "conclusions/list", one)
             return Parcel(group, "conclusions", {"conclusions": said}, total, twins)
 
         for group in self._each_once("conclusions", items, lambda _one, _other: True, part_of, progress):
-            progress.state.lacking[CONCLUSIONS] += len(group)
+            progress.lacking[CONCLUSIONS] += len(group)
             _count(progress, LEVELS, sum(item["level"] != "explicit" for _, item in group))
             _count(progress, HISTORIES, sum(bool(item["versions"]) for _, item in group))
 
@@ -166,47 +138,45 @@ class PublicTarget:
         progress: Progress,
     ) -> Iterator[Numbered]:
         """Bring items exactly once, a few at a time; those that the server takes. Where it refuses some, one by one."""
-        state = progress.state
-        while state.parts < len(items):
-            most = 1 if state.parts < state.alone_until else AT_ONCE
-            group = _first_group(items[state.parts : state.parts + most], together)
+        while progress.parts < len(items):
+            most = 1 if progress.parts < progress.alone_until else AT_ONCE
+            group = _first_group(items[progress.parts : progress.parts + most], together)
             refused = self._send(part_of(group), progress)
             if refused is not None and len(group) > 1:
-                state.alone_until, state.tried = state.parts + len(group), None
+                progress.alone_until, progress.tried = progress.parts + len(group), None
                 continue
             if refused is None:
-                state.carried[section] += len(group)
+                progress.carried[section] += len(group)
                 yield group
             else:
-                state.refuse(group[0][0], refused)
-            state.parts, state.tried = state.parts + len(group), None
+                progress.refuse(group[0][0], refused)
+            progress.parts, progress.tried = progress.parts + len(group), None
             progress.save()
 
     def _send(self, part: Parcel, progress: Progress) -> str | None:
         """Bring a part exactly once; the reason when the server does not take it."""
-        state = progress.state
         first, last = part.group[0][0], part.group[-1][0]
         for attempt in range(ATTEMPTS):
-            if state.tried is not None and self._arrived(state.tried["before"], part):
+            if progress.tried is not None and self._arrived(progress.tried["before"], part):
                 return None
-            state.tried = {"before": part.total()}
+            progress.tried = {"before": part.total()}
             progress.save()
             try:
-                self._remote.send_once(part.path, part.body, f"import-{state.sha256[:24]}-{first}-{last}")
+                self.remote.send_once(part.path, part.body, f"import-{progress.sha256[:24]}-{first}-{last}")
                 return None
             except UnheardError:
-                self._remote.pause(attempt)
+                self.remote.pause(attempt)
             except RefusedError as error:
                 self._stop_if_barred(error)
                 return error.reason
-        raise TransferError(f"{self._remote.url} does not answer", hint="The same command goes on where it ended")
+        raise TransferError(f"{self.remote.url} does not answer", hint="The same command goes on where it ended")
 
     def _arrived(self, before: int, part: Parcel) -> bool:
         now = part.total()
         if now not in (before, before + part.grows_by):
             raise TransferError(
                 f"lines {part.group[0][0]} to {part.group[-1][0]} were sent and it is not known whether they arrived: "
-                f"{self._remote.url} held {before} such items before, and holds {now} now",
+                f"{self.remote.url} held {before} such items before, and holds {now} now",
                 hint="Somebody else writes there. Look there, then delete the file that ends in .progress",
             )
         return now != before
@@ -214,7 +184,7 @@ class PublicTarget:
     def _stop_if_barred(self, error: RefusedError) -> None:
         """A key that does not open, or a server in trouble, refuses everything: that is no word about an item."""
         if error.status in (401, 403) or error.status >= 500:
-            raise TransferError(f"{self._remote.url}: {error.reason}") from error
+            raise TransferError(f"{self.remote.url}: {error.reason}") from error
 
 
 def _first_group(items: Numbered, together: Callable[[TransferItem, TransferItem], bool]) -> Numbered:
@@ -225,7 +195,7 @@ def _first_group(items: Numbered, together: Callable[[TransferItem, TransferItem
 
 def _count(progress: Progress, what: str, number: int) -> None:
     if number:
-        progress.state.lacking[what] += number
+        progress.lacking[what] += number
 
 
 def _by_session(items: Numbered) -> Numbered:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -44,7 +44,6 @@ class Remote:
         workspace: str,
         *,
         transport: httpx.BaseTransport | None = None,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._client = httpx.Client(
@@ -54,7 +53,6 @@ class Remote:
             transport=transport,
             trust_env=not is_loopback_url(url),
         )
-        self._sleep = sleep
         self.url = url.rstrip("/")
         self.workspace = workspace
 
@@ -95,11 +93,9 @@ class Remote:
             raise
 
     def pause(self, attempt: int) -> None:
-        """Wait before another attempt; longer after each."""
-        self._sleep(FIRST_WAIT * 2**attempt)
+        time.sleep(FIRST_WAIT * 2**attempt)
 
     def total(self, path: str, filters: Mapping[str, Any] | None = None) -> int:
-        """How many items a list has."""
         told = self.ask("POST", path, {"filters": filters} if filters else {}, {"page": 1, "size": 1})
         return int(told["total"])
 

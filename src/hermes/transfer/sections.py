@@ -46,16 +46,12 @@ class Source(Protocol):
 
     def check(self) -> None:
         """Refuse a workspace that is not there."""
-        ...
 
     def pages(self, section: str, after: Any) -> Iterator[SectionPage]:
         """The pages of a section from one on. At least one, and the last has no `after`."""
-        ...
 
     def saw(self, section: str, item: TransferItem) -> None:
         """An item that is in the file, now or from an earlier run."""
-        ...
 
     def lacking(self) -> Lacking:
         """What the server does not tell."""
-        ...

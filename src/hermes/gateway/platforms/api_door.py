@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+from msgspec import Struct, field
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -24,18 +25,17 @@ TWO_LENGTHS = ApiError(
 )
 
 
-class Door:
+class Door(Struct):
     """Checks keys. A right one is never kept waiting by wrong ones."""
 
-    def __init__(self, key: str, clock: Clock) -> None:
-        self._key = key
-        self._clock = clock
-        self._turn = asyncio.Lock()
-        self._waiting = 0
+    key: str
+    clock: Clock
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _waiting: int = 0
 
     async def check(self, authorization: str | None) -> None:
         """Raise ApiError unless the header shows the key, as `Bearer` and in no other way."""
-        if shows_key(authorization, self._key):
+        if shows_key(authorization, self.key):
             return
         if authorization:
             await self._be_slow()
@@ -53,7 +53,7 @@ class Door:
         self._waiting += 1
         try:
             async with self._turn:
-                await self._clock.sleep(PAUSE)
+                await self.clock.sleep(PAUSE)
         finally:
             self._waiting -= 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, TypeAlias, TypeVar
 
@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from hermes.events import Accepted, Failed, Notice, Replied, Stopped, TextDelta, ToolStarted, Waiting
-from hermes.gateway.platforms.api_wire import ALIVE, DONE, Completion, TokenCounts, event, failure
+from hermes.gateway.platforms.api_wire import ALIVE, DONE, Completion, event, failure, token_counts
 
 T = TypeVar("T")
 Events: TypeAlias = AsyncGenerator[Any, None]
@@ -35,10 +35,8 @@ async def answer_whole(
         error = failure(end.kind, end.message)
         error.headers |= headers
         raise error
-    usage = (
-        TokenCounts(end.prompt_tokens, end.completion_tokens) if isinstance(end, Replied) else TokenCounts(None, None)
-    )
-    return JSONResponse(completion.whole(end.text, usage, _reason(end), notices), headers=dict(headers))
+    counts = (end.prompt_tokens, end.completion_tokens) if isinstance(end, Replied) else (None, None)
+    return JSONResponse(completion.whole(end.text, token_counts(*counts), _reason(end), notices), headers=dict(headers))
 
 
 def _reason(end: Replied | Stopped) -> str:
@@ -160,7 +158,7 @@ async def write_stream(completion: Completion, events: Events) -> AsyncGenerator
                     yield completion.chunk({"content": rest})
                 yield completion.chunk({}, _reason(found), notices)
                 if completion.include_usage:
-                    yield completion.usage_chunk(TokenCounts(found.prompt_tokens, found.completion_tokens))
+                    yield completion.usage_chunk(token_counts(found.prompt_tokens, found.completion_tokens))
                 yield DONE
             case Stopped(text=text):
                 if not said and text:
@@ -173,11 +171,10 @@ async def write_stream(completion: Completion, events: Events) -> AsyncGenerator
 
 async def kept_alive(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     """The same, with a sign of life in every silence."""
-    source: AsyncIterator[bytes] = aiter(pieces)
     coming: asyncio.Future[bytes | None] | None = None
     try:
         while True:
-            coming = coming or asyncio.ensure_future(_next(source))
+            coming = coming or asyncio.ensure_future(anext(pieces, None))
             done, _ = await asyncio.wait({coming}, timeout=ALIVE_EVERY)
             if not done:
                 yield ALIVE
@@ -191,7 +188,3 @@ async def kept_alive(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[byte
             coming.cancel()
             await asyncio.wait({coming})
         await pieces.aclose()
-
-
-async def _next(source: AsyncIterator[bytes]) -> bytes | None:
-    return await anext(source, None)

@@ -153,15 +153,10 @@ def _clean(text: str, where: str) -> str:
     return text
 
 
-class TokenCounts(Struct, frozen=True):
-    """Tokens, where the model told them."""
-
-    prompt: int | None
-    completion: int | None
-
-    def to_wire(self) -> Json:
-        prompt, completion = self.prompt or 0, self.completion or 0
-        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+def token_counts(prompt: int | None, completion: int | None) -> Json:
+    """Tokens, as far as the model told them."""
+    total = (prompt or 0) + (completion or 0)
+    return {"prompt_tokens": prompt or 0, "completion_tokens": completion or 0, "total_tokens": total}
 
 
 class Completion(Struct, frozen=True):
@@ -172,21 +167,20 @@ class Completion(Struct, frozen=True):
     created: int
     include_usage: bool = False
 
-    def whole(self, text: str, usage: TokenCounts, finish_reason: str, notices: Sequence[str]) -> Json:
+    def whole(self, text: str, usage: Json, finish_reason: str, notices: Sequence[str]) -> Json:
         """The answer in one piece, and what is to be said beside it."""
         message = {"role": "assistant", "content": text, "refusal": None}
         choice = {"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}
-        return {**self._head("chat.completion"), "choices": [choice], "usage": usage.to_wire(), **_beside(notices)}
+        return {**self._head("chat.completion"), "choices": [choice], "usage": usage, **_beside(notices)}
 
     def chunk(self, delta: Json, finish_reason: str | None = None, notices: Sequence[str] = ()) -> bytes:
-        """One event of a stream."""
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
         usage = {"usage": None} if self.include_usage else {}
         return event({**self._head("chat.completion.chunk"), "choices": [choice], **usage, **_beside(notices)})
 
-    def usage_chunk(self, usage: TokenCounts) -> bytes:
+    def usage_chunk(self, usage: Json) -> bytes:
         """The last event before the end, for clients that asked for it."""
-        return event({**self._head("chat.completion.chunk"), "choices": [], "usage": usage.to_wire()})
+        return event({**self._head("chat.completion.chunk"), "choices": [], "usage": usage})
 
     def _head(self, kind: str) -> dict[str, Json]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
@@ -202,5 +196,4 @@ ALIVE = b": alive\n\n"
 
 
 def event(value: Json) -> bytes:
-    """One server-sent event."""
     return b"data: " + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"

@@ -75,8 +75,9 @@ class HttpApi:
             keep_alive=30,
         )
         with listen(terms.host, terms.port, "end what uses it, or set `api.port` and `api.host`") as listener:
-            place = listener.getsockname()
-            await intake.report(NAME, "ok", f"http://{_shown(place[0])}:{place[1]}/v1")
+            host, port = listener.getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            await intake.report(NAME, "ok", f"http://{shown}:{port}/v1")
             await server.serve_on(listener)
 
     async def send(self, chat: Chat, text: str) -> str:
@@ -92,7 +93,6 @@ class HttpApi:
         """The server has ended with `run`."""
 
     def app(self) -> Starlette:
-        """The routes."""
         return Starlette(
             routes=[
                 Route("/health", self._health, methods=["GET"]),
@@ -100,13 +100,9 @@ class HttpApi:
                 Route("/v1/models/{name}", self._model, methods=["GET"]),
                 Route("/v1/chat/completions", self._complete, methods=["POST"]),
             ],
-            exception_handlers={
-                ApiError: _show_error,
-                HTTPException: _show_http_error,
-                HermesError: _show_hermes_error,
-                ClientDisconnect: _show_gone,
-                Exception: _show_defect,
-            },
+            exception_handlers=dict.fromkeys(
+                (ApiError, HTTPException, HermesError, ClientDisconnect, Exception), _show_error
+            ),
         )
 
     async def _health(self, _: Request) -> Response:
@@ -134,7 +130,9 @@ class HttpApi:
         ask = parse_ask(await read_body(request, self._terms.patience))
         session_id, given_key = _named(request, SESSION_ID), _named(request, SESSION_KEY)
         guest = ask.user if self._terms.user_guests else None
-        session_key = given_key if given_key is None or guest is None else _guests_key(guest, given_key)
+        session_key = given_key
+        if given_key is not None and guest is not None:  # it means nothing to others, and no chat of a platform
+            session_key = f"{NAME}:{quote(guest, safe='')}:{given_key}"
         if session_id is None and session_key is None:
             return await self._respond(request, ask, self._converse(ask), {})
         message = Inbound(
@@ -217,44 +215,22 @@ def _named(request: Request, header: str) -> str | None:
     return value
 
 
-def _guests_key(user: str, key: str) -> str:
-    """A guest's keys are the guest's own: they mean nothing to others, and no chat of a platform."""
-    return f"{NAME}:{quote(user, safe='')}:{key}"
-
-
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _as_response(error: ApiError) -> Response:
-    return JSONResponse(error.body, status_code=error.status, headers=error.headers)
-
-
-async def _show_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, ApiError)
-    return _as_response(error)
-
-
-async def _show_http_error(request: Request, error: Exception) -> Response:
-    """Unknown paths and wrong methods."""
-    assert isinstance(error, HTTPException)
-    what = f"{request.method} {request.url.path}"
-    return _as_response(ApiError(error.status_code, f"{what}: {error.detail}", headers=error.headers))
-
-
-async def _show_hermes_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HermesError)
-    if isinstance(error, UsageError):
-        return _as_response(ApiError(400, error.line()))
-    if not isinstance(error, StoreError):  # the gateway has said it, once
-        log.error("a request failed: %s", error.line())
-    return _as_response(ApiError(503, error.line(), kind="server_error", headers={"Retry-After": "5"}))
-
-
-async def _show_gone(_: Request, __: Exception) -> Response:
-    return Response(status_code=499)
-
-
-async def _show_defect(_: Request, error: Exception) -> Response:
-    log.exception("a request met a defect", exc_info=error)
-    return _as_response(ApiError(500, f"a defect: {type(error).__name__}", kind="server_error"))
+async def _show_error(request: Request, error: Exception) -> Response:
+    match error:
+        case ApiError():
+            told = error
+        case ClientDisconnect():
+            return Response(status_code=499)
+        case HTTPException(detail=detail):  # unknown paths and wrong methods
+            what = f"{request.method} {request.url.path}: {detail}"
+            told = ApiError(error.status_code, what, headers=error.headers)
+        case UsageError():
+            told = ApiError(400, error.line())
+        case HermesError():
+            if not isinstance(error, StoreError):  # the gateway has said it, once
+                log.error("a request failed: %s", error.line())
+            told = ApiError(503, error.line(), kind="server_error", headers={"Retry-After": "5"})
+        case _:
+            log.exception("a request met a defect", exc_info=error)
+            told = ApiError(500, f"a defect: {type(error).__name__}", kind="server_error")
+    return JSONResponse(told.body, status_code=told.status, headers=told.headers)

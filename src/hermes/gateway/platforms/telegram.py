@@ -125,7 +125,6 @@ class Telegram:
             raise translate(error, self._terms.token) from None
 
     async def close(self) -> None:
-        """Close the connections."""
         for request in self._requests:  # the bot itself would not, as long as Telegram has not told it its name
             await request.shutdown()
 

@@ -72,7 +72,7 @@ class UpdateReader(Struct, frozen=True):
             message_id=f"{own}.{update.update_id:d}" if edited else own,
             text=text,
             author_id=f"{_author(message).id:d}",
-            author_name=_name(message),
+            author_name=_called(_author(message)),
             author_alt=well_formed(_author(message).username or "") or None,
         )
 
@@ -115,7 +115,6 @@ def chat_of(message: telegram.Message) -> Chat:
 
 
 def group_of(chat_id: int) -> Chat:
-    """A group as a whole."""
     return Chat(NAME, "group", f"{chat_id:d}")
 
 
@@ -144,10 +143,6 @@ def _author(message: telegram.Message) -> telegram.User | telegram.Chat:
     return anonymous or message.from_user
 
 
-def _name(message: telegram.Message) -> str:
-    return _called(_author(message))
-
-
 def one_name(text: str) -> str:
     """A name that people choose themselves, as one short line that cannot be taken for anything else."""
     seen = UNSEEN.sub("", well_formed(text)).translate(BRACKETS)
@@ -167,7 +162,6 @@ def _replied_to(message: telegram.Message) -> telegram.Message | None:
 
 
 def _quote(message: telegram.Message) -> str:
-    """A short quote of what is replied to."""
     replied = _replied_to(message)
     chosen = message.quote.text if message.quote is not None else None
     text = well_formed(chosen or (replied and (replied.text or replied.caption)) or "")

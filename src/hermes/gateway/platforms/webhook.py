@@ -29,7 +29,6 @@ class Webhook(Struct, frozen=True):
     take: Callable[[Json], Awaitable[None]]
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Answer one request, as ASGI has it."""
         if scope["type"] != "http":
             return
         status = await self._answer(scope, receive)
