@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import json
-import operator
 import sqlite3
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from hermes.memory_server.db.matching import ORDERED
 from hermes.ranking.traits import traits_of
 from hermes.ranking.words import segment
-
-COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "gt": operator.gt,
-    "gte": operator.ge,
-    "lt": operator.lt,
-    "lte": operator.le,
-}
 
 
 def register_functions(connection: sqlite3.Connection) -> None:
@@ -72,9 +64,9 @@ def _equal(value: Any, wanted: Any) -> bool:
 def _in_order(value: Any, op: str, wanted: Any) -> int | None:
     limit = _as_number(wanted)
     if limit is None:
-        return int(COMPARE[op](_as_text(value), _as_text(wanted)))
+        return int(ORDERED[op](_as_text(value), _as_text(wanted)))
     number = _as_number(value)
-    return None if number is None else int(COMPARE[op](number, limit))
+    return None if number is None else int(ORDERED[op](number, limit))
 
 
 def _as_number(value: Any) -> float | int | None:

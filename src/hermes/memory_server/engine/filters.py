@@ -17,19 +17,13 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, True_, and_, false, func, not_, or_, true
 
 from hermes.memory_server import limits, times
-from hermes.memory_server.db.matching import compares_json, holds_any, holds_json, holds_text
+from hermes.memory_server.db.matching import ORDERED, compares_json, holds_any, holds_json, holds_text
 from hermes.memory_server.faults import Invalid
 
 FieldKind = Literal["text", "integer", "time", "boolean", "json", "ids"]
 """`json` is an object, `ids` a JSON list of ids."""
 Condition = ColumnElement[bool]
 OPERATORS = ("gte", "lte", "gt", "lt", "ne", "in", "contains", "icontains")
-ORDERED: dict[str, Callable[[Any, Any], Any]] = {
-    "gte": lambda column, value: column >= value,
-    "lte": lambda column, value: column <= value,
-    "gt": lambda column, value: column > value,
-    "lt": lambda column, value: column < value,
-}
 
 
 @dataclass(frozen=True, slots=True)

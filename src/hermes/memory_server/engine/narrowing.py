@@ -12,10 +12,10 @@ from sqlalchemy import ColumnElement, Select, select
 
 from hermes.memory_server import limits, times
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.matching import MANY, pattern_facts
+from hermes.memory_server.db.matching import MANY, ORDERED, pattern_facts
 from hermes.memory_server.db.tables import message_facts, messages, peers, sessions, workspaces
 from hermes.memory_server.db.text_index import SearchArea
-from hermes.memory_server.engine.filters import OPERATORS, ORDERED
+from hermes.memory_server.engine.filters import OPERATORS
 
 FEW = 5000
 """A list of more messages than this is no help, and is not made."""
