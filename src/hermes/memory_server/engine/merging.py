@@ -7,8 +7,6 @@ What was moved is noted for seven days, and can be moved back. What was written 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-
 from sqlalchemy import delete, func, insert, select, update
 
 from hermes.memory_server.db.database import Record, Tx
@@ -21,7 +19,6 @@ from hermes.memory_server.db.tables import (
     merges,
     messages,
     peers,
-    workspaces,
 )
 from hermes.memory_server.engine.departures import EVERYTHING, begin_generation, note_departed
 from hermes.memory_server.engine.jobs import Job, add_job, keep_place, replace_peer
@@ -43,30 +40,18 @@ from hermes.memory_server.ids import new_id, refuse_scopes
 
 KEPT = 7 * 24 * 3600 * 1_000_000
 """Microseconds within which a merge can be undone."""
-COLUMNS = (*merges.c, workspaces.c.name.label("workspace"))
-MERGES = merges.join(workspaces, workspaces.c.id == merges.c.workspace_id)
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """What a merge would move. A card stays behind where the other peer has one."""
-
-    messages: int
-    sessions: int
-    conclusions: int
-    cards: int
 
 
 def preview_merge(tx: Tx, workspace: str, name: str, into: str) -> dict[str, int]:
-    """How much would become the other peer's."""
+    """How much would become the other peer's. A card stays behind where that one has one."""
     gone, _kept = _pair(tx, workspace, name, into)
-    own = [
-        select(func.count()).select_from(messages).where(messages.c.peer_id == gone.id),
-        select(func.count(memberships.c.session_id.distinct())).where(memberships.c.peer_id == gone.id),
-        select(func.count()).select_from(conclusions.join(collections)).where(about(gone)),
-        select(func.count()).select_from(cards.join(collections)).where(about(gone)),
-    ]
-    return asdict(Preview(*(int(tx.execute(query).scalar_one()) for query in own)))
+    own = {
+        "messages": select(func.count()).select_from(messages).where(messages.c.peer_id == gone.id),
+        "sessions": select(func.count(memberships.c.session_id.distinct())).where(memberships.c.peer_id == gone.id),
+        "conclusions": select(func.count()).select_from(conclusions.join(collections)).where(about(gone)),
+        "cards": select(func.count()).select_from(cards.join(collections)).where(about(gone)),
+    }
+    return {kind: int(tx.execute(query).scalar_one()) for kind, query in own.items()}
 
 
 def begin_merge(tx: Tx, workspace: str, name: str, into: str, at: int) -> Record:
@@ -84,8 +69,8 @@ def begin_merge(tx: Tx, workspace: str, name: str, into: str, at: int) -> Record
 def get_merge(tx: Tx, workspace: str, public_id: str) -> Record:
     """One merge; refused when there is none."""
     place = get_workspace(tx, workspace)
-    query = select(*COLUMNS).select_from(MERGES).where(merges.c.public_id == public_id)
-    found = tx.execute(query.where(merges.c.workspace_id == place.id)).first()
+    own = (merges.c.public_id == public_id, merges.c.workspace_id == place.id)
+    found = tx.execute(select(merges).where(*own)).first()
     if found is None:
         raise Missing("Merge", public_id, workspace)
     return found
@@ -94,7 +79,7 @@ def get_merge(tx: Tx, workspace: str, public_id: str) -> Record:
 def list_merges(tx: Tx, workspace: str, page: PageRequest) -> Paged:
     """The merges of a workspace, the oldest first."""
     own = merges.c.workspace_id == get_workspace(tx, workspace).id
-    return fetch_page(tx, select(*COLUMNS).select_from(MERGES).where(own), (merges.c.id,), page)
+    return fetch_page(tx, select(merges).where(own), (merges.c.id,), page)
 
 
 def begin_undoing(tx: Tx, workspace: str, public_id: str, at: int) -> Record:
