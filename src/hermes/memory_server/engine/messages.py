@@ -52,9 +52,7 @@ INSERT = PreparedStatement(inserting(messages, *(column.name for column in messa
 INSERT_VECTORS = PreparedStatement(inserting(message_vectors))
 INSERT_FACTS = PreparedStatement(inserting(message_facts))
 FORGET_FACT = PreparedStatement(
-    delete(message_facts).where(
-        *(message_facts.c[name] == bindparam(f"{name}_") for name in ("workspace_id", "fact", "message_id"))
-    )
+    delete(message_facts).where(*(column == bindparam(column.name) for column in message_facts.c))
 )
 COUNT = PreparedStatement(
     update(sessions)
@@ -159,18 +157,17 @@ def _index(tx: Tx, session: Record, appended: Sequence[Appended]) -> None:
 
 def keep_facts(tx: Tx, workspace_id: int, message_id: int, metadata: str) -> None:
     """Let filters find what a message's metadata says."""
-    if facts := facts_of(metadata):
-        INSERT_FACTS.run_many(
-            tx, [{"workspace_id": workspace_id, "fact": fact, "message_id": message_id} for fact in facts]
-        )
+    if facts := _facts(workspace_id, message_id, metadata):
+        INSERT_FACTS.run_many(tx, facts)
 
 
 def forget_facts(tx: Tx, workspace_id: int, message_id: int, metadata: str) -> None:
     """Undo `keep_facts`."""
-    if facts := facts_of(metadata):
-        FORGET_FACT.run_many(
-            tx, [{"workspace_id_": workspace_id, "fact_": fact, "message_id_": message_id} for fact in facts]
-        )
+    FORGET_FACT.run_many(tx, _facts(workspace_id, message_id, metadata))
+
+
+def _facts(workspace_id: int, message_id: int, metadata: str) -> list[dict[str, int]]:
+    return [{"workspace_id": workspace_id, "fact": fact, "message_id": message_id} for fact in facts_of(metadata)]
 
 
 def select_messages() -> Select[Any]:
