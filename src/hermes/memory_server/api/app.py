@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from fastapi import FastAPI, Request
 from starlette.responses import HTMLResponse, Response
@@ -164,7 +165,7 @@ def create_app(
     app.add_middleware(BodyIntake)
     if options.start_key:
         app.add_middleware(StartKey, key=options.start_key)
-    app.add_middleware(traffic.layer())
+    app.add_middleware(lambda inside: partial(traffic.watch, inside))
     faults.install(app)
     # The first that fits answers, so what is asked most comes first.
     for room in (
