@@ -205,8 +205,7 @@ def queue_status(status: QueueCounts) -> WireObject:
     sessions = None
     if status.sessions is not None:
         sessions = {uid: {"session_id": uid, **_counts(counts)} for uid, counts in status.sessions.items()}
-    promised = {kind: {"waiting": told.waiting, "tries": told.tries} for kind, told in status.promised.items()}
-    return {**_counts(status.all), "sessions": sessions, "promised": promised}
+    return {**_counts(status.all), "sessions": sessions, "promised": status.promised}
 
 
 def _counts(counts: Counts) -> WireObject:

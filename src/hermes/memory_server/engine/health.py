@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from functools import partial
 
 from sqlalchemy import select
 
@@ -112,7 +112,7 @@ class ServerHealth:
         """A look at each table, at what waits and at the disk; after a trouble, or when nobody else does, a write."""
         try:
             self.free_bytes = self._database.free_bytes()
-            self.backlog = await self._database.read(_look_around(times.now(self._clock)))
+            self.backlog = await self._database.read(partial(_look_around, at=times.now(self._clock)))
             if self.refinement is not None and (space := self.refinement.space) is not None:
                 counts = await self._database.read(lambda tx: (count_behind(tx, space), count_refused(tx)))
                 self.without_finer, self.refused_by_finer = counts
@@ -129,18 +129,11 @@ class ServerHealth:
             self._become(NAMES[StoreGoneError])
 
 
-def _look_around(at: int) -> Callable[[Tx], Backlog]:
-    def read(tx: Tx) -> Backlog:
-        _touch(tx)
-        return read_backlog(tx, at)
-
-    return read
-
-
-def _touch(tx: Tx) -> None:
-    """Read where each table begins."""
+def _look_around(tx: Tx, at: int) -> Backlog:
+    """Read where each table begins, and what is behind."""
     for table in metadata.sorted_tables:
         tx.execute(select(*table.primary_key).limit(1)).first()
+    return read_backlog(tx, at)
 
 
 def _write(tx: Tx) -> None:

@@ -32,21 +32,14 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
-    """How many jobs wait or run, and how often one of them was tried."""
-
-    waiting: int
-    tries: int
-
-
-@dataclass(frozen=True, slots=True)
 class QueueCounts:
     """All counts; those of each session under its internal id, unless one session was asked for. `promised` are the
-    deletions and merges of the workspace that are not done, by their kinds."""
+    deletions and merges of the workspace that are not done, by their kinds: how many wait or run, and how often one of
+    them was tried."""
 
     all: Counts
     sessions: dict[str, Counts] | None
-    promised: dict[str, Promise]
+    promised: dict[str, dict[str, int]]
 
 
 def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None, session: str | None) -> QueueCounts:
@@ -75,11 +68,11 @@ def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None
     )
 
 
-def _promised(tx: Tx, workspace_id: int) -> dict[str, Promise]:
+def _promised(tx: Tx, workspace_id: int) -> dict[str, dict[str, int]]:
     own = (jobs.c.workspace_id == workspace_id, text(OPEN_JOB), jobs.c.kind.in_(PROMISED))
     query = select(jobs.c.kind, func.count().label("waiting"), func.max(jobs.c.attempts).label("tries"))
     found = tx.execute(query.where(*own).group_by(jobs.c.kind).order_by(jobs.c.kind))
-    return {row.kind: Promise(row.waiting, row.tries) for row in found}
+    return {row.kind: {"waiting": row.waiting, "tries": row.tries} for row in found}
 
 
 def _sum(rows: Iterable[Any]) -> Counts:
