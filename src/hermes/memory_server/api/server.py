@@ -119,14 +119,20 @@ async def get_server(request: Request) -> Server:
     return server
 
 
-async def get_page(
-    page: Annotated[int, Query(ge=1, le=limits.PAGES)] = 1,
-    size: Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)] = 50,
-    reverse: bool = False,
-) -> PageRequest:
+PageNumber = Annotated[int, Query(ge=1, le=limits.PAGES)]
+PageSize = Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)]
+
+
+async def get_page(page: PageNumber = 1, size: PageSize = 50, reverse: bool = False) -> PageRequest:
     """The page that the query asks for."""
     return PageRequest(page, size, reverse)
 
 
+async def get_forward_page(page: PageNumber = 1, size: PageSize = 50) -> PageRequest:
+    """The page of a list that has one order."""
+    return PageRequest(page, size)
+
+
 ServerDep = Annotated[Server, Depends(get_server)]
 Paging = Annotated[PageRequest, Depends(get_page)]
+ForwardPaging = Annotated[PageRequest, Depends(get_forward_page)]

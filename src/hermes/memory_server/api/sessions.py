@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Body, Query, Response
+from fastapi import Body, Response
 from sqlalchemy import Row
 
-from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import AnyKey, Caller, Member, OwnSession, WorkspaceCaller
 from hermes.memory_server.api.clean import TextList
@@ -21,13 +20,12 @@ from hermes.memory_server.api.schemas import (
     SessionPeerConfig,
     SessionUpdate,
 )
-from hermes.memory_server.api.server import Paging, Server, ServerDep, new_router
+from hermes.memory_server.api.server import ForwardPaging, Paging, Server, ServerDep, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine import members
 from hermes.memory_server.engine import sessions as engine
 from hermes.memory_server.engine.deletion import delete_session
 from hermes.memory_server.engine.members import Observation
-from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.peers import is_member, list_members
 from hermes.memory_server.engine.scopes import add_sessions, ensure_scope
 from hermes.memory_server.engine.summaries import read_summaries
@@ -212,17 +210,11 @@ async def remove_peers(
 
 @router.get(f"{SESSION}/peers", response_model=replies.Page[replies.Peer])
 async def list_session_peers(
-    workspace_id: str,
-    session_id: str,
-    here: ServerDep,
-    _: Member,
-    page: Annotated[int, Query(ge=1, le=limits.PAGES)] = 1,
-    size: Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)] = 50,
+    workspace_id: str, session_id: str, here: ServerDep, _: Member, page: ForwardPaging
 ) -> Response:
     """Who is in a session now."""
-    asked = PageRequest(page, size)
     return wire.page(
-        await here.read(lambda tx: list_members(tx, engine.live_session_id(tx, workspace_id, session_id), asked)),
+        await here.read(lambda tx: list_members(tx, engine.live_session_id(tx, workspace_id, session_id), page)),
         wire.peer,
     )
 
