@@ -157,7 +157,7 @@ def _observer(tx: Tx, workspace: str, name: str, at: int) -> Record:
     """Who can hold a card: a scope, which must be there, or a peer, which is made."""
     if name.startswith(SCOPE_PREFIX):
         return get_scope(tx, workspace, name.removeprefix(SCOPE_PREFIX))
-    return engine.ensure_peer(tx, workspace, name, at, metadata=None, configuration=None)[0]
+    return engine.ensure_peer(tx, workspace, name, at)[0]
 
 
 @router.get(f"{PEER}/context", response_model=replies.PeerContext)

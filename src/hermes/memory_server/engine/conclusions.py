@@ -27,8 +27,8 @@ from hermes.memory_server.engine.answers import KeyedRequest
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
-from hermes.memory_server.engine.peers import find_peer, is_shown
-from hermes.memory_server.engine.sessions import find_session
+from hermes.memory_server.engine.peers import is_shown, peer_in
+from hermes.memory_server.engine.sessions import session_in
 from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
 from hermes.memory_server.ids import new_id, refuse_scopes
@@ -78,7 +78,7 @@ LOCK_PAIR = PreparedStatement(BETWEEN.with_for_update(key_share=True))
 INSERT_PAIR = PreparedStatement(inserting_new(collections, "workspace_id", "observer_id", "observed_id"))
 INSERT = PreparedInsert(
     conclusions,
-    *("public_id", "workspace_id", "collection_id", "session_id", "level", "content", "digest"),
+    *("public_id", "workspace_id", "collection_id", "session_id", "content", "digest"),
     *("message_ids", "created_at", "vector"),
 )
 LINK = PreparedStatement(inserting(conclusion_messages))
@@ -119,8 +119,8 @@ def create_conclusions(
     place = get_workspace(tx, workspace)
     made: list[int] = []
     for new, vector in zip(given, vectors, strict=True):
-        pair = (_peer_id(tx, place, new.observer), _peer_id(tx, place, new.observed))
-        session_id = _session_id(tx, place, new.session)
+        pair = [peer_in(tx, place, name).id for name in (new.observer, new.observed)]
+        session_id = None if new.session is None else session_in(tx, place, new.session).id
         collection = ensure_collection(tx, place.id, *pair)
         made.append(insert_conclusion(tx, place.id, collection, session_id, new.content, at, vector=vector))
     return find_conclusions(tx, made)
@@ -146,10 +146,9 @@ def insert_conclusion(
     at: int,
     *,
     vector: bytes,
-    level: str = "explicit",
     message_ids: Iterable[int] = (),
 ) -> int:
-    """One more conclusion; the id of its row."""
+    """One more explicit conclusion; the id of its row."""
     sources = list(message_ids)
     made = INSERT.add(
         tx,
@@ -157,7 +156,6 @@ def insert_conclusion(
         workspace_id=workspace_id,
         collection_id=collection_id,
         session_id=session_id,
-        level=level,
         content=content,
         digest=digest(content),
         message_ids=json.dumps(sources),
@@ -261,19 +259,3 @@ def list_conclusions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, 
     newest_first = PageRequest(page.number, page.size, reverse=not page.reverse)
     paged = fetch_page(tx, query, (conclusions.c.id,), newest_first)
     return Paged(paged.rows, paged.total, page)
-
-
-def _peer_id(tx: Tx, workspace: Record, name: str) -> int:
-    found = find_peer(tx, workspace.id, name)
-    if found is None:
-        raise Missing("Peer", name, workspace.name)
-    return int(found.id)
-
-
-def _session_id(tx: Tx, workspace: Record, name: str | None) -> int | None:
-    if name is None:
-        return None
-    found = find_session(tx, workspace.id, name)
-    if found is None or not found.is_active:
-        raise Missing("Session", name, workspace.name)
-    return int(found.id)

@@ -29,14 +29,13 @@ from hermes.memory_server.db.tables import (
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, link_messages
 from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.messages import add_messages
-from hermes.memory_server.engine.peers import INSERT as INSERT_PEER
-from hermes.memory_server.engine.peers import find_peer
-from hermes.memory_server.engine.sessions import find_session, insert_session
+from hermes.memory_server.engine.peers import find_peer, insert_peer, peer_in
+from hermes.memory_server.engine.sessions import insert_session, session_in
 from hermes.memory_server.engine.summaries import SessionSummary, store_summary
 from hermes.memory_server.engine.webhooks import ensure_webhook
 from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace
 from hermes.memory_server.faults import Fault, Invalid, Missing
-from hermes.memory_server.ids import SCOPE_PREFIX, check_name, new_id
+from hermes.memory_server.ids import SCOPE_PREFIX, check_name
 from hermes.memory_server.tokens import count_tokens
 
 ImportItem = Mapping[str, Any]
@@ -95,9 +94,8 @@ def _take_peer(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     name = SCOPE_PREFIX + item["id"] if item["kind"] == "scope" else item["id"]
     if find_peer(tx, place.id, name) is not None:  # also one that is a part of another by now
         return False
-    values = {"workspace_id": place.id, "name": name, "kind": item["kind"], "created_at": item["created_at"]}
-    said = {key: json.dumps(item[key]) for key in ("metadata", "configuration")}
-    return INSERT_PEER.run(tx, uid=new_id(), **values, **said) == 1
+    said = item["metadata"], item["configuration"]
+    return insert_peer(tx, place.id, item["id"], item["created_at"], *said, kind=item["kind"])
 
 
 def _take_session(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
@@ -105,13 +103,16 @@ def _take_session(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     said = json.dumps(item["metadata"]), json.dumps(item["configuration"])
     if insert_session(tx, place.id, item["id"], item["created_at"], *said) is not None:
         return True
-    _session(tx, place, item["id"])
+    session_in(tx, place, item["id"])
     return False
 
 
 def _take_membership(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
-    pair = {"session_id": _session(tx, place, item["session_id"]).id, "peer_id": _peer(tx, place, item["peer_id"]).id}
+    pair = {
+        "session_id": session_in(tx, place, item["session_id"]).id,
+        "peer_id": peer_in(tx, place, item["peer_id"]).id,
+    }
     same = select(memberships.c.id).where(*(memberships.c[name] == value for name, value in pair.items()))
     if item["left_seq"] is None:
         same = same.where(memberships.c.left_seq.is_(None))
@@ -126,8 +127,8 @@ def _take_membership(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bo
 
 def _take_message(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
-    session = _session(tx, place, item["session_id"])
-    peer = _peer(tx, place, item["peer_id"])
+    session = session_in(tx, place, item["session_id"])
+    peer = peer_in(tx, place, item["peer_id"])
     known = select(messages.c.session_id).where(messages.c.public_id == item["id"])
     found = tx.execute(known).scalar_one_or_none()
     if found is not None:
@@ -145,8 +146,8 @@ def _take_message(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
 
 
 def _take_scoped(tx: Tx, place: Record, given: PreparedItem, at: int) -> bool:
-    session = _session(tx, place, given.item["session_id"])
-    scopes = [_peer(tx, place, SCOPE_PREFIX + name) for name in dict.fromkeys(given.item["scopes"])]
+    session = session_in(tx, place, given.item["session_id"])
+    scopes = [peer_in(tx, place, SCOPE_PREFIX + name) for name in dict.fromkeys(given.item["scopes"])]
     known = select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == session.id)
     inside = {*tx.execute(known).scalars()}
     new = [scope.id for scope in scopes if scope.id not in inside]
@@ -158,8 +159,8 @@ def _take_scoped(tx: Tx, place: Record, given: PreparedItem, at: int) -> bool:
 
 def _take_conclusion(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
-    pair = _peer(tx, place, item["observer_id"]).id, _peer(tx, place, item["observed_id"]).id
-    session = None if item["session_id"] is None else _session(tx, place, item["session_id"]).id
+    pair = peer_in(tx, place, item["observer_id"]).id, peer_in(tx, place, item["observed_id"]).id
+    session = None if item["session_id"] is None else session_in(tx, place, item["session_id"]).id
     known = select(conclusions.c.workspace_id).where(conclusions.c.public_id == item["id"])
     found = tx.execute(known).scalar_one_or_none()
     if found is not None:
@@ -191,7 +192,7 @@ def _take_conclusion(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bo
 
 def _take_card(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
-    pair = _peer(tx, place, item["observer_id"]).id, _peer(tx, place, item["observed_id"]).id
+    pair = peer_in(tx, place, item["observer_id"]).id, peer_in(tx, place, item["observed_id"]).id
     collection = ensure_collection(tx, place.id, *pair)
     if tx.execute(select(cards.c.collection_id).where(cards.c.collection_id == collection)).first() is not None:
         return False
@@ -201,7 +202,7 @@ def _take_card(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
 
 
 def _take_summaries(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
-    session = _session(tx, place, given.item["session_id"])
+    session = session_in(tx, place, given.item["session_id"])
     known = {*tx.execute(select(summaries.c.kind).where(summaries.c.session_id == session.id)).scalars()}
     new = [one for one in given.item["summaries"] if one["kind"] not in known]
     covered = [_last_covered(tx, place, session, one["message_id"]) for one in new]
@@ -228,20 +229,6 @@ def _take_webhook(tx: Tx, place: Record, given: PreparedItem, at: int) -> bool:
 def _take_nothing(_tx: Tx, _place: Record, _given: PreparedItem, _at: int) -> bool:
     """Who left is said by the stays."""
     return False
-
-
-def _session(tx: Tx, place: Record, name: str) -> Record:
-    found = find_session(tx, place.id, name)
-    if found is None or not found.is_active:
-        raise Missing("Session", name, place.name)
-    return found
-
-
-def _peer(tx: Tx, place: Record, name: str) -> Record:
-    found = find_peer(tx, place.id, name)
-    if found is None:
-        raise Missing("Peer", name, place.name)
-    return found
 
 
 TAKE: Mapping[str, Callable[[Tx, Record, PreparedItem, int], bool]] = {

@@ -16,7 +16,7 @@ from hermes.memory_server.engine.merged_names import INTO, PEER_KEYS, follow_nam
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.workspaces import ensure_workspace, find_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
-from hermes.memory_server.ids import check_name, new_id
+from hermes.memory_server.ids import SCOPE_PREFIX, check_name, new_id
 
 DELETED_PEER = "deleted"
 MERGED_PEER = "merged"
@@ -84,6 +84,14 @@ def get_peer(tx: Tx, workspace: str, name: str) -> Record:
     return found
 
 
+def peer_in(tx: Tx, workspace: Record, name: str) -> Record:
+    """The peer, of a workspace that is known already; refused when there is none."""
+    found = find_peer(tx, workspace.id, name)
+    if found is None:
+        raise Missing("Peer", name, workspace.name)
+    return found
+
+
 def find_named_peer(tx: Tx, workspace: str, name: str) -> Record | None:
     """A peer that is no scope, or None where there is none of that name."""
     place = find_workspace(tx, workspace)
@@ -97,7 +105,7 @@ def ensure_peer_ids(tx: Tx, workspace_id: int, names: Iterable[str], at: int) ->
     for name in dict.fromkeys(names):
         known = ID.first(tx, workspace_id=workspace_id, name=name) or _merged(tx, workspace_id, name)
         if known is None:
-            _insert(tx, workspace_id, name, at, {}, {})
+            insert_peer(tx, workspace_id, name, at)
             [known] = ID.rows(tx, workspace_id=workspace_id, name=name)
         ids[name] = int(known.id)
     return ids
@@ -109,14 +117,14 @@ def ensure_peer(
     name: str,
     at: int,
     *,
-    metadata: Mapping[str, Any] | None,
-    configuration: Mapping[str, Any] | None,
+    metadata: Mapping[str, Any] | None = None,
+    configuration: Mapping[str, Any] | None = None,
 ) -> tuple[Record, bool]:
     """The peer, and whether it was made now. What is given replaces what was there."""
     place, _ = ensure_workspace(tx, workspace, at)
     found = find_peer(tx, place.id, name)
     if found is None:
-        if _insert(tx, place.id, name, at, metadata or {}, configuration or {}):
+        if insert_peer(tx, place.id, name, at, metadata, configuration):
             return get_peer(tx, workspace, name), True
         found = get_peer(tx, workspace, name)
     if found.kind != "peer":
@@ -173,10 +181,17 @@ def is_member(tx: Tx, workspace: str, session: str, peer: str) -> bool:
     return tx.execute(inside.where(*here)).first() is not None
 
 
-def _insert(
-    tx: Tx, workspace_id: int, name: str, at: int, metadata: Mapping[str, Any], configuration: Mapping[str, Any]
+def insert_peer(
+    tx: Tx,
+    workspace_id: int,
+    name: str,
+    at: int,
+    metadata: Mapping[str, Any] | None = None,
+    configuration: Mapping[str, Any] | None = None,
+    kind: str = "peer",
 ) -> bool:
-    """Make a peer, unless there is one of that name; was it made?"""
+    """Make a peer or scope, unless there is one of that name; was it made?"""
     check_name(name)
-    given = {"metadata": json.dumps(metadata), "configuration": json.dumps(configuration)}
-    return INSERT.run(tx, uid=new_id(), workspace_id=workspace_id, name=name, kind="peer", created_at=at, **given) == 1
+    row = {"workspace_id": workspace_id, "name": SCOPE_PREFIX + name if kind == "scope" else name, "kind": kind}
+    given = {"metadata": json.dumps(metadata or {}), "configuration": json.dumps(configuration or {})}
+    return INSERT.run(tx, uid=new_id(), created_at=at, **row, **given) == 1

@@ -15,13 +15,12 @@ from hermes.memory_server.engine.conclusions import ensure_collection, insert_co
 from hermes.memory_server.engine.jobs import add_job, drop_observer
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import COLUMNS as PEER_COLUMNS
-from hermes.memory_server.engine.peers import INSERT as INSERT_PEER
-from hermes.memory_server.engine.peers import PEERS, find_peer
+from hermes.memory_server.engine.peers import PEERS, find_peer, insert_peer
 from hermes.memory_server.engine.sessions import COLUMNS as SESSION_COLUMNS
 from hermes.memory_server.engine.sessions import SESSIONS, lock_session
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
-from hermes.memory_server.ids import SCOPE_PREFIX, check_name, new_id
+from hermes.memory_server.ids import SCOPE_PREFIX, check_name
 
 
 def ensure_scope(tx: Tx, workspace: str, name: str, metadata: Mapping[str, Any] | None, at: int) -> tuple[Record, bool]:
@@ -30,9 +29,7 @@ def ensure_scope(tx: Tx, workspace: str, name: str, metadata: Mapping[str, Any] 
     check_name(name)
     found = find_peer(tx, place.id, SCOPE_PREFIX + name)
     if found is None:
-        values = {"workspace_id": place.id, "name": SCOPE_PREFIX + name, "kind": "scope", "created_at": at}
-        given = {"metadata": json.dumps(metadata or {}), "configuration": "{}"}
-        if INSERT_PEER.run(tx, uid=new_id(), **values, **given) == 1:
+        if insert_peer(tx, place.id, name, at, metadata, kind="scope"):
             return get_scope(tx, workspace, name), True
         found = get_scope(tx, workspace, name)
     if metadata is not None:

@@ -71,6 +71,14 @@ def get_session(tx: Tx, workspace: str, name: str) -> Record:
     return found
 
 
+def session_in(tx: Tx, workspace: Record, name: str) -> Record:
+    """As `get_session`, of a workspace that is known already."""
+    found = find_session(tx, workspace.id, name)
+    if found is None or not found.is_active:
+        raise Missing("Session", name, workspace.name)
+    return found
+
+
 def live_session_id(tx: Tx, workspace: str, name: str) -> int:
     """The id of the session; 0, which none has, so that nothing is found in it, when there is none or it is deleted."""
     found = find_live_session(tx, workspace, name)
