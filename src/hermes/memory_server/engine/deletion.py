@@ -37,7 +37,7 @@ from hermes.memory_server.engine.answers import KeySpace, forget_answers_in, for
 from hermes.memory_server.engine.conclusions import drop_conclusions, trim_card
 from hermes.memory_server.engine.departures import begin_generation, note_departed
 from hermes.memory_server.engine.finer import forget_in_finer
-from hermes.memory_server.engine.jobs import Job, add_job
+from hermes.memory_server.engine.jobs import Job, add_job, queue_again
 from hermes.memory_server.engine.messages import forget_facts
 from hermes.memory_server.engine.sessions import lock_session
 from hermes.memory_server.engine.workspaces import DELETED, lock_workspace
@@ -169,7 +169,7 @@ def go_on_purging(tx: Tx, job: Job, at: int) -> None:
     else:
         gone = purge_workspace(tx, job.workspace_id, at)
     if not gone:
-        add_job(tx, job.kind, job.unit, at, workspace_id=job.workspace_id, payload=job.payload)
+        queue_again(tx, job, at)
 
 
 def queue_tidying(tx: Tx, at: int) -> None:

@@ -35,7 +35,7 @@ from hermes.memory_server.engine.summaries import SessionSummary, store_summary
 from hermes.memory_server.engine.webhooks import ensure_webhook
 from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace
 from hermes.memory_server.faults import Fault, Invalid, Missing
-from hermes.memory_server.ids import SCOPE_PREFIX, check_name
+from hermes.memory_server.ids import SCOPE_PREFIX
 from hermes.memory_server.tokens import count_tokens
 
 ImportItem = Mapping[str, Any]
@@ -64,7 +64,11 @@ def import_part(tx: Tx, workspace: str, section: str, given: Sequence[PreparedIt
     """Take in what is not there. An item that cannot be taken is told, and the others are."""
     outcome = ImportOutcome()
     if section == "workspace":
-        _, made = _workspace(tx, workspace, given[0].item, at)
+        item = given[0].item
+        said = {name: item[name] for name in ("metadata", "configuration")}
+        row, made = ensure_workspace(tx, workspace, at, **said)
+        if made:
+            tx.execute(update(workspaces).where(workspaces.c.id == row.id).values(created_at=item["created_at"]))
         outcome.added, outcome.present = int(made), int(not made)
         return outcome
     ensure_workspace(tx, workspace, at)
@@ -81,16 +85,8 @@ def import_part(tx: Tx, workspace: str, section: str, given: Sequence[PreparedIt
     return outcome
 
 
-def _workspace(tx: Tx, workspace: str, item: ImportItem, at: int) -> tuple[Record, bool]:
-    place, made = ensure_workspace(tx, workspace, at, metadata=item["metadata"], configuration=item["configuration"])
-    if made:
-        tx.execute(update(workspaces).where(workspaces.c.id == place.id).values(created_at=item["created_at"]))
-    return place, made
-
-
 def _take_peer(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
-    check_name(item["id"])
     name = SCOPE_PREFIX + item["id"] if item["kind"] == "scope" else item["id"]
     if find_peer(tx, place.id, name) is not None:  # also one that is a part of another by now
         return False

@@ -217,6 +217,12 @@ def finish_job(tx: Tx, job: Job, at: int) -> Job | None:
     return None if row is None else replace(job, payload=json.loads(row.payload))
 
 
+def queue_again(tx: Tx, job: Job, at: int) -> None:
+    """Queue what is left of a job, behind all that its unit has."""
+    workspace, session = job.workspace_id, job.session_id
+    add_job(tx, job.kind, job.unit, at, workspace_id=workspace, session_id=session, payload=job.payload)
+
+
 def keep_place(tx: Tx, job: Job) -> None:
     """Queue a job that was just finished once more, in its old place: what is left of it comes before the rest of its
     unit."""
