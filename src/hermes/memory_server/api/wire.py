@@ -22,6 +22,8 @@ from hermes.memory_server.engine.summaries import TYPES
 from hermes.memory_server.ids import SCOPE_PREFIX
 
 WireObject = dict[str, Any]
+raw = orjson.Fragment
+"""JSON text from a column."""
 
 
 class JsonResponse(Response):
@@ -40,11 +42,6 @@ def page(paged: Paged, show: Callable[[Row[Any]], WireObject]) -> JsonResponse:
     return JsonResponse(
         {"items": items, "total": paged.total, "page": asked.number, "size": asked.size, "pages": paged.pages}
     )
-
-
-def raw(stored: str) -> orjson.Fragment:
-    """JSON text from a column."""
-    return orjson.Fragment(stored)
 
 
 def workspace(row: Row[Any]) -> WireObject:

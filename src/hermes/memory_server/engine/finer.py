@@ -61,12 +61,15 @@ BEHIND = PreparedStatement(
     )
     .limit(1)
 )
-AGAIN = PreparedStatement(
+WAITING = (
     select(finer_again)
     .select_from(finer_again.join(messages, messages.c.id == finer_again.c.message_id))
     .where(finer_again.c.failures < TRIES, _is_there(messages))
-    .order_by(finer_again.c.failures, finer_again.c.workspace_id, finer_again.c.message_id)
-    .limit(bindparam("most"))
+)
+AGAIN = PreparedStatement(
+    WAITING.order_by(finer_again.c.failures, finer_again.c.workspace_id, finer_again.c.message_id).limit(
+        bindparam("most")
+    )
 )
 EARLIER, NEAR = messages.alias("earlier"), messages.alias("near")
 BEFORE = (
@@ -209,12 +212,7 @@ def count_behind(tx: Tx, space: str) -> int:
         .select_from(WITH_PROGRESS.join(messages, messages.c.workspace_id == workspaces.c.id))
         .where(messages.c.id > func.coalesce(UPTO, 0), _is_there(messages))
     )
-    again = (
-        select(finer_again.c.message_id)
-        .select_from(finer_again.join(messages, messages.c.id == finer_again.c.message_id))
-        .where(finer_again.c.failures < TRIES, _is_there(messages))
-    )
-    counts = (select(func.count()).select_from(some.limit(COUNTED).subquery()) for some in (new, again))
+    counts = (select(func.count()).select_from(some.limit(COUNTED).subquery()) for some in (new, WAITING))
     return min(COUNTED, sum(int(tx.execute(count, {"space": space}).scalar_one()) for count in counts))
 
 

@@ -73,7 +73,6 @@ class Appended:
     id: int
     public_id: str
     peer_id: int
-    seq: int
     created_at: int
     draft: MessageDraft
 
@@ -124,7 +123,7 @@ def add_messages(
     INSERT.run_many(tx, rows)
     ids = [int(row.id) for row in IDS.rows(tx, session_id=session.id, after=session.message_count)]
     appended = [
-        Appended(message_id, row["public_id"], row["peer_id"], row["seq"], row["created_at"], draft)
+        Appended(message_id, row["public_id"], row["peer_id"], row["created_at"], draft)
         for message_id, row, draft in zip(ids, rows, drafts, strict=True)
     ]
     _index(tx, session, appended)
