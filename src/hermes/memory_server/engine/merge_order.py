@@ -29,16 +29,13 @@ def refuse_before_later(tx: Tx, merge: Record) -> None:
     for later in tx.execute(select(merges).where(*same, standing).order_by(merges.c.id.desc())).all():
         if later.state == "running":
             raise Conflict(f"{_name(later)} is running; try again when it has come to its end")
-        if _share_a_peer(merge, later) or _moved_the_same(tx, merge, later):
+        is_apart = {merge.from_id, merge.into_id}.isdisjoint((later.from_id, later.into_id))
+        if not is_apart or _moved_the_same(tx, merge, later):
             raise Conflict(f"{_name(later)} came later; undo that first")
 
 
 def _name(merge: Record) -> str:
     return f"The merge {merge.public_id} of {merge.from_name} into {merge.into_name}"
-
-
-def _share_a_peer(merge: Record, later: Record) -> bool:
-    return not {merge.from_id, merge.into_id}.isdisjoint((later.from_id, later.into_id))
 
 
 def _moved_the_same(tx: Tx, merge: Record, later: Record) -> bool:

@@ -82,7 +82,8 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Messa
     place, _ = ensure_session(tx, workspace, session, at)
     ids = ensure_peer_ids(tx, place.workspace_id, (draft.peer for draft in drafts), at)
     members = add_authors(tx, place, ids.values(), at)
-    appended = _insert(tx, place, ids, drafts, at)
+    new = enumerate(drafts, start=place.message_count + 1)
+    appended = add_messages(tx, place, [(new_id(), seq, ids[draft.peer], draft) for seq, draft in new], at)
     COUNT.run(tx, id_=place.id, added=len(drafts))
     count = place.message_count + len(drafts)
     by_author: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
@@ -92,18 +93,11 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Messa
     return appended
 
 
-def _insert(
-    tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequence[MessageDraft], at: int
-) -> list[Appended]:
-    """Write new messages behind those of the session, which is locked, with what makes them findable."""
-    new = enumerate(drafts, start=session.message_count + 1)
-    return add_messages(tx, session, [(new_id(), seq, peer_ids[draft.peer], draft) for seq, draft in new], at)
-
-
 def add_messages(
     tx: Tx, session: Record, given: Sequence[tuple[str, int, int, MessageDraft]], at: int
 ) -> list[Appended]:
-    """Write messages behind those of the session: each with its public id, its number and its author's row."""
+    """Write messages behind those of the session, which is locked, with what makes them findable: each is given with
+    its public id, its number and its author's row."""
     drafts = [draft for *_, draft in given]
     rows = [
         {

@@ -14,7 +14,7 @@ from hermes.memory_server.db.tables import memberships, peers, sessions, workspa
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.merged_names import INTO, PEER_KEYS, follow_names
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
-from hermes.memory_server.engine.workspaces import ensure_workspace, find_workspace, workspace_id_of
+from hermes.memory_server.engine.workspaces import ensure_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
 from hermes.memory_server.ids import SCOPE_PREFIX, check_name, new_id
 
@@ -77,8 +77,7 @@ def is_merged(tx: Tx, workspace: str, name: str) -> bool:
 
 def get_peer(tx: Tx, workspace: str, name: str) -> Record:
     """The peer; refused when there is none."""
-    place = find_workspace(tx, workspace)
-    found = find_peer(tx, place.id, name) if place is not None else None
+    found = find_peer(tx, workspace_id_of(tx, workspace), name)
     if found is None:
         raise Missing("Peer", name, workspace)
     return found
@@ -94,8 +93,7 @@ def peer_in(tx: Tx, workspace: Record, name: str) -> Record:
 
 def find_named_peer(tx: Tx, workspace: str, name: str) -> Record | None:
     """A peer that is no scope, or None where there is none of that name."""
-    place = find_workspace(tx, workspace)
-    found = None if place is None else find_peer(tx, place.id, name)
+    found = find_peer(tx, workspace_id_of(tx, workspace), name)
     return found if found is not None and found.kind == "peer" else None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, select
+from sqlalchemy import ColumnElement, bindparam, select
 
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Record, Tx
@@ -156,19 +156,14 @@ def _collections(tx: Tx, view: View) -> list[int]:
     return [collection for collection in found if collection is not None]
 
 
-def _limited(view: View) -> Select[Any]:
-    query = select_conclusions()
-    if view.sessions is None:
-        return query
-    # Only what was said has a session that it surely comes from.
-    return query.where(conclusions.c.session_id.in_(view.sessions), conclusions.c.level == "explicit")
-
-
 def _fetch(tx: Tx, view: View, order: Order, limit: int) -> list[Record]:
     of = _collections(tx, view)
     if len(of) == 1 and view.sessions is None:
         return order.of_one.rows(tx, collection=of[0], limit=limit)
-    query = _limited(view).where(conclusions.c.collection_id.in_(of))
+    query = select_conclusions().where(conclusions.c.collection_id.in_(of))
+    if view.sessions is not None:
+        # Only what was said has a session that it surely comes from.
+        query = query.where(conclusions.c.session_id.in_(view.sessions), conclusions.c.level == "explicit")
     return list(tx.execute(query.order_by(*order.columns).limit(limit)))
 
 
