@@ -74,12 +74,6 @@ class SearchQuestion:
         return self.vector if self.direction is None else self.direction(text)
 
 
-async def make_question(embedder: Embedder, text: str) -> SearchQuestion:
-    """The question that a text asks."""
-    [vector] = await embedder.embed([text])
-    return SearchQuestion(text, vector, getattr(embedder, "direction", None))
-
-
 def split_pieces(text: str) -> list[str]:
     """Pieces of at most PIECE_CHARS, cut at spaces where there are any."""
     pieces: list[str] = []

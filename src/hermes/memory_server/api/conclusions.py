@@ -22,7 +22,7 @@ from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.once import conclude_once
 from hermes.memory_server.engine.peers import find_peer
-from hermes.memory_server.engine.recall import View, query_conclusions
+from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.memory_server.faults import Invalid
 from hermes.memory_server.threads import compute
@@ -91,10 +91,10 @@ async def query(workspace_id: str, body: ConclusionQuery, here: ServerDep, _: Wo
         condition = build_filter(follow_names(tx, place, rest), engine.FIELDS)
         if pair[0] is None or pair[1] is None:
             return []
-        view = View((pair[0].id,), pair[1].id)
+        views = [View((pair[0].id,), pair[1].id)]
         wanted = body.top_k if not rest else FIRST_LOOK
         while True:
-            rows = query_conclusions(tx, here.vectors, view, question, wanted, body.distance)
+            rows = query_views(tx, here.vectors, views, question, wanted, body.distance)
             fitting = _fitting(tx, rows, condition) if rest else rows
             if len(fitting) >= body.top_k or len(rows) < wanted:
                 return [wire.conclusion(row) for row in fitting[: body.top_k]]

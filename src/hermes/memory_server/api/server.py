@@ -14,7 +14,7 @@ from hermes.errors import StoreError
 from hermes.memory_server import limits, times
 from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.db.database import Database, Tx
-from hermes.memory_server.embedder import Embedder, SearchQuestion, make_question
+from hermes.memory_server.embedder import Embedder, SearchQuestion
 from hermes.memory_server.engine.asking import without_names
 from hermes.memory_server.engine.embedding import Refinement
 from hermes.memory_server.engine.health import ServerHealth
@@ -80,7 +80,8 @@ class Server:
 
     async def ask(self, text: str) -> SearchQuestion:
         """The question that a text asks."""
-        return await make_question(self.embedder, text)
+        [vector] = await self.embedder.embed([text])
+        return SearchQuestion(text, vector, getattr(self.embedder, "direction", None))
 
     async def ask_messages(self, workspace: str, text: str) -> SearchQuestion:
         """The question that a text asks about a workspace's messages, of which there may be finer vectors."""

@@ -69,27 +69,14 @@ def choose(tx: Tx, index: VectorIndex, view: View, choice: ConclusionChoice) -> 
     maximum = choice.max_conclusions or DEFAULT_MAXIMUM
     chosen: dict[str, Record] = {}
     if choice.search is not None:
-        closest = query_conclusions(
-            tx,
-            index,
-            view,
-            choice.search,
-            choice.search_top_k or max(1, maximum // 3),
-            choice.search_max_distance,
-        )
+        wanted = choice.search_top_k or max(1, maximum // 3)
+        closest = query_views(tx, index, [view], choice.search, wanted, choice.search_max_distance)
         _keep(chosen, closest, maximum)
     if choice.include_most_frequent:
         share = maximum // 3 if choice.search is not None else maximum // 2
         _keep(chosen, _fetch(tx, view, FREQUENT, max(1, share)), maximum)
     _keep(chosen, _fetch(tx, view, NEWEST, maximum), maximum)
     return list(chosen.values())
-
-
-def query_conclusions(
-    tx: Tx, index: VectorIndex, view: View, question: SearchQuestion, top_k: int, max_distance: float | None
-) -> list[Record]:
-    """The conclusions that fit best, the best first."""
-    return query_views(tx, index, [view], question, top_k, max_distance)
 
 
 def query_views(
@@ -102,7 +89,7 @@ def query_views(
     *,
     least: float = -1.0,
 ) -> list[Record]:
-    """The conclusions of several views that fit best, the best first: by meaning, and by the words of the question that
+    """The conclusions of these views that fit best, the best first: by meaning, and by the words of the question that
     they hold. At least so sure must it be that one is about the question."""
     owner = next((_workspace_of(tx, view) for view in views), 0)
     asked = understand(tx, owner, question)
