@@ -52,7 +52,6 @@ class Case:
         return self.activity.get(session.id, Activity())
 
     def keys_of(self, session: Session) -> list[str]:
-        """The keys that are bound to a session."""
         return self._keys.get(session.id, [])
 
     def parent(self, child: Session) -> Session | None:
@@ -108,7 +107,6 @@ class Case:
 
     @cached_property
     def with_parents(self) -> list[Session]:
-        """The sessions that name a parent."""
         return [session for session in self.sessions.values() if session.parent_session_id is not None]
 
     @cached_property
@@ -156,13 +154,11 @@ def read_case(tx: Tx, old_routes_file: Path) -> Case:
 
 
 def routes_of(tx: Tx, old_routes_file: Path) -> Routes:
-    """The bindings of an open file."""
     found = tx.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'gateway_routing'").fetchone()
     return Routes(Sessions(*read_shape(tx)), old_routes_file, found is not None)
 
 
 def is_open(session: Session) -> bool:
-    """Whether it goes on."""
     return session.ended_at is None and session.end_reason is None
 
 

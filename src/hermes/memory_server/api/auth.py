@@ -56,7 +56,6 @@ ADMIN = Caller(admin=True)
 
 
 def make_key(caller: Caller, secret: str, at: int, expires_at: int | None) -> str:
-    """A key for this caller."""
     claims: dict[str, Any] = {"t": times.to_wire(at)}
     if expires_at is not None:
         claims["exp"] = times.to_wire(expires_at)

@@ -65,8 +65,6 @@ class ImportedMembership(Body):
 
 
 class ImportedMessage(Body):
-    """A message."""
-
     id: PublicId
     session_id: Name
     peer_id: Name
@@ -85,8 +83,6 @@ class ImportedDeparture(Body):
 
 
 class ImportedScopes(Body):
-    """The scopes of a session."""
-
     session_id: Name
     scopes: Annotated[list[Name], Field(max_length=limits.SOURCES)]
 
@@ -99,8 +95,6 @@ class ImportedVersion(Body):
 
 
 class ImportedConclusion(Body):
-    """A conclusion."""
-
     id: PublicId
     observer_id: CleanText
     observed_id: CleanText
@@ -116,8 +110,6 @@ class ImportedConclusion(Body):
 
 
 class ImportedCard(Body):
-    """A card."""
-
     observer_id: CleanText
     observed_id: CleanText
     lines: Annotated[list[CleanText], Field(max_length=limits.CARD_LINES)]
@@ -135,15 +127,11 @@ class ImportedSummary(Body):
 
 
 class ImportedSummaries(Body):
-    """The summaries of a session."""
-
     session_id: Name
     summaries: Annotated[list[ImportedSummary], Field(max_length=2)]
 
 
 class ImportedWebhook(Body):
-    """Where to be told of events."""
-
     url: CleanText
     created_at: Time | None = None
 

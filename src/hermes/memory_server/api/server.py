@@ -115,7 +115,6 @@ class Server:
 
 
 async def get_server(request: Request) -> Server:
-    """The server that this application was made for."""
     server: Server = request.app.state.server
     return server
 

@@ -84,7 +84,6 @@ class Metrics:
         self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
 
     def count(self, visit: Visit) -> None:
-        """One more request to a route."""
         self._requests[visit.method, visit.route, visit.status] += 1
         self._seconds[visit.method, visit.route] += visit.seconds
 

@@ -36,7 +36,6 @@ class JsonResponse(Response):
 
 
 def page(paged: Paged, show: Callable[[Row[Any]], WireObject]) -> JsonResponse:
-    """A page of a list."""
     asked = paged.page
     items = [show(row) for row in paged.rows]
     return JsonResponse(
@@ -215,5 +214,4 @@ def _counts(counts: Counts) -> WireObject:
 
 
 def messages(rows: Iterable[Row[Any]]) -> list[WireObject]:
-    """Messages in the order given."""
     return [message(row) for row in rows]

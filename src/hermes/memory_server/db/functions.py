@@ -13,7 +13,6 @@ from hermes.ranking.words import segment
 
 
 def register_functions(connection: sqlite3.Connection) -> None:
-    """Make them known to this connection."""
     connection.create_function("holds_text", 2, holds_text, deterministic=True)
     connection.create_function("holds_json", 2, holds_json, deterministic=True)
     connection.create_function("compares_json", 4, compares_json, deterministic=True)

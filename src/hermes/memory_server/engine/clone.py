@@ -38,8 +38,6 @@ VECTORS = text(
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy that is being made."""
-
     workspace: str
     source: str
     source_id: int

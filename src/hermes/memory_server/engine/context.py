@@ -82,7 +82,6 @@ def share_budget(
 
 
 def measure_card(card: Sequence[str] | None) -> int:
-    """How many tokens a card takes."""
     return count_tokens("\n".join(card)) if card else 0
 
 

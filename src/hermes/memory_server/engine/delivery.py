@@ -79,8 +79,6 @@ def _tell(found: asyncio.Future[list[str]], told: list[str] | Exception) -> None
 
 @dataclass(frozen=True, slots=True)
 class WebhookDelivery:
-    """How events are posted."""
-
     secret: str = ""
     may_reach: Callable[[IpAddress], bool] = is_public
     resolve: Callable[[str, int], Awaitable[Sequence[str]]] = resolve

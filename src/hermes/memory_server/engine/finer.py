@@ -134,7 +134,6 @@ def choose_space(tx: Tx, space: str) -> None:
 
 
 def chosen_space(tx: Tx) -> str | None:
-    """The space that is being filled."""
     found = SAID.first(tx)
     return None if found is None else str(found.value)
 

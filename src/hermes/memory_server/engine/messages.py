@@ -192,7 +192,6 @@ def get_message(tx: Tx, workspace: str, session: str, public_id: str) -> Record:
 def set_message_metadata(
     tx: Tx, workspace: str, session: str, public_id: str, metadata: Mapping[str, Any] | None
 ) -> Record:
-    """Replace a message's metadata."""
     found = get_message(tx, workspace, session, public_id)
     if metadata is None:
         return found

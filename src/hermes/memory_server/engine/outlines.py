@@ -98,8 +98,6 @@ class Seen:
 
 @dataclass(slots=True)
 class KnownWorkspace:
-    """What is kept of one workspace."""
-
     outline: Outline
     postings: Postings
 

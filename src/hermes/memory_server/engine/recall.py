@@ -55,8 +55,6 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class ConclusionChoice:
-    """Which conclusions to choose."""
-
     search: SearchQuestion | None = None
     search_top_k: int | None = None
     search_max_distance: float | None = None

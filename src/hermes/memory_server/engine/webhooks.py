@@ -72,7 +72,6 @@ def list_webhooks(tx: Tx, workspace: str, page: PageRequest) -> Paged:
 
 
 def delete_webhook(tx: Tx, workspace: str, public_id: str) -> None:
-    """Forget an endpoint."""
     place = get_workspace(tx, workspace)
     own = (webhooks.c.workspace_id == place.id, webhooks.c.public_id == public_id)
     if tx.execute(delete(webhooks).where(*own)).rowcount == 0:

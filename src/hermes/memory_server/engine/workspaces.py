@@ -45,7 +45,6 @@ INSERT = PreparedStatement(inserting_new(workspaces, "uid", "name", "metadata", 
 
 
 def find_workspace(tx: Tx, name: str) -> Record | None:
-    """The workspace, or None."""
     return BY_NAME.first(tx, name=name)
 
 
