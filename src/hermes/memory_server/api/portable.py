@@ -183,8 +183,8 @@ async def export_section(
     after: Annotated[int, Query(ge=0, le=limits.LARGEST_INTEGER)] = 0,
 ) -> Response:
     """A part of a section, in order; `after` of the answer begins the next one."""
-    part = await here.read(lambda tx: export_part(tx, get_workspace(tx, workspace_id).id, section, after))
-    return wire.JsonResponse({"items": part.items, "after": part.after})
+    items, following = await here.read(lambda tx: export_part(tx, get_workspace(tx, workspace_id).id, section, after))
+    return wire.JsonResponse({"items": items, "after": following})
 
 
 @router.post(f"{ROOT}/import/{{section}}", response_model=replies.Imported)

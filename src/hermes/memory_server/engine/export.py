@@ -43,14 +43,6 @@ ExportItem = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ExportPage:
-    """A page of a section; `after` begins the next one, and is None when there is no more."""
-
-    items: list[ExportItem]
-    after: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class ExportSection:
     """How the rows of one kind are read and shown."""
 
@@ -62,8 +54,9 @@ class ExportSection:
     show: Callable[[Tx, Record], ExportItem]
 
 
-def export_part(tx: Tx, workspace_id: int, section: str, after: int) -> ExportPage:
-    """The items of a section that come after a number."""
+def export_part(tx: Tx, workspace_id: int, section: str, after: int) -> tuple[list[ExportItem], int | None]:
+    """The items of a section that come after a number, and the number that the next page begins after; None when there
+    is no more."""
     found = SECTIONS[section]
     own = found.rows.where(found.workspace == workspace_id, found.place > after)
     rows = tx.execute(own.add_columns(found.place.label("place")).order_by(found.place).limit(PART)).all()
@@ -75,7 +68,7 @@ def export_part(tx: Tx, workspace_id: int, section: str, after: int) -> ExportPa
         if room < 0:
             break
     more = len(items) < len(rows) or len(rows) == PART
-    return ExportPage(items, int(rows[len(items) - 1].place) if more else None)
+    return items, int(rows[len(items) - 1].place) if more else None
 
 
 SESSIONS = select(sessions).where(sessions.c.is_active.is_(True))

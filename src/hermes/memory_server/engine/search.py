@@ -41,6 +41,8 @@ HIDDEN = 6
 fetched. To check every candidate beforehand would take many times longer."""
 NOBODY = 0
 """The author of no message."""
+Fitting = tuple[int, float, float]
+"""The id of a message, its score, and how sure it is that it is about the question."""
 
 
 class Hit(NamedTuple):
@@ -55,14 +57,6 @@ class Hit(NamedTuple):
     def is_about(self) -> bool:
         """Is it about the question, as far as can be told?"""
         return self.certainty >= ABOUT
-
-
-class Fitting(NamedTuple):
-    """The id of a message, and what is said of it."""
-
-    id: int
-    score: float
-    certainty: float
 
 
 def search_messages(
@@ -113,7 +107,7 @@ def _ranked(
     the first time, words alone decide."""
     asked = understand(tx, place.workspace_id, question)
     if seen is None:
-        return [Fitting(found, 0.0, 1.0) for found in rank_by_words(tx, place, asked, allowed, limit)]
+        return [(found, 0.0, 1.0) for found in rank_by_words(tx, place, asked, allowed, limit)]
     found = find_candidates(tx, seen, place, asked, allowed)
     scores, certain = score(found.evidence), certainty(found.evidence, found.known)
     if question.finer is not None:
@@ -123,7 +117,7 @@ def _ranked(
     lines = seen.rows.lines(found.rows[best])
     if (np.bitwise_count(lines[:, None] ^ lines).sum(axis=2, dtype=np.int64) < ALIKE).sum() > len(best):
         best = order
-    return [*map(Fitting, found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist())]
+    return [*zip(found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist(), strict=True)]
 
 
 def _best(scores: Floats, wanted: int) -> Positions:
@@ -134,8 +128,8 @@ def _best(scores: Floats, wanted: int) -> Positions:
 
 
 def _fetch(tx: Tx, fitting: Sequence[Fitting]) -> list[Hit]:
-    told = {found.id: found for found in fitting}
-    return [Hit(row, *told[row.id][1:]) for row in find_messages(tx, told)]
+    told = {found[0]: found[1:] for found in fitting}
+    return [Hit(row, *told[row.id]) for row in find_messages(tx, told)]
 
 
 def _once(hits: Sequence[Hit], limit: int) -> list[Hit]:
