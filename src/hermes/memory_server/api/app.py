@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from starlette.responses import HTMLResponse, Response
 
 from hermes import __version__
@@ -16,7 +16,6 @@ from hermes.clock import Clock
 from hermes.errors import StoreError
 from hermes.memory_server.api import (
     chat,
-    clone,
     conclusions,
     context,
     docs_page,
@@ -36,7 +35,7 @@ from hermes.memory_server.api.health import report_health
 from hermes.memory_server.api.intake import BodyIntake
 from hermes.memory_server.api.life import Life, end_when_unused
 from hermes.memory_server.api.replies import Detail
-from hermes.memory_server.api.server import Options, Server, ServerDep
+from hermes.memory_server.api.server import Options, Server
 from hermes.memory_server.api.swift import ShortWay
 from hermes.memory_server.api.traffic import HEALTH, Metrics, Traffic
 from hermes.memory_server.api.wire import JsonResponse
@@ -178,7 +177,6 @@ def create_app(
         sessions,
         chat,
         scopes,
-        clone,
         webhooks,
         extensions,
         portable,
@@ -192,10 +190,7 @@ def create_app(
 def _add_routes_about_us(app: FastAPI, metrics: Metrics, life: Life) -> None:
     broken = {"description": "The server cannot do its work."}
 
-    @app.get(HEALTH, tags=["server"], responses={408: {"model": Detail}, 503: broken})
-    async def health(request: Request, here: ServerDep) -> Response:
-        """Can the server do its work, how far is it behind, and what does it offer beyond the official API?"""
-        return await report_health(request, here)
+    app.get(HEALTH, tags=["server"], responses={408: {"model": Detail}, 503: broken}, name="health")(report_health)
 
     @app.get("/metrics", tags=["server"], response_class=Response)
     async def show_metrics() -> Response:

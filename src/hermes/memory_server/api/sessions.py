@@ -1,4 +1,4 @@
-"""Routes of sessions: themselves, their members, context, summaries and search."""
+"""Routes of sessions: themselves, their members, summaries and copies."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Body, Response
 from sqlalchemy import Row
 
+from hermes.errors import StoreError
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import AnyKey, Caller, Member, OwnSession, WorkspaceCaller
 from hermes.memory_server.api.clean import TextList
@@ -24,12 +25,14 @@ from hermes.memory_server.api.server import ForwardPaging, Paging, Server, Serve
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine import members
 from hermes.memory_server.engine import sessions as engine
+from hermes.memory_server.engine.clone import abandon_clone, begin_clone, copy_part, finish_clone
 from hermes.memory_server.engine.deletion import delete_session
 from hermes.memory_server.engine.members import Observation
 from hermes.memory_server.engine.peers import is_member, list_members
 from hermes.memory_server.engine.scopes import add_sessions, ensure_scope
 from hermes.memory_server.engine.summaries import read_summaries
 from hermes.memory_server.engine.workspaces import find_workspace
+from hermes.memory_server.faults import Fault
 from hermes.memory_server.ids import refuse_scopes
 
 router = new_router("sessions")
@@ -250,3 +253,36 @@ async def get_summaries(workspace_id: str, session_id: str, here: ServerDep, _: 
         return {"id": session_id, "short_summary": short, "long_summary": long}
 
     return wire.JsonResponse(await here.read(run))
+
+
+@router.post(f"{SESSION}/clone", status_code=201, response_model=replies.Session)
+async def clone(
+    workspace_id: str,
+    session_id: str,
+    here: ServerDep,
+    _: OwnSession,
+    message_id: str | None = None,
+    idempotency_key: KeyHeader = None,
+) -> Response:
+    """Copy a session, up to and with a message."""
+    once = Once(here, asked("clone", idempotency_key, message_id), workspace_id, session_id)
+    begun = await here.write(
+        lambda tx: once.known(tx) or begin_clone(tx, workspace_id, session_id, message_id, here.now())
+    )
+    if isinstance(begun, KeptAnswer):
+        return begun.response()
+    copy, copied = begun, 0
+
+    def finish(tx: Tx) -> KeptAnswer:
+        if (before := once.known(tx)) is not None:  # two were asked for at once, and the other is whole
+            abandon_clone(tx, copy)
+            return before
+        return once.keep(tx, KeptAnswer.of(wire.session(finish_clone(tx, copy, here.now())), 201))
+
+    try:
+        while copied < copy.last:
+            copied = await here.write(partial(copy_part, copy=copy, after=copied))
+        return (await here.write(finish)).response()
+    except (Fault, StoreError):
+        await here.write(lambda tx: abandon_clone(tx, copy))
+        raise
