@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, FailFast, Field, StringConstraints
 
 from hermes.memory_server import limits
+from hermes.memory_server.ids import NAME
 from hermes.memory_server.tokens import count_tokens
 
 DEEPEST = 64
-NAME = re.compile(limits.NAME_PATTERN)
 
 
 def clean_text(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Functions of ours inside SQLite: the conditions that `matching` names, and what an index holds of a text."""
+"""Functions of ours inside SQLite: the conditions that `matching` describes, and what an index holds of a text."""
 
 from __future__ import annotations
 
@@ -22,17 +22,14 @@ def register_functions(connection: sqlite3.Connection) -> None:
 
 
 def holds_text(text: str | None, part: str) -> int | None:
-    """Is `part` in `text`, whatever the case?"""
     return None if text is None else int(_fold(part) in text.casefold())
 
 
 def holds_json(document: str | None, pattern: str) -> int | None:
-    """Does the document contain the pattern: every key of an object, every item of a list, equal scalars?"""
     return None if document is None else int(_holds(_document(document), _load(pattern)))
 
 
 def compares_json(document: str | None, key: str, op: str, operand: str) -> int | None:
-    """Compare the text of `document[key]` with the operand, as a number when the operand is one."""
     if document is None:
         return None
     value = _document(document).get(key)
@@ -51,7 +48,6 @@ def compares_json(document: str | None, key: str, op: str, operand: str) -> int 
 
 
 def holds_any(document: str | None, values: str) -> int | None:
-    """Is one of the values in the list?"""
     return None if document is None else int(not set(_load(values)).isdisjoint(_document(document)))
 
 

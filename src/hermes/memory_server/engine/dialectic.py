@@ -113,13 +113,8 @@ def _kinds(schema: Any) -> set[str]:
     if not isinstance(schema, Mapping):
         return set()
     kind = schema.get("type")
-    own = (
-        {kind}
-        if isinstance(kind, str)
-        else {k for k in kind if isinstance(k, str)}
-        if isinstance(kind, list)
-        else set()
-    )
+    kinds = kind if isinstance(kind, list) else [kind]
+    own = {one for one in kinds if isinstance(one, str)}
     options = schema.get("anyOf", [])
     for option in options if isinstance(options, list) else []:
         own |= _kinds(option)

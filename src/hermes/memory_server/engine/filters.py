@@ -19,6 +19,7 @@ from sqlalchemy import ColumnElement, True_, and_, false, func, not_, or_, true
 from hermes.memory_server import limits, times
 from hermes.memory_server.db.matching import ORDERED, compares_json, holds_any, holds_json, holds_text
 from hermes.memory_server.faults import Invalid
+from hermes.memory_server.ids import NAME
 
 FieldKind = Literal["text", "integer", "time", "boolean", "json", "ids"]
 """`json` is an object, `ids` a JSON list of ids."""
@@ -261,6 +262,6 @@ def checked_names(names: Sequence[str]) -> Sequence[str]:
     if len(names) > limits.SESSIONS_PER_RECALL:
         raise Invalid(f"at most {limits.SESSIONS_PER_RECALL} sessions can be named")
     for name in names:
-        if not name or not all(c.isascii() and (c.isalnum() or c in "_-") for c in name):
+        if NAME.fullmatch(name) is None:
             raise Invalid(f"'{name}' is not a session id")
     return names
