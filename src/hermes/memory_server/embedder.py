@@ -39,7 +39,6 @@ class Embedder(Protocol):
     @property
     def space(self) -> Space:
         """What its vectors can be compared with."""
-        ...
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """The direction of each text, of length 1, or all zeros for one without words.
@@ -47,7 +46,6 @@ class Embedder(Protocol):
         It may take long and may raise, so it is never called inside a transaction. A TextRefusedError says that the
         same texts would be refused again; after any other failure they may be taken.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

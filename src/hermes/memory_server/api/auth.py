@@ -161,8 +161,6 @@ OwnPeer = Annotated[Caller, Depends(Gate("peer"))]
 OwnSession = Annotated[Caller, Depends(Gate("session"))]
 Member = Annotated[Caller, Depends(Gate("session", "member"))]
 AnyKey = Annotated[Caller, Depends(Gate("any"))]
-
-
 REFUSED = {"detail": "This server's key is in server.json of its folder, for the owner of the folder alone"}
 
 

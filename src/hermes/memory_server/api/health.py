@@ -27,8 +27,6 @@ EXTENSIONS: tuple[str, ...] = (
     "both_views",
 )
 """A name for each; a name keeps its meaning for good."""
-
-
 NO_WORKER = "worker stopped"
 
 

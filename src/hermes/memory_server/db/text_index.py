@@ -41,7 +41,6 @@ class Matcher(Protocol):
     def match(self, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None) -> MessageIds:
         """The newest messages that hold all of the words, the newest first; or those with ids between two. What costs
         is the place."""
-        ...
 
 
 class TextIndex(Protocol):
@@ -49,32 +48,24 @@ class TextIndex(Protocol):
 
     def create(self, tx: Tx) -> None:
         """Make it, empty, in a new database."""
-        ...
 
     def add(self, tx: Tx, entries: Iterable[IndexedMessage]) -> None:
         """Make messages findable."""
-        ...
 
     def add_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
         """Make messages of a session findable, from one number to another, which are in the table already."""
-        ...
 
     def remove_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
         """Forget messages of a session, from one number to another, which are still in the table."""
-        ...
 
     def mend(self, tx: Tx) -> bool:
         """Build the index again from the messages if it is gone or incomplete. Was that needed?"""
-        ...
 
     def respell(self, tx: Tx, after: int, last: int) -> None:
         """Index messages anew, from the one that comes after an id up to another, that an earlier version indexed."""
-        ...
 
     def within(self, tx: Tx, place: SearchArea) -> Matcher:
         """What finds words in a place."""
-        ...
 
     def tidy(self, tx: Tx, *, begin: bool) -> bool:
         """Remove the words of forgotten messages from the index for good, a bounded part at a time. Is there more?"""
-        ...

@@ -25,8 +25,6 @@ SAME = tuple(answers.c[name] == bindparam(name) for name in IDENTITY)
 FIND = PreparedStatement(select(answers).where(*SAME))
 DROP = PreparedStatement(delete(answers).where(*SAME))
 INSERT = PreparedStatement(inserting_new(answers, *answers.c.keys()))
-
-
 CLONE = "route = 'clone'"
 """The condition of the partial index of copies. A query must repeat it literally, or the index is not used."""
 

@@ -68,8 +68,6 @@ FIELDS = {
     "source_ids": Field(conclusions.c.source_ids, "ids"),
     "metadata": Field(conclusions.c.metadata, "json"),
 }
-
-
 BETWEEN = select(collections.c.id).where(
     collections.c.observer_id == bindparam("observer_id"), collections.c.observed_id == bindparam("observed_id")
 )

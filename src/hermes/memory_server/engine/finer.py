@@ -99,8 +99,6 @@ PROGRESS = PreparedStatement(select(finer_progress).where(finer_progress.c.works
 SAID = PreparedStatement(select(meta.c.value).where(meta.c.name == CHOSEN))
 INSERT = PreparedStatement(inserting(finer_vectors))
 LEAVE = PreparedStatement(inserting_new(finer_again, "workspace_id", "message_id", "failures"))
-
-
 Made = tuple[int, int, bytes]
 """A vector: of which message and which piece of it, and itself."""
 

@@ -16,8 +16,6 @@ from hermes.memory_server.engine.settings import resolve
 
 NewMessages = Mapping[int, Sequence[tuple[int, Mapping[str, Any]]]]
 """Per author: the ids of the messages and the configuration that came with each."""
-
-
 PER_JOB = 10
 """Messages that one job reasons about: a job holds the write lock while it stores what it found."""
 SCOPES = PreparedStatement(

@@ -33,8 +33,6 @@ FIELDS = {
     "created_at": Field(sessions.c.created_at, "time"),
     "metadata": Field(sessions.c.metadata, "json"),
 }
-
-
 NAMED = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.name == bindparam("name"))
 BY_NAME = PreparedStatement(NAMED.where(sessions.c.workspace_id == bindparam("workspace_id")))
 BY_NAMES = PreparedStatement(NAMED.where(workspaces.c.name == bindparam("workspace_name")))

@@ -29,8 +29,6 @@ END_SHARE = 4
 """The share of the room that is kept for the beginning, and again for the end."""
 WHOLE = re.compile(r"Extract of messages 1 to \d+ \(")
 """How an extract begins that holds the beginning. Those of earlier versions did not."""
-
-
 NEWEST = PreparedStatement(
     select(*summaries.c, messages.c.public_id)
     .select_from(summaries.join(messages, messages.c.id == summaries.c.message_id))

@@ -34,8 +34,6 @@ FIELDS = {
     "created_at": Field(workspaces.c.created_at, "time"),
     "metadata": Field(workspaces.c.metadata, "json"),
 }
-
-
 DELETED = "/"
 """Stands in the name of a workspace that waits for its removal: no path can ask for a name with it."""
 NAMED = select(workspaces).where(workspaces.c.name == bindparam("name"))
