@@ -25,7 +25,6 @@ from hermes.memory_server.db.tables import (
 )
 from hermes.memory_server.engine.conclusions import ensure_collection, let_go
 from hermes.memory_server.engine.deletion import PART
-from hermes.memory_server.engine.merge_order import card_place
 from hermes.memory_server.engine.removal import runs
 
 SAME_STAY = cast(memberships.c.session_id, Text) + "@" + cast(memberships.c.joined_at, Text)
@@ -190,3 +189,8 @@ def move_back(tx: Tx, merge: Record) -> bool:
             tx.execute(update(conclusions).where(conclusions.c.id.in_(ids)).values(collection_id=int(before)))
     tx.execute(delete(merge_rows).where(merge_rows.c.id.in_([row.id for row in noted])))
     return bool(noted)
+
+
+def card_place(before: str) -> int:
+    """The collection that a card was in, of the note that was made of it."""
+    return int(before.partition("@")[0])

@@ -28,7 +28,7 @@ from hermes.memory_server.engine.deletion import PART, drop_jobs, purge_conclusi
 from hermes.memory_server.engine.departures import begin_generation
 from hermes.memory_server.engine.ingest import queue_summaries_again
 from hermes.memory_server.engine.jobs import Job, add_job, drop_observer, queue_again
-from hermes.memory_server.engine.merge_order import refuse_under_way
+from hermes.memory_server.engine.merging import refuse_under_way
 from hermes.memory_server.engine.peers import DELETED_PEER, get_peer
 from hermes.memory_server.engine.removal import take_out
 from hermes.memory_server.engine.workspaces import lock_workspace
