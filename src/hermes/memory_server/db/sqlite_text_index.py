@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.sqlite import driver
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import messages
-from hermes.memory_server.db.text_index import UNREAD_AFTER, UNREAD_UNTIL, IndexedMessage, MessageIds, SearchArea
+from hermes.memory_server.db.text_index import UNREAD_AFTER, UNREAD_UNTIL, IndexedMessage, Match, MessageIds, SearchArea
 from hermes.ranking.words import segment
 
 TEXTS = """
@@ -127,8 +128,8 @@ class SqliteTextIndex:
         for statement in (FORGET_OTHERWISE, ADD_OTHERWISE):
             tx.execute(statement, {"after": after, "last": last})
 
-    def within(self, tx: Tx, place: SearchArea) -> SqliteMatcher:
-        return SqliteMatcher(tx, place)
+    def within(self, tx: Tx, place: SearchArea) -> Match:
+        return partial(_match, tx, place)
 
     def tidy(self, tx: Tx, *, begin: bool) -> bool:
         before = driver(tx).total_changes
@@ -160,23 +161,18 @@ def _sure_words(text: str) -> list[str]:
     return [] if found is None else [found[0]]
 
 
-class SqliteMatcher:
-    """Words together with what limits them to a place."""
-
-    def __init__(self, tx: Tx, place: SearchArea) -> None:
-        self._tx = tx
-        self._place = place
-
-    def match(self, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None) -> MessageIds:
-        all_of_them = "content : (" + " AND ".join(map(_quoted, words)) + ")"
-        scope = _scope_terms(self._tx, self._place)
-        match = f"({scope}) AND {all_of_them}" if scope else all_of_them
-        given = {"match": match, "most": limit or ALL}
-        if between is None:
-            [(ids,)] = NEWEST.rows(self._tx, **given)
-        else:
-            [(ids,)] = BETWEEN.rows(self._tx, first=between[0], last=between[1], **given)
-        return np.sort(np.fromstring(str(ids), dtype=np.int64, sep=","))[::-1] if ids else np.zeros(0, dtype=np.int64)
+def _match(
+    tx: Tx, place: SearchArea, words: Sequence[str], limit: int | None, between: tuple[int, int] | None
+) -> MessageIds:
+    all_of_them = "content : (" + " AND ".join(map(_quoted, words)) + ")"
+    scope = _scope_terms(tx, place)
+    match = f"({scope}) AND {all_of_them}" if scope else all_of_them
+    given = {"match": match, "most": limit or ALL}
+    if between is None:
+        [(ids,)] = NEWEST.rows(tx, **given)
+    else:
+        [(ids,)] = BETWEEN.rows(tx, first=between[0], last=between[1], **given)
+    return np.sort(np.fromstring(str(ids), dtype=np.int64, sep=","))[::-1] if ids else np.zeros(0, dtype=np.int64)
 
 
 def _quoted(word: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -35,12 +35,9 @@ class IndexedMessage(NamedTuple):
     content: str
 
 
-class Matcher(Protocol):
-    """Finds words in one place, in one transaction."""
-
-    def match(self, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None) -> MessageIds:
-        """The newest messages that hold all of the words, the newest first; or those with ids between two. What costs
-        is the place."""
+Match = Callable[[Sequence[str], int | None, tuple[int, int] | None], MessageIds]
+"""Finds words in one place, in one transaction: the newest messages that hold all of them, up to a number, the newest
+first; or those with ids between two. What costs is the place."""
 
 
 class TextIndex(Protocol):
@@ -64,7 +61,7 @@ class TextIndex(Protocol):
     def respell(self, tx: Tx, after: int, last: int) -> None:
         """Index messages anew, from the one that comes after an id up to another, that an earlier version indexed."""
 
-    def within(self, tx: Tx, place: SearchArea) -> Matcher:
+    def within(self, tx: Tx, place: SearchArea) -> Match:
         """What finds words in a place."""
 
     def tidy(self, tx: Tx, *, begin: bool) -> bool:
