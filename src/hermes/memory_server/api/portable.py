@@ -4,7 +4,7 @@ items of each section."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -19,6 +19,7 @@ from hermes.memory_server.api.clean import CleanText, ConclusionText, Filters, M
 from hermes.memory_server.api.conclusions import check_size
 from hermes.memory_server.api.schemas import CleanConfiguration
 from hermes.memory_server.api.server import Server, ServerDep, new_router
+from hermes.memory_server.db.database import JsonMap
 from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine.drafts import MessageDraft, prepare_drafts
 from hermes.memory_server.engine.export import export_part
@@ -193,7 +194,7 @@ async def import_section(
 ) -> Response:
     """Take in items with their ids and times; what is there already stays as it is."""
     refused: list[tuple[int, str]] = []
-    given: dict[int, Mapping[str, Any]] = {}
+    given: dict[int, JsonMap] = {}
     for number, item in enumerate(body.items):
         try:
             given[number] = _plain(MODELS[section].model_validate(item))
@@ -215,7 +216,7 @@ async def import_section(
     return wire.JsonResponse({"added": added, "present": present, "refused": told})
 
 
-async def _prepare(here: Server, section: str, items: Sequence[Mapping[str, Any]]) -> list[PreparedItem]:
+async def _prepare(here: Server, section: str, items: Sequence[JsonMap]) -> list[PreparedItem]:
     """The items with their tokens and vectors."""
     if section == "messages":
         drafts = await prepare_drafts(here.embedder, [_draft(item) for item in items])
@@ -226,7 +227,7 @@ async def _prepare(here: Server, section: str, items: Sequence[Mapping[str, Any]
     return [PreparedItem(item) for item in items]
 
 
-def _draft(item: Mapping[str, Any]) -> MessageDraft:
+def _draft(item: JsonMap) -> MessageDraft:
     file = None if item["file"] is None else json.dumps(item["file"])
     return MessageDraft(item["content"], item["peer_id"], json.dumps(item["metadata"]), file=file)
 

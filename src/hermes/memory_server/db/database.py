@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -14,6 +14,8 @@ Tx: TypeAlias = Connection
 
 Record: TypeAlias = Any
 """A row that was read: its columns are attributes."""
+JsonMap: TypeAlias = Mapping[str, Any]
+"""A JSON object."""
 
 
 class Database(Protocol):

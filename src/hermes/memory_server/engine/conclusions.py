@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, and_, bindparam, delete, select, update
 
 from hermes.memory_server import limits
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedInsert, PreparedStatement, in_parts, inserting, inserting_new
 from hermes.memory_server.db.tables import (
     cards,
@@ -249,7 +249,7 @@ def trim_card(tx: Tx, collection_id: int) -> None:
         tx.execute(update(cards).where(*made).values(lines=json.dumps(left)))
 
 
-def list_conclusions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, page: PageRequest) -> Paged:
+def list_conclusions(tx: Tx, workspace: str, filters: JsonMap | None, page: PageRequest) -> Paged:
     """Conclusions, the newest first; `reverse` turns it around. None in a workspace that is not there."""
     place = workspace_id_of(tx, workspace)
     own = (conclusions.c.workspace_id == place, build_filter(follow_names(tx, place, filters), FIELDS))

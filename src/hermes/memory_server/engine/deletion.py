@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Table, delete, select, text, update
 
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.tables import (
     OPEN_JOB,
@@ -181,7 +181,7 @@ def queue_tidying(tx: Tx, at: int) -> None:
         add_job(tx, "tidy", TIDY, at, workspace_id=0, payload=BEGIN)
 
 
-def tidy_index(tx: Tx, payload: Mapping[str, Any], at: int) -> None:
+def tidy_index(tx: Tx, payload: JsonMap, at: int) -> None:
     """Tidy a part of the text index, and queue the rest."""
     # Jobs of earlier versions say it in other words; to begin anew is never wrong.
     if text_index(tx).tidy(tx, begin=payload.get("begin", True)):

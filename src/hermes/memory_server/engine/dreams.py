@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Row, select, update
 
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.db.tables import conclusions, workspaces
 from hermes.memory_server.engine.cards import is_written_by_person, write_card
 from hermes.memory_server.engine.conclusions import link_messages, lock_collection, remove_conclusions
@@ -55,7 +54,7 @@ def schedule_dream(
     )
 
 
-def dream(tx: Tx, workspace_id: int, payload: Mapping[str, Any], at: int) -> None:
+def dream(tx: Tx, workspace_id: int, payload: JsonMap, at: int) -> None:
     """Do what was scheduled."""
     observer, observed = payload["observer"], payload["observed"]
     collection = lock_collection(tx, observer, observed)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, True_, and_, false, func, not_, or_, true
 
 from hermes.memory_server import limits, times
+from hermes.memory_server.db.database import JsonMap
 from hermes.memory_server.db.matching import ORDERED, compares_json, holds_any, holds_json, holds_text
 from hermes.memory_server.faults import Invalid
 from hermes.memory_server.ids import NAME
@@ -41,7 +42,7 @@ class Field:
 FilterFields = Mapping[str, Field]
 
 
-def build_filter(given: Mapping[str, Any] | None, fields: FilterFields) -> Condition:
+def build_filter(given: JsonMap | None, fields: FilterFields) -> Condition:
     """The condition that a filter means. Refused with a reason when it means nothing."""
     if not given:
         return true()
@@ -240,7 +241,7 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def session_allowlist(given: Mapping[str, Any] | None) -> Sequence[str] | None:
+def session_allowlist(given: JsonMap | None) -> Sequence[str] | None:
     """The sessions that recall is limited to; None for no limit. Recall takes `session_id` alone."""
     if given is None:
         return None

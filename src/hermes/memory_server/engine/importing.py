@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from sqlalchemy import insert, select, update
 
 from hermes.memory_server import limits
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import (
     cards,
@@ -38,8 +37,6 @@ from hermes.memory_server.faults import Fault, Invalid, Missing
 from hermes.memory_server.ids import SCOPE_PREFIX
 from hermes.memory_server.tokens import count_tokens
 
-ImportItem = Mapping[str, Any]
-
 
 @dataclass(slots=True)
 class ImportOutcome:
@@ -55,7 +52,7 @@ class ImportOutcome:
 class PreparedItem:
     """An item with what could be worked out before the write lock is held."""
 
-    item: ImportItem
+    item: JsonMap
     draft: MessageDraft | None = None
     vector: bytes = b""
 

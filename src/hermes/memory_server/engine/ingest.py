@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import bindparam, select
 
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import scope_sessions, workspaces
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.settings import resolve
 
-NewMessages = Mapping[int, Sequence[tuple[int, Mapping[str, Any]]]]
+NewMessages = Mapping[int, Sequence[tuple[int, JsonMap]]]
 """Per author: the ids of the messages and the configuration that came with each."""
 PER_JOB = 10
 """Messages that one job reasons about: a job holds the write lock while it stores what it found."""

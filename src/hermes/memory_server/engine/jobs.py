@@ -10,13 +10,13 @@ its old owner cannot finish any more.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sqlalchemy import BindParameter, Select, and_, bindparam, delete, exists, or_, select, text, update
 
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.db.statements import PreparedInsert, PreparedStatement, inserting
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs
 
@@ -128,7 +128,7 @@ class Job:
     unit: str
     workspace_id: int
     session_id: int | None
-    payload: Mapping[str, Any]
+    payload: JsonMap
     attempts: int
     owner: str
 
@@ -140,7 +140,7 @@ def add_job(
     at: int,
     *,
     workspace_id: int,
-    payload: Mapping[str, Any],
+    payload: JsonMap,
     session_id: int | None = None,
     sender_id: int | None = None,
     observers: Iterable[int] = (),

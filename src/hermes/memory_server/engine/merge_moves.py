@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Text, and_, cast, delete, insert, literal, or_, select, tuple_, update
 
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.tables import (
     cards,
@@ -37,7 +37,7 @@ def about(peer: Record) -> ColumnElement[bool]:
     return and_(collections.c.workspace_id == peer.workspace_id, held)
 
 
-def _note(tx: Tx, merge: Record, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
+def _note(tx: Tx, merge: Record, kind: str, rows: Sequence[JsonMap]) -> None:
     if rows:
         tx.execute(insert(merge_rows), [{"merge_id": merge.id, "kind": kind, "before": None, **row} for row in rows])
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Integer, Select, and_, bindparam, delete, select, type_coerce, update
 
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.matching import facts_of
 from hermes.memory_server.db.statements import PreparedStatement, inserting
@@ -86,7 +86,7 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Messa
     appended = add_messages(tx, place, [(new_id(), seq, ids[draft.peer], draft) for seq, draft in new], at)
     COUNT.run(tx, id_=place.id, added=len(drafts))
     count = place.message_count + len(drafts)
-    by_author: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
+    by_author: dict[int, list[tuple[int, JsonMap]]] = {}
     for message in appended:
         by_author.setdefault(message.peer_id, []).append((message.id, message.draft.configuration))
     queue_reasoning(tx, place, members, count, by_author, at)
@@ -189,9 +189,7 @@ def get_message(tx: Tx, workspace: str, session: str, public_id: str) -> Record:
     return found
 
 
-def set_message_metadata(
-    tx: Tx, workspace: str, session: str, public_id: str, metadata: Mapping[str, Any] | None
-) -> Record:
+def set_message_metadata(tx: Tx, workspace: str, session: str, public_id: str, metadata: JsonMap | None) -> Record:
     found = get_message(tx, workspace, session, public_id)
     if metadata is None:
         return found
@@ -201,7 +199,7 @@ def set_message_metadata(
     return get_message(tx, workspace, session, public_id)
 
 
-def list_messages(tx: Tx, workspace: str, session: str, filters: Mapping[str, Any] | None, page: PageRequest) -> Paged:
+def list_messages(tx: Tx, workspace: str, session: str, filters: JsonMap | None, page: PageRequest) -> Paged:
     """A session's messages in the order they came; none for a session that does not exist."""
     place = find_live_session(tx, workspace, session)
     filters = filters if place is None else follow_names(tx, place.workspace_id, filters)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from sqlalchemy import ColumnElement, FromClause, bindparam, or_, select, true, update
 
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement, inserting_new
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
@@ -110,13 +109,7 @@ def ensure_peer_ids(tx: Tx, workspace_id: int, names: Iterable[str], at: int) ->
 
 
 def ensure_peer(
-    tx: Tx,
-    workspace: str,
-    name: str,
-    at: int,
-    *,
-    metadata: Mapping[str, Any] | None = None,
-    configuration: Mapping[str, Any] | None = None,
+    tx: Tx, workspace: str, name: str, at: int, *, metadata: JsonMap | None = None, configuration: JsonMap | None = None
 ) -> tuple[Record, bool]:
     """The peer, and whether it was made now. What is given replaces what was there."""
     place, _ = ensure_workspace(tx, workspace, at)
@@ -135,7 +128,7 @@ def ensure_peer(
     return get_peer(tx, workspace, name), False
 
 
-def list_peers(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, kind: str | None, page: PageRequest) -> Paged:
+def list_peers(tx: Tx, workspace: str, filters: JsonMap | None, kind: str | None, page: PageRequest) -> Paged:
     """Peers of a workspace, the oldest first: without scopes, scopes alone, or all. None in one that is not there."""
     place = workspace_id_of(tx, workspace)
     query = select(*COLUMNS).select_from(PEERS).where(peers.c.workspace_id == place)
@@ -184,8 +177,8 @@ def insert_peer(
     workspace_id: int,
     name: str,
     at: int,
-    metadata: Mapping[str, Any] | None = None,
-    configuration: Mapping[str, Any] | None = None,
+    metadata: JsonMap | None = None,
+    configuration: JsonMap | None = None,
     kind: str = "peer",
 ) -> bool:
     """Make a peer or scope, unless there is one of that name; was it made?"""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import delete, insert, select, update
 
 from hermes.memory_server import limits, times
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.tables import collections, conclusions, peers, scope_sessions, sessions
 from hermes.memory_server.engine.conclusions import ensure_collection, insert_conclusion, remove_conclusions
 from hermes.memory_server.engine.jobs import add_job, drop_observer
@@ -23,7 +23,7 @@ from hermes.memory_server.faults import Invalid, Missing
 from hermes.memory_server.ids import SCOPE_PREFIX, check_name
 
 
-def ensure_scope(tx: Tx, workspace: str, name: str, metadata: Mapping[str, Any] | None, at: int) -> tuple[Record, bool]:
+def ensure_scope(tx: Tx, workspace: str, name: str, metadata: JsonMap | None, at: int) -> tuple[Record, bool]:
     """The scope, and whether it was made now. Given metadata replaces."""
     place, _ = ensure_workspace(tx, workspace, at)
     check_name(name)
@@ -114,7 +114,7 @@ def read_status(tx: Tx, scope: Record) -> dict[str, dict[str, Any]]:
     }
 
 
-def copy_conclusions(tx: Tx, workspace_id: int, payload: Mapping[str, Any], at: int) -> None:
+def copy_conclusions(tx: Tx, workspace_id: int, payload: JsonMap, at: int) -> None:
     """Give a scope what peers said of themselves in a session that was added to it."""
     scope, session = payload["scope"], payload["session"]
     pair = (scope_sessions.c.scope_id == scope, scope_sessions.c.session_id == session)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import ColumnElement, and_, bindparam, exists, or_, select, true
 
 from hermes.memory_server import limits
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import memberships, messages, peers, sessions
 from hermes.memory_server.db.text_index import SearchArea
@@ -60,24 +60,14 @@ class Hit(NamedTuple):
 
 
 def search_messages(
-    tx: Tx,
-    index: VectorIndex,
-    place: SearchArea,
-    question: SearchQuestion,
-    filters: Mapping[str, Any] | None,
-    limit: int,
+    tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None, limit: int
 ) -> list[Record]:
     """The messages that fit best, the best first."""
     return [hit.row for hit in find_hits(tx, index, place, question, filters, limit)]
 
 
 def find_hits(
-    tx: Tx,
-    index: VectorIndex,
-    place: SearchArea,
-    question: SearchQuestion,
-    filters: Mapping[str, Any] | None,
-    limit: int,
+    tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None, limit: int
 ) -> list[Hit]:
     """The messages that fit best, the best first. Repetitions of a text come after everything else."""
     seen = index.outlines.find(tx, place.workspace_id)
@@ -149,7 +139,7 @@ def _letters(text: str) -> str | bytes:
     return text.lower().encode().translate(None, NO_ASCII) if text.isascii() else NO_LETTERS.sub("", text.casefold())
 
 
-def _place_within(tx: Tx, place: SearchArea, filters: Mapping[str, Any]) -> SearchArea:
+def _place_within(tx: Tx, place: SearchArea, filters: JsonMap) -> SearchArea:
     """The search area, narrowed to the sessions, and to the one author, that the filter names."""
     sessions_, peer = place.sessions, place.peer
     if (names := named(filters.get("session_id"))) is not None:
@@ -162,8 +152,8 @@ def _place_within(tx: Tx, place: SearchArea, filters: Mapping[str, Any]) -> Sear
 
 
 def _heard_within(
-    tx: Tx, seen: Seen | None, place: SearchArea, filters: Mapping[str, Any] | None
-) -> tuple[SearchArea, Mapping[str, Any] | None]:
+    tx: Tx, seen: Seen | None, place: SearchArea, filters: JsonMap | None
+) -> tuple[SearchArea, JsonMap | None]:
     """The search area and the filter. Where possible, the filter `peer_perspective` (messages that a peer heard) is
     replaced by a list of sessions, which is faster than a condition on each message."""
     given = dict(filters or {})
@@ -175,7 +165,7 @@ def _heard_within(
     return (place, filters) if heard is None else (heard, given)
 
 
-def search_condition(tx: Tx, workspace_id: int, filters: Mapping[str, Any] | None) -> ColumnElement[bool] | None:
+def search_condition(tx: Tx, workspace_id: int, filters: JsonMap | None) -> ColumnElement[bool] | None:
     """The SQL condition of a search's filter; None for no filter."""
     given = dict(filters or {})
     perspective = given.pop(PERSPECTIVE, None)

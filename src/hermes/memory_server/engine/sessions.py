@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from sqlalchemy import bindparam, exists, select, update
 
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement, inserting_new
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
@@ -92,13 +90,7 @@ def lock_session(tx: Tx, workspace: str, name: str) -> Record:
 
 
 def ensure_session(
-    tx: Tx,
-    workspace: str,
-    name: str,
-    at: int,
-    *,
-    metadata: Mapping[str, Any] | None = None,
-    configuration: Mapping[str, Any] | None = None,
+    tx: Tx, workspace: str, name: str, at: int, *, metadata: JsonMap | None = None, configuration: JsonMap | None = None
 ) -> tuple[Record, bool]:
     """The session, locked, and whether it was made now. Given metadata replaces, given configuration merges."""
     found = LOCK.first(tx, workspace_name=workspace, name=name)
@@ -130,7 +122,7 @@ def insert_session(tx: Tx, workspace_id: int, name: str, at: int, metadata: str,
     return int(made[0].id) if made else None
 
 
-def list_sessions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, page: PageRequest) -> Paged:
+def list_sessions(tx: Tx, workspace: str, filters: JsonMap | None, page: PageRequest) -> Paged:
     """Sessions that are not deleted, the oldest first; none in a workspace that is not there."""
     place = workspace_id_of(tx, workspace)
     query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place)
@@ -140,7 +132,7 @@ def list_sessions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, pag
     return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
 
 
-def list_sessions_of(tx: Tx, workspace: str, peer: str, filters: Mapping[str, Any] | None, page: PageRequest) -> Paged:
+def list_sessions_of(tx: Tx, workspace: str, peer: str, filters: JsonMap | None, page: PageRequest) -> Paged:
     """Sessions that the peer is or was in, the oldest first; none of a peer that is not there."""
     place = workspace_id_of(tx, workspace)
     member = find_peer(tx, place, peer)

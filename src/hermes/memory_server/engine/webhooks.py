@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 from sqlalchemy import bindparam, delete, func, insert, or_, select, text
 
 from hermes.memory_server import limits, times
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, webhooks, workspaces
 from hermes.memory_server.engine.answers import forget_webhook_answers
@@ -79,7 +77,7 @@ def delete_webhook(tx: Tx, workspace: str, public_id: str) -> None:
     forget_webhook_answers(tx, place.id, public_id)
 
 
-def announce(tx: Tx, workspace_id: int, event: str, data: Mapping[str, Any], at: int) -> int:
+def announce(tx: Tx, workspace_id: int, event: str, data: JsonMap, at: int) -> int:
     """Queue an event for each endpoint of the workspace; how many there are."""
     urls = [row.url for row in tx.execute(select(webhooks.c.url).where(webhooks.c.workspace_id == workspace_id))]
     for url in urls:
