@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import Query, Response
+from fastapi import Response
 
 from hermes.memory_server import times
 from hermes.memory_server.api import auth, replies, wire
@@ -97,10 +95,10 @@ async def dream(
 async def create_key(
     here: ServerDep,
     _: Admin,
-    workspace_id: Annotated[str | None, Query()] = None,
-    peer_id: Annotated[str | None, Query()] = None,
-    session_id: Annotated[str | None, Query()] = None,
-    expires_at: Annotated[str | None, Query()] = None,
+    workspace_id: str | None = None,
+    peer_id: str | None = None,
+    session_id: str | None = None,
+    expires_at: str | None = None,
 ) -> Response:
     """A key for a workspace, or for one peer or session in it."""
     if not here.options.use_auth:

@@ -17,7 +17,6 @@ from sqlalchemy.engine import Dialect
 
 from hermes.memory_server.db.database import Tx
 
-Convert = Callable[[Any], Any]
 V = TypeVar("V")
 AT_ONCE = 10_000
 """How many values a statement names; SQLite knows up to 32,766."""
