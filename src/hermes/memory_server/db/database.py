@@ -33,9 +33,6 @@ class Database(Protocol):
     def folder(self) -> Path | None:
         """Where what was worked out of it may be kept from one start to the next; None for nowhere."""
 
-    def has_room(self) -> bool:
-        """Is there room to write? As far as can be told without writing."""
-
     def free_bytes(self) -> int:
         """How much more the disk takes."""
 

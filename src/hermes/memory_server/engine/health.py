@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 OK = "ok"
 LASTS = 1.0
 """Seconds that a result is used before the file is looked at again."""
+ROOM = 8 * 1024 * 1024
+"""Bytes on the disk below which it counts as full: who writes also writes the log."""
 WRITE_EVERY = 10.0
 """When no write is known to have worked for so many seconds, a look makes one itself."""
 NAMES: dict[type[StoreError], str] = {
@@ -116,7 +118,7 @@ class ServerHealth:
             if self.refinement is not None and (space := self.refinement.space) is not None:
                 counts = await self._database.read(lambda tx: (count_behind(tx, space), count_refused(tx)))
                 self.without_finer, self.refused_by_finer = counts
-            if not self._database.has_room():
+            if self.free_bytes < ROOM:
                 self._become(NAMES[StoreFullError])
             elif self._is_to_be_tried():
                 await self._database.write(_write)
