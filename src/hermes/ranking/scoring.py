@@ -153,10 +153,10 @@ def with_finer(found: Evidence, best: Wholes, close: Floats) -> Evidence:
     return replace(found, finer=finer)
 
 
-def certainty(found: Evidence, known: float, weights: Weights = WEIGHTS) -> Floats:
+def certainty(found: Evidence, known: float) -> Floats:
     """How sure it is that each candidate is about the question, from 0 to 1. `known` is the share of the question's
     words that anybody uses: what nobody ever spoke of has no answer."""
-    held = known * (found.words + weights.window * found.only_before)
+    held = known * (found.words + WEIGHTS.window * found.only_before)
     return np.clip((held + found.meaning) / 2, 0, 1)
 
 
