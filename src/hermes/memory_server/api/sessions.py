@@ -101,15 +101,15 @@ async def _change(
     here: Server, workspace: str, session: str, parts: Iterable[T], change: Callable[[Tx, Row[Any], T], object]
 ) -> wire.WireObject:
     """Change the members of a session part by part: others write in between. The session."""
+
+    def run(tx: Tx, part: T) -> wire.WireObject:
+        row = engine.lock_session(tx, workspace, session)
+        change(tx, row, part)
+        return wire.session(row)
+
     shown: wire.WireObject = {}
     for part in parts:
-
-        def run(tx: Tx, part: T = part) -> wire.WireObject:
-            row = engine.lock_session(tx, workspace, session)
-            change(tx, row, part)
-            return wire.session(row)
-
-        shown = await here.write(run)
+        shown = await here.write(partial(run, part=part))
     return shown
 
 
@@ -190,13 +190,13 @@ async def set_peers(
 ) -> Response:
     """Say exactly who is in a session."""
     given = members.observers_first(_observations(body))
+
+    def leave(tx: Tx, after: int) -> int | None:
+        return members.remove_others(tx, engine.lock_session(tx, workspace_id, session_id), given, after)
+
     after: int | None = 0
     while after is not None:
-
-        def leave(tx: Tx, after: int = after) -> int | None:
-            return members.remove_others(tx, engine.lock_session(tx, workspace_id, session_id), given, after)
-
-        after = await here.write(leave)
+        after = await here.write(partial(leave, after=after))
     join = partial(members.set_members, at=here.now())
     return wire.JsonResponse(await _change(here, workspace_id, session_id, members.parts(given), join))
 

@@ -61,18 +61,12 @@ def find_live_session(tx: Tx, workspace: str, name: str) -> Record | None:
 
 def get_session(tx: Tx, workspace: str, name: str) -> Record:
     """The session; refused when there is none or it is being deleted."""
-    found = find_live_session(tx, workspace, name)
-    if found is None:
-        raise Missing("Session", name, workspace)
-    return found
+    return _live(BY_NAMES.first(tx, workspace_name=workspace, name=name), name, workspace)
 
 
 def session_in(tx: Tx, workspace: Record, name: str) -> Record:
     """As `get_session`, of a workspace that is known already."""
-    found = find_session(tx, workspace.id, name)
-    if found is None or not found.is_active:
-        raise Missing("Session", name, workspace.name)
-    return found
+    return _live(find_session(tx, workspace.id, name), name, workspace.name)
 
 
 def live_session_id(tx: Tx, workspace: str, name: str) -> int:
@@ -83,7 +77,10 @@ def live_session_id(tx: Tx, workspace: str, name: str) -> int:
 
 def lock_session(tx: Tx, workspace: str, name: str) -> Record:
     """As `get_session`; nobody else changes it, or adds messages in its workspace, before this transaction ends."""
-    found = LOCK.first(tx, workspace_name=workspace, name=name)
+    return _live(LOCK.first(tx, workspace_name=workspace, name=name), name, workspace)
+
+
+def _live(found: Record | None, name: str, workspace: str) -> Record:
     if found is None or not found.is_active:
         raise Missing("Session", name, workspace)
     return found
@@ -101,8 +98,7 @@ def ensure_session(
         if insert_session(tx, place.id, name, at, *given) is not None:
             return lock_session(tx, workspace, name), True
         found = lock_session(tx, workspace, name)
-    if not found.is_active:
-        raise Missing("Session", name, workspace)
+    found = _live(found, name, workspace)
     changes: dict[str, str] = {}
     if metadata is not None:
         changes["metadata"] = json.dumps(metadata)
