@@ -48,9 +48,7 @@ async def get_or_create_peer(
     auth.require(caller.holds(workspace_id) or own)
 
     def run(tx: Tx) -> KeptAnswer:
-        row, made = engine.ensure_peer(
-            tx, workspace_id, body.id, here.now(), metadata=body.metadata, configuration=body.configuration
-        )
+        row, made = engine.ensure_peer(tx, workspace_id, body.id, here.now(), body.metadata, body.configuration)
         return KeptAnswer.of(wire.peer(row), 201 if made else 200)
 
     return await Once(here, asked("peers", idempotency_key, body), workspace_id).write(run)
@@ -71,9 +69,7 @@ async def list_peers(
 async def update_peer(workspace_id: str, peer_id: str, body: PeerUpdate, here: ServerDep, _: OwnPeer) -> Response:
     """Replace metadata or configuration."""
     row, _made = await here.write(
-        lambda tx: engine.ensure_peer(
-            tx, workspace_id, peer_id, here.now(), metadata=body.metadata, configuration=body.configuration
-        )
+        lambda tx: engine.ensure_peer(tx, workspace_id, peer_id, here.now(), body.metadata, body.configuration)
     )
     return wire.JsonResponse(wire.peer(row))
 

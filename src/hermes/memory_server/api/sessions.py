@@ -63,9 +63,7 @@ async def get_or_create_session(
             return before
         auth.require(caller.holds(workspace_id) or _may_open(tx, caller, workspace_id, body))
         at = here.now()
-        row, made = engine.ensure_session(
-            tx, workspace_id, body.id, at, metadata=body.metadata, configuration=configuration
-        )
+        row, made = engine.ensure_session(tx, workspace_id, body.id, at, body.metadata, configuration)
         members.add_members(tx, row, first, at)
         for name in body.scopes or []:
             scope, _ = ensure_scope(tx, workspace_id, name, None, at)
@@ -145,9 +143,7 @@ async def update_session(
     """Replace metadata, merge configuration."""
     configuration = body.configuration.given() if body.configuration else None
     row, _made = await here.write(
-        lambda tx: engine.ensure_session(
-            tx, workspace_id, session_id, here.now(), metadata=body.metadata, configuration=configuration
-        )
+        lambda tx: engine.ensure_session(tx, workspace_id, session_id, here.now(), body.metadata, configuration)
     )
     return wire.JsonResponse(wire.session(row))
 

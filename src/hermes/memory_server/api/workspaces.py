@@ -30,9 +30,7 @@ async def get_or_create_workspace(
     auth.require(caller.admin or caller.workspace == body.id)
 
     def run(tx: Tx) -> KeptAnswer:
-        row, made = engine.ensure_workspace(
-            tx, body.id, here.now(), metadata=body.metadata, configuration=body.configuration.given()
-        )
+        row, made = engine.ensure_workspace(tx, body.id, here.now(), body.metadata, body.configuration.given())
         return KeptAnswer.of(wire.workspace(row), 201 if made else 200)
 
     return await Once(here, asked("workspaces", idempotency_key, body), body.id).write(run)
@@ -50,9 +48,7 @@ async def update_workspace(workspace_id: Name, body: WorkspaceUpdate, here: Serv
     """Change metadata or configuration."""
     configuration = body.configuration.given() if body.configuration else None
     row = await here.write(
-        lambda tx: engine.update_workspace(
-            tx, workspace_id, here.now(), metadata=body.metadata, configuration=configuration
-        )
+        lambda tx: engine.update_workspace(tx, workspace_id, here.now(), body.metadata, configuration)
     )
     return wire.JsonResponse(wire.workspace(row))
 

@@ -62,8 +62,7 @@ def import_part(tx: Tx, workspace: str, section: str, given: Sequence[PreparedIt
     outcome = ImportOutcome()
     if section == "workspace":
         item = given[0].item
-        said = {name: item[name] for name in ("metadata", "configuration")}
-        row, made = ensure_workspace(tx, workspace, at, **said)
+        row, made = ensure_workspace(tx, workspace, at, item["metadata"], item["configuration"])
         if made:
             tx.execute(update(workspaces).where(workspaces.c.id == row.id).values(created_at=item["created_at"]))
         outcome.added, outcome.present = int(made), int(not made)
@@ -87,8 +86,8 @@ def _take_peer(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     name = SCOPE_PREFIX + item["id"] if item["kind"] == "scope" else item["id"]
     if find_peer(tx, place.id, name) is not None:  # also one that is a part of another by now
         return False
-    said = item["metadata"], item["configuration"]
-    return insert_peer(tx, place.id, item["id"], item["created_at"], *said, kind=item["kind"])
+    said = item["metadata"], item["configuration"], item["kind"]
+    return insert_peer(tx, place.id, item["id"], item["created_at"], *said)
 
 
 def _take_session(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:

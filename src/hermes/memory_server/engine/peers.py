@@ -102,20 +102,20 @@ def ensure_peer_ids(tx: Tx, workspace_id: int, names: Iterable[str], at: int) ->
     for name in dict.fromkeys(names):
         known = ID.first(tx, workspace_id=workspace_id, name=name) or _merged(tx, workspace_id, name)
         if known is None:
-            insert_peer(tx, workspace_id, name, at)
+            insert_peer(tx, workspace_id, name, at, None, None, "peer")
             [known] = ID.rows(tx, workspace_id=workspace_id, name=name)
         ids[name] = int(known.id)
     return ids
 
 
 def ensure_peer(
-    tx: Tx, workspace: str, name: str, at: int, *, metadata: JsonMap | None = None, configuration: JsonMap | None = None
+    tx: Tx, workspace: str, name: str, at: int, metadata: JsonMap | None = None, configuration: JsonMap | None = None
 ) -> tuple[Record, bool]:
     """The peer, and whether it was made now. What is given replaces what was there."""
     place, _ = ensure_workspace(tx, workspace, at)
     found = find_peer(tx, place.id, name)
     if found is None:
-        if insert_peer(tx, place.id, name, at, metadata, configuration):
+        if insert_peer(tx, place.id, name, at, metadata, configuration, "peer"):
             return get_peer(tx, workspace, name), True
         found = get_peer(tx, workspace, name)
     if found.kind != "peer":
@@ -173,13 +173,7 @@ def is_member(tx: Tx, workspace: str, session: str, peer: str) -> bool:
 
 
 def insert_peer(
-    tx: Tx,
-    workspace_id: int,
-    name: str,
-    at: int,
-    metadata: JsonMap | None = None,
-    configuration: JsonMap | None = None,
-    kind: str = "peer",
+    tx: Tx, workspace_id: int, name: str, at: int, metadata: JsonMap | None, configuration: JsonMap | None, kind: str
 ) -> bool:
     """Make a peer or scope, unless there is one of that name; was it made?"""
     check_name(name)

@@ -29,7 +29,7 @@ def ensure_scope(tx: Tx, workspace: str, name: str, metadata: JsonMap | None, at
     check_name(name)
     found = find_peer(tx, place.id, SCOPE_PREFIX + name)
     if found is None:
-        if insert_peer(tx, place.id, name, at, metadata, kind="scope"):
+        if insert_peer(tx, place.id, name, at, metadata, None, "scope"):
             return get_scope(tx, workspace, name), True
         found = get_scope(tx, workspace, name)
     if metadata is not None:

@@ -87,7 +87,7 @@ def _live(found: Record | None, name: str, workspace: str) -> Record:
 
 
 def ensure_session(
-    tx: Tx, workspace: str, name: str, at: int, *, metadata: JsonMap | None = None, configuration: JsonMap | None = None
+    tx: Tx, workspace: str, name: str, at: int, metadata: JsonMap | None = None, configuration: JsonMap | None = None
 ) -> tuple[Record, bool]:
     """The session, locked, and whether it was made now. Given metadata replaces, given configuration merges."""
     found = LOCK.first(tx, workspace_name=workspace, name=name)

@@ -67,7 +67,7 @@ def lock_workspace(tx: Tx, name: str) -> Record:
 
 
 def ensure_workspace(
-    tx: Tx, name: str, at: int, *, metadata: JsonMap | None = None, configuration: JsonMap | None = None
+    tx: Tx, name: str, at: int, metadata: JsonMap | None = None, configuration: JsonMap | None = None
 ) -> tuple[Record, bool]:
     """The workspace, and whether it was made now. One that exists is left as it is."""
     found = find_workspace(tx, name)
@@ -79,7 +79,7 @@ def ensure_workspace(
     return get_workspace(tx, name), made == 1
 
 
-def update_workspace(tx: Tx, name: str, at: int, *, metadata: JsonMap | None, configuration: JsonMap | None) -> Record:
+def update_workspace(tx: Tx, name: str, at: int, metadata: JsonMap | None, configuration: JsonMap | None) -> Record:
     """Metadata is replaced, configuration merged key by key; a missing workspace is made."""
     ensure_workspace(tx, name, at)
     row = lock_workspace(tx, name)
