@@ -13,7 +13,7 @@ from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import Caller, Member
 from hermes.memory_server.api.clean import CleanText
 from hermes.memory_server.api.recall import make_view
-from hermes.memory_server.api.schemas import DistanceQuery, LimitQuery
+from hermes.memory_server.api.schemas import Distance, Limit
 from hermes.memory_server.api.server import Server, ServerDep, new_router
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine.cards import read_card
@@ -67,10 +67,10 @@ async def get_context(
     scope: str | None = None,
     sessions: Annotated[list[str] | None, Query()] = None,
     limit_to_session: bool = False,
-    search_top_k: LimitQuery = None,
-    search_max_distance: DistanceQuery = None,
+    search_top_k: Limit | None = None,
+    search_max_distance: Distance | None = None,
     include_most_frequent: bool = False,
-    max_conclusions: LimitQuery = None,
+    max_conclusions: Limit | None = None,
 ) -> Response:
     """Summary and newest messages within a budget, with what is held about a peer."""
     auth.require(scope is None or caller.holds(workspace_id))

@@ -13,9 +13,9 @@ from hermes.memory_server.api.clean import CleanText
 from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
 from hermes.memory_server.api.recall import check_scope, make_view, named_sessions
 from hermes.memory_server.api.schemas import (
-    DistanceQuery,
+    Distance,
     Filter,
-    LimitQuery,
+    Limit,
     PeerCardSet,
     PeerCreate,
     PeerFilter,
@@ -164,10 +164,10 @@ async def get_peer_context(
     _: OwnPeer,
     target: str | None = None,
     search_query: CleanText | None = None,
-    search_top_k: LimitQuery = None,
-    search_max_distance: DistanceQuery = None,
+    search_top_k: Limit | None = None,
+    search_max_distance: Distance | None = None,
     include_most_frequent: bool = True,
-    max_conclusions: LimitQuery = None,
+    max_conclusions: Limit | None = None,
 ) -> Response:
     """Representation and card together; nothing is held about a target that is not there."""
     refuse_scopes(peer_id, target)

@@ -132,14 +132,11 @@ def _condition_among(field: Field, key: str, value: Any) -> Condition:
 
 
 def _operator(field: Field, key: str, op: str, operand: Any) -> Condition:
-    if op not in OPERATORS:
-        raise Invalid(f"Unknown operator '{op}' on '{key}': use one of {', '.join(OPERATORS)}")
+    _check_operator(key, op, operand)
     if operand == "*":
         return true()
-    if op == "ne" and operand is None:
-        return field.column.is_not(None)
     if operand is None:
-        raise Invalid(f"'{op}' on '{key}' cannot compare with null")
+        return field.column.is_not(None)
     if (field.kind == "json" and op != "contains") or (field.kind == "ids" and op not in ("contains", "in")):
         raise Invalid(f"'{op}' does not work on '{key}'")
     if op == "ne":
@@ -152,6 +149,13 @@ def _operator(field: Field, key: str, op: str, operand: Any) -> Condition:
         raise Invalid(f"'{op}' does not work on '{key}'")
     compared: Condition = ORDERED[op](field.column, _operand(field, key, operand))
     return compared
+
+
+def _check_operator(key: str, op: str, operand: Any) -> None:
+    if op not in OPERATORS:
+        raise Invalid(f"Unknown operator '{op}' on '{key}': use one of {', '.join(OPERATORS)}")
+    if op != "ne" and operand is None:
+        raise Invalid(f"'{op}' on '{key}' cannot compare with null")
 
 
 def _holds(field: Field, key: str, op: str, operand: Any) -> Condition:
@@ -219,12 +223,9 @@ def _json_object(field: Field, key: str, value: Any) -> Condition:
 
 
 def _json_operator(field: Field, name: str, op: str, operand: Any) -> Condition:
-    if op not in OPERATORS:
-        raise Invalid(f"Unknown operator '{op}' on '{name}': use one of {', '.join(OPERATORS)}")
+    _check_operator(name, op, operand)
     if operand == "*" or (isinstance(operand, list) and op == "in" and "*" in operand):
         return true()
-    if op != "ne" and operand is None:
-        raise Invalid(f"'{op}' on '{name}' cannot compare with null")
     if op == "in" and not isinstance(operand, list):
         raise Invalid(f"'in' on '{name}' takes a list, not {_show(operand)}")
     if op in ORDERED and not isinstance(operand, (str, int, float, bool)):
