@@ -15,7 +15,6 @@ LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 
 
 def now(clock: Clock) -> int:
-    """This clock's time."""
     return round(clock.now() * 1_000_000)
 
 

@@ -124,7 +124,6 @@ PageSize = Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)]
 
 
 async def get_page(page: PageNumber = 1, size: PageSize = 50, reverse: bool = False) -> PageRequest:
-    """The page that the query asks for."""
     return PageRequest(page, size, reverse)
 
 

@@ -27,8 +27,6 @@ raw = orjson.Fragment
 
 
 class JsonResponse(Response):
-    """JSON, written once."""
-
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:

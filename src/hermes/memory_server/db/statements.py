@@ -35,7 +35,6 @@ class PreparedStatement:
         return list(compiled.read(_run(tx, compiled, given)))
 
     def first(self, tx: Tx, **given: Any) -> Any | None:
-        """The first row, or None."""
         compiled = self._for(tx)
         cursor = _run(tx, compiled, given)
         first = next(compiled.read(cursor), None)

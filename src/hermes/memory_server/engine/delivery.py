@@ -31,7 +31,6 @@ class DeliveryError(Exception):
 
 
 def is_public(address: IpAddress) -> bool:
-    """May an event be sent there?"""
     inner = getattr(address, "ipv4_mapped", None)
     if inner is not None:
         return is_public(inner)

@@ -55,7 +55,6 @@ def schedule_dream(
 
 
 def dream(tx: Tx, workspace_id: int, payload: JsonMap, at: int) -> None:
-    """Do what was scheduled."""
     observer, observed = payload["observer"], payload["observed"]
     collection = lock_collection(tx, observer, observed)
     if collection is None:

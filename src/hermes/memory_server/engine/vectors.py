@@ -78,7 +78,6 @@ class MatrixRows:
         return scores
 
     def take(self, rows: slice | NDArray[np.int64]) -> MatrixRows:
-        """Some of them."""
         return MatrixRows(self.ids[rows], self.sessions[rows], self.vectors[rows], self.scales[rows])
 
 
