@@ -42,16 +42,9 @@ def schedule_dream(
         raise Refused("Dreams are disabled for this workspace or session")
     watcher = get_peer(tx, workspace, observer)
     watched = get_peer(tx, workspace, observed or observer)
-    add_job(
-        tx,
-        "dream",
-        f"dream:{place.id}:{watcher.id}:{watched.id}",
-        at,
-        workspace_id=place.id,
-        session_id=session_id,
-        payload={"observer": watcher.id, "observed": watched.id, "kind": kind},
-        observers=[watcher.id],
-    )
+    unit = f"dream:{place.id}:{watcher.id}:{watched.id}"
+    payload = {"observer": watcher.id, "observed": watched.id, "kind": kind}
+    add_job(tx, "dream", unit, at, place.id, payload, session_id=session_id, observers=[watcher.id])
 
 
 def dream(tx: Tx, workspace_id: int, payload: JsonMap, at: int) -> None:

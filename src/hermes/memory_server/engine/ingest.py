@@ -45,17 +45,10 @@ def queue_reasoning(
 def _queue_derivation(
     tx: Tx, session: Record, author: int, observers: Sequence[int], messages: Sequence[int], at: int
 ) -> None:
-    add_job(
-        tx,
-        "representation",
-        f"representation:{session.workspace_id}:{session.id}:{author}",
-        at,
-        workspace_id=session.workspace_id,
-        session_id=session.id,
-        sender_id=author,
-        payload={"messages": messages, "observers": observers},
-        observers=observers,
-    )
+    unit = f"representation:{session.workspace_id}:{session.id}:{author}"
+    payload = {"messages": messages, "observers": observers}
+    whose = {"session_id": session.id, "sender_id": author}
+    add_job(tx, "representation", unit, at, session.workspace_id, payload, observers=observers, **whose)
 
 
 def _is_observed(member: Record | None) -> bool:
@@ -80,12 +73,6 @@ def _queue_summaries(tx: Tx, session: Record, workspace: str, count: int, added:
     for kind, every in (("short", settings.short_every), ("long", settings.long_every)):
         due = count // every * every
         if due > count - added:
-            add_job(
-                tx,
-                "summary",
-                f"summary:{session.workspace_id}:{session.id}",
-                at,
-                workspace_id=session.workspace_id,
-                session_id=session.id,
-                payload={"kind": kind, "seq": due},
-            )
+            unit = f"summary:{session.workspace_id}:{session.id}"
+            payload = {"kind": kind, "seq": due}
+            add_job(tx, "summary", unit, at, session.workspace_id, payload, session_id=session.id)

@@ -138,9 +138,9 @@ def add_job(
     kind: JobKind,
     unit: str,
     at: int,
-    *,
     workspace_id: int,
     payload: JsonMap,
+    *,
     session_id: int | None = None,
     sender_id: int | None = None,
     observers: Iterable[int] = (),
@@ -219,8 +219,7 @@ def finish_job(tx: Tx, job: Job, at: int) -> Job | None:
 
 def queue_again(tx: Tx, job: Job, at: int) -> None:
     """Queue what is left of a job, behind all that its unit has."""
-    workspace, session = job.workspace_id, job.session_id
-    add_job(tx, job.kind, job.unit, at, workspace_id=workspace, session_id=session, payload=job.payload)
+    add_job(tx, job.kind, job.unit, at, job.workspace_id, job.payload, session_id=job.session_id)
 
 
 def keep_place(tx: Tx, job: Job) -> None:

@@ -142,8 +142,7 @@ def _pair(tx: Tx, workspace: str, name: str, into: str) -> tuple[Record, Record]
 
 
 def _queue(tx: Tx, workspace_id: int, public_id: str, at: int) -> None:
-    payload = {"merge": public_id}
-    add_job(tx, "merge_peers", f"merge:{workspace_id}", at, workspace_id=workspace_id, payload=payload)
+    add_job(tx, "merge_peers", f"merge:{workspace_id}", at, workspace_id, {"merge": public_id})
 
 
 def _set_state(tx: Tx, merge_id: int, state: str) -> None:

@@ -68,8 +68,7 @@ def _drop_merges(tx: Tx, workspace_id: int, peer_id: int, at: int) -> None:
 
 
 def _queue(tx: Tx, workspace_id: int, peer_id: int, at: int) -> None:
-    payload = {"peer": peer_id}
-    add_job(tx, "delete_peer", f"deletion:{workspace_id}", at, workspace_id=workspace_id, payload=payload)
+    add_job(tx, "delete_peer", f"deletion:{workspace_id}", at, workspace_id, {"peer": peer_id})
 
 
 def _leave_sessions(tx: Tx, peer: Record, at: int) -> None:

@@ -64,8 +64,7 @@ def begin_removal(tx: Tx, workspace: str, session: str, first: str, last: str, a
         raise Invalid(f"At most {MOST} messages can be deleted at once")
     removal = Removal(row.id, numbers[0], numbers[1])
     payload = {"session": row.id, "first": removal.first, "last": removal.last}
-    given = {"workspace_id": row.workspace_id, "payload": payload, "not_before": at + PATIENCE}
-    add_job(tx, "delete_messages", removal.unit, at, **given)
+    add_job(tx, "delete_messages", removal.unit, at, row.workspace_id, payload, not_before=at + PATIENCE)
     return removal
 
 

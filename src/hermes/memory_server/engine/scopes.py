@@ -74,7 +74,7 @@ def add_sessions(tx: Tx, workspace: str, scope: Record, names: Iterable[str], at
         if not fresh:
             unit = f"scope:{scope.id}:{session.id}"
             payload = {"scope": scope.id, "session": session.id}
-            add_job(tx, "scope", unit, at, workspace_id=session.workspace_id, session_id=session.id, payload=payload)
+            add_job(tx, "scope", unit, at, session.workspace_id, payload, session_id=session.id)
 
 
 def remove_session(tx: Tx, workspace: str, scope: Record, name: str) -> None:

@@ -77,14 +77,12 @@ def delete_webhook(tx: Tx, workspace: str, public_id: str) -> None:
     forget_webhook_answers(tx, place.id, public_id)
 
 
-def announce(tx: Tx, workspace_id: int, event: str, data: JsonMap, at: int) -> int:
-    """Queue an event for each endpoint of the workspace; how many there are."""
-    urls = [row.url for row in tx.execute(select(webhooks.c.url).where(webhooks.c.workspace_id == workspace_id))]
-    for url in urls:
-        body = {"type": event, "data": dict(data), "timestamp": times.to_wire(at)}
-        payload = {"url": url, "body": body}
-        add_job(tx, "webhook", f"webhook:{workspace_id}:{url}", at, workspace_id=workspace_id, payload=payload)
-    return len(urls)
+def announce(tx: Tx, workspace_id: int, event: str, data: JsonMap, at: int) -> None:
+    """Queue an event for each endpoint of the workspace."""
+    body = {"type": event, "data": dict(data), "timestamp": times.to_wire(at)}
+    urls = select(webhooks.c.url).where(webhooks.c.workspace_id == workspace_id)
+    for url in tx.execute(urls).scalars().all():
+        add_job(tx, "webhook", f"webhook:{workspace_id}:{url}", at, workspace_id, {"url": url, "body": body})
 
 
 def announce_empty_queue(tx: Tx, workspace_id: int, queue_type: str, at: int) -> None:
