@@ -47,8 +47,8 @@ async def database(tmp_path: Path) -> AsyncIterator[SqliteFile]:
     def fill(tx: Tx) -> None:
         for peer in ("ai", "ann", "bob"):
             append_messages(tx, "w", "s", [draft(f"Hello, {peer} here.", peer)], NOW)
-        new = [NewConclusion(FIGS, "ai", "bob"), NewConclusion(SECRET, "ai", "ann")]
-        create_conclusions(tx, "w", new, [to_blob(embed(each.content)) for each in new], NOW)
+        new = [NewConclusion(text, "ai", peer, to_blob(embed(text))) for text, peer in ((FIGS, "bob"), (SECRET, "ann"))]
+        create_conclusions(tx, "w", new, NOW)
 
     await opened.write(fill)
     yield opened

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Row
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import WorkspaceCaller
 from hermes.memory_server.api.once import KeyHeader, asked
-from hermes.memory_server.api.schemas import ConclusionBatchCreate, ConclusionQuery, Filter
+from hermes.memory_server.api.schemas import ConclusionBatchCreate, ConclusionCreate, ConclusionQuery, Filter
 from hermes.memory_server.api.server import Paging, ServerDep, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import conclusions
@@ -44,18 +44,18 @@ async def create_conclusions(
     idempotency_key: KeyHeader = None,
 ) -> Response:
     """Store conclusions; peers and sessions must exist."""
-    given = [
-        NewConclusion(
-            new.content, new.observer_id, new.observed_id, new.session_id, asked("conclusion", new.hermes_key, new)
-        )
-        for new in body.conclusions
-    ]
-    for new in given:
+    for new in body.conclusions:
         await check_size(new.content)
-    vectors = [to_blob(vector) for vector in await here.embedder.embed([new.content for new in given])]
+    vectors = await here.embedder.embed([new.content for new in body.conclusions])
+    given = [_prepared(new, to_blob(vector)) for new, vector in zip(body.conclusions, vectors, strict=True)]
     whole = asked("conclusions", idempotency_key, body)
-    stamps = await here.write(lambda tx: conclude_once(tx, workspace_id, given, vectors, here.now(), whole))
+    stamps = await here.write(lambda tx: conclude_once(tx, workspace_id, given, here.now(), whole))
     return wire.JsonResponse([wire.concluded(new, stamp) for new, stamp in zip(given, stamps, strict=True)], 201)
+
+
+def _prepared(new: ConclusionCreate, vector: bytes) -> NewConclusion:
+    key = asked("conclusion", new.hermes_key, new)
+    return NewConclusion(new.content, new.observer_id, new.observed_id, vector, new.session_id, key)
 
 
 async def check_size(content: str) -> None:

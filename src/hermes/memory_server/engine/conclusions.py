@@ -89,6 +89,7 @@ class NewConclusion:
     content: str
     observer: str
     observed: str
+    vector: bytes
     session: str | None = None
     asked: KeyedRequest | None = None
 
@@ -109,18 +110,16 @@ def check_size(content: str) -> None:
         raise Invalid(f"Conclusion exceeds maximum of {limits.CONCLUSION_TOKENS} tokens")
 
 
-def create_conclusions(
-    tx: Tx, workspace: str, given: Sequence[NewConclusion], vectors: Sequence[bytes], at: int
-) -> list[Record]:
+def create_conclusions(tx: Tx, workspace: str, given: Sequence[NewConclusion], at: int) -> list[Record]:
     """Store conclusions as they are given; peers and sessions must exist, and nothing is held about a scope."""
     refuse_scopes(*(new.observed for new in given))
     place = get_workspace(tx, workspace)
     made: list[int] = []
-    for new, vector in zip(given, vectors, strict=True):
+    for new in given:
         pair = [peer_in(tx, place, name).id for name in (new.observer, new.observed)]
         session_id = None if new.session is None else session_in(tx, place, new.session).id
         collection = ensure_collection(tx, place.id, *pair)
-        made.append(insert_conclusion(tx, place.id, collection, session_id, new.content, at, vector=vector))
+        made.append(insert_conclusion(tx, place.id, collection, session_id, new.content, at, vector=new.vector))
     return find_conclusions(tx, made)
 
 
