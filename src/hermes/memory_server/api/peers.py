@@ -94,13 +94,9 @@ async def get_representation(
     refuse_scopes(peer_id, body.target)
     check_scope(body.scope, body.filters, body.session_id)
     names = named_sessions(body.filters, body.session_id)
-    choice = ConclusionChoice(
-        await here.ask(body.search_query) if body.search_query else None,
-        body.search_top_k,
-        body.search_max_distance,
-        bool(body.include_most_frequent),
-        body.max_conclusions,
-    )
+    question = await here.ask(body.search_query) if body.search_query else None
+    frequent = bool(body.include_most_frequent)
+    choice = ConclusionChoice(question, body.search_top_k, body.search_max_distance, frequent, body.max_conclusions)
 
     def run(tx: Tx) -> str:
         view = _view(tx, workspace_id, peer_id, body.target, body.scope, names)
