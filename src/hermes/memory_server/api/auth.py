@@ -104,7 +104,9 @@ class Gate:
             if (strange := find_strangeness(request.headers)) is not None:
                 raise Stranger(f"Without keys, {strange}; set AUTH_USE_AUTH and AUTH_JWT_SECRET")
             return ADMIN
-        caller = identify(request, server)
+        if not (token := read_bearer(request.headers.get("authorization"))):
+            raise Unauthorized("No access token provided")
+        caller = read_key(token, server.options.jwt_secret, server.now())
         await _refuse_merged(caller, server)
         if not await self._may_pass(caller, request, server):
             raise Unauthorized("JWT not permissioned for this resource")
@@ -137,14 +139,6 @@ async def _refuse_merged(caller: Caller, server: Server) -> None:
     workspace, peer = caller.workspace, caller.only_peer
     if workspace is not None and peer is not None and await server.read(lambda tx: is_merged(tx, workspace, peer)):
         raise Unauthorized("JWT of a peer that was merged into another; use a key of that one")
-
-
-def identify(request: Request, server: Server) -> Caller:
-    """The holder of the key in the Authorization header."""
-    token = read_bearer(request.headers.get("authorization"))
-    if not token:
-        raise Unauthorized("No access token provided")
-    return read_key(token, server.options.jwt_secret, server.now())
 
 
 def require(allowed: bool) -> None:

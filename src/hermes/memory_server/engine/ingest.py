@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import bindparam, select
 
@@ -37,18 +38,12 @@ def queue_reasoning(
         if wanted and _is_observed(members.get(author)):
             others = [peer for peer, row in members.items() if peer != author and row.observe_others]
             observers = list(dict.fromkeys([author, *others, *silent]))
+            unit = f"representation:{session.workspace_id}:{session.id}:{author}"
+            whose: dict[str, Any] = {"session_id": session.id, "sender_id": author, "observers": observers}
             for start in range(0, len(wanted), PER_JOB):
-                _queue_derivation(tx, session, author, observers, wanted[start : start + PER_JOB], at)
+                payload = {"messages": wanted[start : start + PER_JOB], "observers": observers}
+                add_job(tx, "representation", unit, at, session.workspace_id, payload, **whose)
     _queue_summaries(tx, session, workspace, count, sum(len(given) for given in new.values()), at)
-
-
-def _queue_derivation(
-    tx: Tx, session: Record, author: int, observers: Sequence[int], messages: Sequence[int], at: int
-) -> None:
-    unit = f"representation:{session.workspace_id}:{session.id}:{author}"
-    payload = {"messages": messages, "observers": observers}
-    whose = {"session_id": session.id, "sender_id": author}
-    add_job(tx, "representation", unit, at, session.workspace_id, payload, observers=observers, **whose)
 
 
 def _is_observed(member: Record | None) -> bool:
