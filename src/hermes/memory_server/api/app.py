@@ -60,13 +60,8 @@ class Loading:
     def __init__(self, database: Database, outlines: Outlines) -> None:
         self._database = database
         self._outlines = outlines
-        self._loop = asyncio.get_running_loop()
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        outlines.load_later = self.begin
-
-    def begin(self, workspace_id: int) -> None:
-        """Load an outline soon. May be called from any thread."""
-        self._loop.call_soon_threadsafe(self._begin, workspace_id)
+        outlines.load_later = partial(asyncio.get_running_loop().call_soon_threadsafe, self._begin)
 
     async def close(self) -> None:
         """Stop what is under way: the next start begins again."""

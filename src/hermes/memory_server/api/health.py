@@ -27,14 +27,13 @@ EXTENSIONS: tuple[str, ...] = (
     "both_views",
 )
 """A name for each; a name keeps its meaning for good."""
-NO_WORKER = "worker stopped"
 
 
 async def report_health(request: Request, here: ServerDep) -> Response:
     """Can the server do its work, how far is it behind, and what does it offer beyond the official API?"""
     file = await here.health.status()
     stopped = here.worker is not None and not here.worker.is_alive()
-    status = NO_WORKER if file == OK and stopped else file
+    status = "worker stopped" if file == OK and stopped else file
     return JsonResponse(_say(here, status, file), 200 if status == OK else 503, headers=_proof(request, here))
 
 

@@ -25,13 +25,12 @@ from hermes.memory_server.engine.worker import JobWorker
 from hermes.memory_server.engine.workspaces import workspace_id_of
 
 T = TypeVar("T")
-REFUSED = (400, 401, 403, 404, 408, 409, 413, 422, 429)
 REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {
         "description": HTTPStatus(code).phrase,
         "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{Detail.__name__}"}}},
     }
-    for code in REFUSED
+    for code in (400, 401, 403, 404, 408, 409, 413, 422, 429)
 }
 """By name: a model given with every status of every route takes a tenth of the time to start. `/health` gives it."""
 
