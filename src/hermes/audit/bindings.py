@@ -260,12 +260,9 @@ def _open_by_key(case: Case) -> dict[str, list[Session]]:
 
 
 def _end_all_but_one(case: Case, key: str, twins: list[Session], bound: Session | None) -> Damage:
-    home = case.home(twins, bound) if bound is not None else _latest(case, twins)
+    latest = max(twins, key=lambda twin: (case.said(twin).newest, twin.started_at, twin.id))
+    home = case.home(twins, bound) if bound is not None else latest
     ids = ", ".join(twin.id for twin in twins)
     detail = f"{key} has {len(twins)} open sessions ({ids}): what is said in one is not seen in the others"
     ends = (End(twin.id, SUPERSEDED) for twin in twins if twin != home)
     return Damage("two-live", tuple(twin.id for twin in twins), detail, (Bind(key, home.id), *ends))
-
-
-def _latest(case: Case, sessions: list[Session]) -> Session:
-    return max(sessions, key=lambda session: (case.said(session).newest, session.started_at, session.id))

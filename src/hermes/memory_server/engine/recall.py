@@ -89,8 +89,8 @@ def query_views(
 ) -> list[Record]:
     """The conclusions of these views that fit best, the best first: by meaning, and by the words of the question that
     they hold. At least so sure must it be that one is about the question."""
-    owner = next((_workspace_of(tx, view) for view in views), 0)
-    asked = understand(tx, owner, question)
+    owner = OWNER.first(tx, id=views[0].observed) if views else None
+    asked = understand(tx, 0 if owner is None else int(owner.workspace_id), question)
     hits: list[tuple[int, float, int, View]] = []
     for view in views:
         for collection in _collections(tx, view):
@@ -110,11 +110,6 @@ def query_views(
             fits.setdefault(row_id, (closeness + share_held(asked.words, row.content)) / 2)
     best = sorted(fits, key=lambda row_id: -fits[row_id])
     return [rows[row_id] for row_id in best if fits[row_id] >= least][:top_k]
-
-
-def _workspace_of(tx: Tx, view: View) -> int:
-    found = OWNER.first(tx, id=view.observed)
-    return 0 if found is None else int(found.workspace_id)
 
 
 def write_representation(rows: Iterable[Record]) -> str:
