@@ -15,7 +15,7 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.sqlite import driver
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import messages
-from hermes.memory_server.db.text_index import UNREAD_AFTER, UNREAD_UNTIL, IndexedMessage, Match, MessageIds, SearchArea
+from hermes.memory_server.db.text_index import UNREAD_AFTER, UNREAD_UNTIL, Match, MessageIds, SearchArea
 from hermes.ranking.words import segment
 
 TEXTS = """
@@ -102,8 +102,10 @@ class SqliteTextIndex:
         tx.exec_driver_sql(TEXTS)
         tx.exec_driver_sql(INDEX)
 
-    def add(self, tx: Tx, entries: Iterable[IndexedMessage]) -> None:
-        ADD.run_many(tx, [{"id": e.id, "scope": _scope(e), "content": segment(e.content)} for e in entries])
+    def add(self, tx: Tx, workspace_id: int, session_id: int, given: Iterable[tuple[int, int, str]]) -> None:
+        scope = f"w{workspace_id} s{session_id} p"
+        rows = [{"id": row_id, "scope": f"{scope}{peer}", "content": segment(text)} for row_id, peer, text in given]
+        ADD.run_many(tx, rows)
 
     def add_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
         tx.execute(ADD_PART, {"session_id": session_id, "first": first, "last": last})
@@ -177,10 +179,6 @@ def _match(
 
 def _quoted(word: str) -> str:
     return f'"{word[:-1]}"*' if word.endswith("*") else f'"{word}"'
-
-
-def _scope(entry: IndexedMessage) -> str:
-    return f"w{entry.workspace_id} s{entry.session_id} p{entry.peer_id}"
 
 
 def _scope_terms(tx: Tx, place: SearchArea) -> str:

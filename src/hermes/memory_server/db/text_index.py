@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,16 +25,6 @@ class SearchArea:
     peer: int | None = None
 
 
-class IndexedMessage(NamedTuple):
-    """A message as the index takes it."""
-
-    id: int
-    workspace_id: int
-    session_id: int
-    peer_id: int
-    content: str
-
-
 Match = Callable[[Sequence[str], int | None, tuple[int, int] | None], MessageIds]
 """Finds words in one place, in one transaction: the newest messages that hold all of them, up to a number, the newest
 first; or those with ids between two. What costs is the place."""
@@ -46,8 +36,8 @@ class TextIndex(Protocol):
     def create(self, tx: Tx) -> None:
         """Make it, empty, in a new database."""
 
-    def add(self, tx: Tx, entries: Iterable[IndexedMessage]) -> None:
-        """Make messages findable."""
+    def add(self, tx: Tx, workspace_id: int, session_id: int, given: Iterable[tuple[int, int, str]]) -> None:
+        """Make messages of a session findable: each is given with its id, its author's and its text."""
 
     def add_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
         """Make messages of a session findable, from one number to another, which are in the table already."""

@@ -14,7 +14,7 @@ from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.matching import facts_of
 from hermes.memory_server.db.statements import PreparedStatement, inserting
 from hermes.memory_server.db.tables import message_facts, message_vectors, messages, peers, sessions, workspaces
-from hermes.memory_server.db.text_index import IndexedMessage, SearchArea
+from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.ingest import queue_reasoning
@@ -127,9 +127,8 @@ def add_messages(
 def _index(tx: Tx, session: Record, appended: Sequence[Appended]) -> None:
     """Make messages findable by their words and their meaning."""
     place = {"workspace_id": session.workspace_id, "session_id": session.id}
-    text_index(tx).add(
-        tx, [IndexedMessage(m.id, session.workspace_id, session.id, m.peer_id, m.draft.content) for m in appended]
-    )
+    texts = [(message.id, message.peer_id, message.draft.content) for message in appended]
+    text_index(tx).add(tx, session.workspace_id, session.id, texts)
     vectors = [
         {
             **place,
