@@ -14,6 +14,7 @@ from hermes.memory_server.api.once import KeyHeader, asked
 from hermes.memory_server.api.schemas import ConclusionBatchCreate, ConclusionCreate, ConclusionQuery, Filter
 from hermes.memory_server.api.server import Paging, ServerDep, new_router
 from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import conclusions
 from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine import conclusions as engine
@@ -72,9 +73,8 @@ async def list_conclusions(
 ) -> Response:
     """Conclusions, the newest first."""
     filters = body.filters if body else None
-    return wire.page(
-        await here.read(lambda tx: engine.list_conclusions(tx, workspace_id, filters, page)), wire.conclusion
-    )
+    found = await here.read(lambda tx: engine.list_conclusions(tx, workspace_id, filters, page))
+    return wire.page(found, wire.conclusion)
 
 
 @router.post(f"{ROOT}/query", response_model=list[replies.Conclusion])
@@ -106,8 +106,7 @@ async def query(workspace_id: str, body: ConclusionQuery, here: ServerDep, _: Wo
 def _fitting(tx: Tx, rows: Sequence[Row[Any]], condition: ColumnElement[bool]) -> list[Row[Any]]:
     """Those of the rows, in their order, that the condition holds for."""
     kept: set[int] = set()
-    for start in range(0, len(rows), FIRST_LOOK):
-        part = [row.id for row in rows[start : start + FIRST_LOOK]]
+    for part in in_parts([row.id for row in rows]):
         wanted = engine.select_conclusions().where(conclusions.c.id.in_(part), condition)
         kept.update(row.id for row in tx.execute(wanted))
     return [row for row in rows if row.id in kept]

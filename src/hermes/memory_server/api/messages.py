@@ -89,9 +89,8 @@ async def list_messages(
 ) -> Response:
     """A session's messages in order."""
     filters = body.filters if body else None
-    return wire.page(
-        await here.read(lambda tx: engine.list_messages(tx, workspace_id, session_id, filters, page)), wire.message
-    )
+    found = await here.read(lambda tx: engine.list_messages(tx, workspace_id, session_id, filters, page))
+    return wire.page(found, wire.message)
 
 
 @router.get(f"{ROOT}/{{message_id}}", response_model=replies.Message)

@@ -60,9 +60,8 @@ async def list_peers(
 ) -> Response:
     """Peers of a workspace."""
     asked = body or PeerFilter()
-    return wire.page(
-        await here.read(lambda tx: engine.list_peers(tx, workspace_id, asked.filters, asked.kind, page)), wire.peer
-    )
+    found = await here.read(lambda tx: engine.list_peers(tx, workspace_id, asked.filters, asked.kind, page))
+    return wire.page(found, wire.peer)
 
 
 @router.put(PEER, response_model=replies.Peer)
@@ -80,9 +79,8 @@ async def list_peer_sessions(
 ) -> Response:
     """Sessions that the peer is or was in."""
     filters = body.filters if body else None
-    return wire.page(
-        await here.read(lambda tx: list_sessions_of(tx, workspace_id, peer_id, filters, page)), wire.session
-    )
+    found = await here.read(lambda tx: list_sessions_of(tx, workspace_id, peer_id, filters, page))
+    return wire.page(found, wire.session)
 
 
 @router.post(f"{PEER}/representation", response_model=replies.RepresentationResponse)

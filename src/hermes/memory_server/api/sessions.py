@@ -212,10 +212,8 @@ async def list_session_peers(
     workspace_id: str, session_id: str, here: ServerDep, _: Member, page: ForwardPaging
 ) -> Response:
     """Who is in a session now."""
-    return wire.page(
-        await here.read(lambda tx: list_members(tx, engine.live_session_id(tx, workspace_id, session_id), page)),
-        wire.peer,
-    )
+    found = await here.read(lambda tx: list_members(tx, engine.live_session_id(tx, workspace_id, session_id), page))
+    return wire.page(found, wire.peer)
 
 
 @router.get(f"{SESSION}/peers/{{peer_id}}/config", response_model=replies.SessionPeerConfigResponse)

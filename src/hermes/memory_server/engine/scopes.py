@@ -77,12 +77,13 @@ def add_sessions(tx: Tx, workspace: str, scope: Record, names: Iterable[str], at
             add_job(tx, "scope", unit, at, session.workspace_id, payload, session_id=session.id)
 
 
-def remove_session(tx: Tx, workspace: str, scope: Record, name: str) -> None:
+def remove_session(tx: Tx, workspace: str, scope_name: str, name: str) -> None:
     """Take a session out of a scope, with what the scope learnt from it."""
+    scope = get_scope(tx, workspace, scope_name)
     session = lock_session(tx, workspace, name)
     pair = (scope_sessions.c.scope_id == scope.id, scope_sessions.c.session_id == session.id)
     if tx.execute(delete(scope_sessions).where(*pair)).rowcount == 0:
-        raise Missing("Session", f"{name} in scope {scope.name.removeprefix(SCOPE_PREFIX)}", workspace)
+        raise Missing("Session", f"{name} in scope {scope_name}", workspace)
     drop_observer(tx, scope.id, session.id)
     held = select(conclusions.c.id, conclusions.c.collection_id).join_from(conclusions, collections)
     held = held.where(collections.c.observer_id == scope.id, conclusions.c.session_id == session.id)
@@ -96,18 +97,19 @@ def session_ids(tx: Tx, scope_ids: Sequence[int]) -> tuple[int, ...]:
     return tuple(row.session_id for row in tx.execute(query))
 
 
-def list_scope_sessions(tx: Tx, scope: Record, page: PageRequest) -> Paged:
+def list_scope_sessions(tx: Tx, workspace: str, name: str, page: PageRequest) -> Paged:
     """The sessions of a scope, the oldest first."""
+    scope = get_scope(tx, workspace, name)
     joined = SESSIONS.join(scope_sessions, scope_sessions.c.session_id == sessions.c.id)
     query = select(*SESSION_COLUMNS).select_from(joined)
     query = query.where(scope_sessions.c.scope_id == scope.id, sessions.c.is_active.is_(True))
     return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
 
 
-def read_status(tx: Tx, scope: Record) -> dict[str, dict[str, Any]]:
+def read_status(tx: Tx, workspace: str, name: str) -> dict[str, dict[str, Any]]:
     """How far the copying is, by session."""
     query = select(scope_sessions, sessions.c.name).join_from(scope_sessions, sessions)
-    rows = tx.execute(query.where(scope_sessions.c.scope_id == scope.id))
+    rows = tx.execute(query.where(scope_sessions.c.scope_id == get_scope(tx, workspace, name).id))
     return {
         row.name: {"state": row.state, "updated_at": times.to_wire(row.updated_at), "docs_copied": row.copied}
         for row in rows
