@@ -61,7 +61,8 @@ class Loading:
         self._database = database
         self._outlines = outlines
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        outlines.load_later = partial(asyncio.get_running_loop().call_soon_threadsafe, self._begin)
+        loop = asyncio.get_running_loop()
+        outlines.load_later = lambda workspace_id: loop.call_soon_threadsafe(self._begin, workspace_id)
 
     async def close(self) -> None:
         """Stop what is under way: the next start begins again."""
