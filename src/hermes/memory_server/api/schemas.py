@@ -47,6 +47,8 @@ class Reasoning(Body):
 
 
 class PeerCardOptions(Body):
+    """Are cards used and made?"""
+
     use: bool | None = None
     create: bool | None = None
     custom_instructions: Instructions | None = None
@@ -71,11 +73,15 @@ class SummaryOptions(Body):
 
 
 class DreamOptions(Body):
+    """Are there dreams?"""
+
     enabled: bool | None = None
     custom_instructions: Instructions | None = None
 
 
 class DialecticSettings(Body):
+    """How answers are given."""
+
     custom_instructions: Instructions | None = None
 
 
@@ -106,35 +112,49 @@ CleanConfiguration = Annotated[ConfigurationBody, AfterValidator(_clean_extra)]
 
 
 class MessageConfiguration(Body):
+    """Configuration of one message."""
+
     reasoning: Reasoning | None = None
 
 
 class WorkspaceCreate(Body):
+    """A workspace to get or make."""
+
     id: Identity
     metadata: Metadata = Field(default_factory=dict)
     configuration: CleanConfiguration = Field(default_factory=ConfigurationBody)
 
 
 class WorkspaceUpdate(Body):
+    """What changes in a workspace."""
+
     metadata: Metadata | None = None
     configuration: CleanConfiguration | None = None
 
 
 class Filter(Body):
+    """Which items of a list."""
+
     filters: Filters | None = None
 
 
 class PeerFilter(Filter):
+    """Which peers of a list."""
+
     kind: Literal["scope", "all"] | None = None
 
 
 class PeerCreate(Body):
+    """A peer to get or make."""
+
     id: Identity
     metadata: Metadata | None = None
     configuration: Metadata | None = None
 
 
 class PeerUpdate(Body):
+    """What changes in a peer."""
+
     metadata: Metadata | None = None
     configuration: Metadata | None = None
 
@@ -150,6 +170,8 @@ MembersBody = Annotated[dict[Name, SessionPeerConfig], BeforeValidator(check_mem
 
 
 class SessionCreate(Body):
+    """A session to get or make."""
+
     id: Identity
     metadata: Metadata | None = None
     peers: Annotated[MembersBody | None, Field(validation_alias=AliasChoices("peers", "peer_names"))] = None
@@ -158,11 +180,15 @@ class SessionCreate(Body):
 
 
 class SessionUpdate(Body):
+    """What changes in a session."""
+
     metadata: Metadata | None = None
     configuration: CleanConfiguration | None = None
 
 
 class MessageCreate(Body):
+    """A message to append."""
+
     content: MessageText
     peer_id: Name
     metadata: Metadata | None = None
@@ -171,14 +197,20 @@ class MessageCreate(Body):
 
 
 class MessageBatchCreate(Body):
+    """Messages to append, in order."""
+
     messages: Annotated[list[MessageCreate], Field(min_length=1, max_length=limits.MESSAGES_PER_CALL)]
 
 
 class MessageUpdate(Body):
+    """What changes in a message."""
+
     metadata: Metadata | None = None
 
 
 class MessageSearch(Body):
+    """What to look for in messages."""
+
     query: CleanText
     filters: Filters | None = None
     limit: Limit = 10
@@ -191,6 +223,8 @@ class WorkspaceSearch(MessageSearch):
 
 
 class ConclusionCreate(Body):
+    """A conclusion to store."""
+
     content: ConclusionText
     observer_id: CleanText
     observed_id: CleanText
@@ -218,6 +252,8 @@ class PeerMerge(Body):
 
 
 class ConclusionEdit(Body):
+    """What a conclusion says from now on."""
+
     content: ConclusionText
 
 
@@ -231,6 +267,8 @@ class ConclusionQuery(Body):
 
 
 class PeerCardSet(Body):
+    """The lines of a card."""
+
     peer_card: Annotated[list[CleanText], FailFast(), Field(max_length=limits.CARD_LINES)]
 
 
@@ -270,6 +308,8 @@ class DialecticOptions(WorkspaceDialectic):
 
 
 class ScheduleDream(Body):
+    """A dream to have soon."""
+
     observer: CleanText
     dream_type: Literal["omni", "card_refresh"]
     observed: CleanText | None = None
@@ -278,13 +318,19 @@ class ScheduleDream(Body):
 
 
 class ScopeCreate(Body):
+    """A scope to get or make."""
+
     id: Name
     metadata: Metadata | None = None
 
 
 class ScopeSessionsAdd(Body):
+    """Sessions to put into a scope."""
+
     session_ids: Annotated[list[CleanText], Field(min_length=1, max_length=limits.SCOPES)]
 
 
 class WebhookCreate(Body):
+    """Where to be told of events."""
+
     url: CleanText
