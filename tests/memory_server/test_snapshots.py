@@ -16,9 +16,8 @@ from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.deletion import purge_session
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.outlines import Seen
-from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session
-from tests.memory_server.floor import draft, new_index, question
+from tests.memory_server.floor import draft, new_index, question, search_messages
 
 NOW = 1_700_000_000_000_000
 HERE = SearchArea(1)

@@ -123,7 +123,7 @@ def _context(
     if session is not None:
         budget = tokens - measure_card(card)
         held, window = share_budget(tx, session, budget, held, with_summary=with_summary)
-        shown |= {"messages": wire.messages(window.messages), "summary": wire.summary(window.summary)}
+        shown |= {"messages": [wire.message(row) for row in window.messages], "summary": wire.summary(window.summary)}
     if asked.target is not None:
         shown |= {"peer_representation": write_representation(held), "peer_card": card}
     return shown

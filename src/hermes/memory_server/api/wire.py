@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -24,6 +24,8 @@ from hermes.memory_server.ids import SCOPE_PREFIX
 WireObject = dict[str, Any]
 raw = orjson.Fragment
 """JSON text from a column."""
+EVIDENCE = ("id", "session_id", "peer_id", "created_at")
+"""What is told of a message that was read for an answer."""
 
 
 class JsonResponse(Response):
@@ -178,7 +180,7 @@ def evidence(found: PeerAnswer) -> WireObject:
     """What was read for an answer."""
     return {
         "conclusions": [_evidence_conclusion(row) for row in found.conclusions],
-        "messages": [_evidence_message(row) for row in found.messages],
+        "messages": [{key: shown[key] for key in EVIDENCE} for shown in map(message, found.messages)],
         "tool_calls": [],
         "reasoning_trace_id": None,
     }
@@ -188,11 +190,6 @@ def _evidence_conclusion(row: Row[Any]) -> WireObject:
     shown = conclusion(row)
     del shown["times_derived"]
     return {**shown, "source_ids": json.loads(row.source_ids or "[]")}
-
-
-def _evidence_message(row: Row[Any]) -> WireObject:
-    shown = message(row)
-    return {key: shown[key] for key in ("id", "session_id", "peer_id", "created_at")}
 
 
 def queue_status(status: QueueCounts) -> WireObject:
@@ -209,7 +206,3 @@ def _counts(counts: Counts) -> WireObject:
         "in_progress_work_units": counts.running,
         "pending_work_units": counts.pending,
     }
-
-
-def messages(rows: Iterable[Row[Any]]) -> list[WireObject]:
-    return [message(row) for row in rows]

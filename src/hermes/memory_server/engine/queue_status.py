@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,6 @@ from hermes.memory_server.engine.jobs import PROMISED, TRACKED
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.sessions import find_session
 from hermes.memory_server.engine.workspaces import workspace_id_of
-
-DONE = ("done", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +75,7 @@ def _promised(tx: Tx, workspace_id: int) -> dict[str, dict[str, int]]:
 
 
 def _sum(rows: Iterable[Any]) -> Counts:
-    given = list(rows)
-    return Counts(
-        sum(row.number for row in given if row.state in DONE),
-        sum(row.number for row in given if row.state == "running"),
-        sum(row.number for row in given if row.state == "pending"),
-    )
+    by_state: Counter[str] = Counter()
+    for row in rows:
+        by_state[row.state] += row.number
+    return Counts(by_state["done"] + by_state["failed"], by_state["running"], by_state["pending"])

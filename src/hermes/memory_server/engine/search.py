@@ -59,13 +59,6 @@ class Hit(NamedTuple):
         return self.certainty >= ABOUT
 
 
-def search_messages(
-    tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None, limit: int
-) -> list[Record]:
-    """The messages that fit best, the best first."""
-    return [hit.row for hit in find_hits(tx, index, place, question, filters, limit)]
-
-
 def find_hits(
     tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None, limit: int
 ) -> list[Hit]:
