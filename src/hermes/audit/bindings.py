@@ -103,9 +103,11 @@ def _find_misrouted(case: Case) -> Iterator[Damage]:
             )
             yield Damage("orphan-child", named, detail, steps)
         else:
+            # Where a person spoke in both: no repair makes one conversation of the two.
+            apart = f"; what was said in {bound.id} will be read there alone" if case.said(bound).went_on else ""
             detail = (
                 f"{key} leads to session {bound.id}, which a compression made, but the conversation went on in "
-                f"{home.id}: the next message would not see what was said there{_tell_apart(case, bound)}"
+                f"{home.id}: the next message would not see what was said there{apart}"
             )
             yield Damage("route-to-child", named, detail, steps)
 
@@ -121,11 +123,6 @@ def _move_in(
         if member != home and is_open(member) and set(case.keys_of(member)) <= {key}:
             steps.append(End(member.id, loser_reason))
     return tuple(steps)
-
-
-def _tell_apart(case: Case, bound: Session) -> str:
-    """That a person spoke in both, where it is so: no repair makes one conversation of the two."""
-    return f"; what was said in {bound.id} will be read there alone" if case.said(bound).went_on else ""
 
 
 def _tell_unfollowed(case: Case, key: str, bound: Session, members: list[Session]) -> str:

@@ -67,10 +67,6 @@ class SearchQuestion:
     finer: Finer | None = None
     """Of the question without the names of peers."""
 
-    def shortened(self, text: str) -> Vector:
-        """The direction of a part of it; of all of it where that would take time."""
-        return self.vector if self.direction is None else self.direction(text)
-
 
 def split_pieces(text: str) -> list[str]:
     """Pieces of at most PIECE_CHARS, cut at spaces where there are any."""

@@ -29,7 +29,6 @@ from hermes.memory_server.faults import Invalid
 from hermes.memory_server.ids import refuse_scopes
 
 router = new_router("sessions")
-Tokens = Annotated[int | None, Query(ge=0, le=limits.CONTEXT_TOKENS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ async def get_context(
     session_id: str,
     here: ServerDep,
     caller: Member,
-    tokens: Tokens = None,
+    tokens: Annotated[int | None, Query(ge=0, le=limits.CONTEXT_TOKENS)] = None,
     search_query: CleanText | None = None,
     summary: bool = True,
     peer_target: str | None = None,

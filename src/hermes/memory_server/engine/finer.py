@@ -155,16 +155,18 @@ def _again(tx: Tx, most: int) -> EmbeddingBatch | None:
     return EmbeddingBatch(first.workspace_id, None, [MessagePair(*row) for row in found], first.failures)
 
 
-def store_batch(tx: Tx, space: str, batch: EmbeddingBatch, vectors: Sequence[Made], failures: int = 0) -> bool:
+def store_batch(tx: Tx, space: str, batch: EmbeddingBatch, vectors: Sequence[Made], failures: int) -> None:
     """Keep the vectors of a batch in place of older ones; a message without any has failed so often now.
-    False when that is of no use any more: another space was chosen, somebody else was faster, or a message that they
-    were made of was deleted."""
-    if chosen_space(tx) != space or (batch.upto is not None and _upto(tx, space, batch.workspace_id) != batch.upto):
-        return False
+    Nothing is kept that is of no use any more: another space was chosen, somebody else was faster, or a message that
+    they were made of was deleted."""
+    known = PROGRESS.first(tx, workspace_id=batch.workspace_id)
+    upto = known.upto if known is not None and known.space == space else 0
+    if chosen_space(tx) != space or batch.upto not in (None, upto):
+        return
     ids = [said.id for said in batch.messages]
     used = {*ids, *(said.before_id for said in batch.messages if said.before_id)}
     if tx.execute(select(func.count()).where(messages.c.id.in_(used))).scalar_one() < len(used):
-        return False
+        return
     for table in (finer_vectors, finer_again):
         tx.execute(delete(table).where(table.c.workspace_id == batch.workspace_id, table.c.message_id.in_(ids)))
     rows = [
@@ -178,12 +180,6 @@ def store_batch(tx: Tx, space: str, batch: EmbeddingBatch, vectors: Sequence[Mad
     if batch.upto is not None:
         progress = {"workspace_id": batch.workspace_id, "space": space, "upto": ids[-1]}
         tx.execute(upserting(finer_progress, ("workspace_id",), progress))
-    return True
-
-
-def _upto(tx: Tx, space: str, workspace_id: int) -> int:
-    known = PROGRESS.first(tx, workspace_id=workspace_id)
-    return int(known.upto) if known is not None and known.space == space else 0
 
 
 def forget_in_finer(tx: Tx, rows: Sequence[Row[Any]]) -> None:

@@ -218,17 +218,12 @@ def _take_webhook(tx: Tx, place: Record, given: PreparedItem, at: int) -> bool:
     return ensure_webhook(tx, place.name, given.item["url"], given.item["created_at"] or at)[1]
 
 
-def _take_nothing(_tx: Tx, _place: Record, _given: PreparedItem, _at: int) -> bool:
-    """Who left is said by the stays."""
-    return False
-
-
 TAKE: Mapping[str, Callable[[Tx, Record, PreparedItem, int], bool]] = {
     "peers": _take_peer,
     "sessions": _take_session,
     "memberships": _take_membership,
     "messages": _take_message,
-    "departures": _take_nothing,
+    "departures": lambda *_: False,  # who left is said by the stays
     "scopes": _take_scoped,
     "conclusions": _take_conclusion,
     "cards": _take_card,

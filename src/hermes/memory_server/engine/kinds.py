@@ -77,10 +77,6 @@ async def _post(tools: JobTools, job: Job) -> None:
     await tools.delivery.post(job.payload["url"], job.payload["body"])
 
 
-def _no_effect(_tx: Tx, _job: Job, _prepared: None, _at: int) -> None:
-    """All was done when it was prepared."""
-
-
 def _learn(tx: Tx, job: Job, said: list[Statement], _at: int) -> None:
     remember(tx, job.workspace_id, job.payload["observers"], said)
 
@@ -111,5 +107,5 @@ KINDS: Mapping[str, JobHandler[Any]] = {
     "merge_peers": JobHandler(_nothing, lambda tx, job, _, _at: go_on_merging(tx, job)),
     "tidy": JobHandler(_tidy_files, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
     "catch_up": JobHandler(_nothing, lambda tx, job, _, _at: _catch_up(tx, job)),
-    "webhook": JobHandler(_post, _no_effect, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),
+    "webhook": JobHandler(_post, lambda *_: None, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),  # posting is all
 }

@@ -133,10 +133,7 @@ def list_peers(tx: Tx, workspace: str, filters: JsonMap | None, kind: str | None
     place = workspace_id_of(tx, workspace)
     query = select(*COLUMNS).select_from(PEERS).where(peers.c.workspace_id == place)
     query = query.where(build_filter(follow_names(tx, place, filters, PEER_KEYS | {"id"}), _fields_in(place)))
-    if kind == "all":
-        query = query.where(IS_SHOWN)
-    else:
-        query = query.where(peers.c.kind == ("scope" if kind == "scope" else "peer"))
+    query = query.where(IS_SHOWN if kind == "all" else peers.c.kind == (kind or "peer"))
     return fetch_page(tx, query, (peers.c.created_at, peers.c.id), page)
 
 

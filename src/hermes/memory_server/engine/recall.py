@@ -156,10 +156,7 @@ def _keep(chosen: dict[str, Record], rows: Iterable[Record], maximum: int) -> No
 
 def every_view(tx: Tx, workspace_id: int, scopes: tuple[int, ...] | None, rows: tuple[int, ...] | None) -> list[View]:
     """What all peers hold about themselves, or what these scopes hold about everyone."""
-    query = select(collections.c.observer_id, collections.c.observed_id)
-    query = query.where(collections.c.workspace_id == workspace_id)
-    if scopes is None:
-        query = query.where(collections.c.observer_id == collections.c.observed_id)
-    else:
-        query = query.where(collections.c.observer_id.in_(scopes))
+    observer, observed = collections.c.observer_id, collections.c.observed_id
+    held = observer == observed if scopes is None else observer.in_(scopes)
+    query = select(observer, observed).where(collections.c.workspace_id == workspace_id, held)
     return [View((row.observer_id,), row.observed_id, rows) for row in tx.execute(query)]
