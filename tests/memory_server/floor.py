@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from hermes.memory_server.db.database import JsonMap, Record, Tx
+from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SearchQuestion, Vector, split_pieces, to_blob
 from hermes.memory_server.engine.drafts import MessageDraft
+from hermes.memory_server.engine.search import find_hits
 from hermes.memory_server.engine.vectors import ROWS_KEPT, VectorIndex
 from hermes.memory_server.engine.word_vectors import WordVectors
 from hermes.memory_server.tokens import count_tokens
@@ -29,3 +32,10 @@ def question(text: str) -> SearchQuestion:
 def new_index(rows_kept: int = ROWS_KEPT) -> VectorIndex:
     """Vectors in memory, none read yet."""
     return VectorIndex(EMBEDDER.space.dimension, rows_kept)
+
+
+def search_messages(
+    tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None, limit: int
+) -> list[Record]:
+    """The messages that fit best, the best first."""
+    return [hit.row for hit in find_hits(tx, index, place, question, filters, limit)]

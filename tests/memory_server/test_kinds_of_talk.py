@@ -12,8 +12,7 @@ from bench.talks import Talk, judge
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.search import search_messages
-from tests.memory_server.floor import draft, new_index, question
+from tests.memory_server.floor import draft, new_index, question, search_messages
 
 NOW = 1_700_000_000_000_000
 

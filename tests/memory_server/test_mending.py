@@ -15,8 +15,7 @@ from hermes.memory_server.db.schema import FILE, open_database
 from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.search import search_messages
-from tests.memory_server.floor import draft, new_index, question
+from tests.memory_server.floor import draft, new_index, question, search_messages
 from tests.memory_server.serving import Served, running
 
 TEXTS = ["I keep bees.", "我学小提琴已经两年了。", "They make honey.", "My sister lives in Ghent."] * 10

@@ -14,9 +14,8 @@ from hermes.memory_server.db.schema import FILE, HEAD, open_database
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SHIPPED, Space
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.worker import JobWorker
-from tests.memory_server.floor import EMBEDDER, draft, new_index, question
+from tests.memory_server.floor import EMBEDDER, draft, new_index, question, search_messages
 
 NOW = 1_700_000_000_000_000
 OTHER = Space("somebody/else", 768)

@@ -18,8 +18,7 @@ from hermes.memory_server.engine import allowed, candidates, messages, narrowing
 from hermes.memory_server.engine.messages import append_messages, list_messages, set_message_metadata
 from hermes.memory_server.engine.narrowing import narrow
 from hermes.memory_server.engine.paging import PageRequest
-from hermes.memory_server.engine.search import search_messages
-from tests.memory_server.floor import draft, new_index, question
+from tests.memory_server.floor import draft, new_index, question, search_messages
 
 DAY = 24 * 3600 * 1_000_000
 NOW = 1_700_000_000_000_000

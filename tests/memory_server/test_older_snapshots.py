@@ -27,7 +27,7 @@ from hermes.memory_server.engine.merging import begin_merge, begin_undoing
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.peers import get_peer
-from hermes.memory_server.engine.recall import View, query_conclusions
+from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.vectors import VectorHit, VectorIndex
 from hermes.memory_server.engine.worker import JobWorker
 from tests.memory_server.conftest import transaction
@@ -47,8 +47,8 @@ async def database(tmp_path: Path) -> AsyncIterator[SqliteFile]:
     def fill(tx: Tx) -> None:
         for peer in ("ai", "ann", "bob"):
             append_messages(tx, "w", "s", [draft(f"Hello, {peer} here.", peer)], NOW)
-        new = [NewConclusion(FIGS, "ai", "bob"), NewConclusion(SECRET, "ai", "ann")]
-        create_conclusions(tx, "w", new, [to_blob(embed(each.content)) for each in new], NOW)
+        new = [NewConclusion(text, "ai", peer, to_blob(embed(text))) for text, peer in ((FIGS, "bob"), (SECRET, "ann"))]
+        create_conclusions(tx, "w", new, NOW)
 
     await opened.write(fill)
     yield opened
@@ -70,7 +70,7 @@ def kept(tx: Tx, index: VectorIndex, observed: str) -> list[VectorHit]:
 
 def told(tx: Tx, index: VectorIndex, observed: str) -> list[str]:
     view = View((get_peer(tx, "w", "ai").id,), get_peer(tx, "w", observed).id)
-    return [row.content for row in query_conclusions(tx, index, view, question(ASKED), 10, None)]
+    return [row.content for row in query_views(tx, index, [view], question(ASKED), 10, None)]
 
 
 async def test_search_in_an_older_snapshot_gives_nobody_back_what_the_undoing_of_a_merge_took(

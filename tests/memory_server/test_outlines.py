@@ -28,12 +28,11 @@ from hermes.memory_server.engine.outlines import Outlines
 from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.peer_deletion import delete_peer
 from hermes.memory_server.engine.removal import Removal, begin_removal, remove_part
-from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import JobWorker
 from tests.memory_server.conftest import transaction
-from tests.memory_server.floor import EMBEDDER, draft, question
+from tests.memory_server.floor import EMBEDDER, draft, question, search_messages
 from tests.memory_server.sdk import eventually
 from tests.memory_server.serving import running
 

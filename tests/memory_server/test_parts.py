@@ -161,7 +161,7 @@ async def test_clone_of_a_session_that_is_deleted_meanwhile_is_refused_and_leave
                 delete_session(tx, "w", "s", NOW)
             return copied(tx, copy, after)
 
-        monkeypatch.setattr("hermes.memory_server.api.clone.copy_part", delete_before)
+        monkeypatch.setattr("hermes.memory_server.api.sessions.copy_part", delete_before)
         assert (await client.post(f"{S}/clone")).status_code == 404
         await database.write(lambda tx: delete_session(tx, "w", "s", NOW))  # the refusal undid it
         await work(database)

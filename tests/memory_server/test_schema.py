@@ -37,11 +37,10 @@ from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.provenance import list_concluded, list_sources
 from hermes.memory_server.engine.recall import ConclusionChoice, View, choose
 from hermes.memory_server.engine.removal import Removal, remove_part
-from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session, list_sessions
 from hermes.memory_server.engine.worker import JobWorker
 from tests.memory_server.conftest import transaction
-from tests.memory_server.floor import EMBEDDER, draft, new_index, question
+from tests.memory_server.floor import EMBEDDER, draft, new_index, question, search_messages
 
 NOW = 1_700_000_000_000_000
 

@@ -13,8 +13,7 @@ from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.clone import begin_clone, copy_part, finish_clone
 from hermes.memory_server.engine.messages import append_messages, list_messages
 from hermes.memory_server.engine.paging import PageRequest
-from hermes.memory_server.engine.search import search_messages
-from tests.memory_server.floor import draft, new_index, question
+from tests.memory_server.floor import draft, new_index, question, search_messages
 
 NOW = 1_700_000_000_000_000
 Form = Literal["NFC", "NFD"]

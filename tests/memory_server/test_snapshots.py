@@ -16,9 +16,8 @@ from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.deletion import purge_session
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.outlines import Seen
-from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session
-from tests.memory_server.floor import draft, new_index, question
+from tests.memory_server.floor import draft, new_index, question, search_messages
 
 NOW = 1_700_000_000_000_000
 HERE = SearchArea(1)
@@ -72,11 +71,9 @@ def test_search_that_began_earlier_is_not_told_of_rows_it_does_not_have(tx: Tx) 
     assert holders(tx, outlines.load(tx, 1), "bees") == [1, 3, 4, 5, 6, 7], "the later search loses nothing"
 
 
-class TwoMessages:
+def match_two(words: Sequence[str], limit: int | None, between: tuple[int, int] | None) -> MessageIds:
     """The text index as a transaction sees it that began when there were two messages."""
-
-    def match(self, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None) -> MessageIds:
-        return np.array([2, 1])
+    return np.array([2, 1])
 
 
 def test_frequent_word_is_read_again_for_a_search_that_began_earlier(tx: Tx, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +84,7 @@ def test_frequent_word_is_read_again_for_a_search_that_began_earlier(tx: Tx, mon
     earlier = outlines.load(tx, 1)
     say(tx, "one", "More bees.", "Even more bees.")
     assert holders(tx, outlines.load(tx, 1), "bees") == [3, 4], "the newest alone are kept"
-    read = earlier.postings.read(TwoMessages(), earlier.rows, "bees", earlier.newest)
+    read = earlier.postings.read(match_two, earlier.rows, "bees", earlier.newest)
     assert read.among(earlier.rows).tolist() == [0, 1]
     assert holders(tx, outlines.load(tx, 1), "bees") == [3, 4]
 

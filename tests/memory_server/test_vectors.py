@@ -14,11 +14,10 @@ from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.outline import ARRAYS
 from hermes.memory_server.engine.outlines import Outlines
 from hermes.memory_server.engine.peers import get_peer
-from hermes.memory_server.engine.search import search_messages
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.vectors import Matrix, VectorIndex
 from hermes.memory_server.engine.workspaces import workspace_id_of
-from tests.memory_server.floor import draft, new_index, question
+from tests.memory_server.floor import draft, new_index, question, search_messages
 
 NOW = 1_700_000_000_000_000
 pytestmark = pytest.mark.contract("9.1")

@@ -65,5 +65,4 @@ def find_damage(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> list[Damag
 
 
 def read_log(places: ProfileFiles) -> LogAudit:
-    """The log's part of the audit."""
     return audit_log(places.log_file)

@@ -73,7 +73,7 @@ def copy_into(source: sqlite3.Connection, target: Path) -> None:
 def check_sound(target: Path) -> None:
     """Read the copy from end to end."""
     try:
-        with closing(sqlite3.connect(f"{target.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as copy:
+        with closing(open_copy(target)) as copy:
             found = [str(row[0]) for row in copy.execute("PRAGMA integrity_check(1)")]
     except sqlite3.Error as error:
         raise StoreDamagedError(f"the backup {target} cannot be read ({error}); nothing was changed") from error
@@ -81,14 +81,16 @@ def check_sound(target: Path) -> None:
         raise StoreDamagedError(f"the backup {target} is not sound ({found[0]}); nothing was changed")
 
 
-def other_users(path: Path, processes: Path = Path("/proc")) -> list[int]:
+def open_copy(path: Path) -> sqlite3.Connection:
+    """A copy that nobody writes to, to be read."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+
+
+def other_users(path: Path) -> list[int]:
     """The process ids; none where the system does not say, or only lets the owner look."""
     wanted = str(path.resolve())
-    found = []
-    for entry in processes.glob("[0-9]*"):
-        if int(entry.name) != os.getpid() and wanted in _open_files(entry):
-            found.append(int(entry.name))
-    return sorted(found)
+    others = [entry for entry in Path("/proc").glob("[0-9]*") if int(entry.name) != os.getpid()]
+    return sorted(int(entry.name) for entry in others if wanted in _open_files(entry))
 
 
 def _open_files(process: Path) -> set[str]:

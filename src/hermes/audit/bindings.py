@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from hermes.audit.case import ROTATION, UNKEYED, Case, is_open, may_reopen
 from hermes.audit.damage import ORPHANED, ROTATED, SUPERSEDED, Bind, Damage, End, Reopen, RepairStep
-from hermes.audit.homes import find_home, last_continuation, move_in
 from hermes.types import Session
 
 
@@ -84,11 +83,11 @@ def _find_misrouted(case: Case) -> Iterator[Damage]:
         members = case.family(bound)
         if any(set(case.keys_of(member)) - {key} for member in members):
             continue  # two keys in one family: which of them it belongs to cannot be told
-        home = find_home(case, members, bound)
+        home = case.home(members, bound)
         if not may_reopen(home) or (home == bound and (is_open(home) or case.has_stranger(home))):
             continue
         named = tuple(dict.fromkeys([bound.id, home.id, *(m.id for m in members if is_open(m))]))
-        steps = move_in(case, members, home, key, SUPERSEDED if bound != home and is_open(bound) else ORPHANED)
+        steps = _move_in(case, members, home, key, SUPERSEDED if bound != home and is_open(bound) else ORPHANED)
         if home == bound and home.end_reason == ORPHANED:
             detail = (
                 f"{key} leads to session {bound.id}, which a clean-up took for left behind and ended: the next message "
@@ -104,16 +103,26 @@ def _find_misrouted(case: Case) -> Iterator[Damage]:
             )
             yield Damage("orphan-child", named, detail, steps)
         else:
+            # Where a person spoke in both: no repair makes one conversation of the two.
+            apart = f"; what was said in {bound.id} will be read there alone" if case.said(bound).went_on else ""
             detail = (
                 f"{key} leads to session {bound.id}, which a compression made, but the conversation went on in "
-                f"{home.id}: the next message would not see what was said there{_tell_apart(case, bound)}"
+                f"{home.id}: the next message would not see what was said there{apart}"
             )
             yield Damage("route-to-child", named, detail, steps)
 
 
-def _tell_apart(case: Case, bound: Session) -> str:
-    """That a person spoke in both, where it is so: no repair makes one conversation of the two."""
-    return f"; what was said in {bound.id} will be read there alone" if case.said(bound).went_on else ""
+def _move_in(
+    case: Case, members: Sequence[Session], home: Session, key: str, loser_reason: str
+) -> tuple[RepairStep, ...]:
+    """The steps after which `key` means `home`, which is open, and no other member is, but for those others use."""
+    steps: list[RepairStep] = [Bind(key, home.id)]
+    if not is_open(home):
+        steps.append(Reopen(home.id))
+    for member in members:
+        if member != home and is_open(member) and set(case.keys_of(member)) <= {key}:
+            steps.append(End(member.id, loser_reason))
+    return tuple(steps)
 
 
 def _tell_unfollowed(case: Case, key: str, bound: Session, members: list[Session]) -> str:
@@ -190,11 +199,11 @@ def _adopt_or_end(case: Case, parent: Session, child: Session) -> Damage:
     if routed:
         detail = f"{story}; the conversation goes on in {routed[-1].id}, and what was said here is not seen there"
         return Damage("orphan-child", (child.id, parent.id), detail, (End(child.id, ORPHANED),))
-    home = find_home(case, members, last_continuation(case, members[0]))
+    home = case.home(members, case.last_continuation(members[0]))
     if key is not None and key not in case.routes and may_reopen(home):
         detail = f"{story}: the next message of {key} would begin anew, without what was said in it"
         named = tuple(dict.fromkeys([child.id, parent.id, *(m.id for m in members if is_open(m))]))
-        return Damage("orphan-child", named, detail, move_in(case, members, home, key, ORPHANED))
+        return Damage("orphan-child", named, detail, _move_in(case, members, home, key, ORPHANED))
     steps: tuple[RepairStep, ...] = (End(child.id, SUPERSEDED if home == child else ORPHANED),)
     if home == parent and key not in case.routes:
         steps = (Reopen(parent.id), *steps)
@@ -248,12 +257,9 @@ def _open_by_key(case: Case) -> dict[str, list[Session]]:
 
 
 def _end_all_but_one(case: Case, key: str, twins: list[Session], bound: Session | None) -> Damage:
-    home = find_home(case, twins, bound) if bound is not None else _latest(case, twins)
+    latest = max(twins, key=lambda twin: (case.said(twin).newest, twin.started_at, twin.id))
+    home = case.home(twins, bound) if bound is not None else latest
     ids = ", ".join(twin.id for twin in twins)
     detail = f"{key} has {len(twins)} open sessions ({ids}): what is said in one is not seen in the others"
     ends = (End(twin.id, SUPERSEDED) for twin in twins if twin != home)
     return Damage("two-live", tuple(twin.id for twin in twins), detail, (Bind(key, home.id), *ends))
-
-
-def _latest(case: Case, sessions: list[Session]) -> Session:
-    return max(sessions, key=lambda session: (case.said(session).newest, session.started_at, session.id))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -52,7 +52,6 @@ class Case:
         return self.activity.get(session.id, Activity())
 
     def keys_of(self, session: Session) -> list[str]:
-        """The keys that are bound to a session."""
         return self._keys.get(session.id, [])
 
     def parent(self, child: Session) -> Session | None:
@@ -97,6 +96,38 @@ class Case:
             found += [child for child in self.children(member) if child not in found]
         return found
 
+    def home(self, members: Sequence[Session], bound: Session) -> Session:
+        """Where the conversation of a bound session lives today, among its members.
+
+        The binding is believed, unless a person's words went to another session after everything that the bound one
+        has. From a session that a compression ended it leads on to the last child that holds something.
+        """
+        newest = self.said(bound).newest
+        others = [member for member in members if member != bound and may_reopen(member)]
+        elsewhere = [member for member in others if self.said(member).went_on > newest]
+        if elsewhere:
+            return max(elsewhere, key=lambda member: self.said(member).went_on)
+        if bound.end_reason != ROTATED:
+            return bound
+        following = self.last_continuation(bound)
+        return bound if self.said(bound).went_on > self.said(following).newest else following
+
+    def last_continuation(self, session: Session) -> Session:
+        """The last descendant that holds messages and that no clean-up put aside; the session itself when none does."""
+        seen = {session.id}
+        while (following := self.next_continuation(session)) is not None and following.id not in seen:
+            session = following
+            seen.add(session.id)
+        return session
+
+    def next_continuation(self, session: Session) -> Session | None:
+        """The child in which a session that a compression ended goes on: it holds messages and no clean-up put it
+        aside."""
+        if session.end_reason != ROTATED:
+            return None
+        children = [child for child in self.children(session) if child.end_reason != ORPHANED]
+        return next((child for child in reversed(children) if self.said(child).newest), None)
+
     def is_routed_source(self, session: Session) -> bool:
         """Whether sessions from this source are reached by keys at all: a terminal's never are."""
         by_key = session.source in self._routed_sources and session.source not in UNKEYED
@@ -108,7 +139,6 @@ class Case:
 
     @cached_property
     def with_parents(self) -> list[Session]:
-        """The sessions that name a parent."""
         return [session for session in self.sessions.values() if session.parent_session_id is not None]
 
     @cached_property
@@ -156,13 +186,11 @@ def read_case(tx: Tx, old_routes_file: Path) -> Case:
 
 
 def routes_of(tx: Tx, old_routes_file: Path) -> Routes:
-    """The bindings of an open file."""
     found = tx.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'gateway_routing'").fetchone()
     return Routes(Sessions(*read_shape(tx)), old_routes_file, found is not None)
 
 
 def is_open(session: Session) -> bool:
-    """Whether it goes on."""
     return session.ended_at is None and session.end_reason is None
 
 

@@ -3,7 +3,6 @@ the place of the store file, whatever lies beside it."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from hermes.audit.audit import ProfileFiles, find_damage, read_log
-from hermes.audit.backup import back_up, check_sound, copy_into, free_name, other_users
+from hermes.audit.backup import back_up, check_sound, copy_into, free_name, open_copy, other_users
 from hermes.audit.case import read_case
 from hermes.audit.crossing import Crossing, find_crossings
 from hermes.audit.damage import Bind, Damage, Detach, End, Hide, Reopen, Restore
@@ -137,7 +136,7 @@ def restore(path: Path, backup: Path, *, now: float, lock_timeout: float) -> Res
         ids = ", ".join(map(str, users))
         raise StoreBusyError(f"process {ids} has {path} open; nothing was changed", hint="End it first")
     kept = _keep(path, now, lock_timeout) if path.exists() else None
-    with closing(_read_only(backup)) as source:
+    with closing(open_copy(backup)) as source:
         copy_into(source, path)
     return Restored(backup, kept)
 
@@ -148,7 +147,7 @@ def _check_backup(path: Path, backup: Path) -> None:
     if path.exists() and backup.samefile(path):
         raise UsageError(f"{backup} is the store itself", hint=f"`ls {path}.backup-*` shows its backups")
     check_sound(backup)
-    with closing(_read_only(backup)) as source:
+    with closing(open_copy(backup)) as source:
         names = {row[0] for row in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not {"sessions", "messages"} <= names:
         raise StoreDamagedError(f"{backup} is not a backup of a hermes store; nothing was changed")
@@ -160,16 +159,9 @@ def _keep(path: Path, now: float, lock_timeout: float) -> Path:
         return back_up(path, now=now, lock_timeout=lock_timeout)
     except StoreDamagedError:
         aside = free_name(path, now, "damaged")
-        for there in _lying_beside(path):
-            there.rename(aside.with_name(aside.name + there.name.removeprefix(path.name)))
+        for end in BESIDE:
+            if (there := path.with_name(path.name + end)).exists():
+                there.rename(aside.with_name(aside.name + end))
         return aside
     except StoreError as error:
         raise type(error)(f"{error.message}; nothing was restored", hint=error.hint) from error
-
-
-def _lying_beside(path: Path) -> Iterator[Path]:
-    return (there for end in BESIDE if (there := path.with_name(path.name + end)).exists())
-
-
-def _read_only(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)

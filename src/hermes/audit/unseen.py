@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from hermes.audit.activity import BIRTH
 from hermes.audit.case import Case
 from hermes.audit.damage import Damage
-from hermes.audit.homes import next_continuation
 from hermes.db.engine import Tx
 from hermes.store.copies import REMARK, SUMMARY
 from hermes.store.schema import as_text, kept_rows, live_rows, read_shape
@@ -46,7 +45,7 @@ def find_unseen(tx: Tx, case: Case, damage: Iterable[Damage]) -> Iterator[Unseen
     moved = {
         session.id: following.id
         for session in case.sessions.values()
-        if (following := next_continuation(case, session)) is not None
+        if (following := case.next_continuation(session)) is not None
     }
     pairs = {(before, today) for before, today in moved.items() if named.isdisjoint((before, today))}
     pairs |= {(session, session) for session in _compacted(tx) - named}

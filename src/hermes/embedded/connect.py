@@ -45,7 +45,7 @@ def connect(place: Place, *, patience: float = PATIENCE, say: TellStep = log.inf
     return ServerConnection(found.url, found.api_key)
 
 
-def stop(place: Place, *, patience: float = PATIENCE) -> Rendezvous | None:
+def stop(place: Place) -> Rendezvous | None:
     """Ask the background server to end and wait until it has: the one that ended, or None when there was none."""
     found = find_running(place)
     if found is None:
@@ -56,7 +56,7 @@ def stop(place: Place, *, patience: float = PATIENCE) -> Rendezvous | None:
             hint="End it where it was started",
         )
     ask_to_end(found)
-    end = time.monotonic() + patience
+    end = time.monotonic() + PATIENCE
     while is_taken(place) and read_rendezvous(place.rendezvous) in (None, found):
         if time.monotonic() > end:
             raise _stubborn(found)
@@ -76,10 +76,10 @@ def find_running(place: Place) -> Rendezvous | None:
 
 
 @contextmanager
-def take_seat(place: Place, *, patience: float = PATIENCE) -> Iterator[Rendezvous | None]:
+def take_seat(place: Place) -> Iterator[Rendezvous | None]:
     """Take the folder's lock as its server for the length of a block. A background server is asked to end first. If a
     person has started a server, that one stays, and its rendezvous is yielded instead."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + PATIENCE
     while True:
         with try_lock(place.seat, LOOK_EVERY) as ours:
             if ours:
@@ -93,7 +93,7 @@ def take_seat(place: Place, *, patience: float = PATIENCE) -> Iterator[Rendezvou
         if found is not None:
             ask_to_end(found)
         if time.monotonic() > end:
-            raise MemoryServerError(f"another process has held {place.seat}.lock for {patience:g} s")
+            raise MemoryServerError(f"another process has held {place.seat}.lock for {PATIENCE:g} s")
 
 
 class _Search:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import BinaryIO
 
 from hermes.embedded.place import Place
 from hermes.errors import MemoryServerError
@@ -26,7 +25,7 @@ def start_process(place: Place) -> subprocess.Popen[bytes]:
     _check_room(place.folder, place.start_log.parent)
     try:
         place.start_log.unlink(missing_ok=True)  # not cut short: a server that is ending may still write to it
-        with _open_private(place.start_log) as said:
+        with os.fdopen(os.open(place.start_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as said:
             return subprocess.Popen(
                 # -P: the folder where it stands is no place to import from
                 [sys.executable, "-P", "-m", PROGRAM, str(place.home), str(place.folder)],
@@ -71,7 +70,3 @@ def _check_room(*folders: Path) -> None:
                 f"the memory server cannot write in {folder}: {error.strerror}",
                 hint="Free some space or check its permissions, or set HERMES_MEMORY_DATA to another folder",
             ) from error
-
-
-def _open_private(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")

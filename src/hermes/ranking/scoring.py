@@ -22,6 +22,8 @@ SMALL_SESSION = 100
 """Beyond so many messages, what a session is about counts less and less for each of them."""
 VOTERS = 5
 """The best so many candidates of a session count as its votes."""
+FEW = 5
+"""A number that at most so many messages hold is taken to be meant exactly."""
 ENOUGH = 0.5
 """A finer embedder is used only if it has vectors of at least this share of the best candidates."""
 
@@ -105,6 +107,18 @@ class Evidence:
         return len(self.words)
 
 
+def rarity(holders: Floats, size: int) -> Floats:
+    """How much each word tells, given how many of `size` messages hold it: the more, the fewer they are."""
+    weights: Floats = np.log1p(np.maximum(size - holders + 0.5, 0.5) / (holders + 0.5))
+    return weights
+
+
+def is_exact(word: str, holders: int) -> bool:
+    """Is it a number, other than a year, that is meant exactly?"""
+    is_year = len(word) == 4 and word[:2] in ("19", "20")
+    return holders <= FEW and len(word) > 2 and any(letter.isdigit() for letter in word) and not is_year
+
+
 def score(found: Evidence, weights: Weights = WEIGHTS) -> Floats:
     """The score of each candidate; below zero it hardly fits."""
     total = weights.words * (found.words + weights.window * found.only_before)
@@ -139,10 +153,10 @@ def with_finer(found: Evidence, best: Wholes, close: Floats) -> Evidence:
     return replace(found, finer=finer)
 
 
-def certainty(found: Evidence, known: float, weights: Weights = WEIGHTS) -> Floats:
+def certainty(found: Evidence, known: float) -> Floats:
     """How sure it is that each candidate is about the question, from 0 to 1. `known` is the share of the question's
     words that anybody uses: what nobody ever spoke of has no answer."""
-    held = known * (found.words + weights.window * found.only_before)
+    held = known * (found.words + WEIGHTS.window * found.only_before)
     return np.clip((held + found.meaning) / 2, 0, 1)
 
 

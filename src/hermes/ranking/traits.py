@@ -40,7 +40,6 @@ ONESELF_LETTERS = "我私僕俺"
 
 
 def traits_of(text: str) -> int:
-    """The traits of a message."""
     part = text[:READ]
     words = split_words(part)
     found = min(len(words) * len(text) // max(len(part), 1), LONGEST) << LENGTH_AT

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from hermes.db.engine import Tx
 from hermes.ranking.dates import Dates
-from hermes.ranking.rarity import is_exact, rarity
-from hermes.ranking.scoring import Flags, Floats
+from hermes.ranking.scoring import Flags, Floats, is_exact, rarity
 from hermes.store.asking import HistoryQuestion
 from hermes.store.reach import SearchReach
 from hermes.store.schema import as_time

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from starlette.responses import HTMLResponse, Response
 
 from hermes import __version__
@@ -15,7 +16,6 @@ from hermes.clock import Clock
 from hermes.errors import StoreError
 from hermes.memory_server.api import (
     chat,
-    clone,
     conclusions,
     context,
     docs_page,
@@ -35,7 +35,7 @@ from hermes.memory_server.api.health import report_health
 from hermes.memory_server.api.intake import BodyIntake
 from hermes.memory_server.api.life import Life, end_when_unused
 from hermes.memory_server.api.replies import Detail
-from hermes.memory_server.api.server import Options, Server, ServerDep
+from hermes.memory_server.api.server import Options, Server
 from hermes.memory_server.api.swift import ShortWay
 from hermes.memory_server.api.traffic import HEALTH, Metrics, Traffic
 from hermes.memory_server.api.wire import JsonResponse
@@ -60,13 +60,9 @@ class Loading:
     def __init__(self, database: Database, outlines: Outlines) -> None:
         self._database = database
         self._outlines = outlines
-        self._loop = asyncio.get_running_loop()
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        outlines.load_later = self.begin
-
-    def begin(self, workspace_id: int) -> None:
-        """Load an outline soon. May be called from any thread."""
-        self._loop.call_soon_threadsafe(self._begin, workspace_id)
+        loop = asyncio.get_running_loop()
+        outlines.load_later = lambda workspace_id: loop.call_soon_threadsafe(self._begin, workspace_id)
 
     async def close(self) -> None:
         """Stop what is under way: the next start begins again."""
@@ -164,7 +160,7 @@ def create_app(
     app.add_middleware(BodyIntake)
     if options.start_key:
         app.add_middleware(StartKey, key=options.start_key)
-    app.add_middleware(traffic.layer())
+    app.add_middleware(lambda inside: partial(traffic.watch, inside))
     faults.install(app)
     # The first that fits answers, so what is asked most comes first.
     for room in (
@@ -177,7 +173,6 @@ def create_app(
         sessions,
         chat,
         scopes,
-        clone,
         webhooks,
         extensions,
         portable,
@@ -191,10 +186,7 @@ def create_app(
 def _add_routes_about_us(app: FastAPI, metrics: Metrics, life: Life) -> None:
     broken = {"description": "The server cannot do its work."}
 
-    @app.get(HEALTH, tags=["server"], responses={408: {"model": Detail}, 503: broken})
-    async def health(request: Request, here: ServerDep) -> Response:
-        """Can the server do its work, how far is it behind, and what does it offer beyond the official API?"""
-        return await report_health(request, here)
+    app.get(HEALTH, tags=["server"], responses={408: {"model": Detail}, 503: broken}, name="health")(report_health)
 
     @app.get("/metrics", tags=["server"], response_class=Response)
     async def show_metrics() -> Response:

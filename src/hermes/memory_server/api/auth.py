@@ -56,7 +56,6 @@ ADMIN = Caller(admin=True)
 
 
 def make_key(caller: Caller, secret: str, at: int, expires_at: int | None) -> str:
-    """A key for this caller."""
     claims: dict[str, Any] = {"t": times.to_wire(at)}
     if expires_at is not None:
         claims["exp"] = times.to_wire(expires_at)
@@ -105,7 +104,9 @@ class Gate:
             if (strange := find_strangeness(request.headers)) is not None:
                 raise Stranger(f"Without keys, {strange}; set AUTH_USE_AUTH and AUTH_JWT_SECRET")
             return ADMIN
-        caller = identify(request, server)
+        if not (token := read_bearer(request.headers.get("authorization"))):
+            raise Unauthorized("No access token provided")
+        caller = read_key(token, server.options.jwt_secret, server.now())
         await _refuse_merged(caller, server)
         if not await self._may_pass(caller, request, server):
             raise Unauthorized("JWT not permissioned for this resource")
@@ -140,14 +141,6 @@ async def _refuse_merged(caller: Caller, server: Server) -> None:
         raise Unauthorized("JWT of a peer that was merged into another; use a key of that one")
 
 
-def identify(request: Request, server: Server) -> Caller:
-    """The holder of the key in the Authorization header."""
-    token = read_bearer(request.headers.get("authorization"))
-    if not token:
-        raise Unauthorized("No access token provided")
-    return read_key(token, server.options.jwt_secret, server.now())
-
-
 def require(allowed: bool) -> None:
     """For what a gate cannot see in the path."""
     if not allowed:
@@ -162,8 +155,6 @@ OwnPeer = Annotated[Caller, Depends(Gate("peer"))]
 OwnSession = Annotated[Caller, Depends(Gate("session"))]
 Member = Annotated[Caller, Depends(Gate("session", "member"))]
 AnyKey = Annotated[Caller, Depends(Gate("any"))]
-
-
 REFUSED = {"detail": "This server's key is in server.json of its folder, for the owner of the folder alone"}
 
 

@@ -45,9 +45,6 @@ async def chat_with_peer(
 
     question = await here.ask_messages(workspace_id, body.query)
 
-    def prepare(tx: Tx) -> None:
-        ensure_peer(tx, workspace_id, peer_id, here.now(), metadata=None, configuration=None)
-
     def run(tx: Tx, observer: Record) -> PeerAnswer:
         observed = get_peer(tx, workspace_id, body.target) if body.target else observer
         place = _place(tx, workspace_id, body, names)
@@ -65,7 +62,7 @@ async def chat_with_peer(
 
     found = await here.read(run_if_known)
     if found is None:  # only the first question to a peer writes
-        await here.write(prepare)
+        await here.write(lambda tx: ensure_peer(tx, workspace_id, peer_id, here.now()))
         found = await here.read(lambda tx: run(tx, get_peer(tx, workspace_id, peer_id)))
     return _reply(found, body)
 

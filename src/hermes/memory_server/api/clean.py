@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, FailFast, Field, StringConstraints
 
 from hermes.memory_server import limits
+from hermes.memory_server.ids import NAME
 from hermes.memory_server.tokens import count_tokens
 
 DEEPEST = 64
-NAME = re.compile(limits.NAME_PATTERN)
 
 
 def clean_text(text: str) -> str:
@@ -52,7 +51,6 @@ def check_size(value: Any, most: int, name: str) -> None:
 
 
 def clean_metadata(value: dict[str, Any]) -> dict[str, Any]:
-    """Metadata within its limits."""
     if len(value) > limits.METADATA_KEYS:
         raise ValueError(f"Metadata exceeds maximum of {limits.METADATA_KEYS} top-level keys")
     if _depth(value) > limits.METADATA_DEPTH:
@@ -89,7 +87,6 @@ def _depth(value: Any) -> int:
 
 
 def check_instructions(text: str) -> str:
-    """Custom instructions within their limit."""
     if count_tokens(text) > limits.INSTRUCTION_TOKENS:
         raise ValueError(f"Custom instructions exceed maximum of {limits.INSTRUCTION_TOKENS} tokens")
     return text

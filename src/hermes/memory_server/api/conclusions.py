@@ -11,9 +11,10 @@ from sqlalchemy import ColumnElement, Row
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import WorkspaceCaller
 from hermes.memory_server.api.once import KeyHeader, asked
-from hermes.memory_server.api.schemas import ConclusionBatchCreate, ConclusionQuery, Filter
+from hermes.memory_server.api.schemas import ConclusionBatchCreate, ConclusionCreate, ConclusionQuery, Filter
 from hermes.memory_server.api.server import Paging, ServerDep, new_router
 from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import conclusions
 from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine import conclusions as engine
@@ -22,7 +23,7 @@ from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.once import conclude_once
 from hermes.memory_server.engine.peers import find_peer
-from hermes.memory_server.engine.recall import View, query_conclusions
+from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.memory_server.faults import Invalid
 from hermes.memory_server.threads import compute
@@ -44,18 +45,18 @@ async def create_conclusions(
     idempotency_key: KeyHeader = None,
 ) -> Response:
     """Store conclusions; peers and sessions must exist."""
-    given = [
-        NewConclusion(
-            new.content, new.observer_id, new.observed_id, new.session_id, asked("conclusion", new.hermes_key, new)
-        )
-        for new in body.conclusions
-    ]
-    for new in given:
+    for new in body.conclusions:
         await check_size(new.content)
-    vectors = [to_blob(vector) for vector in await here.embedder.embed([new.content for new in given])]
+    vectors = await here.embedder.embed([new.content for new in body.conclusions])
+    given = [_prepared(new, to_blob(vector)) for new, vector in zip(body.conclusions, vectors, strict=True)]
     whole = asked("conclusions", idempotency_key, body)
-    stamps = await here.write(lambda tx: conclude_once(tx, workspace_id, given, vectors, here.now(), whole))
+    stamps = await here.write(lambda tx: conclude_once(tx, workspace_id, given, here.now(), whole))
     return wire.JsonResponse([wire.concluded(new, stamp) for new, stamp in zip(given, stamps, strict=True)], 201)
+
+
+def _prepared(new: ConclusionCreate, vector: bytes) -> NewConclusion:
+    key = asked("conclusion", new.hermes_key, new)
+    return NewConclusion(new.content, new.observer_id, new.observed_id, vector, new.session_id, key)
 
 
 async def check_size(content: str) -> None:
@@ -72,9 +73,8 @@ async def list_conclusions(
 ) -> Response:
     """Conclusions, the newest first."""
     filters = body.filters if body else None
-    return wire.page(
-        await here.read(lambda tx: engine.list_conclusions(tx, workspace_id, filters, page)), wire.conclusion
-    )
+    found = await here.read(lambda tx: engine.list_conclusions(tx, workspace_id, filters, page))
+    return wire.page(found, wire.conclusion)
 
 
 @router.post(f"{ROOT}/query", response_model=list[replies.Conclusion])
@@ -91,10 +91,10 @@ async def query(workspace_id: str, body: ConclusionQuery, here: ServerDep, _: Wo
         condition = build_filter(follow_names(tx, place, rest), engine.FIELDS)
         if pair[0] is None or pair[1] is None:
             return []
-        view = View((pair[0].id,), pair[1].id)
+        views = [View((pair[0].id,), pair[1].id)]
         wanted = body.top_k if not rest else FIRST_LOOK
         while True:
-            rows = query_conclusions(tx, here.vectors, view, question, wanted, body.distance)
+            rows = query_views(tx, here.vectors, views, question, wanted, body.distance)
             fitting = _fitting(tx, rows, condition) if rest else rows
             if len(fitting) >= body.top_k or len(rows) < wanted:
                 return [wire.conclusion(row) for row in fitting[: body.top_k]]
@@ -106,8 +106,7 @@ async def query(workspace_id: str, body: ConclusionQuery, here: ServerDep, _: Wo
 def _fitting(tx: Tx, rows: Sequence[Row[Any]], condition: ColumnElement[bool]) -> list[Row[Any]]:
     """Those of the rows, in their order, that the condition holds for."""
     kept: set[int] = set()
-    for start in range(0, len(rows), FIRST_LOOK):
-        part = [row.id for row in rows[start : start + FIRST_LOOK]]
+    for part in in_parts([row.id for row in rows]):
         wanted = engine.select_conclusions().where(conclusions.c.id.in_(part), condition)
         kept.update(row.id for row in tx.execute(wanted))
     return [row for row in rows if row.id in kept]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -31,7 +30,8 @@ class PatientConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._waiting is not None:
             self._head_bytes += len(data)
-            if self._head_bytes > limits.HEAD_BYTES and not self._ends_head(data):
+            # Much of it may be a body that came along.
+            if self._head_bytes > limits.HEAD_BYTES and b"\r\n\r\n" not in data:
                 self._end()
                 return
         super().data_received(data)
@@ -52,9 +52,6 @@ class PatientConnection(HttpToolsProtocol):
         self._stop_waiting()
         super().on_headers_complete()
 
-    def _ends_head(self, data: bytes) -> bool:
-        return b"\r\n\r\n" in data  # much of it may be a body that came along
-
     def _wait_for_head(self) -> None:
         if self._waiting is None:
             self._head_bytes = 0
@@ -65,7 +62,7 @@ class PatientConnection(HttpToolsProtocol):
             self._waiting.cancel()
             self._waiting = None
 
-    def _end(self, *_: Any) -> None:
+    def _end(self) -> None:
         self._stop_waiting()
         if not self.transport.is_closing():
             self.transport.close()

@@ -13,7 +13,7 @@ from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import Caller, Member
 from hermes.memory_server.api.clean import CleanText
 from hermes.memory_server.api.recall import make_view
-from hermes.memory_server.api.schemas import DistanceQuery, LimitQuery
+from hermes.memory_server.api.schemas import Distance, Limit
 from hermes.memory_server.api.server import Server, ServerDep, new_router
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine.cards import read_card
@@ -29,7 +29,6 @@ from hermes.memory_server.faults import Invalid
 from hermes.memory_server.ids import refuse_scopes
 
 router = new_router("sessions")
-Tokens = Annotated[int | None, Query(ge=0, le=limits.CONTEXT_TOKENS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ async def get_context(
     session_id: str,
     here: ServerDep,
     caller: Member,
-    tokens: Tokens = None,
+    tokens: Annotated[int | None, Query(ge=0, le=limits.CONTEXT_TOKENS)] = None,
     search_query: CleanText | None = None,
     summary: bool = True,
     peer_target: str | None = None,
@@ -67,10 +66,10 @@ async def get_context(
     scope: str | None = None,
     sessions: Annotated[list[str] | None, Query()] = None,
     limit_to_session: bool = False,
-    search_top_k: LimitQuery = None,
-    search_max_distance: DistanceQuery = None,
+    search_top_k: Limit | None = None,
+    search_max_distance: Distance | None = None,
     include_most_frequent: bool = False,
-    max_conclusions: LimitQuery = None,
+    max_conclusions: Limit | None = None,
 ) -> Response:
     """Summary and newest messages within a budget, with what is held about a peer."""
     auth.require(scope is None or caller.holds(workspace_id))
@@ -123,7 +122,7 @@ def _context(
     if session is not None:
         budget = tokens - measure_card(card)
         held, window = share_budget(tx, session, budget, held, with_summary=with_summary)
-        shown |= {"messages": wire.messages(window.messages), "summary": wire.summary(window.summary)}
+        shown |= {"messages": [wire.message(row) for row in window.messages], "summary": wire.summary(window.summary)}
     if asked.target is not None:
         shown |= {"peer_representation": write_representation(held), "peer_card": card}
     return shown

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import Query, Response
+from fastapi import Response
 
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import OwnSession, WorkspaceCaller
@@ -82,15 +80,10 @@ async def remove_message(
 
 @router.delete(MESSAGES, response_model=replies.Removed)
 async def remove_messages(
-    workspace_id: str,
-    session_id: str,
-    here: ServerDep,
-    _: OwnSession,
-    first: Annotated[str, Query(alias="first_id")],
-    last: Annotated[str, Query(alias="last_id")],
+    workspace_id: str, session_id: str, here: ServerDep, _: OwnSession, first_id: str, last_id: str
 ) -> Response:
     """Delete the messages from one to another, both included."""
-    return await _remove(here, workspace_id, session_id, first, last)
+    return await _remove(here, workspace_id, session_id, first_id, last_id)
 
 
 async def _remove(here: Server, workspace: str, session: str, first: str, last: str) -> Response:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from hermes import __version__
 from hermes.loopback import CHALLENGE, CHALLENGE_CHARS, PROOF, prove
-from hermes.memory_server.api.server import Server
+from hermes.memory_server.api.server import Server, ServerDep
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.engine.health import OK
 
@@ -29,14 +29,11 @@ EXTENSIONS: tuple[str, ...] = (
 """A name for each; a name keeps its meaning for good."""
 
 
-NO_WORKER = "worker stopped"
-
-
-async def report_health(request: Request, here: Server) -> Response:
-    """200 when the server can do its work, else 503; `status` says what is wrong. Who asks for a proof gets it."""
+async def report_health(request: Request, here: ServerDep) -> Response:
+    """Can the server do its work, how far is it behind, and what does it offer beyond the official API?"""
     file = await here.health.status()
     stopped = here.worker is not None and not here.worker.is_alive()
-    status = NO_WORKER if file == OK and stopped else file
+    status = "worker stopped" if file == OK and stopped else file
     return JsonResponse(_say(here, status, file), 200 if status == OK else 503, headers=_proof(request, here))
 
 

@@ -24,8 +24,6 @@ TOO_LONG = f"The request names more than {limits.MEMBERS} members"
 CLOSE = {"Connection": "close"}
 ATTENTION = 0.25
 """Seconds after which one looks whether the client is still there: most requests are answered by then."""
-
-
 ASKER = "hermes.asker"
 """What of a request's scope says whose connection it came on."""
 REFUSED = 400

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ from hermes.memory_server.api.auth import Member, OwnSession
 from hermes.memory_server.api.once import MESSAGE_KEY, KeyHeader, asked, digest
 from hermes.memory_server.api.schemas import Filter, MessageBatchCreate, MessageCreate, MessageUpdate
 from hermes.memory_server.api.server import Paging, Server, ServerDep, new_router
+from hermes.memory_server.db.database import JsonMap
 from hermes.memory_server.engine import messages as engine
 from hermes.memory_server.engine.answers import KeyedRequest
 from hermes.memory_server.engine.drafts import MessageDraft, prepare_drafts
@@ -89,9 +89,8 @@ async def list_messages(
 ) -> Response:
     """A session's messages in order."""
     filters = body.filters if body else None
-    return wire.page(
-        await here.read(lambda tx: engine.list_messages(tx, workspace_id, session_id, filters, page)), wire.message
-    )
+    found = await here.read(lambda tx: engine.list_messages(tx, workspace_id, session_id, filters, page))
+    return wire.page(found, wire.message)
 
 
 @router.get(f"{ROOT}/{{message_id}}", response_model=replies.Message)
@@ -127,7 +126,7 @@ def _keyed(message: MessageCreate) -> MessageDraft:
     return draft if key is None else replace(draft, asked=KeyedRequest("message", key, digest(message)))
 
 
-def _message_key(metadata: Mapping[str, Any] | None) -> str | None:
+def _message_key(metadata: JsonMap | None) -> str | None:
     """The key that metadata holds for its message, if any."""
     key = (metadata or {}).get(MESSAGE_KEY)
     if key is not None and (not isinstance(key, str) or not 0 < len(key) <= limits.KEY_CHARS):

@@ -13,9 +13,9 @@ from hermes.memory_server.api.clean import CleanText
 from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
 from hermes.memory_server.api.recall import check_scope, make_view, named_sessions
 from hermes.memory_server.api.schemas import (
-    DistanceQuery,
+    Distance,
     Filter,
-    LimitQuery,
+    Limit,
     PeerCardSet,
     PeerCreate,
     PeerFilter,
@@ -48,9 +48,7 @@ async def get_or_create_peer(
     auth.require(caller.holds(workspace_id) or own)
 
     def run(tx: Tx) -> KeptAnswer:
-        row, made = engine.ensure_peer(
-            tx, workspace_id, body.id, here.now(), metadata=body.metadata, configuration=body.configuration
-        )
+        row, made = engine.ensure_peer(tx, workspace_id, body.id, here.now(), body.metadata, body.configuration)
         return KeptAnswer.of(wire.peer(row), 201 if made else 200)
 
     return await Once(here, asked("peers", idempotency_key, body), workspace_id).write(run)
@@ -62,18 +60,15 @@ async def list_peers(
 ) -> Response:
     """Peers of a workspace."""
     asked = body or PeerFilter()
-    return wire.page(
-        await here.read(lambda tx: engine.list_peers(tx, workspace_id, asked.filters, asked.kind, page)), wire.peer
-    )
+    found = await here.read(lambda tx: engine.list_peers(tx, workspace_id, asked.filters, asked.kind, page))
+    return wire.page(found, wire.peer)
 
 
 @router.put(PEER, response_model=replies.Peer)
 async def update_peer(workspace_id: str, peer_id: str, body: PeerUpdate, here: ServerDep, _: OwnPeer) -> Response:
     """Replace metadata or configuration."""
     row, _made = await here.write(
-        lambda tx: engine.ensure_peer(
-            tx, workspace_id, peer_id, here.now(), metadata=body.metadata, configuration=body.configuration
-        )
+        lambda tx: engine.ensure_peer(tx, workspace_id, peer_id, here.now(), body.metadata, body.configuration)
     )
     return wire.JsonResponse(wire.peer(row))
 
@@ -84,9 +79,8 @@ async def list_peer_sessions(
 ) -> Response:
     """Sessions that the peer is or was in."""
     filters = body.filters if body else None
-    return wire.page(
-        await here.read(lambda tx: list_sessions_of(tx, workspace_id, peer_id, filters, page)), wire.session
-    )
+    found = await here.read(lambda tx: list_sessions_of(tx, workspace_id, peer_id, filters, page))
+    return wire.page(found, wire.session)
 
 
 @router.post(f"{PEER}/representation", response_model=replies.RepresentationResponse)
@@ -98,13 +92,9 @@ async def get_representation(
     refuse_scopes(peer_id, body.target)
     check_scope(body.scope, body.filters, body.session_id)
     names = named_sessions(body.filters, body.session_id)
-    choice = ConclusionChoice(
-        await here.ask(body.search_query) if body.search_query else None,
-        body.search_top_k,
-        body.search_max_distance,
-        bool(body.include_most_frequent),
-        body.max_conclusions,
-    )
+    question = await here.ask(body.search_query) if body.search_query else None
+    frequent = bool(body.include_most_frequent)
+    choice = ConclusionChoice(question, body.search_top_k, body.search_max_distance, frequent, body.max_conclusions)
 
     def run(tx: Tx) -> str:
         view = _view(tx, workspace_id, peer_id, body.target, body.scope, names)
@@ -157,7 +147,7 @@ def _observer(tx: Tx, workspace: str, name: str, at: int) -> Record:
     """Who can hold a card: a scope, which must be there, or a peer, which is made."""
     if name.startswith(SCOPE_PREFIX):
         return get_scope(tx, workspace, name.removeprefix(SCOPE_PREFIX))
-    return engine.ensure_peer(tx, workspace, name, at, metadata=None, configuration=None)[0]
+    return engine.ensure_peer(tx, workspace, name, at)[0]
 
 
 @router.get(f"{PEER}/context", response_model=replies.PeerContext)
@@ -168,10 +158,10 @@ async def get_peer_context(
     _: OwnPeer,
     target: str | None = None,
     search_query: CleanText | None = None,
-    search_top_k: LimitQuery = None,
-    search_max_distance: DistanceQuery = None,
+    search_top_k: Limit | None = None,
+    search_max_distance: Distance | None = None,
     include_most_frequent: bool = True,
-    max_conclusions: LimitQuery = None,
+    max_conclusions: Limit | None = None,
 ) -> Response:
     """Representation and card together; nothing is held about a target that is not there."""
     refuse_scopes(peer_id, target)

@@ -4,7 +4,7 @@ items of each section."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -19,6 +19,7 @@ from hermes.memory_server.api.clean import CleanText, ConclusionText, Filters, M
 from hermes.memory_server.api.conclusions import check_size
 from hermes.memory_server.api.schemas import CleanConfiguration
 from hermes.memory_server.api.server import Server, ServerDep, new_router
+from hermes.memory_server.db.database import JsonMap
 from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine.drafts import MessageDraft, prepare_drafts
 from hermes.memory_server.engine.export import export_part
@@ -65,8 +66,6 @@ class ImportedMembership(Body):
 
 
 class ImportedMessage(Body):
-    """A message."""
-
     id: PublicId
     session_id: Name
     peer_id: Name
@@ -85,8 +84,6 @@ class ImportedDeparture(Body):
 
 
 class ImportedScopes(Body):
-    """The scopes of a session."""
-
     session_id: Name
     scopes: Annotated[list[Name], Field(max_length=limits.SOURCES)]
 
@@ -99,8 +96,6 @@ class ImportedVersion(Body):
 
 
 class ImportedConclusion(Body):
-    """A conclusion."""
-
     id: PublicId
     observer_id: CleanText
     observed_id: CleanText
@@ -116,8 +111,6 @@ class ImportedConclusion(Body):
 
 
 class ImportedCard(Body):
-    """A card."""
-
     observer_id: CleanText
     observed_id: CleanText
     lines: Annotated[list[CleanText], Field(max_length=limits.CARD_LINES)]
@@ -135,15 +128,11 @@ class ImportedSummary(Body):
 
 
 class ImportedSummaries(Body):
-    """The summaries of a session."""
-
     session_id: Name
     summaries: Annotated[list[ImportedSummary], Field(max_length=2)]
 
 
 class ImportedWebhook(Body):
-    """Where to be told of events."""
-
     url: CleanText
     created_at: Time | None = None
 
@@ -195,8 +184,8 @@ async def export_section(
     after: Annotated[int, Query(ge=0, le=limits.LARGEST_INTEGER)] = 0,
 ) -> Response:
     """A part of a section, in order; `after` of the answer begins the next one."""
-    part = await here.read(lambda tx: export_part(tx, get_workspace(tx, workspace_id).id, section, after))
-    return wire.JsonResponse({"items": part.items, "after": part.after})
+    items, following = await here.read(lambda tx: export_part(tx, get_workspace(tx, workspace_id).id, section, after))
+    return wire.JsonResponse({"items": items, "after": following})
 
 
 @router.post(f"{ROOT}/import/{{section}}", response_model=replies.Imported)
@@ -205,7 +194,7 @@ async def import_section(
 ) -> Response:
     """Take in items with their ids and times; what is there already stays as it is."""
     refused: list[tuple[int, str]] = []
-    given: dict[int, Mapping[str, Any]] = {}
+    given: dict[int, JsonMap] = {}
     for number, item in enumerate(body.items):
         try:
             given[number] = _plain(MODELS[section].model_validate(item))
@@ -227,7 +216,7 @@ async def import_section(
     return wire.JsonResponse({"added": added, "present": present, "refused": told})
 
 
-async def _prepare(here: Server, section: str, items: Sequence[Mapping[str, Any]]) -> list[PreparedItem]:
+async def _prepare(here: Server, section: str, items: Sequence[JsonMap]) -> list[PreparedItem]:
     """The items with their tokens and vectors."""
     if section == "messages":
         drafts = await prepare_drafts(here.embedder, [_draft(item) for item in items])
@@ -238,7 +227,7 @@ async def _prepare(here: Server, section: str, items: Sequence[Mapping[str, Any]
     return [PreparedItem(item) for item in items]
 
 
-def _draft(item: Mapping[str, Any]) -> MessageDraft:
+def _draft(item: JsonMap) -> MessageDraft:
     file = None if item["file"] is None else json.dumps(item["file"])
     return MessageDraft(item["content"], item["peer_id"], json.dumps(item["metadata"]), file=file)
 

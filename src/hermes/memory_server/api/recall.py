@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from sqlalchemy import select
 
 from hermes.memory_server import limits
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.db.tables import sessions
 from hermes.memory_server.engine.filters import checked_names, session_allowlist
 from hermes.memory_server.engine.recall import View
@@ -20,7 +19,7 @@ SessionChoice = str | Sequence[str] | None
 """One scope, several, or none."""
 
 
-def allowed_sessions(filters: Mapping[str, Any] | None, session: str | None) -> Sequence[str] | None:
+def allowed_sessions(filters: JsonMap | None, session: str | None) -> Sequence[str] | None:
     """The sessions that a filter limits recall to; a session that is named beside it must be one of them."""
     allowed = session_allowlist(filters)
     if allowed is not None and session is not None and session not in allowed:
@@ -28,7 +27,7 @@ def allowed_sessions(filters: Mapping[str, Any] | None, session: str | None) -> 
     return allowed
 
 
-def named_sessions(filters: Mapping[str, Any] | None, session: str | None) -> Sequence[str] | None:
+def named_sessions(filters: JsonMap | None, session: str | None) -> Sequence[str] | None:
     """As `allowed_sessions`, or the one session that is named."""
     allowed = allowed_sessions(filters, session)
     return allowed if session is None else checked_names([session])
@@ -43,7 +42,7 @@ def session_rows(tx: Tx, workspace: str, names: Sequence[str] | None) -> tuple[i
     return tuple(row.id for row in tx.execute(query.where(sessions.c.is_active.is_(True))))
 
 
-def check_scope(scope: SessionChoice, filters: Mapping[str, Any] | None, session: str | None) -> None:
+def check_scope(scope: SessionChoice, filters: JsonMap | None, session: str | None) -> None:
     """A scope says which sessions; nothing else may say it beside."""
     if scope is not None and filters is not None:
         raise Invalid("scope and filters exclude each other")

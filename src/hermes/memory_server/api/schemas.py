@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import Query
 from pydantic import (
     AfterValidator,
     AliasChoices,
@@ -35,8 +34,6 @@ from hermes.memory_server.api.clean import (
 
 Limit = Annotated[int, Field(ge=1, le=limits.RESULTS)]
 Distance = Annotated[float, Field(ge=0.0, le=1.0)]
-LimitQuery = Annotated[int | None, Query(ge=1, le=limits.RESULTS)]
-DistanceQuery = Annotated[float | None, Query(ge=0.0, le=1.0)]
 Identity = Annotated[Name, Field(validation_alias=AliasChoices("id", "name"))]
 """The older name of the field is still understood."""
 ScopeNames = Annotated[list[CleanText], Field(min_length=1, max_length=limits.SCOPES)]

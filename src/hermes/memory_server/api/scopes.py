@@ -67,10 +67,8 @@ async def list_scope_sessions(
     workspace_id: str, scope_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller
 ) -> Response:
     """The sessions of a scope."""
-    return wire.page(
-        await here.read(lambda tx: engine.list_scope_sessions(tx, engine.get_scope(tx, workspace_id, scope_id), page)),
-        wire.session,
-    )
+    found = await here.read(lambda tx: engine.list_scope_sessions(tx, workspace_id, scope_id, page))
+    return wire.page(found, wire.session)
 
 
 @router.delete(f"{SCOPE}/sessions/{{session_id}}", status_code=204)
@@ -78,14 +76,12 @@ async def remove_session(
     workspace_id: str, scope_id: str, session_id: str, here: ServerDep, _: WorkspaceCaller
 ) -> Response:
     """Take a session out of a scope."""
-    await here.write(
-        lambda tx: engine.remove_session(tx, workspace_id, engine.get_scope(tx, workspace_id, scope_id), session_id)
-    )
+    await here.write(lambda tx: engine.remove_session(tx, workspace_id, scope_id, session_id))
     return Response(status_code=204)
 
 
 @router.get(f"{SCOPE}/status", response_model=replies.ScopeStatus)
 async def scope_status(workspace_id: str, scope_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """How far a scope has learnt what its sessions held before."""
-    status = await here.read(lambda tx: engine.read_status(tx, engine.get_scope(tx, workspace_id, scope_id)))
+    status = await here.read(lambda tx: engine.read_status(tx, workspace_id, scope_id))
     return wire.JsonResponse({"backfill_status": status})

@@ -12,7 +12,7 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.scopes import get_scopes, session_ids
-from hermes.memory_server.engine.search import find_hits, search_messages
+from hermes.memory_server.engine.search import find_hits
 from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.workspaces import workspace_id_of
 
@@ -27,7 +27,7 @@ async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: Serve
 
     def run(tx: Tx) -> list[wire.WireObject]:
         where = _place(tx, workspace_id, body)
-        return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
+        return [wire.message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
 
     return wire.JsonResponse(await here.read(run))
 
@@ -42,7 +42,7 @@ async def search_session(
     def run(tx: Tx) -> list[wire.WireObject]:
         session = find_live_session(tx, workspace_id, session_id)
         where = SearchArea(0, ()) if session is None else SearchArea(session.workspace_id, (session.id,))
-        return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
+        return [wire.message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
 
     return wire.JsonResponse(await here.read(run))
 
@@ -56,7 +56,7 @@ async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here
         place = workspace_id_of(tx, workspace_id)
         author = find_peer(tx, place, peer_id)
         where = SearchArea(place, ()) if author is None else SearchArea(place, peer=author.id)
-        return wire.messages(search_messages(tx, here.vectors, where, question, body.filters, body.limit))
+        return [wire.message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
 
     return wire.JsonResponse(await here.read(run))
 

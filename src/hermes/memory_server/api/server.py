@@ -14,7 +14,7 @@ from hermes.errors import StoreError
 from hermes.memory_server import limits, times
 from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.db.database import Database, Tx
-from hermes.memory_server.embedder import Embedder, SearchQuestion, make_question
+from hermes.memory_server.embedder import Embedder, SearchQuestion
 from hermes.memory_server.engine.asking import without_names
 from hermes.memory_server.engine.embedding import Refinement
 from hermes.memory_server.engine.health import ServerHealth
@@ -25,13 +25,12 @@ from hermes.memory_server.engine.worker import JobWorker
 from hermes.memory_server.engine.workspaces import workspace_id_of
 
 T = TypeVar("T")
-REFUSED = (400, 401, 403, 404, 408, 409, 413, 422, 429)
 REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {
         "description": HTTPStatus(code).phrase,
         "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{Detail.__name__}"}}},
     }
-    for code in REFUSED
+    for code in (400, 401, 403, 404, 408, 409, 413, 422, 429)
 }
 """By name: a model given with every status of every route takes a tenth of the time to start. `/health` gives it."""
 
@@ -80,7 +79,8 @@ class Server:
 
     async def ask(self, text: str) -> SearchQuestion:
         """The question that a text asks."""
-        return await make_question(self.embedder, text)
+        [vector] = await self.embedder.embed([text])
+        return SearchQuestion(text, vector, getattr(self.embedder, "direction", None))
 
     async def ask_messages(self, workspace: str, text: str) -> SearchQuestion:
         """The question that a text asks about a workspace's messages, of which there may be finer vectors."""
@@ -114,19 +114,23 @@ class Server:
 
 
 async def get_server(request: Request) -> Server:
-    """The server that this application was made for."""
     server: Server = request.app.state.server
     return server
 
 
-async def get_page(
-    page: Annotated[int, Query(ge=1, le=limits.PAGES)] = 1,
-    size: Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)] = 50,
-    reverse: bool = False,
-) -> PageRequest:
-    """The page that the query asks for."""
+PageNumber = Annotated[int, Query(ge=1, le=limits.PAGES)]
+PageSize = Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)]
+
+
+async def get_page(page: PageNumber = 1, size: PageSize = 50, reverse: bool = False) -> PageRequest:
     return PageRequest(page, size, reverse)
+
+
+async def get_forward_page(page: PageNumber = 1, size: PageSize = 50) -> PageRequest:
+    """The page of a list that has one order."""
+    return PageRequest(page, size)
 
 
 ServerDep = Annotated[Server, Depends(get_server)]
 Paging = Annotated[PageRequest, Depends(get_page)]
+ForwardPaging = Annotated[PageRequest, Depends(get_forward_page)]

@@ -1,4 +1,4 @@
-"""Routes of sessions: themselves, their members, context, summaries and search."""
+"""Routes of sessions: themselves, their members, summaries and copies."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Body, Query, Response
+from fastapi import Body, Response
 from sqlalchemy import Row
 
-from hermes.memory_server import limits
+from hermes.errors import StoreError
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import AnyKey, Caller, Member, OwnSession, WorkspaceCaller
 from hermes.memory_server.api.clean import TextList
@@ -21,17 +21,18 @@ from hermes.memory_server.api.schemas import (
     SessionPeerConfig,
     SessionUpdate,
 )
-from hermes.memory_server.api.server import Paging, Server, ServerDep, new_router
+from hermes.memory_server.api.server import ForwardPaging, Paging, Server, ServerDep, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine import members
 from hermes.memory_server.engine import sessions as engine
+from hermes.memory_server.engine.clone import abandon_clone, begin_clone, copy_part, finish_clone
 from hermes.memory_server.engine.deletion import delete_session
 from hermes.memory_server.engine.members import Observation
-from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.peers import is_member, list_members
 from hermes.memory_server.engine.scopes import add_sessions, ensure_scope
 from hermes.memory_server.engine.summaries import read_summaries
 from hermes.memory_server.engine.workspaces import find_workspace
+from hermes.memory_server.faults import Fault
 from hermes.memory_server.ids import refuse_scopes
 
 router = new_router("sessions")
@@ -62,9 +63,7 @@ async def get_or_create_session(
             return before
         auth.require(caller.holds(workspace_id) or _may_open(tx, caller, workspace_id, body))
         at = here.now()
-        row, made = engine.ensure_session(
-            tx, workspace_id, body.id, at, metadata=body.metadata, configuration=configuration
-        )
+        row, made = engine.ensure_session(tx, workspace_id, body.id, at, body.metadata, configuration)
         members.add_members(tx, row, first, at)
         for name in body.scopes or []:
             scope, _ = ensure_scope(tx, workspace_id, name, None, at)
@@ -100,15 +99,15 @@ async def _change(
     here: Server, workspace: str, session: str, parts: Iterable[T], change: Callable[[Tx, Row[Any], T], object]
 ) -> wire.WireObject:
     """Change the members of a session part by part: others write in between. The session."""
+
+    def run(tx: Tx, part: T) -> wire.WireObject:
+        row = engine.lock_session(tx, workspace, session)
+        change(tx, row, part)
+        return wire.session(row)
+
     shown: wire.WireObject = {}
     for part in parts:
-
-        def run(tx: Tx, part: T = part) -> wire.WireObject:
-            row = engine.lock_session(tx, workspace, session)
-            change(tx, row, part)
-            return wire.session(row)
-
-        shown = await here.write(run)
+        shown = await here.write(partial(run, part=part))
     return shown
 
 
@@ -144,9 +143,7 @@ async def update_session(
     """Replace metadata, merge configuration."""
     configuration = body.configuration.given() if body.configuration else None
     row, _made = await here.write(
-        lambda tx: engine.ensure_session(
-            tx, workspace_id, session_id, here.now(), metadata=body.metadata, configuration=configuration
-        )
+        lambda tx: engine.ensure_session(tx, workspace_id, session_id, here.now(), body.metadata, configuration)
     )
     return wire.JsonResponse(wire.session(row))
 
@@ -189,13 +186,13 @@ async def set_peers(
 ) -> Response:
     """Say exactly who is in a session."""
     given = members.observers_first(_observations(body))
+
+    def leave(tx: Tx, after: int) -> int | None:
+        return members.remove_others(tx, engine.lock_session(tx, workspace_id, session_id), given, after)
+
     after: int | None = 0
     while after is not None:
-
-        def leave(tx: Tx, after: int = after) -> int | None:
-            return members.remove_others(tx, engine.lock_session(tx, workspace_id, session_id), given, after)
-
-        after = await here.write(leave)
+        after = await here.write(partial(leave, after=after))
     join = partial(members.set_members, at=here.now())
     return wire.JsonResponse(await _change(here, workspace_id, session_id, members.parts(given), join))
 
@@ -212,19 +209,11 @@ async def remove_peers(
 
 @router.get(f"{SESSION}/peers", response_model=replies.Page[replies.Peer])
 async def list_session_peers(
-    workspace_id: str,
-    session_id: str,
-    here: ServerDep,
-    _: Member,
-    page: Annotated[int, Query(ge=1, le=limits.PAGES)] = 1,
-    size: Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)] = 50,
+    workspace_id: str, session_id: str, here: ServerDep, _: Member, page: ForwardPaging
 ) -> Response:
     """Who is in a session now."""
-    asked = PageRequest(page, size)
-    return wire.page(
-        await here.read(lambda tx: list_members(tx, engine.live_session_id(tx, workspace_id, session_id), asked)),
-        wire.peer,
-    )
+    found = await here.read(lambda tx: list_members(tx, engine.live_session_id(tx, workspace_id, session_id), page))
+    return wire.page(found, wire.peer)
 
 
 @router.get(f"{SESSION}/peers/{{peer_id}}/config", response_model=replies.SessionPeerConfigResponse)
@@ -258,3 +247,36 @@ async def get_summaries(workspace_id: str, session_id: str, here: ServerDep, _: 
         return {"id": session_id, "short_summary": short, "long_summary": long}
 
     return wire.JsonResponse(await here.read(run))
+
+
+@router.post(f"{SESSION}/clone", status_code=201, response_model=replies.Session)
+async def clone(
+    workspace_id: str,
+    session_id: str,
+    here: ServerDep,
+    _: OwnSession,
+    message_id: str | None = None,
+    idempotency_key: KeyHeader = None,
+) -> Response:
+    """Copy a session, up to and with a message."""
+    once = Once(here, asked("clone", idempotency_key, message_id), workspace_id, session_id)
+    begun = await here.write(
+        lambda tx: once.known(tx) or begin_clone(tx, workspace_id, session_id, message_id, here.now())
+    )
+    if isinstance(begun, KeptAnswer):
+        return begun.response()
+    copy, copied = begun, 0
+
+    def finish(tx: Tx) -> KeptAnswer:
+        if (before := once.known(tx)) is not None:  # two were asked for at once, and the other is whole
+            abandon_clone(tx, copy)
+            return before
+        return once.keep(tx, KeptAnswer.of(wire.session(finish_clone(tx, copy, here.now())), 201))
+
+    try:
+        while copied < copy.last:
+            copied = await here.write(partial(copy_part, copy=copy, after=copied))
+        return (await here.write(finish)).response()
+    except (Fault, StoreError):
+        await here.write(lambda tx: abandon_clone(tx, copy))
+        raise

@@ -45,25 +45,15 @@ class Traffic:
         start is of account in asking how we are."""
         return 0.0 if self._under_way else time.monotonic() - self._used
 
-    def layer(self) -> Callable[[ASGIApp], ASGIApp]:
-        """The layer, to be put around an application."""
-
-        def wrap(app: ASGIApp) -> ASGIApp:
-            async def watched(scope: Scope, receive: Receive, send: Send) -> None:
-                await self._pass(app, scope, receive, send)
-
-            return watched
-
-        return wrap
-
-    async def _pass(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    async def watch(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through to an application."""
         if scope["type"] != "http":
             await app(scope, receive, send)
             return
         status = 500
         start = time.perf_counter()
 
-        async def watch(message: Message) -> None:
+        async def note(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -71,7 +61,7 @@ class Traffic:
 
         self._under_way += 1
         try:
-            await app(scope, receive, watch)
+            await app(scope, receive, note)
         finally:
             self._under_way -= 1
             self._end(scope, status, time.perf_counter() - start)
@@ -94,7 +84,6 @@ class Metrics:
         self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
 
     def count(self, visit: Visit) -> None:
-        """One more request to a route."""
         self._requests[visit.method, visit.route, visit.status] += 1
         self._seconds[visit.method, visit.route] += visit.seconds
 

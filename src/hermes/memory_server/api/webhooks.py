@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from fastapi import Response
 
-from fastapi import Query, Response
-
-from hermes.memory_server import limits
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import WorkspaceCaller
 from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
 from hermes.memory_server.api.schemas import WebhookCreate
-from hermes.memory_server.api.server import ServerDep, new_router
+from hermes.memory_server.api.server import ForwardPaging, ServerDep, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine import webhooks as engine
-from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.workspaces import get_workspace
 
 router = new_router("webhooks")
@@ -35,16 +31,9 @@ async def get_or_create_webhook(
 
 
 @router.get(ROOT, response_model=replies.Page[replies.WebhookEndpoint])
-async def list_webhooks(
-    workspace_id: str,
-    here: ServerDep,
-    _: WorkspaceCaller,
-    page: Annotated[int, Query(ge=1, le=limits.PAGES)] = 1,
-    size: Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)] = 50,
-) -> Response:
+async def list_webhooks(workspace_id: str, here: ServerDep, _: WorkspaceCaller, page: ForwardPaging) -> Response:
     """Endpoints of a workspace."""
-    asked = PageRequest(page, size)
-    return wire.page(await here.read(lambda tx: engine.list_webhooks(tx, workspace_id, asked)), wire.webhook)
+    return wire.page(await here.read(lambda tx: engine.list_webhooks(tx, workspace_id, page)), wire.webhook)
 
 
 @router.get(f"{ROOT}/test", response_model=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -22,11 +22,13 @@ from hermes.memory_server.engine.summaries import TYPES
 from hermes.memory_server.ids import SCOPE_PREFIX
 
 WireObject = dict[str, Any]
+raw = orjson.Fragment
+"""JSON text from a column."""
+EVIDENCE = ("id", "session_id", "peer_id", "created_at")
+"""What is told of a message that was read for an answer."""
 
 
 class JsonResponse(Response):
-    """JSON, written once."""
-
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
@@ -34,17 +36,11 @@ class JsonResponse(Response):
 
 
 def page(paged: Paged, show: Callable[[Row[Any]], WireObject]) -> JsonResponse:
-    """A page of a list."""
     asked = paged.page
     items = [show(row) for row in paged.rows]
     return JsonResponse(
         {"items": items, "total": paged.total, "page": asked.number, "size": asked.size, "pages": paged.pages}
     )
-
-
-def raw(stored: str) -> orjson.Fragment:
-    """JSON text from a column."""
-    return orjson.Fragment(stored)
 
 
 def workspace(row: Row[Any]) -> WireObject:
@@ -184,7 +180,7 @@ def evidence(found: PeerAnswer) -> WireObject:
     """What was read for an answer."""
     return {
         "conclusions": [_evidence_conclusion(row) for row in found.conclusions],
-        "messages": [_evidence_message(row) for row in found.messages],
+        "messages": [{key: shown[key] for key in EVIDENCE} for shown in map(message, found.messages)],
         "tool_calls": [],
         "reasoning_trace_id": None,
     }
@@ -196,17 +192,11 @@ def _evidence_conclusion(row: Row[Any]) -> WireObject:
     return {**shown, "source_ids": json.loads(row.source_ids or "[]")}
 
 
-def _evidence_message(row: Row[Any]) -> WireObject:
-    shown = message(row)
-    return {key: shown[key] for key in ("id", "session_id", "peer_id", "created_at")}
-
-
 def queue_status(status: QueueCounts) -> WireObject:
     sessions = None
     if status.sessions is not None:
         sessions = {uid: {"session_id": uid, **_counts(counts)} for uid, counts in status.sessions.items()}
-    promised = {kind: {"waiting": told.waiting, "tries": told.tries} for kind, told in status.promised.items()}
-    return {**_counts(status.all), "sessions": sessions, "promised": promised}
+    return {**_counts(status.all), "sessions": sessions, "promised": status.promised}
 
 
 def _counts(counts: Counts) -> WireObject:
@@ -216,8 +206,3 @@ def _counts(counts: Counts) -> WireObject:
         "in_progress_work_units": counts.running,
         "pending_work_units": counts.pending,
     }
-
-
-def messages(rows: Iterable[Row[Any]]) -> list[WireObject]:
-    """Messages in the order given."""
-    return [message(row) for row in rows]

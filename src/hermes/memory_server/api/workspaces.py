@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import Query, Response
+from fastapi import Response
 
 from hermes.memory_server import times
 from hermes.memory_server.api import auth, replies, wire
@@ -32,9 +30,7 @@ async def get_or_create_workspace(
     auth.require(caller.admin or caller.workspace == body.id)
 
     def run(tx: Tx) -> KeptAnswer:
-        row, made = engine.ensure_workspace(
-            tx, body.id, here.now(), metadata=body.metadata, configuration=body.configuration.given()
-        )
+        row, made = engine.ensure_workspace(tx, body.id, here.now(), body.metadata, body.configuration.given())
         return KeptAnswer.of(wire.workspace(row), 201 if made else 200)
 
     return await Once(here, asked("workspaces", idempotency_key, body), body.id).write(run)
@@ -52,9 +48,7 @@ async def update_workspace(workspace_id: Name, body: WorkspaceUpdate, here: Serv
     """Change metadata or configuration."""
     configuration = body.configuration.given() if body.configuration else None
     row = await here.write(
-        lambda tx: engine.update_workspace(
-            tx, workspace_id, here.now(), metadata=body.metadata, configuration=configuration
-        )
+        lambda tx: engine.update_workspace(tx, workspace_id, here.now(), body.metadata, configuration)
     )
     return wire.JsonResponse(wire.workspace(row))
 
@@ -97,10 +91,10 @@ async def dream(
 async def create_key(
     here: ServerDep,
     _: Admin,
-    workspace_id: Annotated[str | None, Query()] = None,
-    peer_id: Annotated[str | None, Query()] = None,
-    session_id: Annotated[str | None, Query()] = None,
-    expires_at: Annotated[str | None, Query()] = None,
+    workspace_id: str | None = None,
+    peer_id: str | None = None,
+    session_id: str | None = None,
+    expires_at: str | None = None,
 ) -> Response:
     """A key for a workspace, or for one peer or session in it."""
     if not here.options.use_auth:

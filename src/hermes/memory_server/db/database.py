@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -14,6 +14,8 @@ Tx: TypeAlias = Connection
 
 Record: TypeAlias = Any
 """A row that was read: its columns are attributes."""
+JsonMap: TypeAlias = Mapping[str, Any]
+"""A JSON object."""
 
 
 class Database(Protocol):
@@ -23,25 +25,16 @@ class Database(Protocol):
 
     async def read(self, run: Callable[[Tx], T]) -> T:
         """Run `run` on one consistent snapshot. It cannot write. One that takes too long may be stopped."""
-        ...
 
     async def write(self, run: Callable[[Tx], T]) -> T:
         """Run `run` in a transaction of its own: all of it is kept, or nothing. When this returns, it is committed."""
-        ...
 
     @property
     def folder(self) -> Path | None:
         """Where what was worked out of it may be kept from one start to the next; None for nowhere."""
-        ...
-
-    def has_room(self) -> bool:
-        """Is there room to write? As far as can be told without writing."""
-        ...
 
     def free_bytes(self) -> int:
         """How much more the disk takes."""
-        ...
 
     async def close(self) -> None:
         """Finish every write that was begun, then close. Closing twice is fine."""
-        ...

@@ -1,27 +1,18 @@
-"""Functions of ours inside SQLite: the conditions that `matching` names, and what an index holds of a text."""
+"""Functions of ours inside SQLite: the conditions that `matching` describes, and what an index holds of a text."""
 
 from __future__ import annotations
 
 import json
-import operator
 import sqlite3
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from hermes.memory_server.db.matching import ORDERED
 from hermes.ranking.traits import traits_of
 from hermes.ranking.words import segment
 
-COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "gt": operator.gt,
-    "gte": operator.ge,
-    "lt": operator.lt,
-    "lte": operator.le,
-}
-
 
 def register_functions(connection: sqlite3.Connection) -> None:
-    """Make them known to this connection."""
     connection.create_function("holds_text", 2, holds_text, deterministic=True)
     connection.create_function("holds_json", 2, holds_json, deterministic=True)
     connection.create_function("compares_json", 4, compares_json, deterministic=True)
@@ -31,17 +22,14 @@ def register_functions(connection: sqlite3.Connection) -> None:
 
 
 def holds_text(text: str | None, part: str) -> int | None:
-    """Is `part` in `text`, whatever the case?"""
     return None if text is None else int(_fold(part) in text.casefold())
 
 
 def holds_json(document: str | None, pattern: str) -> int | None:
-    """Does the document contain the pattern: every key of an object, every item of a list, equal scalars?"""
     return None if document is None else int(_holds(_document(document), _load(pattern)))
 
 
 def compares_json(document: str | None, key: str, op: str, operand: str) -> int | None:
-    """Compare the text of `document[key]` with the operand, as a number when the operand is one."""
     if document is None:
         return None
     value = _document(document).get(key)
@@ -60,7 +48,6 @@ def compares_json(document: str | None, key: str, op: str, operand: str) -> int 
 
 
 def holds_any(document: str | None, values: str) -> int | None:
-    """Is one of the values in the list?"""
     return None if document is None else int(not set(_load(values)).isdisjoint(_document(document)))
 
 
@@ -72,9 +59,9 @@ def _equal(value: Any, wanted: Any) -> bool:
 def _in_order(value: Any, op: str, wanted: Any) -> int | None:
     limit = _as_number(wanted)
     if limit is None:
-        return int(COMPARE[op](_as_text(value), _as_text(wanted)))
+        return int(ORDERED[op](_as_text(value), _as_text(wanted)))
     number = _as_number(value)
-    return None if number is None else int(COMPARE[op](number, limit))
+    return None if number is None else int(ORDERED[op](number, limit))
 
 
 def _as_number(value: Any) -> float | int | None:

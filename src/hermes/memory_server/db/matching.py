@@ -1,4 +1,4 @@
-"""Conditions on texts and JSON that SQL has no common words for. Each database has its own, or refuses to compile.
+"""Conditions on texts and JSON that SQL has no common words for: functions that a database has to have (`functions`).
 
 A condition is true, false or NULL, as in SQL: a missing key is NULL. Metadata is kept as hashes too, which an index can
 find: one hash, a "fact", for each value together with the keys that lead to it. A document that contains a pattern
@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, bindparam
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy import Boolean, ColumnElement, func
 
+ORDERED: dict[str, Callable[[Any, Any], Any]] = {
+    "gte": operator.ge,
+    "lte": operator.le,
+    "gt": operator.gt,
+    "lt": operator.lt,
+}
 FACTS = 64
 """How many facts of one document are kept."""
 MANY = 0
@@ -54,51 +58,21 @@ def _number(path: tuple[str, ...], leaf: Any) -> int:
     return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest()) >> 1 or 1
 
 
-class _Matching(FunctionElement[bool]):
-    type = Boolean()
-
-
-class _HoldsText(_Matching):
-    name = "holds_text"
-    inherit_cache = True
-
-
-class _HoldsJson(_Matching):
-    name = "holds_json"
-    inherit_cache = True
-
-
-class _ComparesJson(_Matching):
-    name = "compares_json"
-    inherit_cache = True
-
-
-class _HoldsAny(_Matching):
-    name = "holds_any"
-    inherit_cache = True
-
-
 def holds_text(column: ColumnElement[Any], part: str) -> ColumnElement[bool]:
     """Is `part` in the text, whatever the case?"""
-    return _HoldsText(column, bindparam(None, part))
+    return func.holds_text(column, part, type_=Boolean())
 
 
 def holds_json(column: ColumnElement[Any], pattern: str) -> ColumnElement[bool]:
     """Does the JSON contain the pattern: every key of an object, every item of a list, equal scalars?"""
-    return _HoldsJson(column, bindparam(None, pattern))
+    return func.holds_json(column, pattern, type_=Boolean())
 
 
 def compares_json(column: ColumnElement[Any], key: str, op: str, operand: str) -> ColumnElement[bool]:
     """Compare the text of the key's value with the operand, which is JSON; as numbers when the operand is one."""
-    return _ComparesJson(column, bindparam(None, key), bindparam(None, op), bindparam(None, operand))
+    return func.compares_json(column, key, op, operand, type_=Boolean())
 
 
 def holds_any(column: ColumnElement[Any], values: Sequence[str]) -> ColumnElement[bool]:
     """Is one of the values in the JSON list?"""
-    return _HoldsAny(column, bindparam(None, json.dumps(list(values))))
-
-
-@compiles(_Matching, "sqlite")
-def _in_sqlite(element: _Matching, compiler: SQLCompiler, **kw: Any) -> str:
-    """`functions` registers one of the same name."""
-    return f"{element.name}({compiler.process(element.clauses, **kw)})"
+    return func.holds_any(column, json.dumps(list(values)), type_=Boolean())

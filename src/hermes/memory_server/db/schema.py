@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 FILE = "memory.db"
 HEAD = "0010"
 """The newest migration; a test holds it against the folder."""
+FORMAT = "1"
+"""What columns hold beyond their types: vectors as half floats, times as microseconds, metadata as JSON text."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 VERSION_TABLE = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
@@ -36,7 +38,6 @@ def open_database(
     folder: Path,
     space: Space = SHIPPED,
     *,
-    lock_timeout: float = 30.0,
     synchronous: Synchronous = "FULL",
     read_seconds: float | None = None,
 ) -> SqliteFile:
@@ -52,38 +53,29 @@ def open_database(
 
     def prepare(tx: Tx) -> None:
         _upgrade(tx, path, space)
-        check_meta(tx, space, str(path))
+        _check_meta(tx, space, str(path))
         if text_index(tx).mend(tx):
             log.warning("memory server: the index of words in %s was not whole and was made again", path)
 
-    return SqliteFile(
-        path, lock_timeout=lock_timeout, synchronous=synchronous, read_seconds=read_seconds, prepare=prepare
-    )
+    return SqliteFile(path, synchronous=synchronous, read_seconds=read_seconds, prepare=prepare)
 
 
-def version_of(tx: Tx) -> str | None:
-    """The migration that the file is at; None for an empty one."""
-    if not inspect(tx).has_table("alembic_version"):
-        return None
-    row = tx.exec_driver_sql("SELECT version_num FROM alembic_version").first()
-    return None if row is None else str(row[0])
-
-
-def create_tables(tx: Tx, space: Space) -> None:
+def _create_tables(tx: Tx, space: Space) -> None:
     """What all migrations make of an empty database; a test holds the two against each other."""
     metadata.create_all(tx)
     text_index(tx).create(tx)
-    write_meta(tx, space)
+    said = {"format": FORMAT, "embedder": space.embedder, "dimension": str(space.dimension)}
+    tx.execute(insert(meta), [{"name": name, "value": value} for name, value in said.items()])
     tx.exec_driver_sql(VERSION_TABLE)
     tx.exec_driver_sql(f"INSERT INTO alembic_version (version_num) VALUES ('{HEAD}')")
 
 
 def _upgrade(tx: Tx, path: Path, space: Space) -> None:
-    version = version_of(tx)
-    if version == HEAD:
+    tables = inspect(tx).get_table_names()
+    if not tables:
+        _create_tables(tx, space)
         return
-    if version is None and not inspect(tx).get_table_names():
-        create_tables(tx, space)
+    if "alembic_version" in tables and tx.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == HEAD:
         return
     # Alembic costs a tenth of a second and some memory: only a file of another version pays.
     from alembic import command
@@ -99,17 +91,7 @@ def _upgrade(tx: Tx, path: Path, space: Space) -> None:
         raise StoreNewerError(f"{path} was written by a newer version: {error}") from error
 
 
-FORMAT = "1"
-"""What columns hold beyond their types: vectors as half floats, times as microseconds, metadata as JSON text."""
-
-
-def write_meta(tx: Tx, space: Space) -> None:
-    """Say it in a new folder."""
-    said = {"format": FORMAT, "embedder": space.embedder, "dimension": str(space.dimension)}
-    tx.execute(insert(meta), [{"name": name, "value": value} for name, value in said.items()])
-
-
-def check_meta(tx: Tx, space: Space, where: str) -> None:
+def _check_meta(tx: Tx, space: Space, where: str) -> None:
     """Refuse a folder that we would misread: vectors of two embedders cannot be compared."""
     said = {row.name: row.value for row in tx.execute(select(meta.c.name, meta.c.value))}
     if said.get("format") != FORMAT:

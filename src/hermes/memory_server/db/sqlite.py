@@ -27,8 +27,6 @@ LANES = (
 )
 """Nearly every read takes a few milliseconds, and one thread does them all: several would compete for Python's global
 lock, and together do a third less than one alone."""
-ROOM = 8 * 1024 * 1024
-"""Bytes on the disk below which it counts as full: who writes also writes the log."""
 LOG_BYTES = 4 * 1024 * 1024
 """A burst of writes lets the write-ahead log grow; this much of it is kept."""
 
@@ -61,9 +59,6 @@ class SqliteFile(SqliteDatabase[Tx]):
     @property
     def folder(self) -> Path | None:
         return self.path.parent
-
-    def has_room(self) -> bool:
-        return self.free_bytes() >= ROOM
 
     def free_bytes(self) -> int:
         return shutil.disk_usage(self.path.parent).free

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.sqlite import driver
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import messages
-from hermes.memory_server.db.text_index import UNREAD_AFTER, UNREAD_UNTIL, IndexedMessage, MessageIds, SearchArea
+from hermes.memory_server.db.text_index import UNREAD_AFTER, UNREAD_UNTIL, Match, MessageIds, SearchArea
 from hermes.ranking.words import segment
 
 TEXTS = """
@@ -101,8 +102,10 @@ class SqliteTextIndex:
         tx.exec_driver_sql(TEXTS)
         tx.exec_driver_sql(INDEX)
 
-    def add(self, tx: Tx, entries: Iterable[IndexedMessage]) -> None:
-        ADD.run_many(tx, [{"id": e.id, "scope": _scope(e), "content": segment(e.content)} for e in entries])
+    def add(self, tx: Tx, workspace_id: int, session_id: int, given: Iterable[tuple[int, int, str]]) -> None:
+        scope = f"w{workspace_id} s{session_id} p"
+        rows = [{"id": row_id, "scope": f"{scope}{peer}", "content": segment(text)} for row_id, peer, text in given]
+        ADD.run_many(tx, rows)
 
     def add_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
         tx.execute(ADD_PART, {"session_id": session_id, "first": first, "last": last})
@@ -127,8 +130,8 @@ class SqliteTextIndex:
         for statement in (FORGET_OTHERWISE, ADD_OTHERWISE):
             tx.execute(statement, {"after": after, "last": last})
 
-    def within(self, tx: Tx, place: SearchArea) -> SqliteMatcher:
-        return SqliteMatcher(tx, place)
+    def within(self, tx: Tx, place: SearchArea) -> Match:
+        return partial(_match, tx, place)
 
     def tidy(self, tx: Tx, *, begin: bool) -> bool:
         before = driver(tx).total_changes
@@ -160,31 +163,22 @@ def _sure_words(text: str) -> list[str]:
     return [] if found is None else [found[0]]
 
 
-class SqliteMatcher:
-    """Words together with what limits them to a place."""
-
-    def __init__(self, tx: Tx, place: SearchArea) -> None:
-        self._tx = tx
-        self._place = place
-
-    def match(self, words: Sequence[str], limit: int | None, between: tuple[int, int] | None = None) -> MessageIds:
-        all_of_them = "content : (" + " AND ".join(map(_quoted, words)) + ")"
-        scope = _scope_terms(self._tx, self._place)
-        match = f"({scope}) AND {all_of_them}" if scope else all_of_them
-        given = {"match": match, "most": limit or ALL}
-        if between is None:
-            [(ids,)] = NEWEST.rows(self._tx, **given)
-        else:
-            [(ids,)] = BETWEEN.rows(self._tx, first=between[0], last=between[1], **given)
-        return np.sort(np.fromstring(str(ids), dtype=np.int64, sep=","))[::-1] if ids else np.zeros(0, dtype=np.int64)
+def _match(
+    tx: Tx, place: SearchArea, words: Sequence[str], limit: int | None, between: tuple[int, int] | None
+) -> MessageIds:
+    all_of_them = "content : (" + " AND ".join(map(_quoted, words)) + ")"
+    scope = _scope_terms(tx, place)
+    match = f"({scope}) AND {all_of_them}" if scope else all_of_them
+    given = {"match": match, "most": limit or ALL}
+    if between is None:
+        [(ids,)] = NEWEST.rows(tx, **given)
+    else:
+        [(ids,)] = BETWEEN.rows(tx, first=between[0], last=between[1], **given)
+    return np.sort(np.fromstring(str(ids), dtype=np.int64, sep=","))[::-1] if ids else np.zeros(0, dtype=np.int64)
 
 
 def _quoted(word: str) -> str:
     return f'"{word[:-1]}"*' if word.endswith("*") else f'"{word}"'
-
-
-def _scope(entry: IndexedMessage) -> str:
-    return f"w{entry.workspace_id} s{entry.session_id} p{entry.peer_id}"
 
 
 def _scope_terms(tx: Tx, place: SearchArea) -> str:

@@ -17,7 +17,6 @@ from sqlalchemy.engine import Dialect
 
 from hermes.memory_server.db.database import Tx
 
-Convert = Callable[[Any], Any]
 V = TypeVar("V")
 AT_ONCE = 10_000
 """How many values a statement names; SQLite knows up to 32,766."""
@@ -36,7 +35,6 @@ class PreparedStatement:
         return list(compiled.read(_run(tx, compiled, given)))
 
     def first(self, tx: Tx, **given: Any) -> Any | None:
-        """The first row, or None."""
         compiled = self._for(tx)
         cursor = _run(tx, compiled, given)
         first = next(compiled.read(cursor), None)

@@ -7,6 +7,8 @@ to follow them.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -21,6 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+from sqlalchemy.schema import SchemaItem
 
 metadata = MetaData()
 Whole = BigInteger().with_variant(Integer(), "sqlite")
@@ -30,6 +33,14 @@ OPEN_JOB = "state IN ('pending', 'running')"
 
 OBSERVING = "memberships.left_seq IS NULL AND memberships.observe_others"
 """As above, for the members that observe others."""
+
+
+def _table(name: str, *parts: SchemaItem, **options: Any) -> Table:
+    return Table(name, metadata, *parts, **options)
+
+
+def _key(*names: str) -> list[Column[int]]:
+    return [Column(name, Whole, primary_key=True) for name in names]
 
 
 def _reference(name: str, target: str, *, nullable: bool = False) -> Column[int]:
@@ -45,9 +56,8 @@ def _text(name: str, default: str | None = None) -> Column[str]:
     return Column(name, Text, nullable=False, server_default=default)
 
 
-workspaces = Table(
+workspaces = _table(
     "workspaces",
-    metadata,
     Column("id", Whole, primary_key=True),
     _text("uid"),
     Column("name", Text, nullable=False, unique=True),
@@ -59,9 +69,8 @@ workspaces = Table(
 )
 """`generation` grows when messages disappear or get another author. Who keeps messages in memory compares it."""
 
-peers = Table(
+peers = _table(
     "peers",
-    metadata,
     Column("id", Whole, primary_key=True),
     _text("uid"),
     _reference("workspace_id", "workspaces"),
@@ -76,9 +85,8 @@ peers = Table(
 )
 """`kind` is `peer`, `scope` (a silent observer) or `deleted`: it waits for its removal and is shown nowhere."""
 
-sessions = Table(
+sessions = _table(
     "sessions",
-    metadata,
     Column("id", Whole, primary_key=True),
     _text("uid"),
     _reference("workspace_id", "workspaces"),
@@ -96,9 +104,8 @@ sessions = Table(
 """`message_count` is the number of the last message. `removals` grows whenever messages are taken out, which leaves
 holes in the numbers: what was read before is to be read again."""
 
-memberships = Table(
+memberships = _table(
     "memberships",
-    metadata,
     Column("id", Whole, primary_key=True),
     _reference("session_id", "sessions"),
     _reference("peer_id", "peers"),
@@ -114,9 +121,8 @@ memberships = Table(
 )
 """One row per stay. A member saw the messages with `joined_seq < seq <= left_seq`, whatever their dates say."""
 
-messages = Table(
+messages = _table(
     "messages",
-    metadata,
     Column("id", Whole, primary_key=True),
     Column("public_id", Text, nullable=False, unique=True),
     _reference("workspace_id", "workspaces"),
@@ -137,12 +143,9 @@ messages = Table(
 )
 """`seq` counts from 1 within the session; what was taken out leaves a hole. `file` holds facts of its upload."""
 
-message_vectors = Table(
+message_vectors = _table(
     "message_vectors",
-    metadata,
-    Column("workspace_id", Whole, primary_key=True),
-    Column("message_id", Whole, primary_key=True),
-    Column("piece", Whole, primary_key=True),
+    *_key("workspace_id", "message_id", "piece"),
     Column("session_id", Whole, nullable=False),
     Column("peer_id", Whole, nullable=False),
     Column("vector", LargeBinary, nullable=False),
@@ -153,61 +156,48 @@ message_vectors = Table(
 )
 """What searches keep in memory of a message. `traits` are those of `hermes.ranking.traits`, `said_at` is its date."""
 
-finer_vectors = Table(
+finer_vectors = _table(
     "finer_vectors",
-    metadata,
-    Column("workspace_id", Whole, primary_key=True),
-    Column("message_id", Whole, primary_key=True),
-    Column("piece", Whole, primary_key=True),
+    *_key("workspace_id", "message_id", "piece"),
     _text("space"),
     Column("vector", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
 )
 """Vectors of a second embedder, made in the background. Only those of one `space` can be compared."""
 
-finer_progress = Table(
+finer_progress = _table(
     "finer_progress",
-    metadata,
     Column("workspace_id", Whole, primary_key=True, autoincrement=False),
     _text("space"),
     Column("upto", Whole, nullable=False),
 )
 """Up to which message a workspace has vectors of the second embedder, and of which."""
 
-finer_again = Table(
+finer_again = _table(
     "finer_again",
-    metadata,
-    Column("workspace_id", Whole, primary_key=True),
-    Column("message_id", Whole, primary_key=True),
+    *_key("workspace_id", "message_id"),
     Column("failures", Whole, nullable=False),
     Index("finer_again_by_failures", "failures"),
     sqlite_with_rowid=False,
 )
 """Messages without a vector that `finer_progress` has come past: how often the second embedder refused each."""
 
-departures = Table(
+departures = _table(
     "departures",
-    metadata,
-    Column("workspace_id", Whole, primary_key=True),
-    Column("generation", Whole, primary_key=True),
-    Column("message_id", Whole, primary_key=True),
+    *_key("workspace_id", "generation", "message_id"),
     sqlite_with_rowid=False,
 )
 """Messages that left their workspace, by the generation that shows it (`engine.departures`)."""
 
-message_facts = Table(
+message_facts = _table(
     "message_facts",
-    metadata,
-    Column("workspace_id", Whole, primary_key=True),
-    Column("fact", Whole, primary_key=True),
-    Column("message_id", Whole, primary_key=True),
+    *_key("workspace_id", "fact", "message_id"),
     sqlite_with_rowid=False,
 )
 """What the metadata of messages says (`facts`): finds those that may hold a pattern."""
 
-collections = Table(
+collections = _table(
     "collections",
-    metadata,
     Column("id", Whole, primary_key=True),
     _reference("workspace_id", "workspaces"),
     _reference("observer_id", "peers"),
@@ -219,9 +209,8 @@ collections = Table(
 )
 """What one peer holds about another. `generation` grows when a conclusion disappears."""
 
-conclusions = Table(
+conclusions = _table(
     "conclusions",
-    metadata,
     Column("id", Whole, primary_key=True),
     Column("public_id", Text, nullable=False, unique=True),
     _reference("workspace_id", "workspaces"),
@@ -247,30 +236,25 @@ conclusions = Table(
 )
 """`message_ids` are the messages it was read from, `source_ids` the conclusions it was drawn from."""
 
-conclusion_messages = Table(
+conclusion_messages = _table(
     "conclusion_messages",
-    metadata,
-    Column("message_id", Whole, primary_key=True),
-    Column("conclusion_id", Whole, primary_key=True),
+    *_key("message_id", "conclusion_id"),
     Index("conclusion_messages_by_conclusion", "conclusion_id"),
     sqlite_with_rowid=False,
 )
 """Which conclusions came from which messages."""
 
-conclusion_versions = Table(
+conclusion_versions = _table(
     "conclusion_versions",
-    metadata,
-    Column("conclusion_id", Whole, primary_key=True),
-    Column("number", Whole, primary_key=True),
+    *_key("conclusion_id", "number"),
     _text("content"),
     Column("replaced_at", Whole, nullable=False),
     sqlite_with_rowid=False,
 )
 """What a conclusion said before it was edited; the first version is number 1."""
 
-cards = Table(
+cards = _table(
     "cards",
-    metadata,
     Column("collection_id", Whole, ForeignKey("collections.id"), primary_key=True),
     _text("lines"),
     Column("written_by", Text, nullable=False),
@@ -278,9 +262,8 @@ cards = Table(
 )
 """`written_by` is `person` or `dream`; a dream does not write over a person's card."""
 
-summaries = Table(
+summaries = _table(
     "summaries",
-    metadata,
     Column("session_id", Whole, ForeignKey("sessions.id"), primary_key=True),
     Column("kind", Text, primary_key=True),
     _text("content"),
@@ -290,9 +273,8 @@ summaries = Table(
     Column("created_at", Whole, nullable=False),
 )
 
-scope_sessions = Table(
+scope_sessions = _table(
     "scope_sessions",
-    metadata,
     Column("scope_id", Whole, ForeignKey("peers.id"), primary_key=True),
     Column("session_id", Whole, ForeignKey("sessions.id"), primary_key=True),
     _text("state", "pending"),
@@ -301,9 +283,8 @@ scope_sessions = Table(
     Index("scope_sessions_by_session", "session_id"),
 )
 
-webhooks = Table(
+webhooks = _table(
     "webhooks",
-    metadata,
     Column("id", Whole, primary_key=True),
     Column("public_id", Text, nullable=False, unique=True),
     _reference("workspace_id", "workspaces"),
@@ -312,9 +293,8 @@ webhooks = Table(
     UniqueConstraint("workspace_id", "url", name="webhooks_by_url"),
 )
 
-jobs = Table(
+jobs = _table(
     "jobs",
-    metadata,
     Column("id", Whole, primary_key=True),
     _text("kind"),
     _text("unit"),
@@ -338,21 +318,17 @@ jobs = Table(
 )
 """Background work. Jobs of one `unit` run one after another, in order; a lease that ran out can be taken over."""
 
-job_observers = Table(
+job_observers = _table(
     "job_observers",
-    metadata,
-    Column("job_id", Whole, primary_key=True),
-    Column("peer_id", Whole, primary_key=True),
+    *_key("job_id", "peer_id"),
     Index("job_observers_by_peer", "peer_id"),
     sqlite_with_rowid=False,
 )
 """Whose view a job will change."""
 
-answers = Table(
+answers = _table(
     "answers",
-    metadata,
-    Column("workspace_id", Whole, primary_key=True),
-    Column("session_id", Whole, primary_key=True),
+    *_key("workspace_id", "session_id"),
     Column("route", Text, primary_key=True),
     Column("key", Text, primary_key=True),
     _text("digest"),
@@ -365,9 +341,8 @@ answers = Table(
 )
 """First answers to requests that carried a key. `session_id` is 0 where the route is not a session's."""
 
-merges = Table(
+merges = _table(
     "merges",
-    metadata,
     Column("id", Whole, primary_key=True),
     Column("public_id", Text, nullable=False, unique=True),
     _reference("workspace_id", "workspaces"),
@@ -381,9 +356,8 @@ merges = Table(
 )
 """Peers that became a part of another. While `state` is `done`, the name of one leads to the other."""
 
-merge_rows = Table(
+merge_rows = _table(
     "merge_rows",
-    metadata,
     Column("id", Whole, primary_key=True),
     Column("merge_id", Whole, nullable=False),
     _text("kind"),
@@ -393,5 +367,5 @@ merge_rows = Table(
 )
 """What a merge moved, so that it can be moved back."""
 
-meta = Table("meta", metadata, Column("name", Text, primary_key=True), _text("value"))
-"""What a folder says of itself; `db.meta` reads it."""
+meta = _table("meta", Column("name", Text, primary_key=True), _text("value"))
+"""What a folder says of itself; `db.schema` reads it."""

@@ -21,12 +21,10 @@ KEPT = 7 * 24 * 3600 * 1_000_000
 FORGOTTEN = 1000
 """How many answers are dropped in one transaction."""
 IDENTITY = ("workspace_id", "session_id", "route", "key")
-SAME = tuple(answers.c[name] == bindparam(f"{name}_") for name in IDENTITY)
+SAME = tuple(answers.c[name] == bindparam(name) for name in IDENTITY)
 FIND = PreparedStatement(select(answers).where(*SAME))
 DROP = PreparedStatement(delete(answers).where(*SAME))
 INSERT = PreparedStatement(inserting_new(answers, *answers.c.keys()))
-
-
 CLONE = "route = 'clone'"
 """The condition of the partial index of copies. A query must repeat it literally, or the index is not used."""
 
@@ -69,8 +67,8 @@ def check_same(first: KeyedRequest | None, again: KeyedRequest) -> None:
 
 def keep_answer(tx: Tx, place: KeySpace, asked: KeyedRequest, status: int, answer: str, at: int) -> None:
     """Keep the first answer. Call it in the transaction of the change, so that there are both or neither."""
-    named = {name.removesuffix("_"): value for name, value in _named(place, asked).items()}
-    if INSERT.run(tx, digest=asked.digest, status=status, answer=answer, kept_at=at, **named) == 0:
+    kept = {"digest": asked.digest, "status": status, "answer": answer, "kept_at": at}
+    if INSERT.run(tx, **_named(place, asked), **kept) == 0:
         # Two at once, where a database lets two write at once: the second is undone.
         raise Conflict(f"The request with the key '{asked.key[:80]}' is being answered; ask again")
 
@@ -126,14 +124,9 @@ def _some() -> Select[Any]:
 
 
 def _drop(tx: Tx, rows: Sequence[Record]) -> bool:
-    DROP.run_many(tx, [{f"{name}_": getattr(row, name) for name in IDENTITY} for row in rows])
+    DROP.run_many(tx, [row._asdict() for row in rows])
     return len(rows) == FORGOTTEN
 
 
 def _named(place: KeySpace, asked: KeyedRequest) -> dict[str, int | str]:
-    return {
-        "workspace_id_": place.workspace_id,
-        "session_id_": place.session_id,
-        "route_": asked.route,
-        "key_": asked.key,
-    }
+    return dict(zip(IDENTITY, (place.workspace_id, place.session_id, asked.route, asked.key), strict=True))

@@ -52,7 +52,7 @@ def understand(tx: Tx, workspace_id: int, question: SearchQuestion) -> SearchWor
     return SearchWords(
         text,
         tuple(telling_words(words)),
-        question.vector if text == question.text else question.shortened(text),
+        question.vector if text == question.text or question.direction is None else question.direction(text),
         frozenset(named),
         find_dates(question.text),
         asks_when(question.text),

@@ -26,28 +26,20 @@ def _open_jobs(most: int) -> PreparedStatement:
     return PreparedStatement(select(func.count().label("number")).select_from(waiting))
 
 
-def _unfindable() -> PreparedStatement:
-    newest = select(messages.c.id, messages.c.workspace_id).order_by(messages.c.id.desc()).limit(NEWEST).subquery()
-    has_vector = exists().where(
-        message_vectors.c.workspace_id == newest.c.workspace_id, message_vectors.c.message_id == newest.c.id
-    )
-    return PreparedStatement(select(func.count().label("number")).select_from(newest).where(~has_vector))
-
-
 ANY, ALL = _open_jobs(1), _open_jobs(COUNTED)
-OLDEST = PreparedStatement(
-    select(jobs.c.created_at).where(jobs.c.kind == bindparam("kind"), text(OPEN_JOB)).order_by(jobs.c.id).limit(1)
+OPEN = select(jobs).where(jobs.c.kind == bindparam("kind"), text(OPEN_JOB)).order_by(jobs.c.id)
+OLDEST = PreparedStatement(OPEN.with_only_columns(jobs.c.created_at).limit(1))
+TRIED = OPEN.with_only_columns(jobs.c.attempts).limit(LOOKED_AT).subquery()
+TRIES = PreparedStatement(select(func.max(TRIED.c.attempts).label("number")))
+"""The highest number of tries among the oldest open jobs of a kind."""
+NEW = select(messages.c.id, messages.c.workspace_id).order_by(messages.c.id.desc()).limit(NEWEST).subquery()
+UNFINDABLE = PreparedStatement(
+    select(func.count().label("number"))
+    .select_from(NEW)
+    .where(
+        ~exists().where(message_vectors.c.workspace_id == NEW.c.workspace_id, message_vectors.c.message_id == NEW.c.id)
+    )
 )
-UNFINDABLE = _unfindable()
-
-
-def _tries() -> PreparedStatement:
-    """The highest number of tries among the oldest open jobs of a kind."""
-    oldest = select(jobs.c.attempts).where(jobs.c.kind == bindparam("kind"), text(OPEN_JOB)).order_by(jobs.c.id)
-    return PreparedStatement(select(func.max(oldest.limit(LOOKED_AT).subquery().c.attempts).label("number")))
-
-
-TRIES = _tries()
 
 
 @dataclass(frozen=True, slots=True)

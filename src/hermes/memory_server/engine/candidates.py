@@ -16,8 +16,7 @@ from hermes.memory_server.engine.outline import NONE, OutlineRows, Positions, by
 from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.words import WordHolders, find_holders
 from hermes.ranking import traits
-from hermes.ranking.rarity import is_exact, rarity
-from hermes.ranking.scoring import ESSAY, LONG, Evidence, Flags, Floats
+from hermes.ranking.scoring import ESSAY, LONG, Evidence, Flags, Floats, is_exact, rarity
 from hermes.ranking.words import is_pair
 
 BY_WORDS = 250

@@ -25,7 +25,6 @@ def read_card(tx: Tx, observer_id: int, observed_id: int) -> list[str] | None:
 def write_card(
     tx: Tx, workspace_id: int, observer_id: int, observed_id: int, lines: Sequence[str], at: int, *, written_by: str
 ) -> None:
-    """Replace the card."""
     collection = ensure_collection(tx, workspace_id, observer_id, observed_id)
     values = {"lines": json.dumps(list(lines)), "written_by": written_by, "updated_at": at}
     tx.execute(upserting(cards, ("collection_id",), {"collection_id": collection, **values}))

@@ -38,8 +38,6 @@ VECTORS = text(
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy that is being made."""
-
     workspace: str
     source: str
     source_id: int
@@ -57,9 +55,8 @@ def begin_clone(tx: Tx, workspace: str, name: str, message_id: str | None, at: i
     if copy_id is None:
         raise Conflict(f"Session {new_name} exists already")
     tx.execute(update(sessions).where(sessions.c.id == copy_id).values(is_active=False))
-    payload = {"session": copy_id}
-    given = {"workspace_id": source.workspace_id, "payload": payload, "not_before": at + PATIENCE}
-    add_job(tx, "delete_session", _unit(copy_id), at, **given)
+    removal = {"session": copy_id}
+    add_job(tx, "delete_session", _unit(copy_id), at, source.workspace_id, removal, not_before=at + PATIENCE)
     return Copy(workspace, name, source.id, copy_id, new_name, last)
 
 

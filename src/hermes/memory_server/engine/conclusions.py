@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, and_, bindparam, delete, select, update
 
 from hermes.memory_server import limits
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedInsert, PreparedStatement, in_parts, inserting, inserting_new
 from hermes.memory_server.db.tables import (
     cards,
@@ -27,8 +27,8 @@ from hermes.memory_server.engine.answers import KeyedRequest
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
-from hermes.memory_server.engine.peers import find_peer, is_shown
-from hermes.memory_server.engine.sessions import find_session
+from hermes.memory_server.engine.peers import is_shown, peer_in
+from hermes.memory_server.engine.sessions import session_in
 from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
 from hermes.memory_server.ids import new_id, refuse_scopes
@@ -68,8 +68,6 @@ FIELDS = {
     "source_ids": Field(conclusions.c.source_ids, "ids"),
     "metadata": Field(conclusions.c.metadata, "json"),
 }
-
-
 BETWEEN = select(collections.c.id).where(
     collections.c.observer_id == bindparam("observer_id"), collections.c.observed_id == bindparam("observed_id")
 )
@@ -78,7 +76,7 @@ LOCK_PAIR = PreparedStatement(BETWEEN.with_for_update(key_share=True))
 INSERT_PAIR = PreparedStatement(inserting_new(collections, "workspace_id", "observer_id", "observed_id"))
 INSERT = PreparedInsert(
     conclusions,
-    *("public_id", "workspace_id", "collection_id", "session_id", "level", "content", "digest"),
+    *("public_id", "workspace_id", "collection_id", "session_id", "content", "digest"),
     *("message_ids", "created_at", "vector"),
 )
 LINK = PreparedStatement(inserting(conclusion_messages))
@@ -91,6 +89,7 @@ class NewConclusion:
     content: str
     observer: str
     observed: str
+    vector: bytes
     session: str | None = None
     asked: KeyedRequest | None = None
 
@@ -111,18 +110,16 @@ def check_size(content: str) -> None:
         raise Invalid(f"Conclusion exceeds maximum of {limits.CONCLUSION_TOKENS} tokens")
 
 
-def create_conclusions(
-    tx: Tx, workspace: str, given: Sequence[NewConclusion], vectors: Sequence[bytes], at: int
-) -> list[Record]:
+def create_conclusions(tx: Tx, workspace: str, given: Sequence[NewConclusion], at: int) -> list[Record]:
     """Store conclusions as they are given; peers and sessions must exist, and nothing is held about a scope."""
     refuse_scopes(*(new.observed for new in given))
     place = get_workspace(tx, workspace)
     made: list[int] = []
-    for new, vector in zip(given, vectors, strict=True):
-        pair = (_peer_id(tx, place, new.observer), _peer_id(tx, place, new.observed))
-        session_id = _session_id(tx, place, new.session)
+    for new in given:
+        pair = [peer_in(tx, place, name).id for name in (new.observer, new.observed)]
+        session_id = None if new.session is None else session_in(tx, place, new.session).id
         collection = ensure_collection(tx, place.id, *pair)
-        made.append(insert_conclusion(tx, place.id, collection, session_id, new.content, at, vector=vector))
+        made.append(insert_conclusion(tx, place.id, collection, session_id, new.content, at, vector=new.vector))
     return find_conclusions(tx, made)
 
 
@@ -146,10 +143,9 @@ def insert_conclusion(
     at: int,
     *,
     vector: bytes,
-    level: str = "explicit",
     message_ids: Iterable[int] = (),
 ) -> int:
-    """One more conclusion; the id of its row."""
+    """One more explicit conclusion; the id of its row."""
     sources = list(message_ids)
     made = INSERT.add(
         tx,
@@ -157,7 +153,6 @@ def insert_conclusion(
         workspace_id=workspace_id,
         collection_id=collection_id,
         session_id=session_id,
-        level=level,
         content=content,
         digest=digest(content),
         message_ids=json.dumps(sources),
@@ -253,7 +248,7 @@ def trim_card(tx: Tx, collection_id: int) -> None:
         tx.execute(update(cards).where(*made).values(lines=json.dumps(left)))
 
 
-def list_conclusions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, page: PageRequest) -> Paged:
+def list_conclusions(tx: Tx, workspace: str, filters: JsonMap | None, page: PageRequest) -> Paged:
     """Conclusions, the newest first; `reverse` turns it around. None in a workspace that is not there."""
     place = workspace_id_of(tx, workspace)
     own = (conclusions.c.workspace_id == place, build_filter(follow_names(tx, place, filters), FIELDS))
@@ -261,19 +256,3 @@ def list_conclusions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, 
     newest_first = PageRequest(page.number, page.size, reverse=not page.reverse)
     paged = fetch_page(tx, query, (conclusions.c.id,), newest_first)
     return Paged(paged.rows, paged.total, page)
-
-
-def _peer_id(tx: Tx, workspace: Record, name: str) -> int:
-    found = find_peer(tx, workspace.id, name)
-    if found is None:
-        raise Missing("Peer", name, workspace.name)
-    return int(found.id)
-
-
-def _session_id(tx: Tx, workspace: Record, name: str | None) -> int | None:
-    if name is None:
-        return None
-    found = find_session(tx, workspace.id, name)
-    if found is None or not found.is_active:
-        raise Missing("Session", name, workspace.name)
-    return int(found.id)

@@ -36,7 +36,6 @@ class Window:
 
     @property
     def size(self) -> int:
-        """How many tokens it takes."""
         return sum(row.token_count for row in (*self.messages, *([self.summary] if self.summary else [])))
 
     def leaves_unsaid(self, rows: Sequence[Record]) -> list[Record]:
@@ -82,7 +81,6 @@ def share_budget(
 
 
 def measure_card(card: Sequence[str] | None) -> int:
-    """How many tokens a card takes."""
     return count_tokens("\n".join(card)) if card else 0
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Table, delete, select, text, update
 
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.tables import (
     OPEN_JOB,
@@ -37,7 +37,7 @@ from hermes.memory_server.engine.answers import KeySpace, forget_answers_in, for
 from hermes.memory_server.engine.conclusions import drop_conclusions, trim_card
 from hermes.memory_server.engine.departures import begin_generation, note_departed
 from hermes.memory_server.engine.finer import forget_in_finer
-from hermes.memory_server.engine.jobs import Job, add_job
+from hermes.memory_server.engine.jobs import Job, add_job, queue_again
 from hermes.memory_server.engine.messages import forget_facts
 from hermes.memory_server.engine.sessions import lock_session
 from hermes.memory_server.engine.workspaces import DELETED, lock_workspace
@@ -60,8 +60,7 @@ def delete_session(tx: Tx, workspace: str, name: str, at: int) -> None:
     for collection_id in touched:
         trim_card(tx, collection_id)
     unit = f"deletion:{session.workspace_id}"
-    payload = {"session": session.id}
-    add_job(tx, "delete_session", unit, at, workspace_id=session.workspace_id, payload=payload)
+    add_job(tx, "delete_session", unit, at, session.workspace_id, {"session": session.id})
 
 
 def delete_workspace(tx: Tx, name: str, at: int) -> None:
@@ -72,7 +71,7 @@ def delete_workspace(tx: Tx, name: str, at: int) -> None:
         raise Conflict(f"Workspace {name} has active sessions; delete them first")
     freed = f"{name}{DELETED}{place.uid}"
     tx.execute(update(workspaces).where(workspaces.c.id == place.id).values(name=freed))
-    add_job(tx, "delete_workspace", f"deletion:{place.id}", at, workspace_id=place.id, payload={})
+    add_job(tx, "delete_workspace", f"deletion:{place.id}", at, place.id, {})
 
 
 def purge_session(tx: Tx, session_id: int, at: int) -> bool:
@@ -169,7 +168,7 @@ def go_on_purging(tx: Tx, job: Job, at: int) -> None:
     else:
         gone = purge_workspace(tx, job.workspace_id, at)
     if not gone:
-        add_job(tx, job.kind, job.unit, at, workspace_id=job.workspace_id, payload=job.payload)
+        queue_again(tx, job, at)
 
 
 def queue_tidying(tx: Tx, at: int) -> None:
@@ -178,14 +177,14 @@ def queue_tidying(tx: Tx, at: int) -> None:
     # One that is under way does not know of the newest deletion.
     waiting = select(jobs.c.id).where(jobs.c.unit == TIDY, text(OPEN_JOB), jobs.c.payload == json.dumps(BEGIN))
     if tx.execute(waiting.limit(1)).first() is None:
-        add_job(tx, "tidy", TIDY, at, workspace_id=0, payload=BEGIN)
+        add_job(tx, "tidy", TIDY, at, 0, BEGIN)
 
 
-def tidy_index(tx: Tx, payload: Mapping[str, Any], at: int) -> None:
+def tidy_index(tx: Tx, payload: JsonMap, at: int) -> None:
     """Tidy a part of the text index, and queue the rest."""
     # Jobs of earlier versions say it in other words; to begin anew is never wrong.
     if text_index(tx).tidy(tx, begin=payload.get("begin", True)):
-        add_job(tx, "tidy", TIDY, at, workspace_id=0, payload={"begin": False})
+        add_job(tx, "tidy", TIDY, at, 0, {"begin": False})
 
 
 def _let_go(tx: Tx, session_id: int) -> list[int]:

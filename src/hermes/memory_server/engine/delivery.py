@@ -31,7 +31,6 @@ class DeliveryError(Exception):
 
 
 def is_public(address: IpAddress) -> bool:
-    """May an event be sent there?"""
     inner = getattr(address, "ipv4_mapped", None)
     if inner is not None:
         return is_public(inner)
@@ -79,8 +78,6 @@ def _tell(found: asyncio.Future[list[str]], told: list[str] | Exception) -> None
 
 @dataclass(frozen=True, slots=True)
 class WebhookDelivery:
-    """How events are posted."""
-
     secret: str = ""
     may_reach: Callable[[IpAddress], bool] = is_public
     resolve: Callable[[str, int], Awaitable[Sequence[str]]] = resolve

@@ -51,7 +51,6 @@ def read_statements(tx: Tx, message_ids: Iterable[int]) -> list[Statement]:
 
 
 async def embed_statements(embedder: Embedder, statements: Sequence[Statement]) -> list[Statement]:
-    """The statements with their vectors."""
     vectors = await embedder.embed([statement.content for statement in statements])
     return [replace(said, vector=to_blob(vector)) for said, vector in zip(statements, vectors, strict=True)]
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from hermes.memory_server import times
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.recall import View, query_views
@@ -43,7 +43,7 @@ def answer(
     place: SearchArea,
     question: SearchQuestion,
     level: str,
-    filters: Mapping[str, Any] | None = None,
+    filters: JsonMap | None = None,
 ) -> PeerAnswer:
     """The most fitting conclusions of these views, and messages of this place that the filters let through. What is not
     about the question is left out."""
@@ -74,14 +74,14 @@ def _quote(text: str) -> str:
     return flat if len(flat) <= QUOTE_CHARS else flat[: QUOTE_CHARS - 1] + "…"
 
 
-def structure(found: PeerAnswer, schema: Mapping[str, Any]) -> str | None:
+def structure(found: PeerAnswer, schema: JsonMap) -> str | None:
     """The answer as JSON of the wanted shape; refused where only a model could fill a field."""
     if found.content is None:
         return None
     return json.dumps(_fill(found, schema), ensure_ascii=False)
 
 
-def check_schema(schema: Mapping[str, Any]) -> None:
+def check_schema(schema: JsonMap) -> None:
     """Refuse a schema whose root is not an object with properties."""
     properties = schema.get("properties", {})
     if schema.get("type") != "object" or not isinstance(properties, Mapping):
@@ -93,7 +93,7 @@ def check_schema(schema: Mapping[str, Any]) -> None:
         raise Invalid("response_format: every property must be a schema")
 
 
-def _fill(found: PeerAnswer, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _fill(found: PeerAnswer, schema: JsonMap) -> dict[str, Any]:
     required = set(schema.get("required", []))
     filled: dict[str, Any] = {}
     for name, wanted in schema.get("properties", {}).items():
@@ -113,13 +113,8 @@ def _kinds(schema: Any) -> set[str]:
     if not isinstance(schema, Mapping):
         return set()
     kind = schema.get("type")
-    own = (
-        {kind}
-        if isinstance(kind, str)
-        else {k for k in kind if isinstance(k, str)}
-        if isinstance(kind, list)
-        else set()
-    )
+    kinds = kind if isinstance(kind, list) else [kind]
+    own = {one for one in kinds if isinstance(one, str)}
     options = schema.get("anyOf", [])
     for option in options if isinstance(options, list) else []:
         own |= _kinds(option)

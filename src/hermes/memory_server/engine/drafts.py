@@ -35,7 +35,6 @@ class MessageDraft:
 
 
 async def prepare_drafts(embedder: Embedder, drafts: Sequence[MessageDraft]) -> list[MessageDraft]:
-    """The drafts, ready to be appended."""
     contents = [draft.content for draft in drafts]
     if sum(map(len, contents)) < LONG:
         counts = [count_tokens(content) for content in contents]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Row, select, update
 
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.db.tables import conclusions, workspaces
 from hermes.memory_server.engine.cards import is_written_by_person, write_card
 from hermes.memory_server.engine.conclusions import link_messages, lock_collection, remove_conclusions
@@ -43,20 +42,12 @@ def schedule_dream(
         raise Refused("Dreams are disabled for this workspace or session")
     watcher = get_peer(tx, workspace, observer)
     watched = get_peer(tx, workspace, observed or observer)
-    add_job(
-        tx,
-        "dream",
-        f"dream:{place.id}:{watcher.id}:{watched.id}",
-        at,
-        workspace_id=place.id,
-        session_id=session_id,
-        payload={"observer": watcher.id, "observed": watched.id, "kind": kind},
-        observers=[watcher.id],
-    )
+    unit = f"dream:{place.id}:{watcher.id}:{watched.id}"
+    payload = {"observer": watcher.id, "observed": watched.id, "kind": kind}
+    add_job(tx, "dream", unit, at, place.id, payload, session_id=session_id, observers=[watcher.id])
 
 
-def dream(tx: Tx, workspace_id: int, payload: Mapping[str, Any], at: int) -> None:
-    """Do what was scheduled."""
+def dream(tx: Tx, workspace_id: int, payload: JsonMap, at: int) -> None:
     observer, observed = payload["observer"], payload["observed"]
     collection = lock_collection(tx, observer, observed)
     if collection is None:

@@ -119,7 +119,6 @@ class Refinement:
 
     @property
     def name(self) -> str:
-        """What it is called."""
         return self._embedder.space.embedder
 
     def wake(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, exists, select
+from sqlalchemy import ColumnElement, Select, exists, select
 
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Record, Tx
@@ -43,26 +43,23 @@ ExportItem = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ExportPage:
-    """A page of a section; `after` begins the next one, and is None when there is no more."""
-
-    items: list[ExportItem]
-    after: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class ExportSection:
-    """How the rows of one kind are read, by a number that grows, and shown."""
+    """How the rows of one kind are read and shown."""
 
-    rows: Callable[[int, int], Select[Any]]
-    """The rows of a workspace that come after a number, which is the column `place`, in its order."""
+    rows: Select[Any]
+    workspace: ColumnElement[int]
+    """The column that says whose rows they are."""
+    place: ColumnElement[int]
+    """The column that grows, by which they are ordered."""
     show: Callable[[Tx, Record], ExportItem]
 
 
-def export_part(tx: Tx, workspace_id: int, section: str, after: int) -> ExportPage:
-    """The items of a section that come after a number."""
+def export_part(tx: Tx, workspace_id: int, section: str, after: int) -> tuple[list[ExportItem], int | None]:
+    """The items of a section that come after a number, and the number that the next page begins after; None when there
+    is no more."""
     found = SECTIONS[section]
-    rows = tx.execute(found.rows(workspace_id, after).limit(PART)).all()
+    own = found.rows.where(found.workspace == workspace_id, found.place > after)
+    rows = tx.execute(own.add_columns(found.place.label("place")).order_by(found.place).limit(PART)).all()
     items: list[ExportItem] = []
     room = CHARS
     for row in rows:
@@ -71,87 +68,33 @@ def export_part(tx: Tx, workspace_id: int, section: str, after: int) -> ExportPa
         if room < 0:
             break
     more = len(items) < len(rows) or len(rows) == PART
-    return ExportPage(items, int(rows[len(items) - 1].place) if more else None)
+    return items, int(rows[len(items) - 1].place) if more else None
 
 
-def _workspaces(workspace_id: int, after: int) -> Select[Any]:
-    place = workspaces.c.id.label("place")
-    return select(workspaces, place).where(workspaces.c.id == workspace_id, workspaces.c.id > after)
-
-
-def _peers(workspace_id: int, after: int) -> Select[Any]:
-    own = (peers.c.workspace_id == workspace_id, IS_SHOWN, peers.c.id > after)
-    return select(peers, peers.c.id.label("place")).where(*own).order_by(peers.c.id)
-
-
-def _sessions(workspace_id: int, after: int) -> Select[Any]:
-    own = (sessions.c.workspace_id == workspace_id, sessions.c.is_active.is_(True), sessions.c.id > after)
-    return select(sessions, sessions.c.id.label("place")).where(*own).order_by(sessions.c.id)
-
-
-def _stays() -> Select[Any]:
-    query = select(memberships, memberships.c.id.label("place"), sessions.c.name.label("session"))
-    shown = (sessions.c.is_active.is_(True), peers.c.kind == "peer")
-    query = query.add_columns(peers.c.name.label("peer")).where(*shown)
-    return query.select_from(
-        memberships.join(sessions, sessions.c.id == memberships.c.session_id).join(
-            peers, peers.c.id == memberships.c.peer_id
-        )
-    )
-
-
-def _memberships(workspace_id: int, after: int) -> Select[Any]:
-    own = (sessions.c.workspace_id == workspace_id, memberships.c.id > after)
-    return _stays().where(*own).order_by(memberships.c.id)
-
-
-def _departures(workspace_id: int, after: int) -> Select[Any]:
-    """The last stays of those who are not in the session any more."""
-    later = memberships.alias()
-    same = (later.c.session_id == memberships.c.session_id, later.c.peer_id == memberships.c.peer_id)
-    return _memberships(workspace_id, after).where(
-        memberships.c.left_seq.is_not(None), ~exists().where(*same, later.c.id > memberships.c.id)
-    )
-
-
-def _messages(workspace_id: int, after: int) -> Select[Any]:
-    own = (messages.c.workspace_id == workspace_id, messages.c.id > after, sessions.c.is_active.is_(True))
-    return select_messages().add_columns(messages.c.id.label("place")).where(*own).order_by(messages.c.id)
-
-
-def _scoped(workspace_id: int, after: int) -> Select[Any]:
-    """Sessions that are in scopes."""
-    inside = exists().where(scope_sessions.c.session_id == sessions.c.id)
-    return _sessions(workspace_id, after).where(inside)
-
-
-def _summed(workspace_id: int, after: int) -> Select[Any]:
-    """Sessions that have summaries."""
-    return _sessions(workspace_id, after).where(exists().where(summaries.c.session_id == sessions.c.id))
-
-
-def _conclusions(workspace_id: int, after: int) -> Select[Any]:
-    own = (conclusions.c.workspace_id == workspace_id, conclusions.c.id > after)
-    return select_conclusions().add_columns(conclusions.c.id.label("place")).where(*own).order_by(conclusions.c.id)
-
-
-def _cards(workspace_id: int, after: int) -> Select[Any]:
-    joined = (
-        cards.join(collections, collections.c.id == cards.c.collection_id)
-        .join(observers, observers.c.id == collections.c.observer_id)
-        .join(observed, observed.c.id == collections.c.observed_id)
-    )
-    query = select(cards, cards.c.collection_id.label("place")).add_columns(
-        observers.c.name.label("observer"), observed.c.name.label("observed")
-    )
-    shown = (is_shown(observers), is_shown(observed))
-    own = (collections.c.workspace_id == workspace_id, cards.c.collection_id > after)
-    return query.select_from(joined).where(*own, *shown).order_by(cards.c.collection_id)
-
-
-def _webhooks(workspace_id: int, after: int) -> Select[Any]:
-    own = (webhooks.c.workspace_id == workspace_id, webhooks.c.id > after)
-    return select(webhooks, webhooks.c.id.label("place")).where(*own).order_by(webhooks.c.id)
+SESSIONS = select(sessions).where(sessions.c.is_active.is_(True))
+STAYS = (
+    select(memberships, sessions.c.name.label("session"), peers.c.name.label("peer"))
+    .join_from(memberships, sessions, sessions.c.id == memberships.c.session_id)
+    .join(peers, peers.c.id == memberships.c.peer_id)
+    .where(sessions.c.is_active.is_(True), peers.c.kind == "peer")
+)
+LATER = memberships.alias()
+LAST_STAYS = STAYS.where(
+    memberships.c.left_seq.is_not(None),
+    ~exists().where(
+        LATER.c.session_id == memberships.c.session_id,
+        LATER.c.peer_id == memberships.c.peer_id,
+        LATER.c.id > memberships.c.id,
+    ),
+)
+"""Of those who are not in the session any more."""
+CARDS = (
+    select(cards, observers.c.name.label("observer"), observed.c.name.label("observed"))
+    .join_from(cards, collections, collections.c.id == cards.c.collection_id)
+    .join(observers, observers.c.id == collections.c.observer_id)
+    .join(observed, observed.c.id == collections.c.observed_id)
+    .where(is_shown(observers), is_shown(observed))
+)
 
 
 def _show_named(_tx: Tx, row: Record) -> ExportItem:
@@ -224,10 +167,11 @@ def _show_summed(tx: Tx, row: Record) -> ExportItem:
 
 def _show_conclusion(tx: Tx, row: Record) -> ExportItem:
     ids = json.loads(row.message_ids or "[]")
+    sources = select(messages.c.id, messages.c.public_id)
     named = {
         found.id: found.public_id
         for part in in_parts(ids)
-        for found in tx.execute(_public_ids().where(messages.c.id.in_(part)))
+        for found in tx.execute(sources.where(messages.c.id.in_(part)))
     }
     said = select(conclusion_versions).where(conclusion_versions.c.conclusion_id == row.id)
     versions = tx.execute(said.order_by(conclusion_versions.c.number))
@@ -247,10 +191,6 @@ def _show_conclusion(tx: Tx, row: Record) -> ExportItem:
     }
 
 
-def _public_ids() -> Select[Any]:
-    return select(messages.c.id, messages.c.public_id)
-
-
 def _show_card(_tx: Tx, row: Record) -> ExportItem:
     return {
         "observer_id": row.observer,
@@ -265,17 +205,23 @@ def _show_webhook(_tx: Tx, row: Record) -> ExportItem:
     return {"url": row.url, "created_at": times.to_wire(row.created_at)}
 
 
+def _of_sessions(rows: Select[Any], show: Callable[[Tx, Record], ExportItem]) -> ExportSection:
+    return ExportSection(rows, sessions.c.workspace_id, sessions.c.id, show)
+
+
 SECTIONS: Mapping[str, ExportSection] = {
-    "workspace": ExportSection(_workspaces, _show_named),
-    "peers": ExportSection(_peers, _show_peer),
-    "sessions": ExportSection(_sessions, _show_named),
-    "scopes": ExportSection(_scoped, _show_scoped),
-    "memberships": ExportSection(_memberships, _show_stay),
-    "messages": ExportSection(_messages, _show_message),
-    "departures": ExportSection(_departures, _show_departure),
-    "conclusions": ExportSection(_conclusions, _show_conclusion),
-    "cards": ExportSection(_cards, _show_card),
-    "summaries": ExportSection(_summed, _show_summed),
-    "webhooks": ExportSection(_webhooks, _show_webhook),
+    "workspace": ExportSection(select(workspaces), workspaces.c.id, workspaces.c.id, _show_named),
+    "peers": ExportSection(select(peers).where(IS_SHOWN), peers.c.workspace_id, peers.c.id, _show_peer),
+    "sessions": _of_sessions(SESSIONS, _show_named),
+    "scopes": _of_sessions(SESSIONS.where(exists().where(scope_sessions.c.session_id == sessions.c.id)), _show_scoped),
+    "memberships": ExportSection(STAYS, sessions.c.workspace_id, memberships.c.id, _show_stay),
+    "messages": ExportSection(
+        select_messages().where(sessions.c.is_active.is_(True)), messages.c.workspace_id, messages.c.id, _show_message
+    ),
+    "departures": ExportSection(LAST_STAYS, sessions.c.workspace_id, memberships.c.id, _show_departure),
+    "conclusions": ExportSection(select_conclusions(), conclusions.c.workspace_id, conclusions.c.id, _show_conclusion),
+    "cards": ExportSection(CARDS, collections.c.workspace_id, cards.c.collection_id, _show_card),
+    "summaries": _of_sessions(SESSIONS.where(exists().where(summaries.c.session_id == sessions.c.id)), _show_summed),
+    "webhooks": ExportSection(select(webhooks), webhooks.c.workspace_id, webhooks.c.id, _show_webhook),
 }
 """In the order in which they are to be imported: nothing refers to what comes later."""

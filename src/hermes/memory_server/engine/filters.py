@@ -17,19 +17,15 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, True_, and_, false, func, not_, or_, true
 
 from hermes.memory_server import limits, times
-from hermes.memory_server.db.matching import compares_json, holds_any, holds_json, holds_text
+from hermes.memory_server.db.database import JsonMap
+from hermes.memory_server.db.matching import ORDERED, compares_json, holds_any, holds_json, holds_text
 from hermes.memory_server.faults import Invalid
+from hermes.memory_server.ids import NAME
 
 FieldKind = Literal["text", "integer", "time", "boolean", "json", "ids"]
 """`json` is an object, `ids` a JSON list of ids."""
 Condition = ColumnElement[bool]
 OPERATORS = ("gte", "lte", "gt", "lt", "ne", "in", "contains", "icontains")
-ORDERED: dict[str, Callable[[Any, Any], Any]] = {
-    "gte": lambda column, value: column >= value,
-    "lte": lambda column, value: column <= value,
-    "gt": lambda column, value: column > value,
-    "lt": lambda column, value: column < value,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +42,7 @@ class Field:
 FilterFields = Mapping[str, Field]
 
 
-def build_filter(given: Mapping[str, Any] | None, fields: FilterFields) -> Condition:
+def build_filter(given: JsonMap | None, fields: FilterFields) -> Condition:
     """The condition that a filter means. Refused with a reason when it means nothing."""
     if not given:
         return true()
@@ -136,14 +132,11 @@ def _condition_among(field: Field, key: str, value: Any) -> Condition:
 
 
 def _operator(field: Field, key: str, op: str, operand: Any) -> Condition:
-    if op not in OPERATORS:
-        raise Invalid(f"Unknown operator '{op}' on '{key}': use one of {', '.join(OPERATORS)}")
+    _check_operator(key, op, operand)
     if operand == "*":
         return true()
-    if op == "ne" and operand is None:
-        return field.column.is_not(None)
     if operand is None:
-        raise Invalid(f"'{op}' on '{key}' cannot compare with null")
+        return field.column.is_not(None)
     if (field.kind == "json" and op != "contains") or (field.kind == "ids" and op not in ("contains", "in")):
         raise Invalid(f"'{op}' does not work on '{key}'")
     if op == "ne":
@@ -156,6 +149,13 @@ def _operator(field: Field, key: str, op: str, operand: Any) -> Condition:
         raise Invalid(f"'{op}' does not work on '{key}'")
     compared: Condition = ORDERED[op](field.column, _operand(field, key, operand))
     return compared
+
+
+def _check_operator(key: str, op: str, operand: Any) -> None:
+    if op not in OPERATORS:
+        raise Invalid(f"Unknown operator '{op}' on '{key}': use one of {', '.join(OPERATORS)}")
+    if op != "ne" and operand is None:
+        raise Invalid(f"'{op}' on '{key}' cannot compare with null")
 
 
 def _holds(field: Field, key: str, op: str, operand: Any) -> Condition:
@@ -223,12 +223,9 @@ def _json_object(field: Field, key: str, value: Any) -> Condition:
 
 
 def _json_operator(field: Field, name: str, op: str, operand: Any) -> Condition:
-    if op not in OPERATORS:
-        raise Invalid(f"Unknown operator '{op}' on '{name}': use one of {', '.join(OPERATORS)}")
+    _check_operator(name, op, operand)
     if operand == "*" or (isinstance(operand, list) and op == "in" and "*" in operand):
         return true()
-    if op != "ne" and operand is None:
-        raise Invalid(f"'{op}' on '{name}' cannot compare with null")
     if op == "in" and not isinstance(operand, list):
         raise Invalid(f"'in' on '{name}' takes a list, not {_show(operand)}")
     if op in ORDERED and not isinstance(operand, (str, int, float, bool)):
@@ -245,7 +242,7 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def session_allowlist(given: Mapping[str, Any] | None) -> Sequence[str] | None:
+def session_allowlist(given: JsonMap | None) -> Sequence[str] | None:
     """The sessions that recall is limited to; None for no limit. Recall takes `session_id` alone."""
     if given is None:
         return None
@@ -267,6 +264,6 @@ def checked_names(names: Sequence[str]) -> Sequence[str]:
     if len(names) > limits.SESSIONS_PER_RECALL:
         raise Invalid(f"at most {limits.SESSIONS_PER_RECALL} sessions can be named")
     for name in names:
-        if not name or not all(c.isascii() and (c.isalnum() or c in "_-") for c in name):
+        if NAME.fullmatch(name) is None:
             raise Invalid(f"'{name}' is not a session id")
     return names

@@ -61,12 +61,15 @@ BEHIND = PreparedStatement(
     )
     .limit(1)
 )
-AGAIN = PreparedStatement(
+WAITING = (
     select(finer_again)
     .select_from(finer_again.join(messages, messages.c.id == finer_again.c.message_id))
     .where(finer_again.c.failures < TRIES, _is_there(messages))
-    .order_by(finer_again.c.failures, finer_again.c.workspace_id, finer_again.c.message_id)
-    .limit(bindparam("most"))
+)
+AGAIN = PreparedStatement(
+    WAITING.order_by(finer_again.c.failures, finer_again.c.workspace_id, finer_again.c.message_id).limit(
+        bindparam("most")
+    )
 )
 EARLIER, NEAR = messages.alias("earlier"), messages.alias("near")
 BEFORE = (
@@ -96,8 +99,6 @@ PROGRESS = PreparedStatement(select(finer_progress).where(finer_progress.c.works
 SAID = PreparedStatement(select(meta.c.value).where(meta.c.name == CHOSEN))
 INSERT = PreparedStatement(inserting(finer_vectors))
 LEAVE = PreparedStatement(inserting_new(finer_again, "workspace_id", "message_id", "failures"))
-
-
 Made = tuple[int, int, bytes]
 """A vector: of which message and which piece of it, and itself."""
 
@@ -131,7 +132,6 @@ def choose_space(tx: Tx, space: str) -> None:
 
 
 def chosen_space(tx: Tx) -> str | None:
-    """The space that is being filled."""
     found = SAID.first(tx)
     return None if found is None else str(found.value)
 
@@ -155,16 +155,18 @@ def _again(tx: Tx, most: int) -> EmbeddingBatch | None:
     return EmbeddingBatch(first.workspace_id, None, [MessagePair(*row) for row in found], first.failures)
 
 
-def store_batch(tx: Tx, space: str, batch: EmbeddingBatch, vectors: Sequence[Made], failures: int = 0) -> bool:
+def store_batch(tx: Tx, space: str, batch: EmbeddingBatch, vectors: Sequence[Made], failures: int) -> None:
     """Keep the vectors of a batch in place of older ones; a message without any has failed so often now.
-    False when that is of no use any more: another space was chosen, somebody else was faster, or a message that they
-    were made of was deleted."""
-    if chosen_space(tx) != space or (batch.upto is not None and _upto(tx, space, batch.workspace_id) != batch.upto):
-        return False
+    Nothing is kept that is of no use any more: another space was chosen, somebody else was faster, or a message that
+    they were made of was deleted."""
+    known = PROGRESS.first(tx, workspace_id=batch.workspace_id)
+    upto = known.upto if known is not None and known.space == space else 0
+    if chosen_space(tx) != space or batch.upto not in (None, upto):
+        return
     ids = [said.id for said in batch.messages]
     used = {*ids, *(said.before_id for said in batch.messages if said.before_id)}
     if tx.execute(select(func.count()).where(messages.c.id.in_(used))).scalar_one() < len(used):
-        return False
+        return
     for table in (finer_vectors, finer_again):
         tx.execute(delete(table).where(table.c.workspace_id == batch.workspace_id, table.c.message_id.in_(ids)))
     rows = [
@@ -178,12 +180,6 @@ def store_batch(tx: Tx, space: str, batch: EmbeddingBatch, vectors: Sequence[Mad
     if batch.upto is not None:
         progress = {"workspace_id": batch.workspace_id, "space": space, "upto": ids[-1]}
         tx.execute(upserting(finer_progress, ("workspace_id",), progress))
-    return True
-
-
-def _upto(tx: Tx, space: str, workspace_id: int) -> int:
-    known = PROGRESS.first(tx, workspace_id=workspace_id)
-    return int(known.upto) if known is not None and known.space == space else 0
 
 
 def forget_in_finer(tx: Tx, rows: Sequence[Row[Any]]) -> None:
@@ -209,12 +205,7 @@ def count_behind(tx: Tx, space: str) -> int:
         .select_from(WITH_PROGRESS.join(messages, messages.c.workspace_id == workspaces.c.id))
         .where(messages.c.id > func.coalesce(UPTO, 0), _is_there(messages))
     )
-    again = (
-        select(finer_again.c.message_id)
-        .select_from(finer_again.join(messages, messages.c.id == finer_again.c.message_id))
-        .where(finer_again.c.failures < TRIES, _is_there(messages))
-    )
-    counts = (select(func.count()).select_from(some.limit(COUNTED).subquery()) for some in (new, again))
+    counts = (select(func.count()).select_from(some.limit(COUNTED).subquery()) for some in (new, WAITING))
     return min(COUNTED, sum(int(tx.execute(count, {"space": space}).scalar_one()) for count in counts))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from functools import partial
 
 from sqlalchemy import select
 
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 OK = "ok"
 LASTS = 1.0
 """Seconds that a result is used before the file is looked at again."""
+ROOM = 8 * 1024 * 1024
+"""Bytes on the disk below which it counts as full: who writes also writes the log."""
 WRITE_EVERY = 10.0
 """When no write is known to have worked for so many seconds, a look makes one itself."""
 NAMES: dict[type[StoreError], str] = {
@@ -112,11 +114,11 @@ class ServerHealth:
         """A look at each table, at what waits and at the disk; after a trouble, or when nobody else does, a write."""
         try:
             self.free_bytes = self._database.free_bytes()
-            self.backlog = await self._database.read(_look_around(times.now(self._clock)))
+            self.backlog = await self._database.read(partial(_look_around, at=times.now(self._clock)))
             if self.refinement is not None and (space := self.refinement.space) is not None:
                 counts = await self._database.read(lambda tx: (count_behind(tx, space), count_refused(tx)))
                 self.without_finer, self.refused_by_finer = counts
-            if not self._database.has_room():
+            if self.free_bytes < ROOM:
                 self._become(NAMES[StoreFullError])
             elif self._is_to_be_tried():
                 await self._database.write(_write)
@@ -129,18 +131,11 @@ class ServerHealth:
             self._become(NAMES[StoreGoneError])
 
 
-def _look_around(at: int) -> Callable[[Tx], Backlog]:
-    def read(tx: Tx) -> Backlog:
-        _touch(tx)
-        return read_backlog(tx, at)
-
-    return read
-
-
-def _touch(tx: Tx) -> None:
-    """Read where each table begins."""
+def _look_around(tx: Tx, at: int) -> Backlog:
+    """Read where each table begins, and what is behind."""
     for table in metadata.sorted_tables:
         tx.execute(select(*table.primary_key).limit(1)).first()
+    return read_backlog(tx, at)
 
 
 def _write(tx: Tx) -> None:

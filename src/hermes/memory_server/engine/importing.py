@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from sqlalchemy import insert, select, update
 
 from hermes.memory_server import limits
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import (
     cards,
@@ -29,17 +28,14 @@ from hermes.memory_server.db.tables import (
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, link_messages
 from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.messages import add_messages
-from hermes.memory_server.engine.peers import INSERT as INSERT_PEER
-from hermes.memory_server.engine.peers import find_peer
-from hermes.memory_server.engine.sessions import find_session, insert_session
+from hermes.memory_server.engine.peers import find_peer, insert_peer, peer_in
+from hermes.memory_server.engine.sessions import insert_session, session_in
 from hermes.memory_server.engine.summaries import SessionSummary, store_summary
 from hermes.memory_server.engine.webhooks import ensure_webhook
 from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace
 from hermes.memory_server.faults import Fault, Invalid, Missing
-from hermes.memory_server.ids import SCOPE_PREFIX, check_name, new_id
+from hermes.memory_server.ids import SCOPE_PREFIX
 from hermes.memory_server.tokens import count_tokens
-
-ImportItem = Mapping[str, Any]
 
 
 @dataclass(slots=True)
@@ -56,7 +52,7 @@ class ImportOutcome:
 class PreparedItem:
     """An item with what could be worked out before the write lock is held."""
 
-    item: ImportItem
+    item: JsonMap
     draft: MessageDraft | None = None
     vector: bytes = b""
 
@@ -65,7 +61,10 @@ def import_part(tx: Tx, workspace: str, section: str, given: Sequence[PreparedIt
     """Take in what is not there. An item that cannot be taken is told, and the others are."""
     outcome = ImportOutcome()
     if section == "workspace":
-        _, made = _workspace(tx, workspace, given[0].item, at)
+        item = given[0].item
+        row, made = ensure_workspace(tx, workspace, at, item["metadata"], item["configuration"])
+        if made:
+            tx.execute(update(workspaces).where(workspaces.c.id == row.id).values(created_at=item["created_at"]))
         outcome.added, outcome.present = int(made), int(not made)
         return outcome
     ensure_workspace(tx, workspace, at)
@@ -82,22 +81,13 @@ def import_part(tx: Tx, workspace: str, section: str, given: Sequence[PreparedIt
     return outcome
 
 
-def _workspace(tx: Tx, workspace: str, item: ImportItem, at: int) -> tuple[Record, bool]:
-    place, made = ensure_workspace(tx, workspace, at, metadata=item["metadata"], configuration=item["configuration"])
-    if made:
-        tx.execute(update(workspaces).where(workspaces.c.id == place.id).values(created_at=item["created_at"]))
-    return place, made
-
-
 def _take_peer(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
-    check_name(item["id"])
     name = SCOPE_PREFIX + item["id"] if item["kind"] == "scope" else item["id"]
     if find_peer(tx, place.id, name) is not None:  # also one that is a part of another by now
         return False
-    values = {"workspace_id": place.id, "name": name, "kind": item["kind"], "created_at": item["created_at"]}
-    said = {key: json.dumps(item[key]) for key in ("metadata", "configuration")}
-    return INSERT_PEER.run(tx, uid=new_id(), **values, **said) == 1
+    said = item["metadata"], item["configuration"], item["kind"]
+    return insert_peer(tx, place.id, item["id"], item["created_at"], *said)
 
 
 def _take_session(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
@@ -105,13 +95,16 @@ def _take_session(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     said = json.dumps(item["metadata"]), json.dumps(item["configuration"])
     if insert_session(tx, place.id, item["id"], item["created_at"], *said) is not None:
         return True
-    _session(tx, place, item["id"])
+    session_in(tx, place, item["id"])
     return False
 
 
 def _take_membership(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
-    pair = {"session_id": _session(tx, place, item["session_id"]).id, "peer_id": _peer(tx, place, item["peer_id"]).id}
+    pair = {
+        "session_id": session_in(tx, place, item["session_id"]).id,
+        "peer_id": peer_in(tx, place, item["peer_id"]).id,
+    }
     same = select(memberships.c.id).where(*(memberships.c[name] == value for name, value in pair.items()))
     if item["left_seq"] is None:
         same = same.where(memberships.c.left_seq.is_(None))
@@ -126,8 +119,8 @@ def _take_membership(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bo
 
 def _take_message(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
-    session = _session(tx, place, item["session_id"])
-    peer = _peer(tx, place, item["peer_id"])
+    session = session_in(tx, place, item["session_id"])
+    peer = peer_in(tx, place, item["peer_id"])
     known = select(messages.c.session_id).where(messages.c.public_id == item["id"])
     found = tx.execute(known).scalar_one_or_none()
     if found is not None:
@@ -145,8 +138,8 @@ def _take_message(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
 
 
 def _take_scoped(tx: Tx, place: Record, given: PreparedItem, at: int) -> bool:
-    session = _session(tx, place, given.item["session_id"])
-    scopes = [_peer(tx, place, SCOPE_PREFIX + name) for name in dict.fromkeys(given.item["scopes"])]
+    session = session_in(tx, place, given.item["session_id"])
+    scopes = [peer_in(tx, place, SCOPE_PREFIX + name) for name in dict.fromkeys(given.item["scopes"])]
     known = select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == session.id)
     inside = {*tx.execute(known).scalars()}
     new = [scope.id for scope in scopes if scope.id not in inside]
@@ -158,8 +151,8 @@ def _take_scoped(tx: Tx, place: Record, given: PreparedItem, at: int) -> bool:
 
 def _take_conclusion(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
-    pair = _peer(tx, place, item["observer_id"]).id, _peer(tx, place, item["observed_id"]).id
-    session = None if item["session_id"] is None else _session(tx, place, item["session_id"]).id
+    pair = peer_in(tx, place, item["observer_id"]).id, peer_in(tx, place, item["observed_id"]).id
+    session = None if item["session_id"] is None else session_in(tx, place, item["session_id"]).id
     known = select(conclusions.c.workspace_id).where(conclusions.c.public_id == item["id"])
     found = tx.execute(known).scalar_one_or_none()
     if found is not None:
@@ -191,7 +184,7 @@ def _take_conclusion(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bo
 
 def _take_card(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
-    pair = _peer(tx, place, item["observer_id"]).id, _peer(tx, place, item["observed_id"]).id
+    pair = peer_in(tx, place, item["observer_id"]).id, peer_in(tx, place, item["observed_id"]).id
     collection = ensure_collection(tx, place.id, *pair)
     if tx.execute(select(cards.c.collection_id).where(cards.c.collection_id == collection)).first() is not None:
         return False
@@ -201,7 +194,7 @@ def _take_card(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
 
 
 def _take_summaries(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
-    session = _session(tx, place, given.item["session_id"])
+    session = session_in(tx, place, given.item["session_id"])
     known = {*tx.execute(select(summaries.c.kind).where(summaries.c.session_id == session.id)).scalars()}
     new = [one for one in given.item["summaries"] if one["kind"] not in known]
     covered = [_last_covered(tx, place, session, one["message_id"]) for one in new]
@@ -225,31 +218,12 @@ def _take_webhook(tx: Tx, place: Record, given: PreparedItem, at: int) -> bool:
     return ensure_webhook(tx, place.name, given.item["url"], given.item["created_at"] or at)[1]
 
 
-def _take_nothing(_tx: Tx, _place: Record, _given: PreparedItem, _at: int) -> bool:
-    """Who left is said by the stays."""
-    return False
-
-
-def _session(tx: Tx, place: Record, name: str) -> Record:
-    found = find_session(tx, place.id, name)
-    if found is None or not found.is_active:
-        raise Missing("Session", name, place.name)
-    return found
-
-
-def _peer(tx: Tx, place: Record, name: str) -> Record:
-    found = find_peer(tx, place.id, name)
-    if found is None:
-        raise Missing("Peer", name, place.name)
-    return found
-
-
 TAKE: Mapping[str, Callable[[Tx, Record, PreparedItem, int], bool]] = {
     "peers": _take_peer,
     "sessions": _take_session,
     "memberships": _take_membership,
     "messages": _take_message,
-    "departures": _take_nothing,
+    "departures": lambda *_: False,  # who left is said by the stays
     "scopes": _take_scoped,
     "conclusions": _take_conclusion,
     "cards": _take_card,

@@ -8,16 +8,14 @@ from typing import Any
 
 from sqlalchemy import bindparam, select
 
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import scope_sessions, workspaces
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.settings import resolve
 
-NewMessages = Mapping[int, Sequence[tuple[int, Mapping[str, Any]]]]
+NewMessages = Mapping[int, Sequence[tuple[int, JsonMap]]]
 """Per author: the ids of the messages and the configuration that came with each."""
-
-
 PER_JOB = 10
 """Messages that one job reasons about: a job holds the write lock while it stores what it found."""
 SCOPES = PreparedStatement(
@@ -40,25 +38,12 @@ def queue_reasoning(
         if wanted and _is_observed(members.get(author)):
             others = [peer for peer, row in members.items() if peer != author and row.observe_others]
             observers = list(dict.fromkeys([author, *others, *silent]))
+            unit = f"representation:{session.workspace_id}:{session.id}:{author}"
+            whose: dict[str, Any] = {"session_id": session.id, "sender_id": author, "observers": observers}
             for start in range(0, len(wanted), PER_JOB):
-                _queue_derivation(tx, session, author, observers, wanted[start : start + PER_JOB], at)
+                payload = {"messages": wanted[start : start + PER_JOB], "observers": observers}
+                add_job(tx, "representation", unit, at, session.workspace_id, payload, **whose)
     _queue_summaries(tx, session, workspace, count, sum(len(given) for given in new.values()), at)
-
-
-def _queue_derivation(
-    tx: Tx, session: Record, author: int, observers: Sequence[int], messages: Sequence[int], at: int
-) -> None:
-    add_job(
-        tx,
-        "representation",
-        f"representation:{session.workspace_id}:{session.id}:{author}",
-        at,
-        workspace_id=session.workspace_id,
-        session_id=session.id,
-        sender_id=author,
-        payload={"messages": messages, "observers": observers},
-        observers=observers,
-    )
 
 
 def _is_observed(member: Record | None) -> bool:
@@ -83,12 +68,6 @@ def _queue_summaries(tx: Tx, session: Record, workspace: str, count: int, added:
     for kind, every in (("short", settings.short_every), ("long", settings.long_every)):
         due = count // every * every
         if due > count - added:
-            add_job(
-                tx,
-                "summary",
-                f"summary:{session.workspace_id}:{session.id}",
-                at,
-                workspace_id=session.workspace_id,
-                session_id=session.id,
-                payload={"kind": kind, "seq": due},
-            )
+            unit = f"summary:{session.workspace_id}:{session.id}"
+            payload = {"kind": kind, "seq": due}
+            add_job(tx, "summary", unit, at, session.workspace_id, payload, session_id=session.id)

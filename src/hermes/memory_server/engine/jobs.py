@@ -10,13 +10,13 @@ its old owner cannot finish any more.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sqlalchemy import BindParameter, Select, and_, bindparam, delete, exists, or_, select, text, update
 
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.db.statements import PreparedInsert, PreparedStatement, inserting
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs
 
@@ -128,7 +128,7 @@ class Job:
     unit: str
     workspace_id: int
     session_id: int | None
-    payload: Mapping[str, Any]
+    payload: JsonMap
     attempts: int
     owner: str
 
@@ -138,9 +138,9 @@ def add_job(
     kind: JobKind,
     unit: str,
     at: int,
-    *,
     workspace_id: int,
-    payload: Mapping[str, Any],
+    payload: JsonMap,
+    *,
     session_id: int | None = None,
     sender_id: int | None = None,
     observers: Iterable[int] = (),
@@ -215,6 +215,11 @@ def finish_job(tx: Tx, job: Job, at: int) -> Job | None:
     """Mark it done: the job as it is now. None when the lease was lost: then its effects must not be kept."""
     row = FINISH.first(tx, at=at, **_identity(job))
     return None if row is None else replace(job, payload=json.loads(row.payload))
+
+
+def queue_again(tx: Tx, job: Job, at: int) -> None:
+    """Queue what is left of a job, behind all that its unit has."""
+    add_job(tx, job.kind, job.unit, at, job.workspace_id, job.payload, session_id=job.session_id)
 
 
 def keep_place(tx: Tx, job: Job) -> None:

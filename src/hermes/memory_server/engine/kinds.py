@@ -19,7 +19,7 @@ from hermes.memory_server.engine.deletion import go_on_purging, tidy_index
 from hermes.memory_server.engine.delivery import WebhookDelivery
 from hermes.memory_server.engine.derive import Statement, embed_statements, read_statements, remember
 from hermes.memory_server.engine.dreams import dream
-from hermes.memory_server.engine.jobs import Job, add_job, keep_place
+from hermes.memory_server.engine.jobs import Job, keep_place, queue_again
 from hermes.memory_server.engine.merging import go_on_merging
 from hermes.memory_server.engine.outlines import clean_outlines
 from hermes.memory_server.engine.peer_deletion import go_on_deleting
@@ -77,10 +77,6 @@ async def _post(tools: JobTools, job: Job) -> None:
     await tools.delivery.post(job.payload["url"], job.payload["body"])
 
 
-def _no_effect(_tx: Tx, _job: Job, _prepared: None, _at: int) -> None:
-    """All was done when it was prepared."""
-
-
 def _learn(tx: Tx, job: Job, said: list[Statement], _at: int) -> None:
     remember(tx, job.workspace_id, job.payload["observers"], said)
 
@@ -91,8 +87,7 @@ def _summarised(tx: Tx, job: Job, made: SessionSummary | None, at: int) -> None:
     if made.removals == count_removals(tx, job.session_id):
         store_summary(tx, job.session_id, made, at)
     else:  # it may hold what was deleted since
-        workspace, session = job.workspace_id, job.session_id
-        add_job(tx, job.kind, job.unit, at, workspace_id=workspace, session_id=session, payload=job.payload)
+        queue_again(tx, job, at)
 
 
 def _catch_up(tx: Tx, job: Job) -> None:
@@ -112,5 +107,5 @@ KINDS: Mapping[str, JobHandler[Any]] = {
     "merge_peers": JobHandler(_nothing, lambda tx, job, _, _at: go_on_merging(tx, job)),
     "tidy": JobHandler(_tidy_files, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
     "catch_up": JobHandler(_nothing, lambda tx, job, _, _at: _catch_up(tx, job)),
-    "webhook": JobHandler(_post, _no_effect, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),
+    "webhook": JobHandler(_post, lambda *_: None, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),  # posting is all
 }

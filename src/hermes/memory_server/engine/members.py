@@ -26,12 +26,7 @@ WITH_OBSERVERS = PreparedStatement(
     union_all(ROWS.where(text(OBSERVING)), ROWS.where(memberships.c.peer_id == bindparam("peer_id")))
 )
 PRESENT = PreparedStatement(
-    select(memberships.c.peer_id, peers.c.kind, peers.c.name)
-    .select_from(memberships.join(peers, peers.c.id == memberships.c.peer_id))
-    .where(memberships.c.session_id == bindparam("session_id"), memberships.c.left_seq.is_(None))
-    .where(memberships.c.peer_id > bindparam("after"))
-    .order_by(memberships.c.peer_id)
-    .limit(bindparam("most"))
+    ROWS.where(memberships.c.peer_id > bindparam("after")).order_by(memberships.c.peer_id).limit(bindparam("most"))
 )
 JOIN = PreparedStatement(
     inserting(memberships, "session_id", "peer_id", "observe_me", "observe_others", "joined_seq", "joined_at")

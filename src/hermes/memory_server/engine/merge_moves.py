@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Text, and_, cast, delete, insert, literal, or_, select, tuple_, update
 
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.tables import (
     cards,
@@ -25,7 +25,6 @@ from hermes.memory_server.db.tables import (
 )
 from hermes.memory_server.engine.conclusions import ensure_collection, let_go
 from hermes.memory_server.engine.deletion import PART
-from hermes.memory_server.engine.merge_order import card_place
 from hermes.memory_server.engine.removal import runs
 
 SAME_STAY = cast(memberships.c.session_id, Text) + "@" + cast(memberships.c.joined_at, Text)
@@ -38,7 +37,7 @@ def about(peer: Record) -> ColumnElement[bool]:
     return and_(collections.c.workspace_id == peer.workspace_id, held)
 
 
-def _note(tx: Tx, merge: Record, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
+def _note(tx: Tx, merge: Record, kind: str, rows: Sequence[JsonMap]) -> None:
     if rows:
         tx.execute(insert(merge_rows), [{"merge_id": merge.id, "kind": kind, "before": None, **row} for row in rows])
 
@@ -190,3 +189,8 @@ def move_back(tx: Tx, merge: Record) -> bool:
             tx.execute(update(conclusions).where(conclusions.c.id.in_(ids)).values(collection_id=int(before)))
     tx.execute(delete(merge_rows).where(merge_rows.c.id.in_([row.id for row in noted])))
     return bool(noted)
+
+
+def card_place(before: str) -> int:
+    """The collection that a card was in, of the note that was made of it."""
+    return int(before.partition("@")[0])

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import bindparam, select
 
 from hermes.memory_server import limits
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import merges
 
@@ -22,8 +22,8 @@ INTO = PreparedStatement(
 
 
 def follow_names(
-    tx: Tx, workspace_id: int, filters: Mapping[str, Any] | None, keys: Collection[str] = PEER_KEYS
-) -> Mapping[str, Any] | None:
+    tx: Tx, workspace_id: int, filters: JsonMap | None, keys: Collection[str] = PEER_KEYS
+) -> JsonMap | None:
     """The filter with the names of today: each that is compared as a whole, alone, in a list or with `ne`."""
     return None if filters is None else _follow(tx, workspace_id, filters, keys, depth=0)
 

@@ -7,9 +7,9 @@ What was moved is noted for seven days, and can be moved back. What was written 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, func, insert, or_, select, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.tables import (
@@ -21,20 +21,19 @@ from hermes.memory_server.db.tables import (
     merges,
     messages,
     peers,
-    workspaces,
 )
 from hermes.memory_server.engine.departures import EVERYTHING, begin_generation, note_departed
 from hermes.memory_server.engine.jobs import Job, add_job, keep_place, replace_peer
 from hermes.memory_server.engine.merge_moves import (
     about,
     bring_back,
+    card_place,
     move_back,
     move_cards,
     move_conclusions,
     move_members,
     move_messages,
 )
-from hermes.memory_server.engine.merge_order import UNDER_WAY, refuse_before_later, refuse_under_way
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import MERGED_PEER, get_peer
 from hermes.memory_server.engine.workspaces import get_workspace, lock_workspace
@@ -43,30 +42,19 @@ from hermes.memory_server.ids import new_id, refuse_scopes
 
 KEPT = 7 * 24 * 3600 * 1_000_000
 """Microseconds within which a merge can be undone."""
-COLUMNS = (*merges.c, workspaces.c.name.label("workspace"))
-MERGES = merges.join(workspaces, workspaces.c.id == merges.c.workspace_id)
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """What a merge would move. A card stays behind where the other peer has one."""
-
-    messages: int
-    sessions: int
-    conclusions: int
-    cards: int
+UNDER_WAY = ("running", "undoing")
 
 
 def preview_merge(tx: Tx, workspace: str, name: str, into: str) -> dict[str, int]:
-    """How much would become the other peer's."""
+    """How much would become the other peer's. A card stays behind where that one has one."""
     gone, _kept = _pair(tx, workspace, name, into)
-    own = [
-        select(func.count()).select_from(messages).where(messages.c.peer_id == gone.id),
-        select(func.count(memberships.c.session_id.distinct())).where(memberships.c.peer_id == gone.id),
-        select(func.count()).select_from(conclusions.join(collections)).where(about(gone)),
-        select(func.count()).select_from(cards.join(collections)).where(about(gone)),
-    ]
-    return asdict(Preview(*(int(tx.execute(query).scalar_one()) for query in own)))
+    own = {
+        "messages": select(func.count()).select_from(messages).where(messages.c.peer_id == gone.id),
+        "sessions": select(func.count(memberships.c.session_id.distinct())).where(memberships.c.peer_id == gone.id),
+        "conclusions": select(func.count()).select_from(conclusions.join(collections)).where(about(gone)),
+        "cards": select(func.count()).select_from(cards.join(collections)).where(about(gone)),
+    }
+    return {kind: int(tx.execute(query).scalar_one()) for kind, query in own.items()}
 
 
 def begin_merge(tx: Tx, workspace: str, name: str, into: str, at: int) -> Record:
@@ -84,8 +72,8 @@ def begin_merge(tx: Tx, workspace: str, name: str, into: str, at: int) -> Record
 def get_merge(tx: Tx, workspace: str, public_id: str) -> Record:
     """One merge; refused when there is none."""
     place = get_workspace(tx, workspace)
-    query = select(*COLUMNS).select_from(MERGES).where(merges.c.public_id == public_id)
-    found = tx.execute(query.where(merges.c.workspace_id == place.id)).first()
+    own = (merges.c.public_id == public_id, merges.c.workspace_id == place.id)
+    found = tx.execute(select(merges).where(*own)).first()
     if found is None:
         raise Missing("Merge", public_id, workspace)
     return found
@@ -94,7 +82,7 @@ def get_merge(tx: Tx, workspace: str, public_id: str) -> Record:
 def list_merges(tx: Tx, workspace: str, page: PageRequest) -> Paged:
     """The merges of a workspace, the oldest first."""
     own = merges.c.workspace_id == get_workspace(tx, workspace).id
-    return fetch_page(tx, select(*COLUMNS).select_from(MERGES).where(own), (merges.c.id,), page)
+    return fetch_page(tx, select(merges).where(own), (merges.c.id,), page)
 
 
 def begin_undoing(tx: Tx, workspace: str, public_id: str, at: int) -> Record:
@@ -154,8 +142,7 @@ def _pair(tx: Tx, workspace: str, name: str, into: str) -> tuple[Record, Record]
 
 
 def _queue(tx: Tx, workspace_id: int, public_id: str, at: int) -> None:
-    payload = {"merge": public_id}
-    add_job(tx, "merge_peers", f"merge:{workspace_id}", at, workspace_id=workspace_id, payload=payload)
+    add_job(tx, "merge_peers", f"merge:{workspace_id}", at, workspace_id, {"merge": public_id})
 
 
 def _set_state(tx: Tx, merge_id: int, state: str) -> None:
@@ -177,3 +164,43 @@ def _end(tx: Tx, merge: Record) -> None:
 def _let_search_see(tx: Tx, merge: Record) -> None:
     note_departed(tx, merge.workspace_id, [EVERYTHING])  # messages have other authors
     begin_generation(tx, merge.workspace_id)
+
+
+def refuse_under_way(tx: Tx, workspace_id: int, peer_ids: Iterable[int]) -> None:
+    """Refuse to touch peers of which one is being merged, or of which a merge is being undone."""
+    sides = or_(*(merges.c[side].in_([*peer_ids]) for side in ("from_id", "into_id")))
+    busy = select(merges).where(merges.c.workspace_id == workspace_id, merges.c.state.in_(UNDER_WAY), sides)
+    merge = tx.execute(busy.limit(1)).first()
+    if merge is not None:
+        raise Conflict(f"{_name(merge)} is {merge.state}; try again when it has come to its end")
+
+
+def refuse_before_later(tx: Tx, merge: Record) -> None:
+    """Refuse to undo a merge while a later one stands that has touched its peers or what it moved."""
+    same = (merges.c.workspace_id == merge.workspace_id, merges.c.id > merge.id)
+    standing = merges.c.state.in_((*UNDER_WAY, "done"))
+    for later in tx.execute(select(merges).where(*same, standing).order_by(merges.c.id.desc())).all():
+        if later.state == "running":
+            raise Conflict(f"{_name(later)} is running; try again when it has come to its end")
+        is_apart = {merge.from_id, merge.into_id}.isdisjoint((later.from_id, later.into_id))
+        if not is_apart or _moved_the_same(tx, merge, later):
+            raise Conflict(f"{_name(later)} came later; undo that first")
+
+
+def _name(merge: Record) -> str:
+    return f"The merge {merge.public_id} of {merge.from_name} into {merge.into_name}"
+
+
+def _moved_the_same(tx: Tx, merge: Record, later: Record) -> bool:
+    """What a third peer held about one of the two belongs to both merges when that peer was merged later. A card is
+    noted by where it was put, and by where it was before."""
+    first, second = merge_rows.alias("first"), merge_rows.alias("second")
+    both = (first.c.merge_id == merge.id, second.c.merge_id == later.id, first.c.kind == second.c.kind)
+    conclusion = (first.c.kind == "conclusion") & (first.c.row_id == second.c.row_id)
+    found = select(first.c.id).where(*both, conclusion).limit(1)
+    if tx.execute(found).first() is not None:
+        return True
+    puts = select(merge_rows.c.row_id).where(merge_rows.c.merge_id == merge.id, merge_rows.c.kind == "card")
+    took = select(merge_rows.c.before).where(merge_rows.c.merge_id == later.id, merge_rows.c.kind == "card")
+    taken = {card_place(before) for before in tx.execute(took).scalars()}
+    return not taken.isdisjoint(tx.execute(puts).scalars())

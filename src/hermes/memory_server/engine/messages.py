@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Integer, Select, and_, bindparam, delete, select, type_coerce, update
 
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.matching import facts_of
 from hermes.memory_server.db.statements import PreparedStatement, inserting
 from hermes.memory_server.db.tables import message_facts, message_vectors, messages, peers, sessions, workspaces
-from hermes.memory_server.db.text_index import IndexedMessage, SearchArea
+from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.ingest import queue_reasoning
@@ -52,9 +52,7 @@ INSERT = PreparedStatement(inserting(messages, *(column.name for column in messa
 INSERT_VECTORS = PreparedStatement(inserting(message_vectors))
 INSERT_FACTS = PreparedStatement(inserting(message_facts))
 FORGET_FACT = PreparedStatement(
-    delete(message_facts).where(
-        *(message_facts.c[name] == bindparam(f"{name}_") for name in ("workspace_id", "fact", "message_id"))
-    )
+    delete(message_facts).where(*(column == bindparam(column.name) for column in message_facts.c))
 )
 COUNT = PreparedStatement(
     update(sessions)
@@ -75,7 +73,6 @@ class Appended:
     id: int
     public_id: str
     peer_id: int
-    seq: int
     created_at: int
     draft: MessageDraft
 
@@ -85,28 +82,22 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Messa
     place, _ = ensure_session(tx, workspace, session, at)
     ids = ensure_peer_ids(tx, place.workspace_id, (draft.peer for draft in drafts), at)
     members = add_authors(tx, place, ids.values(), at)
-    appended = _insert(tx, place, ids, drafts, at)
+    new = enumerate(drafts, start=place.message_count + 1)
+    appended = add_messages(tx, place, [(new_id(), seq, ids[draft.peer], draft) for seq, draft in new], at)
     COUNT.run(tx, id_=place.id, added=len(drafts))
     count = place.message_count + len(drafts)
-    by_author: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
+    by_author: dict[int, list[tuple[int, JsonMap]]] = {}
     for message in appended:
         by_author.setdefault(message.peer_id, []).append((message.id, message.draft.configuration))
     queue_reasoning(tx, place, members, count, by_author, at)
     return appended
 
 
-def _insert(
-    tx: Tx, session: Record, peer_ids: Mapping[str, int], drafts: Sequence[MessageDraft], at: int
-) -> list[Appended]:
-    """Write new messages behind those of the session, which is locked, with what makes them findable."""
-    new = enumerate(drafts, start=session.message_count + 1)
-    return add_messages(tx, session, [(new_id(), seq, peer_ids[draft.peer], draft) for seq, draft in new], at)
-
-
 def add_messages(
     tx: Tx, session: Record, given: Sequence[tuple[str, int, int, MessageDraft]], at: int
 ) -> list[Appended]:
-    """Write messages behind those of the session: each with its public id, its number and its author's row."""
+    """Write messages behind those of the session, which is locked, with what makes them findable: each is given with
+    its public id, its number and its author's row."""
     drafts = [draft for *_, draft in given]
     rows = [
         {
@@ -126,7 +117,7 @@ def add_messages(
     INSERT.run_many(tx, rows)
     ids = [int(row.id) for row in IDS.rows(tx, session_id=session.id, after=session.message_count)]
     appended = [
-        Appended(message_id, row["public_id"], row["peer_id"], row["seq"], row["created_at"], draft)
+        Appended(message_id, row["public_id"], row["peer_id"], row["created_at"], draft)
         for message_id, row, draft in zip(ids, rows, drafts, strict=True)
     ]
     _index(tx, session, appended)
@@ -136,9 +127,8 @@ def add_messages(
 def _index(tx: Tx, session: Record, appended: Sequence[Appended]) -> None:
     """Make messages findable by their words and their meaning."""
     place = {"workspace_id": session.workspace_id, "session_id": session.id}
-    text_index(tx).add(
-        tx, [IndexedMessage(m.id, session.workspace_id, session.id, m.peer_id, m.draft.content) for m in appended]
-    )
+    texts = [(message.id, message.peer_id, message.draft.content) for message in appended]
+    text_index(tx).add(tx, session.workspace_id, session.id, texts)
     vectors = [
         {
             **place,
@@ -159,18 +149,17 @@ def _index(tx: Tx, session: Record, appended: Sequence[Appended]) -> None:
 
 def keep_facts(tx: Tx, workspace_id: int, message_id: int, metadata: str) -> None:
     """Let filters find what a message's metadata says."""
-    if facts := facts_of(metadata):
-        INSERT_FACTS.run_many(
-            tx, [{"workspace_id": workspace_id, "fact": fact, "message_id": message_id} for fact in facts]
-        )
+    if facts := _facts(workspace_id, message_id, metadata):
+        INSERT_FACTS.run_many(tx, facts)
 
 
 def forget_facts(tx: Tx, workspace_id: int, message_id: int, metadata: str) -> None:
     """Undo `keep_facts`."""
-    if facts := facts_of(metadata):
-        FORGET_FACT.run_many(
-            tx, [{"workspace_id_": workspace_id, "fact_": fact, "message_id_": message_id} for fact in facts]
-        )
+    FORGET_FACT.run_many(tx, _facts(workspace_id, message_id, metadata))
+
+
+def _facts(workspace_id: int, message_id: int, metadata: str) -> list[dict[str, int]]:
+    return [{"workspace_id": workspace_id, "fact": fact, "message_id": message_id} for fact in facts_of(metadata)]
 
 
 def select_messages() -> Select[Any]:
@@ -199,10 +188,7 @@ def get_message(tx: Tx, workspace: str, session: str, public_id: str) -> Record:
     return found
 
 
-def set_message_metadata(
-    tx: Tx, workspace: str, session: str, public_id: str, metadata: Mapping[str, Any] | None
-) -> Record:
-    """Replace a message's metadata."""
+def set_message_metadata(tx: Tx, workspace: str, session: str, public_id: str, metadata: JsonMap | None) -> Record:
     found = get_message(tx, workspace, session, public_id)
     if metadata is None:
         return found
@@ -212,7 +198,7 @@ def set_message_metadata(
     return get_message(tx, workspace, session, public_id)
 
 
-def list_messages(tx: Tx, workspace: str, session: str, filters: Mapping[str, Any] | None, page: PageRequest) -> Paged:
+def list_messages(tx: Tx, workspace: str, session: str, filters: JsonMap | None, page: PageRequest) -> Paged:
     """A session's messages in the order they came; none for a session that does not exist."""
     place = find_live_session(tx, workspace, session)
     filters = filters if place is None else follow_names(tx, place.workspace_id, filters)

@@ -11,11 +11,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, select
 
 from hermes.memory_server import limits, times
-from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.matching import MANY, pattern_facts
+from hermes.memory_server.db.database import JsonMap, Tx
+from hermes.memory_server.db.matching import MANY, ORDERED, pattern_facts
 from hermes.memory_server.db.tables import message_facts, messages, peers, sessions, workspaces
 from hermes.memory_server.db.text_index import SearchArea
-from hermes.memory_server.engine.filters import OPERATORS, ORDERED
+from hermes.memory_server.engine.filters import OPERATORS
 
 FEW = 5000
 """A list of more messages than this is no help, and is not made."""
@@ -23,7 +23,7 @@ TELLING = 4
 """How many values of one pattern are looked up."""
 
 
-def narrow(tx: Tx, place: SearchArea, filters: Mapping[str, Any]) -> list[int] | None:
+def narrow(tx: Tx, place: SearchArea, filters: JsonMap) -> list[int] | None:
     """Messages of the place that include every match of the filter; None when no index gives a short list."""
     found: set[int] | None = None
     for query in _queries(tx, place, filters):
@@ -44,7 +44,7 @@ def named(value: Any) -> list[str] | None:
     return texts if plain and len(texts) <= limits.SESSIONS_PER_RECALL else None
 
 
-def _queries(tx: Tx, place: SearchArea, filters: Mapping[str, Any]) -> Iterator[Select[Any]]:
+def _queries(tx: Tx, place: SearchArea, filters: JsonMap) -> Iterator[Select[Any]]:
     for key, value in filters.items():
         if key == "AND" and isinstance(value, list):
             for inner in value:
@@ -90,7 +90,7 @@ def _dated(place: SearchArea, value: Any) -> Iterator[Select[Any]]:
         yield select(messages.c.id).where(in_place, *limits_)
 
 
-def _holding(place: SearchArea, value: Mapping[str, Any]) -> Iterator[Select[Any]]:
+def _holding(place: SearchArea, value: JsonMap) -> Iterator[Select[Any]]:
     """By what metadata must hold."""
     for name, wanted in value.items():
         has_operators = isinstance(wanted, Mapping) and any(op in OPERATORS for op in wanted)

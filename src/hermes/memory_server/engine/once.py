@@ -41,17 +41,12 @@ def append_once(
 
 
 def conclude_once(
-    tx: Tx,
-    workspace: str,
-    given: Sequence[NewConclusion],
-    vectors: Sequence[bytes],
-    at: int,
-    whole: KeyedRequest | None,
+    tx: Tx, workspace: str, given: Sequence[NewConclusion], at: int, whole: KeyedRequest | None
 ) -> list[WrittenStamp]:
     """Store the conclusions that are new; the stamps of all."""
 
     def conclude(new: Sequence[int]) -> list[WrittenStamp]:
-        rows = create_conclusions(tx, workspace, [given[n] for n in new], [vectors[n] for n in new], at)
+        rows = create_conclusions(tx, workspace, [given[number] for number in new], at)
         return [WrittenStamp(row.public_id, row.created_at) for row in rows]
 
     keys = [new.asked for new in given]

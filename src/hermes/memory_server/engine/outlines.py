@@ -98,8 +98,6 @@ class Seen:
 
 @dataclass(slots=True)
 class KnownWorkspace:
-    """What is kept of one workspace."""
-
     outline: Outline
     postings: Postings
 
@@ -109,7 +107,7 @@ class Outlines:
 
     def __init__(self, dimension: int, *, folder: Path | None = None, rows_kept: int = ROWS_KEPT) -> None:
         """With a folder, large outlines are kept there from one start to the next."""
-        self.load_later: Callable[[int], None] | None = None
+        self.load_later: Callable[[int], object] | None = None
         """Called with a workspace whose outline should be loaded; with none, whoever searches loads it."""
         self._dimension = dimension
         self._folder = folder

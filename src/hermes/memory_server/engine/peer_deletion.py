@@ -27,8 +27,8 @@ from hermes.memory_server.engine.answers import forget_peer_answers
 from hermes.memory_server.engine.deletion import PART, drop_jobs, purge_conclusions, queue_tidying
 from hermes.memory_server.engine.departures import begin_generation
 from hermes.memory_server.engine.ingest import queue_summaries_again
-from hermes.memory_server.engine.jobs import Job, add_job, drop_observer
-from hermes.memory_server.engine.merge_order import refuse_under_way
+from hermes.memory_server.engine.jobs import Job, add_job, drop_observer, queue_again
+from hermes.memory_server.engine.merging import refuse_under_way
 from hermes.memory_server.engine.peers import DELETED_PEER, get_peer
 from hermes.memory_server.engine.removal import take_out
 from hermes.memory_server.engine.workspaces import lock_workspace
@@ -68,8 +68,7 @@ def _drop_merges(tx: Tx, workspace_id: int, peer_id: int, at: int) -> None:
 
 
 def _queue(tx: Tx, workspace_id: int, peer_id: int, at: int) -> None:
-    payload = {"peer": peer_id}
-    add_job(tx, "delete_peer", f"deletion:{workspace_id}", at, workspace_id=workspace_id, payload=payload)
+    add_job(tx, "delete_peer", f"deletion:{workspace_id}", at, workspace_id, {"peer": peer_id})
 
 
 def _leave_sessions(tx: Tx, peer: Record, at: int) -> None:
@@ -100,7 +99,7 @@ def _drop_work(tx: Tx, peer: Record) -> None:
 def go_on_deleting(tx: Tx, job: Job, at: int) -> None:
     """Remove a part of a deleted peer, and queue the rest."""
     if not _purge_peer(tx, job.workspace_id, job.payload["peer"], at):
-        add_job(tx, job.kind, job.unit, at, workspace_id=job.workspace_id, payload=job.payload)
+        queue_again(tx, job, at)
 
 
 def _purge_peer(tx: Tx, workspace_id: int, peer_id: int, at: int) -> bool:

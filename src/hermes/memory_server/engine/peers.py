@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from sqlalchemy import ColumnElement, FromClause, bindparam, or_, select, true, update
 
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement, inserting_new
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
 from hermes.memory_server.engine.merged_names import INTO, PEER_KEYS, follow_names
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
-from hermes.memory_server.engine.workspaces import ensure_workspace, find_workspace, workspace_id_of
+from hermes.memory_server.engine.workspaces import ensure_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
-from hermes.memory_server.ids import check_name, new_id
+from hermes.memory_server.ids import SCOPE_PREFIX, check_name, new_id
 
 DELETED_PEER = "deleted"
 MERGED_PEER = "merged"
@@ -77,17 +76,23 @@ def is_merged(tx: Tx, workspace: str, name: str) -> bool:
 
 def get_peer(tx: Tx, workspace: str, name: str) -> Record:
     """The peer; refused when there is none."""
-    place = find_workspace(tx, workspace)
-    found = find_peer(tx, place.id, name) if place is not None else None
+    found = find_peer(tx, workspace_id_of(tx, workspace), name)
     if found is None:
         raise Missing("Peer", name, workspace)
     return found
 
 
+def peer_in(tx: Tx, workspace: Record, name: str) -> Record:
+    """The peer, of a workspace that is known already; refused when there is none."""
+    found = find_peer(tx, workspace.id, name)
+    if found is None:
+        raise Missing("Peer", name, workspace.name)
+    return found
+
+
 def find_named_peer(tx: Tx, workspace: str, name: str) -> Record | None:
     """A peer that is no scope, or None where there is none of that name."""
-    place = find_workspace(tx, workspace)
-    found = None if place is None else find_peer(tx, place.id, name)
+    found = find_peer(tx, workspace_id_of(tx, workspace), name)
     return found if found is not None and found.kind == "peer" else None
 
 
@@ -97,26 +102,20 @@ def ensure_peer_ids(tx: Tx, workspace_id: int, names: Iterable[str], at: int) ->
     for name in dict.fromkeys(names):
         known = ID.first(tx, workspace_id=workspace_id, name=name) or _merged(tx, workspace_id, name)
         if known is None:
-            _insert(tx, workspace_id, name, at, {}, {})
+            insert_peer(tx, workspace_id, name, at, None, None, "peer")
             [known] = ID.rows(tx, workspace_id=workspace_id, name=name)
         ids[name] = int(known.id)
     return ids
 
 
 def ensure_peer(
-    tx: Tx,
-    workspace: str,
-    name: str,
-    at: int,
-    *,
-    metadata: Mapping[str, Any] | None,
-    configuration: Mapping[str, Any] | None,
+    tx: Tx, workspace: str, name: str, at: int, metadata: JsonMap | None = None, configuration: JsonMap | None = None
 ) -> tuple[Record, bool]:
     """The peer, and whether it was made now. What is given replaces what was there."""
     place, _ = ensure_workspace(tx, workspace, at)
     found = find_peer(tx, place.id, name)
     if found is None:
-        if _insert(tx, place.id, name, at, metadata or {}, configuration or {}):
+        if insert_peer(tx, place.id, name, at, metadata, configuration, "peer"):
             return get_peer(tx, workspace, name), True
         found = get_peer(tx, workspace, name)
     if found.kind != "peer":
@@ -129,15 +128,12 @@ def ensure_peer(
     return get_peer(tx, workspace, name), False
 
 
-def list_peers(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, kind: str | None, page: PageRequest) -> Paged:
+def list_peers(tx: Tx, workspace: str, filters: JsonMap | None, kind: str | None, page: PageRequest) -> Paged:
     """Peers of a workspace, the oldest first: without scopes, scopes alone, or all. None in one that is not there."""
     place = workspace_id_of(tx, workspace)
     query = select(*COLUMNS).select_from(PEERS).where(peers.c.workspace_id == place)
     query = query.where(build_filter(follow_names(tx, place, filters, PEER_KEYS | {"id"}), _fields_in(place)))
-    if kind == "all":
-        query = query.where(IS_SHOWN)
-    else:
-        query = query.where(peers.c.kind == ("scope" if kind == "scope" else "peer"))
+    query = query.where(IS_SHOWN if kind == "all" else peers.c.kind == (kind or "peer"))
     return fetch_page(tx, query, (peers.c.created_at, peers.c.id), page)
 
 
@@ -173,10 +169,11 @@ def is_member(tx: Tx, workspace: str, session: str, peer: str) -> bool:
     return tx.execute(inside.where(*here)).first() is not None
 
 
-def _insert(
-    tx: Tx, workspace_id: int, name: str, at: int, metadata: Mapping[str, Any], configuration: Mapping[str, Any]
+def insert_peer(
+    tx: Tx, workspace_id: int, name: str, at: int, metadata: JsonMap | None, configuration: JsonMap | None, kind: str
 ) -> bool:
-    """Make a peer, unless there is one of that name; was it made?"""
+    """Make a peer or scope, unless there is one of that name; was it made?"""
     check_name(name)
-    given = {"metadata": json.dumps(metadata), "configuration": json.dumps(configuration)}
-    return INSERT.run(tx, uid=new_id(), workspace_id=workspace_id, name=name, kind="peer", created_at=at, **given) == 1
+    row = {"workspace_id": workspace_id, "name": SCOPE_PREFIX + name if kind == "scope" else name, "kind": kind}
+    given = {"metadata": json.dumps(metadata or {}), "configuration": json.dumps(configuration or {})}
+    return INSERT.run(tx, uid=new_id(), created_at=at, **row, **given) == 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hermes.memory_server.db.text_index import Matcher
+from hermes.memory_server.db.text_index import Match
 from hermes.memory_server.engine.outline import OutlineRows
 
 HOLDERS = 3000
@@ -55,15 +55,15 @@ class Postings:
         with self._guard:
             return self._known.get(word)
 
-    def read(self, index: Matcher, rows: OutlineRows, word: str, newest: int) -> Posting:
-        """Which of the rows hold a word, up to the newest message that the transaction of `index` sees, or newer."""
+    def read(self, match: Match, rows: OutlineRows, word: str, newest: int) -> Posting:
+        """Which of the rows hold a word, up to the newest message that the transaction of `match` sees, or newer."""
         known = self.known(word)
         most = WHOLE if len(rows) <= WHOLE else HOLDERS
         if known is None or (newest < known.upto and not known.is_complete):
-            all_ = _rows(rows, index.match([word], most))
+            all_ = _rows(rows, match([word], most, None))
             found = _cut(all_, newest, is_complete=len(all_) < most)
         elif known.upto < newest:
-            more = _rows(rows, index.match([word], most, (known.upto + 1, newest)))
+            more = _rows(rows, match([word], most, (known.upto + 1, newest)))
             is_complete = known.is_complete and len(more) < most
             found = _cut(np.concatenate([known.rows, more]), newest, is_complete=is_complete)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,6 @@ from hermes.memory_server.engine.jobs import PROMISED, TRACKED
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.sessions import find_session
 from hermes.memory_server.engine.workspaces import workspace_id_of
-
-DONE = ("done", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +31,14 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
-    """How many jobs wait or run, and how often one of them was tried."""
-
-    waiting: int
-    tries: int
-
-
-@dataclass(frozen=True, slots=True)
 class QueueCounts:
     """All counts; those of each session under its internal id, unless one session was asked for. `promised` are the
-    deletions and merges of the workspace that are not done, by their kinds."""
+    deletions and merges of the workspace that are not done, by their kinds: how many wait or run, and how often one of
+    them was tried."""
 
     all: Counts
     sessions: dict[str, Counts] | None
-    promised: dict[str, Promise]
+    promised: dict[str, dict[str, int]]
 
 
 def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None, session: str | None) -> QueueCounts:
@@ -75,17 +67,15 @@ def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None
     )
 
 
-def _promised(tx: Tx, workspace_id: int) -> dict[str, Promise]:
+def _promised(tx: Tx, workspace_id: int) -> dict[str, dict[str, int]]:
     own = (jobs.c.workspace_id == workspace_id, text(OPEN_JOB), jobs.c.kind.in_(PROMISED))
     query = select(jobs.c.kind, func.count().label("waiting"), func.max(jobs.c.attempts).label("tries"))
     found = tx.execute(query.where(*own).group_by(jobs.c.kind).order_by(jobs.c.kind))
-    return {row.kind: Promise(row.waiting, row.tries) for row in found}
+    return {row.kind: {"waiting": row.waiting, "tries": row.tries} for row in found}
 
 
 def _sum(rows: Iterable[Any]) -> Counts:
-    given = list(rows)
-    return Counts(
-        sum(row.number for row in given if row.state in DONE),
-        sum(row.number for row in given if row.state == "running"),
-        sum(row.number for row in given if row.state == "pending"),
-    )
+    by_state: Counter[str] = Counter()
+    for row in rows:
+        by_state[row.state] += row.number
+    return Counts(by_state["done"] + by_state["failed"], by_state["running"], by_state["pending"])

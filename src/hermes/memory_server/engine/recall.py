@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, select
+from sqlalchemy import ColumnElement, bindparam, select
 
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Record, Tx
@@ -55,8 +55,6 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class ConclusionChoice:
-    """Which conclusions to choose."""
-
     search: SearchQuestion | None = None
     search_top_k: int | None = None
     search_max_distance: float | None = None
@@ -69,27 +67,14 @@ def choose(tx: Tx, index: VectorIndex, view: View, choice: ConclusionChoice) -> 
     maximum = choice.max_conclusions or DEFAULT_MAXIMUM
     chosen: dict[str, Record] = {}
     if choice.search is not None:
-        closest = query_conclusions(
-            tx,
-            index,
-            view,
-            choice.search,
-            choice.search_top_k or max(1, maximum // 3),
-            choice.search_max_distance,
-        )
+        wanted = choice.search_top_k or max(1, maximum // 3)
+        closest = query_views(tx, index, [view], choice.search, wanted, choice.search_max_distance)
         _keep(chosen, closest, maximum)
     if choice.include_most_frequent:
         share = maximum // 3 if choice.search is not None else maximum // 2
         _keep(chosen, _fetch(tx, view, FREQUENT, max(1, share)), maximum)
     _keep(chosen, _fetch(tx, view, NEWEST, maximum), maximum)
     return list(chosen.values())
-
-
-def query_conclusions(
-    tx: Tx, index: VectorIndex, view: View, question: SearchQuestion, top_k: int, max_distance: float | None
-) -> list[Record]:
-    """The conclusions that fit best, the best first."""
-    return query_views(tx, index, [view], question, top_k, max_distance)
 
 
 def query_views(
@@ -102,10 +87,10 @@ def query_views(
     *,
     least: float = -1.0,
 ) -> list[Record]:
-    """The conclusions of several views that fit best, the best first: by meaning, and by the words of the question that
+    """The conclusions of these views that fit best, the best first: by meaning, and by the words of the question that
     they hold. At least so sure must it be that one is about the question."""
-    owner = next((_workspace_of(tx, view) for view in views), 0)
-    asked = understand(tx, owner, question)
+    owner = OWNER.first(tx, id=views[0].observed) if views else None
+    asked = understand(tx, 0 if owner is None else int(owner.workspace_id), question)
     hits: list[tuple[int, float, int, View]] = []
     for view in views:
         for collection in _collections(tx, view):
@@ -125,11 +110,6 @@ def query_views(
             fits.setdefault(row_id, (closeness + share_held(asked.words, row.content)) / 2)
     best = sorted(fits, key=lambda row_id: -fits[row_id])
     return [rows[row_id] for row_id in best if fits[row_id] >= least][:top_k]
-
-
-def _workspace_of(tx: Tx, view: View) -> int:
-    found = OWNER.first(tx, id=view.observed)
-    return 0 if found is None else int(found.workspace_id)
 
 
 def write_representation(rows: Iterable[Record]) -> str:
@@ -156,19 +136,14 @@ def _collections(tx: Tx, view: View) -> list[int]:
     return [collection for collection in found if collection is not None]
 
 
-def _limited(view: View) -> Select[Any]:
-    query = select_conclusions()
-    if view.sessions is None:
-        return query
-    # Only what was said has a session that it surely comes from.
-    return query.where(conclusions.c.session_id.in_(view.sessions), conclusions.c.level == "explicit")
-
-
 def _fetch(tx: Tx, view: View, order: Order, limit: int) -> list[Record]:
     of = _collections(tx, view)
     if len(of) == 1 and view.sessions is None:
         return order.of_one.rows(tx, collection=of[0], limit=limit)
-    query = _limited(view).where(conclusions.c.collection_id.in_(of))
+    query = select_conclusions().where(conclusions.c.collection_id.in_(of))
+    if view.sessions is not None:
+        # Only what was said has a session that it surely comes from.
+        query = query.where(conclusions.c.session_id.in_(view.sessions), conclusions.c.level == "explicit")
     return list(tx.execute(query.order_by(*order.columns).limit(limit)))
 
 
@@ -181,10 +156,7 @@ def _keep(chosen: dict[str, Record], rows: Iterable[Record], maximum: int) -> No
 
 def every_view(tx: Tx, workspace_id: int, scopes: tuple[int, ...] | None, rows: tuple[int, ...] | None) -> list[View]:
     """What all peers hold about themselves, or what these scopes hold about everyone."""
-    query = select(collections.c.observer_id, collections.c.observed_id)
-    query = query.where(collections.c.workspace_id == workspace_id)
-    if scopes is None:
-        query = query.where(collections.c.observer_id == collections.c.observed_id)
-    else:
-        query = query.where(collections.c.observer_id.in_(scopes))
+    observer, observed = collections.c.observer_id, collections.c.observed_id
+    held = observer == observed if scopes is None else observer.in_(scopes)
+    query = select(observer, observed).where(collections.c.workspace_id == workspace_id, held)
     return [View((row.observer_id,), row.observed_id, rows) for row in tx.execute(query)]

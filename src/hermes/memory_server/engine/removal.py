@@ -29,7 +29,7 @@ from hermes.memory_server.engine.conclusions import remove_conclusions
 from hermes.memory_server.engine.deletion import PART, drop_messages, queue_tidying
 from hermes.memory_server.engine.departures import begin_generation
 from hermes.memory_server.engine.ingest import queue_summaries_again
-from hermes.memory_server.engine.jobs import Job, add_job
+from hermes.memory_server.engine.jobs import Job, add_job, queue_again
 from hermes.memory_server.engine.messages import get_message
 from hermes.memory_server.engine.sessions import lock_session
 from hermes.memory_server.faults import Invalid
@@ -64,8 +64,7 @@ def begin_removal(tx: Tx, workspace: str, session: str, first: str, last: str, a
         raise Invalid(f"At most {MOST} messages can be deleted at once")
     removal = Removal(row.id, numbers[0], numbers[1])
     payload = {"session": row.id, "first": removal.first, "last": removal.last}
-    given = {"workspace_id": row.workspace_id, "payload": payload, "not_before": at + PATIENCE}
-    add_job(tx, "delete_messages", removal.unit, at, **given)
+    add_job(tx, "delete_messages", removal.unit, at, row.workspace_id, payload, not_before=at + PATIENCE)
     return removal
 
 
@@ -85,7 +84,7 @@ def go_on_removing(tx: Tx, job: Job, at: int) -> None:
     """Take out a part of a range that somebody else began, and queue the rest."""
     removal = Removal(job.payload["session"], job.payload["first"], job.payload["last"])
     if remove_part(tx, removal, at) == PART:
-        add_job(tx, job.kind, job.unit, at, workspace_id=job.workspace_id, payload=job.payload)
+        queue_again(tx, job, at)
 
 
 def take_out(tx: Tx, rows: Sequence[Record]) -> None:

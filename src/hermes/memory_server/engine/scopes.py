@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import delete, insert, select, update
 
 from hermes.memory_server import limits, times
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.tables import collections, conclusions, peers, scope_sessions, sessions
 from hermes.memory_server.engine.conclusions import ensure_collection, insert_conclusion, remove_conclusions
 from hermes.memory_server.engine.jobs import add_job, drop_observer
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import COLUMNS as PEER_COLUMNS
-from hermes.memory_server.engine.peers import INSERT as INSERT_PEER
-from hermes.memory_server.engine.peers import PEERS, find_peer
+from hermes.memory_server.engine.peers import PEERS, find_peer, insert_peer
 from hermes.memory_server.engine.sessions import COLUMNS as SESSION_COLUMNS
 from hermes.memory_server.engine.sessions import SESSIONS, lock_session
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
-from hermes.memory_server.ids import SCOPE_PREFIX, check_name, new_id
+from hermes.memory_server.ids import SCOPE_PREFIX, check_name
 
 
-def ensure_scope(tx: Tx, workspace: str, name: str, metadata: Mapping[str, Any] | None, at: int) -> tuple[Record, bool]:
+def ensure_scope(tx: Tx, workspace: str, name: str, metadata: JsonMap | None, at: int) -> tuple[Record, bool]:
     """The scope, and whether it was made now. Given metadata replaces."""
     place, _ = ensure_workspace(tx, workspace, at)
     check_name(name)
     found = find_peer(tx, place.id, SCOPE_PREFIX + name)
     if found is None:
-        values = {"workspace_id": place.id, "name": SCOPE_PREFIX + name, "kind": "scope", "created_at": at}
-        given = {"metadata": json.dumps(metadata or {}), "configuration": "{}"}
-        if INSERT_PEER.run(tx, uid=new_id(), **values, **given) == 1:
+        if insert_peer(tx, place.id, name, at, metadata, None, "scope"):
             return get_scope(tx, workspace, name), True
         found = get_scope(tx, workspace, name)
     if metadata is not None:
@@ -77,15 +74,16 @@ def add_sessions(tx: Tx, workspace: str, scope: Record, names: Iterable[str], at
         if not fresh:
             unit = f"scope:{scope.id}:{session.id}"
             payload = {"scope": scope.id, "session": session.id}
-            add_job(tx, "scope", unit, at, workspace_id=session.workspace_id, session_id=session.id, payload=payload)
+            add_job(tx, "scope", unit, at, session.workspace_id, payload, session_id=session.id)
 
 
-def remove_session(tx: Tx, workspace: str, scope: Record, name: str) -> None:
+def remove_session(tx: Tx, workspace: str, scope_name: str, name: str) -> None:
     """Take a session out of a scope, with what the scope learnt from it."""
+    scope = get_scope(tx, workspace, scope_name)
     session = lock_session(tx, workspace, name)
     pair = (scope_sessions.c.scope_id == scope.id, scope_sessions.c.session_id == session.id)
     if tx.execute(delete(scope_sessions).where(*pair)).rowcount == 0:
-        raise Missing("Session", f"{name} in scope {scope.name.removeprefix(SCOPE_PREFIX)}", workspace)
+        raise Missing("Session", f"{name} in scope {scope_name}", workspace)
     drop_observer(tx, scope.id, session.id)
     held = select(conclusions.c.id, conclusions.c.collection_id).join_from(conclusions, collections)
     held = held.where(collections.c.observer_id == scope.id, conclusions.c.session_id == session.id)
@@ -99,25 +97,26 @@ def session_ids(tx: Tx, scope_ids: Sequence[int]) -> tuple[int, ...]:
     return tuple(row.session_id for row in tx.execute(query))
 
 
-def list_scope_sessions(tx: Tx, scope: Record, page: PageRequest) -> Paged:
+def list_scope_sessions(tx: Tx, workspace: str, name: str, page: PageRequest) -> Paged:
     """The sessions of a scope, the oldest first."""
+    scope = get_scope(tx, workspace, name)
     joined = SESSIONS.join(scope_sessions, scope_sessions.c.session_id == sessions.c.id)
     query = select(*SESSION_COLUMNS).select_from(joined)
     query = query.where(scope_sessions.c.scope_id == scope.id, sessions.c.is_active.is_(True))
     return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
 
 
-def read_status(tx: Tx, scope: Record) -> dict[str, dict[str, Any]]:
+def read_status(tx: Tx, workspace: str, name: str) -> dict[str, dict[str, Any]]:
     """How far the copying is, by session."""
     query = select(scope_sessions, sessions.c.name).join_from(scope_sessions, sessions)
-    rows = tx.execute(query.where(scope_sessions.c.scope_id == scope.id))
+    rows = tx.execute(query.where(scope_sessions.c.scope_id == get_scope(tx, workspace, name).id))
     return {
         row.name: {"state": row.state, "updated_at": times.to_wire(row.updated_at), "docs_copied": row.copied}
         for row in rows
     }
 
 
-def copy_conclusions(tx: Tx, workspace_id: int, payload: Mapping[str, Any], at: int) -> None:
+def copy_conclusions(tx: Tx, workspace_id: int, payload: JsonMap, at: int) -> None:
     """Give a scope what peers said of themselves in a session that was added to it."""
     scope, session = payload["scope"], payload["session"]
     pair = (scope_sessions.c.scope_id == scope, scope_sessions.c.session_id == session)

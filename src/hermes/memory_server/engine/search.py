@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import ColumnElement, and_, bindparam, exists, or_, select, true
 
 from hermes.memory_server import limits
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import memberships, messages, peers, sessions
 from hermes.memory_server.db.text_index import SearchArea
@@ -41,6 +41,8 @@ HIDDEN = 6
 fetched. To check every candidate beforehand would take many times longer."""
 NOBODY = 0
 """The author of no message."""
+Fitting = tuple[int, float, float]
+"""The id of a message, its score, and how sure it is that it is about the question."""
 
 
 class Hit(NamedTuple):
@@ -57,33 +59,8 @@ class Hit(NamedTuple):
         return self.certainty >= ABOUT
 
 
-class Fitting(NamedTuple):
-    """The id of a message, and what is said of it."""
-
-    id: int
-    score: float
-    certainty: float
-
-
-def search_messages(
-    tx: Tx,
-    index: VectorIndex,
-    place: SearchArea,
-    question: SearchQuestion,
-    filters: Mapping[str, Any] | None,
-    limit: int,
-) -> list[Record]:
-    """The messages that fit best, the best first."""
-    return [hit.row for hit in find_hits(tx, index, place, question, filters, limit)]
-
-
 def find_hits(
-    tx: Tx,
-    index: VectorIndex,
-    place: SearchArea,
-    question: SearchQuestion,
-    filters: Mapping[str, Any] | None,
-    limit: int,
+    tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None, limit: int
 ) -> list[Hit]:
     """The messages that fit best, the best first. Repetitions of a text come after everything else."""
     seen = index.outlines.find(tx, place.workspace_id)
@@ -113,7 +90,7 @@ def _ranked(
     the first time, words alone decide."""
     asked = understand(tx, place.workspace_id, question)
     if seen is None:
-        return [Fitting(found, 0.0, 1.0) for found in rank_by_words(tx, place, asked, allowed, limit)]
+        return [(found, 0.0, 1.0) for found in rank_by_words(tx, place, asked, allowed, limit)]
     found = find_candidates(tx, seen, place, asked, allowed)
     scores, certain = score(found.evidence), certainty(found.evidence, found.known)
     if question.finer is not None:
@@ -123,7 +100,7 @@ def _ranked(
     lines = seen.rows.lines(found.rows[best])
     if (np.bitwise_count(lines[:, None] ^ lines).sum(axis=2, dtype=np.int64) < ALIKE).sum() > len(best):
         best = order
-    return [*map(Fitting, found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist())]
+    return [*zip(found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist(), strict=True)]
 
 
 def _best(scores: Floats, wanted: int) -> Positions:
@@ -134,8 +111,8 @@ def _best(scores: Floats, wanted: int) -> Positions:
 
 
 def _fetch(tx: Tx, fitting: Sequence[Fitting]) -> list[Hit]:
-    told = {found.id: found for found in fitting}
-    return [Hit(row, *told[row.id][1:]) for row in find_messages(tx, told)]
+    told = {found[0]: found[1:] for found in fitting}
+    return [Hit(row, *told[row.id]) for row in find_messages(tx, told)]
 
 
 def _once(hits: Sequence[Hit], limit: int) -> list[Hit]:
@@ -155,7 +132,7 @@ def _letters(text: str) -> str | bytes:
     return text.lower().encode().translate(None, NO_ASCII) if text.isascii() else NO_LETTERS.sub("", text.casefold())
 
 
-def _place_within(tx: Tx, place: SearchArea, filters: Mapping[str, Any]) -> SearchArea:
+def _place_within(tx: Tx, place: SearchArea, filters: JsonMap) -> SearchArea:
     """The search area, narrowed to the sessions, and to the one author, that the filter names."""
     sessions_, peer = place.sessions, place.peer
     if (names := named(filters.get("session_id"))) is not None:
@@ -168,8 +145,8 @@ def _place_within(tx: Tx, place: SearchArea, filters: Mapping[str, Any]) -> Sear
 
 
 def _heard_within(
-    tx: Tx, seen: Seen | None, place: SearchArea, filters: Mapping[str, Any] | None
-) -> tuple[SearchArea, Mapping[str, Any] | None]:
+    tx: Tx, seen: Seen | None, place: SearchArea, filters: JsonMap | None
+) -> tuple[SearchArea, JsonMap | None]:
     """The search area and the filter. Where possible, the filter `peer_perspective` (messages that a peer heard) is
     replaced by a list of sessions, which is faster than a condition on each message."""
     given = dict(filters or {})
@@ -181,7 +158,7 @@ def _heard_within(
     return (place, filters) if heard is None else (heard, given)
 
 
-def search_condition(tx: Tx, workspace_id: int, filters: Mapping[str, Any] | None) -> ColumnElement[bool] | None:
+def search_condition(tx: Tx, workspace_id: int, filters: JsonMap | None) -> ColumnElement[bool] | None:
     """The SQL condition of a search's filter; None for no filter."""
     given = dict(filters or {})
     perspective = given.pop(PERSPECTIVE, None)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from sqlalchemy import bindparam, exists, select, update
 
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement, inserting_new
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
@@ -33,8 +31,6 @@ FIELDS = {
     "created_at": Field(sessions.c.created_at, "time"),
     "metadata": Field(sessions.c.metadata, "json"),
 }
-
-
 NAMED = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.name == bindparam("name"))
 BY_NAME = PreparedStatement(NAMED.where(sessions.c.workspace_id == bindparam("workspace_id")))
 BY_NAMES = PreparedStatement(NAMED.where(workspaces.c.name == bindparam("workspace_name")))
@@ -65,10 +61,12 @@ def find_live_session(tx: Tx, workspace: str, name: str) -> Record | None:
 
 def get_session(tx: Tx, workspace: str, name: str) -> Record:
     """The session; refused when there is none or it is being deleted."""
-    found = find_live_session(tx, workspace, name)
-    if found is None:
-        raise Missing("Session", name, workspace)
-    return found
+    return _live(BY_NAMES.first(tx, workspace_name=workspace, name=name), name, workspace)
+
+
+def session_in(tx: Tx, workspace: Record, name: str) -> Record:
+    """As `get_session`, of a workspace that is known already."""
+    return _live(find_session(tx, workspace.id, name), name, workspace.name)
 
 
 def live_session_id(tx: Tx, workspace: str, name: str) -> int:
@@ -79,20 +77,17 @@ def live_session_id(tx: Tx, workspace: str, name: str) -> int:
 
 def lock_session(tx: Tx, workspace: str, name: str) -> Record:
     """As `get_session`; nobody else changes it, or adds messages in its workspace, before this transaction ends."""
-    found = LOCK.first(tx, workspace_name=workspace, name=name)
+    return _live(LOCK.first(tx, workspace_name=workspace, name=name), name, workspace)
+
+
+def _live(found: Record | None, name: str, workspace: str) -> Record:
     if found is None or not found.is_active:
         raise Missing("Session", name, workspace)
     return found
 
 
 def ensure_session(
-    tx: Tx,
-    workspace: str,
-    name: str,
-    at: int,
-    *,
-    metadata: Mapping[str, Any] | None = None,
-    configuration: Mapping[str, Any] | None = None,
+    tx: Tx, workspace: str, name: str, at: int, metadata: JsonMap | None = None, configuration: JsonMap | None = None
 ) -> tuple[Record, bool]:
     """The session, locked, and whether it was made now. Given metadata replaces, given configuration merges."""
     found = LOCK.first(tx, workspace_name=workspace, name=name)
@@ -103,8 +98,7 @@ def ensure_session(
         if insert_session(tx, place.id, name, at, *given) is not None:
             return lock_session(tx, workspace, name), True
         found = lock_session(tx, workspace, name)
-    if not found.is_active:
-        raise Missing("Session", name, workspace)
+    found = _live(found, name, workspace)
     changes: dict[str, str] = {}
     if metadata is not None:
         changes["metadata"] = json.dumps(metadata)
@@ -124,7 +118,7 @@ def insert_session(tx: Tx, workspace_id: int, name: str, at: int, metadata: str,
     return int(made[0].id) if made else None
 
 
-def list_sessions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, page: PageRequest) -> Paged:
+def list_sessions(tx: Tx, workspace: str, filters: JsonMap | None, page: PageRequest) -> Paged:
     """Sessions that are not deleted, the oldest first; none in a workspace that is not there."""
     place = workspace_id_of(tx, workspace)
     query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place)
@@ -134,7 +128,7 @@ def list_sessions(tx: Tx, workspace: str, filters: Mapping[str, Any] | None, pag
     return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
 
 
-def list_sessions_of(tx: Tx, workspace: str, peer: str, filters: Mapping[str, Any] | None, page: PageRequest) -> Paged:
+def list_sessions_of(tx: Tx, workspace: str, peer: str, filters: JsonMap | None, page: PageRequest) -> Paged:
     """Sessions that the peer is or was in, the oldest first; none of a peer that is not there."""
     place = workspace_id_of(tx, workspace)
     member = find_peer(tx, place, peer)

@@ -43,11 +43,6 @@ def resolve(*layers: str | Mapping[str, Any]) -> SessionSettings:
     return _resolve(layers)
 
 
-@lru_cache(maxsize=256)
-def _resolve_stored(layers: tuple[str, ...]) -> SessionSettings:
-    return _resolve(layers)
-
-
 def _resolve(layers: Iterable[str | Mapping[str, Any]]) -> SessionSettings:
     given = merge(*(_modern(json.loads(layer) if isinstance(layer, str) else layer) for layer in layers))
     summary = _section(given, "summary")
@@ -61,6 +56,9 @@ def _resolve(layers: Iterable[str | Mapping[str, Any]]) -> SessionSettings:
         long_every=_count(summary, "messages_per_long_summary", 60),
         dreams=_flag(_section(given, "dream"), "enabled"),
     )
+
+
+_resolve_stored = lru_cache(maxsize=256)(_resolve)
 
 
 def _modern(layer: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -29,8 +29,6 @@ END_SHARE = 4
 """The share of the room that is kept for the beginning, and again for the end."""
 WHOLE = re.compile(r"Extract of messages 1 to \d+ \(")
 """How an extract begins that holds the beginning. Those of earlier versions did not."""
-
-
 NEWEST = PreparedStatement(
     select(*summaries.c, messages.c.public_id)
     .select_from(summaries.join(messages, messages.c.id == summaries.c.message_id))
@@ -84,14 +82,15 @@ def _read_new(tx: Tx, session_id: int, first: int, last: int) -> list[Record]:
 def store_summary(tx: Tx, session_id: int, made: SessionSummary, at: int) -> None:
     """Keep it, unless there is one that covers more."""
     values = {
+        "session_id": session_id,
+        "kind": made.kind,
         "content": made.content,
         "message_id": made.message_id,
         "seq": made.seq,
         "token_count": made.token_count,
         "created_at": at,
     }
-    named = {"session_id": session_id, "kind": made.kind, **values}
-    tx.execute(upserting(summaries, ("session_id", "kind"), named, where=summaries.c.seq < made.seq))
+    tx.execute(upserting(summaries, ("session_id", "kind"), values, where=summaries.c.seq < made.seq))
 
 
 def extract(known: Sequence[str], rows: Sequence[Record], max_tokens: int) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 from sqlalchemy import bindparam, delete, func, insert, or_, select, text
 
 from hermes.memory_server import limits, times
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, webhooks, workspaces
 from hermes.memory_server.engine.answers import forget_webhook_answers
@@ -72,7 +70,6 @@ def list_webhooks(tx: Tx, workspace: str, page: PageRequest) -> Paged:
 
 
 def delete_webhook(tx: Tx, workspace: str, public_id: str) -> None:
-    """Forget an endpoint."""
     place = get_workspace(tx, workspace)
     own = (webhooks.c.workspace_id == place.id, webhooks.c.public_id == public_id)
     if tx.execute(delete(webhooks).where(*own)).rowcount == 0:
@@ -80,14 +77,12 @@ def delete_webhook(tx: Tx, workspace: str, public_id: str) -> None:
     forget_webhook_answers(tx, place.id, public_id)
 
 
-def announce(tx: Tx, workspace_id: int, event: str, data: Mapping[str, Any], at: int) -> int:
-    """Queue an event for each endpoint of the workspace; how many there are."""
-    urls = [row.url for row in tx.execute(select(webhooks.c.url).where(webhooks.c.workspace_id == workspace_id))]
-    for url in urls:
-        body = {"type": event, "data": dict(data), "timestamp": times.to_wire(at)}
-        payload = {"url": url, "body": body}
-        add_job(tx, "webhook", f"webhook:{workspace_id}:{url}", at, workspace_id=workspace_id, payload=payload)
-    return len(urls)
+def announce(tx: Tx, workspace_id: int, event: str, data: JsonMap, at: int) -> None:
+    """Queue an event for each endpoint of the workspace."""
+    body = {"type": event, "data": dict(data), "timestamp": times.to_wire(at)}
+    urls = select(webhooks.c.url).where(webhooks.c.workspace_id == workspace_id)
+    for url in tx.execute(urls).scalars().all():
+        add_job(tx, "webhook", f"webhook:{workspace_id}:{url}", at, workspace_id, {"url": url, "body": body})
 
 
 def announce_empty_queue(tx: Tx, workspace_id: int, queue_type: str, at: int) -> None:

@@ -13,7 +13,7 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.matching import holds_text
 from hermes.memory_server.db.tables import messages
-from hermes.memory_server.db.text_index import Matcher, MessageIds, SearchArea
+from hermes.memory_server.db.text_index import Match, MessageIds, SearchArea
 from hermes.memory_server.engine.allowed import Allowed
 from hermes.memory_server.engine.asking import SearchWords
 from hermes.memory_server.engine.messages import MESSAGES
@@ -42,8 +42,8 @@ class WordHolders:
 
 def rank_by_words(tx: Tx, place: SearchArea, asked: SearchWords, allowed: Allowed | None, limit: int) -> list[int]:
     """The ids of messages that hold most of the words, newer ones first among equals. It needs no outline."""
-    index = text_index(tx).within(tx, place)
-    found = [ids for word in asked.words if len(ids := _holders(tx, index, [word], allowed))]
+    match = text_index(tx).within(tx, place)
+    found = [ids for word in asked.words if len(ids := _holders(tx, match, [word], allowed))]
     if not found:
         return _by_letters(tx, place, asked.text.strip(), allowed, limit)
     ids, places = np.unique(np.concatenate(found), return_inverse=True)
@@ -57,12 +57,12 @@ def find_holders(
 ) -> WordHolders:
     """Which messages of a place hold the words; `inside` marks the rows of the place. When none holds any word, those
     that hold the text letter by letter."""
-    index = text_index(tx).within(tx, place)
+    match = text_index(tx).within(tx, place)
 
     def look(word: str) -> tuple[Positions, bool]:
         if allowed is None and (rows := _known_rows(tx, seen, place, inside, word)) is not None:
             return rows
-        return seen.rows.first(_holders(tx, index, [word], allowed)[::-1]), False
+        return seen.rows.first(_holders(tx, match, [word], allowed)[::-1]), False
 
     looked = {word: held for word in asked.words if len((held := look(word))[0])}
     found = {word: rows[-HOLDERS:] for word, (rows, _) in looked.items()}
@@ -76,7 +76,7 @@ def find_holders(
         if all(is_complete for _, is_complete in looked.values()):
             everything = _in_all([rows for rows, _ in looked.values()], len(seen.rows))[-HOLDERS:]
         else:
-            everything = seen.rows.first(_holders(tx, index, [*found], allowed)[::-1])
+            everything = seen.rows.first(_holders(tx, match, [*found], allowed)[::-1])
         if not len(everything):
             # Of the holders of a frequent word only the newest were looked at: it counts where there is no other.
             found = {word: rows for word, rows in found.items() if len(rows) < HOLDERS} or found
@@ -110,9 +110,9 @@ def _in_all(lists: Sequence[Positions], size: int) -> Positions:
     return some
 
 
-def _holders(tx: Tx, index: Matcher, words: Sequence[str], allowed: Allowed | None) -> MessageIds:
+def _holders(tx: Tx, match: Match, words: Sequence[str], allowed: Allowed | None) -> MessageIds:
     """The messages that hold all of the words, the newest first."""
-    newest = index.match(words, HOLDERS)
+    newest = match(words, HOLDERS, None)
     if allowed is None:
         return newest
     kept = allowed.keep(tx, newest)
@@ -122,7 +122,7 @@ def _holders(tx: Tx, index: Matcher, words: Sequence[str], allowed: Allowed | No
     ids = allowed.all(tx)
     if not len(ids):
         return ids
-    holding = index.match(words, None, (int(ids[0]), int(ids[-1])))
+    holding = match(words, None, (int(ids[0]), int(ids[-1])))
     return allowed.keep(tx, holding)[:HOLDERS]
 
 

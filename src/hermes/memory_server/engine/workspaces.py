@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from sqlalchemy import bindparam, select, true, update
 
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement, inserting_new
 from hermes.memory_server.db.tables import peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Condition, Field, build_filter
@@ -34,8 +32,6 @@ FIELDS = {
     "created_at": Field(workspaces.c.created_at, "time"),
     "metadata": Field(workspaces.c.metadata, "json"),
 }
-
-
 DELETED = "/"
 """Stands in the name of a workspace that waits for its removal: no path can ask for a name with it."""
 NAMED = select(workspaces).where(workspaces.c.name == bindparam("name"))
@@ -45,7 +41,6 @@ INSERT = PreparedStatement(inserting_new(workspaces, "uid", "name", "metadata", 
 
 
 def find_workspace(tx: Tx, name: str) -> Record | None:
-    """The workspace, or None."""
     return BY_NAME.first(tx, name=name)
 
 
@@ -72,12 +67,7 @@ def lock_workspace(tx: Tx, name: str) -> Record:
 
 
 def ensure_workspace(
-    tx: Tx,
-    name: str,
-    at: int,
-    *,
-    metadata: Mapping[str, Any] | None = None,
-    configuration: Mapping[str, Any] | None = None,
+    tx: Tx, name: str, at: int, metadata: JsonMap | None = None, configuration: JsonMap | None = None
 ) -> tuple[Record, bool]:
     """The workspace, and whether it was made now. One that exists is left as it is."""
     found = find_workspace(tx, name)
@@ -89,9 +79,7 @@ def ensure_workspace(
     return get_workspace(tx, name), made == 1
 
 
-def update_workspace(
-    tx: Tx, name: str, at: int, *, metadata: Mapping[str, Any] | None, configuration: Mapping[str, Any] | None
-) -> Record:
+def update_workspace(tx: Tx, name: str, at: int, metadata: JsonMap | None, configuration: JsonMap | None) -> Record:
     """Metadata is replaced, configuration merged key by key; a missing workspace is made."""
     ensure_workspace(tx, name, at)
     row = lock_workspace(tx, name)
@@ -105,7 +93,7 @@ def update_workspace(
     return get_workspace(tx, name)
 
 
-def list_workspaces(tx: Tx, filters: Mapping[str, Any] | None, page: PageRequest) -> Paged:
+def list_workspaces(tx: Tx, filters: JsonMap | None, page: PageRequest) -> Paged:
     """Workspaces that are not deleted, the oldest first."""
     query = select(workspaces).where(build_filter(filters, FIELDS), ~workspaces.c.name.contains(DELETED))
     return fetch_page(tx, query, (workspaces.c.created_at, workspaces.c.id), page)

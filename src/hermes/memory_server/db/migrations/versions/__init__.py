@@ -1,1 +1,1 @@
-"""The history of the tables; `db.schema.open_schema` applies what is missing."""
+"""The history of the tables; `db.schema.open_database` applies what is missing."""
