@@ -40,8 +40,7 @@ class Defect(Struct, frozen=True):
 
 
 class Postponed(Struct, frozen=True):
-    """It was not begun, and nothing behind it either. The item is as if it had not been claimed: neither `tried_at` nor
-    the count of attempts changes."""
+    """Neither it nor what is behind it was begun: as if not claimed, with `tried_at` and attempts as they were."""
 
     at: float
     reason: str | None = None

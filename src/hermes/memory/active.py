@@ -207,8 +207,7 @@ class ActiveProvider:
         return found.value if isinstance(found, Returned) and not address_flaw(found.value) else None
 
     async def address_place(self, spot: Spot, address: Address) -> None:
-        """Record the address of a place. Entries that waited for it get it, and are released unless they still wait
-        for a reply."""
+        """Record the address of a place. What waited for it gets it, and is released unless it waits for a reply."""
         outbox, now = self.outbox, self.store.clock.now()
 
         def settle(tx: Tx) -> None:

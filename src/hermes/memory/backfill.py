@@ -125,8 +125,7 @@ class Backfill:
         return taken
 
     def _speaker(self, tx: Tx, about: object, session: Session, message: Message) -> Speaker:
-        """Who said it. Other versions do not keep whether it was the owner, and older ones keep a person with the
-        session alone."""
+        """Who said it. Other versions do not keep whether it was the owner, older ones only the session's person."""
         assert isinstance(about, Conversation)
         person, is_owner = about.person, message.author_is_owner
         if is_owner is None and message.author_id is not None:

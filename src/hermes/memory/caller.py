@@ -282,8 +282,7 @@ class Memory:
         return await self._caller.ask("recall", lambda session: session.recall(question), Recalled, until, flaw=_flaw)
 
     def _record(self, tx: Tx) -> None:
-        """Record what was recalled for the turn, once; not when something was forgotten since the turn began, which may
-        be among it."""
+        """Record what was recalled for the turn, once; not when something was forgotten since, which may be in it."""
         made, self._injection = self._injection, None
         if made is not None and forgotten_at(tx, self.provider.name) == self._forgotten_at:
             keep_injection(tx, made)

@@ -1,5 +1,4 @@
-"""Fair scheduling of reads: clients whose requests usually take little CPU time go first; slow reads run one at a time
-and pause for others."""
+"""Fair scheduling of reads: light clients go first; slow reads run one at a time and pause for others."""
 
 from __future__ import annotations
 

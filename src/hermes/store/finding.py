@@ -74,8 +74,7 @@ def rank(tx: Tx, reach: SearchReach, text: str, limit: int) -> list[int]:
 
 
 def _answers(asked: HistoryQuestion, before: KnownMessage | None) -> bool:
-    """Whether a message without any of the words may be an answer: it follows a question that holds some. What stands
-    in quotes must occur."""
+    """Whether a message without the words may be an answer: it follows a question with some. Quotes must occur."""
     return not asked.phrases and before is not None and bool(before.traits & traits.ASKS)
 
 

@@ -64,8 +64,7 @@ class ConversationTurns:
         raise UsageError(f"there {'is' if len(turns) == 1 else 'are'} only {_number(len(turns))} to take back", hint="")
 
     def _after_summaries(self, tx: Tx, session_id: str, tail: Sequence[Message]) -> Sequence[Message]:
-        """What came after the last summary that another version stored as a message, and after what it wrote anew
-        beside it."""
+        """What came after the last summary that another version stored as a message, and after its copies beside it."""
         copies = self._messages.copies(tx, session_id)
         summarised = [m.id for m in tail if m.id in copies or SUMMARY.match(m.content or "")]
         return tail if not summarised else [message for message in tail if message.id > summarised[-1]]

@@ -89,8 +89,7 @@ class Reaches:
 
 
 def _within(scope: Scope) -> tuple[list[str], dict[str, str]]:
-    """The conditions on a session `s` that a scope reaches, with their values. A session that does not say whose it is
-    belongs to the owner alone."""
+    """The conditions on a session `s` that a scope reaches, with values; one that names nobody is the owner's alone."""
     direct = ", ".join(f"'{kind}'" for kind in DIRECT)
     match scope:
         case Owner():

@@ -24,8 +24,7 @@ SCHEMA = (
 
 
 class Undoing(Struct, frozen=True):
-    """Messages `first_id` to `upto_id` of a session, which the command `cause` took back. `turns` is 0 where only what
-    followed the person's message was."""
+    """Messages `first_id` to `upto_id`, which the command `cause` took back; `turns` is 0 where only the reply was."""
 
     cause: str
     session_id: str

@@ -52,8 +52,7 @@ def snippet(content: str, query: str, width: int = SNIPPET) -> str:
 
 
 def _best_match(flat: str, query: str, width: int) -> int:
-    """Where the words of a query that tell something stand close together. What only matched by its stem ("running" for
-    "runs") is found by its first letters."""
+    """Where telling words of a query stand close together; one that only matched by its stem by its first letters."""
     folded, positions = _fold(flat)
     quoted = [_fold(part.strip('" '))[0] for part in _compiled(QUERY_PART).findall(query)[:MOST_MARKED] if '"' in part]
     words = [_fold(word.rstrip("*"))[0] for word in telling_words(split_words(query))[:MOST_MARKED]]
