@@ -71,8 +71,8 @@ async def resume(here: Here, name: str) -> str:
     return await console_of(here).resume(wanted) if wanted else ""
 
 
-async def recent_sessions(here: Here) -> Sequence[Word]:
-    return await console_of(here).recent_sessions()
+async def recent_sessions(here: Here, typed: str) -> Sequence[Word]:
+    return await console_of(here).recent_sessions(typed)
 
 
 async def stop(_here: Here, _: str) -> str:

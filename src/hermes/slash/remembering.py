@@ -72,7 +72,7 @@ async def memory(here: Here, text: str) -> str:
     return UNCHANGED if told is None else told
 
 
-async def memory_words(_: Here) -> Sequence[Word]:
+async def memory_words(_here: Here, _typed: str) -> Sequence[Word]:
     return list(WORDS.items())
 
 
