@@ -145,7 +145,7 @@ def test_every_language_that_is_named_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    "long", ["x" * (LONGEST_ROW + 1), '"""\n' + "words\n" * MOST_BEFORE + '"""', " x = 1\n" * (MOST_READ // 100)]
+    "long", ["x" * (LONGEST_ROW + 1), '"""\n' + "words\n" * MOST_BEFORE + '"""', " x\n" * (MOST_READ // 40)]
 )
 def test_what_is_too_long_goes_on_plain_and_whole(long: str) -> None:
     rows = painted(f"import a\n{long}\nimport b")

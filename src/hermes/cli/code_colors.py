@@ -1,7 +1,7 @@
 """The colours of code, row by row as it comes, by the lexers of pygments.
 
-A lexer reads a row together with some rows before it, from where it can begin: it cannot be told to go on. How far back
-that is, and how much a block may cost, has a limit; beyond it code goes on plain.
+A lexer reads a row together with some rows before it: it cannot be told to go on where it was. How far back that is,
+and how much a block may cost, has a limit; beyond it code goes on plain.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ STYLES = {
 }
 """Of the terminal's own sixteen colours those that can be read on dark and on light; all else has the usual one."""
 
-SHORT, LONG = 200, 800
-"""Characters that are read again with each row: after the first a row that is not indented begins anew, after the
-second any row that is in no text or comment."""
-CONTINUING = " \t)]}"
+SHORT, LONG = 150, 500
+"""Characters that are read again with each row. After the first a row begins anew that is not indented more than the
+one they begin with, after the second any row; but none within a text or comment."""
+CONTINUING = (")", "]", "}")
 """What a row begins with that goes on with something."""
 LONGEST_ROW, MOST_BEFORE, MOST_READ = 1000, 6000, 500_000
 """Characters of a row, of what is read before it, and of all that is read for a block: above any, it goes on plain."""
@@ -119,6 +119,7 @@ class CodeColors:
         self._has_inner = has_inner
         self._inner: CodeColors | None = None
         self._before = ""
+        self._indent = 0
         self._is_open = False
         self._read = 0
 
@@ -145,9 +146,11 @@ class CodeColors:
         return runs
 
     def _begin_row(self, row: str) -> None:
-        indented = not row or row[0] in CONTINUING
-        if len(self._before) >= (LONG if indented else SHORT) and not self._is_open:
-            self._before = ""
+        words = row.lstrip()
+        indent = len(row) - len(words)
+        goes_on = not words or indent > self._indent or words.startswith(CONTINUING)
+        if not self._before or (len(self._before) >= (LONG if goes_on else SHORT) and not self._is_open):
+            self._before, self._indent = "", indent
 
     def _lex(self, row: str) -> tuple[list[Run], bool]:
         """The row in colours, and whether a text or a comment goes on after it."""
