@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hermes.cli.code_colors import LANGUAGES, LONGEST_ROW, MOST_BEFORE, MOST_READ, CodeColors, WordKind, colors_for
 from hermes.cli.markdown import Markdown
-from tests.cli.test_markdown import plain, rows_of
+from tests.cli.markdown_rows import plain, rows_of
 
 pytestmark = pytest.mark.contract("10.53")
 
