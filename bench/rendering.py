@@ -39,17 +39,29 @@ def merge(parts: list[Path]) -> None:
 | quick sort | 20 | what fits |
 
 """
-REPLY = "".join(SECTION.format(number=number) for number in range(12))
+FUNCTION = '''    def part_{number}(self, lines: list[str]) -> int:
+        """Count what is left of the lines.
+
+        Those that are blank do not count, nor do comments.
+        """
+        left = [line for line in lines if line.strip() and not line.startswith("#")]
+        return len(left) + {number}  # and so many more
+
+'''
+PARTS = 12
+REPLY = "".join(SECTION.format(number=number) for number in range(PARTS))
+CODE = f"```python\nclass Count:\n{''.join(FUNCTION.format(number=number) for number in range(4 * PARTS))}```\n"
 PASTE = "".join(f"line {number}: {'words ' * 8}\n" for number in range(2500))
 
 
 def run() -> None:
     """Measure and print."""
-    streaming = [{"says": {"text": REPLY, "piece": 4, "pause": 1 / RATE}}]
-    shares = [_share_of_core(streaming) for _ in range(RUNS)]
+    shares = [_share_of_core(REPLY, "Section 0", f"Section {PARTS - 1}") for _ in range(RUNS)]
+    of_code = [_share_of_core(CODE, "def part_0", f"def part_{4 * PARTS - 1}") for _ in range(RUNS)]
     pastes = [_time_paste() for _ in range(RUNS)]
     rows: list[Row] = [
         summarise("CPU per second of a 200 tokens/s stream", shares),
+        summarise("the same, of code in one block", of_code),
         summarise(f"Enter on a paste of {len(PASTE) // 1000} KB, until shown", pastes),
     ]
     report("Rendering: hermes chat at a terminal", rows)
@@ -73,13 +85,13 @@ def _chat(answers: list[Json]) -> Iterator[Screen]:
                 server.kill()
 
 
-def _share_of_core(answers: list[Json]) -> float:
-    """Seconds of CPU that the program takes for each second in which the reply comes."""
-    with _chat(answers) as screen:
+def _share_of_core(reply: str, first: str, last: str) -> float:
+    """Seconds of CPU that the program takes for each second in which the reply comes, between two of its words."""
+    with _chat([{"says": {"text": reply, "piece": 4, "pause": 1 / RATE}}]) as screen:
         screen.type("go" + ENTER)
-        screen.wait_for("Section 0")
+        screen.wait_for(first)
         began, used = time.monotonic(), _cpu(screen.process.pid)
-        screen.wait_for("Section 11")
+        screen.wait_for(last)
         return (_cpu(screen.process.pid) - used) / (time.monotonic() - began)
 
 

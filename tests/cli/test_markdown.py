@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.cli.markdown import Markdown
 from hermes.cli.rows import columns_of
+from tests.cli.markdown_rows import plain, rows_of
 
-PAINT = re.compile(r"\x1b\[([0-9;]*)m")
 PIECES = (
     *("word ", "more", " ", "\n", "\n\n", "**", "*", "_", "`", "```\n", "# ", "- ", "1. ", "> ", "\\", "漢字", "é"),
     *("[a](http://b.c)", "~~", "| a | b |\n", "|---|--:|\n", "| x | **y** |\n", "|", "---\n", "    "),
 )
 TEXT = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
-
-
-def rows_of(text: str, *, columns: int = 80, colored: bool = True, piece: int = 0) -> list[str]:
-    """The rows of a text that comes in pieces of so many characters, 0 for all at once."""
-    markdown = Markdown(lambda: columns, colored=colored)
-    rows: list[str] = []
-    for start in range(0, len(text), piece or len(text) or 1):
-        rows += markdown.feed(text[start : start + (piece or len(text))])
-        markdown.growing()
-    return rows + markdown.end()
-
-
-def plain(rows: Sequence[str]) -> list[str]:
-    return [PAINT.sub("", row) for row in rows]
 
 
 @pytest.mark.contract("10.20")

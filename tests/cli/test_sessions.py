@@ -13,7 +13,8 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.db.engine import Tx
 from hermes.store.store import Store
-from hermes.types import Draft, ToolCall
+from hermes.store.usage import add_usage
+from hermes.types import Draft, Spent, ToolCall
 from tests.cli.filling import compress, fill, write_into
 from tests.conftest import Ran
 
@@ -65,11 +66,37 @@ def test_show_live_and_snapshot_show_the_view_after_and_before_a_compression(her
     live = json.loads(hermes("sessions", "show", session, "--live", "--json").out)
     assert live["summary"] == "they spoke of stamps"
     assert [message["content"] for message in live["tail"]] == ["Malta"]
+    assert hermes("sessions", "show", session, "--live").out.startswith(f"{session} · cli · ")
     before = json.loads(hermes("sessions", "show", snapshot, "--json").out)
     assert before["summary"] is None
     assert [message["content"] for message in before["tail"]] == ["I collect stamps", "From where?", "Malta"]
     assert snapshot in hermes("sessions", "show", session).out
     assert [row["id"] for row in json.loads(hermes("sessions", "list", "--json").out)] == [session]
+
+
+@pytest.mark.contract("10.33")
+def test_usage_tells_what_any_session_has_spent(hermes: Hermes, home: Path) -> None:
+    session = fill(home, "I collect stamps", "From where?", "Malta", title="Stamps")
+    assert hermes("sessions", "usage", session).out.splitlines()[2:] == ["No model was asked in this session yet."]
+    compress(home, session)
+    spent = {"big": Spent(2, 0, 300, 30, 90), "small\x1b[2J": Spent(1, 1, 1000, 5)}
+    write_into(home, lambda _, tx: add_usage(tx, session, spent))
+    head, length, *lines = hermes("sessions", "usage", "Stamps").out.splitlines()
+    assert head.startswith(f"{session} · cli · ")
+    assert head.endswith(" · Stamps")
+    assert length.startswith("2 turns, 1 compressions; the model sees ~")
+    assert lines == [
+        "small[2J: 1 request, ~1,000 tokens in, ~5 out; all of them estimated, since the endpoint does not say",
+        "big: 2 requests, 300 tokens in (90 of them from its cache), 30 out",
+        "in all: 3 requests, ~1,300 tokens in (90 of them from its cache), ~35 out; 1 of them estimated, since the "
+        "endpoint does not say",
+        "Counted are its turns, summaries, reviews, sub-agents and title.",
+    ]
+    told = json.loads(hermes("sessions", "usage", session, "--json").out)
+    assert (told["session_id"], told["turns"], told["compressions"], told["elsewhere"]) == (session, 2, 1, None)
+    assert told["view_tokens"] > 0
+    assert told["spent"]["big"]["prompt_tokens"] == 300
+    assert hermes("sessions", "usage", "nope").code == 1
 
 
 @pytest.mark.contract("1.7", "10.6")

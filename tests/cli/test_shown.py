@@ -18,8 +18,8 @@ REPLY = """# Sorting
 
 It takes **memory** and `compare()`.
 
-```
-x = 1
+```python
+import x
 ```
 
 | name | cost |
@@ -27,7 +27,7 @@ x = 1
 | merge | 12 |
 """
 AS_MEANT = (
-    *("Sorting", "", "It takes memory and compare().", "", "```", "x = 1", "```", ""),
+    *("Sorting", "", "It takes memory and compare().", "", "```python", "import x", "```", ""),
     *("name   cost", "─────  ────", "merge    12"),
 )
 AS_WRITTEN = REPLY.rstrip("\n").split("\n")
@@ -44,6 +44,7 @@ def test_markdown_is_shown_as_it_is_meant_and_stored_as_it_was_written(chat: Cha
         screen.wait_for_prompt().type("go" + ENTER)
         screen.wait_for_rows("› go", *AS_MEANT, "", "›")
         assert screen.style_of("memory") == ("default", True)
+        assert screen.style_of("import") == ("magenta", False)
     assert stored(home)[1] == ("assistant", REPLY)
 
 
@@ -106,6 +107,7 @@ def test_markdown_can_be_switched_off(chat: Chat, home: Path) -> None:
 @pytest.mark.contract("10.20")
 def test_no_control_character_of_a_reply_reaches_the_terminal(chat: Chat) -> None:
     hidden = "\x1b]0;title\x07 **\x1b[31mred** `\x9b5n` [a](http://b\x1b[2J)\n| \x1b[H |\n|---|\n| \x08\x08x |\n"
+    hidden += "```py\nif \x1b[2J:\n```\n"
     with chat({"says": {"text": hidden}}) as screen:
         screen.wait_for_prompt().type("go" + ENTER)
         screen.wait_for("]0;title [31mred 5n a (http://b[2J)").wait_for_prompt()

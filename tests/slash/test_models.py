@@ -158,7 +158,7 @@ async def test_where_none_is_configured_the_endpoints_first_that_talks_is_named_
         assert (await ask(conversation, "/model default")).startswith("The endpoint's first model answers")
 
 
-@pytest.mark.contract("10.30")
+@pytest.mark.contract("10.30", "10.54")
 async def test_names_are_completed_from_one_list_that_many_keystrokes_share(tmp_path: Path) -> None:
     async with serving() as server, talking(tmp_path, server) as conversation:
         here = AtTerminal(conversation, asyncio.Event())
@@ -167,6 +167,7 @@ async def test_names_are_completed_from_one_list_that_many_keystrokes_share(tmp_
         given_up.cancel()
         found = await asyncio.gather(*(complete(here, f"/model {typed}") for typed in ("sm", "sma")))
         assert found == [[("small", "4,096 tokens"), ("small:tiny", "")]] * 2
+        assert [name for name, _ in await complete(here, "/model TINY")] == ["small:tiny"]
         assert server.connections == 1
     async with serving(None) as server, talking(tmp_path, server) as conversation:
         assert await complete(AtTerminal(conversation, asyncio.Event()), "/model s") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from hermes.gateway.platform import ChatType
 from hermes.scope import OWNER, Guest
 from hermes.store.injections import InjectedPart, Injection, keep_injection
 from hermes.store.note_remarks import keep_remarks
+from tests.cli.filling import fill
+from tests.conftest import Ran
 from tests.gateway.core import Core, message, running_core
 from tests.gateway.processes import rows
 from tests.slash.surfaces import ask, at_terminal, say
@@ -65,6 +68,79 @@ async def test_a_note_is_corrected_by_its_number_and_the_others_stay(tmp_path: P
         why = await ask(conversation, "/memory why 1")
     assert "You corrected it on" in why
     assert "it said: Has a dog called Rex" in why
+
+
+KNOWING = """
+from hermes.memory.provider import Address, Delivered, MemoryPlugin, MemorySession, Recalled
+from hermes.memory.provider import Fact, Facts, FactSource
+
+class Empty(MemorySession):
+    async def recall(self, question):
+        return Recalled()
+
+class Knowing(MemoryPlugin):
+    name = "knowing"
+
+    def is_available(self):
+        return True
+
+    def address(self, place):
+        return Address("all")
+
+    def open(self, conversation, address):
+        return Empty()
+
+    async def deliver(self, entries, until):
+        return [Delivered()] * len(entries)
+
+    async def facts(self, whose, query):
+        return Facts((Fact("1", "Has a dog"),))
+
+    async def fact_sources(self, whose, fact):
+        return [FactSource("My dog barks", session_id="s1"), FactSource("He does", session_id="elsewhere")]
+
+create_plugin = Knowing
+"""
+"""A memory that says where it has something from."""
+
+
+def install_knowing(home: Path) -> None:
+    folder = home / "plugins" / "knowing"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(KNOWING, encoding="utf-8")
+
+
+async def test_where_a_fact_was_said_is_told_with_the_title_of_the_session(tmp_path: Path) -> None:
+    install_knowing(tmp_path)
+    async with at_terminal(tmp_path, memory__provider="knowing") as conversation:
+        await conversation.store.create_session("cli", session_id="s1", title="Dogs and cats")
+        await ask(conversation, "/memory")
+        told = [await ask(conversation, line) for line in ("/memory why 1", "/memory forget 1")]
+    for lines in told:
+        assert "   My dog barks (session s1 “Dogs and cats”)" in lines.splitlines()
+        assert "   He does (session elsewhere)" in lines.splitlines()
+
+
+def test_a_script_is_told_the_title_too(
+    home: Path, hermes: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_MEMORY_PROVIDER", "knowing")
+    install_knowing(home)
+    fill(home, session_id="s1", title="Dogs and cats")
+    told = hermes("memory", "why", "1").out.splitlines()
+    assert told[2:] == [
+        "learnt from session s1 “Dogs and cats”: My dog barks",
+        "learnt from session elsewhere: He does",
+    ]
+
+
+async def test_a_guest_is_told_no_title_since_the_owner_may_have_given_it(tmp_path: Path) -> None:
+    install_knowing(tmp_path)
+    async with running_core(tmp_path, memory__provider="knowing") as core:
+        await core.store.create_session("cli", session_id="s1", title="Dogs and cats")
+        await in_chat(core, "/memory")
+        why = await in_chat(core, "/memory why 1")
+    assert "My dog barks (session s1)" in why
 
 
 async def test_a_number_means_what_was_shown_whatever_the_file_says_by_now(tmp_path: Path) -> None:

@@ -142,6 +142,29 @@ async def test_completion_offers_the_table_and_what_may_follow(tmp_path: Path) -
             assert await complete(here, nothing) == []
 
 
+@pytest.mark.contract("10.54")
+async def test_sessions_are_offered_by_title_where_that_means_one(tmp_path: Path) -> None:
+    async with at_terminal(tmp_path) as conversation:
+        store = conversation.store
+        ids = [(await store.create_session("cli", title=title)).id for title in ("Garden plans", "Twice", "Twice")]
+        here = AtTerminal(conversation, asyncio.Event())
+        assert await complete(here, "/resume gard") == [("Garden plans", ids[0])]
+        assert await complete(here, "/resume PLANS") == [("Garden plans", ids[0])]
+        assert await complete(here, "/resume Twice") == []
+        assert set(await complete(here, "/resume ")) == set(zip(ids, ("Garden plans", "Twice", "Twice"), strict=True))
+        assert await complete(here, f"/resume {ids[1]}") == [(ids[1], "Twice")]
+
+
+@pytest.mark.contract("10.54")
+async def test_more_sessions_are_offered_than_are_listed(tmp_path: Path) -> None:
+    async with at_terminal(tmp_path) as conversation:
+        oldest, *_ = [(await conversation.store.create_session("cli", title=f"Talk {n}")).id for n in range(30)]
+        here = AtTerminal(conversation, asyncio.Event())
+        assert len(await complete(here, "/resume ")) == 10
+        assert len(await complete(here, "/resume T")) == 30
+        assert await complete(here, f"/resume {oldest}") == [(oldest, "Talk 0")]
+
+
 async def test_before_the_first_message_commands_speak_of_the_session_that_will_begin(tmp_path: Path) -> None:
     async with at_terminal(tmp_path) as conversation:
         assert await ask(conversation, "/status") == BEGINS

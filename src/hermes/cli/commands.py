@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -93,8 +94,15 @@ class AtTerminal(Struct):
         ]
         return "\n".join([*lines, "`/resume ID` goes on with one."]) if lines else "No sessions yet."
 
-    async def recent_sessions(self) -> Sequence[Word]:
-        return [(one.session.id, _called(one, 40)) for one in await self._recent()]
+    async def recent_sessions(self, typed: str) -> Sequence[Word]:
+        recent = await self._recent(OFFERED if typed else LISTED)
+        named = Counter(one.session.title for one in recent)
+        titles = [
+            (title, one.session.id)
+            for one in recent
+            if typed and (title := one.session.title) and named[title] == 1 and title.isprintable()
+        ]
+        return [*((one.session.id, _called(one, 40)) for one in recent), *titles]
 
     async def _recent(self, limit: int = LISTED) -> list[Listed]:
         store = self.conversation.store

@@ -7,36 +7,30 @@ prompt itself, so that they are drawn over and nothing is left of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from hermes.cli.chat_history import open_history
-from hermes.cli.commands import AtTerminal
 from hermes.cli.conversation import TerminalConversation
 from hermes.cli.editor import edit_text
+from hermes.cli.live_terminal import IS_PRINTING, make_input, make_output
 from hermes.cli.output import printable
 from hermes.cli.pastes import Pastes
 from hermes.cli.repaint import PrintedRows
 from hermes.cli.rows import head
 from hermes.cli.session_picker import pick_session
+from hermes.cli.slash_completer import make_completer
 from hermes.cli.talk import INDENT, PROMPT, Talk, Typed
 from hermes.errors import HomeError, UsageError
 from hermes.files import check_file
-from hermes.slash.table import complete
 from hermes.store.sessions import Listed
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.buffer import Buffer
-    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-    from prompt_toolkit.document import Document
     from prompt_toolkit.formatted_text import ANSI
-    from prompt_toolkit.input import Input
     from prompt_toolkit.key_binding import KeyBindings
-    from prompt_toolkit.output import Output
 
 T = TypeVar("T")
 QUIET_AT_FIRST, QUIET_MIDWAY = 0.5, 3.0
@@ -46,8 +40,6 @@ REDRAW = 0.05
 """Seconds between two drawings, at least: nobody reads faster, and a model may be."""
 BELOW = 6
 """Rows of the window that stay free for the prompt and what is below it."""
-IS_PRINTING: ContextVar[bool] = ContextVar("is_printing", default=False)
-"""Whether the terminal is taken from the prompt only to print rows above it."""
 
 
 class LivePrompt:
@@ -63,6 +55,7 @@ class LivePrompt:
         self._printing: asyncio.Task[None] | None = None
         self._heard_at = 0.0
         self._asks_again = False
+        self._drawn: tuple[int, ANSI] | None = None
 
     @property
     def columns(self) -> int:
@@ -164,15 +157,15 @@ class LivePrompt:
         prompt: PromptSession[str] = PromptSession(
             lambda: self._message(talk),
             history=open_history(history, self._pastes, lambda: not self._is_incognito(talk)),
-            completer=_make_completer(self._conversation),
+            completer=make_completer(self._conversation),
             # Only then: room for the menu is kept free below the prompt while it may open.
             complete_while_typing=Condition(lambda: prompt.default_buffer.text.startswith("/")),
             key_bindings=self._keys(talk),
             prompt_continuation=INDENT,
             multiline=True,
             erase_when_done=True,
-            input=_make_input(),
-            output=_make_output(),
+            input=make_input(),
+            output=make_output(),
             enable_suspend=True,
             style=Style.from_dict({"status": "dim" if talk.screen.colored else ""}),
             color_depth=None if talk.screen.colored else ColorDepth.DEPTH_1_BIT,
@@ -257,6 +250,13 @@ class LivePrompt:
         self._asks_again = False
 
     def _message(self, talk: Talk) -> ANSI:
+        """What stands before the cursor, made once for each drawing: it is asked for ten times."""
+        drawing = self._session.app.render_counter
+        if self._drawn is None or self._drawn[0] != drawing:
+            self._drawn = drawing, self._make_message(talk)
+        return self._drawn[1]
+
+    def _make_message(self, talk: Talk) -> ANSI:
         from prompt_toolkit.formatted_text import ANSI
 
         rows = talk.screen.rows()[-max(1, self._session.output.get_size().rows - BELOW) :]
@@ -287,49 +287,3 @@ def _add_row_below(prompt: PromptSession[str], text: Callable[[], str]) -> None:
     assert isinstance(prompt.layout.container, HSplit), "that is how a session is laid out"
     row = Window(FormattedTextControl(lambda: [("class:status", text())]), height=1, dont_extend_height=True)
     prompt.layout.container.children.append(row)
-
-
-def _make_input() -> Input:
-    """The keys. Printing rows leaves them as they are: a terminal that takes whole lines, if only for a moment, shows
-    what is typed in that moment a second time and swallows Ctrl-D."""
-    from prompt_toolkit.input import create_input
-
-    keys = create_input()
-    take_lines = keys.cooked_mode
-
-    def cooked_mode() -> AbstractContextManager[None]:
-        return nullcontext() if IS_PRINTING.get() else take_lines()
-
-    keys.cooked_mode = cooked_mode  # type: ignore[method-assign]
-    return keys
-
-
-def _make_output() -> Output:
-    """The terminal. It is not asked where the cursor is: then the prompt takes the rows that it needs and no more, and
-    a window that is resized has little to draw anew."""
-    from prompt_toolkit.output import create_output
-    from prompt_toolkit.output.vt100 import Vt100_Output
-
-    output = create_output()
-    if isinstance(output, Vt100_Output):
-        output.enable_cpr = False
-    return output
-
-
-def _make_completer(conversation: TerminalConversation) -> Completer:
-    """What Tab offers: slash commands, and what goes after one."""
-    from prompt_toolkit.completion import Completer, Completion
-
-    class SlashCompleter(Completer):
-        def get_completions(self, _document: Document, _event: CompleteEvent) -> Iterable[Completion]:
-            return ()  # only the asynchronous door is used
-
-        async def get_completions_async(
-            self, document: Document, _event: CompleteEvent
-        ) -> AsyncGenerator[Completion, None]:
-            typed = document.text_before_cursor
-            word = typed.partition(" ")[2] if " " in typed else typed
-            for text, meaning in await complete(AtTerminal(conversation, asyncio.Event()), typed):
-                yield Completion(text, start_position=-len(word), display_meta=meaning)
-
-    return SlashCompleter()

@@ -1,6 +1,6 @@
 """A reply in Markdown as rows, while it comes.
 
-    text ── lines ── fence │ table │ LineRows (prefix, inline) ── rows
+    text ── lines ── code │ table │ LineRows (prefix, inline) ── rows
 
 A row that is full, or whose line has ended, is finished and never changes. What still grows is one line, or the first
 rows of a table, whose columns are not known yet.
@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from hermes.cli.inline import CODE, DIM, LONGEST
+from hermes.cli.inline import DIM, LONGEST
+from hermes.cli.markdown_code import MarkdownCode
 from hermes.cli.markdown_line import LineRows
 from hermes.cli.markdown_table import MarkdownTable, alignments, is_row
 from hermes.cli.styled import paint
@@ -31,7 +32,7 @@ class Markdown:
         self._colored = colored
         self._line = ""
         self._rows: LineRows | None = None
-        self._fence: re.Match[str] | None = None
+        self._code: MarkdownCode | None = None
         self._header = ""
         self._table: MarkdownTable | None = None
 
@@ -54,7 +55,7 @@ class Markdown:
         line, self._line = self._line, ""
         finished = self._end_line(line) if line.strip() or self._rows is not None else []
         finished += [*self._end_table(), *self._end_header()]
-        self._fence = None
+        self._code = None
         return finished
 
     def growing(self) -> list[str]:
@@ -66,16 +67,12 @@ class Markdown:
         if self._rows is not None:
             rows += self._rows.growing()
         elif self._line.strip():
-            rows.append(paint([(self._line, self._code if self._fence else "")]))
+            rows.append(self._line if self._code is None else self._code.growing(self._line))
         return rows
-
-    @property
-    def _code(self) -> str:
-        return CODE if self._colored else ""
 
     def _go_on(self) -> list[str]:
         """Finish what can be of the line that grows."""
-        if self._fence or self._header or self._table or (self._rows is None and self._may_become_anything()):
+        if self._code or self._header or self._table or (self._rows is None and self._may_become_anything()):
             return []
         if self._rows is None:
             self._rows = self._rows_of("")
@@ -85,8 +82,8 @@ class Markdown:
         return len(self._line) <= LONGEST and re.match(UNDECIDED, self._line) is not None
 
     def _end_line(self, line: str) -> list[str]:
-        if self._fence is not None:
-            return [self._code_row(line, self._fence)]
+        if self._code is not None:
+            return [self._add_code(line, self._code)]
         if self._rows is not None:
             rows, self._rows = self._rows, None
             return [*rows.grow(line), *rows.end()]
@@ -104,8 +101,8 @@ class Markdown:
         if len(line) > LONGEST:
             return self._rows_of(line).end()
         if fence := re.match(FENCE, line):
-            self._fence = fence
-            return [paint([(line.strip(), DIM if self._colored else "")])]
+            self._code = MarkdownCode(fence, colored=self._colored)
+            return [self._code.first_row]
         if is_row(line):
             self._header = line
             return []
@@ -113,14 +110,11 @@ class Markdown:
             return [paint([("─" * min(RULE_COLUMNS, self._columns()), DIM)])] if self._colored else [line.strip()]
         return self._rows_of(line).end()
 
-    def _code_row(self, line: str, fence: re.Match[str]) -> str:
-        """A row of code as it was written, but for the indent of its fence: it can be copied."""
-        indent, mark = fence[1], fence[2]
-        if line.strip().startswith(mark) and not line.strip().strip(mark[0]):
-            self._fence = None
-            return paint([(line.strip(), DIM if self._colored else "")])
-        row = line.removeprefix(indent)
-        return paint([(row, self._code)]) if row.strip() else ""
+    def _add_code(self, line: str, code: MarkdownCode) -> str:
+        row = code.add(line)
+        if code.is_over:
+            self._code = None
+        return row
 
     def _end_table(self) -> list[str]:
         table, self._table = self._table, None

@@ -59,11 +59,12 @@ def list_(
 def why(ctx: typer.Context, entry_id: EntryId, json: AsJson = False) -> None:
     """Where something in memory comes from: the file, or what was said, and what it said before it was corrected."""
 
-    async def find(book: MemoryBook) -> tuple[Remembering, object, object]:
+    async def find(book: MemoryBook) -> tuple[Remembering, object, object, dict[str, str]]:
         entry = await book.find(entry_id)
-        return entry, await book.sources(entry), await book.corrected_from(entry)
+        sources = await book.sources(entry)
+        return entry, sources, await book.corrected_from(entry), await book.titles(sources)
 
-    entry, sources, before = work_on(load_app(ctx), find)
+    entry, sources, before, titles = work_on(load_app(ctx), find)
     found = {"entry": to_builtins(entry), "sources": to_builtins(sources), "corrected": to_builtins(before)}
     if json:
         print_json(found)
@@ -71,7 +72,9 @@ def why(ctx: typer.Context, entry_id: EntryId, json: AsJson = False) -> None:
     say(printable(entry.text))
     say(printable(_origin(entry)))
     for source in found["sources"]:
-        where = f"session {source['session_id']}: " if source["session_id"] else ""
+        title = titles.get(source["session_id"], "")
+        named = f" “{one_line(title, SHOWN)}”" if title else ""
+        where = f"session {source['session_id']}{named}: " if source["session_id"] else ""
         say(printable(f"learnt from {where}{one_line(source['text'], SHOWN)}"))
     for wrong, at in found["corrected"]:
         say(printable(f"corrected {show_time(at)}; it said: {wrong}"))

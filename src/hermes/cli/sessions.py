@@ -13,6 +13,8 @@ from msgspec import Struct, to_builtins
 from hermes.cli.output import note, one_line, print_json, printable, say, show_time
 from hermes.cli.searching import LimitOption, SourceOption, search_sessions
 from hermes.cli.session_deletion import SessionArgument, delete_session
+from hermes.cli.session_head import session_head
+from hermes.cli.session_usage import session_usage
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
@@ -99,7 +101,7 @@ def show_session(
     elif live:
         session, view = with_store(host, lambda store: store.read(_find_view(store, name)))
         if not json:
-            _print_head(session)
+            say(session_head(session))
         _print_view(view, json)
     else:
         with_store(host, lambda store: store.read(lambda tx: _print_history(store, tx, name, undone, json)))
@@ -128,6 +130,7 @@ def list_snapshots(ctx: typer.Context, name: SessionArgument, json: AsJson = Fal
 
 
 app.command("search")(search_sessions)
+app.command("usage")(session_usage)
 
 
 @app.command("title")
@@ -226,7 +229,7 @@ def _print_history(store: Store, tx: Tx, name: str, undone: bool, as_json: bool)
         told = to_json(session, messages, compressions, marked)
         print_json({**told, "continued_in": following if following != session.id else None})
         return
-    _print_head(session)
+    say(session_head(session))
     hidden = store.incognito.ranges(tx, session.id)
 
     def mark(message: Message) -> str:
@@ -238,11 +241,6 @@ def _print_history(store: Store, tx: Tx, name: str, undone: bool, as_json: bool)
         note(f"({len(marked)} messages were taken back; --undone shows them)")
     if following != session.id:
         note(f"(an older version continued this session as {following})")
-
-
-def _print_head(session: Session) -> None:
-    title = printable(session.title or "(no title)")
-    say(f"{session.id} · {session.source} · {show_time(session.started_at)} · {title}")
 
 
 def _print_messages(

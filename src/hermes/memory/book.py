@@ -28,6 +28,7 @@ from hermes.memory.plugin_thread import Returned
 from hermes.memory.source_turns import find_source_turns, leave_out
 from hermes.memory.undoing import TakenBack
 from hermes.memory.values import Fact, FactQuery, Facts, FactSource, Notebook, Wording
+from hermes.scope import OWNER
 from hermes.store.corrections import corrections_of, keep_correction, keep_forgotten
 from hermes.store.injections import drop_injections
 from hermes.store.note_remarks import drop_remarks
@@ -163,6 +164,14 @@ class MemoryBook:
         if not isinstance(found, Returned):
             raise ProviderError(f"{provider.name} does not say where it comes from: {found.reason}", hint="")
         return list(found.value)
+
+    async def titles(self, sources: Sequence[FactSource]) -> dict[str, str]:
+        """What the sessions are called, by id, in which these were said; for the owner alone, who may name them."""
+        if self.notes.scope != OWNER:
+            return {}
+        ids, sessions = {source.session_id for source in sources if source.session_id}, self._store.sessions
+        found = await self._store.read(lambda tx: [sessions.look_up(tx, session_id) for session_id in ids])
+        return {one.id: one.title for one in found if one is not None and one.title}
 
     async def replies(self, sources: Sequence[FactSource]) -> list[str]:
         """What was replied to these here: it is forgotten with them."""

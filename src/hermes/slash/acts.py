@@ -15,8 +15,9 @@ from hermes.llm.tokens import view_tokens
 from hermes.scope import OWNER
 from hermes.slash.here import Again, Answer, Beginning, Here, Say, Word, agent_of, console_of, read_number
 from hermes.store.memory_rows import hide_title
-from hermes.store.usage import count_turns, usage_elsewhere, usage_of
-from hermes.types import LiveView, Spent
+from hermes.store.usage import read_usage
+from hermes.store.usage_lines import describe_length, describe_usage
+from hermes.types import LiveView
 
 LONGEST_TITLE = 200
 NOT_KNOWN = "not chosen yet"
@@ -29,8 +30,6 @@ QUOTED = 40
 EMPTY = "Nothing was said: the text is empty."
 GIVEN_UP = "Nothing was said: the editor gave up."
 UNCHANGED = "Nothing was said: the text is as it was. `/retry` has the last message answered once more."
-WHAT_COUNTS = "Counted are its turns, summaries, reviews, sub-agents and title."
-NOT_ASKED = "No model was asked in this session yet."
 NOT_COMPRESSED = "The compression was stopped: nothing was removed, the conversation is as it was."
 COMPRESSED = "The compression was done before it could be stopped."
 
@@ -82,8 +81,8 @@ async def resume(here: Here, name: str) -> str:
     return await console_of(here).resume(wanted) if wanted else ""
 
 
-async def recent_sessions(here: Here) -> Sequence[Word]:
-    return await console_of(here).recent_sessions()
+async def recent_sessions(here: Here, typed: str) -> Sequence[Word]:
+    return await console_of(here).recent_sessions(typed)
 
 
 async def stop(_here: Here, _: str) -> str:
@@ -161,40 +160,11 @@ async def usage(here: Here, _: str) -> str:
     agent = await here.place()
     if isinstance(agent, Beginning):
         return BEGINS
-    spent, elsewhere, turns = await _counts(agent)
-    view = await agent.store.view(agent.session_id)
-    lines = [
-        f"{turns:,} {'turn' if turns == 1 else 'turns'}, {view.epoch} compressions",
-        f"window {_window(agent, view)}",
-        *(f"{name}: {_describe_spent(one)}" for name, one in spent.items()),
-    ]
-    if len(spent) > 1:
-        lines.append(f"in all: {_describe_spent(sum(spent.values(), Spent()))}")
-    if elsewhere is not None:
-        lines.append(f"another version counted {elsewhere.prompt_tokens:,} in, {elsewhere.completion_tokens:,} out")
-    return "\n".join([*lines, WHAT_COUNTS if spent else NOT_ASKED])
-
-
-async def _counts(agent: Agent) -> tuple[dict[str, Spent], Spent | None, int]:
-    """What was spent by model, here and by another program, and how often somebody spoke."""
     await agent.write_down_spending()
     session_id = agent.session_id
-
-    def count(tx: Tx) -> tuple[dict[str, Spent], Spent | None, int]:
-        return usage_of(tx, session_id), usage_elsewhere(tx, session_id), count_turns(tx, session_id)
-
-    return await agent.store.read(count)
-
-
-def _describe_spent(spent: Spent) -> str:
-    about = "~" if spent.estimated else ""
-    cached = f" ({spent.cached_tokens:,} of them from its cache)" if spent.cached_tokens else ""
-    told = f"{about}{spent.prompt_tokens:,} tokens in{cached}, {about}{spent.completion_tokens:,} out"
-    asked = "1 request" if spent.requests == 1 else f"{spent.requests:,} requests"
-    if not spent.estimated:
-        return f"{asked}, {told}"
-    which = "all" if spent.estimated == spent.requests else f"{spent.estimated:,}"
-    return f"{asked}, {told}; {which} of them estimated, since the endpoint does not say"
+    counted = await agent.store.read(lambda tx: read_usage(tx, session_id))
+    view = await agent.store.view(session_id)
+    return "\n".join([describe_length(counted, view.epoch), f"window {_window(agent, view)}", *describe_usage(counted)])
 
 
 async def leave(here: Here, _: str) -> str:

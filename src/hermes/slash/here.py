@@ -55,8 +55,8 @@ class Console(Protocol):
     async def list_sessions(self) -> str:
         """The sessions that were active last, to read."""
 
-    async def recent_sessions(self) -> Sequence[Word]:
-        """The same sessions, to choose from."""
+    async def recent_sessions(self, typed: str) -> Sequence[Word]:
+        """The same sessions, to choose from by id; where something is typed many more, and by title too."""
 
     async def resume(self, name: str) -> str:
         """Go on with another session; what the person is told of it."""

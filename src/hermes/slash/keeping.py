@@ -70,7 +70,7 @@ async def copy(here: Here, text: str) -> str:
     return f"{what}, {len(found):,} characters, {how}."
 
 
-async def copy_words(_: Here) -> Sequence[Word]:
+async def copy_words(_here: Here, _typed: str) -> Sequence[Word]:
     return [("code", "The last code block alone.")]
 
 

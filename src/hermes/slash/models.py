@@ -45,7 +45,7 @@ async def _switch(place: Agent | Beginning, name: str) -> str:
     return " ".join(part for part in told if part)
 
 
-async def model_words(here: Here) -> Sequence[Word]:
+async def model_words(here: Here, _typed: str) -> Sequence[Word]:
     """The names that the endpoint lists. Whoever types on does not wait for them."""
     offer = (await here.place()).offer
     if offer is None:

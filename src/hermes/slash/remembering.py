@@ -6,7 +6,7 @@ A number means what it was shown beside, whatever has changed since: nothing els
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 
 from hermes.agent.agent import Agent
@@ -71,7 +71,7 @@ async def memory(here: Here, text: str) -> str:
     return UNCHANGED if told is None else told
 
 
-async def memory_words(_: Here) -> Sequence[Word]:
+async def memory_words(_here: Here, _typed: str) -> Sequence[Word]:
     return list(WORDS.items())
 
 
@@ -140,7 +140,7 @@ async def _forget(here: Here, book: MemoryBook, rest: str) -> str:
     entry = _chosen(book, number)
     sources = await book.sources(entry)
     if sure.strip() not in ("--yes", "yes"):
-        going = _going(sources, await book.replies(sources))
+        going = _going(sources, await book.replies(sources), await book.titles(sources))
         return "\n".join([f"This would be forgotten: {_cut(entry.text)}", *going, _confirm(book, number)])
     done = await book.forget(entry, sources)
     _retire(book, entry)
@@ -164,10 +164,11 @@ def _confirm(book: MemoryBook, number: str) -> str:
     return f"`/memory forget {number} --yes` forgets it. Your sessions keep what was said.{elsewhere}"
 
 
-def _going(sources: Sequence[FactSource], replies: Sequence[str]) -> list[str]:
+def _going(sources: Sequence[FactSource], replies: Sequence[str], titles: Mapping[str, str]) -> list[str]:
     """What goes with a fact: the words that it was learnt from and the replies to them, with all else that was learnt
     from them alone."""
-    going = [_said(source) for source in sources if source.can_go] + [f"the reply: {_cut(text)}" for text in replies]
+    said = [_said(source, titles) for source in sources if source.can_go]
+    going = said + [f"the reply: {_cut(text)}" for text in replies]
     lines = [f"   {line}" for line in going[:MOST_SOURCES]]
     if len(going) > MOST_SOURCES:
         lines.append(f"   and {len(going) - MOST_SOURCES} more")
@@ -180,7 +181,8 @@ async def _why(here: Here, book: MemoryBook, rest: str) -> str:  # noqa: ARG001
         f"You corrected it on {_date(at)}; it said: {_cut(wrong)}" for wrong, at in await book.corrected_from(entry)
     ]
     sources = list(await book.sources(entry))[:MOST_SOURCES]
-    said = ["It was learnt from:", *(f"   {_said(source)}" for source in sources)] if sources else []
+    titles = await book.titles(sources)
+    said = ["It was learnt from:", *(f"   {_said(source, titles)}" for source in sources)] if sources else []
     return "\n".join([_cut(entry.text), f"{_origin(book, entry)}, id {entry.id}", *before, *said])
 
 
@@ -203,8 +205,10 @@ def _retire(book: MemoryBook, changed: Remembering) -> None:
     book.shown = [None if one is changed else one for one in book.shown]
 
 
-def _said(source: FactSource) -> str:
-    where = f"session {source.session_id}" if source.session_id else ""
+def _said(source: FactSource, titles: Mapping[str, str]) -> str:
+    session = source.session_id or ""
+    named = f" “{_cut(titles[session])}”" if session in titles else ""
+    where = f"session {session}{named}" if session else ""
     return f"{_cut(source.text)} ({', '.join(filter(None, (where, _date(source.at))))})"
 
 

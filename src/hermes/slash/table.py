@@ -38,7 +38,7 @@ async def _help(here: Here, _: str) -> str:
     )
 
 
-async def _no_words(_: Here) -> Sequence[Word]:
+async def _no_words(_here: Here, _typed: str) -> Sequence[Word]:
     return ()
 
 
@@ -53,8 +53,8 @@ class Command(Struct, frozen=True):
     overtakes: bool = False
     """Runs at once, even during a turn. Other commands wait in the queue like messages."""
     aliases: tuple[str, ...] = ()
-    words: Callable[[Here], Awaitable[Sequence[Word]]] = _no_words
-    """Completions for its argument."""
+    words: Callable[[Here, str], Awaitable[Sequence[Word]]] = _no_words
+    """Completions for its argument, of which so much is typed; those that do not fit are left out by who asks."""
 
     @property
     def usage(self) -> str:
@@ -163,7 +163,10 @@ def unknown_command(surface: Surface, text: str) -> UsageError:
 
 
 async def complete(here: Here, typed: str) -> list[Word]:
-    """Completions for the last word of `typed`, each with its meaning; none for a plain message."""
+    """Completions for the argument of `typed`, or the command's name, each with its meaning; none for a plain message.
+
+    Those that begin with what is typed, else those that hold it.
+    """
     if not typed.startswith("/") or "\n" in typed:
         return []
     name, space, word = typed.partition(" ")
@@ -171,8 +174,10 @@ async def complete(here: Here, typed: str) -> list[Word]:
         known = [(f"/{command.name}", command.help) for command in OFFERED[here.surface].values()]
         return [(text, meaning) for text, meaning in known if text.startswith(name)]
     found = find_command(here.surface, name)
-    words = () if found is None else await found.command.words(here)
-    return [(text, meaning) for text, meaning in words if text.startswith(word)][:MOST_OFFERED]
+    words = () if found is None else await found.command.words(here, word)
+    wanted = word.casefold()
+    fitting = [one for one in words if one[0].casefold().startswith(wanted)]
+    return (fitting or [one for one in words if wanted in one[0].casefold()])[:MOST_OFFERED]
 
 
 def _split(text: str) -> tuple[str, str]:

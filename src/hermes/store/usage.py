@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from hermes.db.engine import Tx
 from hermes.types import Spent
 
@@ -23,6 +25,20 @@ CREATE TABLE hermes_usage (
 
 COUNTS = Spent.__struct_fields__
 ELSEWHERE = ("input_tokens", "output_tokens")
+
+
+class SessionUsage(Struct, frozen=True):
+    """How often somebody spoke in a session, and what it has spent: by the model's name, the most first, and what
+    another program that shares the file has counted, None where it keeps no count."""
+
+    turns: int
+    spent: dict[str, Spent]
+    elsewhere: Spent | None
+
+
+def read_usage(tx: Tx, session_id: str) -> SessionUsage:
+    """All that is counted for a session."""
+    return SessionUsage(count_turns(tx, session_id), usage_of(tx, session_id), usage_elsewhere(tx, session_id))
 
 
 def add_usage(tx: Tx, session_id: str, spent: Mapping[str, Spent]) -> None:
