@@ -144,8 +144,8 @@ def test_where_our_own_server_holds_more_than_is_looked_at_that_is_said(
 def test_what_one_look_does_not_find_the_next_ones_do(
     recalling: Recalling, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    say(recalling, ANN, [f"Zanzibar number {number}." for number in range(230)])
-    monkeypatch.setattr("hermes.honcho.remembered.MOST_FOUND", 50)
+    say(recalling, ANN, [f"Zanzibar number {number}." for number in range(60)])
+    monkeypatch.setattr("hermes.honcho.remembered.MOST_FOUND", 12)
     assert hermes("memory", "forget", "Zanzibar", "--yes").code == 0
     assert found(hermes, "Zanzibar")["items"] == []
 

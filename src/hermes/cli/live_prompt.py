@@ -36,6 +36,8 @@ T = TypeVar("T")
 QUIET_AT_FIRST, QUIET_MIDWAY = 0.5, 3.0
 """Seconds without a sign after which one is given: before a row begins, and in the middle of one."""
 TICK = 0.2
+GATHER = 0.1
+"""Seconds that finished rows wait for others, to be printed above the prompt together, which is drawn anew then."""
 REDRAW = 0.05
 """Seconds between two drawings, at least: nobody reads faster, and a model may be."""
 BELOW = 6
@@ -83,9 +85,12 @@ class LivePrompt:
 
     def refresh(self, talk: Talk) -> None:
         self._heard_at = asyncio.get_running_loop().time()
-        if talk.screen.has_finished and (self._printing is None or self._printing.done()):
-            self._printing = asyncio.create_task(self._print(talk))
-        self._session.app.invalidate()
+        if self._printing is not None and not self._printing.done():
+            return  # the prompt is drawn anew with it
+        if talk.screen.has_finished:
+            self._printing = asyncio.create_task(self._print_soon(talk))
+        else:
+            self._session.app.invalidate()
 
     async def show_aside(self, talk: Talk) -> None:
         await self.settle(talk)
@@ -113,11 +118,13 @@ class LivePrompt:
         if self._prompt is not None and self._prompt.app.is_running and not self._prompt.app.is_done:
             self._prompt.app.exit(result="")
 
-    async def _print(self, talk: Talk) -> None:
-        """Move the finished rows from the prompt to above it, in one step, with those that come in a moment."""
-        from prompt_toolkit.application import run_in_terminal
+    async def _print_soon(self, talk: Talk) -> None:
+        await asyncio.sleep(GATHER)
+        await self._print(talk)
 
-        await asyncio.sleep(REDRAW)
+    async def _print(self, talk: Talk) -> None:
+        """Move the finished rows from the prompt to above it, in one step."""
+        from prompt_toolkit.application import run_in_terminal
 
         def write() -> None:
             output = self._session.output

@@ -81,7 +81,7 @@ class Links:
         wire = await asyncio.to_thread(_open_wire, server, self._clock, self._patience)
         try:
             return Link(wire, await _ask_extensions(wire, until))
-        except Failure:
+        except (Failure, asyncio.CancelledError):
             await wire.retire()
             raise
 

@@ -185,11 +185,12 @@ class PluginThread:
             self._loop.close()
 
     def _end_tasks(self) -> None:
-        """Give what still runs one moment to end; what does not is let go."""
+        """Give what still runs one moment to end; what does not is let go. What was closed last gives up its socket."""
         if left := asyncio.all_tasks(self._loop):
             for task in left:
                 task.cancel()
             self._loop.run_until_complete(asyncio.wait(left, timeout=LAST_MOMENT / 2))
+        self._loop.run_until_complete(asyncio.sleep(0))
 
 
 def describe(error: BaseException) -> str:
