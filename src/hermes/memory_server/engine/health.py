@@ -21,7 +21,7 @@ from hermes.errors import (
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.dialects import find_damage
-from hermes.memory_server.db.statements import upserting
+from hermes.memory_server.db.statements import upsert
 from hermes.memory_server.db.tables import meta, metadata
 from hermes.memory_server.engine.backlog import Backlog, read_backlog
 from hermes.memory_server.engine.embedding import Refinement
@@ -139,4 +139,4 @@ def _look_around(tx: Tx, at: int) -> Backlog:
 
 
 def _write(tx: Tx) -> None:
-    tx.execute(upserting(meta, ("name",), {"name": "health", "value": OK}))
+    upsert(tx, meta, ("name",), {"name": "health", "value": OK})
