@@ -128,6 +128,11 @@ def _load_vocabulary() -> Vocabulary:
         return Vocabulary(cast(IO[bytes], unpacked))
 
 
+def is_ready_to_count() -> bool:
+    """Whether the vocabulary has been read: the first to count waits for that."""
+    return _load_vocabulary.cache_info().currsize > 0
+
+
 _known: dict[str, int] = {}
 
 
