@@ -57,7 +57,9 @@ class Threads:
         self._news: queue.SimpleQueue[bool] = queue.SimpleQueue()
         """One True for each call that waits, one False for each thread that is to end."""
         self._numbers = itertools.count()
-        self._threads = [threading.Thread(target=self._work, name=f"{name}_{number}") for number in range(count)]
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{name}_{number}", daemon=True) for number in range(count)
+        ]
         self._guard = threading.Lock()
         self._begun = self._ended = False
 
