@@ -1,8 +1,9 @@
 """The thread that writes.
 
 Writes that wait at the same moment share one transaction and so one fsync; each runs in a savepoint of its own, so
-that one that fails takes nothing else with it. A write is acknowledged after its COMMIT and not before, and only while
-the file is where it was: one that was deleted under us takes every write and keeps none.
+that one that fails takes nothing else with it. The writes of whoever usually asks for much come after them, each in a
+transaction of its own: others wait for one of them at most. A write is acknowledged after its COMMIT and not before,
+and only while the file is where it was: one that was deleted under us takes every write and keeps none.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import asyncio
 import queue
 import sqlite3
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -22,6 +25,7 @@ from msgspec import Struct
 from hermes.errors import StoreGoneError
 from hermes.sqlite.connection import Opened, T, Tx, identity, wait_for_lock
 from hermes.sqlite.faults import translated
+from hermes.sqlite.scheduling import Asker, asker
 from hermes.sqlite.thread_results import ThreadResult, awaited_result, hand_back
 
 GROUP_LIMIT = 128
@@ -32,6 +36,8 @@ class _Task(Struct, frozen=True):
     run: Callable[[Any], Any]
     answer: ThreadResult
     commits: bool
+    who: Asker | None
+    is_heavy: bool
 
 
 class Writer(Generic[Tx]):
@@ -65,28 +71,36 @@ class Writer(Generic[Tx]):
         self._opened.tx.close()
 
     def _accept(self, run: Callable[[Tx], T], *, commits: bool) -> asyncio.Future[T]:
-        task = _Task(run, awaited_result(), commits)
+        who = asker.get()
+        task = _Task(run, awaited_result(), commits, who, is_heavy=who is not None and who.rank > 0)
         self._tasks.put(task)
         return task.answer.caller
 
     def _work(self) -> None:
         """Must not raise: whatever goes wrong belongs to the tasks that were under way."""
-        while (first := self._tasks.get()) is not None:
-            batch = [first]
-            last = False
-            while len(batch) < GROUP_LIMIT and not self._tasks.empty():
-                following = self._tasks.get()
-                if following is None:
-                    last = True
-                    break
-                batch.append(following)
-            self._do([task for task in batch if not task.answer.caller.cancelled()])
-            if last:
-                break
-            del first, batch  # else this thread would keep their objects alive until the next call
+        heavy: deque[_Task] = deque()
+        is_open = True
+        while is_open or heavy:
+            tasks, is_open = self._take(wait=not heavy) if is_open else ([], False)
+            heavy.extend(task for task in tasks if task.is_heavy)
+            self._do([task for task in tasks if not task.is_heavy])
+            if heavy:
+                self._do([heavy.popleft()])
+            del tasks  # else this thread would keep their objects alive until the next call
+
+    def _take(self, *, wait: bool) -> tuple[list[_Task], bool]:
+        """What was handed over, and whether more may come."""
+        tasks: list[_Task] = []
+        while len(tasks) < GROUP_LIMIT and ((wait and not tasks) or not self._tasks.empty()):
+            task = self._tasks.get()
+            if task is None:
+                return tasks, False
+            tasks.append(task)
+        return tasks, True
 
     def _do(self, tasks: list[_Task]) -> None:
-        looks, writes = [task for task in tasks if not task.commits], [task for task in tasks if task.commits]
+        wanted = [task for task in tasks if not task.answer.caller.cancelled()]
+        looks, writes = [task for task in wanted if not task.commits], [task for task in wanted if task.commits]
         for look in looks:
             look.answer.work_out(partial(self._look, look.run))
         hand_back([look.answer for look in looks])
@@ -123,6 +137,7 @@ class Writer(Generic[Tx]):
                 write.answer.error = write.answer.error or error
 
     def _run_in_savepoint(self, write: _Task) -> None:
+        begun = time.thread_time()
         self._raw.execute("SAVEPOINT one")
         try:
             with translated(self._path):
@@ -133,3 +148,5 @@ class Writer(Generic[Tx]):
             self._raw.execute("ROLLBACK TO one")
             write.answer.error = error
         self._raw.execute("RELEASE one")
+        if write.who is not None:
+            write.who.took(time.thread_time() - begun)
