@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import threading
 import zlib
 from typing import Any
 
@@ -29,25 +31,25 @@ def endless_pdf(operators: int = 120_000) -> bytes:
     return plain[:begin] + stream + plain[plain.index(b"\nendobj", begin) :]
 
 
-class Watched(list[asyncio.subprocess.Process]):
+class Watched(list[subprocess.Popen[bytes]]):
     """The processes that were started."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.one = asyncio.Event()
+        self.one = threading.Event()
 
 
 @pytest.fixture
 def started(processes: None, monkeypatch: pytest.MonkeyPatch) -> Watched:
     watched = Watched()
-    start = asyncio.create_subprocess_exec
 
-    async def recorded(*given: Any, **options: Any) -> asyncio.subprocess.Process:
-        watched.append(await start(*given, **options))
-        watched.one.set()
-        return watched[-1]
+    class Recorded(subprocess.Popen[bytes]):
+        def __init__(self, *given: Any, **options: Any) -> None:
+            super().__init__(*given, **options)
+            watched.append(self)
+            watched.one.set()
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", recorded)
+    monkeypatch.setattr(subprocess, "Popen", Recorded)
     return watched
 
 
@@ -71,7 +73,7 @@ async def test_file_that_takes_too_much_memory_is_refused(started: Watched) -> N
 async def test_process_of_an_upload_that_nobody_waits_for_is_ended(started: Watched) -> None:
     parsers = Parsers()
     reading = asyncio.create_task(parsers.read(endless_pdf(), PDF))
-    await started.one.wait()
+    assert await asyncio.to_thread(started.one.wait, 20)
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
