@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
 from hermes.memory_server.threads import compute
 from hermes.sqlite.scheduling import Asker, asker
 
 
+@pytest.mark.contract("9.15")
 async def test_who_asks_for_little_is_served_before_those_who_ask_for_much() -> None:
     heavy, light = Asker(), Asker()
     heavy.took(10.0)

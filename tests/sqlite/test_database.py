@@ -94,6 +94,7 @@ async def test_writes_that_wait_together_share_one_commit(db: Database) -> None:
     assert values_for_others(db.path) == ["a", "b"]
 
 
+@pytest.mark.contract("9.15")
 async def test_writes_of_whoever_asks_for_much_come_after_all_others_one_by_one(db: Database) -> None:
     seen: list[list[str]] = []
 
