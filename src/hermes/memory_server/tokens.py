@@ -16,7 +16,7 @@ from zlib import crc32
 
 import numpy as np
 
-T = TypeVar("T", str, bytes)
+T = TypeVar("T", bound=str | bytes)
 V = TypeVar("V")
 VOCABULARY = "o200k_base.tiktoken.gz"
 KEPT = 32_768
