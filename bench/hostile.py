@@ -197,24 +197,30 @@ def hanging() -> Iterator[None]:
 
 @contextmanager
 def watched(url: str, pid: int, seen: Seen) -> Iterator[None]:
-    """Ask for health and look at the memory ten times a second."""
-    over = threading.Event()
-
-    def watch() -> None:
-        with httpx.Client(base_url=url, timeout=60) as client:
-            while not over.wait(0.1):
-                start = time.perf_counter()
-                seen.statuses["health", client.get("/health").status_code] += 1
-                seen.health.append(time.perf_counter() - start)
-                seen.resident = max(seen.resident, _resident(pid))
-
-    thread = threading.Thread(target=watch)
-    thread.start()
+    """Ask for health and look at the memory ten times a second, in a process of its own: it waits for nobody else."""
+    context = multiprocessing.get_context("spawn")
+    over, told = context.Event(), context.Queue()
+    process = context.Process(target=_watch, args=(url, pid, over, told))
+    process.start()
     try:
         yield
     finally:
         over.set()
-        thread.join()
+        while (one := told.get(timeout=60)) is not None:
+            status, taken, resident = one
+            seen.statuses["health", status] += 1
+            seen.health.append(taken)
+            seen.resident = max(seen.resident, resident)
+        process.join()
+
+
+def _watch(url: str, pid: int, over: Any, told: Any) -> None:
+    with httpx.Client(base_url=url, timeout=60) as client:
+        while not over.wait(0.1):
+            start = time.perf_counter()
+            status = client.get("/health").status_code
+            told.put((status, time.perf_counter() - start, _resident(pid)))
+    told.put(None)
 
 
 def _resident(pid: int) -> float:

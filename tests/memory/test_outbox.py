@@ -110,6 +110,7 @@ async def test_an_entry_that_may_have_arrived_comes_again_with_the_same_key_and_
     plugin = Refusing([Delivered(), later], [later])
     async with active(tmp_path, plugin, PATIENT) as provider:
         memory = await begin(provider)
+        await memory.prompt_block(memory.begin())  # its address is known before something waits for it
         await turn(memory, "first")
         await until_empty(provider)
         assert plugin.called("refused") == [("first", "reply to first"), ("reply to first",)]
@@ -123,6 +124,7 @@ async def test_what_is_parked_is_kept_with_its_reason_and_the_lane_goes_on(tmp_p
     plugin = Refusing([Parked("refused for good"), Delivered()])
     async with active(tmp_path, plugin, PATIENT) as provider:
         memory = await begin(provider)
+        await memory.prompt_block(memory.begin())  # its address is known before something waits for it
         await turn(memory, "first")
         await turn(memory, "second")
         await memory.flush(10)
@@ -312,6 +314,7 @@ async def test_deleting_a_session_takes_what_waits_is_held_and_is_put_aside(tmp_
     plugin = Refusing([Parked("no"), Later("not now", after=3600.0)])
     async with active(tmp_path, plugin, PATIENT) as provider:
         memory = await begin(provider)
+        await memory.prompt_block(memory.begin())  # its address is known before something waits for it
         await turn(memory, "first")
         await memory.flush(10)
         await turn(memory, "second")
@@ -495,7 +498,7 @@ async def test_a_plugin_whose_address_is_no_address_opens_nothing_and_loses_noth
     async with active(tmp_path, Odd(), PATIENT) as provider:
         memory = await begin(provider)
         assert await turn(memory) == ""
-        assert "open returned str as Address" in memory.take_notices()[0]
+        assert any("open returned str as Address" in line for line in memory.take_notices())
         assert len(await left(provider)) == 2
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes.errors import StoreBusyError, StoreError, StoreFullError, StoreReadOnlyError
+from hermes.sqlite.scheduling import Asker, asker
 from tests.sqlite.databases import OPEN, Database, Tx, run
 
 Open = Callable[[Path, float], Database]
@@ -91,6 +92,37 @@ async def test_writes_that_wait_together_share_one_commit(db: Database) -> None:
     await asyncio.gather(*tasks)
     assert seen == [(["a", "b"], [])]
     assert values_for_others(db.path) == ["a", "b"]
+
+
+async def test_writes_of_whoever_asks_for_much_come_after_all_others_one_by_one(db: Database) -> None:
+    seen: list[list[str]] = []
+
+    def look(_tx: Tx) -> None:
+        seen.append(values_for_others(db.path))
+
+    gate = Gate(db)
+    await gate.entered()
+    much = Asker()
+    much.took(10.0)
+    set_before = asker.set(much)
+    tasks = await queued(put("much"), look, put("more"), db=db)
+    asker.reset(set_before)
+    tasks += await queued(put("little"), look, db=db)
+    await gate.open()
+    await asyncio.gather(*tasks)
+    assert values_for_others(db.path) == ["little", "much", "more"]
+    assert seen == [[], ["little", "much"]]
+
+
+async def test_close_finishes_the_writes_of_whoever_asks_for_much(tmp_path: Path, open_: Open) -> None:
+    db = open_(tmp_path / "e.db", 10.0)
+    await db.write(running("CREATE TABLE t (v TEXT)"))
+    much = Asker()
+    much.took(10.0)
+    asker.set(much)
+    tasks = await queued(put("a"), put("b"), put("c"), db=db)
+    await db.close()
+    assert await asyncio.gather(*tasks) == values_for_others(db.path) == ["a", "b", "c"]
 
 
 @pytest.mark.contract("P1")

@@ -44,14 +44,20 @@ def waiting_ends(agent: Agent) -> float:
 
 async def make_room(
     agent: Agent, view: LiveView, messages: Sequence[dict[str, Json]], tools: Sequence[ToolSpec], until: float
-) -> CompressionResult | None:
-    """Before a request of `messages` and `tools`, made of `view`: compress what was said, if that is needed.
+) -> tuple[int, CompressionResult | None]:
+    """Before a request of `messages` and `tools`, made of `view`: compress what was said, if that is needed. About how
+    many tokens the request has, and what came of compressing.
 
     None when the request can be sent as it is, or nothing can be done. After any result it is to be made again; where
     that says "busy", another process has compressed the session, and the request may still be too long. `until` is
     when waiting for others ends.
     """
-    conversation, whole = view_tokens(view), estimate_request(messages, tools)
+    whole = estimate_request(messages, tools)
+    return whole, await _make_room(agent, view, whole, until)
+
+
+async def _make_room(agent: Agent, view: LiveView, whole: int, until: float) -> CompressionResult | None:
+    conversation = view_tokens(view)
     agent.overhead = max(0, whole - conversation)
     policy = _policy_of(agent)
     request = Request(automatic=True, must_fit=whole > policy.hard_limit)

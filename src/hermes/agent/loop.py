@@ -70,7 +70,7 @@ async def converse(
             return
         if prepared.notice:
             yield Notice(prepared.notice)
-        request = ModelRequest(prepared.messages, tools)
+        request = ModelRequest(prepared.messages, tools, tokens=prepared.tokens)
         async with aclosing(_listen(speaker.model, request, stop, heard)) as events:
             async for event in events:
                 yield event

@@ -13,10 +13,12 @@ from hermes.types import Draft, Json, LiveView, Message, ToolSpec
 
 
 class PreparedRequest(Struct, frozen=True):
-    """The messages of a request, and what a person should know of how they came to be."""
+    """The messages of a request, what a person should know of how they came to be, and about how many tokens it is,
+    where that was counted."""
 
     messages: list[dict[str, Json]]
     notice: str | None = None
+    tokens: int | None = None
 
 
 class Transcript(Protocol):

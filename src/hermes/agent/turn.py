@@ -199,9 +199,9 @@ class StoredTranscript(Struct):
         while True:  # again only while other processes compress the session ("busy"), and no longer than `until`
             view = await self.turn.view()
             messages = self._build(view)
-            made = await make_room(self.agent, view, messages, tools, until)
+            tokens, made = await make_room(self.agent, view, messages, tools, until)
             if made is None:
-                return PreparedRequest(self._reminded(messages))
+                return PreparedRequest(self._reminded(messages), tokens=tokens)
             if made.outcome != "busy":
                 return PreparedRequest(self._reminded(self._build(await self.turn.view())), worth_saying(made))
 

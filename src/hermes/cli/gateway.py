@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Annotated
 
 import typer
@@ -63,6 +64,7 @@ async def _serve(host: App, store: Store) -> None:
     telling: list[asyncio.Task[None]] = []
 
     def begun() -> None:
+        gc.freeze()  # what is loaded by now stays: it need not be looked at again in search of garbage
         telling.append(asyncio.create_task(_tell_of_guests(host, store)))
         if not has_model(host.settings):
             note(FLOOR_NOTICE)

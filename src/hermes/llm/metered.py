@@ -64,4 +64,5 @@ class Metered:
 def _spent(request: ModelRequest, usage: Usage | None, said: list[str]) -> Spent:
     if usage is not None:
         return Spent(1, 0, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
-    return Spent(1, 1, estimate_request(request.messages, request.tools), estimate_tokens("".join(said)))
+    asked = estimate_request(request.messages, request.tools) if request.tokens is None else request.tokens
+    return Spent(1, 1, asked, estimate_tokens("".join(said)))

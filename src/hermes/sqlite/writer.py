@@ -1,18 +1,22 @@
 """The thread that writes.
 
 Writes that wait at the same moment share one transaction and so one fsync; each runs in a savepoint of its own, so
-that one that fails takes nothing else with it. A write is acknowledged after its COMMIT and not before, and only while
-the file is where it was: one that was deleted under us takes every write and keeps none.
+that one that fails takes nothing else with it. The writes of whoever usually asks for much come after them, each in a
+transaction of its own: others wait for one of them at most. A write is acknowledged after its COMMIT and not before,
+and only while the file is where it was: one that was deleted under us takes every write and keeps none.
 """
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import sqlite3
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic
 
@@ -21,6 +25,8 @@ from msgspec import Struct
 from hermes.errors import StoreGoneError
 from hermes.sqlite.connection import Opened, T, Tx, identity, wait_for_lock
 from hermes.sqlite.faults import translated
+from hermes.sqlite.scheduling import Asker, asker
+from hermes.sqlite.thread_results import ThreadResult, awaited_result, hand_back
 
 GROUP_LIMIT = 128
 """How many waiting writes share one commit."""
@@ -28,8 +34,10 @@ GROUP_LIMIT = 128
 
 class _Task(Struct, frozen=True):
     run: Callable[[Any], Any]
-    done: Future[Any]
+    answer: ThreadResult
     commits: bool
+    who: Asker | None
+    is_heavy: bool
 
 
 class Writer(Generic[Tx]):
@@ -45,13 +53,13 @@ class Writer(Generic[Tx]):
         self._thread = threading.Thread(target=self._work, name=f"{path.name} writer", daemon=True)
         self._thread.start()
 
-    def write(self, run: Callable[[Tx], T]) -> Future[T]:
+    async def write(self, run: Callable[[Tx], T]) -> T:
         """Run `run` in a write transaction; done when that is committed."""
-        return self._accept(run, commits=True)
+        return await self._accept(run, commits=True)
 
-    def look(self, run: Callable[[Tx], T]) -> Future[T]:
+    async def look(self, run: Callable[[Tx], T]) -> T:
         """Run `run` on one snapshot; what it writes is undone."""
-        return self._accept(run, commits=False)
+        return await self._accept(run, commits=False)
 
     def stop(self) -> None:
         """Finish what was accepted, then end. Nothing may be handed over after this."""
@@ -62,39 +70,48 @@ class Writer(Generic[Tx]):
         self._thread.join()
         self._opened.tx.close()
 
-    def _accept(self, run: Callable[[Tx], T], *, commits: bool) -> Future[T]:
-        done: Future[T] = Future()
-        self._tasks.put(_Task(run, done, commits))
-        return done
+    def _accept(self, run: Callable[[Tx], T], *, commits: bool) -> asyncio.Future[T]:
+        who = asker.get()
+        task = _Task(run, awaited_result(), commits, who, is_heavy=who is not None and who.rank > 0)
+        self._tasks.put(task)
+        return task.answer.caller
 
     def _work(self) -> None:
         """Must not raise: whatever goes wrong belongs to the tasks that were under way."""
-        while (first := self._tasks.get()) is not None:
-            batch = [first]
-            last = False
-            while len(batch) < GROUP_LIMIT and not self._tasks.empty():
-                following = self._tasks.get()
-                if following is None:
-                    last = True
-                    break
-                batch.append(following)
-            wanted = [task for task in batch if task.done.set_running_or_notify_cancel()]
-            for look in (task for task in wanted if not task.commits):
-                self._answer(look)
-            if writes := [task for task in wanted if task.commits]:
-                self._commit(writes)
-            if last:
-                break
+        heavy: deque[_Task] = deque()
+        is_open = True
+        while is_open or heavy:
+            tasks, is_open = self._take(wait=not heavy) if is_open else ([], False)
+            heavy.extend(task for task in tasks if task.is_heavy)
+            self._do([task for task in tasks if not task.is_heavy])
+            if heavy:
+                self._do([heavy.popleft()])
+            del tasks  # else this thread would keep their objects alive until the next call
 
-    def _answer(self, look: _Task) -> None:
-        try:
-            with translated(self._path):
-                wait_for_lock(self._take_snapshot, self._lock_timeout)
-                result = self._opened.run_and_undo(look.run)
-        except BaseException as error:  # noqa: BLE001 - handed to the caller
-            look.done.set_exception(error)
-            return
-        look.done.set_result(result)
+    def _take(self, *, wait: bool) -> tuple[list[_Task], bool]:
+        """What was handed over, and whether more may come."""
+        tasks: list[_Task] = []
+        while len(tasks) < GROUP_LIMIT and ((wait and not tasks) or not self._tasks.empty()):
+            task = self._tasks.get()
+            if task is None:
+                return tasks, False
+            tasks.append(task)
+        return tasks, True
+
+    def _do(self, tasks: list[_Task]) -> None:
+        wanted = [task for task in tasks if not task.answer.caller.cancelled()]
+        looks, writes = [task for task in wanted if not task.commits], [task for task in wanted if task.commits]
+        for look in looks:
+            look.answer.work_out(partial(self._look, look.run))
+        hand_back([look.answer for look in looks])
+        if writes:
+            self._commit(writes)
+            hand_back([write.answer for write in writes])
+
+    def _look(self, run: Callable[[Tx], T]) -> T:
+        with translated(self._path):
+            wait_for_lock(self._take_snapshot, self._lock_timeout)
+            return self._opened.run_and_undo(run)
 
     def _take_snapshot(self) -> None:
         self._raw.execute("BEGIN")
@@ -105,12 +122,11 @@ class Writer(Generic[Tx]):
             raise
 
     def _commit(self, batch: list[_Task]) -> None:
-        results: list[tuple[_Task, Any]] = []
         try:
             with translated(self._path):
                 wait_for_lock(lambda: self._raw.execute("BEGIN IMMEDIATE"), self._lock_timeout)
                 for write in batch:
-                    self._run_in_savepoint(write, results)
+                    self._run_in_savepoint(write)
                 wait_for_lock(lambda: self._raw.execute("COMMIT"), self._lock_timeout)
                 if identity(self._path) != self._file:
                     raise StoreGoneError(f"{self._path} was deleted, moved or replaced while it was in use")
@@ -118,23 +134,19 @@ class Writer(Generic[Tx]):
             with suppress(sqlite3.Error):  # a rollback that fails shows at the next BEGIN
                 self._raw.execute("ROLLBACK")
             for write in batch:
-                if not write.done.done():
-                    write.done.set_exception(error)
-            return
-        for write, result in results:
-            write.done.set_result(result)
+                write.answer.error = write.answer.error or error
 
-    def _run_in_savepoint(self, write: _Task, results: list[tuple[_Task, Any]]) -> None:
+    def _run_in_savepoint(self, write: _Task) -> None:
+        begun = time.thread_time()
         self._raw.execute("SAVEPOINT one")
         try:
             with translated(self._path):
-                result = self._opened.run(write.run, undo=lambda: self._raw.execute("ROLLBACK TO one"))
+                write.answer.result = self._opened.run(write.run, undo=lambda: self._raw.execute("ROLLBACK TO one"))
         except BaseException as error:
             if not self._raw.in_transaction:  # SQLite gave up the whole transaction (disk full, I/O error)
                 raise
             self._raw.execute("ROLLBACK TO one")
-            self._raw.execute("RELEASE one")
-            write.done.set_exception(error)
-            return
+            write.answer.error = error
         self._raw.execute("RELEASE one")
-        results.append((write, result))
+        if write.who is not None:
+            write.who.took(time.thread_time() - begun)

@@ -87,12 +87,16 @@ class Loading:
 
 Opener = Callable[[], Database]
 
+FIRST_REQUESTS = 0.1
+"""Seconds after the start that belong to whoever started the server: most have something to ask at once."""
+
 
 async def _warm_up(database: Database, embedder: Embedder, health: ServerHealth) -> None:
     """Read the vocabularies, so that the first message does not wait for them; requests are answered meanwhile.
 
     Before, what the last one left behind is cleaned up; then the file is looked through.
     """
+    await asyncio.sleep(FIRST_REQUESTS)
     try:
         await clean_outlines(database, abandoned=0.0)
     except StoreError as error:

@@ -104,12 +104,15 @@ def _problem(problem: dict[str, Any]) -> dict[str, Any]:
     shown["loc"] = [part if isinstance(part, int) else _encodable(str(part)) for part in shown.get("loc", ())]
     if "ctx" in problem:
         shown["ctx"] = {key: _plain(value) for key, value in problem["ctx"].items()}
+    given = problem.get("input")
+    if isinstance(given, (str, list, dict)) and len(given) > limits.INPUT_CHARS:
+        return shown  # without writing all of it
     try:
-        if len(orjson.dumps(problem.get("input"))) > limits.INPUT_CHARS:
+        if len(orjson.dumps(given)) > limits.INPUT_CHARS:
             return shown
     except TypeError:
         return shown
-    return {**shown, "input": problem.get("input")}
+    return {**shown, "input": given}
 
 
 def _plain(value: Any) -> int | float | str:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from sqlalchemy import ClauseElement, ColumnElement, Insert, Table, bindparam, insert
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import ClauseElement, Column, ColumnElement, Insert, Table, bindparam, insert
 from sqlalchemy.engine import Dialect
 
 from hermes.memory_server.db.database import Tx
@@ -25,7 +24,8 @@ AT_ONCE = 10_000
 class PreparedStatement:
     """A statement with named parameters, all of which are given each time. It has no `IN` with a list."""
 
-    def __init__(self, element: ClauseElement) -> None:
+    def __init__(self, element: ClauseElement | Callable[[Dialect], ClauseElement]) -> None:
+        """`element` is a function where SQLAlchemy has no words that every kind of database understands."""
         self._element = element
         self._compiled: dict[str, _Compiled] = {}
 
@@ -57,14 +57,18 @@ class PreparedStatement:
 
     def text_for(self, dialect: Dialect) -> str:
         """The statement in the words of a kind of database."""
-        return _Compiled(self._element, dialect).text
+        return self._compile(dialect).text
 
     def _for(self, tx: Tx) -> _Compiled:
         name = tx.dialect.name
         found = self._compiled.get(name)
         if found is None:
-            found = self._compiled[name] = _Compiled(self._element, tx.dialect)
+            found = self._compiled[name] = self._compile(tx.dialect)
         return found
+
+    def _compile(self, dialect: Dialect) -> _Compiled:
+        element = self._element
+        return _Compiled(element if isinstance(element, ClauseElement) else element(dialect), dialect)
 
 
 class PreparedInsert:
@@ -135,15 +139,32 @@ def inserting(table: Table, *names: str) -> Insert:
     return insert(table).values({name: bindparam(name) for name in names or table.c.keys()})
 
 
-def inserting_new(table: Table, *names: str) -> postgresql.Insert:
+def inserting_new(table: Table, *names: str, returning: Column[Any] | None = None) -> Callable[[Dialect], Insert]:
     """As `inserting`, but where the row would break a rule of uniqueness, none is added and none returned."""
-    # Both kinds of database understand this one; SQLAlchemy has no common name for it.
-    return postgresql.insert(table).values({name: bindparam(name) for name in names}).on_conflict_do_nothing()
+
+    def build(dialect: Dialect) -> Insert:
+        added = _insert(dialect, table).values({name: bindparam(name) for name in names}).on_conflict_do_nothing()
+        whole: Insert = added if returning is None else added.returning(returning)
+        return whole
+
+    return build
 
 
-def upserting(
-    table: Table, keys: Sequence[str], values: Mapping[str, Any], where: ColumnElement[bool] | None = None
-) -> postgresql.Insert:
+def upsert(
+    tx: Tx, table: Table, keys: Sequence[str], values: Mapping[str, Any], where: ColumnElement[bool] | None = None
+) -> None:
     """Add a row, or change the one with the same keys where it fits the condition."""
     changes = {name: value for name, value in values.items() if name not in keys}
-    return postgresql.insert(table).values(values).on_conflict_do_update(index_elements=keys, set_=changes, where=where)
+    added = _insert(tx.dialect, table).values(values)
+    tx.execute(added.on_conflict_do_update(index_elements=keys, set_=changes, where=where))
+
+
+def _insert(dialect: Dialect, table: Table) -> Any:
+    """An INSERT that knows ON CONFLICT. Only what the database needs is loaded: it takes a moment of every start."""
+    if dialect.name == "sqlite":
+        from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+
+        return insert_sqlite(table)
+    from sqlalchemy.dialects.postgresql import insert as insert_postgresql
+
+    return insert_postgresql(table)

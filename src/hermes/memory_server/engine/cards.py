@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlalchemy import select
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.statements import upserting
+from hermes.memory_server.db.statements import upsert
 from hermes.memory_server.db.tables import cards
 from hermes.memory_server.engine.conclusions import ensure_collection, find_collection
 
@@ -27,7 +27,7 @@ def write_card(
 ) -> None:
     collection = ensure_collection(tx, workspace_id, observer_id, observed_id)
     values = {"lines": json.dumps(list(lines)), "written_by": written_by, "updated_at": at}
-    tx.execute(upserting(cards, ("collection_id",), {"collection_id": collection, **values}))
+    upsert(tx, cards, ("collection_id",), {"collection_id": collection, **values})
 
 
 def is_written_by_person(tx: Tx, observer_id: int, observed_id: int) -> bool:

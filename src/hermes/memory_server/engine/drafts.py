@@ -9,7 +9,7 @@ from typing import Any
 from hermes.memory_server.embedder import Embedder, split_pieces, to_blob
 from hermes.memory_server.engine.answers import KeyedRequest
 from hermes.memory_server.threads import compute
-from hermes.memory_server.tokens import count_tokens
+from hermes.memory_server.tokens import count_tokens, is_ready_to_count
 from hermes.ranking.traits import traits_of
 
 LONG = 20_000
@@ -36,7 +36,7 @@ class MessageDraft:
 
 async def prepare_drafts(embedder: Embedder, drafts: Sequence[MessageDraft]) -> list[MessageDraft]:
     contents = [draft.content for draft in drafts]
-    if sum(map(len, contents)) < LONG:
+    if is_ready_to_count() and sum(map(len, contents)) < LONG:
         counts = [count_tokens(content) for content in contents]
     else:
         counts = [await compute(count_tokens, content) for content in contents]

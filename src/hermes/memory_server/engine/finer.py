@@ -15,7 +15,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, FromClause, Row, and_, bindparam, case, delete, exists, func, select, update
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.statements import PreparedStatement, inserting, inserting_new, upserting
+from hermes.memory_server.db.statements import PreparedStatement, inserting, inserting_new, upsert
 from hermes.memory_server.db.tables import (
     finer_again,
     finer_progress,
@@ -128,7 +128,7 @@ class EmbeddingBatch:
 def choose_space(tx: Tx, space: str) -> None:
     """Make this the space that is filled. Messages that failed in it are tried again."""
     tx.execute(update(finer_again).where(finer_again.c.failures > 0).values(failures=0))
-    tx.execute(upserting(meta, ("name",), {"name": CHOSEN, "value": space}))
+    upsert(tx, meta, ("name",), {"name": CHOSEN, "value": space})
 
 
 def chosen_space(tx: Tx) -> str | None:
@@ -179,7 +179,7 @@ def store_batch(tx: Tx, space: str, batch: EmbeddingBatch, vectors: Sequence[Mad
     LEAVE.run_many(tx, [failed | {"message_id": message} for message in ids if message not in made])
     if batch.upto is not None:
         progress = {"workspace_id": batch.workspace_id, "space": space, "upto": ids[-1]}
-        tx.execute(upserting(finer_progress, ("workspace_id",), progress))
+        upsert(tx, finer_progress, ("workspace_id",), progress)
 
 
 def forget_in_finer(tx: Tx, rows: Sequence[Row[Any]]) -> None:

@@ -24,7 +24,7 @@ from hermes.errors import (
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.dialects import find_damage
-from hermes.memory_server.db.statements import PreparedStatement, upserting
+from hermes.memory_server.db.statements import PreparedStatement, upsert
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, message_vectors, messages, meta, metadata
 from hermes.memory_server.engine.embedding import Refinement
 from hermes.memory_server.engine.finer import count_behind, count_refused
@@ -182,7 +182,7 @@ def _look_around(tx: Tx, at: int) -> Backlog:
 
 
 def _write(tx: Tx) -> None:
-    tx.execute(upserting(meta, ("name",), {"name": "health", "value": OK}))
+    upsert(tx, meta, ("name",), {"name": "health", "value": OK})
 
 
 def has_open_jobs(tx: Tx) -> bool:

@@ -42,8 +42,8 @@ LOCK = PreparedStatement(
 )
 """Rows are locked in this order, the workspace first, as everywhere: else two could wait for each other."""
 INSERT = PreparedStatement(
-    inserting_new(sessions, "uid", "workspace_id", "name", "metadata", "configuration", "created_at").returning(
-        sessions.c.id
+    inserting_new(
+        *(sessions, "uid", "workspace_id", "name", "metadata", "configuration", "created_at"), returning=sessions.c.id
     )
 )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, select
 
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import PreparedStatement, upserting
+from hermes.memory_server.db.statements import PreparedStatement, upsert
 from hermes.memory_server.db.tables import messages, sessions, summaries
 from hermes.memory_server.engine.messages import read_range
 from hermes.memory_server.engine.sentences import is_statement, split_sentences, telling
@@ -90,7 +90,7 @@ def store_summary(tx: Tx, session_id: int, made: SessionSummary, at: int) -> Non
         "token_count": made.token_count,
         "created_at": at,
     }
-    tx.execute(upserting(summaries, ("session_id", "kind"), values, where=summaries.c.seq < made.seq))
+    upsert(tx, summaries, ("session_id", "kind"), values, where=summaries.c.seq < made.seq)
 
 
 def extract(known: Sequence[str], rows: Sequence[Record], max_tokens: int) -> str:

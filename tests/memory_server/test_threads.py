@@ -1,0 +1,33 @@
+"""What takes long is computed in a thread; who asks for little does not wait behind those who ask for much."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from hermes.memory_server.threads import compute
+from hermes.sqlite.scheduling import Asker, asker
+
+
+async def test_who_asks_for_little_is_served_before_those_who_ask_for_much() -> None:
+    heavy, light = Asker(), Asker()
+    heavy.took(10.0)
+    begun, go_on = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def hold() -> None:
+        begun.set()
+        go_on.wait(20)
+
+    async def ask(who: Asker, name: str) -> None:
+        asker.set(who)
+        await compute(done.append, name)
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as asking:
+        asking.create_task(compute(hold))
+        await asyncio.to_thread(begun.wait, 20)
+        for who, name in ((heavy, "first heavy"), (heavy, "second heavy"), (light, "light")):
+            asking.create_task(ask(who, name))
+            await asyncio.sleep(0)
+        go_on.set()
+    assert done == ["light", "first heavy", "second heavy"]
