@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-OF_THE_SERVER = {"fastapi", "sqlalchemy", "numpy", "uvicorn", "wordllama", "hermes.memory_server"}
+OF_THE_SERVER = {"fastapi", "sqlalchemy", "numpy", "uvicorn", "wordllama", "alembic", "hermes.memory_server"}
 PRINT = "import sys; print('\\n'.join(sys.modules))"
 
 

@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from hermes.clock import SystemClock
-from hermes.memory_server.db.migrations import AT_ONCE, catch_up, has_caught_up
+from hermes.memory_server.db.catching_up import catch_up, has_caught_up
+from hermes.memory_server.db.migrations.versions.v0006_traits import AT_ONCE
 from hermes.memory_server.db.schema import FILE, open_database
 from hermes.memory_server.engine.worker import JobWorker
 from hermes.ranking.traits import traits_of

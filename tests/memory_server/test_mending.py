@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes.memory_server.db.catching_up import begin_catching_up
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.migrations import begin_catching_up
 from hermes.memory_server.db.schema import FILE, open_database
 from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.text_index import SearchArea

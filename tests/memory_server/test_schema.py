@@ -13,12 +13,17 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from sqlalchemy import select
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, select
 
 from hermes.clock import SystemClock
 from hermes.errors import StoreNewerError
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.schema import FILE, HEAD, VERSION_TABLE, open_database, open_for_work
+from hermes.memory_server.db.schema import FILE, HEAD, MIGRATIONS, open_database, open_for_work
 from hermes.memory_server.db.sqlite import SqliteFile, driver
 from hermes.memory_server.db.tables import metadata
 from hermes.memory_server.db.text_index import SearchArea
@@ -38,8 +43,6 @@ from tests.memory_server.conftest import transaction
 from tests.memory_server.floor import EMBEDDER, draft, new_index, question, search_messages
 
 NOW = 1_700_000_000_000_000
-FIRST_VERSION = Path(__file__).with_name("first_version.sql")
-"""The tables as the first version made them."""
 
 
 @pytest_asyncio.fixture
@@ -57,15 +60,27 @@ async def filled(tmp_path: Path) -> AsyncIterator[Tx]:
         yield tx
 
 
-async def test_new_file_is_what_all_migrations_make_of_the_first_version(tmp_path: Path) -> None:
+def test_newest_migration_is_the_one_that_the_code_expects() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    assert ScriptDirectory.from_config(config).get_current_head() == HEAD
+
+
+async def test_new_file_is_what_all_migrations_make_of_an_empty_one(tmp_path: Path) -> None:
     await open_database(tmp_path / "made").close()
-    with closing(sqlite3.connect(tmp_path / FILE)) as file:
-        file.executescript(FIRST_VERSION.read_text(encoding="utf-8"))
-        file.executescript(f"{VERSION_TABLE}; INSERT INTO alembic_version VALUES ('0001')")
-    await open_database(tmp_path).close()
+    migrate(tmp_path / FILE)
     assert sorted(described(tmp_path / "made" / FILE)) == sorted(described(tmp_path / FILE))
-    with closing(sqlite3.connect(tmp_path / FILE)) as file:
-        assert file.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
+
+
+def migrate(path: Path) -> None:
+    """Bring an empty file to the newest version, migration by migration."""
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+    engine.dispose()
 
 
 def described(path: Path) -> list[tuple[str, str]]:
@@ -73,6 +88,18 @@ def described(path: Path) -> list[tuple[str, str]]:
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
     return [(name, re.sub(r"\s+", "", sql)) for name, sql in rows]
+
+
+async def test_all_migrations_together_make_exactly_the_tables_of_the_code(tmp_path: Path) -> None:
+    migrate(tmp_path / FILE)
+    engine = create_engine(f"sqlite:///{tmp_path / FILE}")
+    with engine.connect() as connection:
+        own = {table.name for table in metadata.sorted_tables}
+        context = MigrationContext.configure(
+            connection, opts={"include_name": lambda name, kind, _parents: kind != "table" or name in own}
+        )
+        assert compare_metadata(context, metadata) == []
+    engine.dispose()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows allows no such name")

@@ -11,7 +11,6 @@ from sqlalchemy import insert, inspect, select
 from hermes.errors import StoreEmbedderError, StoreNewerError, StoreReadOnlyError
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
-from hermes.memory_server.db.migrations import FIRST, SCRIPTS, migrate
 from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.tables import meta, metadata
 from hermes.memory_server.embedder import SHIPPED, Space
@@ -19,18 +18,20 @@ from hermes.sqlite.database import Synchronous
 
 log = logging.getLogger(__name__)
 FILE = "memory.db"
-HEAD = max(SCRIPTS)
+HEAD = "0010"
+"""The newest migration; a test holds it against the folder."""
 FORMAT = "1"
 """What columns hold beyond their types: vectors as half floats, times as microseconds, metadata as JSON text."""
-VERSION_TABLE = (  # named as files have it that a tool of that name once made
+MIGRATIONS = Path(__file__).parent / "migrations"
+VERSION_TABLE = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
     "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
 )
 
 
-def open_for_work(folder: Path) -> SqliteFile:
+def open_for_work(folder: Path, space: Space = SHIPPED) -> SqliteFile:
     """As `open_database`, for background work. It does not wait for the disk: after a power cut a job may run again."""
-    return open_database(folder, synchronous="NORMAL")
+    return open_database(folder, space, synchronous="NORMAL")
 
 
 def open_database(
@@ -60,8 +61,8 @@ def open_database(
 
 
 def _create_tables(tx: Tx, space: Space) -> None:
-    """What all migrations make of the first version; a test holds the two against each other."""
-    metadata.create_all(tx, checkfirst=False)
+    """What all migrations make of an empty database; a test holds the two against each other."""
+    metadata.create_all(tx)
     text_index(tx).create(tx)
     said = {"format": FORMAT, "embedder": space.embedder, "dimension": str(space.dimension)}
     tx.execute(insert(meta), [{"name": name, "value": value} for name, value in said.items()])
@@ -70,16 +71,24 @@ def _create_tables(tx: Tx, space: Space) -> None:
 
 
 def _upgrade(tx: Tx, path: Path, space: Space) -> None:
-    if "alembic_version" not in inspect(tx).get_table_names():
+    tables = inspect(tx).get_table_names()
+    if not tables:
         _create_tables(tx, space)
         return
-    version = str(tx.exec_driver_sql("SELECT version_num FROM alembic_version").scalar())
-    if version == HEAD:
+    if "alembic_version" in tables and tx.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == HEAD:
         return
-    if version != FIRST and version not in SCRIPTS:
-        raise StoreNewerError(f"{path} was written by a newer version: its tables are of version {version[:40]}")
-    migrate(tx, version)
-    tx.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{HEAD}'")
+    # Alembic costs a tenth of a second and some memory: only a file of another version pays.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["connection"] = tx
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        raise StoreNewerError(f"{path} was written by a newer version: {error}") from error
 
 
 def _check_meta(tx: Tx, space: Space, where: str) -> None:

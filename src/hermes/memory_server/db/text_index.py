@@ -13,7 +13,7 @@ from hermes.memory_server.db.database import Tx
 
 MessageIds = NDArray[np.int64]
 UNREAD_AFTER, UNREAD_UNTIL = "unread_after", "unread_until"
-"""Names in `meta` of the marks between which messages are indexed as an earlier version did (`migrations`)."""
+"""Names in `meta` of the marks between which messages are indexed as an earlier version did (`catching_up`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from hermes.memory_server.db.catching_up import catch_up
 from hermes.memory_server.db.database import Database, Tx
-from hermes.memory_server.db.migrations import catch_up
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine.deletion import purge_session, purge_workspace, tidy_index
 from hermes.memory_server.engine.delivery import WebhookDelivery

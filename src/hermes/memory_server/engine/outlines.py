@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import bindparam, func, select
 
+from hermes.memory_server.db.catching_up import has_caught_up
 from hermes.memory_server.db.database import Database, Tx
-from hermes.memory_server.db.migrations import has_caught_up
 from hermes.memory_server.db.patience import check_reading, holding
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import message_vectors, messages, peers, workspaces
