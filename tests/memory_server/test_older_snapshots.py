@@ -69,7 +69,7 @@ def kept(tx: Tx, index: VectorIndex, observed: str) -> list[VectorHit]:
 
 
 def told(tx: Tx, index: VectorIndex, observed: str) -> list[str]:
-    view = View((get_peer(tx, "w", "ai").id,), get_peer(tx, "w", observed).id)
+    view = View(get_peer(tx, "w", "ai").id, get_peer(tx, "w", observed).id)
     return [row.content for row in query_views(tx, index, [view], question(ASKED), 10, None)]
 
 

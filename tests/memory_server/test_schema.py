@@ -173,7 +173,7 @@ HOT: dict[str, Callable[[Tx], object]] = {
         tx, new_index(), SearchArea(1), question("house"), {"peer_perspective": "peer1"}, 10
     ),
     "representation": lambda tx: choose(
-        tx, new_index(), View((1,), 1), ConclusionChoice(question("house"), None, None, True, 25)
+        tx, new_index(), View(1, 1), ConclusionChoice(question("house"), None, None, True, 25)
     ),
     "list conclusions": lambda tx: list_conclusions(
         tx, "w", {"observer_id": "peer1", "observed_id": "peer1"}, PageRequest()

@@ -13,6 +13,7 @@ from hermes.clock import SystemClock
 from hermes.memory_server import limits, times
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.engine import jobs
+from hermes.memory_server.engine.deletion import PART, delete_session
 from hermes.memory_server.engine.jobs import Job
 from hermes.memory_server.engine.kinds import KINDS, JobHandler, JobTools
 from hermes.memory_server.engine.messages import append_messages
@@ -182,7 +183,7 @@ async def test_job_that_was_taken_over_meanwhile_has_one_effect(database: Databa
     assert await first
     assert slow.done == [], "its effect would have come before another's, who holds the job now"
     assert await states(database, "summary") == [("running", 2)]
-    assert await database.write(lambda tx: jobs.finish_job(tx, taken, NOW)) is not None
+    assert await database.write(lambda tx: jobs.finish_job(tx, taken, NOW))
 
 
 async def test_worker_that_lost_its_lease_stops_preparing(database: Database) -> None:
@@ -233,7 +234,7 @@ async def test_effect_of_a_job_is_for_those_who_observe_when_it_ends(database: D
 
 async def test_job_that_fails_in_the_middle_leaves_nothing_and_is_kept_with_its_reason(database: Database) -> None:
     await say(database, "w", "I like tea.")
-    broken = """UPDATE jobs SET payload = '{"messages": [1], "observers": [1, 2, "x"]}'"""
+    broken = "INSERT INTO job_observers (job_id, peer_id) VALUES (1, 2), (1, 'x')"
     await database.write(lambda tx: tx.exec_driver_sql(broken))
     worker = JobWorker(database, SystemClock(), EMBEDDER)
     assert await worker.work_once()
@@ -245,6 +246,15 @@ async def test_job_that_fails_in_the_middle_leaves_nothing_and_is_kept_with_its_
     await database.write(lambda tx: tx.exec_driver_sql("UPDATE jobs SET attempts = 4, not_before = 0"))
     assert await worker.work_once()
     assert await status(database) == Counts(completed=1), "nobody waits for what has failed for good"
+
+
+async def test_work_that_takes_many_parts_is_one_job(database: Database) -> None:
+    said = [draft(f"I own house {number}.", "ann") for number in range(2 * PART + 1)]
+    await database.write(lambda tx: append_messages(tx, "w", "s", said, NOW))
+    await database.write(lambda tx: delete_session(tx, "w", "s", NOW))
+    assert await JobWorker(database, SystemClock(), EMBEDDER).work_once()
+    assert await states(database, "delete_session") == [("done", 1)]
+    assert await database.read(lambda tx: tx.exec_driver_sql("SELECT count(*) FROM messages").scalar()) == 0
 
 
 async def status(database: Database) -> Counts:

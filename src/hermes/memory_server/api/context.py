@@ -12,13 +12,12 @@ from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import Caller, Member
 from hermes.memory_server.api.clean import CleanText
-from hermes.memory_server.api.recall import make_view
+from hermes.memory_server.api.recall import checked_names, make_view
 from hermes.memory_server.api.schemas import Distance, Limit
 from hermes.memory_server.api.server import Server, ServerDep, new_router
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine.cards import read_card
 from hermes.memory_server.engine.context import measure_card, share_budget
-from hermes.memory_server.engine.filters import checked_names
 from hermes.memory_server.engine.peers import get_peer, is_member
 from hermes.memory_server.engine.recall import ConclusionChoice, choose, write_representation
 from hermes.memory_server.engine.sessions import find_live_session
@@ -138,4 +137,4 @@ def _about(
     held = choose(tx, index, view, choice)
     # A card does not say which session a line came from.
     uses_card = asked.sessions is None and resolve(get_workspace(tx, workspace).configuration).use_card
-    return held, read_card(tx, view.observers[0], observed.id) if uses_card else None
+    return held, read_card(tx, view.observer, observed.id) if uses_card else None

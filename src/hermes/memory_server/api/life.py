@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hermes.errors import StoreError
 from hermes.memory_server.api.server import Server
 from hermes.memory_server.api.traffic import Traffic, VisitListener
-from hermes.memory_server.engine.backlog import has_open_jobs
+from hermes.memory_server.engine.health import has_open_jobs
 
 log = logging.getLogger(__name__)
 LOOK_EVERY = 5.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import File, Form, Response, UploadFile
@@ -14,7 +13,7 @@ from pydantic import ValidationError
 from hermes.memory_server import limits, times
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Member, OwnSession
-from hermes.memory_server.api.once import MESSAGE_KEY, KeyHeader, asked, digest
+from hermes.memory_server.api.once import MESSAGE_KEY, KeyHeader, asked
 from hermes.memory_server.api.schemas import Filter, MessageBatchCreate, MessageCreate, MessageUpdate
 from hermes.memory_server.api.server import Paging, Server, ServerDep, new_router
 from hermes.memory_server.db.database import JsonMap
@@ -42,7 +41,7 @@ async def create_messages(
     idempotency_key: KeyHeader = None,
 ) -> Response:
     """Append messages in order; session, peers and membership are made where they are missing."""
-    drafts = [_keyed(message) for message in body.messages]
+    drafts = [_draft(new, key=asked("message", _message_key(new.metadata), new)) for new in body.messages]
     return await _append(here, workspace_id, session_id, drafts, asked("messages", idempotency_key, body))
 
 
@@ -120,12 +119,6 @@ async def _append(
     return wire.JsonResponse([wire.written(workspace, session, draft, stamp) for draft, stamp in made], 201)
 
 
-def _keyed(message: MessageCreate) -> MessageDraft:
-    draft = _draft(message)
-    key = _message_key(message.metadata)
-    return draft if key is None else replace(draft, asked=KeyedRequest("message", key, digest(message)))
-
-
 def _message_key(metadata: JsonMap | None) -> str | None:
     """The key that metadata holds for its message, if any."""
     key = (metadata or {}).get(MESSAGE_KEY)
@@ -134,7 +127,7 @@ def _message_key(metadata: JsonMap | None) -> str | None:
     return key
 
 
-def _draft(message: MessageCreate, file: str | None = None) -> MessageDraft:
+def _draft(message: MessageCreate, file: str | None = None, key: KeyedRequest | None = None) -> MessageDraft:
     return MessageDraft(
         message.content,
         message.peer_id,
@@ -142,6 +135,7 @@ def _draft(message: MessageCreate, file: str | None = None) -> MessageDraft:
         configuration=message.configuration.model_dump(exclude_none=True) if message.configuration else {},
         created_at=times.to_micros(message.created_at) if message.created_at else None,
         file=file,
+        asked=key,
     )
 
 

@@ -37,20 +37,15 @@ class KeptAnswer:
         return cls(status, orjson.dumps(content))
 
     def response(self) -> Response:
-        if not self.body:
-            return Response(status_code=self.status)
-        return Response(self.body, self.status, media_type="application/json")
+        return Response(self.body, self.status, media_type="application/json" if self.body else None)
 
 
 def asked(route: str, key: str | None, said: Any) -> KeyedRequest | None:
-    """What a request's key stands for; None when it has no key."""
-    return None if key is None else KeyedRequest(route, key, digest(said))
-
-
-def digest(said: Any) -> str:
-    """Equal for what says the same: the order of an object's fields is nothing."""
+    """What a request's key stands for; None when it has no key. The order of an object's fields says nothing."""
+    if key is None:
+        return None
     plain = orjson.dumps(said, default=_plain, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
-    return hashlib.blake2b(plain, digest_size=16).hexdigest()
+    return KeyedRequest(route, key, hashlib.blake2b(plain, digest_size=16).hexdigest())
 
 
 def _plain(value: Any) -> Any:

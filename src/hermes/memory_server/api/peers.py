@@ -174,7 +174,7 @@ async def get_peer_context(
         observed = find_peer(tx, observer.workspace_id, target) if target else observer
         if observed is None:
             return {**shown, "representation": "", "peer_card": None}
-        rows = choose(tx, here.vectors, View((observer.id,), observed.id), choice)
+        rows = choose(tx, here.vectors, View(observer.id, observed.id), choice)
         uses_card = resolve(get_workspace(tx, workspace_id).configuration).use_card
         card = read_card(tx, observer.id, observed.id) if uses_card else None
         return {**shown, "representation": write_representation(rows), "peer_card": card}

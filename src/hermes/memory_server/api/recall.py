@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import select
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.db.tables import sessions
-from hermes.memory_server.engine.filters import checked_names, session_allowlist
 from hermes.memory_server.engine.recall import View
-from hermes.memory_server.engine.scopes import get_scopes, session_ids
+from hermes.memory_server.engine.scopes import get_scope, get_scopes, session_ids
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.memory_server.faults import Invalid
+from hermes.memory_server.ids import NAME
 
 SessionChoice = str | Sequence[str] | None
 """One scope, several, or none."""
 
 
 def allowed_sessions(filters: JsonMap | None, session: str | None) -> Sequence[str] | None:
-    """The sessions that a filter limits recall to; a session that is named beside it must be one of them."""
-    allowed = session_allowlist(filters)
-    if allowed is not None and session is not None and session not in allowed:
+    """The sessions that a filter, which takes `session_id` alone, limits recall to; None for no limit. A session that
+    is named beside it must be one of them."""
+    if filters is None:
+        return None
+    if set(filters) != {"session_id"}:
+        raise Invalid("filters here take session_id alone")
+    value = filters["session_id"]
+    if isinstance(value, Mapping) and set(value) == {"in"}:
+        value = value["in"]
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise Invalid("session_id takes an id, a list of ids or {'in': [ids]}")
+    allowed = checked_names(names)
+    if session is not None and session not in allowed:
         raise Invalid("session_id must be one of filters.session_id")
     return allowed
+
+
+def checked_names(names: Sequence[str]) -> Sequence[str]:
+    """Session ids that can be ids, not too many of them."""
+    if len(names) > limits.SESSIONS_PER_RECALL:
+        raise Invalid(f"at most {limits.SESSIONS_PER_RECALL} sessions can be named")
+    for name in names:
+        if NAME.fullmatch(name) is None:
+            raise Invalid(f"'{name}' is not a session id")
+    return names
 
 
 def named_sessions(filters: JsonMap | None, session: str | None) -> Sequence[str] | None:
@@ -64,6 +85,6 @@ def make_view(
     """One scope observes by itself; with several, the observer does, limited to their sessions. The sessions that are
     named limit who is left."""
     if scope is not None and not isinstance(scope, str):
-        return View((observer_id,), observed_id, scope_rows(tx, workspace, scope))
-    observers = (observer_id,) if scope is None else get_scopes(tx, workspace, scope)
-    return View(observers, observed_id, session_rows(tx, workspace, names))
+        return View(observer_id, observed_id, scope_rows(tx, workspace, scope))
+    observer = observer_id if scope is None else get_scope(tx, workspace, scope).id
+    return View(observer, observed_id, session_rows(tx, workspace, names))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
@@ -53,36 +53,42 @@ async def get_or_create_session(
     configuration = body.configuration.given() if body.configuration else None
     me = caller.only_peer
     added = {**({me: SessionPeerConfig()} if me is not None else {}), **(body.peers or {})}
-    first, *more = members.parts(members.observers_first(_observations(added)))
     # The holder is part of what was said: what a peer may open depends on what is there.
     holder = (caller.admin, caller.peer, caller.session)
     once = Once(here, asked("sessions", idempotency_key, (body, holder)), workspace_id)
 
-    def run(tx: Tx) -> KeptAnswer:
-        if (before := once.known(tx)) is not None:
-            return before
+    def open_(tx: Tx, at: int) -> tuple[Row[Any], int]:
         auth.require(caller.holds(workspace_id) or _may_open(tx, caller, workspace_id, body))
-        at = here.now()
         row, made = engine.ensure_session(tx, workspace_id, body.id, at, body.metadata, configuration)
-        members.add_members(tx, row, first, at)
         for name in body.scopes or []:
             scope, _ = ensure_scope(tx, workspace_id, name, None, at)
             add_sessions(tx, workspace_id, scope, [body.id], at)
-        answer = KeptAnswer.of(wire.session(row), 201 if made else 200)
-        return answer if more else once.keep(tx, answer)
+        return row, 201 if made else 200
 
-    return await _add_more(here, once, workspace_id, body.id, await here.write(run), more)
+    return await _let_in(here, once, workspace_id, body.id, added, open_)
 
 
-async def _add_more(
+async def _let_in(
     here: Server,
     once: Once,
     workspace: str,
     session: str,
-    answer: KeptAnswer,
-    more: Sequence[Mapping[str, Observation]],
+    given: MembersBody,
+    open_: Callable[[Tx, int], tuple[Row[Any], int]],
 ) -> Response:
-    """Let the other parts of many members in, unless all of it was done before; the answer is kept with the last."""
+    """Open a session and let members in, many of them part by part, unless all of it was done before. The answer, the
+    session and a status, is kept with the last part."""
+    first, *more = members.parts(members.observers_first(_observations(given)))
+
+    def begin(tx: Tx) -> KeptAnswer:
+        if (before := once.known(tx)) is not None:
+            return before
+        row, status = open_(tx, here.now())
+        members.add_members(tx, row, first, here.now())
+        answer = KeptAnswer.of(wire.session(row), status)
+        return answer if more else once.keep(tx, answer)
+
+    answer = await here.write(begin)
     if more and not answer.repeated:
         join = partial(members.add_members, at=here.now())
         await _change(here, workspace, session, more[:-1], join)
@@ -91,7 +97,7 @@ async def _add_more(
             join(tx, engine.lock_session(tx, workspace, session), more[-1])
             return once.known(tx) or once.keep(tx, answer)
 
-        answer = await here.write(end)
+        return (await here.write(end)).response()
     return answer.response()
 
 
@@ -165,19 +171,12 @@ async def add_peers(
     idempotency_key: KeyHeader = None,
 ) -> Response:
     """Let peers into a session."""
-    first, *more = members.parts(members.observers_first(_observations(body)))
     once = Once(here, asked("peers", idempotency_key, body), workspace_id, session_id)
 
-    def run(tx: Tx) -> KeptAnswer:
-        if (before := once.known(tx)) is not None:
-            return before
-        at = here.now()
-        row, _made = engine.ensure_session(tx, workspace_id, session_id, at)
-        members.add_members(tx, row, first, at)
-        answer = KeptAnswer.of(wire.session(row), 200)
-        return answer if more else once.keep(tx, answer)
+    def open_(tx: Tx, at: int) -> tuple[Row[Any], int]:
+        return engine.ensure_session(tx, workspace_id, session_id, at)[0], 200
 
-    return await _add_more(here, once, workspace_id, session_id, await here.write(run), more)
+    return await _let_in(here, once, workspace_id, session_id, body, open_)
 
 
 @router.put(f"{SESSION}/peers", response_model=replies.Session)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hermes.sqlite.reading import check_reading
-from hermes.sqlite.scheduling import Asker, asker
+from hermes.sqlite.scheduling import Asker, Threads, asker
 
 LOOK = 0.02
 """Seconds between two looks whether a read that waits may go on."""
 
-__all__ = ["Asker", "asker", "check_reading", "holding"]
+__all__ = ["Asker", "Threads", "asker", "check_reading", "holding"]
 
 
 @contextmanager

@@ -5,11 +5,9 @@ An answer is kept in the transaction of the change that it reports. What it only
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import ColumnElement, Select, TextClause, and_, bindparam, delete, select, text
+from sqlalchemy import ColumnElement, TextClause, and_, bindparam, delete, select, text
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement, inserting_new
@@ -75,15 +73,7 @@ def keep_answer(tx: Tx, place: KeySpace, asked: KeyedRequest, status: int, answe
 
 def forget_answers(tx: Tx, at: int) -> bool:
     """Drop a part of the answers that were kept long enough. Is there more to drop?"""
-    return _drop(tx, tx.execute(_some().where(answers.c.kept_at < at - KEPT)).all())
-
-
-def forget_answers_in(tx: Tx, place: KeySpace) -> bool:
-    """Drop a part of the answers of a workspace, or of one session in it. Is there more to drop?"""
-    inside = _some().where(answers.c.workspace_id == place.workspace_id)
-    if place.session_id:
-        inside = inside.where(answers.c.session_id == place.session_id)
-    return _drop(tx, tx.execute(inside).all())
+    return _drop_some(tx, answers.c.kept_at < at - KEPT)
 
 
 def forget_session_answers(tx: Tx, workspace_id: int, name: str) -> None:
@@ -115,15 +105,13 @@ def _shows(name: str) -> ColumnElement[bool]:
 
 
 def _forget_all(tx: Tx, workspace_id: int, *which: ColumnElement[bool] | TextClause) -> None:
-    while _drop(tx, tx.execute(_some().where(answers.c.workspace_id == workspace_id, *which)).all()):
+    while _drop_some(tx, answers.c.workspace_id == workspace_id, *which):
         pass  # each time a thousand
 
 
-def _some() -> Select[Any]:
-    return select(*(answers.c[name] for name in IDENTITY)).limit(FORGOTTEN)
-
-
-def _drop(tx: Tx, rows: Sequence[Record]) -> bool:
+def _drop_some(tx: Tx, *which: ColumnElement[bool] | TextClause) -> bool:
+    """Drop a thousand of these answers. Is there more to drop?"""
+    rows = tx.execute(select(*(answers.c[name] for name in IDENTITY)).where(*which).limit(FORGOTTEN)).all()
     DROP.run_many(tx, [row._asdict() for row in rows])
     return len(rows) == FORGOTTEN
 

@@ -84,8 +84,7 @@ class HeldWords:
         """For each row of the outline. The last, NONE, is that of no message."""
         for bit, places in enumerate(self.rows):
             self.masks[places] |= kind(1 << bit)
-        self._everything = holders.all_of_them
-        self.masks[self._everything] = kind((1 << len(self.words)) - 1)
+        self.masks[holders.all_of_them] = kind((1 << len(self.words)) - 1)
 
     def share(self, masks: Masks) -> Floats:
         """The share of the question's words that is in each of these masks."""

@@ -10,7 +10,6 @@ from typing import Any
 
 from sqlalchemy import Select, and_, bindparam, delete, select, update
 
-from hermes.memory_server import limits
 from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedInsert, PreparedStatement, in_parts, inserting, inserting_new
 from hermes.memory_server.db.tables import (
@@ -30,9 +29,8 @@ from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import is_shown, peer_in
 from hermes.memory_server.engine.sessions import session_in
 from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
-from hermes.memory_server.faults import Invalid, Missing
+from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id, refuse_scopes
-from hermes.memory_server.tokens import count_tokens
 
 LEVELS = frozenset({"explicit", "deductive", "inductive", "contradiction"})
 observers = peers.alias("observers")
@@ -102,12 +100,6 @@ def select_conclusions() -> Select[Any]:
 AT_ONCE = 20
 KEYS = [f"id{number}" for number in range(AT_ONCE)]
 BY_IDS = PreparedStatement(select_conclusions().where(conclusions.c.id.in_([bindparam(key) for key in KEYS])))
-
-
-def check_size(content: str) -> None:
-    """Refuse a conclusion with more tokens than one may have."""
-    if count_tokens(content) > limits.CONCLUSION_TOKENS:
-        raise Invalid(f"Conclusion exceeds maximum of {limits.CONCLUSION_TOKENS} tokens")
 
 
 def create_conclusions(tx: Tx, workspace: str, given: Sequence[NewConclusion], at: int) -> list[Record]:

@@ -6,12 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Table, delete, select, text, update
+from sqlalchemy import ColumnElement, Row, Table, delete, select, text, tuple_, update
 
 from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.tables import (
     OPEN_JOB,
+    answers,
     cards,
     collections,
     conclusion_messages,
@@ -33,11 +34,11 @@ from hermes.memory_server.db.tables import (
     webhooks,
     workspaces,
 )
-from hermes.memory_server.engine.answers import KeySpace, forget_answers_in, forget_session_answers
+from hermes.memory_server.engine.answers import forget_session_answers
 from hermes.memory_server.engine.conclusions import drop_conclusions, trim_card
 from hermes.memory_server.engine.departures import begin_generation, note_departed
 from hermes.memory_server.engine.finer import forget_in_finer
-from hermes.memory_server.engine.jobs import Job, add_job, queue_again
+from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import forget_facts
 from hermes.memory_server.engine.sessions import lock_session
 from hermes.memory_server.engine.workspaces import DELETED, lock_workspace
@@ -75,26 +76,25 @@ def delete_workspace(tx: Tx, name: str, at: int) -> None:
 
 
 def purge_session(tx: Tx, session_id: int, at: int) -> bool:
-    """Remove a part of a session and of all that came from it. Is it gone?"""
+    """Remove a part of a session and of all that came from it. Is there more?"""
     row = tx.execute(select(sessions).where(sessions.c.id == session_id)).first()
     if row is None:
-        return True
-    if _purge_first_messages(tx, row):
         return False
+    if _purge_first_messages(tx, row):
+        return True
     _let_go(tx, session_id)
     if purge_conclusions(tx, conclusions.c.session_id == session_id):
-        return False
-    if _purge_rows(tx, memberships, memberships.c.session_id == session_id):
-        return False
-    if forget_answers_in(tx, KeySpace(row.workspace_id, session_id)):
-        return False
-    for table in (summaries, scope_sessions):
-        tx.execute(delete(table).where(table.c.session_id == session_id))
+        return True
+    if _purge_rows(tx, answers, answers.c.workspace_id == row.workspace_id, answers.c.session_id == session_id):
+        return True
+    for table in (memberships, summaries, scope_sessions):
+        if _purge_rows(tx, table, table.c.session_id == session_id):
+            return True
     _drop_jobs_in(tx, row)
     tx.execute(delete(sessions).where(sessions.c.id == session_id))
     begin_generation(tx, row.workspace_id)
     queue_tidying(tx, at)
-    return True
+    return False
 
 
 def _purge_first_messages(tx: Tx, session: Row[Any]) -> bool:
@@ -127,48 +127,32 @@ def purge_conclusions(tx: Tx, which: ColumnElement[bool]) -> bool:
     return len(ids) == PART
 
 
-def _purge_rows(tx: Tx, table: Table, which: ColumnElement[bool]) -> bool:
+def _purge_rows(tx: Tx, table: Table, *which: ColumnElement[bool]) -> bool:
     """Remove some rows of a table. Is there more?"""
-    ids = [row[0] for row in tx.execute(select(table.c.id).where(which).limit(PART))]
-    tx.execute(delete(table).where(table.c.id.in_(ids)))
-    return len(ids) == PART
+    some = select(*table.primary_key).where(*which).limit(PART)
+    return tx.execute(delete(table).where(tuple_(*table.primary_key).in_(some))).rowcount == PART
 
 
 def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
-    """Remove a part of a workspace and of all in it. Is it gone?"""
+    """Remove a part of a workspace and of all in it. Is there more?"""
     inside = select(sessions.c.id).where(sessions.c.workspace_id == workspace_id).limit(1)
     while (first := tx.execute(inside).scalar_one_or_none()) is not None:
-        if not purge_session(tx, first, at):
-            return False
+        if purge_session(tx, first, at):
+            return True
     if purge_conclusions(tx, conclusions.c.workspace_id == workspace_id):
-        return False
-    if forget_answers_in(tx, KeySpace(workspace_id)):
-        return False
+        return True
     held = select(collections.c.id).where(collections.c.workspace_id == workspace_id).scalar_subquery()
     tx.execute(delete(cards).where(cards.c.collection_id.in_(held)))
     merged = select(merges.c.id).where(merges.c.workspace_id == workspace_id)
     if _purge_rows(tx, merge_rows, merge_rows.c.merge_id.in_(merged)):
-        return False
-    for table in (collections, webhooks, merges, peers):
+        return True
+    for table in (answers, collections, webhooks, merges, peers, finer_progress, finer_again, departures):
         if _purge_rows(tx, table, table.c.workspace_id == workspace_id):
-            return False
-    waiting = (jobs.c.workspace_id == workspace_id, jobs.c.kind != "delete_workspace")
-    drop_jobs(tx, waiting)
-    for table in (finer_progress, finer_again, departures):
-        tx.execute(delete(table).where(table.c.workspace_id == workspace_id))
+            return True
+    drop_jobs(tx, (jobs.c.workspace_id == workspace_id, jobs.c.kind != "delete_workspace"))
     tx.execute(delete(workspaces).where(workspaces.c.id == workspace_id))
     queue_tidying(tx, at)
-    return True
-
-
-def go_on_purging(tx: Tx, job: Job, at: int) -> None:
-    """Remove a part of what a job deletes, and queue the rest."""
-    if job.kind == "delete_session":
-        gone = purge_session(tx, job.payload["session"], at)
-    else:
-        gone = purge_workspace(tx, job.workspace_id, at)
-    if not gone:
-        queue_again(tx, job, at)
+    return False
 
 
 def queue_tidying(tx: Tx, at: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
@@ -23,6 +23,7 @@ from hermes.memory_server.embedder import (
     Finer,
     TextRefusedError,
     Vector,
+    in_parts,
     split_pieces,
     to_blob,
 )
@@ -229,7 +230,7 @@ class Refinement:
         ]
         together = [_with_before(pieces[place][0]) for place in after]
         vectors: list[Vector] = []
-        for texts in _requests([*(piece for _, _, piece in pieces), *together]):
+        for texts in in_parts([*(piece for _, _, piece in pieces), *together], REQUEST_CHARS):
             vectors += await self._embed(texts, REQUEST_SECONDS)
         for place, both in zip(after, vectors[len(pieces) :], strict=True):
             if vectors[place].any() and both.any():
@@ -270,18 +271,6 @@ async def refining(database: Database, refinement: Refinement | None) -> AsyncIt
 def _reason(error: Exception) -> str:
     said = "no answer in time" if isinstance(error, TimeoutError) else " ".join(str(error).split())
     return f"{type(error).__name__}: {said}"[:REASON_CHARS]
-
-
-def _requests(texts: Sequence[str]) -> Iterator[list[str]]:
-    """The texts in order, in parts of at most REQUEST_CHARS."""
-    part: list[str] = []
-    for text in texts:
-        if part and sum(map(len, part)) + len(text) > REQUEST_CHARS:
-            yield part
-            part = []
-        part.append(text)
-    if part:
-        yield part
 
 
 def _with_before(said: MessagePair) -> str:

@@ -20,7 +20,6 @@ from hermes.memory_server import limits, times
 from hermes.memory_server.db.database import JsonMap
 from hermes.memory_server.db.matching import ORDERED, compares_json, holds_any, holds_json, holds_text
 from hermes.memory_server.faults import Invalid
-from hermes.memory_server.ids import NAME
 
 FieldKind = Literal["text", "integer", "time", "boolean", "json", "ids"]
 """`json` is an object, `ids` a JSON list of ids."""
@@ -240,30 +239,3 @@ def _dump(value: Any) -> str:
 def _show(value: Any) -> str:
     text = _dump(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def session_allowlist(given: JsonMap | None) -> Sequence[str] | None:
-    """The sessions that recall is limited to; None for no limit. Recall takes `session_id` alone."""
-    if given is None:
-        return None
-    if set(given) != {"session_id"}:
-        raise Invalid("filters here take session_id alone")
-    value = given["session_id"]
-    if isinstance(value, Mapping):
-        if set(value) != {"in"}:
-            raise Invalid("session_id takes an id, a list of ids or {'in': [ids]}")
-        value = value["in"]
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise Invalid("session_id takes an id, a list of ids or {'in': [ids]}")
-    return checked_names(names)
-
-
-def checked_names(names: Sequence[str]) -> Sequence[str]:
-    """Session ids that can be ids, not too many of them."""
-    if len(names) > limits.SESSIONS_PER_RECALL:
-        raise Invalid(f"at most {limits.SESSIONS_PER_RECALL} sessions can be named")
-    for name in names:
-        if NAME.fullmatch(name) is None:
-            raise Invalid(f"'{name}' is not a session id")
-    return names

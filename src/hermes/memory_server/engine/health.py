@@ -1,12 +1,15 @@
-"""Whether the server can do its work, as far as is known. What fails is remembered until it works again."""
+"""Whether the server can do its work, as far as is known, and how far it is behind. What fails is remembered until it
+works again."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, exists, func, select, text
 
 from hermes.clock import Clock
 from hermes.errors import (
@@ -21,11 +24,12 @@ from hermes.errors import (
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.dialects import find_damage
-from hermes.memory_server.db.statements import upsert
-from hermes.memory_server.db.tables import meta, metadata
-from hermes.memory_server.engine.backlog import Backlog, read_backlog
+from hermes.memory_server.db.statements import PreparedStatement, upsert
+from hermes.memory_server.db.tables import OPEN_JOB, jobs, message_vectors, messages, meta, metadata
 from hermes.memory_server.engine.embedding import Refinement
 from hermes.memory_server.engine.finer import count_behind, count_refused
+from hermes.memory_server.engine.jobs import PROMISED
+from hermes.memory_server.engine.kinds import KINDS
 
 log = logging.getLogger(__name__)
 OK = "ok"
@@ -44,6 +48,40 @@ NAMES: dict[type[StoreError], str] = {
 }
 LASTING = ("damaged", "gone")
 """Troubles that a later success does not disprove: that one page can be read says nothing of the others."""
+COUNTED = 10_000
+"""Jobs are counted up to this number."""
+NEWEST = 100
+"""Messages that are looked at, the newest first."""
+LOOKED_AT = 1000
+"""Jobs of a kind that are looked at, the oldest first."""
+
+WAITING = select(jobs.c.id).where(text(OPEN_JOB))
+ANY = PreparedStatement(WAITING.limit(1))
+ALL = PreparedStatement(select(func.count().label("number")).select_from(WAITING.limit(COUNTED).subquery()))
+OPEN = select(jobs).where(jobs.c.kind == bindparam("kind"), text(OPEN_JOB)).order_by(jobs.c.id)
+OLDEST = PreparedStatement(OPEN.with_only_columns(jobs.c.created_at).limit(1))
+TRIED = OPEN.with_only_columns(jobs.c.attempts).limit(LOOKED_AT).subquery()
+TRIES = PreparedStatement(select(func.max(TRIED.c.attempts).label("number")))
+"""The highest number of tries among the oldest open jobs of a kind."""
+NEW = select(messages.c.id, messages.c.workspace_id).order_by(messages.c.id.desc()).limit(NEWEST).subquery()
+UNFINDABLE = PreparedStatement(
+    select(func.count().label("number"))
+    .select_from(NEW)
+    .where(
+        ~exists().where(message_vectors.c.workspace_id == NEW.c.workspace_id, message_vectors.c.message_id == NEW.c.id)
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How far background work is behind. `oldest` is in seconds, 0 when nothing waits. `retried` says for each kind of
+    promised work that has failed how often it was tried."""
+
+    waiting: int = 0
+    oldest: float = 0.0
+    unfindable: int = 0
+    retried: Mapping[str, int] = field(default_factory=dict)
 
 
 class ServerHealth:
@@ -132,11 +170,21 @@ class ServerHealth:
 
 
 def _look_around(tx: Tx, at: int) -> Backlog:
-    """Read where each table begins, and what is behind."""
+    """Read where each table begins, and what is behind: a few index probes, however much there is."""
     for table in metadata.sorted_tables:
         tx.execute(select(*table.primary_key).limit(1)).first()
-    return read_backlog(tx, at)
+    [(waiting,)] = ALL.rows(tx)
+    firsts = [found.created_at for kind in KINDS if (found := OLDEST.first(tx, kind=kind)) is not None]
+    [(unfindable,)] = UNFINDABLE.rows(tx)
+    tries: dict[str, int] = {kind: TRIES.rows(tx, kind=kind)[0].number or 0 for kind in PROMISED}
+    retried = {kind: number for kind, number in tries.items() if number > 1}
+    return Backlog(waiting, max(0.0, (at - min(firsts, default=at)) / 1e6), unfindable, retried)
 
 
 def _write(tx: Tx) -> None:
     upsert(tx, meta, ("name",), {"name": "health", "value": OK})
+
+
+def has_open_jobs(tx: Tx) -> bool:
+    """Is any job waiting, even for a later time, or running?"""
+    return ANY.first(tx) is not None

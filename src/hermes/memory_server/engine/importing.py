@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import insert, select, update
 
-from hermes.memory_server import limits
 from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import (
@@ -213,8 +212,6 @@ def _last_covered(tx: Tx, place: Record, session: Record, public_id: str) -> Rec
 
 
 def _take_webhook(tx: Tx, place: Record, given: PreparedItem, at: int) -> bool:
-    if len(given.item["url"]) > limits.URL_CHARS:
-        raise Invalid(f"URL exceeds maximum of {limits.URL_CHARS} characters")
     return ensure_webhook(tx, place.name, given.item["url"], given.item["created_at"] or at)[1]
 
 

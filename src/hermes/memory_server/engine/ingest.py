@@ -41,6 +41,7 @@ def queue_reasoning(
             unit = f"representation:{session.workspace_id}:{session.id}:{author}"
             whose: dict[str, Any] = {"session_id": session.id, "sender_id": author, "observers": observers}
             for start in range(0, len(wanted), PER_JOB):
+                # A worker of an earlier version reads the observers here; ours asks the table.
                 payload = {"messages": wanted[start : start + PER_JOB], "observers": observers}
                 add_job(tx, "representation", unit, at, session.workspace_id, payload, **whose)
     _queue_summaries(tx, session, workspace, count, sum(len(given) for given in new.values()), at)

@@ -10,14 +10,14 @@ its old owner cannot finish any more.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from sqlalchemy import BindParameter, Select, and_, bindparam, delete, exists, or_, select, text, update
 
 from hermes.memory_server.db.database import JsonMap, Tx
-from hermes.memory_server.db.statements import PreparedInsert, PreparedStatement, inserting
+from hermes.memory_server.db.statements import PreparedInsert, PreparedStatement, in_parts, inserting_new
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs
 
 LEASE = 10_000_000
@@ -100,7 +100,8 @@ MINE = (
 INSERT = PreparedInsert(
     jobs, "kind", "unit", "workspace_id", "session_id", "sender_id", "payload", "created_at", "not_before"
 )
-INSERT_OBSERVERS = PreparedStatement(inserting(job_observers))
+INSERT_OBSERVERS = PreparedStatement(inserting_new(job_observers, "job_id", "peer_id"))
+OBSERVERS = PreparedStatement(select(job_observers.c.peer_id).where(job_observers.c.job_id == bindparam("job_id")))
 CLAIMABLE = PreparedStatement(_claimable())
 CLAIM = PreparedStatement(
     update(jobs)
@@ -114,9 +115,7 @@ CLAIM = PreparedStatement(
     .returning(*jobs.c)
 )
 RENEW = PreparedStatement(update(jobs).where(*MINE).values(lease_until=bindparam("until")))
-FINISH = PreparedStatement(
-    update(jobs).where(*MINE).values(state="done", finished_at=bindparam("at"), error=None).returning(jobs.c.payload)
-)
+FINISH = PreparedStatement(update(jobs).where(*MINE).values(state="done", finished_at=bindparam("at"), error=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,33 +154,34 @@ def add_job(
 
 def drop_observer(tx: Tx, peer_id: int, session_id: int | None = None) -> None:
     """Take a peer out of the observers of all open learning jobs, or of those of one session."""
-    waiting = select(jobs.c.id, jobs.c.payload).join_from(jobs, job_observers, job_observers.c.job_id == jobs.c.id)
-    waiting = waiting.where(job_observers.c.peer_id == peer_id)
+    waiting = select(jobs.c.id).where(jobs.c.kind == LEARNING, text(f"jobs.{OPEN_JOB}"))
     if session_id is not None:
         waiting = waiting.where(jobs.c.session_id == session_id)
-    waiting = waiting.where(jobs.c.kind == LEARNING, text(f"jobs.{OPEN_JOB}")).with_for_update(of=jobs)
-    for row in tx.execute(waiting).all():
-        payload = json.loads(row.payload)
-        left = [observer for observer in payload["observers"] if observer != peer_id]
-        changed = json.dumps({**payload, "observers": left})
-        tx.execute(update(jobs).where(jobs.c.id == row.id).values(payload=changed))
-        gone = (job_observers.c.job_id == row.id, job_observers.c.peer_id == peer_id)
-        tx.execute(delete(job_observers).where(*gone))
+    _drop_observer(tx, peer_id, waiting)
 
 
 def replace_peer(tx: Tx, workspace_id: int, peer_id: int, by: int) -> None:
     """In all open jobs of a workspace put peer `by` in the place of this one, as author and as observer."""
     own = (jobs.c.workspace_id == workspace_id, text(f"jobs.{OPEN_JOB}"))
     tx.execute(update(jobs).where(*own, jobs.c.sender_id == peer_id).values(sender_id=by))
-    seen = select(job_observers.c.job_id).where(job_observers.c.peer_id == peer_id)
-    waiting = select(jobs.c.id, jobs.c.payload).where(*own, jobs.c.kind == LEARNING, jobs.c.id.in_(seen))
-    for row in tx.execute(waiting).all():
-        payload = json.loads(row.payload)
-        observers = [*dict.fromkeys(by if observer == peer_id else observer for observer in payload["observers"])]
-        changed = json.dumps({**payload, "observers": observers})
-        tx.execute(update(jobs).where(jobs.c.id == row.id).values(payload=changed))
-        tx.execute(delete(job_observers).where(job_observers.c.job_id == row.id))
-        INSERT_OBSERVERS.run_many(tx, [{"job_id": row.id, "peer_id": observer} for observer in observers])
+    waiting = select(jobs.c.id).where(*own, jobs.c.kind == LEARNING)
+    for job_id in _drop_observer(tx, peer_id, waiting):
+        INSERT_OBSERVERS.run(tx, job_id=job_id, peer_id=by)
+
+
+def _drop_observer(tx: Tx, peer_id: int, waiting: Select[Any]) -> Sequence[int]:
+    """Take a peer out of the observers of these jobs. Returns those that it observed."""
+    observed = waiting.join(job_observers, job_observers.c.job_id == jobs.c.id)
+    ids = tx.execute(observed.where(job_observers.c.peer_id == peer_id).with_for_update(of=jobs)).scalars().all()
+    for part in in_parts(ids):
+        gone = (job_observers.c.job_id.in_(part), job_observers.c.peer_id == peer_id)
+        tx.execute(delete(job_observers).where(*gone))
+    return ids
+
+
+def read_observers(tx: Tx, job: Job) -> list[int]:
+    """Whose view a job changes, as of now."""
+    return [row.peer_id for row in OBSERVERS.rows(tx, job_id=job.id)]
 
 
 def has_work(tx: Tx, kind: str, at: int) -> bool:
@@ -211,15 +211,9 @@ def renew_job(tx: Tx, job: Job, at: int) -> bool:
     return RENEW.run(tx, until=at + LEASE, **_identity(job)) == 1
 
 
-def finish_job(tx: Tx, job: Job, at: int) -> Job | None:
-    """Mark it done: the job as it is now. None when the lease was lost: then its effects must not be kept."""
-    row = FINISH.first(tx, at=at, **_identity(job))
-    return None if row is None else replace(job, payload=json.loads(row.payload))
-
-
-def queue_again(tx: Tx, job: Job, at: int) -> None:
-    """Queue what is left of a job, behind all that its unit has."""
-    add_job(tx, job.kind, job.unit, at, job.workspace_id, job.payload, session_id=job.session_id)
+def finish_job(tx: Tx, job: Job, at: int) -> bool:
+    """Mark it done. False when the lease was lost: then its effects must not be kept."""
+    return FINISH.run(tx, at=at, **_identity(job)) == 1
 
 
 def keep_place(tx: Tx, job: Job) -> None:

@@ -3,7 +3,8 @@ where it is caused; `jobs.py` also says which kinds are never given up (`PROMISE
 
 `prepare` runs outside any transaction, side by side with others and for at most `seconds`: it reads, asks a model, an
 embedder or the outside. It may raise; then the job is tried again later. `commit` gets what was prepared and runs in
-the transaction that ends the job: its effect is there exactly once. Between the two, others may have written.
+the transaction that ends the job: its effect is there exactly once. Between the two, others may have written. When it
+returns True something is left to do, and the job is done once more, before the rest of its unit.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import Any, Generic, TypeVar
 from hermes.memory_server.db.catching_up import catch_up
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder
-from hermes.memory_server.engine.deletion import go_on_purging, tidy_index
+from hermes.memory_server.engine.deletion import purge_session, purge_workspace, tidy_index
 from hermes.memory_server.engine.delivery import WebhookDelivery
 from hermes.memory_server.engine.derive import Statement, embed_statements, read_statements, remember
 from hermes.memory_server.engine.dreams import dream
-from hermes.memory_server.engine.jobs import Job, keep_place, queue_again
+from hermes.memory_server.engine.jobs import Job, read_observers
 from hermes.memory_server.engine.merging import go_on_merging
 from hermes.memory_server.engine.outlines import clean_outlines
-from hermes.memory_server.engine.peer_deletion import go_on_deleting
+from hermes.memory_server.engine.peer_deletion import purge_peer
 from hermes.memory_server.engine.removal import go_on_removing
 from hermes.memory_server.engine.scopes import copy_conclusions
 from hermes.memory_server.engine.summaries import SessionSummary, count_removals, make_summary, store_summary
@@ -49,7 +50,7 @@ class JobHandler(Generic[P]):
     """How jobs of one kind are done, and how many at once."""
 
     prepare: Callable[[JobTools, Job], Coroutine[Any, Any, P]]
-    commit: Callable[[Tx, Job, P, int], None]
+    commit: Callable[[Tx, Job, P, int], bool | None]
     places: int = 1
     seconds: float = 60.0
 
@@ -78,21 +79,16 @@ async def _post(tools: JobTools, job: Job) -> None:
 
 
 def _learn(tx: Tx, job: Job, said: list[Statement], _at: int) -> None:
-    remember(tx, job.workspace_id, job.payload["observers"], said)
+    remember(tx, job.workspace_id, read_observers(tx, job), said)
 
 
-def _summarised(tx: Tx, job: Job, made: SessionSummary | None, at: int) -> None:
+def _summarised(tx: Tx, job: Job, made: SessionSummary | None, at: int) -> bool:
     if made is None or job.session_id is None:
-        return
-    if made.removals == count_removals(tx, job.session_id):
-        store_summary(tx, job.session_id, made, at)
-    else:  # it may hold what was deleted since
-        queue_again(tx, job, at)
-
-
-def _catch_up(tx: Tx, job: Job) -> None:
-    if catch_up(tx, READ_AT_ONCE):
-        keep_place(tx, job)
+        return False
+    if made.removals != count_removals(tx, job.session_id):
+        return True  # it may hold what was deleted since
+    store_summary(tx, job.session_id, made, at)
+    return False
 
 
 KINDS: Mapping[str, JobHandler[Any]] = {
@@ -100,12 +96,14 @@ KINDS: Mapping[str, JobHandler[Any]] = {
     "summary": JobHandler(_summary, _summarised, places=4),
     "dream": JobHandler(_nothing, lambda tx, job, _, at: dream(tx, job.workspace_id, job.payload, at)),
     "scope": JobHandler(_nothing, lambda tx, job, _, at: copy_conclusions(tx, job.workspace_id, job.payload, at)),
-    "delete_session": JobHandler(_nothing, lambda tx, job, _, at: go_on_purging(tx, job, at)),
-    "delete_workspace": JobHandler(_nothing, lambda tx, job, _, at: go_on_purging(tx, job, at)),
-    "delete_peer": JobHandler(_nothing, lambda tx, job, _, at: go_on_deleting(tx, job, at)),
-    "delete_messages": JobHandler(_nothing, lambda tx, job, _, at: go_on_removing(tx, job, at)),
-    "merge_peers": JobHandler(_nothing, lambda tx, job, _, _at: go_on_merging(tx, job)),
+    "delete_session": JobHandler(_nothing, lambda tx, job, _, at: purge_session(tx, job.payload["session"], at)),
+    "delete_workspace": JobHandler(_nothing, lambda tx, job, _, at: purge_workspace(tx, job.workspace_id, at)),
+    "delete_peer": JobHandler(
+        _nothing, lambda tx, job, _, at: purge_peer(tx, job.workspace_id, job.payload["peer"], at)
+    ),
+    "delete_messages": JobHandler(_nothing, lambda tx, job, _, at: go_on_removing(tx, job.payload, at)),
+    "merge_peers": JobHandler(_nothing, lambda tx, job, _, _at: go_on_merging(tx, job.payload["merge"])),
     "tidy": JobHandler(_tidy_files, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
-    "catch_up": JobHandler(_nothing, lambda tx, job, _, _at: _catch_up(tx, job)),
+    "catch_up": JobHandler(_nothing, lambda tx, *_: catch_up(tx, READ_AT_ONCE)),
     "webhook": JobHandler(_post, lambda *_: None, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),  # posting is all
 }

@@ -23,7 +23,7 @@ from hermes.memory_server.db.tables import (
     peers,
 )
 from hermes.memory_server.engine.departures import EVERYTHING, begin_generation, note_departed
-from hermes.memory_server.engine.jobs import Job, add_job, keep_place, replace_peer
+from hermes.memory_server.engine.jobs import add_job, replace_peer
 from hermes.memory_server.engine.merge_moves import (
     about,
     bring_back,
@@ -104,12 +104,12 @@ def begin_undoing(tx: Tx, workspace: str, public_id: str, at: int) -> Record:
     return get_merge(tx, workspace, public_id)
 
 
-def go_on_merging(tx: Tx, job: Job) -> None:
-    """Move a part of a merge, there or back. The rest comes before any other merge of the workspace."""
-    found = select(merges).where(merges.c.public_id == job.payload["merge"]).with_for_update(key_share=True)
+def go_on_merging(tx: Tx, public_id: str) -> bool:
+    """Move a part of a merge, there or back. Is there more?"""
+    found = select(merges).where(merges.c.public_id == public_id).with_for_update(key_share=True)
     merge = tx.execute(found).first()
     if merge is None:
-        return
+        return False
     if merge.state == "running":
         moved = move_messages(tx, merge) or move_conclusions(tx, merge)
         if not moved:
@@ -119,8 +119,7 @@ def go_on_merging(tx: Tx, job: Job) -> None:
         if not moved:
             _let_search_see(tx, merge)
             _set_state(tx, merge.id, "undone")
-    if moved:
-        keep_place(tx, job)
+    return moved
 
 
 def forget_merges(tx: Tx, at: int) -> bool:

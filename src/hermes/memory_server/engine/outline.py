@@ -171,13 +171,11 @@ class Outline:
 
     def keep(self, authors: Mapping[int, int]) -> None:
         """Keep the rows of these messages alone, with these authors. `rows()` taken before stay as they are."""
-        stays = [place for place, message in enumerate(self.rows().ids.tolist()) if message in authors]
-        kept = _taken(self.rows(), np.array(stays, dtype=np.int64))
-        kept.after[:] = NONE
-        kept.peers[:] = [authors[message] for message in kept.ids.tolist()]
-        self._kept, self.ends, self.count, self._one_each, self._rows = kept, {}, 0, True, None
-        self._link(0, kept.ids.tolist(), kept.sessions.tolist())
-        self.count, self.last_id = len(kept), int(kept.ids[-1]) if len(kept) else 0
+        ids = self.rows().ids
+        self.leave_out(ids[~np.isin(ids, np.fromiter(authors, dtype=np.int64))])
+        peers = self._kept.peers.copy()
+        peers[: self.count] = [authors[message] for message in self.rows().ids.tolist()]
+        self._kept, self._rows = replace(self._kept, peers=peers), None
 
     def leave_out(self, ids: MessageIds) -> Whole32:
         """Leave out the rows of some messages. Returns where each old row is now, or NONE. `rows()` taken before stay

@@ -27,7 +27,7 @@ from hermes.memory_server.engine.answers import forget_peer_answers
 from hermes.memory_server.engine.deletion import PART, drop_jobs, purge_conclusions, queue_tidying
 from hermes.memory_server.engine.departures import begin_generation
 from hermes.memory_server.engine.ingest import queue_summaries_again
-from hermes.memory_server.engine.jobs import Job, add_job, drop_observer, queue_again
+from hermes.memory_server.engine.jobs import add_job, drop_observer
 from hermes.memory_server.engine.merging import refuse_under_way
 from hermes.memory_server.engine.peers import DELETED_PEER, get_peer
 from hermes.memory_server.engine.removal import take_out
@@ -96,29 +96,23 @@ def _drop_work(tx: Tx, peer: Record) -> None:
             drop_jobs(tx, (jobs.c.id == row.id,))
 
 
-def go_on_deleting(tx: Tx, job: Job, at: int) -> None:
-    """Remove a part of a deleted peer, and queue the rest."""
-    if not _purge_peer(tx, job.workspace_id, job.payload["peer"], at):
-        queue_again(tx, job, at)
-
-
-def _purge_peer(tx: Tx, workspace_id: int, peer_id: int, at: int) -> bool:
-    """Remove a part of what is left of a peer. Is it gone?"""
+def purge_peer(tx: Tx, workspace_id: int, peer_id: int, at: int) -> bool:
+    """Remove a part of what is left of a deleted peer. Is there more?"""
     own = select(messages).where(messages.c.peer_id == peer_id).order_by(messages.c.id).limit(PART)
     rows = sorted(tx.execute(own).all(), key=attrgetter("session_id", "seq"))
     for _, said in groupby(rows, key=attrgetter("session_id")):
         take_out(tx, list(said))
     if rows:
-        return False
+        return True
     held = or_(collections.c.observer_id == peer_id, collections.c.observed_id == peer_id)
     inside = collections.c.workspace_id == workspace_id
     ids = list(tx.execute(select(collections.c.id).where(inside, held)).scalars())
     for collection_id in ids:
         if purge_conclusions(tx, conclusions.c.collection_id == collection_id):
-            return False
+            return True
         tx.execute(delete(cards).where(cards.c.collection_id == collection_id))
         tx.execute(delete(collections).where(collections.c.id == collection_id))
     begin_generation(tx, workspace_id)
     queue_tidying(tx, at)
     tx.execute(delete(peers).where(peers.c.id == peer_id))
-    return True
+    return False

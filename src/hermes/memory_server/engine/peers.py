@@ -90,12 +90,6 @@ def peer_in(tx: Tx, workspace: Record, name: str) -> Record:
     return found
 
 
-def find_named_peer(tx: Tx, workspace: str, name: str) -> Record | None:
-    """A peer that is no scope, or None where there is none of that name."""
-    found = find_peer(tx, workspace_id_of(tx, workspace), name)
-    return found if found is not None and found.kind == "peer" else None
-
-
 def ensure_peer_ids(tx: Tx, workspace_id: int, names: Iterable[str], at: int) -> dict[str, int]:
     """The ids of these peers; those that are missing are made."""
     ids: dict[str, int] = {}

@@ -48,7 +48,7 @@ NEWEST = Order(conclusions.c.id.desc())
 class View:
     """Whose conclusions about whom, and the sessions that they may come from (None: all)."""
 
-    observers: tuple[int, ...]
+    observer: int
     observed: int
     sessions: tuple[int, ...] | None = None
 
@@ -92,13 +92,12 @@ def query_views(
     owner = OWNER.first(tx, id=views[0].observed) if views else None
     asked = understand(tx, 0 if owner is None else int(owner.workspace_id), question)
     hits: list[tuple[int, float, int, View]] = []
+    most = max(CANDIDATES, top_k * 2)
     for view in views:
-        for collection in _collections(tx, view):
-            near = index.nearest_conclusions(
-                tx, collection, asked.vector, max(CANDIDATES, top_k * 2), sessions=view.sessions
-            )
+        if (collection := find_collection(tx, view.observer, view.observed)) is not None:
+            near = index.nearest_conclusions(tx, collection, asked.vector, most, sessions=view.sessions)
             hits += [(*hit, collection, view) for hit in near if max_distance is None or 1.0 - hit[1] <= max_distance]
-    hits = sorted(hits, key=lambda hit: -hit[1])[: max(CANDIDATES, top_k * 2)]
+    hits = sorted(hits, key=lambda hit: -hit[1])[:most]
     rows = {row.id: row for row in find_conclusions(tx, dict.fromkeys(hit[0] for hit in hits))}
     fits: dict[int, float] = {}
     for row_id, closeness, collection, view in hits:
@@ -131,19 +130,15 @@ def _line(row: Record) -> str:
     return "\n".join([line, "   Premises:", *(f"   - {premise}" for premise in premises)])
 
 
-def _collections(tx: Tx, view: View) -> list[int]:
-    found = [find_collection(tx, observer, view.observed) for observer in view.observers]
-    return [collection for collection in found if collection is not None]
-
-
 def _fetch(tx: Tx, view: View, order: Order, limit: int) -> list[Record]:
-    of = _collections(tx, view)
-    if len(of) == 1 and view.sessions is None:
-        return order.of_one.rows(tx, collection=of[0], limit=limit)
-    query = select_conclusions().where(conclusions.c.collection_id.in_(of))
-    if view.sessions is not None:
-        # Only what was said has a session that it surely comes from.
-        query = query.where(conclusions.c.session_id.in_(view.sessions), conclusions.c.level == "explicit")
+    collection = find_collection(tx, view.observer, view.observed)
+    if collection is None:
+        return []
+    if view.sessions is None:
+        return order.of_one.rows(tx, collection=collection, limit=limit)
+    query = select_conclusions().where(conclusions.c.collection_id == collection)
+    # Only what was said has a session that it surely comes from.
+    query = query.where(conclusions.c.session_id.in_(view.sessions), conclusions.c.level == "explicit")
     return list(tx.execute(query.order_by(*order.columns).limit(limit)))
 
 
@@ -159,4 +154,4 @@ def every_view(tx: Tx, workspace_id: int, scopes: tuple[int, ...] | None, rows: 
     observer, observed = collections.c.observer_id, collections.c.observed_id
     held = observer == observed if scopes is None else observer.in_(scopes)
     query = select(observer, observed).where(collections.c.workspace_id == workspace_id, held)
-    return [View((row.observer_id,), row.observed_id, rows) for row in tx.execute(query)]
+    return [View(row.observer_id, row.observed_id, rows) for row in tx.execute(query)]

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from sqlalchemy import delete, select, text, update
 
-from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import (
@@ -29,7 +29,7 @@ from hermes.memory_server.engine.conclusions import remove_conclusions
 from hermes.memory_server.engine.deletion import PART, drop_messages, queue_tidying
 from hermes.memory_server.engine.departures import begin_generation
 from hermes.memory_server.engine.ingest import queue_summaries_again
-from hermes.memory_server.engine.jobs import Job, add_job, queue_again
+from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import get_message
 from hermes.memory_server.engine.sessions import lock_session
 from hermes.memory_server.faults import Invalid
@@ -80,11 +80,9 @@ def remove_part(tx: Tx, removal: Removal, at: int) -> int:
     return len(rows)
 
 
-def go_on_removing(tx: Tx, job: Job, at: int) -> None:
-    """Take out a part of a range that somebody else began, and queue the rest."""
-    removal = Removal(job.payload["session"], job.payload["first"], job.payload["last"])
-    if remove_part(tx, removal, at) == PART:
-        queue_again(tx, job, at)
+def go_on_removing(tx: Tx, payload: JsonMap, at: int) -> bool:
+    """Take out a part of a range that somebody else began. Is there more?"""
+    return remove_part(tx, Removal(payload["session"], payload["first"], payload["last"]), at) == PART
 
 
 def take_out(tx: Tx, rows: Sequence[Record]) -> None:

@@ -26,7 +26,6 @@ from hermes.memory_server.ids import SCOPE_PREFIX, check_name
 def ensure_scope(tx: Tx, workspace: str, name: str, metadata: JsonMap | None, at: int) -> tuple[Record, bool]:
     """The scope, and whether it was made now. Given metadata replaces."""
     place, _ = ensure_workspace(tx, workspace, at)
-    check_name(name)
     found = find_peer(tx, place.id, SCOPE_PREFIX + name)
     if found is None:
         if insert_peer(tx, place.id, name, at, metadata, None, "scope"):

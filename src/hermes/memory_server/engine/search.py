@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import ColumnElement, and_, bindparam, exists, or_, select, true
+from sqlalchemy import ColumnElement, and_, bindparam, exists, or_, select
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import JsonMap, Record, Tx
@@ -40,7 +40,7 @@ HIDDEN = 6
 """When too many hits turn out to be hidden (deleted and not yet removed, or an unfinished copy), so many times more are
 fetched. To check every candidate beforehand would take many times longer."""
 NOBODY = 0
-"""The author of no message."""
+"""Who neither says nor hears anything."""
 Fitting = tuple[int, float, float]
 """The id of a message, its score, and how sure it is that it is about the question."""
 
@@ -64,20 +64,25 @@ def find_hits(
 ) -> list[Hit]:
     """The messages that fit best, the best first. Repetitions of a text come after everything else."""
     seen = index.outlines.find(tx, place.workspace_id)
-    filters = follow_names(tx, place.workspace_id, filters)
-    where = _place_within(tx, place, filters or {})
-    where, filters = _heard_within(tx, seen, where, filters)
-    condition = search_condition(tx, place.workspace_id, filters)
+    given = dict(follow_names(tx, place.workspace_id, filters) or {})
+    listener = _find_listener(tx, place.workspace_id, given.pop(PERSPECTIVE, None))
+    where = _place_within(tx, place, given)
+    conditions = [build_filter(given, FIELDS)] if given else []
+    if listener is not None:
+        heard = None if seen is None or listener == NOBODY else heard_part(tx, seen, where, listener)
+        if heard is None:
+            conditions.append(_heard_by(listener))
+        else:
+            where = heard
     if where.sessions == () or where.peer == NOBODY:
         return []
-    if condition is None:
+    if not conditions:
         for wanted in (limit, HIDDEN * limit):
             fitting = _ranked(tx, seen, where, question, None, wanted)
             shown = [hit for hit in _fetch(tx, fitting) if hit.row.is_shown]
             if len(shown) == len(fitting) or len(shown) >= 2 * limit:
                 return _once(shown, limit)
-        condition = true()
-    allowed = Allowed(tx, where, and_(condition, sessions.c.is_active.is_(True)), narrow(tx, where, filters or {}))
+    allowed = Allowed(tx, where, and_(*conditions, sessions.c.is_active.is_(True)), narrow(tx, where, given))
     if allowed.known is not None and not len(allowed.known):
         return []
     return _once(_fetch(tx, _ranked(tx, seen, where, question, allowed, limit)), limit)
@@ -144,37 +149,20 @@ def _place_within(tx: Tx, place: SearchArea, filters: JsonMap) -> SearchArea:
     return SearchArea(place.workspace_id, sessions_, peer)
 
 
-def _heard_within(
-    tx: Tx, seen: Seen | None, place: SearchArea, filters: JsonMap | None
-) -> tuple[SearchArea, JsonMap | None]:
-    """The search area and the filter. Where possible, the filter `peer_perspective` (messages that a peer heard) is
-    replaced by a list of sessions, which is faster than a condition on each message."""
-    given = dict(filters or {})
-    perspective = given.pop(PERSPECTIVE, None)
-    if seen is None or not isinstance(perspective, str):
-        return place, filters
-    listener = find_peer(tx, place.workspace_id, perspective)
-    heard = None if listener is None else heard_part(tx, seen, place, listener.id)
-    return (place, filters) if heard is None else (heard, given)
-
-
-def search_condition(tx: Tx, workspace_id: int, filters: JsonMap | None) -> ColumnElement[bool] | None:
-    """The SQL condition of a search's filter; None for no filter."""
-    given = dict(filters or {})
-    perspective = given.pop(PERSPECTIVE, None)
-    parts = [build_filter(given, FIELDS)] if given else []
-    if perspective is not None:
-        parts.append(_seen_by(tx, workspace_id, perspective))
-    return and_(true(), *parts) if parts else None
-
-
-def _seen_by(tx: Tx, workspace_id: int, peer: Any) -> ColumnElement[bool]:
-    """SQL condition: the peer was a member of the message's session when the message came, whoever wrote it."""
-    if not isinstance(peer, str):
+def _find_listener(tx: Tx, workspace_id: int, name: Any) -> int | None:
+    """The peer of the filter `peer_perspective`, which finds only messages that the peer heard; None without it."""
+    if name is None:
+        return None
+    if not isinstance(name, str):
         raise Invalid("peer_perspective takes the id of a peer")
-    found = find_peer(tx, workspace_id, peer)
+    found = find_peer(tx, workspace_id, name)
+    return NOBODY if found is None else int(found.id)
+
+
+def _heard_by(listener: int) -> ColumnElement[bool]:
+    """SQL condition: the peer was a member of the message's session when the message came, whoever wrote it."""
     stay = (
-        memberships.c.peer_id == (found.id if found is not None else 0),
+        memberships.c.peer_id == listener,
         memberships.c.session_id == messages.c.session_id,
         memberships.c.joined_seq < messages.c.seq,
         or_(memberships.c.left_seq.is_(None), memberships.c.left_seq >= messages.c.seq),
@@ -192,9 +180,9 @@ STAYS = PreparedStatement(
 
 
 def heard_part(tx: Tx, seen: Seen, place: SearchArea, listener: int) -> SearchArea | None:
-    """The search area, narrowed to the sessions of which the peer has heard every message. None if a list of sessions
-    cannot express what it heard (it joined late or left in a session that has messages of the area), or would be too
-    long; the caller then checks each message."""
+    """The search area, narrowed to the sessions of which the peer has heard every message: faster than a condition on
+    each message. None if a list of sessions cannot express what it heard (it joined late or left in a session that has
+    messages of the area), or would be too long; the caller then checks each message."""
     stays = STAYS.rows(tx, peer_id=listener)
     if len(stays) > MOST:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,26 +13,13 @@ from typing import Any
 class SessionSettings:
     """What is switched on, and how often summaries are made."""
 
-    reasoning: bool = True
-    use_card: bool = True
-    create_card: bool = True
-    summaries: bool = True
-    short_every: int = 20
-    long_every: int = 60
-    dreams: bool = True
-
-
-def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Later layers win, key by key at every depth; a null says nothing."""
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        for key, value in layer.items():
-            if isinstance(value, Mapping):
-                below = merged.get(key)
-                merged[key] = merge(below if isinstance(below, Mapping) else {}, value)
-            elif value is not None:
-                merged[key] = value
-    return merged
+    reasoning: bool
+    use_card: bool
+    create_card: bool
+    summaries: bool
+    short_every: int
+    long_every: int
+    dreams: bool
 
 
 def resolve(*layers: str | Mapping[str, Any]) -> SessionSettings:
@@ -43,18 +30,26 @@ def resolve(*layers: str | Mapping[str, Any]) -> SessionSettings:
     return _resolve(layers)
 
 
-def _resolve(layers: Iterable[str | Mapping[str, Any]]) -> SessionSettings:
-    given = merge(*(_modern(json.loads(layer) if isinstance(layer, str) else layer) for layer in layers))
-    summary = _section(given, "summary")
-    card = _section(given, "peer_card")
+def _resolve(layers: Sequence[str | Mapping[str, Any]]) -> SessionSettings:
+    narrowest_first = [_modern(json.loads(layer) if isinstance(layer, str) else layer) for layer in reversed(layers)]
+
+    def said(section: str, name: str) -> Any:
+        """What the narrowest layer says that says something; a null says nothing."""
+        values = (_section(layer, section).get(name) for layer in narrowest_first)
+        return next((value for value in values if value is not None), None)
+
+    def count(name: str, default: int) -> int:
+        value = said("summary", name)
+        return value if isinstance(value, int) and value > 0 else default
+
     return SessionSettings(
-        reasoning=_flag(_section(given, "reasoning"), "enabled"),
-        use_card=_flag(card, "use"),
-        create_card=_flag(card, "create"),
-        summaries=_flag(summary, "enabled"),
-        short_every=_count(summary, "messages_per_short_summary", 20),
-        long_every=_count(summary, "messages_per_long_summary", 60),
-        dreams=_flag(_section(given, "dream"), "enabled"),
+        reasoning=said("reasoning", "enabled") is not False,
+        use_card=said("peer_card", "use") is not False,
+        create_card=said("peer_card", "create") is not False,
+        summaries=said("summary", "enabled") is not False,
+        short_every=count("messages_per_short_summary", 20),
+        long_every=count("messages_per_long_summary", 60),
+        dreams=said("dream", "enabled") is not False,
     )
 
 
@@ -73,12 +68,3 @@ def _modern(layer: Mapping[str, Any]) -> Mapping[str, Any]:
 def _section(given: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = given.get(name)
     return found if isinstance(found, Mapping) else {}
-
-
-def _flag(section: Mapping[str, Any], name: str) -> bool:
-    return section.get(name) is not False
-
-
-def _count(section: Mapping[str, Any], name: str, default: int) -> int:
-    value = section.get(name)
-    return value if isinstance(value, int) and value > 0 else default

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from hermes.memory_server.embedder import SHIPPED, Space, Vector
+from hermes.memory_server.embedder import SHIPPED, Space, Vector, in_parts
 from hermes.memory_server.threads import compute
 
 WORDS_KEPT = 8000
@@ -38,7 +38,7 @@ class WordVectors:
         """The direction of each text."""
         if _model.cache_info().currsize and sum(map(len, texts)) < LONG:
             return [self.direction(text) for text in texts]
-        return [vector for part in _parts(texts) for vector in await compute(self._directions, part)]
+        return [vector for part in in_parts(texts, LONG) for vector in await compute(self._directions, part)]
 
     def _directions(self, texts: Sequence[str]) -> list[Vector]:
         return [self.direction(text) for text in texts]
@@ -55,17 +55,6 @@ class WordVectors:
                     total += _sum_tokens(word[start : start + PART_CHARS])
         length = float(total @ total) ** 0.5
         return total / length if length else total
-
-
-def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
-    part: list[str] = []
-    for text in texts:
-        part.append(text)
-        if sum(map(len, part)) >= LONG:
-            yield part
-            part = []
-    if part:
-        yield part
 
 
 _guard = threading.Lock()

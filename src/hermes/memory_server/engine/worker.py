@@ -204,10 +204,10 @@ class JobWorker:
     def _commit(self, tx: Tx, job: Job, prepared: Any) -> Job | None:
         """The job's effect and its end, in one transaction: both or neither. The next of its kind is claimed there."""
         at = self._now()
-        mine = queue.finish_job(tx, job, at)
-        if mine is None:
+        if not queue.finish_job(tx, job, at):
             raise LeaseLostError
-        self._kinds[job.kind].commit(tx, mine, prepared, at)
+        if self._kinds[job.kind].commit(tx, job, prepared, at):
+            queue.keep_place(tx, job)
         if job.kind in queue.TRACKED:
             announce_empty_queue(tx, job.workspace_id, job.kind, at)
         return queue.claim_job(tx, self.owner, job.kind, at)
