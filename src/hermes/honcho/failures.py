@@ -10,6 +10,7 @@ Failure
 
 from __future__ import annotations
 
+from hermes.errors import ProviderError
 from hermes.memory.provider import Later, Parked
 from hermes.redaction import hide_tokens
 
@@ -24,13 +25,13 @@ BUSY = 409
 NOT_FOUND = 404
 
 
-class Failure(Exception):
+class Failure(ProviderError):
     """A request that did not do what it should, in words."""
 
     may_have_arrived = False
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(hide_tokens(reason))
+    def __init__(self, reason: str, *, hint: str = "") -> None:
+        super().__init__(hide_tokens(reason), hint=hint)
 
     def outcome(self) -> Later | Parked:
         """What becomes of the entry that the request was for."""
@@ -60,7 +61,8 @@ class Refusal(Failure):
     def __init__(self, status: int, detail: str, after: float | None = None) -> None:
         self.status = status
         self.after = after
-        super().__init__(f"the server answered {status}: {detail[:LONGEST_DETAIL]}")
+        hint = "Check `apiKey`" if status in ACCESS_REFUSED else ""
+        super().__init__(f"the server answered {status}: {detail[:LONGEST_DETAIL]}", hint=hint)
 
     @property
     def may_have_arrived(self) -> bool:  # type: ignore[override]
@@ -71,7 +73,7 @@ class Refusal(Failure):
         if self.status in SERVER_IS_AWAY:
             return Later(str(self), self.after, everyone=True)
         if self.status in ACCESS_REFUSED:
-            return Later(f"{self}. Check `apiKey`", everyone=True)
+            return Later(self.line(), everyone=True)
         if self.status >= 500 or self.status == BUSY or self.status < 400:
             return Later(str(self))
         return Parked(str(self))
@@ -82,7 +84,7 @@ class Unready(Failure):
 
     def __init__(self, refusal: Refusal) -> None:
         self._refusal = refusal
-        super().__init__(f"it could not be set up there: {refusal}")
+        super().__init__(f"it could not be set up there: {refusal}", hint=refusal.hint)
 
     def outcome(self) -> Later | Parked:
         found = self._refusal.outcome()
