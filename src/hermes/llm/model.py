@@ -12,12 +12,11 @@ from hermes.types import Json, ToolSpec
 
 
 class ModelRequest(Struct, frozen=True):
-    """One call: messages in wire shape, and the tools on offer. What is None is left to the endpoint."""
+    """One call: messages in wire shape, and the tools on offer. `max_tokens` None is left to the endpoint."""
 
     messages: Sequence[dict[str, Json]]
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int | None = None
-    temperature: float | None = None
 
 
 def tool_to_wire(tool: ToolSpec) -> dict[str, Json]:
