@@ -68,8 +68,9 @@ class HonchoPlugin(MemoryPlugin):
         self.places = ConfigPlaces.find(host.home, host.profile, host.env)
         self.machine = Machine(Home(host.home, host.profile), host.env, host.is_chosen)
         self._watch = Watch(self.places, host.env, host.trouble, is_chosen=host.is_chosen)
-        self._links: Links | None = None
-        self._delivery: Delivery | None = None
+        self.links = Links(self.machine, host.clock, self.configuration, self.patience)
+        """The server in force, for everything in this process that talks with it."""
+        self._delivery = Delivery(host, self.links, self.configuration, self.patience)
 
     def is_available(self) -> bool:
         server = find_server(self.configuration())
@@ -88,27 +89,17 @@ class HonchoPlugin(MemoryPlugin):
         return find_address(self.configuration(), place)
 
     def open(self, conversation: Conversation, address: Address) -> MemorySession:
-        return HonchoSession(self.host, lambda: self.links, self.configuration(), conversation, address)
+        return HonchoSession(self.host, self.links, self.configuration(), conversation, address)
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
-        if self._delivery is None:
-            self._delivery = Delivery(self.host, self.links, self.configuration, self.patience)
         return await self._delivery.deliver(entries, until)
 
     async def warm_up(self, until: float) -> None:
         if self.configuration().get(ENABLED) is not False:
             await self.links.link(until)
 
-    @property
-    def links(self) -> Links:
-        """The server in force, for everything in this process that talks with it. Made on the plugin's loop."""
-        if self._links is None:
-            self._links = Links(self.machine, self.host.clock, self.configuration, self.patience)
-        return self._links
-
     async def shutdown(self, until: float) -> None:  # noqa: ARG002 - closing waits for nothing
-        if self._links is not None:
-            await self._links.close()
+        await self.links.close()
 
     def cache_busting_signature(self) -> dict[str, Json] | None:
         return self.configuration().signature
@@ -144,7 +135,7 @@ class HonchoPlugin(MemoryPlugin):
         config = self.configuration()
         peer = find_peer(config.identities, whose.person, whose.gateway_session_key).name
         views = [config.identities.ai, peer] if config.observation["ai"]["observeOthers"] else [peer]
-        return FactReader(RecallReader(lambda: self.links, self.host.clock.now, config.workspace), peer, views)
+        return FactReader(RecallReader(self.links, self.host.clock.now, config.workspace), peer, views)
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
         return all_remarks(self.configuration(), people, self.host.clock.now())

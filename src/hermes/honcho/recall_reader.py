@@ -79,7 +79,7 @@ class RecalledConclusion(Struct, frozen=True):
 class RecallReader:
     """Asks the server in force about one workspace."""
 
-    def __init__(self, links: Callable[[], Links], now: Callable[[], float], workspace: str) -> None:
+    def __init__(self, links: Links, now: Callable[[], float], workspace: str) -> None:
         self._links = links
         self.now = now
         self._workspace = workspace
@@ -93,7 +93,7 @@ class RecallReader:
 
     async def link(self) -> Link:
         """The connection to the server, which tells what it can do."""
-        return await self._links().link(self.now() + PATIENCE)
+        return await self._links.link(self.now() + PATIENCE)
 
     async def get(self, shape: type[T], path: str, **query: str | int | None) -> T | None:
         """Read something; None where the server does not know it."""
@@ -120,7 +120,7 @@ class RecallReader:
     ) -> WireAnswer | None:
         """One request, whatever it answers; None where the server does not know what it is about."""
         until = self.now() + max(PATIENCE, longest or 0.0)
-        wire = (await self._links().link(until)).wire
+        wire = (await self._links.link(until)).wire
         whole = f"{workspace_path(self._workspace)}/{path}"
         return await wire.ask_if_there(method, whole, body, until=until, longest=longest)
 
@@ -153,7 +153,7 @@ def ask_server(config: HonchoConfiguration, machine: Machine, ask: Callable[[Rec
         clock = SystemClock()
         links = Links(machine, clock, lambda: config, DeliveryPatience(request=COMMAND_PATIENCE))
         try:
-            return await ask(RecallReader(lambda: links, clock.now, config.workspace))
+            return await ask(RecallReader(links, clock.now, config.workspace))
         finally:
             await links.close()
 

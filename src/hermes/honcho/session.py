@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hermes.honcho import keys
 from hermes.honcho.addresses import EntryTarget, speaker_key
 from hermes.honcho.configuration import HonchoConfiguration
@@ -47,7 +45,7 @@ class HonchoSession(MemorySession):
     def __init__(
         self,
         host: Host,
-        links: Callable[[], Links],
+        links: Links,
         config: HonchoConfiguration,
         conversation: Conversation,
         address: Address,
