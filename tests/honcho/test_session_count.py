@@ -183,7 +183,7 @@ async def test_two_hosts_with_one_expired_key_lose_no_turn_and_make_one_session_
     machine: Machine, guarded: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hermes.memory.deliveries.PAUSE", 0.3)
-    monkeypatch.setattr("hermes.memory.delivery.CAP_FOR_ALL", 0.3)
+    monkeypatch.setattr("hermes.memory.deliveries.CAP_FOR_ALL", 0.3)
     settings = {"baseUrl": guarded.url, "workspace": "lab", "peerName": "me", "aiPeer": "bot"}
     machine.write({**settings, "apiKey": make_key(exp="2020-01-01T00:00:00Z")})
     chat = "agent:main:telegram:dm:17"
