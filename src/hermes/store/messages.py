@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 
 from hermes.db.engine import Tx
-from hermes.errors import NotFoundError
 from hermes.store.copies import REMARK, Copies
 from hermes.store.schema import (
     MESSAGE_OPTIONAL,
@@ -42,8 +41,7 @@ class Messages:
 
     def append(self, tx: Tx, session_id: str, drafts: Sequence[Draft], *, now: float) -> list[Message]:
         """Store messages at the end of a session, in order. They are committed with the transaction."""
-        if not self._sessions.exists(tx, session_id):
-            raise NotFoundError(f"there is no session '{session_id}'")
+        self._sessions.require(tx, session_id)
         stored = [self._insert(tx, session_id, draft, now) for draft in drafts]
         self._sessions.count_messages(tx, session_id, len(stored))
         return stored

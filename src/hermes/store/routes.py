@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.db.engine import Tx
-from hermes.errors import NotFoundError, StoreDamagedError
+from hermes.errors import StoreDamagedError
 from hermes.files import read_file
 from hermes.store.sessions import Sessions
 from hermes.types import Json
@@ -37,8 +37,7 @@ class Routes:
 
     def bind(self, tx: Tx, session_key: str, session_id: str, *, now: float) -> None:
         """From now on `session_key` means `session_id`, and nothing else."""
-        if not self._sessions.exists(tx, session_id):
-            raise NotFoundError(f"there is no session '{session_id}'")
+        self._sessions.require(tx, session_id)
         tx.execute(
             "INSERT INTO hermes_routes VALUES (?, ?, ?) ON CONFLICT (session_key) "
             "DO UPDATE SET session_id = excluded.session_id, updated_at = excluded.updated_at",
