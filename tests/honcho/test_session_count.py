@@ -21,7 +21,6 @@ from hermes.db.queue_items import items
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer
 from hermes.memory.active import ActiveProvider, Surroundings
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.values import Conversation, Speaker
@@ -32,6 +31,7 @@ from tests.gateway.core import Core, message, running_core
 from tests.gateway.processes import BotGateway, scripted_model, wait_until
 from tests.honcho.configuring import Machine
 from tests.honcho.writing import Arrived
+from tests.llm.scripted import ScriptedAnswer
 from tests.memory.remembering import begin, turn
 from tests.memory_server.serving import SECRET, Served, running
 
