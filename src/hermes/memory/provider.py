@@ -9,8 +9,8 @@ hook must not block that loop: use an async client, or `asyncio.to_thread`, whic
 
 Time: `until` is a moment of `host.clock`. A hook returns by then with what it has; one that does not is cancelled.
 
-Errors: what a hook raises is logged once with the provider's name, counted, and told to the owner when it starts and
-when it ends. The turn goes on. What `deliver` raises is a defect: the entries come again, alone from the third time on,
+Errors: what a hook raises is logged once with the provider's name, and told to the owner when it starts and when it
+ends. The turn goes on. What `deliver` raises is a defect: the entries come again, alone from the third time on,
 and are parked after the fifth.
 """
 
