@@ -160,17 +160,14 @@ def message_from_row(row: sqlite3.Row) -> Message:
     """A message as the store has it, from a row that begins with its fields. Tool calls that are not valid JSON are
     kept as none rather than failing."""
     key, session, role, content, timestamp, call_id, calls, tool, tokens, finish, thought, *sent, owner = row[:FIELDS]
-    text, at, parsed = as_text(content), as_time(timestamp), parse_calls(calls) if calls else ()
+    text, at, parsed = as_text(content), as_time(timestamp), _parse_calls(calls) if calls else ()
     is_owner = None if owner is None else bool(owner)
     sent_id, author, name, alt = sent
     said = (key, session, role, text, at, parsed, call_id, tool, thought, finish, tokens)
     return Message(*said, sent_id, author, name, alt, is_owner)
 
 
-def parse_calls(text: str | bytes | None) -> tuple[ToolCall, ...]:
-    """The calls of a message as the store has them; none where they cannot be read."""
-    if not text:
-        return ()
+def _parse_calls(text: str | bytes) -> tuple[ToolCall, ...]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
