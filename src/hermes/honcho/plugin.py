@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hermes.errors import ProviderError, SettingsError
 from hermes.home import Home
 from hermes.honcho.addresses import find_address
-from hermes.honcho.config_file import ConfigPlaces, edit_document, set_keys
+from hermes.honcho.config_file import edit_document, set_keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.delivery import SWITCHED_OFF, Delivery
 from hermes.honcho.facts import FactReader
@@ -65,9 +65,8 @@ class HonchoPlugin(MemoryPlugin):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self.places = ConfigPlaces.find(host.home, host.profile, host.env)
         self.machine = Machine(Home(host.home, host.profile), host.env, host.is_chosen)
-        self._watch = Watch(self.places, host.env, host.trouble, is_chosen=host.is_chosen)
+        self._watch = Watch(self.machine, host.trouble)
         self.links = Links(self.machine, host.clock, self.configuration, self.patience)
         """The server in force, for everything in this process that talks with it."""
         self._delivery = Delivery(host, self.links, self.configuration, self.patience)
@@ -141,7 +140,7 @@ class HonchoPlugin(MemoryPlugin):
         return all_remarks(self.configuration(), people, self.host.clock.now())
 
     def backup_paths(self) -> Sequence[Path]:
-        path = self.places.existing()
+        path = self.machine.places.existing()
         return () if path is None else (path,)
 
     def setup(self, desk: Desk, arguments: Sequence[str]) -> None:
@@ -170,7 +169,7 @@ class HonchoPlugin(MemoryPlugin):
         return import_module("hermes.honcho.commands").make_commands(self.machine, desk)
 
     def save_config(self, values: Mapping[str, Json]) -> Path:
-        return edit_document(self.places, set_keys(values))
+        return edit_document(self.machine.places, set_keys(values))
 
 
 def _writing(config: HonchoConfiguration) -> str:
