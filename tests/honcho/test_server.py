@@ -11,7 +11,7 @@ import pytest
 from hermes.embedded.connect import stop
 from hermes.errors import ProviderError
 from hermes.home import Home
-from hermes.honcho.recall_reader import ask_server, try_server
+from hermes.honcho.recall_reader import Card, ask_server, try_server
 from hermes.honcho.server import Machine as Here
 from hermes.honcho.server import look_at
 from tests.honcho.configuring import Machine
@@ -55,7 +55,7 @@ def test_no_variable_of_another_program_decides_whom_a_command_asks_and_with_whi
         machine.write({**value, "baseUrl": f"http://127.0.0.1:{listening.server_port}/v3", "workspace": "lab"})
         here = Here(Home(machine.home), {})
         assert try_server(machine.load().checked(), here) == ""
-        ask_server(machine.load().checked(), here, lambda server: server.change("GET", "peers"))
+        ask_server(machine.load().checked(), here, lambda server: server.get(Card, "peers"))
         listening.shutdown()
         thread.join()
     paths = ["/health", "/v3/workspaces", "/health", "/v3/workspaces/lab/peers"]
@@ -91,7 +91,7 @@ def test_a_server_that_is_not_there_is_told_in_one_line(machine: Machine) -> Non
     here = Here(Home(machine.home), {})
     assert "the server cannot be reached" in try_server(machine.load(), here)
     with pytest.raises(ProviderError):
-        ask_server(machine.load(), here, lambda server: server.change("GET", "peers"))
+        ask_server(machine.load(), here, lambda server: server.get(Card, "peers"))
 
 
 @pytest.mark.contract("5.4")

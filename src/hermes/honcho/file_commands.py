@@ -116,7 +116,7 @@ async def _tell_one(server: RecallReader, agent: str, telling: Telling) -> tuple
     known = {found.content async for found in listed}
     new = [{"content": text, **view} for text in telling.texts if text not in known]
     for start in range(0, len(new), PAGE):
-        await server.change("POST", "conclusions", {"conclusions": new[start : start + PAGE]})
+        await server.write("POST", "conclusions", {"conclusions": new[start : start + PAGE]})
     return len(new), len(telling.texts) - len(new)
 
 

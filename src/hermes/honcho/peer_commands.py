@@ -159,7 +159,7 @@ def _merge(bench: Workbench, config: HonchoConfiguration, before: str, name: str
                 f"{find_server(config).shown} cannot merge two peers, and nothing was changed",
                 hint="`--leave` makes the alias alone",
             )
-        await server.change("POST", _merge_path(before), {"into": name})
+        await server.write("POST", _merge_path(before), {"into": name})
 
     ask_server(config, bench.machine, merge)
     bench.desk.dialog.say(f"What is known of {before} becomes {name}'s, in the background.")

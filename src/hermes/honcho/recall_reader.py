@@ -18,7 +18,7 @@ from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.links import Link, Links, ask_health
 from hermes.honcho.names import workspace_path
 from hermes.honcho.server import COMMAND_PATIENCE, Machine
-from hermes.honcho.wire import DeliveryPatience, WireAnswer
+from hermes.honcho.wire import DeliveryPatience
 from hermes.types import Json
 
 T = TypeVar("T")
@@ -83,6 +83,7 @@ class RecallReader:
         self._links = links
         self.now = now
         self._workspace = workspace
+        self._root = workspace_path(workspace)
         self._asked: Link | None = None
         self._is_floor: bool | None = None
 
@@ -115,14 +116,15 @@ class RecallReader:
             if found is None or len(found.items) < PAGE:
                 return
 
-    async def change(
-        self, method: str, path: str, body: Json = None, longest: float | None = None
-    ) -> WireAnswer | None:
-        """One request, whatever it answers; None where the server does not know what it is about."""
-        until = self.now() + max(PATIENCE, longest or 0.0)
-        wire = (await self._links.link(until)).wire
-        whole = f"{workspace_path(self._workspace)}/{path}"
-        return await wire.ask_if_there(method, whole, body, until=until, longest=longest)
+    async def write(self, method: str, path: str, body: Json) -> None:
+        """Change something. What the server does not know is a failure too."""
+        wire = (await self.link()).wire
+        await wire.ask(method, f"{self._root}/{path}", body, until=self.now() + PATIENCE)
+
+    async def delete(self, path: str) -> None:
+        """Delete something; what is gone already is fine."""
+        wire = (await self.link()).wire
+        await wire.ask_if_there("DELETE", f"{self._root}/{path}", until=self.now() + PATIENCE)
 
     async def have_peers(self, *names: str) -> None:
         """Have the workspace, with these peers."""
@@ -139,7 +141,9 @@ class RecallReader:
         return self._is_floor
 
     async def _ask(self, shape: type[T], method: str, path: str, body: Json, longest: float | None = None) -> T | None:
-        told = await self.change(method, path, body, longest)
+        until = self.now() + max(PATIENCE, longest or 0.0)
+        wire = (await self._links.link(until)).wire
+        told = await wire.ask_if_there(method, f"{self._root}/{path}", body, until=until, longest=longest)
         try:
             return None if told is None else msgspec.convert(told.value, shape)
         except msgspec.ValidationError as error:

@@ -61,9 +61,9 @@ class RememberedWords:
                 await self._take_line_out(*json.loads(one.id))
             elif one.kind == MESSAGE:
                 session, message = json.loads(one.id)
-                await self._server.change("DELETE", f"ext/{session_path(session, f'messages/{in_path(message)}')}")
+                await self._server.delete(f"ext/{session_path(session, f'messages/{in_path(message)}')}")
             else:
-                await self._server.change("DELETE", f"conclusions/{in_path(one.id)}")
+                await self._server.delete(f"conclusions/{in_path(one.id)}")
 
     async def _find_in_all(self, wording: Wording) -> Holding:
         found: list[Remembered] = []
@@ -125,7 +125,7 @@ class RememberedWords:
         lines = await self._card(observer, observed)
         if line in lines:
             kept = {"peer_card": [one for one in lines if one != line]}
-            await self._server.change("PUT", card_path(observer, observed), kept)
+            await self._server.write("PUT", card_path(observer, observed), kept)
 
 
 def _concluded(row: HeldRow, wording: Wording) -> Iterator[Remembered]:
