@@ -243,6 +243,7 @@ async def test_our_own_server_is_started_and_found_again_after_it_was_ended(writ
         assert isinstance(outcome, Delivered), outcome
         assert lane.put_off == []
     finally:
+        await plugin.shutdown(0.0)
         stop(plugin.machine.memory)
 
 
