@@ -11,7 +11,7 @@ from msgspec import Struct
 from hermes.clock import Clock
 from hermes.honcho.addresses import EntryTarget
 from hermes.honcho.configuration import HonchoConfiguration
-from hermes.honcho.failures import Failure
+from hermes.honcho.failures import NOT_FOUND, Failure, Refusal
 from hermes.honcho.identity import find_peer
 from hermes.honcho.links import Link
 from hermes.honcho.members import Observing
@@ -86,14 +86,17 @@ class Attempt(Struct, frozen=True):
 
     async def ask(self, method: str, path: str, body: Json = None) -> WireAnswer:
         """One request. Raises Failure."""
-        return await self.link.wire.ask(method, self._whole(path), body, until=self.until)
+        whole = f"{workspace_path(self.target.workspace)}/{path}"
+        return await self.link.wire.ask(method, whole, body, until=self.until)
 
     async def ask_if_there(self, method: str, path: str, body: Json = None) -> WireAnswer | None:
         """The same; None where what it is about is gone."""
-        return await self.link.wire.ask_if_there(method, self._whole(path), body, until=self.until)
-
-    def _whole(self, path: str) -> str:
-        return f"{workspace_path(self.target.workspace)}/{path}"
+        try:
+            return await self.ask(method, path, body)
+        except Refusal as refusal:
+            if refusal.status != NOT_FOUND:
+                raise
+            return None
 
     async def write(self, entries: Sequence[Entry], path: str, body: Json) -> WireAnswer:
         """One request that writes these entries. Raises Failure; whether they may be there is remembered."""

@@ -69,6 +69,8 @@ class Delivery:
             link = await self._links.link(until)
         except ProviderError as error:
             return [Later(error.line(), everyone=True)]
+        except Failure as failure:
+            return [Later(str(failure), everyone=True)]
         outcomes: list[Outcome] = []
         for group in _groups(entries):
             target = EntryTarget.from_json(group[0].address)

@@ -11,13 +11,13 @@ from msgspec import Struct, field
 from hermes.honcho.failures import Unanswered
 from hermes.honcho.messages import SESSION
 from hermes.honcho.names import card_path, digest, in_path
-from hermes.honcho.recall_reader import PAGE, Card, ListPage, RecallReader
+from hermes.honcho.recall_reader import Card, ListPage, RecallReader
 from hermes.honcho.wire import read_time
 from hermes.memory.provider import Fact, FactQuery, Facts, FactSource
 from hermes.types import Json
 
-MOST_PAGES = 50
-"""Pages that one question reads."""
+AT_ONCE, MOST_PAGES = 100, 50
+"""Conclusions of one page, and pages that one question reads."""
 MOST_SOURCES = 50
 NOT_ALL = "not all facts were looked at; `/memory more` goes on"
 CARD = "card-"
@@ -83,15 +83,14 @@ class FactReader:
             pages += 1
         return Facts(tuple(found), str(position) if position.view < len(self._views) else None)
 
-    async def sources(self, fact: str) -> Sequence[FactSource]:
+    async def sources(self, fact: str) -> Sequence[SourceMessage]:
         """The messages that a conclusion was read from; only our own server knows."""
         if fact.startswith(CARD):
             return ()
         found = await self._reader.get(
             ListPage[SourceMessage], f"ext/conclusions/{in_path(fact)}/messages", size=MOST_SOURCES
         )
-        can_go = (await self._reader.link()).deletes_messages
-        return () if found is None else [_source(one, can_go) for one in found.items]
+        return () if found is None else found.items
 
     def _take(
         self, query: FactQuery, at: Position, rows: Sequence[HeldConclusion], known: set[str], found: list[Fact]
@@ -104,9 +103,9 @@ class FactReader:
             if fits and fact.text not in seen and row.content not in known:
                 seen.add(fact.text)
                 found.append(fact)
-            if len(found) == query.limit and (number < len(rows) or len(rows) == PAGE):
+            if len(found) == query.limit and (number < len(rows) or len(rows) == AT_ONCE):
                 return Position(at.view, at.page, number)
-        return Position(at.view, at.page + 1) if len(rows) == PAGE else Position(at.view + 1)
+        return Position(at.view, at.page + 1) if len(rows) == AT_ONCE else Position(at.view + 1)
 
     async def _known_elsewhere(self, view: int, rows: Sequence[HeldConclusion]) -> set[str]:
         """What an earlier view holds too, which was listed there."""
@@ -118,7 +117,7 @@ class FactReader:
 
     async def _listed(self, filters: Json, page: int) -> Sequence[HeldConclusion]:
         body = {"filters": filters}
-        found = await self._reader.post(ListPage[HeldConclusion], "conclusions/list", body, page=page, size=PAGE)
+        found = await self._reader.post(ListPage[HeldConclusion], "conclusions/list", body, page=page, size=AT_ONCE)
         return () if found is None else found.items
 
     async def _by_id(self, fact: str) -> AsyncIterator[Fact]:
@@ -159,10 +158,11 @@ def spoken(content: str, peer: str) -> str:
     return content.removeprefix(f"{peer}: ")
 
 
-def _source(message: SourceMessage, can_go: bool) -> FactSource:
+def to_source(message: SourceMessage, *, can_go: bool) -> FactSource:
     session = message.metadata.get(SESSION)
-    known = session if isinstance(session, str) else None
-    return FactSource(message.content, as_time(message.created_at), known, can_go)
+    return FactSource(
+        message.content, as_time(message.created_at), session if isinstance(session, str) else None, can_go
+    )
 
 
 def as_time(text: str) -> float | None:

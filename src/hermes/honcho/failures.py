@@ -10,7 +10,6 @@ Failure
 
 from __future__ import annotations
 
-from hermes.errors import ProviderError
 from hermes.memory.provider import Later, Parked
 from hermes.redaction import hide_tokens
 
@@ -25,13 +24,13 @@ BUSY = 409
 NOT_FOUND = 404
 
 
-class Failure(ProviderError):
+class Failure(Exception):
     """A request that did not do what it should, in words."""
 
     may_have_arrived = False
 
-    def __init__(self, reason: str, *, hint: str = "") -> None:
-        super().__init__(hide_tokens(reason), hint=hint)
+    def __init__(self, reason: str) -> None:
+        super().__init__(hide_tokens(reason))
 
     def outcome(self) -> Later | Parked:
         """What becomes of the entry that the request was for."""
@@ -61,8 +60,7 @@ class Refusal(Failure):
     def __init__(self, status: int, detail: str, after: float | None = None) -> None:
         self.status = status
         self.after = after
-        hint = "Check `apiKey`" if status in ACCESS_REFUSED else ""
-        super().__init__(f"the server answered {status}: {detail[:LONGEST_DETAIL]}", hint=hint)
+        super().__init__(f"the server answered {status}: {detail[:LONGEST_DETAIL]}")
 
     @property
     def may_have_arrived(self) -> bool:  # type: ignore[override]
@@ -73,7 +71,7 @@ class Refusal(Failure):
         if self.status in SERVER_IS_AWAY:
             return Later(str(self), self.after, everyone=True)
         if self.status in ACCESS_REFUSED:
-            return Later(self.line(), everyone=True)
+            return Later(f"{self}. Check `apiKey`", everyone=True)
         if self.status >= 500 or self.status == BUSY or self.status < 400:
             return Later(str(self))
         return Parked(str(self))
@@ -84,7 +82,7 @@ class Unready(Failure):
 
     def __init__(self, refusal: Refusal) -> None:
         self._refusal = refusal
-        super().__init__(f"it could not be set up there: {refusal}", hint=refusal.hint)
+        super().__init__(f"it could not be set up there: {refusal}")
 
     def outcome(self) -> Later | Parked:
         found = self._refusal.outcome()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from msgspec import Struct
@@ -17,25 +18,19 @@ from hermes.errors import HomeError, NotFoundError, UsageError
 from hermes.files import read_file
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.files import LARGEST, note_files
-from hermes.honcho.names import card_path, peer_path
-from hermes.honcho.recall_reader import (
-    PAGE,
-    Card,
-    ListPage,
-    RecalledConclusion,
-    RecalledRepresentation,
-    RecallReader,
-    ask_server,
-)
-from hermes.honcho.server import find_server
+from hermes.honcho.server import find_server, open_client
 from hermes.honcho.workbench import Workbench, find_bench
 from hermes.memory.entries import find_entries
 from hermes.types import Json
 
+if TYPE_CHECKING:
+    from honcho import Honcho
+
 LONGEST = 60_000
 """Characters of one conclusion."""
-MOST_PAGES = 100
-"""Pages of conclusions that are compared with what is to be told."""
+AT_ONCE = 100
+MOST_KNOWN = 10_000
+"""Conclusions that are compared with what is to be told."""
 PARAGRAPHS = re.compile(r"\n\s*\n")
 HEADING = "#"
 
@@ -95,40 +90,33 @@ def migrate(
 
 def _tell(bench: Workbench, config: HonchoConfiguration, tellings: Sequence[Telling], *, as_json: bool = False) -> None:
     done: list[Json] = []
-
-    async def tell(server: RecallReader) -> None:
+    with open_client(config, bench.machine) as client:
         for one in tellings:
-            new, there = await _tell_one(server, config.identities.ai, one)
+            new, there = _tell_one(client, config.identities.ai, one)
             done.append({"file": str(one.file), "about": one.about, "told": new, "known": there})
             if not as_json:
                 bench.desk.print_lines([(one.file.name, f"{new} told, {there} were there already, about {one.about}")])
-
-    ask_server(config, bench.machine, tell)
     if as_json:
         bench.desk.print_json(done)
 
 
-async def _tell_one(server: RecallReader, agent: str, telling: Telling) -> tuple[int, int]:
+def _tell_one(client: Honcho, agent: str, telling: Telling) -> tuple[int, int]:
     """How many texts were told, and how many were known."""
-    await server.have_peers(agent, telling.about)
-    view = {"observer_id": agent, "observed_id": telling.about}
-    listed = server.listed(ListPage[RecalledConclusion], "conclusions/list", view, MOST_PAGES)
-    known = {found.content async for found in listed}
-    new = [{"content": text, **view} for text in telling.texts if text not in known]
-    for start in range(0, len(new), PAGE):
-        await server.write("POST", "conclusions", {"conclusions": new[start : start + PAGE]})
+    for peer in (agent, telling.about):
+        client.peer(peer).get_metadata()  # from here on it is there, with what it had
+    view = client.peer(agent).conclusions_of(telling.about)
+    known = {found.content for found in islice(iter(view.list(size=AT_ONCE)), MOST_KNOWN)}
+    new = [{"content": text} for text in telling.texts if text not in known]
+    for start in range(0, len(new), AT_ONCE):
+        view.create(list(new[start : start + AT_ONCE]))
     return len(new), len(telling.texts) - len(new)
 
 
 def _show_identity(bench: Workbench, config: HonchoConfiguration, *, as_json: bool) -> None:
     agent = config.identities.ai
-
-    async def look(server: RecallReader) -> tuple[list[str], str]:
-        card = await server.get(Card, card_path(agent, agent))
-        held = await server.post(RecalledRepresentation, peer_path(agent, "representation"), {})
-        return (card and card.peer_card) or [], "" if held is None else held.representation
-
-    card, representation = ask_server(config, bench.machine, look)
+    with open_client(config, bench.machine) as client:
+        peer = client.peer(agent)
+        card, representation = list(peer.get_card() or []), peer.representation()
     if as_json:
         bench.desk.print_json({"agent": agent, "card": card, "representation": representation})
     elif not card and not representation:

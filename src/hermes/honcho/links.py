@@ -10,18 +10,17 @@ from hermes.embedded.connect import PATIENCE as FINDING
 from hermes.embedded.connect import connect
 from hermes.errors import HermesError
 from hermes.honcho.configuration import HonchoConfiguration
-from hermes.honcho.failures import Failure, Refusal, Unreached
+from hermes.honcho.failures import Failure, Refusal, Unanswered, Unreached
 from hermes.honcho.members import Members
 from hermes.honcho.server import HonchoServer, Machine, find_server
-from hermes.honcho.wire import DeliveryPatience, Wire
+from hermes.honcho.wire import DeliveryPatience, Wire, WireAnswer
 from hermes.loopback import is_loopback_url
 from hermes.types import Json
 
 KEYS, DELETES, NARROW, EDITS = "idempotency", "delete_messages", "narrow_answers", "edit_conclusion"
-EXPORTS, MERGES = "export", "merge_peers"
 """What `/health` of our server names: it writes what carries a key once, however often it is sent; it deletes messages
-one by one; a question that names sessions is answered from them alone, without cards; a conclusion can be corrected in
-place, with what it said before; everything can be read in order; and two peers can become one."""
+one by one; a question that names sessions is answered from them alone, without cards; and a conclusion can be
+corrected in place, with what it said before."""
 
 
 class Link:
@@ -33,8 +32,6 @@ class Link:
         self.deletes_messages = DELETES in extensions
         self.answers_narrowly = NARROW in extensions
         self.edits_conclusions = EDITS in extensions
-        self.exports = EXPORTS in extensions
-        self.merges_peers = MERGES in extensions
         self.members = Members(wire)
 
 
@@ -83,8 +80,7 @@ class Links:
         server = await self._find_own(until) if meant.kind == "embedded" else meant
         wire = await asyncio.to_thread(_open_wire, server, self._clock, self._patience)
         try:
-            extensions = (await ask_health(wire, until)).get("extensions")
-            return Link(wire, extensions if isinstance(extensions, list) else [])
+            return Link(wire, await _ask_extensions(wire, until))
         except (Failure, asyncio.CancelledError):
             await wire.retire()
             raise
@@ -112,12 +108,13 @@ def _open_wire(server: HonchoServer, clock: Clock, patience: DeliveryPatience) -
     return Wire(server, client, clock, patience)
 
 
-async def ask_health(wire: Wire, until: float) -> dict[str, Json]:
-    """What the server says of itself; nothing where it has no such page, or one of its own. Raises Failure."""
+async def _ask_extensions(wire: Wire, until: float) -> list[Json]:
+    """What the server can do beyond the API: nothing where it has no such page, or one of its own."""
     try:
-        told = (await wire.ask("GET", "/health", until=until)).value
-    except Refusal as refusal:
-        if refusal.may_have_arrived:
+        told: WireAnswer = await wire.ask("GET", "/health", until=until)
+    except (Refusal, Unanswered) as failure:
+        if failure.may_have_arrived:
             raise
-        return {}
-    return told if isinstance(told, dict) else {}
+        return []
+    found = told.value.get("extensions") if isinstance(told.value, dict) else None
+    return found if isinstance(found, list) else []

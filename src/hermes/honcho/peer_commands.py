@@ -5,27 +5,18 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from msgspec import Struct
 
 from hermes.errors import HermesError, ProviderError, UsageError
 from hermes.honcho import keys
 from hermes.honcho.config_file import set_entry
 from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.extensions import MERGE, Extensions
 from hermes.honcho.identity import find_peer
-from hermes.honcho.names import peer_path
-from hermes.honcho.recall_reader import ListPage, RecalledConclusion, RecallReader, ask_server
-from hermes.honcho.server import find_server
+from hermes.honcho.server import find_server, open_client
 from hermes.honcho.workbench import Workbench, find_bench
 from hermes.memory.provider import Speaker
 
 peers = typer.Typer(help="Who is who in each profile, and giving someone another peer.", rich_markup_mode=None)
-
-
-class MergeCounts(Struct, frozen=True):
-    """How much of a peer would become another's."""
-
-    messages: int
-    conclusions: int
 
 
 @peers.callback(invoke_without_command=True)
@@ -134,36 +125,27 @@ def _ask(bench: Workbench, config: HonchoConfiguration, before: str, name: str, 
 
 def _look(bench: Workbench, config: HonchoConfiguration, before: str, name: str) -> tuple[bool, str]:
     """Whether the server can merge, and how much is known of the old peer as far as it can be asked: "" for nothing."""
-    agent = config.identities.ai
-
-    async def look(server: RecallReader) -> tuple[bool, str]:
-        if (await server.link()).merges_peers:
-            counts = await server.get(MergeCounts, _merge_path(before), into=name)
-            if counts is None:
-                return True, ""
-            return True, f"{before} has {counts.messages} messages, and {counts.conclusions} conclusions concern it."
-        body = {"filters": {"observer_id": agent, "observed_id": before}}
-        held = await server.post(ListPage[RecalledConclusion], "conclusions/list", body, size=1)
-        return False, f"{agent} has {0 if held is None else held.total} conclusions about {before}."
-
     try:
-        return ask_server(config, bench.machine, look)
+        server = Extensions(config, bench.machine)
+        if server.has(MERGE):
+            found = server.preview_merge(before, name)
+            if found is None:
+                return True, ""
+            return True, f"{before} has {found.messages} messages, and {found.conclusions} conclusions concern it."
+        with open_client(config, bench.machine) as client:
+            agent = config.identities.ai
+            count = client.peer(agent).conclusions_of(before).list(size=1).total
+            return False, f"{agent} has {count} conclusions about {before}."
     except HermesError as error:
         return False, f"How much is known of {before} cannot be told now ({error.message})."
 
 
 def _merge(bench: Workbench, config: HonchoConfiguration, before: str, name: str) -> None:
-    async def merge(server: RecallReader) -> None:
-        if not (await server.link()).merges_peers:
-            raise ProviderError(
-                f"{find_server(config).shown} cannot merge two peers, and nothing was changed",
-                hint="`--leave` makes the alias alone",
-            )
-        await server.write("POST", _merge_path(before), {"into": name})
-
-    ask_server(config, bench.machine, merge)
+    server = Extensions(config, bench.machine)
+    if not server.has(MERGE):
+        raise ProviderError(
+            f"{find_server(config).shown} cannot merge two peers, and nothing was changed",
+            hint="`--leave` makes the alias alone",
+        )
+    server.merge(before, name)
     bench.desk.dialog.say(f"What is known of {before} becomes {name}'s, in the background.")
-
-
-def _merge_path(peer: str) -> str:
-    return f"ext/{peer_path(peer, 'merge')}"

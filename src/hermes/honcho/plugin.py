@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -16,11 +16,11 @@ from hermes.honcho.addresses import find_address
 from hermes.honcho.config_file import edit_document, set_keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.delivery import SWITCHED_OFF, Delivery
-from hermes.honcho.facts import FactReader
+from hermes.honcho.facts import FactReader, to_source
 from hermes.honcho.identity import find_peer
 from hermes.honcho.keys import ENABLED, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
-from hermes.honcho.recall_reader import RecallReader, ask_server
+from hermes.honcho.recall_reader import PATIENCE, RecallReader
 from hermes.honcho.remarks import all_remarks
 from hermes.honcho.server import Machine, find_server, look_at
 from hermes.honcho.session import HonchoSession
@@ -47,7 +47,6 @@ from hermes.memory.provider import (
 )
 from hermes.types import Json
 
-T = TypeVar("T")
 PACES = {
     "async": "at once, in the background",
     "turn": "before each turn ends",
@@ -128,7 +127,8 @@ class HonchoPlugin(MemoryPlugin):
         return await self._fact_reader(whose).find(query)
 
     async def fact_sources(self, whose: Notebook, fact: Fact) -> Sequence[FactSource]:
-        return await self._fact_reader(whose).sources(fact.id)
+        can_go = (await self.links.link(self.host.clock.now() + PATIENCE)).deletes_messages
+        return [to_source(one, can_go=can_go) for one in await self._fact_reader(whose).sources(fact.id)]
 
     def _fact_reader(self, whose: Notebook) -> FactReader:
         config = self.configuration()
@@ -147,7 +147,7 @@ class HonchoPlugin(MemoryPlugin):
         self.commands(desk)(["setup", *arguments], prog_name="hermes honcho", standalone_mode=False)
 
     def find_remembered(self, wording: Wording) -> Holding:
-        found: Holding = self._ask_remembered(lambda held: held.find(wording))
+        found: Holding = self._remembered().find(wording)
         others = dict(import_module("hermes.honcho.profiles").find_sharing(self.machine, self.configuration()))
         unknown = [
             f"profile {name} may tell it again: its Honcho configuration is broken"
@@ -157,12 +157,14 @@ class HonchoPlugin(MemoryPlugin):
         return replace(found, stays=(*found.stays, *unknown), profiles=tuple(name for name in others if others[name]))
 
     def forget(self, items: Sequence[Remembered]) -> None:
-        self._ask_remembered(lambda held: held.forget(items))
+        self._remembered().forget(items)
 
-    def _ask_remembered(self, ask: Callable[[Any], Awaitable[T]]) -> T:
-        config, words = self.configuration(), import_module("hermes.honcho.remembered").RememberedWords
-        ai, shown = config.identities.ai, find_server(config).shown
-        return ask_server(config, self.machine, lambda server: ask(words(server, ai, shown)))
+    def _remembered(self) -> Any:
+        # By name: a conversation needs none of it.
+        config = self.configuration()
+        server = import_module("hermes.honcho.extensions").Extensions(config, self.machine)
+        shown = find_server(config).shown
+        return import_module("hermes.honcho.remembered").RememberedWords(server, config.identities.ai, shown)
 
     def commands(self, desk: Desk) -> Any:
         # By name: a conversation needs none of them.

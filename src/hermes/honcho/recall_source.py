@@ -133,7 +133,7 @@ class RecallSource:
 
     async def may_answer(self, about: str) -> bool:
         """Whether an answer about a peer would hold nothing that is out of reach."""
-        return not self._is_narrow(about) or (await self.reader.link()).answers_narrowly
+        return not self._is_narrow(about) or await self.reader.answers_narrowly()
 
     def has_own_view(self, peer: str) -> bool:
         """Whether a person's own view may be asked, and is another than the agent's."""

@@ -1,5 +1,5 @@
 """What a Honcho server holds in which certain words stand, and deleting it: conclusions, lines of cards, and on our own
-server the messages they came from.
+server the messages they came from. Commands use it; it blocks.
 
 Our own server is read from the first row to the last, as an export reads it. At any other one messages can only be
 searched for, and lists are read as far as the bounds below; what was not looked at is said.
@@ -8,21 +8,24 @@ searched for, and lists are read as far as the bounds below; what was not looked
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from msgspec import Struct, field
-
-from hermes.honcho.names import card_path, in_path, session_path
-from hermes.honcho.recall_reader import PAGE, Card, ListPage, RecallReader
+from hermes.errors import ProviderError
+from hermes.honcho.extensions import Extensions
+from hermes.honcho.links import DELETES
+from hermes.honcho.names import card_path, in_path
 from hermes.memory.provider import Holding, Remembered, Wording
+from hermes.types import Json
 
 CONCLUSION, MESSAGE, CARD = "conclusion", "message", "card"
+EXPORT = "export"
 MOST_PARTS = 100_000
 """Parts of a section of our own server that are read; a part has up to a hundred rows."""
 MOST_FOUND = 10_000
 """How many things one look finds; the next look finds the others."""
+PAGE = 100
 MOST_PAGES = 100
 """Pages of a list of another server that are read, the newest first."""
 MOST_CARDS = 300
@@ -31,101 +34,112 @@ MOST_CARDS = 300
 HeldRow = dict[str, Any]
 
 
-class ExportedPart(Struct, frozen=True):
-    """Rows of a section of our own server, and after which the next come; None where these were the last."""
-
-    items: list[HeldRow] = field(default_factory=list)
-    after: int | None = None
-
-
 class RememberedWords:
     """Looks in one workspace. Raises ProviderError, in words."""
 
-    def __init__(self, server: RecallReader, ai: str, shown: str) -> None:
+    def __init__(self, server: Extensions, ai: str, shown: str) -> None:
         self._server = server
         self._ai = ai
         self._shown = shown
 
-    async def find(self, wording: Wording) -> Holding:
+    def find(self, wording: Wording) -> Holding:
         """What fits, as far as it can be deleted there, and in words what cannot and what was not looked at. Whoever
         deletes looks again, until nothing is found."""
-        link = await self._server.link()
-        if link.deletes_messages and link.exports:
-            return await self._find_in_all(wording)
-        return await self._find_in_some(wording)
+        with self._server.connected():
+            if self._server.has(DELETES, EXPORT):
+                return self._find_in_all(wording)
+            return self._find_in_some(wording)
 
-    async def forget(self, items: Sequence[Remembered]) -> None:
+    def forget(self, items: Sequence[Remembered]) -> None:
         """Delete these. With a message goes what was learnt from it alone."""
-        for one in items:
-            if one.kind == CARD:
-                await self._take_line_out(*json.loads(one.id))
-            elif one.kind == MESSAGE:
-                session, message = json.loads(one.id)
-                await self._server.delete(f"ext/{session_path(session, f'messages/{in_path(message)}')}")
-            else:
-                await self._server.delete(f"conclusions/{in_path(one.id)}")
+        with self._server.connected():
+            for one in items:
+                self._delete(one)
 
-    async def _find_in_all(self, wording: Wording) -> Holding:
+    def _find_in_all(self, wording: Wording) -> Holding:
         found: list[Remembered] = []
         stays: list[str] = []
         for section, things_in in SECTIONS.items():
-            part = ExportedPart(after=0)
+            after: int | None = 0
             for _ in range(MOST_PARTS):
-                read = await self._server.get(ExportedPart, f"ext/export/{section}", after=part.after)
-                part = read or ExportedPart()  # there is no workspace
-                found += [one for row in part.items for one in things_in(row, wording)]
-                if part.after is None or len(found) >= MOST_FOUND:
+                rows, after = self._part(section, after)
+                found += [one for row in rows for one in things_in(row, wording)]
+                if after is None or len(found) >= MOST_FOUND:
                     break
             if len(found) >= MOST_FOUND:
                 break
-            if part.after is not None:
+            if after is not None:
                 stays.append(f"not all {section} were looked at: they have more than {MOST_PARTS:,} parts")
         return Holding(tuple(found), tuple(stays))
 
-    async def _find_in_some(self, wording: Wording) -> Holding:
+    def _part(self, section: str, after: int | None) -> tuple[list[HeldRow], int | None]:
+        """Rows of a section of our own server, and after which the next come; none where there is no workspace."""
+        path = f"{self._server.workspace}/ext/export/{section}"
+        found = self._server.ask("GET", path, missing={"items": []}, params={"after": after})
+        return _rows(found), found.get("after")
+
+    def _find_in_some(self, wording: Wording) -> Holding:
         found: list[Remembered] = []
         stays: list[str] = []
-        concluded = [row async for row in self._listed("conclusions")]
-        for row in concluded:
+        concluded = 0
+        for row in self._listed("conclusions"):
+            concluded += 1
             found += _concluded(row, wording)
-        if len(concluded) >= MOST_PAGES * PAGE:
-            stays.append(f"only the newest {len(concluded):,} conclusions were looked at; there may be more")
-        peers = [str(row["id"]) async for row in self._listed("peers")]
-        pairs = list(islice(self._pairs(peers), MOST_CARDS + 1))
+        if concluded >= MOST_PAGES * PAGE:
+            stays.append(f"only the newest {concluded:,} conclusions were looked at; there may be more")
+        pairs = list(islice(self._pairs(), MOST_CARDS + 1))
         for observer, observed in pairs[:MOST_CARDS]:
-            row = {"observer_id": observer, "observed_id": observed, "lines": await self._card(observer, observed)}
+            row = {"observer_id": observer, "observed_id": observed, "lines": self._card(observer, observed)}
             found += _carded(row, wording)
         if len(pairs) > MOST_CARDS:
             stays.append(f"only {MOST_CARDS} cards were looked at; there may be more")
-        return Holding(tuple(found), (*await self._messages_that_stay(wording), *stays))
+        return Holding(tuple(found), (*self._messages_that_stay(wording), *stays))
 
-    async def _messages_that_stay(self, wording: Wording) -> list[str]:
+    def _messages_that_stay(self, wording: Wording) -> Iterator[str]:
         body = {"query": " ".join(wording.words), "limit": PAGE}
-        hits = await self._server.post(list[HeldRow], "search", body) or []
-        count = sum(wording.is_in(str(one.get("content"))) for one in hits)
-        noun = "message stays" if count == 1 else "messages stay"
-        told = [f"{count} {noun}: {self._shown} cannot delete messages, nor summaries that hold them"] if count else []
-        looked_at = f"of a search at {self._shown} only the {PAGE} best hits were looked at"
-        return [*told, f"there may be more messages: {looked_at}"]
+        hits = self._server.ask("POST", f"{self._server.workspace}/search", missing=[], json=body)
+        count = sum(wording.is_in(str(one.get("content"))) for one in _dicts(hits))
+        if count:
+            noun = "message stays" if count == 1 else "messages stay"
+            yield f"{count} {noun}: {self._shown} cannot delete messages, nor summaries that hold them"
+        yield f"there may be more messages: of a search at {self._shown} only the {PAGE} best hits were looked at"
 
-    def _pairs(self, peers: Sequence[str]) -> Iterator[tuple[str, str]]:
+    def _pairs(self) -> Iterator[tuple[str, str]]:
         """Who may hold a card about whom, each pair once."""
+        peers = [str(one["id"]) for one in self._listed("peers")]
         yield from ((peer, peer) for peer in peers)
         for observer in sorted(peers, key=lambda peer: peer != self._ai):
             yield from ((observer, peer) for peer in peers if peer != observer)
 
-    def _listed(self, what: str) -> AsyncIterator[HeldRow]:
-        return self._server.listed(ListPage[HeldRow], f"{what}/list", None, MOST_PAGES)
+    def _listed(self, what: str) -> Iterator[HeldRow]:
+        """Items of a list of any Honcho server; none in a workspace that is not there."""
+        for page in range(1, MOST_PAGES + 1):
+            path = f"{self._server.workspace}/{what}/list?page={page}&size={PAGE}"
+            found = _rows(self._server.ask("POST", path, missing={"items": []}, json={}))
+            yield from found
+            if len(found) < PAGE:
+                return
 
-    async def _card(self, observer: str, observed: str) -> list[str]:
-        found = await self._server.get(Card, card_path(observer, observed))
-        return (found and found.peer_card) or []
+    def _delete(self, one: Remembered) -> None:
+        if one.kind == CARD:
+            self._take_line_out(*json.loads(one.id))
+        elif one.kind == MESSAGE:
+            session, message = json.loads(one.id)
+            path = f"{self._server.workspace}/ext/sessions/{in_path(session)}/messages/{in_path(message)}"
+            self._server.ask("DELETE", path, missing={})
+        else:
+            self._server.ask("DELETE", f"{self._server.workspace}/conclusions/{in_path(one.id)}", missing={})
 
-    async def _take_line_out(self, observer: str, observed: str, line: str) -> None:
-        lines = await self._card(observer, observed)
+    def _card(self, observer: str, observed: str) -> list[str]:
+        found = self._server.ask("GET", f"{self._server.workspace}/{card_path(observer, observed)}", missing={})
+        lines = found.get("peer_card") if isinstance(found, dict) else None
+        return [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
+
+    def _take_line_out(self, observer: str, observed: str, line: str) -> None:
+        lines = self._card(observer, observed)
         if line in lines:
             kept = {"peer_card": [one for one in lines if one != line]}
-            await self._server.write("PUT", card_path(observer, observed), kept)
+            self._server.ask("PUT", f"{self._server.workspace}/{card_path(observer, observed)}", json=kept)
 
 
 def _concluded(row: HeldRow, wording: Wording) -> Iterator[Remembered]:
@@ -164,3 +178,13 @@ def _about(row: HeldRow) -> str:
     """Whom something is about, and whose view it is."""
     observer, observed = str(row.get("observer_id") or ""), str(row.get("observed_id") or "")
     return observed if observer in ("", observed) else f"{observed}, as {observer} knows"
+
+
+def _rows(found: Json) -> list[HeldRow]:
+    if not isinstance(found, dict) or not isinstance(found.get("items"), list):
+        raise ProviderError("the server's answer is none that Honcho gives", hint="")
+    return _dicts(found["items"])
+
+
+def _dicts(found: Json) -> list[HeldRow]:
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

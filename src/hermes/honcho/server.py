@@ -1,18 +1,19 @@
-"""Which Honcho server is meant, and how it is at the moment."""
+"""Which Honcho server is meant, how it is reached, and a client of the official SDK for it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from hermes.config_file import read_env_file
-from hermes.embedded.connect import find_running
+from hermes.embedded.connect import connect, find_running
 from hermes.embedded.place import Place, find_place
-from hermes.errors import HermesError
+from hermes.errors import HermesError, ProviderError
 from hermes.home import Home
 from hermes.honcho import keys
 from hermes.honcho.config_file import ConfigPlaces
@@ -21,15 +22,18 @@ from hermes.honcho.names import workspace_path
 from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens, hide_url
 
+if TYPE_CHECKING:
+    from honcho import Honcho
+
 CLOUD = "https://api.honcho.dev"
 LOCAL = "http://localhost:8000"
 VERSION_PATH = re.compile(r"(?:/v[1-3])?/*$")
 ERRNO = re.compile(r"\[Errno -?\d+\] ")
 """What says nothing to a person."""
 NO_KEY = "local"
-"""What is sent as a key where none is needed."""
-COMMAND_PATIENCE = 10.0
-"""Seconds that a command waits for an answer."""
+"""What is sent as a key where none is needed: without one the SDK would look for one in the environment."""
+PATIENCE = 10.0
+"""Seconds that a command waits for a server."""
 REFUSALS, BROKEN = (401, 403), 500
 
 ServerKind = Literal["embedded", "cloud", "self-hosted", "local"]
@@ -101,7 +105,49 @@ class Machine(Struct, frozen=True):
         return load(self.places, self.env, is_chosen=self.is_chosen)
 
 
-def look_at(config: HonchoConfiguration, machine: Machine, timeout: float = COMMAND_PATIENCE) -> str:
+def reachable(config: HonchoConfiguration, machine: Machine) -> HonchoServer:
+    """The server that is meant, with its address; our own is started where it does not run. Blocks."""
+    meant = find_server(config)
+    if meant.kind != "embedded":
+        return meant
+    found = connect(machine.memory)
+    return HonchoServer("embedded", found.base_url, found.api_key)
+
+
+@contextmanager
+def open_client(config: HonchoConfiguration, machine: Machine) -> Iterator[Honcho]:
+    """A client for commands, which repeats nothing by itself. Everything is told to it, so that no variable decides.
+    What the SDK raises in the block becomes a ProviderError, in words."""
+    import httpx
+    from honcho import Honcho  # heavy: only who talks with a server pays for it
+
+    server = reachable(config, machine)
+    with (
+        httpx.Client(base_url=server.url, timeout=PATIENCE, trust_env=not is_loopback_url(server.url)) as http,
+        in_words(),
+    ):
+        yield Honcho(
+            api_key=server.key or NO_KEY,
+            environment="local" if server.kind == "local" else "production",
+            base_url=server.url,
+            workspace_id=config.workspace,
+            timeout=PATIENCE,
+            max_retries=0,
+            http_client=http,
+        )
+
+
+def try_server(config: HonchoConfiguration, machine: Machine) -> str:
+    """Reach the server and its workspace, which is made if it is not there; "" when that went well, else why not."""
+    try:
+        with open_client(config, machine) as client:
+            client.get_metadata()
+    except HermesError as error:
+        return error.line()
+    return ""
+
+
+def look_at(config: HonchoConfiguration, machine: Machine, timeout: float = PATIENCE) -> str:
     """How the server is, in words: whether anything answers there, and takes the key. Nothing is made or started."""
     server = find_server(config)
     if server.kind == "embedded":
@@ -129,3 +175,17 @@ def _look_at_own(machine: Machine) -> str:
     except HermesError as error:
         return f"it does not answer: {error.line()}"
     return "it is not running and starts when it is needed" if running is None else f"it answers at {running.url}"
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """Let what the SDK raises leave as a ProviderError."""
+    from honcho.http.exceptions import AuthenticationError, HonchoError, PermissionDeniedError
+
+    try:
+        yield
+    except (AuthenticationError, PermissionDeniedError) as error:
+        raise ProviderError(f"the server refuses the key ({hide_tokens(str(error))})", hint="Check `apiKey`") from error
+    except HonchoError as error:
+        why = ERRNO.sub("", hide_tokens(str(error)))
+        raise ProviderError(f"the server did not answer well: {why}", hint="") from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hermes.clock import Clock
-from hermes.honcho.failures import KEY_REFUSED, NOT_FOUND, NoTime, Refusal, Unanswered, Unreached
+from hermes.honcho.failures import KEY_REFUSED, NoTime, Refusal, Unanswered, Unreached
 from hermes.honcho.server import NO_KEY, HonchoServer
 from hermes.types import Json
 
@@ -89,17 +89,6 @@ class Wire:
         finally:
             self._running -= 1
             await self._close_retired()
-
-    async def ask_if_there(
-        self, method: str, path: str, body: Json = None, *, until: float, longest: float | None = None
-    ) -> WireAnswer | None:
-        """The same; None where the server does not know what it is about."""
-        try:
-            return await self.ask(method, path, body, until=until, longest=longest)
-        except Refusal as refusal:
-            if refusal.status != NOT_FOUND:
-                raise
-            return None
 
     async def retire(self) -> None:
         """It is not used again: close it when the last request has ended."""

@@ -17,8 +17,7 @@ from hermes.honcho.config_file import Block, Edit, set_keys
 from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.interview import TYPED, Interview
 from hermes.honcho.questions import SERVER_KEYS, SERVERS, ask_gateway, ask_server
-from hermes.honcho.recall_reader import try_server
-from hermes.honcho.server import find_server
+from hermes.honcho.server import find_server, try_server
 from hermes.honcho.workbench import Workbench, find_bench, shown
 from hermes.settings.kinds import in_words
 
