@@ -15,10 +15,10 @@ from hermes.compression.compressor import Compressor
 from hermes.compression.policy import CompressionPolicy
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.llm.tokens import estimate_request, view_tokens
 from hermes.store.store import Store
 from hermes.types import Draft
+from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 
 WINDOW = 200_000
 LONG = 145_000

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import secrets
 import sqlite3
 import sys
 import tempfile
@@ -28,7 +27,7 @@ from hermes.ranking.words import split_words, telling_words
 from hermes.scope import OWNER, Guest, Scope
 from hermes.store.store import Store
 from hermes.store.words import segment, snippet
-from hermes.types import Draft
+from hermes.types import Draft, Session
 
 SIZES = (22_000, 200_000)
 ROUNDS = 15
@@ -171,9 +170,7 @@ async def _tell(folder: Path, talk: Talk, *, in_group: bool) -> Told:
         turns: dict[int, str] = {}
         for session, at in {turn.session: turn.at.timestamp() for turn in reversed(talk.turns)}.items():
             await store.write(
-                lambda tx, session=session, at=at: store.sessions.create(  # type: ignore[misc]
-                    tx, source="cli", now=at, random_hex=secrets.token_hex, session_id=session
-                )
+                lambda tx, session=session, at=at: store.sessions.create(tx, Session(session, "cli", at))  # type: ignore[misc]
             )
         for turn in talk.turns:
             said = _draft(talk, turn, in_group=in_group)

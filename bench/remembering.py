@@ -21,7 +21,6 @@ from hermes.agent.turn import run_turn
 from hermes.clock import SystemClock
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.llm.events import Reply
-from hermes.llm.scripted import ScriptedModel
 from hermes.memory.active import ActiveProvider, Surroundings
 from hermes.memory.caller import Memory
 from hermes.memory.no_memory import NoMemory
@@ -30,6 +29,7 @@ from hermes.memory.provider import Conversation, Speaker
 from hermes.scope import Owner
 from hermes.store.store import Store
 from tests.honcho.between import Between, Instead, like_a_model
+from tests.llm.scripted import ScriptedModel
 from tests.memory_server.serving import inside, running
 from tests.memory_server.talking import say, settle
 

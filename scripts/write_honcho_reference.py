@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +17,17 @@ from hermes.memory.provider import Desk
 from hermes.settings.kinds import in_words
 from scripts.write_reference import describe_commands
 
+HEADINGS = {
+    "apiKey": "Identity and connection",
+    "pinUserPeer": "Who is who on a gateway",
+    "recallMode": "Memory and recall",
+    "writeFrequency": "Writing",
+    "sessionStrategy": "Session names",
+    "dialecticDepth": "Dialectic and reasoning",
+    "contextTokens": "Budgets",
+    "contextCadence": "Cadence",
+}
+"""The first key of each section, and what the section is called."""
 TARGET = Path(__file__).parent.parent / "docs" / "honcho-reference.md"
 
 
@@ -39,11 +50,11 @@ def render() -> str:
 
 
 def _sections() -> Iterator[str]:
-    for title, rows in groupby(TABLE, lambda row: row.group):
-        yield f"### {title}"
-        yield "\n".join(
-            ["| key | default | takes | variable | what it does |", "|---|---|---|---|---|", *map(_row, rows)]
-        )
+    starts = [place for place, row in enumerate(TABLE) if row.key in HEADINGS]
+    for start, end in pairwise([*starts, len(TABLE)]):
+        yield f"### {HEADINGS[TABLE[start].key]}"
+        rows = map(_row, TABLE[start:end])
+        yield "\n".join(["| key | default | takes | variable | what it does |", "|---|---|---|---|---|", *rows])
 
 
 def _row(row: Key[Any]) -> str:

@@ -16,7 +16,6 @@ from hermes.clock import Clock, SystemClock
 from hermes.events import TurnEvent
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
 from hermes.memory.caller import Memory
 from hermes.memory.deliveries import Deliveries
@@ -26,6 +25,7 @@ from hermes.memory.values import Conversation
 from hermes.scope import Owner
 from hermes.store.store import Store
 from hermes.types import ToolCall
+from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 from tests.memory.providers import OWNER, PATIENT, Recorder
 
 

@@ -14,10 +14,10 @@ from hermes.agent.turn import run_turn
 from hermes.cli.json_lines import event_line
 from hermes.clock import SystemClock
 from hermes.llm.events import Completed, Reply, TextPiece
-from hermes.llm.scripted import ScriptedModel
 from hermes.store.held_lease import LaneTerms
 from hermes.store.store import Store
 from tests.agent.agents import make_agent
+from tests.llm.scripted import ScriptedModel
 
 
 async def talk(path: Path, session_id: str, ttl: float) -> None:

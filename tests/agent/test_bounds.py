@@ -9,12 +9,12 @@ from hermes.agent.tools import Tool, ToolResult
 from hermes.events import Failed, Notice, Replied, ToolFinished
 from hermes.llm.events import Reply
 from hermes.llm.patience import Timeouts
-from hermes.llm.scripted import ScriptedModel
 from hermes.store.store import Store
 from hermes.types import ToolCall, ToolSpec
 from tests.agent.agents import check_conversation, make_agent, spoken, stored, take_turn
 from tests.llm.calling import model_at
 from tests.llm.loopback import Answer, LoopbackServer, chunk
+from tests.llm.scripted import ScriptedModel
 
 
 def counting(ran: list[str]) -> list[Tool]:

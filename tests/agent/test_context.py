@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from hermes.agent.context import INTERRUPTED, build_context
 from hermes.fence import TAG
 from hermes.llm.events import Reply
-from hermes.llm.scripted import ScriptedModel
 from hermes.memory.provider import Part, Recalled
 from hermes.store.store import Store
 from hermes.types import Json, Message, ToolCall
 from tests.agent.agents import check_conversation, make_agent, take_turn
 from tests.agent.histories import messages, view
+from tests.llm.scripted import ScriptedModel
 from tests.memory.providers import Recorder
 
 

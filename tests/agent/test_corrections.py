@@ -15,7 +15,6 @@ from hermes.db import queue
 from hermes.db.queue_items import find
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer
 from hermes.memory.corrections import Corrections
 from hermes.memory.forgetting import find_kept, forget_kept
 from hermes.memory.likeness import fact_words
@@ -24,6 +23,7 @@ from hermes.memory.values import Wording
 from hermes.scope import OWNER
 from hermes.store.corrections import KEPT, Correction, corrections_of, keep_correction, keep_forgotten
 from tests.agent.seam import calls, finish, open_seam, requests, say
+from tests.llm.scripted import ScriptedAnswer
 from tests.memory.providers import Recorder
 
 pytestmark = pytest.mark.contract("10.41")

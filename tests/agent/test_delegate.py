@@ -16,10 +16,10 @@ from hermes.agent.tools import Toolbox
 from hermes.events import Replied, ToolFinished, ToolProgress, ToolStarted
 from hermes.fence import fence
 from hermes.llm.events import Completed, ModelFailed, Reply
-from hermes.llm.scripted import ScriptedAnswer
 from hermes.memory.caller import Memory
 from hermes.store.store import Store
 from tests.agent.seam import calls, offered, open_seam, requests, say
+from tests.llm.scripted import ScriptedAnswer
 from tests.memory.providers import Recorder
 
 

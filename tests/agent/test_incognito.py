@@ -20,10 +20,10 @@ from hermes.events import ToolFinished
 from hermes.llm.events import Reply
 from hermes.llm.floor import OfflineFloor
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer
 from hermes.store.store import Store
 from hermes.types import Draft
 from tests.agent.seam import calls, offered, open_seam, requests, say
+from tests.llm.scripted import ScriptedAnswer
 from tests.memory.providers import Recorder
 from tests.scale import scale
 

@@ -13,13 +13,13 @@ from hermes.clock import SystemClock
 from hermes.errors import SessionBusyError
 from hermes.events import Failed, Replied
 from hermes.llm.events import Reply
-from hermes.llm.scripted import ScriptedModel
 from hermes.store.held_lease import LaneTerms
 from hermes.store.store import Store
 from hermes.types import Json
 from tests.agent.agents import TERMS, make_agent, spoken, take_turn
 from tests.agent.lanes import hold_lane
 from tests.db.processes import await_end, hear, say, start
+from tests.llm.scripted import ScriptedModel
 from tests.scale import scale
 
 PATIENT = LaneTerms(ttl=30.0, poll=0.1, patience=20.0)

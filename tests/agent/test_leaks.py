@@ -14,9 +14,9 @@ from hermes.events import Failed, Replied, Stopped, TextDelta
 from hermes.fence import NOTE, fence
 from hermes.llm import events as model_events
 from hermes.llm.events import Completed, Reply
-from hermes.llm.scripted import ScriptStep
 from hermes.types import ECHO
 from tests.agent.seam import calls, open_seam, requests, say
+from tests.llm.scripted import ScriptStep
 from tests.memory.providers import Recorder, Troubled
 
 LEAK = fence("she likes figs")

@@ -17,7 +17,6 @@ from hermes.cli.conversation import TerminalConversation
 from hermes.clock import SystemClock
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.memory.notes import Notes
 from hermes.scope import Guest
 from hermes.slash.here import Say
@@ -28,6 +27,7 @@ from tests.agent.seam import calls, open_seam, requests, say
 from tests.gateway.core import load_app, message, running_core
 from tests.gateway.processes import appears, rows
 from tests.llm.loopback import LoopbackServer, says
+from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 
 SELDOM = Policy(review_every=6)
 DUE = "SELECT session_id FROM hermes_reviews_due"

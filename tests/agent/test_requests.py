@@ -18,11 +18,11 @@ from hermes.errors import NotFoundError
 from hermes.events import Failed
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedModel
 from hermes.store.mended import hide_rows
 from hermes.store.store import Store
 from hermes.types import Compression, Draft, LiveView, ToolCall
 from tests.agent.agents import make_agent, take_turn
+from tests.llm.scripted import ScriptedModel
 
 Act: TypeAlias = Callable[[sqlite3.Connection, list[int]], object]
 """What someone does to the file, given the ids of the messages that are seen."""

@@ -14,11 +14,11 @@ from hermes.agent.review import LONGEST, PROMPT, review
 from hermes.events import Accepted, MemoryUpdated, Replied
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer, ScriptStep
 from hermes.store.note_remarks import take_remarks
 from hermes.store.reviews import WAITS, reviewed_upto
 from hermes.types import Draft
 from tests.agent.seam import AdvancedClock, calls, finish, open_seam, requests, say
+from tests.llm.scripted import ScriptedAnswer, ScriptStep
 from tests.memory.providers import Recorder
 
 EVERY_TURN = Policy(review_every=1)

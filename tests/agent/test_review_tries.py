@@ -16,13 +16,13 @@ from hermes.doctor import examine
 from hermes.home import Home
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.store.reviews import MOST_TRIES, WAITS
 from hermes.store.store import Store
 from hermes.types import Session
 from tests.agent.agents import make_agent, take_turn
 from tests.agent.seam import AdvancedClock, open_seam, requests, say
 from tests.gateway.processes import rows
+from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 
 SELDOM = Policy(review_every=6)
 TRIES = "SELECT tries FROM hermes_reviews_due"

@@ -17,11 +17,11 @@ from hermes.cli.conversation import TerminalConversation
 from hermes.db.engine import Tx
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer
 from tests.gateway.core import echo as echo_reply
 from tests.gateway.core import message, running_core
 from tests.gateway.processes import rows
 from tests.llm.loopback import Answer, LoopbackServer, fails, says
+from tests.llm.scripted import ScriptedAnswer
 from tests.slash.surfaces import at_terminal, say
 
 ECHO = Answer(echo=True)

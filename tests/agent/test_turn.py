@@ -17,12 +17,12 @@ from hermes.events import Accepted, Failed, Replied, Stopped, TextDelta, ToolFin
 from hermes.llm import events as model_events
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.store.store import Store
 from hermes.types import Draft, Json, ToolCall, ToolSpec
 from tests.agent.agents import check_conversation, make_agent, notes_text, spoken, stored, take_turn
 from tests.llm.calling import model_at
 from tests.llm.loopback import LoopbackServer, says
+from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 
 HALF = [model_events.TextPiece("Once upon "), model_events.TextPiece("a time")]
 

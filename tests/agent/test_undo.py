@@ -20,7 +20,6 @@ from hermes.errors import UsageError
 from hermes.events import Failed, Notice, Replied, Stopped, TurnEvent
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.memory.forgetting import find_kept, forgotten_at
 from hermes.memory.provider import (
     Address,
@@ -40,6 +39,7 @@ from hermes.store.turns import NoRecord
 from tests.agent.agents import spoken
 from tests.agent.lanes import hold_lane
 from tests.agent.seam import calls, open_seam, requests, say, settle
+from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 from tests.memory.providers import SHORT, RecordedSession, Recorder
 
 FAILED = ModelFailed("bad_reply", "the model is out", retryable=False)

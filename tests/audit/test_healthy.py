@@ -17,7 +17,7 @@ from hermes.audit.audit import ProfileFiles, audit_store
 from hermes.audit.log import LogAudit
 from hermes.store.ids import snapshot_id
 from hermes.store.store import Store
-from hermes.types import Compression, Draft
+from hermes.types import Compression, Draft, Session
 from tests.audit.lookalikes import LOOKALIKES
 from tests.audit.looking import bytes_of, findings
 from tests.audit.wounds import KEY, SUMMARY, Hand
@@ -154,7 +154,7 @@ async def change(store: Store, session_id: str, name: str, values: list[str]) ->
 async def make_session(store: Store, key: str | None) -> None:
     session = await store.write(
         lambda tx: store.sessions.create(
-            tx, source="telegram", now=store.clock.now(), random_hex=_hex, session_key=key, chat_id=key and key[-1]
+            tx, Session(_hex(8), "telegram", store.clock.now(), session_key=key, chat_id=key and key[-1])
         )
     )
     if key is not None:

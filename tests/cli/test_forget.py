@@ -16,7 +16,7 @@ from hermes.db.queue_items import stats
 from hermes.memory.outbox import Outbox, Spot
 from hermes.memory.values import Address, Conversation, Speaker
 from hermes.store.store import Store
-from hermes.types import Draft
+from hermes.types import Draft, Session
 from tests.cli.chatting import chat, environment
 from tests.cli.filling import write_into
 from tests.conftest import Ran
@@ -37,7 +37,7 @@ def test_what_was_said_right_after_an_empty_incognito_range_is_forgotten_too(hom
 def leave_entries(store: Store, tx: Tx) -> None:
     """A reply, a conclusion of the agent's, and a wish to forget wait for a provider that is not chosen."""
     now, owner = store.clock.now(), Speaker(is_owner=True)
-    store.sessions.create(tx, source="cli", now=now, random_hex=lambda _: "0", session_id="one")
+    store.sessions.create(tx, Session("one", "cli", now))
     (reply,) = store.messages.append(tx, "one", [Draft("assistant", "Plums it is.")], now=now)
     outbox = Outbox("honcho")
     spot = Spot("one", Conversation("one", "cli", "everything", owner), Address("lane", {"session": "one"}))

@@ -12,9 +12,9 @@ from hermes.db.engine import Tx
 from hermes.db.leases import new_owner
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import Model, ModelRequest
-from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.store.store import Store
 from hermes.types import Draft
+from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 
 WINDOW = 8_000
 FILLER = "We talked about stamps from Malta and what they cost these days. " * 6

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 from hermes.llm.events import ModelFailed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.llm.tokens import estimate_request
 from tests.compression.conversations import is_summary_request
+from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 
 TOO_LONG = ModelFailed("context_too_long", "the request is longer than the window", retryable=False)
 

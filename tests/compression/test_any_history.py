@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from hermes.compression.compressor import Request
 from hermes.db.engine import Tx
 from hermes.llm.events import Completed, ModelFailed, Reply
-from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.store.store import Store
 from hermes.types import Draft, ToolCall
 from tests.compression.checks import check_store
 from tests.compression.conversations import make_compressor
 from tests.compression.hand_clock import HandClock
+from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 from tests.scale import scale
 
 T = TypeVar("T")

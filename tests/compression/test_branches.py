@@ -18,12 +18,12 @@ from hermes.db import leases
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
 from hermes.llm.events import ModelFailed
-from hermes.llm.scripted import ScriptedModel
 from hermes.store.compressions import read_failures
 from hermes.store.store import Store
 from tests.compression.checks import check_lines
 from tests.compression.conftest import ReadLog
 from tests.compression.conversations import make_compressor, slow_summariser, summariser, talked
+from tests.llm.scripted import ScriptedModel
 
 T = TypeVar("T")
 

@@ -13,7 +13,6 @@ from hermes.compression.digest import OPENING
 from hermes.events import Notice, Replied
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.store.store import Store
 from tests.compression.agents import make_agent, take_turn
 from tests.compression.checks import check_lines, check_store
@@ -28,6 +27,7 @@ from tests.compression.conversations import (
     turns,
 )
 from tests.compression.hand_clock import HandClock
+from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 
 FITTING = 22
 """Turns that are over the threshold of the window and below its hard limit."""

@@ -15,7 +15,6 @@ from hermes.errors import NoteError
 from hermes.events import Failed, Notice, Replied, Stopped
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.llm.tokens import view_tokens
 from hermes.memory.active import Deadlines
 from hermes.store.store import Store
@@ -35,6 +34,7 @@ from tests.compression.conversations import (
 )
 from tests.compression.hand_clock import HandClock
 from tests.compression.strict_model import TOO_LONG, questions, strict_model, summaries
+from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 from tests.memory.providers import Recorder, Troubled, hang
 
 REVIEW = "You look after an assistant's notes."

@@ -20,10 +20,10 @@ from hermes.home import Home
 from hermes.hosting import open_gateway
 from hermes.llm.events import Completed, Reply, TextPiece
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.settings import AUTO_TITLE, PROVIDER
 from hermes.settings.layers import Given
 from hermes.store.store import Store
+from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 
 PATIENCE = 30.0
 Sending = Callable[[Chat, str], None]

@@ -16,11 +16,11 @@ from hermes.gateway.platform import Inbound
 from hermes.hosting import open_platforms
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer
 from hermes.store.people import mark
 from hermes.types import Json, ToolCall
 from tests.gateway.core import Core, load_app, message, request, running_core, talk
 from tests.gateway.processes import rows
+from tests.llm.scripted import ScriptedAnswer
 
 OWNER, GUEST, OTHER, GROUP = "111", "222", "333", "-100"
 SECRETS = {"owner": "alderwood", "guest": "birchwood", "other": "cedarwood", "group": "dogwood"}

@@ -10,7 +10,6 @@ import pytest
 
 from hermes.agent.agent import Agent
 from hermes.gateway.agent_cache import NOBODY, AgentCache, Person
-from hermes.llm.scripted import ScriptedModel
 from hermes.memory.no_memory import NoMemory
 from hermes.memory.values import Ending
 from hermes.scope import OWNER, Group, Guest, Scope
@@ -18,6 +17,7 @@ from hermes.store.store import Store
 from hermes.types import Session
 from tests.agent.agents import make_agent
 from tests.gateway.core import echo
+from tests.llm.scripted import ScriptedModel
 
 
 @dataclass

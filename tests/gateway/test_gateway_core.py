@@ -16,10 +16,10 @@ from hermes.gateway.platform import Chat
 from hermes.hosting import open_gateway
 from hermes.llm.events import Completed, Reply, TextPiece
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer, ScriptedModel
 from hermes.store.people import mark
 from tests.gateway.core import FakePlatform, Gate, QuickClock, echo, load_app, message, running_core
 from tests.gateway.processes import appears, rows, said, sessions
+from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 
 
 @pytest.mark.contract("2.4", "P1")

@@ -9,11 +9,11 @@ import pytest
 
 from hermes.llm.events import Completed, ModelFailed, Reply, Retrying
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer
 from hermes.store.people import mark
 from tests.gateway.core import message, running_core
 from tests.gateway.people import GROUP, GUEST, OWNER, Obedient, call
 from tests.gateway.processes import rows
+from tests.llm.scripted import ScriptedAnswer
 
 NOTE = call("memory", action="add", target="user", content="likes figs")
 SAVED, RETRY = "💾 Memory updated", "the endpoint is busy; trying again in 1.0 s (attempt 2)"

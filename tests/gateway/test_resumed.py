@@ -13,7 +13,6 @@ from hermes.gateway.inbox import Inbox
 from hermes.gateway.inbox_record import remind
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer
 from hermes.store.chats import Chats
 from hermes.store.people import People
 from hermes.store.store import Store
@@ -22,6 +21,7 @@ from tests.db.processes import await_end, hear, start
 from tests.gateway.bot_api import BotApi
 from tests.gateway.core import Gate, message, running_core
 from tests.gateway.processes import BotGateway, rows, said, scripted_model, sessions, wait_until
+from tests.llm.scripted import ScriptedAnswer
 
 pytestmark = pytest.mark.contract("P1", "P2", "2.5")
 

@@ -11,12 +11,12 @@ import pytest
 from hermes.compression.summarise import PROMPT
 from hermes.llm.events import Completed, Reply, TextPiece
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer
 from hermes.slash.acts import NOT_COMPRESSED
 from tests.compression.checks import check_lines, read_lines
 from tests.gateway.asking import ask, ask_async, in_session, reply
 from tests.gateway.core import echo, message, running_core
 from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, echo_model, rows, write_config
+from tests.llm.scripted import ScriptedAnswer
 
 pytestmark = pytest.mark.contract("2.6", "3.5", "3.9")
 PADDING = "stamps from Malta " * 60

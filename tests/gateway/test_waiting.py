@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
-from secrets import token_hex
 
 import httpx
 import pytest
@@ -19,6 +18,7 @@ from hermes.events import Failed, Replied, Stopped, Waiting
 from hermes.gateway.platforms.api_follow import follow
 from hermes.store.held_lease import UNSAID, WAITING, LaneTerms
 from hermes.store.store import Store
+from hermes.types import Session
 from tests.agent.lanes import hold_lane
 from tests.db.processes import ROOT
 from tests.gateway.asking import ask, body, in_session, reply
@@ -158,7 +158,7 @@ async def test_stop_ends_the_wait_of_a_request(tmp_path: Path) -> None:
 async def test_what_waits_in_a_session_that_is_deleted_is_not_said_in_the_next_one_of_that_id(tmp_path: Path) -> None:
     def begin_again(tx: Tx) -> None:
         core.store.deletions.delete(tx, "s")
-        core.store.sessions.create(tx, source="api", now=core.store.clock.now(), random_hex=token_hex, session_id="s")
+        core.store.sessions.create(tx, Session("s", "api", core.store.clock.now()))
 
     async with running_core(tmp_path) as core, asyncio.timeout(PATIENCE):
         await talk(core, request("hi", "1", session="s"))

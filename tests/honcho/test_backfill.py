@@ -26,7 +26,7 @@ from hermes.store.memory_rows import count_turn, set_place
 from hermes.store.people import mark
 from hermes.store.schema import MIGRATIONS
 from hermes.store.store import Store
-from hermes.types import ECHO, Draft, ToolCall
+from hermes.types import ECHO, Draft, Session, ToolCall
 from tests.honcho.between import Between, Instead
 from tests.honcho.configuring import Machine
 from tests.honcho.writing import Arrived
@@ -73,8 +73,7 @@ def fill(home: Path, work: Callable[[Store, Tx], object]) -> None:
 def say(store: Store, tx: Tx, session_id: str, *drafts: Draft, at: float = BEGAN, **about: Any) -> None:
     """A session with messages, one each second."""
     if not store.sessions.exists(tx, session_id):
-        source = about.pop("source", "cli")
-        store.sessions.create(tx, source=source, now=at, random_hex=lambda _: "0", session_id=session_id, **about)
+        store.sessions.create(tx, Session(session_id, about.pop("source", "cli"), at, **about))
     for second, draft in enumerate(drafts):
         store.messages.append(tx, session_id, [draft], now=at + second)
 

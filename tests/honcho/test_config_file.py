@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from hermes.errors import HomeError, SettingsError
+from hermes.home import Home
 from hermes.honcho import keys
 from hermes.honcho.config_file import edit_document, set_entry, set_keys
+from hermes.honcho.server import Machine as Here
 from hermes.honcho.watch import Watch
 from tests.honcho.configuring import Machine
 
@@ -217,11 +219,15 @@ def test_a_broken_file_is_told_and_never_overwritten(machine: Machine, text: str
     assert path.read_text(encoding="utf-8") == text
 
 
+def here(machine: Machine) -> Here:
+    return Here(Home(machine.home), {"HOME": str(machine.folder), "LOGNAME": "x"})
+
+
 @pytest.mark.contract("5.3", "P5")
 def test_a_file_that_breaks_is_said_once_and_the_last_good_one_stays_in_force(machine: Machine) -> None:
     told: list[tuple[str, str | None]] = []
     machine.write({"peerName": "ann"})
-    watch = Watch(machine.places(), {"LOGNAME": "x"}, lambda *trouble: told.append(trouble))
+    watch = Watch(here(machine), lambda *trouble: told.append(trouble))
     assert watch.current().identities.owner == "ann"
     machine.write('{"peerName": "b')
     assert [watch.current().identities.owner for _ in range(3)] == ["ann"] * 3
@@ -236,7 +242,7 @@ def test_a_file_that_breaks_is_said_once_and_the_last_good_one_stays_in_force(ma
 @pytest.mark.contract("5.3")
 def test_a_file_that_was_never_good_is_an_error_until_it_is(machine: Machine) -> None:
     machine.write("{")
-    watch = Watch(machine.places(), {}, lambda *_: None)
+    watch = Watch(here(machine), lambda *_: None)
     with pytest.raises(SettingsError, match="this is not JSON"):
         watch.current()
     machine.write({"peerName": "ann"})

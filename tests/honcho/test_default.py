@@ -79,7 +79,7 @@ def test_a_memory_server_that_does_not_start_is_told_with_the_first_turn(fresh: 
     fresh.place.folder.parent.mkdir(parents=True, exist_ok=True)
     fresh.place.folder.write_text("no folder")
     with at_terminal(fresh) as screen:
-        screen.wait_for_prompt().wait(lambda _: "warm_up failed" in log_of(fresh))
+        screen.wait_for_prompt().wait(lambda _: "memory provider honcho: " in log_of(fresh))
         assert "going on without it" not in "\n".join(screen.rows)
         screen.type("My cat is called Miso." + ENTER)
         screen.wait_for("Saved: My cat").wait_for("going on without it")

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from hermes.embedded.connect import stop
 from hermes.honcho.acts import Conclude, Remove, SetCard, encode_act
 from hermes.honcho.plugin import HonchoPlugin
-from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.provider import Delivered, Entry, Later, Parked, Speaker
 from tests.honcho.configuring import Machine
 from tests.honcho.misbehaving import Misbehaving, on
@@ -233,8 +232,7 @@ async def test_what_cannot_be_done_now_waits_with_its_reason(writer: Writer, mac
 
 
 async def test_our_own_server_is_started_and_found_again_after_it_was_ended(writer: Writer) -> None:
-    plugin = writer("", server="embedded")
-    plugin.patience = DeliveryPatience()
+    plugin = HonchoPlugin(writer("", server="embedded").host)
     lane = Lane(plugin)
     try:
         lane.put("before")
@@ -245,6 +243,7 @@ async def test_our_own_server_is_started_and_found_again_after_it_was_ended(writ
         assert isinstance(outcome, Delivered), outcome
         assert lane.put_off == []
     finally:
+        await plugin.shutdown(0.0)
         stop(plugin.machine.memory)
 
 

@@ -18,7 +18,7 @@ from hermes.embedded.connect import connect, stop
 from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import read_rendezvous
 from hermes.honcho.wire import DeliveryPatience
-from hermes.memory.delivery import LEASE
+from hermes.memory.deliveries import LEASE
 from tests.honcho.configuring import Machine
 from tests.honcho.talker import PEERS
 from tests.memory_server.serving import PLAIN, ROOT

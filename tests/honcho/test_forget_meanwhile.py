@@ -19,7 +19,7 @@ from hermes.memory.values import Address, Conversation, Speaker
 from hermes.scope import OWNER as MINE
 from hermes.store.people import People
 from hermes.store.store import Store
-from hermes.types import Draft
+from hermes.types import Draft, Session
 from tests.cli.filling import write_into
 from tests.conftest import Ran
 from tests.honcho.between import Asked
@@ -43,7 +43,7 @@ def is_said(store: Store, tx: Tx) -> None:
     """Another process has a turn: what is said is queued."""
     now, name = store.clock.now(), HERE.session_id
     if not store.sessions.exists(tx, name):
-        store.sessions.create(tx, source="cli", now=now, random_hex=lambda _: "0", session_id=name)
+        store.sessions.create(tx, Session(name, "cli", now))
     (message,) = store.messages.append(tx, name, [Draft("user", SECRET)], now=now)
     spot = Spot(name, Conversation(name, "cli", "everything", OWNER), Address("lane", {"session": name}))
     Outbox("honcho").said(tx, spot, [(message, OWNER)], now=now)
@@ -154,7 +154,7 @@ async def test_a_backfill_that_read_it_before_queues_none_of_it_afterwards(
 ) -> None:
     def before(store: Store, tx: Tx) -> None:
         now = store.clock.now()
-        store.sessions.create(tx, source="cli", now=now, random_hex=lambda _: "0", session_id="old")
+        store.sessions.create(tx, Session("old", "cli", now))
         store.messages.append(tx, "old", [Draft("user", SECRET), Draft("assistant", "Noted.")], now=now)
 
     await asyncio.to_thread(write_into, home, before)

@@ -13,7 +13,7 @@ from hermes.db.queue_items import stats
 from hermes.memory.outbox import Outbox, Spot
 from hermes.memory.values import Address, Conversation, Speaker
 from hermes.store.store import Store
-from hermes.types import Draft
+from hermes.types import Draft, Session
 from tests.cli.filling import write_into
 from tests.conftest import Ran
 from tests.honcho.recalling import ANN, Recalling
@@ -42,7 +42,7 @@ def profile(home: Path, name: str) -> Path:
 
 def _leave_entry(store: Store, tx: Tx) -> None:
     now = store.clock.now()
-    store.sessions.create(tx, source="cli", now=now, random_hex=lambda _: "0", session_id="one")
+    store.sessions.create(tx, Session("one", "cli", now))
     (message,) = store.messages.append(tx, "one", [Draft("user", SECRET)], now=now)
     spot = Spot("one", Conversation("one", "cli", "everything", OWNER), Address("lane", {"session": "one"}))
     Outbox("honcho").said(tx, spot, [(message, OWNER)], now=now)

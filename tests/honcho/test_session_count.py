@@ -21,7 +21,6 @@ from hermes.db.queue_items import items
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer
 from hermes.memory.active import ActiveProvider, Surroundings
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.values import Conversation, Speaker
@@ -32,6 +31,7 @@ from tests.gateway.core import Core, message, running_core
 from tests.gateway.processes import BotGateway, scripted_model, wait_until
 from tests.honcho.configuring import Machine
 from tests.honcho.writing import Arrived
+from tests.llm.scripted import ScriptedAnswer
 from tests.memory.remembering import begin, turn
 from tests.memory_server.serving import SECRET, Served, running
 
@@ -183,7 +183,7 @@ async def test_two_hosts_with_one_expired_key_lose_no_turn_and_make_one_session_
     machine: Machine, guarded: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hermes.memory.deliveries.PAUSE", 0.3)
-    monkeypatch.setattr("hermes.memory.delivery.CAP_FOR_ALL", 0.3)
+    monkeypatch.setattr("hermes.memory.deliveries.CAP_FOR_ALL", 0.3)
     settings = {"baseUrl": guarded.url, "workspace": "lab", "peerName": "me", "aiPeer": "bot"}
     machine.write({**settings, "apiKey": make_key(exp="2020-01-01T00:00:00Z")})
     chat = "agent:main:telegram:dm:17"

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from hermes.agent.undo import STAYS
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer
 from hermes.memory.provider import Delivered
 from hermes.store.people import mark
 from tests.conftest import Ran
@@ -27,6 +26,7 @@ from tests.honcho.between import Between, Instead
 from tests.honcho.configuring import Machine
 from tests.honcho.misbehaving import Misbehaving
 from tests.honcho.writing import HERE, OWNER, Arrived, Lane, Writer
+from tests.llm.scripted import ScriptedAnswer
 from tests.memory_server.serving import ROOT, Served, inside
 from tests.memory_server.talking import settle
 

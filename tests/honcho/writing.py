@@ -45,15 +45,17 @@ class KeepingHost(CommandHost, frozen=True):
         self.values[key] = value
 
 
+class QuickPlugin(HonchoPlugin):
+    patience = QUICK
+
+
 def make_writer(machine: Machine, url: str, clock: Clock | None = None, **configuration: Any) -> HonchoPlugin:
     """A plugin that writes to a server, as the owner Ann in the workspace `lab`."""
     given = {"baseUrl": url, "workspace": "lab", "peerName": "ann", "aiPeer": "bot", **configuration}
     machine.write(given)
     env = {"HOME": str(machine.folder), "LOGNAME": "ann"}
     host = KeepingHost(machine.home, None, env, clock or HandClock(), list[str]().append)
-    plugin = HonchoPlugin(host)
-    plugin.patience = QUICK
-    return plugin
+    return QuickPlugin(host)
 
 
 class Lane:

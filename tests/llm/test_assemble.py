@@ -109,10 +109,10 @@ def test_an_answer_that_was_not_streamed_gives_the_same_reply() -> None:
 
 def test_usage_is_the_last_that_came() -> None:
     assembler = Assembler()
-    details = {"prompt_tokens_details": {"cached_tokens": 4}, "completion_tokens_details": {"reasoning_tokens": 2}}
+    details = {"prompt_tokens_details": {"cached_tokens": 4}}
     for usage in ({"prompt_tokens": 1}, {"prompt_tokens": 9, "completion_tokens": 3, **details}, None):
         assembler.feed(json.dumps({"choices": [], "usage": usage}))
-    assert assembler.reply().usage == Usage(9, 3, 4, 2)
+    assert assembler.reply().usage == Usage(9, 3, 4)
 
 
 def test_a_character_cut_in_two_is_made_whole() -> None:

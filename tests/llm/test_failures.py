@@ -16,9 +16,10 @@ from hermes.llm.failures import (
     CODES,
     CONTEXT_STATUSES,
     LONGEST_DETAIL,
-    NATURES,
+    RETRYABLE,
     STATUSES,
     TRANSPORT,
+    TRIED_AGAIN,
     ErrorBody,
     from_status,
     from_stream,
@@ -55,9 +56,8 @@ def all_subclasses(kind: type[BaseException]) -> set[type[BaseException]]:
     return {kind}.union(*(all_subclasses(child) for child in kind.__subclasses__()))
 
 
-def test_every_kind_of_failure_has_a_nature() -> None:
-    assert set(NATURES) == set(get_args(ModelFailureKind))
-    assert all(nature.retryable or not nature.automatic for nature in NATURES.values())
+def test_only_what_may_succeed_later_is_tried_again() -> None:
+    assert TRIED_AGAIN < RETRYABLE < set(get_args(ModelFailureKind))
 
 
 def test_every_error_of_the_http_library_has_a_meaning() -> None:
@@ -74,7 +74,7 @@ def test_every_status_has_a_meaning_and_a_host() -> None:
     for status in range(300, 600):
         fault = from_status(ENDPOINT, status, ErrorBody(""))
         assert fault.message.startswith(f"api.example.com answered {status}")
-        assert NATURES[fault.kind].automatic == (status in (408, 425, 429) or status >= 500)
+        assert (fault.kind in TRIED_AGAIN) == (status in (408, 425, 429) or status >= 500)
 
 
 @pytest.mark.parametrize("message", TOO_LONG)

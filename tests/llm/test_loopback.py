@@ -48,7 +48,7 @@ async def test_the_server_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 def test_a_program_that_only_holds_a_model_has_not_imported_the_http_library() -> None:
     code = (
-        "import sys, hermes.llm.openai_compatible as o, hermes.llm.scripted, hermes.llm.discover, hermes.llm.tokens;"
+        "import sys, hermes.llm.openai_compatible as o, hermes.llm.discover, hermes.llm.tokens;"
         "o.OpenAICompatible('http://127.0.0.1/v1', 'm', context_length=1);"
         "print([name for name in ('httpx', 'anyio', 'openai') if name in sys.modules])"
     )

@@ -9,8 +9,8 @@ import pytest
 
 from hermes.llm.events import Completed, ModelFailed, ReasoningPiece, Reply, TextPiece
 from hermes.llm.model import Model, ModelRequest
-from hermes.llm.scripted import ScriptedModel
 from tests.llm.calling import REQUEST, collect, complete, fail
+from tests.llm.scripted import ScriptedModel
 
 
 async def test_replies_come_in_order_in_pieces_and_requests_are_kept() -> None:

@@ -35,7 +35,7 @@ async def test_a_reply_comes_as_text_reasoning_tool_calls_and_usage() -> None:
 
 async def test_the_request_is_what_the_endpoint_gets() -> None:
     tool = ToolSpec("read", "Reads a file.", {"type": "object"})
-    request = ModelRequest([{"role": "user", "content": "Grüße \ud83d"}], (tool,), max_tokens=9, temperature=0.5)
+    request = ModelRequest([{"role": "user", "content": "Grüße \ud83d"}], (tool,), max_tokens=9)
     async with LoopbackServer([says("ok")]) as server:
         await complete(model_at(server), request)
     received = server.requests[0]
@@ -53,7 +53,6 @@ async def test_the_request_is_what_the_endpoint_gets() -> None:
             }
         ],
         "max_tokens": 9,
-        "temperature": 0.5,
     }
 
 
@@ -123,14 +122,11 @@ async def test_a_request_that_is_refused_for_another_reason_is_asked_once_more_a
 
 
 async def test_an_endpoint_that_wants_other_fields_gets_them() -> None:
-    refusals = [
-        fails(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."),
-        fails(400, "'temperature' does not support 0.5 with this model."),
-    ]
-    async with LoopbackServer([*refusals, says("ok")]) as server:
-        await complete(model_at(server), ModelRequest(REQUEST.messages, max_tokens=9, temperature=0.5))
+    refusal = fails(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+    async with LoopbackServer([refusal, says("ok")]) as server:
+        await complete(model_at(server), ModelRequest(REQUEST.messages, max_tokens=9))
     last = server.requests[-1].body
-    assert (last["max_completion_tokens"], "max_tokens" in last, "temperature" in last) == (9, False, False)
+    assert (last["max_completion_tokens"], "max_tokens" in last) == (9, False)
     assert "stream_options" in last
 
 

@@ -9,7 +9,7 @@ from hermes.memory.thread_pool import DaemonPool
 
 def test_a_call_that_blocks_keeps_none_behind_it_waiting_while_there_is_room() -> None:
     pool, free = DaemonPool(4, "test"), threading.Event()
-    pool.submit(int).result(5)  # leaves an idle thread
+    pool.submit(int).result(5)  # its thread may just be ending
     blocked = [pool.submit(free.wait, 20) for _ in range(3)]
     assert pool.submit(str, "through").result(5) == "through"
     free.set()

@@ -14,7 +14,6 @@ from hermes.app import App
 from hermes.assembly import open_agent
 from hermes.config_file import read_entries
 from hermes.configuration import configure
-from hermes.llm.scripted import ScriptedModel
 from hermes.scope import OWNER
 from hermes.settings import (
     API_KEY,
@@ -32,6 +31,7 @@ from hermes.settings import (
 )
 from hermes.store.store import Store
 from tests.conftest import Ran
+from tests.llm.scripted import ScriptedModel
 
 Hermes = Callable[..., Ran]
 

@@ -10,11 +10,11 @@ import pytest
 from hermes.cli.commands import Answered, run_command
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer
 from hermes.slash.here import Here, Say, Surface
 from hermes.slash.table import OFFERED, Command
 from tests.gateway.core import message, running_core
 from tests.gateway.processes import rows
+from tests.llm.scripted import ScriptedAnswer
 from tests.slash.surfaces import at_terminal, in_chat
 
 

@@ -15,12 +15,12 @@ from hermes.errors import UsageError
 from hermes.events import Replied, TurnEvent
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.scripted import ScriptedAnswer
 from hermes.memory.undoing import TakenBack
 from hermes.slash.here import Again
 from tests.gateway.core import Core, Gate, message, request, running_core, talk
 from tests.gateway.processes import rows
 from tests.llm.loopback import LoopbackServer, says
+from tests.llm.scripted import ScriptedAnswer
 from tests.slash.surfaces import ask, at_terminal, say
 
 LIVE = "SELECT role, content FROM messages WHERE active = 1 ORDER BY id"

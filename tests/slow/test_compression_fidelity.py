@@ -49,7 +49,7 @@ async def model(base_url: str) -> AsyncIterator[Model]:
 
 
 async def ask(model: Model, messages: list[dict[str, object]]) -> str:
-    async with aclosing(model.stream(ModelRequest(messages, max_tokens=200, temperature=0.0))) as events:
+    async with aclosing(model.stream(ModelRequest(messages, max_tokens=200))) as events:
         [end] = [event async for event in events if isinstance(event, Completed)]
     return end.reply.text
 

@@ -11,7 +11,7 @@ import pytest
 from hermes.errors import StoreDamagedError
 from hermes.scope import OWNER
 from hermes.store.store import Store
-from hermes.types import Draft, ToolCall
+from hermes.types import Draft, Session, ToolCall
 from tests.store import old_files as old
 from tests.store.old_files import OldFile
 from tests.store.still_clock import StillClock
@@ -209,12 +209,9 @@ async def test_new_session_has_every_field_in_every_file(tmp_path: Path, build: 
     async with opened(build(tmp_path)) as store:
         made = await store.write(
             lambda tx: store.sessions.create(
-                tx, source="telegram", now=9.0, random_hex=lambda n: "ab" * n, user_id="u", session_key="k",
-                chat_id="c", chat_type="dm", thread_id="t", title="new", model="m", system_prompt="s",
-                parent_session_id=old.ODD,
+                tx, Session("new", "telegram", 9.0, "u", "k", "c", "dm", "t", "new", "m", "s", old.ODD)
             )
-        )  # fmt: skip
-        assert made.id == "19700101_000009_abababab"
+        )
         assert await store.read(lambda tx: store.sessions.get(tx, made.id)) == made
 
 
@@ -222,9 +219,7 @@ async def test_rotation_is_understood_where_the_parent_is_kept_beside_the_table(
     async with opened(old.strange_file(tmp_path)) as store:
         await store.write(lambda tx: store.sessions.end(tx, old.ODD, "compression", now=20.0))
         child = await store.write(
-            lambda tx: store.sessions.create(
-                tx, source="cli", now=21.0, random_hex=lambda n: "cd" * n, parent_session_id=old.ODD
-            )
+            lambda tx: store.sessions.create(tx, Session("child", "cli", 21.0, parent_session_id=old.ODD))
         )
         assert await store.read(lambda tx: store.sessions.live_id(tx, old.ODD)) == old.ODD, "the child holds nothing"
         await store.append(child.id, Draft("user", "[CONTEXT SUMMARY]: so far"))

@@ -14,8 +14,9 @@ from hermes.types import Session
 
 
 async def create(store: Store, random_hex: Callable[[int], str]) -> Session:
+    now = 1_773_133_200.9
     return await store.write(
-        lambda tx: store.sessions.create(tx, source="cli", now=1_773_133_200.9, random_hex=random_hex)
+        lambda tx: store.sessions.create(tx, Session(store.sessions.new_id(tx, now, random_hex), "cli", now))
     )
 
 

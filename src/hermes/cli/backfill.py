@@ -21,7 +21,7 @@ from hermes.errors import UsageError
 from hermes.memory.active import ActiveProvider
 from hermes.memory.backfill import Backfill, BackfillProgress, Earlier
 from hermes.memory.deliveries import Deliveries
-from hermes.memory.desk import Dialog
+from hermes.memory.provider import Dialog
 from hermes.memory.registry import NONE
 from hermes.settings import PROVIDER
 from hermes.store.store import Store

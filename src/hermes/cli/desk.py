@@ -15,8 +15,7 @@ from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.gateway.platforms import switched_on
 from hermes.memory.command_host import CommandHost, acquaintances, invited, make_plugin
-from hermes.memory.desk import Acquaintance
-from hermes.memory.provider import MemoryPlugin
+from hermes.memory.provider import Acquaintance, MemoryPlugin
 from hermes.redaction import hide_passwords
 from hermes.settings import ALLOW, PROVIDER
 from hermes.store.people import mark
@@ -24,7 +23,7 @@ from hermes.types import Json
 
 
 class TerminalDesk(Struct, frozen=True):
-    """See `hermes.memory.desk.Desk`."""
+    """See `hermes.memory.provider.Desk`."""
 
     app: App
     dialog: TerminalDialog = field(default_factory=TerminalDialog)

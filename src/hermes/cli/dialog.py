@@ -37,7 +37,7 @@ def agreed(question: str, doing: str, yes: bool) -> bool:
 
 
 class TerminalDialog:
-    """See `hermes.memory.desk.Dialog`. Ctrl-C and Ctrl-D end it."""
+    """See `hermes.memory.provider.Dialog`. Ctrl-C and Ctrl-D end it."""
 
     @property
     def can_ask(self) -> bool:

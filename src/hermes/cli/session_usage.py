@@ -12,8 +12,7 @@ from hermes.cli.start import AsJson, load_app, with_store
 from hermes.db.engine import Tx
 from hermes.llm.tokens import view_tokens
 from hermes.store.store import Store
-from hermes.store.usage import SessionUsage, read_usage
-from hermes.store.usage_lines import describe_length, describe_usage
+from hermes.store.usage import SessionUsage, describe_length, describe_usage, read_usage
 from hermes.types import LiveView, Session
 
 

@@ -14,7 +14,7 @@ from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.identity import find_peer
 from hermes.honcho.keys import MESSAGE_MAX_CHARS
 from hermes.honcho.names import SessionName, Whereabouts, digest, find_manual, find_repository, name_session
-from hermes.memory.provider import Address, Conversation, EntryKind, Notebook, Pace
+from hermes.memory.provider import Address, Conversation, EntryKind, Notebook, Pace, Speaker
 from hermes.memory.values import DEFAULT_WANTS
 from hermes.types import Json
 
@@ -59,11 +59,16 @@ def find_address(config: HonchoConfiguration, place: Conversation | Notebook) ->
     by_itself = config.naming.strategy == "per-session" or named.source == "session id"
     files = place.reach == "everything" and not by_itself
     pace = cast(Pace, config.get(keys.WRITE_FREQUENCY))
-    target = EntryTarget(config.workspace, named.name, ai, mark, speaker_key(place), chars, files)
+    target = EntryTarget(config.workspace, named.name, ai, mark, _speaker_key(place), chars, files)
     return Address(f"{target.workspace}/{target.session}", target.to_json(), _wants(config), pace)
 
 
-def speaker_key(conversation: Conversation) -> str | None:
+def peer_in(config: HonchoConfiguration, conversation: Conversation, speaker: Speaker | None = None) -> str:
+    """The peer of the person of a direct chat, in a group of who speaks."""
+    return find_peer(config.identities, conversation.person or speaker, _speaker_key(conversation)).name
+
+
+def _speaker_key(conversation: Conversation) -> str | None:
     """What names a speaker of a conversation who has no id; None where that is the owner."""
     is_owners = conversation.person is not None and conversation.person.is_owner
     return conversation.gateway_session_key or (None if is_owners else conversation.session_id)
@@ -88,9 +93,7 @@ def _place(config: HonchoConfiguration, conversation: Conversation) -> Whereabou
 
 def _prefix_peer(config: HonchoConfiguration, conversation: Conversation) -> str:
     """The peer whose name is put before the session's name; in a group the owner."""
-    if conversation.person is None:
-        return config.identities.owner
-    return find_peer(config.identities, conversation.person, speaker_key(conversation)).name
+    return config.identities.owner if conversation.person is None else peer_in(config, conversation)
 
 
 def _naming_mark(config: HonchoConfiguration, conversation: Conversation) -> str:

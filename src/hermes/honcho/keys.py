@@ -25,8 +25,6 @@ MOST_CONTEXT = 8_000
 
 @dataclass(frozen=True, slots=True)
 class Key(Setting[T_co]):
-    group: str = ""
-    """Under which heading it is explained."""
     scope: Literal["host", "shared"] = "host"
     """Where commands write it: into the profile's own host block, or where all profiles find it."""
     frozen: bool = True
@@ -50,24 +48,12 @@ class Key(Setting[T_co]):
         return f"{self.key} is {self.kind.quote(raw)}, which counts as {value}"
 
 
-CONNECTION, MAPPING, RECALL, WRITING, NAMES, REASONING, BUDGETS, CADENCE = (
-    "Identity and connection",
-    "Who is who on a gateway",
-    "Memory and recall",
-    "Writing",
-    "Session names",
-    "Dialectic and reasoning",
-    "Budgets",
-    "Cadence",
-)
-
 API_KEY = Key(
     "apiKey",
     ApiKey(),
     "",
     "The server's key; after a sign-in it holds the access token.",
     env="HONCHO_API_KEY",
-    group=CONNECTION,
     frozen=False,
 )
 OAUTH = Key(
@@ -75,7 +61,6 @@ OAUTH = Key(
     optional(Grant()),
     None,
     "The grant of a sign-in, whose token is in `apiKey` beside it. It is not written by hand.",
-    group=CONNECTION,
     frozen=False,
 )
 BASE_URL = Key(
@@ -84,7 +69,6 @@ BASE_URL = Key(
     "",
     "A self-hosted server. It needs a key only if it asks for one; `/v1` to `/v3` at the end is left out.",
     env="HONCHO_BASE_URL",
-    group=CONNECTION,
     frozen=False,
 )
 ENVIRONMENT = Key(
@@ -93,7 +77,6 @@ ENVIRONMENT = Key(
     "production",
     "Which server without `baseUrl`: Honcho Cloud, or one on port 8000 of this machine.",
     env="HONCHO_ENVIRONMENT",
-    group=CONNECTION,
     frozen=False,
 )
 SERVER = Key(
@@ -102,25 +85,17 @@ SERVER = Key(
     "auto",
     "`auto` follows URL, key and environment, and is our own memory server where there is none; `embedded` is our own "
     "whatever they say.",
-    group=CONNECTION,
     frozen=False,
 )
-ENABLED = Key(
-    "enabled",
-    optional(Boolean()),
-    None,
-    "Whether Honcho is used in this profile. Unset, it is.",
-    group=CONNECTION,
-)
+ENABLED = Key("enabled", optional(Boolean()), None, "Whether Honcho is used in this profile. Unset, it is.")
 WORKSPACE = Key(
     "workspace",
     HonchoName(),
     "",
     "The workspace. Profiles in one workspace know the same people. Unset, it is the host key.",
-    group=CONNECTION,
 )
-PEER_NAME = Key("peerName", HonchoName(), "", "Your own peer. Unset, it is your login name.", group=CONNECTION)
-AI_PEER = Key("aiPeer", HonchoName(), "", "The agent's peer. Unset, it is the host key.", group=CONNECTION)
+PEER_NAME = Key("peerName", HonchoName(), "", "Your own peer. Unset, it is your login name.")
+AI_PEER = Key("aiPeer", HonchoName(), "", "The agent's peer. Unset, it is the host key.")
 
 PIN_USER_PEER = Key(
     "pinUserPeer",
@@ -128,31 +103,22 @@ PIN_USER_PEER = Key(
     False,
     "Take all that comes from your own accounts for `peerName`, whatever aliases say.",
     also=("pinPeerName",),
-    group=MAPPING,
 )
-PIN_GUESTS = Key(
-    "pinGuests", Boolean(), False, "Let the pin hold for guests too: everyone becomes `peerName`.", group=MAPPING
-)
-USER_PEER_ALIASES = Key(
-    "userPeerAliases", Map(NonEmptyName()), {}, "Ids of platform users, each with the peer it is.", group=MAPPING
-)
-RUNTIME_PEER_PREFIX = Key(
-    "runtimePeerPrefix", Prefix(), "", "What stands before the id of a user without an alias.", group=MAPPING
-)
+PIN_GUESTS = Key("pinGuests", Boolean(), False, "Let the pin hold for guests too: everyone becomes `peerName`.")
+USER_PEER_ALIASES = Key("userPeerAliases", Map(NonEmptyName()), {}, "Ids of platform users, each with the peer it is.")
+RUNTIME_PEER_PREFIX = Key("runtimePeerPrefix", Prefix(), "", "What stands before the id of a user without an alias.")
 
 RECALL_MODE = Key(
     "recallMode",
     Choice(("hybrid", "context", "tools"), {"auto": "hybrid"}),
     "hybrid",
     "What the model gets: recalled context and tools, context alone, or tools alone.",
-    group=RECALL,
 )
 OBSERVATION_MODE = Key(
     "observationMode",
     Choice(("directional", "unified"), {"shared": "unified", "separate": "directional", "cross": "directional"}),
     "directional",
     "Who learns about whom: everyone about everyone, or you about yourself and the agent about you.",
-    group=RECALL,
 )
 _OBSERVED = Fields({"observeMe": Boolean(), "observeOthers": Boolean()})
 OBSERVATION = Key(
@@ -160,7 +126,6 @@ OBSERVATION = Key(
     Fields({"user": _OBSERVED, "ai": _OBSERVED}),
     {},
     "The same for each peer; what it leaves out is as `observationMode` has it.",
-    group=RECALL,
 )
 
 WRITE_FREQUENCY = Key(
@@ -169,92 +134,63 @@ WRITE_FREQUENCY = Key(
     "async",
     "When what was said is sent: at once in the background, before the turn ends, when the conversation ends, or after "
     "so many turns.",
-    group=WRITING,
 )
-SAVE_MESSAGES = Key("saveMessages", Boolean(), True, "Send what was said and replied.", group=WRITING)
+SAVE_MESSAGES = Key("saveMessages", Boolean(), True, "Send what was said and replied.")
 
 SESSION_STRATEGY = Key(
     "sessionStrategy",
     Choice(("per-directory", "per-session", "per-repo", "global")),
     "per-directory",
     "What a terminal's session is named after. Chats on a gateway are named after their key.",
-    group=NAMES,
 )
-SESSION_PEER_PREFIX = Key("sessionPeerPrefix", Boolean(), False, "Put the peer's name before a session's.", group=NAMES)
+SESSION_PEER_PREFIX = Key("sessionPeerPrefix", Boolean(), False, "Put the peer's name before a session's.")
 SESSIONS = Key(
-    "sessions",
-    Map(Text()),
-    {},
-    "Directories with the session's name that was given to each.",
-    group=NAMES,
-    scope="shared",
+    "sessions", Map(Text()), {}, "Directories with the session's name that was given to each.", scope="shared"
 )
 NEW_SESSION_POLICY = Key(
     "newSessionPolicy",
     Choice(("keep", "rotate")),
     "keep",
     "What `/new` does to a chat's session at Honcho: go on in it, or begin another.",
-    group=NAMES,
 )
 
-DIALECTIC_DEPTH = Key(
-    "dialecticDepth", Integer(1, 3, clamped=True), 1, "Questions in a row about the person.", group=REASONING
-)
+DIALECTIC_DEPTH = Key("dialecticDepth", Integer(1, 3, clamped=True), 1, "Questions in a row about the person.")
 DIALECTIC_DEPTH_LEVELS = Key(
     "dialecticDepthLevels",
     optional(List(Choice(LEVELS))),
     None,
     "How hard each of them is thought about. Unset, it follows `dialecticReasoningLevel`.",
-    group=REASONING,
 )
 DIALECTIC_REASONING_LEVEL = Key(
-    "dialecticReasoningLevel", Choice(LEVELS), "low", "How hard a question is thought about.", group=REASONING
+    "dialecticReasoningLevel", Choice(LEVELS), "low", "How hard a question is thought about."
 )
-DIALECTIC_DYNAMIC = Key(
-    "dialecticDynamic", Boolean(), True, "Let the model choose the level when it asks by itself.", group=REASONING
-)
-DIALECTIC_MAX_CHARS = Key(
-    "dialecticMaxChars", Integer(1), 600, "Characters of an answer that are recalled.", group=REASONING
-)
+DIALECTIC_DYNAMIC = Key("dialecticDynamic", Boolean(), True, "Let the model choose the level when it asks by itself.")
+DIALECTIC_MAX_CHARS = Key("dialecticMaxChars", Integer(1), 600, "Characters of an answer that are recalled.")
 DIALECTIC_MAX_INPUT_CHARS = Key(
-    "dialecticMaxInputChars",
-    Capped(1, MOST_QUESTION),
-    MOST_QUESTION,
-    "Characters of a question to the server.",
-    group=REASONING,
+    "dialecticMaxInputChars", Capped(1, MOST_QUESTION), MOST_QUESTION, "Characters of a question to the server."
 )
-REASONING_HEURISTIC = Key("reasoningHeuristic", Boolean(), True, "Think harder about long questions.", group=REASONING)
+REASONING_HEURISTIC = Key("reasoningHeuristic", Boolean(), True, "Think harder about long questions.")
 REASONING_LEVEL_CAP = Key(
-    "reasoningLevelCap", Choice(LEVELS), "high", "How hard at most, when long questions raise it.", group=REASONING
+    "reasoningLevelCap", Choice(LEVELS), "high", "How hard at most, when long questions raise it."
 )
 
 CONTEXT_TOKENS = Key(
-    "contextTokens",
-    optional(Capped(1, MOST_CONTEXT)),
-    None,
-    "Tokens of recalled context in a request. Unset, 2,000.",
-    group=BUDGETS,
+    "contextTokens", optional(Capped(1, MOST_CONTEXT)), None, "Tokens of recalled context in a request. Unset, 2,000."
 )
 MESSAGE_MAX_CHARS = Key(
     "messageMaxChars",
     Capped(1, MOST_MESSAGE),
     MOST_MESSAGE,
     "Characters of one message; longer ones are sent in pieces.",
-    group=BUDGETS,
 )
 
-CONTEXT_CADENCE = Key(
-    "contextCadence", Integer(1), 1, "Turns until the recalled context is fetched again.", group=CADENCE
-)
-DIALECTIC_CADENCE = Key(
-    "dialecticCadence", Integer(1), 1, "Turns until the server is asked about the person again.", group=CADENCE
-)
+CONTEXT_CADENCE = Key("contextCadence", Integer(1), 1, "Turns until the recalled context is fetched again.")
+DIALECTIC_CADENCE = Key("dialecticCadence", Integer(1), 1, "Turns until the server is asked about the person again.")
 INJECTION_FREQUENCY = Key(
     "injectionFrequency",
     Choice(("every-turn", "first-turn")),
     "every-turn",
     "Recall with every message, or with the first of a conversation alone.",
-    group=CADENCE,
 )
 
 TABLE: tuple[Key[Any], ...] = tuple(row for row in collect(globals()) if isinstance(row, Key))

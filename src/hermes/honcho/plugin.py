@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hermes.errors import ProviderError, SettingsError
 from hermes.home import Home
 from hermes.honcho.addresses import find_address
-from hermes.honcho.config_file import ConfigPlaces, edit_document, set_keys
+from hermes.honcho.config_file import edit_document, set_keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.delivery import SWITCHED_OFF, Delivery
 from hermes.honcho.facts import FactReader, to_source
@@ -64,11 +64,11 @@ class HonchoPlugin(MemoryPlugin):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self.places = ConfigPlaces.find(host.home, host.profile, host.env)
         self.machine = Machine(Home(host.home, host.profile), host.env, host.is_chosen)
-        self._watch = Watch(self.places, host.env, host.trouble, is_chosen=host.is_chosen)
-        self._links: Links | None = None
-        self._delivery: Delivery | None = None
+        self._watch = Watch(self.machine, host.trouble)
+        self.links = Links(self.machine, host.clock, self.configuration, self.patience)
+        """The server in force, for everything in this process that talks with it."""
+        self._delivery = Delivery(host, self.links, self.configuration, self.patience)
 
     def is_available(self) -> bool:
         server = find_server(self.configuration())
@@ -87,27 +87,17 @@ class HonchoPlugin(MemoryPlugin):
         return find_address(self.configuration(), place)
 
     def open(self, conversation: Conversation, address: Address) -> MemorySession:
-        return HonchoSession(self.host, lambda: self.links, self.configuration(), conversation, address)
+        return HonchoSession(self.host, self.links, self.configuration(), conversation, address)
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
-        if self._delivery is None:
-            self._delivery = Delivery(self.host, self.links, self.configuration, self.patience)
         return await self._delivery.deliver(entries, until)
 
     async def warm_up(self, until: float) -> None:
         if self.configuration().get(ENABLED) is not False:
             await self.links.link(until)
 
-    @property
-    def links(self) -> Links:
-        """The server in force, for everything in this process that talks with it. Made on the plugin's loop."""
-        if self._links is None:
-            self._links = Links(self.machine, self.host.clock, self.configuration, self.patience)
-        return self._links
-
     async def shutdown(self, until: float) -> None:  # noqa: ARG002 - closing waits for nothing
-        if self._links is not None:
-            await self._links.close()
+        await self.links.close()
 
     def cache_busting_signature(self) -> dict[str, Json] | None:
         return self.configuration().signature
@@ -144,13 +134,13 @@ class HonchoPlugin(MemoryPlugin):
         config = self.configuration()
         peer = find_peer(config.identities, whose.person, whose.gateway_session_key).name
         views = [config.identities.ai, peer] if config.observation["ai"]["observeOthers"] else [peer]
-        return FactReader(RecallReader(lambda: self.links, self.host.clock.now, config.workspace), peer, views)
+        return FactReader(RecallReader(self.links, self.host.clock.now, config.workspace), peer, views)
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
         return all_remarks(self.configuration(), people, self.host.clock.now())
 
     def backup_paths(self) -> Sequence[Path]:
-        path = self.places.existing()
+        path = self.machine.places.existing()
         return () if path is None else (path,)
 
     def setup(self, desk: Desk, arguments: Sequence[str]) -> None:
@@ -181,7 +171,7 @@ class HonchoPlugin(MemoryPlugin):
         return import_module("hermes.honcho.commands").make_commands(self.machine, desk)
 
     def save_config(self, values: Mapping[str, Json]) -> Path:
-        return edit_document(self.places, set_keys(values))
+        return edit_document(self.machine.places, set_keys(values))
 
 
 def _writing(config: HonchoConfiguration) -> str:

@@ -44,7 +44,7 @@ def sync(
 def _sync(bench: Workbench, default: HonchoConfiguration, given: Mapping[str, Any]) -> str:
     if own := _own(bench):
         return f"nothing: it has {own}"
-    places, left = bench.places, _stays_behind(bench, default.workspace)
+    places, left = bench.machine.places, _stays_behind(bench, default.workspace)
     edit_document(places, _make_block(places.host, default.workspace, given))
     needs = "; it needs a sign-in or key of its own" if given.get(keys.OAUTH.key) else ""
     return f"hosts.{places.host} was made{needs}" + (f"; {left}" if left else "")
@@ -52,10 +52,10 @@ def _sync(bench: Workbench, default: HonchoConfiguration, given: Mapping[str, An
 
 def _own(bench: Workbench) -> str:
     """What a profile has of its own, in words; "" where it gets a block."""
-    path = bench.places.existing()
+    path = bench.machine.places.existing()
     if path == bench.machine.home.path / FILE:
         return f"a file of its own, {path}"
-    return "a block" if read_document(path, bench.places).block else ""
+    return "a block" if read_document(path, bench.machine.places).block else ""
 
 
 def _stays_behind(bench: Workbench, workspace: str) -> str:
@@ -81,6 +81,6 @@ def _make_block(host: str, workspace: str, given: Mapping[str, Any]) -> Edit:
 
 def _own_block(bench: Workbench) -> Mapping[str, Any]:
     """What the profile's own block says, in the words of now."""
-    block = dict(read_document(bench.places.existing(), bench.places).block)
+    block = dict(read_document(bench.machine.places.existing(), bench.machine.places).block)
     move_old_pin(block)
     return block

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from hermes.config_file import load_env, read_entries
 from hermes.errors import HermesError, SettingsError
 from hermes.home import Home
-from hermes.honcho.config_file import ConfigPlaces
-from hermes.honcho.configuration import HonchoConfiguration, load
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.keys import ENV_HOST
 from hermes.honcho.server import HonchoServer, Machine, find_server, meant_server
 from hermes.settings import PROVIDER
@@ -37,8 +36,7 @@ def find_sharing(machine: Machine, config: HonchoConfiguration) -> Iterator[tupl
 
 def _memories(machine: Machine) -> list[tuple[str, ...]]:
     """The memory that a profile tells, and the one that it means. Raises SettingsError for a broken configuration."""
-    places = ConfigPlaces.find(machine.home.path, machine.home.profile, machine.env)
-    config = load(places, machine.env, is_chosen=machine.is_chosen).checked()
+    config = machine.load().checked()
     return [_memory(machine, find(config), config.workspace) for find in (find_server, meant_server)]
 
 

@@ -72,7 +72,7 @@ class RecalledConclusion(Struct, frozen=True):
 class RecallReader:
     """Asks the server in force about one workspace."""
 
-    def __init__(self, links: Callable[[], Links], now: Callable[[], float], workspace: str) -> None:
+    def __init__(self, links: Links, now: Callable[[], float], workspace: str) -> None:
         self._links = links
         self.now = now
         self._root = workspace_path(workspace)
@@ -98,7 +98,7 @@ class RecallReader:
     async def answers_narrowly(self) -> bool:
         """Whether an answer comes from the sessions that a question names, and from nothing else."""
         try:
-            return (await self._links().link(self.now() + PATIENCE)).answers_narrowly
+            return (await self._links.link(self.now() + PATIENCE)).answers_narrowly
         except Failure as failure:
             raise ProviderError(str(failure), hint="") from failure
 
@@ -106,7 +106,7 @@ class RecallReader:
         """Whether what answers there is no model but the floor of our own server. Asked once for each server."""
         try:
             until = self.now() + PATIENCE
-            link = await self._links().link(until)
+            link = await self._links.link(until)
             if self._is_floor is None or link is not self._asked:
                 told = (await link.wire.ask("GET", "/health", until=until)).value
                 self._is_floor = isinstance(told, dict) and "extensions" in told and told.get("model", "") is None
@@ -122,7 +122,7 @@ class RecallReader:
     async def _ask(self, shape: type[T], method: str, path: str, body: Json, longest: float | None = None) -> T | None:
         until = self.now() + max(PATIENCE, longest or 0.0)
         try:
-            link = await self._links().link(until)
+            link = await self._links.link(until)
             told = await link.wire.ask(method, f"{self._root}/{path}", body, until=until, longest=longest)
             return msgspec.convert(told.value, shape)
         except Failure as failure:

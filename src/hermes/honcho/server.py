@@ -16,7 +16,8 @@ from hermes.embedded.place import Place, find_place
 from hermes.errors import HermesError, ProviderError
 from hermes.home import Home
 from hermes.honcho import keys
-from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.config_file import ConfigPlaces
+from hermes.honcho.configuration import HonchoConfiguration, load
 from hermes.honcho.names import workspace_path
 from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens, hide_url
@@ -83,7 +84,7 @@ def is_cloud_url(url: str) -> bool:
 
 
 class Machine(Struct, frozen=True):
-    """This machine as a profile sees it: where our own memory server is found."""
+    """This machine as a profile sees it: where honcho.json and our own memory server are found."""
 
     home: Home
     env: Mapping[str, str]
@@ -94,6 +95,14 @@ class Machine(Struct, frozen=True):
     def memory(self) -> Place:
         """The memory that all profiles share; the default home's `.env` may say where it is."""
         return find_place(self.home, {**read_env_file(self.home.shared / self.home.env_file.name), **self.env})
+
+    @property
+    def places(self) -> ConfigPlaces:
+        return ConfigPlaces.find(self.home.path, self.home.profile, self.env)
+
+    def load(self) -> HonchoConfiguration:
+        """The configuration as the files are now, with what is wrong."""
+        return load(self.places, self.env, is_chosen=self.is_chosen)
 
 
 def reachable(config: HonchoConfiguration, machine: Machine) -> HonchoServer:

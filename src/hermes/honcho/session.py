@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hermes.honcho import keys
-from hermes.honcho.addresses import EntryTarget, speaker_key
+from hermes.honcho.addresses import EntryTarget, peer_in
 from hermes.honcho.configuration import HonchoConfiguration
-from hermes.honcho.identity import find_peer
 from hermes.honcho.links import Links
 from hermes.honcho.recall import Recaller
 from hermes.honcho.recall_reader import RecallReader
@@ -47,7 +44,7 @@ class HonchoSession(MemorySession):
     def __init__(
         self,
         host: Host,
-        links: Callable[[], Links],
+        links: Links,
         config: HonchoConfiguration,
         conversation: Conversation,
         address: Address,
@@ -84,18 +81,15 @@ class HonchoSession(MemorySession):
 
     def _about(self, question: Question) -> str | None:
         """Whom the question's answer is about: the person of a direct chat, in a group who spoke last."""
-        person = self._conversation.person or (question.said[-1].speaker if question.said else None)
-        return find_peer(self._config.identities, person, speaker_key(self._conversation)).name
+        return peer_in(self._config, self._conversation, question.said[-1].speaker if question.said else None)
 
 
 def find_whose(config: HonchoConfiguration, conversation: Conversation, target: EntryTarget) -> Whose:
-    is_group = conversation.reach == "here"
-    user = find_peer(config.identities, conversation.person, speaker_key(conversation)).name
     return Whose(
         target.session or "",
         target.ai_peer,
         conversation.reach,
-        None if is_group else user,
+        None if conversation.reach == "here" else peer_in(config, conversation),
         config.observation["ai"]["observeOthers"],
         config.observation["ai"]["observeMe"],
     )

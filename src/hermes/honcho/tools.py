@@ -12,9 +12,8 @@ from hermes.errors import ProviderError
 from hermes.fence import strip_fences
 from hermes.honcho import keys
 from hermes.honcho.acts import Act, Conclude, Remove, Whom, encode_act
-from hermes.honcho.addresses import speaker_key
+from hermes.honcho.addresses import peer_in
 from hermes.honcho.configuration import HonchoConfiguration
-from hermes.honcho.identity import find_peer
 from hermes.honcho.injection import CHARS_PER_TOKEN, DEFAULT_TOKENS, Section, budget_chars, compose, cut_at_word
 from hermes.honcho.keys import LEVELS
 from hermes.honcho.recall_reader import RecalledMessage
@@ -202,10 +201,7 @@ class Tools:
 
     def _peer(self, speaker: Speaker, about: Whom) -> str:
         """Whom a call is about: in a direct chat its person, in a group who spoke."""
-        if about == "ai":
-            return self._source.whose.ai
-        person = self._conversation.person or speaker
-        return find_peer(self._config.identities, person, speaker_key(self._conversation)).name
+        return self._source.whose.ai if about == "ai" else peer_in(self._config, self._conversation, speaker)
 
 
 def _quote(message: RecalledMessage) -> str:

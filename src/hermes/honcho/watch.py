@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from hermes.honcho.config_file import ConfigPlaces
-from hermes.honcho.configuration import HonchoConfiguration, load
+from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.server import Machine
 
 log = logging.getLogger(__name__)
 FilesStamp = tuple[tuple[int, int, int] | None, ...]
@@ -22,17 +22,9 @@ class Watch:
     as another than was written is logged once.
     """
 
-    def __init__(
-        self,
-        places: ConfigPlaces,
-        env: Mapping[str, str],
-        trouble: Callable[[str, str | None], object],
-        *,
-        is_chosen: bool = True,
-    ) -> None:
-        self._places = places
-        self._is_chosen = is_chosen
-        self._env = env
+    def __init__(self, machine: Machine, trouble: Callable[[str, str | None], object]) -> None:
+        self._machine = machine
+        self._candidates = machine.places.candidates
         self._trouble = trouble
         self._stamp: FilesStamp | None = None
         self._read: HonchoConfiguration | None = None
@@ -42,9 +34,9 @@ class Watch:
 
     def current(self) -> HonchoConfiguration:
         """The configuration in force. Raises SettingsError while there never was a good one."""
-        stamp = tuple(_stamp(path) for path in self._places.candidates)
+        stamp = tuple(_stamp(path) for path in self._candidates)
         if self._read is None or stamp != self._stamp:
-            self._stamp, self._read = stamp, load(self._places, self._env, is_chosen=self._is_chosen)
+            self._stamp, self._read = stamp, self._machine.load()
             self._tell(self._read)
             if not self._read.problems:
                 self._good = self._read

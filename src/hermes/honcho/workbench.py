@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from hermes.config_file import write_setting
 from hermes.errors import NotFoundError, UsageError
 from hermes.honcho import keys
-from hermes.honcho.config_file import ConfigPlaces, Document, Edit, edit_document, read_document, set_keys
-from hermes.honcho.configuration import HonchoConfiguration, load, resolve
+from hermes.honcho.config_file import Document, Edit, edit_document, read_document, set_keys
+from hermes.honcho.configuration import HonchoConfiguration, resolve
 from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.keys import TABLE, Key
 from hermes.honcho.profiles import machines
@@ -35,13 +35,9 @@ class Workbench(Struct, frozen=True):
     def profile(self) -> str:
         return self.machine.home.name
 
-    @property
-    def places(self) -> ConfigPlaces:
-        return ConfigPlaces.find(self.machine.home.path, self.machine.home.profile, self.machine.env)
-
     def load(self) -> HonchoConfiguration:
         """What is in force, with what is wrong."""
-        return load(self.places, self.machine.env, is_chosen=self.machine.is_chosen)
+        return self.machine.load()
 
     def choose(self) -> None:
         """The person wants Honcho: where it was only the default it is set now, and follows its configuration."""
@@ -57,7 +53,7 @@ class Workbench(Struct, frozen=True):
 
     def trial(self, edit: Edit) -> HonchoConfiguration:
         """The configuration as it would be after a change."""
-        places = self.places
+        places = self.machine.places
         path = places.existing()
         now = read_document(path, places)
         block, root = dict(now.block), dict(now.root)
@@ -71,7 +67,7 @@ class Workbench(Struct, frozen=True):
         for problem in self.trial(edit).problems:
             if problem.message not in known:
                 raise problem
-        self.desk.dialog.say(f"Saved in {edit_document(self.places, edit)}.")
+        self.desk.dialog.say(f"Saved in {edit_document(self.machine.places, edit)}.")
         for line in _stays_behind(before, self.load()):
             self.desk.dialog.say(f"Note: {line}")
 

@@ -259,7 +259,6 @@ def _read_usage(value: Json) -> Usage | None:
         prompt_tokens=_count(usage.get("prompt_tokens")),
         completion_tokens=_count(usage.get("completion_tokens")),
         cached_tokens=_count(mapping(usage.get("prompt_tokens_details")).get("cached_tokens")),
-        reasoning_tokens=_count(mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")),
     )
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import base64
-import ipaddress
 import re
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from hermes.errors import SettingsError
+from hermes.loopback import is_loopback
 
 URL_HINT = "It looks like https://api.example.com/v1 or http://127.0.0.1:11434/v1"
 KEY_HINT = "Copy the key again, without spaces"
 SHORT_SECRET = 8
+UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - nothing is bound: whoever asks these asks this machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,7 @@ class Endpoint:
     def is_loopback(self) -> bool:
         """Whether it is on this machine, so that no proxy may stand in between."""
         host = (urlsplit(f"//{self.netloc}").hostname or "").rstrip(".")
-        if host == "localhost" or host.endswith(".localhost"):
-            return True
-        try:
-            address = ipaddress.ip_address(host)
-        except ValueError:
-            return False
-        return address.is_loopback or address.is_unspecified
+        return is_loopback(host) or host.endswith(".localhost") or host in UNSPECIFIED
 
     def url(self, path: str) -> str:
         return f"{self.scheme}://{self.netloc}{self.path}{path}" + (f"?{self.query}" if self.query else "")

@@ -28,7 +28,6 @@ class Usage(Struct, frozen=True):
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
-    reasoning_tokens: int = 0
 
 
 class Reply(Struct, frozen=True):

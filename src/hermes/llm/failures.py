@@ -95,28 +95,13 @@ class ModelFault(Exception):
         self.retry_after = retry_after
 
     def to_event(self, partial: Reply) -> ModelFailed:
-        return ModelFailed(self.kind, self.message, NATURES[self.kind].retryable, partial, self.retry_after)
+        return ModelFailed(self.kind, self.message, self.kind in RETRYABLE, partial, self.retry_after)
 
 
-class Nature(Struct, frozen=True):
-    """`retryable`: the same request may succeed later. `automatic`: we try again ourselves."""
-
-    retryable: bool
-    automatic: bool
-
-
-NATURES: dict[ModelFailureKind, Nature] = {
-    "refused": Nature(retryable=True, automatic=True),
-    "auth": Nature(retryable=False, automatic=False),
-    "rate_limited": Nature(retryable=True, automatic=True),
-    "context_too_long": Nature(retryable=False, automatic=False),
-    # An endpoint that was silent for minutes would only be silent for as long again.
-    "timeout": Nature(retryable=True, automatic=False),
-    "server": Nature(retryable=True, automatic=True),
-    "bad_request": Nature(retryable=False, automatic=False),
-    "bad_reply": Nature(retryable=True, automatic=False),
-    "interrupted": Nature(retryable=True, automatic=True),
-}
+TRIED_AGAIN: frozenset[ModelFailureKind] = frozenset({"refused", "rate_limited", "server", "interrupted"})
+"""What we try again ourselves. Not a time-out: who was silent for minutes would only be silent for as long again."""
+RETRYABLE: frozenset[ModelFailureKind] = TRIED_AGAIN | {"timeout", "bad_reply"}
+"""The same request may succeed later."""
 
 STATUSES: dict[int, tuple[ModelFailureKind, str]] = {
     400: ("bad_request", ""),

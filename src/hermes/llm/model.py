@@ -12,13 +12,12 @@ from hermes.types import Json, ToolSpec
 
 
 class ModelRequest(Struct, frozen=True):
-    """One call: messages in wire shape, and the tools on offer. What is None is left to the endpoint; `tokens` is
+    """One call: messages in wire shape, and the tools on offer. `max_tokens` None is left to the endpoint; `tokens` is
     about how many the call has, where that was counted already."""
 
     messages: Sequence[dict[str, Json]]
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int | None = None
-    temperature: float | None = None
     tokens: int | None = None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 
@@ -28,15 +27,12 @@ REFUSALS = frozenset({400, 422})
 MANY = 100
 """Messages of a request from which on it is worth to load a quicker way of writing JSON."""
 
-UNSUPPORTED = re.compile("unsupported|not support|deprecated|only the default", re.IGNORECASE)
-
 
 class Dialect(Struct, frozen=True):
     """What may be in a request's body."""
 
     asks_usage: bool = True
     limit_field: str = "max_tokens"
-    takes_temperature: bool = True
 
     def encode(self, model: str, request: ModelRequest) -> bytes:
         """The request's body. Half characters, which JSON could carry but few endpoints accept, become `?`."""
@@ -47,8 +43,6 @@ class Dialect(Struct, frozen=True):
             body["stream_options"] = {"include_usage": True}
         if request.max_tokens is not None:
             body[self.limit_field] = request.max_tokens
-        if request.temperature is not None and self.takes_temperature:
-            body["temperature"] = request.temperature
         if len(request.messages) >= MANY:
             import orjson  # the same bytes in a tenth of the time
 
@@ -60,9 +54,6 @@ class Dialect(Struct, frozen=True):
         """The form to try next, or None when there is none left. Each change is made once."""
         if request.max_tokens is not None and self.limit_field == "max_tokens" and "max_completion_tokens" in message:
             return replace(self, limit_field="max_completion_tokens")
-        unsupported = "temperature" in message and UNSUPPORTED.search(message)
-        if unsupported and request.temperature is not None and self.takes_temperature:
-            return replace(self, takes_temperature=False)
         # Few endpoints that do not know `stream_options` say so by its name.
         return replace(self, asks_usage=False) if self.asks_usage else None
 

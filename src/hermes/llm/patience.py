@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes.errors import SettingsError
 from hermes.llm.events import ModelFailed
-from hermes.llm.failures import NATURES
+from hermes.llm.failures import TRIED_AGAIN
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class Retries(Struct, frozen=True):
 
     def wait_after(self, attempt: int, failed: ModelFailed, chance: Callable[[], float]) -> float | None:
         """Seconds until the next attempt, or None to give up, also when the endpoint wishes a longer wait."""
-        if attempt > self.most or not NATURES[failed.kind].automatic:
+        if attempt > self.most or failed.kind not in TRIED_AGAIN:
             return None
         doubled = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 1, 30))
         wait = max(doubled * (1.0 - 0.5 * chance()), failed.retry_after or 0.0)

@@ -118,11 +118,10 @@ class ActiveProvider:
         return result
 
     def report(self, hook: str, result: HookResult[T], whose: str = EVERYWHERE) -> None:
+        """Keep how a hook did. One that was skipped did nothing: it was said what it was skipped for."""
         if isinstance(result, Returned):
             self.health.worked(hook, whose)
-        elif result.skipped:
-            self.health.skipped()
-        else:
+        elif not result.skipped:
             self.health.missed(hook, result.reason, whose)
 
     def report_late_open(self, whose: str) -> None:

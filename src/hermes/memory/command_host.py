@@ -13,8 +13,7 @@ from msgspec import Struct
 from hermes.clock import Clock
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, ProviderError
-from hermes.memory.desk import Acquaintance
-from hermes.memory.provider import MemoryPlugin
+from hermes.memory.provider import Acquaintance, MemoryPlugin
 from hermes.memory.registry import find_provider
 from hermes.memory.thread_pool import DaemonPool
 from hermes.memory.values import Delivered, Parked, Speaker

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,21 +19,19 @@ from msgspec.structs import replace
 
 from hermes.clock import SystemClock
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
-from hermes.memory.offered import usable_tools
+from hermes.memory.deliveries import outcomes_flaw
+from hermes.memory.offered import address_flaw, is_json, usable_tools
 from hermes.memory.plugin_thread import Expected, Hook, HookResult, Returned
 from hermes.memory.provider import (
     Address,
     Conversation,
-    Delivered,
     Entry,
     Fact,
     FactQuery,
     Facts,
-    Later,
     MemoryPlugin,
     MemorySession,
     Notebook,
-    Parked,
     Part,
     Question,
     Recalled,
@@ -124,8 +121,8 @@ class _Check:
         first, second = await self._call("address", ask, Address), await self._call("address", ask, Address)
         if first != second:
             self._found.append("address is not the same twice")
-        if first is not None and (not first.lane or not _is_json(first.data)):
-            self._found.append("address should have a lane and data that JSON can say")
+        if first is not None and (flaw := address_flaw(first)):
+            self._found.append(f"address returned {flaw}")
         return first
 
     async def _open(self, place: Conversation) -> tuple[Address, MemorySession] | None:
@@ -174,8 +171,8 @@ class _Check:
                 return
             if len(outcomes) > len(given):
                 self._found.append("deliver returned more outcomes than there were entries")
-            if not all(isinstance(outcome, Delivered | Later | Parked) for outcome in outcomes):
-                self._found.append("deliver returned something that is no outcome")
+            if flaw := outcomes_flaw(outcomes):
+                self._found.append(f"deliver returned {flaw}")
 
     async def _kept_apart(self) -> None:
         """Nobody recalls what another person said in a chat of their own; a group recalls only its own."""
@@ -248,7 +245,7 @@ class _Check:
 
         async def status(plugin: MemoryPlugin) -> bool:
             said = await plugin.status(self._until())
-            return _is_json(dict(said))
+            return is_json(dict(said))
 
         for hook, ask, wanted in (
             ("cache_busting_signature", flat, "None or a flat dict of `name.key` and plain values"),
@@ -289,11 +286,3 @@ def _entries(place: Conversation, address: Address, turn: int, text: str) -> lis
 def _is_flat(value: Mapping[Any, Any], name: str) -> bool:
     plain = all(item is None or isinstance(item, str | int | float | bool) for item in value.values())
     return plain and all(str(key).startswith(f"{name}.") for key in value)
-
-
-def _is_json(value: object) -> bool:
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError):
-        return False
-    return True

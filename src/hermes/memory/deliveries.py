@@ -1,36 +1,41 @@
-"""Deliveries: what the rows of the memory outbox mean to its worker. Every process that talks with people has one."""
+"""Deliveries: rows of the outbox become entries, the plugin delivers them, and what came of it is recorded. Every
+process that talks with people has a worker for it."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import isnan
 
 from msgspec import Struct
 
 from hermes.db.engine import Tx
-from hermes.db.outcomes import Defect, Done, ItemOutcome, Postponed, Retry
-from hermes.db.queue import Claim, Item
+from hermes.db.outcomes import Dead, Defect, Done, ItemOutcome, Postponed, Retry
+from hermes.db.queue import Claim, Item, backoff
 from hermes.db.queue_items import drop, prune, stats
 from hermes.db.worker import QueueWorker, Work, WorkerTerms
+from hermes.fence import strip_fences
 from hermes.memory.active import ActiveProvider
-from hermes.memory.delivery import (
-    BATCH,
-    GONE,
-    LEASE,
-    LONGEST_REASON,
-    asked_pause,
-    outcomes_flaw,
-    pause_of,
-    read_entry,
-    settle_batch,
-)
 from hermes.memory.forgetting import mark_forgotten
 from hermes.memory.outbox import is_waiting_lane
 from hermes.memory.plugin_thread import Missed
-from hermes.memory.values import Delivered, Entry, EntryKind, Later, Parked
+from hermes.memory.undoing import describe_undo
+from hermes.memory.values import Delivered, Entry, EntryKind, Later, Outcome, Parked, Speaker
 from hermes.store.memory_rows import record_delivery
+from hermes.store.store import Store
 
+LEASE = 60.0
+"""Seconds that a lane is held for one batch."""
+BATCH = 50
+BASE, CAP, CAP_FOR_ALL = 1.0, 300.0, 60.0
+"""Seconds of the back-off: its first step and its longest, and the longest while the whole provider is down, so that it
+is soon seen when a key or the server was changed."""
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 86_400.0
+"""Seconds of a pause that a plugin may ask for."""
+LONGEST_REASON = 1000
+"""Characters of a note or reason that are kept."""
+GONE = "gone"
 ADDRESS_EVERY = 60.0
 """Seconds between two looks at entries that have no address yet."""
 KEPT_DONE = 7 * 86_400.0
@@ -112,7 +117,7 @@ class Deliveries(Work):
         batch = await self._store.read(lambda tx: [(item, read_entry(self._store, tx, item)) for item in claimed.items])
         entries = [entry for _, entry in batch if entry is not None]
         if not entries:
-            return settle_batch(batch, [], now=now, chance=self._chance)
+            return self._settle(batch, [], now)
         until = asyncio.get_running_loop().time() + self.provider.deadlines.deliver
         wall, line = self.provider.wall(until), f"deliver:{claimed.lane}"
         found = await self.provider.call(
@@ -124,7 +129,7 @@ class Deliveries(Work):
         if wrong := outcomes_flaw(found.value):
             return self._missed(claimed.items, Missed(f"deliver returned {wrong}", defect=True), now)
         self._note_outage(entries, found.value)
-        return settle_batch(batch, found.value, now=now, chance=self._chance)
+        return self._settle(batch, found.value, now)
 
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
         """Record with the outcomes how deliveries go. What was given back, or had nothing to send, tells nothing."""
@@ -156,14 +161,41 @@ class Deliveries(Work):
         name, before = self.provider.outbox.queue, self._store.clock.now() - KEPT_DONE
         await self._store.write(lambda tx: prune(tx, name, before=before))
 
+    def _settle(
+        self, batch: Iterable[tuple[Item, Entry | None]], outcomes: Iterable[Outcome], now: float
+    ) -> list[ItemOutcome]:
+        """What became of the items, first to last, up to where the plugin said nothing more."""
+        told = iter(outcomes)
+        settled: list[ItemOutcome] = []
+        for item, entry in batch:
+            if entry is None:
+                settled.append(Done(GONE))
+                continue
+            match next(told, None):
+                case None:
+                    settled.append(Retry(now + self._pause(item), "the provider gave no outcome"))
+                case Delivered(note):
+                    settled.append(Done(note and note[:LONGEST_REASON]))
+                case Parked(reason):
+                    settled.append(Dead(reason[:LONGEST_REASON]))
+                case Later(reason, after, everyone):
+                    pause = min(self._pause(item), CAP_FOR_ALL if everyone else CAP)
+                    at = now + (pause if after is None else asked_pause(after))
+                    settled.append(Retry(at, reason[:LONGEST_REASON]))
+        return settled
+
+    def _pause(self, item: Item) -> float:
+        """Seconds until an item is tried again, longer each time."""
+        return backoff(item.attempts, self._chance, base=BASE, cap=CAP)
+
     def _missed(self, items: Sequence[Item], missed: Missed, now: float) -> Sequence[ItemOutcome]:
         """The plugin was not asked, raised, or was too late: then what it had begun may have arrived."""
         if missed.skipped:
             return [Postponed(now + NOT_NOW, missed.reason)]
-        at = now + pause_of(items[0], self._chance)
+        at = now + self._pause(items[0])
         return [Defect(at, missed.reason) if missed.defect else Retry(at, missed.reason) for _ in items]
 
-    def _note_outage(self, entries: Sequence[Entry], outcomes: Sequence[Delivered | Later | Parked]) -> None:
+    def _note_outage(self, entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
         """Say it when deliveries are put off again and again or refused, and when they work: the last outcome counts.
         A wish to delete that cannot be met is no outage. Let a server that is down alone."""
         later = next((outcome for outcome in outcomes if isinstance(outcome, Later)), None)
@@ -188,3 +220,64 @@ def _is_forgetting(item: Item) -> bool:
     """Whether an entry holds only what a person had forgotten: once it is delivered, its words go too."""
     told = item.payload
     return bool(told) and told["kind"] in ("correct", "note") and not told["text"]
+
+
+def read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
+    """The entry to deliver; None for one whose message was deleted or is incognito, which has nothing left to send."""
+    row = item.payload
+    if row is None:
+        return None
+    text, at = row.get("text", ""), item.created_at
+    if "message" in row:
+        message = store.messages.get(tx, row["message"])
+        if message is None or not store.incognito.remembered(tx, message.session_id, [message]):
+            return None
+        text, at = strip_fences(message.content or ""), message.timestamp
+    data = row.get("data")
+    if row["kind"] == "undo":
+        data = describe_undo(tx, item.queue, data)
+    return Entry(
+        key=row["key"],
+        kind=row["kind"],
+        address=row["address"],
+        text=text,
+        at=at,
+        speaker=Speaker.from_json(row.get("speaker")),
+        session_id=item.session_id,
+        data=data,
+        tried_at=item.tried_at,
+        queued_at=item.created_at,
+    )
+
+
+def asked_pause(seconds: float) -> float:
+    """The pause that a plugin asks for, within bounds."""
+    return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, seconds))
+
+
+def outcomes_flaw(outcomes: Sequence[object]) -> str:
+    """What makes outcomes impossible to record, in words; "" when they are fine."""
+    for outcome in outcomes:
+        match outcome:
+            case Delivered(note) if note is None or _is_text(note):
+                pass
+            case Parked(reason) if _is_text(reason):
+                pass
+            case Later(reason, after) if _is_text(reason) and (after is None or _is_seconds(after)):
+                pass
+            case Delivered() | Parked() | Later():
+                return f"a {type(outcome).__name__} that cannot be recorded"
+            case _:
+                return f"{type(outcome).__name__}, which is no outcome"
+    return ""
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(value.encode() or True)
+    except UnicodeEncodeError:  # half a character: no database takes it
+        return False
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isnan(value)

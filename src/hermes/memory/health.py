@@ -20,22 +20,15 @@ class ProviderHealth:
     """The health of one provider, hook by hook and conversation by conversation."""
 
     def __init__(self, provider: str) -> None:
-        self.failures = 0
-        """How often a hook gave nothing that could be used, also where it was skipped because of another."""
         self._provider = provider
         self._failing: dict[str, dict[str, str]] = {}
 
     def missed(self, hook: str, reason: str, whose: str = EVERYWHERE) -> None:
         """The hook failed. The first time it is logged."""
-        self.failures += 1
         if hook not in self._failing:
             named = reason if hook in reason else f"{reason} ({hook})"
             log.warning("memory provider %s: %s", self._provider, named)
         self._failing.setdefault(hook, {})[whose] = reason
-
-    def skipped(self) -> None:
-        """A hook was not called because of another one, whose failure was said."""
-        self.failures += 1
 
     def worked(self, hook: str, whose: str = EVERYWHERE) -> None:
         """The hook did what it should. After a failure it is logged."""

@@ -18,14 +18,13 @@ from msgspec import Struct, field
 
 from hermes.errors import HomeError, NoteError
 from hermes.fence import strip_fences
-from hermes.files import read_file, replace_file
+from hermes.files import locked, read_file, replace_file
 from hermes.memory.entries import PARTING, NoteLines, add_entry, find_entries, remove_entry, replace_entry
 from hermes.memory.likeness import says_the_same
 from hermes.scope import OWNER, Scope
 
 NotesFile = Literal["memory", "user"]
 FILES: dict[NotesFile, str] = {"memory": "MEMORY.md", "user": "USER.md"}
-LOCK_TIMEOUT = 10.0
 BEFORE = ".before"
 """The end of the name under which the last version of a note is kept."""
 UTF8_HINT = "Save it as UTF-8, or move it away; until then nothing is written to it"
@@ -163,17 +162,8 @@ class Notes:
     @contextmanager
     def _locked(self, target: NotesFile) -> Iterator[str]:
         """The file to the letter, while no other process changes it."""
-        from filelock import FileLock, Timeout
-
-        path = self.path(target)
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with FileLock(path.with_name(f"{path.name}.lock"), timeout=LOCK_TIMEOUT):
-                yield _text_of(self.path(target))
-        except Timeout as error:
-            raise HomeError("another process holds the notes", hint="Try again in a moment") from error
-        except OSError as error:
-            raise HomeError(f"cannot write notes in {path.parent}: {error.strerror}") from error
+        with locked(self.path(target)):
+            yield _text_of(self.path(target))
 
 
 def _find(target: NotesFile, entries: Sequence[NoteLines], old: str) -> NoteLines | None:

@@ -38,8 +38,8 @@ def address_flaw(address: Address) -> str:
     """What is wrong with an address; "" for a good one. It is written in the commits of turns, which must not fail."""
     lane, wants, pace = cast(object, address.lane), cast(object, address.wants), cast(object, address.pace)
     good = {
-        "a lane": type(lane) is str and 0 < len(lane) <= LONGEST_LANE and lane[0] != UNADDRESSED and _is_json(lane),
-        "data": _is_json(address.data) and len(json.dumps(address.data)) <= LONGEST_DATA,
+        "a lane": type(lane) is str and 0 < len(lane) <= LONGEST_LANE and lane[0] != UNADDRESSED and is_json(lane),
+        "data": is_json(address.data) and len(json.dumps(address.data)) <= LONGEST_DATA,
         "wants": isinstance(wants, Set) and wants <= set(get_args(EntryKind)),
         "a pace": pace in ("async", "turn", "session") or (type(pace) is int and pace > 0),
     }
@@ -56,12 +56,13 @@ def _wrong(spec: object) -> str:
         return "a tool whose name is not 1 to 64 letters, digits, '_' or '-'"
     if not isinstance(description, str):
         return f"a tool '{name}' without a description"
-    if not isinstance(spec.parameters, dict) or not _is_json(spec.parameters):
+    if not isinstance(spec.parameters, dict) or not is_json(spec.parameters):
         return f"a tool '{spec.name}' whose parameters are no JSON schema"
     return ""
 
 
-def _is_json(value: object) -> bool:
+def is_json(value: object) -> bool:
+    """Whether a row can hold it, as JSON."""
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError):

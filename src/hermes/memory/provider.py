@@ -9,8 +9,8 @@ hook must not block that loop: use an async client, or `asyncio.to_thread`, whic
 
 Time: `until` is a moment of `host.clock`. A hook returns by then with what it has; one that does not is cancelled.
 
-Errors: what a hook raises is logged once with the provider's name, counted, and told to the owner when it starts and
-when it ends. The turn goes on. What `deliver` raises is a defect: the entries come again, alone from the third time on,
+Errors: what a hook raises is logged once with the provider's name, and told to the owner when it starts and when it
+ends. The turn goes on. What `deliver` raises is a defect: the entries come again, alone from the third time on,
 and are parked after the fifth.
 """
 
@@ -22,11 +22,10 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
+from msgspec import Struct
+
 from hermes.clock import Clock
 from hermes.errors import UsageError
-from hermes.memory.desk import Acquaintance as Acquaintance
-from hermes.memory.desk import Desk as Desk
-from hermes.memory.desk import Dialog as Dialog
 from hermes.memory.values import Address as Address
 from hermes.memory.values import Conversation as Conversation
 from hermes.memory.values import Delivered as Delivered
@@ -132,6 +131,63 @@ class MemorySession(ABC):
 
     async def close(self, why: Ending, until: float) -> None:
         """The last call. It creates nothing on a server: what is in the outbox is delivered without it."""
+
+
+class Acquaintance(Struct, frozen=True):
+    """Someone who talks on a chat platform, or may."""
+
+    platform: str
+    user_id: str
+    name: str = ""
+    is_owner: bool = False
+    is_marked: bool = False
+    """Whether anybody has said who it is; until then it is a guest."""
+
+    @property
+    def who(self) -> str:
+        return f"{self.platform}:{self.user_id}"
+
+
+class Dialog(Protocol):
+    """How a set-up talks with a person."""
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether anybody is there to answer."""
+
+    def ask(self, text: str, default: str = "", *, secret: bool = False) -> str: ...
+
+    def choose(self, text: str, options: Mapping[str, str], default: str) -> str:
+        """One of the options: a word for each, and what it means."""
+
+    def say(self, text: str) -> None: ...
+
+
+class Desk(Protocol):
+    """Where a plugin's commands do their work."""
+
+    @property
+    def dialog(self) -> Dialog: ...
+
+    def of_profile(self, name: str) -> Desk:
+        """The desk of another profile of this installation; `default` is one too."""
+
+    @property
+    def platforms(self) -> Sequence[str]:
+        """The chat platforms that are configured, the API among them."""
+
+    def people(self) -> Sequence[Acquaintance]:
+        """Everyone who talks on them, or may."""
+
+    def mark_owner(self, people: Sequence[Acquaintance]) -> None:
+        """The person says that these are accounts of the owner."""
+
+    def print_lines(self, lines: Sequence[tuple[str, str]]) -> None:
+        """Labels with their values, one below the other."""
+
+    def print_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None: ...
+
+    def print_json(self, value: Json) -> None: ...
 
 
 class MemoryPlugin(ABC):

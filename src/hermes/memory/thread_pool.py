@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -13,15 +14,15 @@ T = TypeVar("T")
 
 
 class DaemonPool(ThreadPoolExecutor):
-    """Like its base, but Python waits for none of its threads when it ends, however long a call hangs."""
+    """Like its base, but Python waits for none of its threads when it ends, however long a call hangs. A thread ends
+    when no call waits for it."""
 
     def __init__(self, most: int, name: str) -> None:
         self._most = most
         self._name = name
         self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        self._guard = threading.Condition()
-        self._threads_running = 0
-        self._idle = 0
+        self._guard = threading.Lock()
+        self._at_work = 0
         self._ended = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -30,31 +31,24 @@ class DaemonPool(ThreadPoolExecutor):
         with self._guard:
             if self._ended:
                 raise RuntimeError("the provider's threads have ended")
-            self._waiting.append((future, lambda: fn(*args, **kwargs)))
-            if len(self._waiting) > self._idle and self._threads_running < self._most:
-                self._threads_running += 1
+            self._waiting.append((future, partial(fn, *args, **kwargs)))
+            if self._at_work < self._most:
+                self._at_work += 1
                 threading.Thread(target=self._work, name=self._name, daemon=True).start()
-            else:
-                self._guard.notify()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - nobody is waited for
-        """Let idle threads go; those at work end with their call, or with the process."""
+        """Take no more calls; those at work end by themselves, or with the process."""
         with self._guard:
             self._ended = True
             while self._waiting:
                 self._waiting.popleft()[0].cancel()
-            self._guard.notify_all()
 
     def _work(self) -> None:
         while True:
             with self._guard:
-                self._idle += 1
-                while not self._waiting and not self._ended:
-                    self._guard.wait()
-                self._idle -= 1
                 if not self._waiting:
-                    self._threads_running -= 1
+                    self._at_work -= 1
                     return
                 future, call = self._waiting.popleft()
             _run(future, call)

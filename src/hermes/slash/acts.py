@@ -15,8 +15,7 @@ from hermes.llm.tokens import view_tokens
 from hermes.scope import OWNER
 from hermes.slash.here import Again, Answer, Beginning, Here, Say, Word, agent_of, console_of, read_number
 from hermes.store.memory_rows import hide_title
-from hermes.store.usage import read_usage
-from hermes.store.usage_lines import describe_length, describe_usage
+from hermes.store.usage import describe_length, describe_usage, read_usage
 from hermes.types import LiveView
 
 LONGEST_TITLE = 200

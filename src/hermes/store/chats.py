@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
@@ -124,18 +123,10 @@ class Chats:
         self, tx: Tx, key: str, message: Addressed, *, now: float, session_id: str | None = None
     ) -> Session:
         """A fresh session for a chat; `key` names its lane."""
-        return self._sessions.create(
-            tx,
-            source=message.chat.platform,
-            now=now,
-            random_hex=secrets.token_hex,
-            session_id=session_id,
-            user_id=message.author_id if message.chat.chat_type in DIRECT else None,
-            session_key=key,
-            chat_id=message.chat.chat_id,
-            chat_type=message.chat.chat_type,
-            thread_id=message.chat.thread_id,
-        )
+        chat, chosen = message.chat, self._sessions.new_id(tx, now) if session_id is None else session_id
+        author = message.author_id if chat.chat_type in DIRECT else None
+        session = Session(chosen, chat.platform, now, author, key, chat.chat_id, chat.chat_type, chat.thread_id)
+        return self._sessions.create(tx, session)
 
     def lane_of(self, session: Session) -> str:
         """The inbox lane of a session, the same however a message names the session. After `/new` the next session uses

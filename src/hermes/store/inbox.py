@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
@@ -147,10 +146,9 @@ def pairings(tx: Tx) -> list[Pairing]:
     return [Pairing(**dict(row)) for row in tx.execute("SELECT * FROM hermes_pairings ORDER BY created_at DESC")]
 
 
-def ask_pairing(tx: Tx, platform: str, user_id: str, name: str, code: str, *, now: float) -> Pairing:
+def ask_pairing(tx: Tx, platform: str, user_id: str, name: str, code: str, *, now: float) -> None:
     """A stranger asks to talk; the owner confirms with the code."""
     tx.execute("INSERT INTO hermes_pairings VALUES (?, ?, ?, ?, 'pending', ?)", (platform, user_id, name, code, now))
-    return Pairing(platform, user_id, name, code, "pending", now)
 
 
 def find_code(tx: Tx, code: str) -> Pairing:
@@ -161,12 +159,11 @@ def find_code(tx: Tx, code: str) -> Pairing:
     return Pairing(**dict(row))
 
 
-def allow_pairing(tx: Tx, code: str) -> Pairing:
+def allow_pairing(tx: Tx, code: str) -> None:
     """The owner confirms."""
-    found = replace(find_code(tx, code), state="allowed")
+    found = find_code(tx, code)
     tx.execute("UPDATE hermes_pairings SET state = 'allowed' WHERE code = ?", (found.code,))
     meet(tx, found.platform, found.user_id, found.name)
-    return found
 
 
 def remove_pairing(tx: Tx, platform: str, user_id: str) -> bool:

@@ -57,9 +57,8 @@ def keep_injection(tx: Tx, made: Injection) -> None:
     tx.execute("DELETE FROM hermes_injections WHERE session_id = ? AND turn <= ?", (made.session_id, made.turn - KEPT))
 
 
-def drop_injections(tx: Tx, is_to_go: Callable[[str], bool], within: Collection[str] | None = None) -> int:
-    """Delete the records of turns with a text that is to go, of all sessions or those `within`; how many that were."""
-    dropped = 0
+def drop_injections(tx: Tx, is_to_go: Callable[[str], bool], within: Collection[str] | None = None) -> None:
+    """Delete the records of turns with a text that is to go, of all sessions or those `within`."""
     for row in tx.execute("SELECT session_id, turn, record FROM hermes_injections").fetchall():
         if within is not None and row["session_id"] not in within:
             continue
@@ -68,8 +67,6 @@ def drop_injections(tx: Tx, is_to_go: Callable[[str], bool], within: Collection[
             tx.execute(
                 "DELETE FROM hermes_injections WHERE session_id = ? AND turn = ?", (row["session_id"], row["turn"])
             )
-            dropped += 1
-    return dropped
 
 
 def find_injection(tx: Tx, session_id: str | None = None, turn: int | None = None) -> Injection:

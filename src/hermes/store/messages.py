@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 
 from hermes.db.engine import Tx
-from hermes.errors import NotFoundError
 from hermes.store.copies import REMARK, Copies
 from hermes.store.schema import (
     MESSAGE_OPTIONAL,
@@ -42,8 +41,7 @@ class Messages:
 
     def append(self, tx: Tx, session_id: str, drafts: Sequence[Draft], *, now: float) -> list[Message]:
         """Store messages at the end of a session, in order. They are committed with the transaction."""
-        if not self._sessions.exists(tx, session_id):
-            raise NotFoundError(f"there is no session '{session_id}'")
+        self._sessions.require(tx, session_id)
         stored = [self._insert(tx, session_id, draft, now) for draft in drafts]
         self._sessions.count_messages(tx, session_id, len(stored))
         return stored
@@ -162,17 +160,14 @@ def message_from_row(row: sqlite3.Row) -> Message:
     """A message as the store has it, from a row that begins with its fields. Tool calls that are not valid JSON are
     kept as none rather than failing."""
     key, session, role, content, timestamp, call_id, calls, tool, tokens, finish, thought, *sent, owner = row[:FIELDS]
-    text, at, parsed = as_text(content), as_time(timestamp), parse_calls(calls) if calls else ()
+    text, at, parsed = as_text(content), as_time(timestamp), _parse_calls(calls) if calls else ()
     is_owner = None if owner is None else bool(owner)
     sent_id, author, name, alt = sent
     said = (key, session, role, text, at, parsed, call_id, tool, thought, finish, tokens)
     return Message(*said, sent_id, author, name, alt, is_owner)
 
 
-def parse_calls(text: str | bytes | None) -> tuple[ToolCall, ...]:
-    """The calls of a message as the store has them; none where they cannot be read."""
-    if not text:
-        return ()
+def _parse_calls(text: str | bytes) -> tuple[ToolCall, ...]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

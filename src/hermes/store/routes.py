@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.db.engine import Tx
-from hermes.errors import NotFoundError, StoreDamagedError
+from hermes.errors import StoreDamagedError
 from hermes.files import read_file
 from hermes.store.sessions import Sessions
 from hermes.types import Json
@@ -37,8 +37,7 @@ class Routes:
 
     def bind(self, tx: Tx, session_key: str, session_id: str, *, now: float) -> None:
         """From now on `session_key` means `session_id`, and nothing else."""
-        if not self._sessions.exists(tx, session_id):
-            raise NotFoundError(f"there is no session '{session_id}'")
+        self._sessions.require(tx, session_id)
         tx.execute(
             "INSERT INTO hermes_routes VALUES (?, ?, ?) ON CONFLICT (session_key) "
             "DO UPDATE SET session_id = excluded.session_id, updated_at = excluded.updated_at",
@@ -104,17 +103,11 @@ class Routes:
         if not self._has_old_table or tx.execute("SELECT 1 FROM gateway_routing LIMIT 1").fetchone() is None:
             return old_file_entries(self._old_file)
         rows = tx.execute(
-            "SELECT session_key, json_extract(entry, '$.session_id') AS session_id, "
-            "json_extract(entry, '$.updated_at') AS updated_at FROM (SELECT session_key, updated_at AS written, "
-            "CASE WHEN json_valid(entry_json) THEN entry_json ELSE 'null' END AS entry FROM gateway_routing "
-            "WHERE :key IS NULL OR session_key = :key) ORDER BY written",
+            "SELECT session_key, entry_json FROM gateway_routing "
+            "WHERE :key IS NULL OR session_key = :key ORDER BY updated_at",
             {"key": session_key},
         )
-        return {
-            row["session_key"]: Binding(row["session_id"], _local_time(row["updated_at"]))
-            for row in rows
-            if isinstance(row["session_id"], str) and row["session_id"]
-        }
+        return {row["session_key"]: bound for row in rows if (bound := _bound_session(_parse(row["entry_json"])))}
 
 
 def old_file_entries(path: Path) -> dict[str, Binding]:
@@ -139,8 +132,7 @@ def _parse(text: str | bytes | None) -> Json:
 
 
 def _bound_session(entry: Json) -> Binding | None:
-    session_id = entry.get("session_id") if isinstance(entry, Mapping) else None
-    if not isinstance(entry, Mapping) or not isinstance(session_id, str) or not session_id:
+    if not isinstance(entry, Mapping) or not isinstance(session_id := entry.get("session_id"), str) or not session_id:
         return None
     return Binding(session_id, _local_time(entry.get("updated_at")))
 

@@ -118,8 +118,8 @@ class Search:
         found = {row["id"]: row for row in rows}
         return [found[key] for key in ids if key in found]
 
-    def forget(self, tx: Tx, session_id: str) -> int:
-        """Take a session's messages out of the index; they must still be in the table. Returns how many there were."""
+    def forget(self, tx: Tx, session_id: str) -> None:
+        """Take a session's messages out of the index; they must still be in the table."""
         rows = tx.execute(
             "SELECT m.id, m.content, r.fingerprint FROM messages m JOIN hermes_search_rows r ON r.message_id = m.id "
             "WHERE m.session_id = ?",
@@ -130,7 +130,6 @@ class Search:
             _take_out(tx, entries)
         else:
             _empty(tx)
-        return len(entries)
 
 
 def _hit(row: sqlite3.Row, text: str) -> HistoryHit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from collections.abc import Callable
 
@@ -40,47 +41,18 @@ class Sessions:
         self._shape = shape
         self._said = kept_rows(messages)
 
-    def create(
-        self,
-        tx: Tx,
-        *,
-        source: str,
-        now: float,
-        random_hex: Callable[[int], str],
-        session_id: str | None = None,
-        user_id: str | None = None,
-        session_key: str | None = None,
-        chat_id: str | None = None,
-        chat_type: str | None = None,
-        thread_id: str | None = None,
-        title: str | None = None,
-        model: str | None = None,
-        system_prompt: str | None = None,
-        parent_session_id: str | None = None,
-    ) -> Session:
-        """A new session. `session_id` is a client's own id, kept unchanged; without it one of ours is made."""
-        if session_id is not None:
-            check_foreign_id(session_id)
-            if self.exists(tx, session_id):
-                raise UsageError(f"session {session_id} exists already")
-        else:
+    def new_id(self, tx: Tx, now: float, random_hex: Callable[[int], str] = secrets.token_hex) -> str:
+        """An id of ours that no session has."""
+        session_id = new_session_id(now, random_hex)
+        while self.exists(tx, session_id):
             session_id = new_session_id(now, random_hex)
-            while self.exists(tx, session_id):
-                session_id = new_session_id(now, random_hex)
-        session = Session(
-            id=session_id,
-            source=source,
-            started_at=now,
-            user_id=user_id,
-            session_key=session_key,
-            chat_id=chat_id,
-            chat_type=chat_type,
-            thread_id=thread_id,
-            title=title,
-            model=model,
-            system_prompt=system_prompt,
-            parent_session_id=parent_session_id,
-        )
+        return session_id
+
+    def create(self, tx: Tx, session: Session) -> Session:
+        """Store a new session. Its id is one of ours, or a client's own, which is kept unchanged."""
+        check_foreign_id(session.id)
+        if self.exists(tx, session.id):
+            raise UsageError(f"session {session.id} exists already")
         self._shape.insert(tx, {name: getattr(session, name) for name in FIELDS})
         return session
 

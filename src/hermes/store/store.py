@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -101,16 +100,13 @@ class Store:
 
     async def create_session(self, source: str, *, session_id: str | None = None, title: str | None = None) -> Session:
         """A new session, committed."""
-        return await self.write(
-            lambda tx: self.sessions.create(
-                tx,
-                source=source,
-                now=self.clock.now(),
-                random_hex=secrets.token_hex,
-                session_id=session_id,
-                title=title,
-            )
-        )
+        now = self.clock.now()
+
+        def create(tx: Tx) -> Session:
+            chosen = self.sessions.new_id(tx, now) if session_id is None else session_id
+            return self.sessions.create(tx, Session(chosen, source, now, title=title))
+
+        return await self.write(create)
 
     async def append(self, session_id: str, *drafts: Draft) -> list[Message]:
         """Append messages to a session, committed, in order."""

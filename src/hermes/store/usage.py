@@ -1,4 +1,4 @@
-"""Tokens that a session has spent, by model."""
+"""Tokens that a session has spent, by model, and that in words."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ CREATE TABLE hermes_usage (
     PRIMARY KEY (session_id, model)
 ) WITHOUT ROWID
 """
-
-
 COUNTS = Spent.__struct_fields__
 ELSEWHERE = ("input_tokens", "output_tokens")
+WHAT_COUNTS = "Counted are its turns, summaries, reviews, sub-agents and title."
+NOTHING = "No model was asked in this session yet."
 
 
 class SessionUsage(Struct, frozen=True):
@@ -76,3 +76,30 @@ def usage_elsewhere(tx: Tx, session_id: str) -> Spent | None:
     row = tx.execute(f"SELECT {', '.join(ELSEWHERE)} FROM sessions WHERE id = ?", (session_id,)).fetchone()
     counts = [value if isinstance(value, int) else 0 for value in row or ()]
     return Spent(prompt_tokens=counts[0], completion_tokens=counts[1]) if any(counts) else None
+
+
+def describe_length(counted: SessionUsage, compressions: int) -> str:
+    """How long a session is."""
+    return f"{counted.turns:,} {'turn' if counted.turns == 1 else 'turns'}, {compressions} compressions"
+
+
+def describe_usage(counted: SessionUsage) -> list[str]:
+    """What it has spent, line by line."""
+    spent, elsewhere = counted.spent, counted.elsewhere
+    lines = [f"{name}: {_describe(one)}" for name, one in spent.items()]
+    if len(spent) > 1:
+        lines.append(f"in all: {_describe(sum(spent.values(), Spent()))}")
+    if elsewhere is not None:
+        lines.append(f"another version counted {elsewhere.prompt_tokens:,} in, {elsewhere.completion_tokens:,} out")
+    return [*lines, WHAT_COUNTS if spent else NOTHING]
+
+
+def _describe(spent: Spent) -> str:
+    about = "~" if spent.estimated else ""
+    cached = f" ({spent.cached_tokens:,} of them from its cache)" if spent.cached_tokens else ""
+    told = f"{about}{spent.prompt_tokens:,} tokens in{cached}, {about}{spent.completion_tokens:,} out"
+    asked = "1 request" if spent.requests == 1 else f"{spent.requests:,} requests"
+    if not spent.estimated:
+        return f"{asked}, {told}"
+    which = "all" if spent.estimated == spent.requests else f"{spent.estimated:,}"
+    return f"{asked}, {told}; {which} of them estimated, since the endpoint does not say"
