@@ -16,10 +16,11 @@ from contextlib import closing
 from pathlib import Path
 
 from bench.table import report, summarise
-from hermes.audit.audit import ProfileFiles, audit_store
+from hermes.audit.audit import audit_store
 from hermes.audit.log import LogAudit
 from hermes.audit.repair import repair
 from hermes.clock import SystemClock
+from hermes.home import Home
 
 SESSIONS, DAMAGED = 20_000, 200
 SCHEMA = (
@@ -36,15 +37,14 @@ SCHEMA = (
 def run() -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        home = Path(folder)
-        places = ProfileFiles(home / "state.db", home / "sessions.json", home / "agent.log")
-        with closing(sqlite3.connect(places.state_file)) as db, db:
+        home = Home(Path(folder))
+        with closing(sqlite3.connect(home.state_file)) as db, db:
             _fill(db)
-        by_command = shutil.copytree(home, home / "by-command")
+        by_command = shutil.copytree(home.path, home.path / "by-command")
         start = time.perf_counter()
-        found = audit_store(places, LogAudit(), lock_timeout=30.0).damage
+        found = audit_store(home, LogAudit(), lock_timeout=30.0).damage
         looked = time.perf_counter()
-        done = asyncio.run(repair(places, clock=SystemClock(), lock_timeout=30.0))
+        done = asyncio.run(repair(home, clock=SystemClock(), lock_timeout=30.0))
         ended = time.perf_counter()
         assert len(found) == len(done.mended) == DAMAGED, "every damage is found and mended"
         wall, cpu = _measure_command(by_command)

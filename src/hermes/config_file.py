@@ -10,15 +10,12 @@ from typing import Any
 
 from hermes.config_edit import open_block, put_value, yaml
 from hermes.errors import SettingsError
-from hermes.files import locked, read_file, replace_file_if
+from hermes.files import edit_file, read_file
 from hermes.home import Home
 from hermes.settings import TABLE, Setting
 from hermes.settings.kinds import plain
 from hermes.settings.layers import Given
 from hermes.settings.setting import Table
-
-TRIES = 50
-"""How often a file that another program changes is read anew before a change of ours is given up."""
 
 
 def read_entries(path: Path, table: Table = TABLE) -> list[Given]:
@@ -28,7 +25,11 @@ def read_entries(path: Path, table: Table = TABLE) -> list[Given]:
     What stands under a setting's own key is that setting's value, a map too.
     """
     text = _read(path)
-    document = None if text is None else _parse(path, text)
+    return [] if text is None else _entries(path, text, table)
+
+
+def _entries(path: Path, text: str, table: Table) -> list[Given]:
+    document = _parse(path, text)
     if document is None:
         return []
     settings = {setting.key for setting in table}
@@ -36,26 +37,14 @@ def read_entries(path: Path, table: Table = TABLE) -> list[Given]:
 
 
 def write_setting(path: Path, setting: Setting[Any], value: object) -> None:
-    """Put one value into the file. Everything else in it stays as it was, to the letter; two at once both count.
-
-    Another program that changes the file meanwhile may not know of our lock: what it wrote before our last look, right
-    before the file is replaced, is never written over.
-    """
-    with locked(path):
-        if not any(_put(path, setting, value) for _ in range(TRIES)):
-            raise SettingsError(f"another program keeps changing {path}", hint="Try again in a moment")
-
-
-def _put(path: Path, setting: Setting[Any], value: object) -> bool:
-    """Whether it is done: the file was still the one that was read."""
-    read_entries(path)
-    seen = _read(path)
-    edited = _edit(path, seen or "", setting, value)
-    return replace_file_if(path, edited, lambda: _read(path) == seen)
+    """Put one value into the file. Everything else in it stays as it was, to the letter; two at once both count."""
+    if not edit_file(path, lambda: _read(path), lambda seen: _edit(path, seen or "", setting, value)):
+        raise SettingsError(f"another program keeps changing {path}", hint="Try again in a moment")
 
 
 def _edit(path: Path, seen: str, setting: Setting[Any], value: object) -> str:
     """The text of the file with one value in it."""
+    _entries(path, seen, TABLE)  # what contains itself is refused
     text = _without_short_form(path, seen, setting)
     document = _parse(path, text)
     ways = list(_ways(document or {}, setting.key))

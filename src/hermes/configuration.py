@@ -13,7 +13,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from hermes.config_file import load_env, read_entries
 from hermes.errors import SettingsError
+from hermes.home import Home
 from hermes.redaction import HIDDEN, hide_passwords
 from hermes.settings import TABLE, Setting, Settings
 from hermes.settings.layers import Given, Layer, check, environment, try_resolve
@@ -48,6 +50,12 @@ class Configuration(Struct, frozen=True):
         """The settings, for running. Raises the first problem, and says how many more there are."""
         check(self.problems)
         return self.settings
+
+
+def read_configuration(home: Home, table: Table = TABLE) -> Configuration:
+    """What a profile is told by its config.yaml and the environment. Raises SettingsError for a file that cannot be
+    read."""
+    return configure(read_entries(home.config_file), load_env(home), table)
 
 
 def configure(entries: Iterable[Given], env: Mapping[str, str], table: Table = TABLE) -> Configuration:

@@ -19,11 +19,11 @@ from typing import Literal, TypeVar
 
 from hermes import __version__
 from hermes.agent.prompt import read_soul
-from hermes.audit.audit import ProfileFiles, StoreAudit, audit_store, read_log
-from hermes.audit.log import LogAudit
+from hermes.audit.audit import StoreAudit, audit_store
+from hermes.audit.log import LogAudit, audit_log
 from hermes.clock import Clock
 from hermes.config_file import load_env, read_entries
-from hermes.configuration import MOST_NAMED, ForeignSetting, configure, name_foreign
+from hermes.configuration import MOST_NAMED, ForeignSetting, configure, name_foreign, read_configuration
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, SettingsError
 from hermes.files import check_room
@@ -66,7 +66,7 @@ def examine(home: Home, clock: Clock) -> Iterator[Finding]:
     """Every check, one after another; a check that fails does not keep the others from running."""
     versions = f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
     yield Finding("version", "ok", f"hermes {__version__}, {versions}")
-    log = read_log(places(home))
+    log = audit_log(home.log_file)
     checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
         ("home", lambda: _check_home(home)),
         ("home", lambda: _check_links(home)),
@@ -83,11 +83,6 @@ def examine(home: Home, clock: Clock) -> Iterator[Finding]:
             yield from check()
         except HermesError as error:
             yield Finding(name, "fail", error.message, error.hint)
-
-
-def places(home: Home) -> ProfileFiles:
-    """The files of a profile that the audit reads and a repair mends."""
-    return ProfileFiles(home.state_file, home.old_routes_file, home.log_file)
 
 
 def _check_home(home: Home) -> Iterator[Finding]:
@@ -122,8 +117,7 @@ def _check_links(home: Home) -> Iterator[Finding]:
 def _check_provider(home: Home, clock: Clock) -> Iterator[Finding]:
     """Whether the provider that is chosen exists and is configured, and what its owner should know."""
     try:
-        env = load_env(home)
-        settings = configure(read_entries(home.config_file), env).settings
+        settings = read_configuration(home).settings
     except SettingsError:
         return  # the check of the settings says so
     name = settings.get(PROVIDER)
@@ -134,7 +128,7 @@ def _check_provider(home: Home, clock: Clock) -> Iterator[Finding]:
         yield Finding("memory", "fail", detail, "`hermes config set memory.provider NAME` chooses one")
         return
     troubles: list[str] = []
-    host = CommandHost(home.path, home.profile, env, clock, troubles.append, settings.is_given(PROVIDER))
+    host = CommandHost(home.path, home.profile, load_env(home), clock, troubles.append, settings.is_given(PROVIDER))
     allowed = settings.get(ALLOW)
     people = _read(home, lambda tx: acquaintances(tx, allowed)) if home.state_file.exists() else invited(allowed)
     found = look_over(name, home.plugins, host, people)
@@ -235,14 +229,14 @@ def _check_store(home: Home, clock: Clock, log: LogAudit) -> Iterator[Finding]:
         yield Finding("store", "ok", f"{path}: sound, {health.sessions} sessions, {health.messages} messages")
     yield from _check_contents(health)
     if not health.damage and health.version <= health.known_version:
-        yield from _check_conversations(audit_store(places(home), log, lock_timeout=LOCK_TIMEOUT))
+        yield from _check_conversations(audit_store(home, log, lock_timeout=LOCK_TIMEOUT))
 
 
 def _check_people(home: Home) -> Iterator[Finding]:
     """Whoever was let in before anybody asked who they are is a guest; the owner may be among them."""
     if not home.state_file.exists():
         return
-    allowed = configure(read_entries(home.config_file), load_env(home)).settings.get(ALLOW)
+    allowed = read_configuration(home).settings.get(ALLOW)
     if unmarked := _read(home, lambda tx: find_unmarked(tx, allowed)):
         yield Finding("people", "warn", describe_unmarked(unmarked), MARK, "unmarked-people")
 
@@ -262,32 +256,9 @@ def _check_conversations(audit: StoreAudit) -> Iterator[Finding]:
     for damage in audit.damage:
         fix = "`hermes doctor --repair` mends it"
         yield Finding("sessions", "fail", damage.detail, fix, damage.code, damage.sessions, damage.remedy)
-    for loss in audit.losses:
-        detail = (
-            f"{loss.session_key} began anew as {loss.today}, because a compression of {loss.before} was cut off: what "
-            "was said before is not seen there"
-        )
-        fix = f"It is all there: `hermes sessions show {loss.before}`"
-        yield Finding("sessions", "warn", detail, fix, "began-anew", (loss.before, loss.today))
-    for left in audit.unseen:
-        numbers = ", ".join(map(str, left.message_ids[:NAMED])) + (", …" if len(left.message_ids) > NAMED else "")
-        moved = f"moved it on to {left.today}, or later" if left.today != left.before else "was at work"
-        detail = (
-            f"what a person said in {left.before} while a compression {moved}, is not seen by the model: message "
-            f"{numbers}"
-        )
-        fix = f"Say it again if it matters; `hermes sessions show {left.before}` shows it"
-        yield Finding("sessions", "warn", detail, fix, "left-behind", tuple(dict.fromkeys((left.before, left.today))))
-    for key, (ours, theirs) in sorted(audit.differing.items()):
-        detail = f"{key} leads to {ours} here and to {theirs} in the other hermes of this home"
-        fix = "What was bound last counts here; say something in that chat with the one that you mean to use"
-        yield Finding("sessions", "warn", detail, fix, "routes-differ", (ours, theirs))
-    for history in audit.history:
-        detail = (
-            f"an older version changed the id of {history.session_key} from {history.first} to {history.today}; "
-            "it is whole"
-        )
-        yield Finding("sessions", "ok", detail, "", "route-to-child", (history.first, history.today))
+    for remark in audit.remarks:
+        level: Level = "warn" if remark.fix else "ok"
+        yield Finding("sessions", level, remark.detail, remark.fix, remark.code, remark.sessions)
 
 
 def _check_contents(health: StoreHealth) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from hermes.errors import HomeError
 
@@ -20,6 +20,9 @@ KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+T = TypeVar("T")
+TRIES = 50
+"""How often a file that another program changes is read anew before a change of ours is given up."""
 ROOM = 256 * 1024
 """Bytes that must fit for a folder to have room."""
 NO_FILE = "it is {}, not a file"
@@ -47,17 +50,28 @@ def replace_file(path: Path, text: str) -> None:
         file.write(text)
 
 
-def replace_file_if(path: Path, text: str, holds: Callable[[], bool]) -> bool:
-    """Replace a file as `replace_file` does, if `holds` says so when all but the last step is done; whether it did."""
+def edit_file(path: Path, read: Callable[[], T], edit: Callable[[T], str]) -> bool:
+    """Replace what `read` finds in a file by what `edit` makes of it, while no other process does that.
+
+    Another program may not know of our lock: what it wrote before our last look, right before the file is replaced, is
+    never written over. False when one keeps changing the file.
+    """
+    with locked(path):
+        return any(_edit_once(path, read, edit) for _ in range(TRIES))
+
+
+def _edit_once(path: Path, read: Callable[[], T], edit: Callable[[T], str]) -> bool:
+    seen = read()
+    text = edit(seen)
     try:
-        with replacing(path, holds) as file:
+        with replacing(path, lambda: read() == seen) as file:
             file.write(text)
-    except _Withdrawn:
+    except _Changed:
         return False
     return True
 
 
-class _Withdrawn(Exception):
+class _Changed(Exception):
     """The old file stays after all."""
 
 
@@ -81,7 +95,7 @@ def replacing(path: Path, holds: Callable[[], bool] = lambda: True) -> Iterator[
                 file.flush()
                 os.fsync(file.fileno())
             if not holds():
-                raise _Withdrawn
+                raise _Changed
             Path(name).replace(target)
         except BaseException:
             Path(name).unlink(missing_ok=True)

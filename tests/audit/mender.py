@@ -6,17 +6,16 @@ import asyncio
 import sys
 from pathlib import Path
 
-from hermes.audit.audit import ProfileFiles
 from hermes.audit.repair import repair
 from hermes.clock import SystemClock
+from hermes.home import Home
 
 
 def main(home: Path) -> None:
-    places = ProfileFiles(home / "state.db", home / "sessions" / "sessions.json", home / "logs" / "agent.log")
     print("ready", flush=True)  # noqa: T201 - what the parent waits for
     sys.stdin.readline()
     for _ in range(2):
-        done = asyncio.run(repair(places, clock=SystemClock(), lock_timeout=30.0))
+        done = asyncio.run(repair(Home(home), clock=SystemClock(), lock_timeout=30.0))
         print(f"{len(done.mended)} mended, {len(done.left)} left", flush=True)  # noqa: T201
 
 

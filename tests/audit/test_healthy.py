@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.audit.audit import ProfileFiles, audit_store
+from hermes.audit.audit import audit_store
 from hermes.audit.log import LogAudit
+from hermes.home import Home
 from hermes.store.ids import snapshot_id
 from hermes.store.store import Store
 from hermes.types import Compression, Draft, Session
@@ -117,10 +118,9 @@ def test_no_store_that_we_made_ourselves_is_ever_called_damaged(acts: list[tuple
     with TemporaryDirectory() as folder:
         path = Path(folder) / "state.db"
         asyncio.run(act(path, acts))
-        places = ProfileFiles(path, Path(folder) / "sessions.json", Path(folder) / "agent.log")
-        found = audit_store(places, LogAudit(), lock_timeout=5)
+        found = audit_store(Home(Path(folder)), LogAudit(), lock_timeout=5)
         assert found.damage == ()
-        assert (found.history, found.losses) == ((), ())
+        assert found.remarks == ()
 
 
 async def act(path: Path, acts: list[tuple[object, ...]]) -> None:

@@ -97,8 +97,8 @@ def test_who_waits_for_a_server_is_told_what_for(
         lines.append(text)
         is_said.set()
 
-    monkeypatch.setattr("hermes.cli.waiting.QUIET", 0.01)
-    monkeypatch.setattr("hermes.cli.waiting.note", note)
+    monkeypatch.setattr("hermes.cli.output.QUIET", 0.01)
+    monkeypatch.setattr("hermes.cli.output.note", note)
 
     def slow(_: Asked) -> None:
         assert is_said.wait(20)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from hermes.audit.damage import ROTATED
+from hermes.audit.messages import SaidMessage, read_messages
 from hermes.db.engine import Tx
-from hermes.store.copies import SUMMARY
-from hermes.store.schema import TableShape, as_text, live_rows
+from hermes.store.schema import TableShape, live_rows
 from hermes.types import Session
 
 BIRTH = 10.0
@@ -25,48 +25,32 @@ class Activity:
     went_on: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    id: int
-    time: float
-    text: int
-    """A hash of what was said, to see whether two messages are the same."""
-    is_summary: bool
-
-
 def read_activity(tx: Tx, shape: TableShape, sessions: Mapping[str, Session]) -> dict[str, Activity]:
     """The activity of every session whose messages decide something."""
-    wanted = json.dumps(sorted(_of_interest(sessions.values(), sessions)))
-    # Files of others need not have an index by session: whichever way, the table is read once.
-    among = f"FROM messages t WHERE t.session_id IN (SELECT value FROM json_each(?)) AND {live_rows(shape)}"
+    wanted, live = _of_interest(sessions.values(), sessions), live_rows(shape)
     edges = {
         row["session_id"]: (row["first"], row["newest"])
         for row in tx.execute(
-            f"SELECT t.session_id, min(t.id) AS first, max(t.id) AS newest {among} GROUP BY t.session_id", (wanted,)
+            "SELECT t.session_id, min(t.id) AS first, max(t.id) AS newest FROM messages t "
+            f"WHERE t.session_id IN (SELECT value FROM json_each(?)) AND {live} GROUP BY t.session_id",
+            (json.dumps(sorted(wanted)),),
         )
     }
-    words: dict[str, list[_Words]] = {}
-    for row in tx.execute(
-        f"SELECT t.session_id, t.id, CAST(t.timestamp AS REAL) AS time, t.content {among} AND t.role = 'user'",
-        (wanted,),
-    ):
-        text = as_text(row["content"]) or ""
-        found = _Words(row["id"], row["time"] or 0.0, hash(text), SUMMARY.match(text) is not None)
-        words.setdefault(row["session_id"], []).append(found)
+    words = read_messages(tx, shape, wanted, f"t.role = 'user' AND {live}")
     filled = _first_filled(sessions, {key: first for key, (first, _) in edges.items()})
     return {
         key: Activity(newest, _went_on(sessions[key], words, filled.get(key))) for key, (_, newest) in edges.items()
     }
 
 
-def _went_on(session: Session, words: Mapping[str, list[_Words]], filled: int | None) -> int:
+def _went_on(session: Session, words: Mapping[str, list[SaidMessage]], filled: int | None) -> int:
     own = [said for said in words.get(session.id, ()) if not said.is_summary]
     if session.end_reason == ROTATED and session.ended_at is not None:
         later = [said.id for said in own if said.time > session.ended_at or (filled is not None and said.id > filled)]
     else:
-        carried = {said.text for said in words.get(session.parent_session_id or "", ())}
+        carried = {said.wording for said in words.get(session.parent_session_id or "", ())}
         birth = session.started_at + BIRTH
-        later = [said.id for said in own if said.time > birth or said.text not in carried]
+        later = [said.id for said in own if said.time > birth or said.wording not in carried]
     return max(later, default=0)
 
 

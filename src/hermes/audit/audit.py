@@ -2,57 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from hermes.audit.bindings import History, Loss, find_bindings, find_history, find_losses
+from hermes.audit.bindings import find_bindings, find_history, find_losses
 from hermes.audit.case import Case, read_case, routes_of
 from hermes.audit.crossing import Crossing, find_crossed, find_crossings
-from hermes.audit.damage import Damage
+from hermes.audit.damage import Damage, Remark
 from hermes.audit.doubles import find_doubles
-from hermes.audit.log import LogAudit, audit_log
-from hermes.audit.unseen import Unseen, find_unseen
+from hermes.audit.log import LogAudit
+from hermes.audit.unseen import find_unseen
 from hermes.db.engine import Tx
+from hermes.home import Home
 from hermes.store.reading import lend_tables, open_unchanged
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileFiles:
-    """The files of a profile that an audit reads."""
-
-    state_file: Path
-    old_routes_file: Path
-    log_file: Path
-
-
-@dataclass(frozen=True, slots=True)
 class StoreAudit:
-    """What is wrong, what only was, what is lost for good or left behind, and keys that mean one session to us (the
-    first) and another one to another version."""
+    """What is wrong and can be mended, and what else there is to know."""
 
     damage: tuple[Damage, ...] = ()
-    history: tuple[History, ...] = ()
-    losses: tuple[Loss, ...] = ()
-    unseen: tuple[Unseen, ...] = ()
-    differing: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    remarks: tuple[Remark, ...] = ()
 
 
-def audit_store(places: ProfileFiles, log: LogAudit, *, lock_timeout: float) -> StoreAudit:
-    """Judge a file that exists, of any version. Raises a StoreError when it cannot be read."""
-    with open_unchanged(places.state_file, lock_timeout=lock_timeout) as tx:
+def audit_store(home: Home, log: LogAudit, *, lock_timeout: float) -> StoreAudit:
+    """Judge the store of a profile, of any version. Raises a StoreError when it cannot be read."""
+    with open_unchanged(home.state_file, lock_timeout=lock_timeout) as tx:
         names = {row["name"] for row in tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not {"sessions", "messages"} <= names:
             return StoreAudit()
         lend_tables(tx)
-        case = read_case(tx, places.old_routes_file)
+        case = read_case(tx, home.old_routes_file)
         found = find_damage(tx, case, find_crossings(log.operations))
-        differing = routes_of(tx, places.old_routes_file).differing(tx)
-        losses, unseen = tuple(find_losses(case)), tuple(find_unseen(tx, case, found))
+        remarks = [*find_losses(case), *find_unseen(tx, case, found)]
         told = {session for damage in found for session in damage.sessions}
-        told |= {session for loss in losses for session in (loss.before, loss.today)}
-        told |= {session for left in unseen for session in (left.before, left.today)}
-        return StoreAudit(tuple(found), tuple(find_history(case, told)), losses, unseen, differing)
+        told |= {session for remark in remarks for session in remark.sessions}
+        remarks += [*_find_differing(tx, home), *find_history(case, told)]
+        return StoreAudit(tuple(found), tuple(remarks))
 
 
 def find_damage(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> list[Damage]:
@@ -64,5 +50,9 @@ def find_damage(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> list[Damag
     ]
 
 
-def read_log(places: ProfileFiles) -> LogAudit:
-    return audit_log(places.log_file)
+def _find_differing(tx: Tx, home: Home) -> Iterator[Remark]:
+    """Keys that mean one session to us and another one to another version."""
+    for key, (ours, theirs) in sorted(routes_of(tx, home.old_routes_file).differing(tx).items()):
+        detail = f"{key} leads to {ours} here and to {theirs} in the other hermes of this home"
+        fix = "What was bound last counts here; say something in that chat with the one that you mean to use"
+        yield Remark("routes-differ", (ours, theirs), detail, fix)

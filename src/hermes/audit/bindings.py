@@ -3,29 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
 
 from hermes.audit.case import ROTATION, UNKEYED, Case, is_open, may_reopen
-from hermes.audit.damage import ORPHANED, ROTATED, SUPERSEDED, Bind, Damage, End, Reopen, RepairStep
+from hermes.audit.damage import ORPHANED, ROTATED, SUPERSEDED, Bind, Damage, End, Remark, Reopen, RepairStep
 from hermes.types import Session
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """A key whose conversation changed its id in the past and is whole all the same."""
-
-    session_key: str
-    first: str
-    today: str
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """A key whose conversation began anew in `today`, because a compression of `before` was cut off."""
-
-    session_key: str
-    before: str
-    today: str
 
 
 def find_bindings(case: Case) -> list[Damage]:
@@ -40,18 +21,19 @@ def find_bindings(case: Case) -> list[Damage]:
     return found
 
 
-def find_history(case: Case, told: Set[str]) -> list[History]:
-    """The keys of conversations that are whole: of none of their sessions is anything else `told`."""
-    found = []
+def find_history(case: Case, told: Set[str]) -> Iterator[Remark]:
+    """Keys whose conversation changed its id and is whole all the same: of none of its sessions is anything else
+    `told`."""
     for key, bound in sorted(case.routes.items()):
         if case.rotated_from(case.sessions[bound]) is not None:
             family = case.family(case.sessions[bound])
             if told.isdisjoint(member.id for member in family):
-                found.append(History(key, family[0].id, bound))
-    return found
+                first = family[0].id
+                detail = f"an older version changed the id of {key} from {first} to {bound}; it is whole"
+                yield Remark("route-to-child", (first, bound), detail)
 
 
-def find_losses(case: Case) -> list[Loss]:
+def find_losses(case: Case) -> Iterator[Remark]:
     """Keys that lead to a session which began when the one before it had been left by half a compression."""
     left: dict[str, Session] = {}
     touched = (s for s in case.sessions.values() if s.end_reason == ROTATED or s.parent_session_id is not None)
@@ -59,12 +41,15 @@ def find_losses(case: Case) -> list[Loss]:
         key = session.session_key or getattr(case.rotated_from(session), "session_key", None)
         if key and _is_left_behind(case, session):
             left[key] = session
-    losses = []
     for key, before in sorted(left.items()):
         today = case.sessions.get(case.routes.get(key, ""))
         if today is not None and before not in case.family(today) and today.started_at >= before.started_at:
-            losses.append(Loss(key, before.id, today.id))
-    return losses
+            detail = (
+                f"{key} began anew as {today.id}, because a compression of {before.id} was cut off: what was said "
+                "before is not seen there"
+            )
+            fix = f"It is all there: `hermes sessions show {before.id}`"
+            yield Remark("began-anew", (before.id, today.id), detail, fix)
 
 
 def _is_left_behind(case: Case, session: Session) -> bool:

@@ -1,4 +1,4 @@
-"""Damage: one thing that is wrong with conversations, in one sentence, and the steps that mend it."""
+"""Damage: one thing that is wrong with conversations, in one sentence, and the steps that mend it; and remarks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Code = Literal["route-to-child", "orphan-child", "two-live", "double-summary", "double-rows", "cross-session"]
+RemarkCode = Literal["route-to-child", "began-anew", "left-behind", "routes-differ"]
 
 SUPERSEDED = "superseded"
 ORPHANED = "orphaned_compression"
@@ -75,6 +76,17 @@ class Damage:
         """What a repair would do, for a person."""
         more = len(self.steps) - NAMED
         return "; ".join([*map(_say, self.steps[:NAMED]), *([f"and {more} more of the kind"] if more > 0 else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What there is to know of conversations and no repair changes, in one sentence. `fix` is what a person can do; it
+    is empty where all is well."""
+
+    code: RemarkCode
+    sessions: tuple[str, ...]
+    detail: str
+    fix: str = ""
 
 
 def _say(step: RepairStep) -> str:

@@ -8,42 +8,20 @@ in both, is it called a copy: what a person repeats is none.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from hermes.audit.activity import BIRTH
 from hermes.audit.case import Case
 from hermes.audit.damage import Damage, Hide
+from hermes.audit.messages import SaidMessage, read_messages
 from hermes.db.engine import Tx
-from hermes.store.copies import REMARK, SUMMARY
-from hermes.store.schema import TableShape, as_text, live_rows, read_shape
+from hermes.store.schema import TableShape, live_rows, read_shape
 
 LONG = 200
 """Characters from which a text that a compression wrote is one that nobody writes twice in the same second."""
 SAME_MOMENT = 1.0
 SKIPPED = 3
 """Rows at most in the middle of a copied conversation that are no copies: two messages that became one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A live message, as far as it matters whether it is there twice."""
-
-    id: int
-    role: str
-    text: str
-    time: float
-    signs: str
-    """Its tool calls, what it answers, and its name on a platform: a compression writes none of these by itself."""
-
-    @property
-    def wording(self) -> tuple[str, str, str]:
-        return self.role, self.text.strip(), self.signs
-
-    @property
-    def is_summary(self) -> bool:
-        return SUMMARY.match(self.text) is not None
 
 
 def find_doubles(tx: Tx, case: Case) -> Iterator[Damage]:
@@ -54,7 +32,7 @@ def find_doubles(tx: Tx, case: Case) -> Iterator[Damage]:
     births = {child.id: child.started_at + BIRTH for child in case.with_parents if case.parent(child) is not None}
     compacted = _last_compacted(tx, shape)
     compressed = births.keys() | compacted.keys()
-    rows = _read_rows(tx, shape, compressed | _with_equal_times(tx, shape))
+    rows = read_messages(tx, shape, compressed | _with_equal_times(tx, shape), live_rows(shape))
     for session_id in sorted(rows):
         own = rows[session_id]
         again = find_again(own, is_compressed=session_id in compressed)
@@ -63,12 +41,12 @@ def find_doubles(tx: Tx, case: Case) -> Iterator[Damage]:
         yield from _tell(session_id, sorted(again), written)
 
 
-def find_again(rows: Sequence[Row], *, is_compressed: bool) -> set[int]:
+def find_again(rows: Sequence[SaidMessage], *, is_compressed: bool) -> set[int]:
     """The rows that repeat the session from its beginning."""
     found: set[int] = set()
     place = 1
     while place < len(rows):
-        length = _length_of_repeat(rows, place) if rows[place].wording == rows[0].wording else 0
+        length = _length_of_repeat(rows, place) if rows[place].repeats(rows[0]) else 0
         if not _is_written_again(rows, place, length, is_compressed=is_compressed):
             place += 1
             continue
@@ -77,14 +55,14 @@ def find_again(rows: Sequence[Row], *, is_compressed: bool) -> set[int]:
     return found
 
 
-def _length_of_repeat(rows: Sequence[Row], place: int) -> int:
+def _length_of_repeat(rows: Sequence[SaidMessage], place: int) -> int:
     length = 0
-    while length < place and place + length < len(rows) and rows[place + length].wording == rows[length].wording:
+    while length < place and place + length < len(rows) and rows[place + length].repeats(rows[length]):
         length += 1
     return length
 
 
-def _is_written_again(rows: Sequence[Row], place: int, length: int, *, is_compressed: bool) -> bool:
+def _is_written_again(rows: Sequence[SaidMessage], place: int, length: int, *, is_compressed: bool) -> bool:
     pairs = list(zip(rows[:length], rows[place : place + length], strict=True))
     if length < 2 or all(row.role == "user" and not row.is_summary for row, _ in pairs):
         return False
@@ -92,13 +70,14 @@ def _is_written_again(rows: Sequence[Row], place: int, length: int, *, is_compre
     return same_time or (is_compressed and any(row.is_summary for row, _ in pairs))
 
 
-def _resume(rows: Sequence[Row], place: int, found: set[int]) -> int:
+def _resume(rows: Sequence[SaidMessage], place: int, found: set[int]) -> int:
     """Go on after a row that is no copy, as long as what follows still has the words and the time of an earlier one."""
-    earlier = {(*row.wording, row.time) for row in rows[:place] if row.id not in found}
+    earlier = {(row.wording, row.signs, row.time) for row in rows[:place] if row.id not in found}
     skipped = 0
     for here in range(place, len(rows)):
-        if (*rows[here].wording, rows[here].time) in earlier:
-            found.add(rows[here].id)
+        row = rows[here]
+        if (row.wording, row.signs, row.time) in earlier:
+            found.add(row.id)
             place, skipped = here + 1, 0
         else:
             skipped += 1
@@ -107,19 +86,21 @@ def _resume(rows: Sequence[Row], place: int, found: set[int]) -> int:
     return place
 
 
-def find_written_twice(rows: Sequence[Row], born_until: float | None, last_compacted: int | None) -> list[Row]:
+def find_written_twice(
+    rows: Sequence[SaidMessage], born_until: float | None, last_compacted: int | None
+) -> list[SaidMessage]:
     """All but the first copy of each long text that a compression wrote: in a child's first moments, or straight after
     what was compacted, with nothing that a person said in between. Only the first summary may be copied a while later:
     what else begins like a summary and comes again may be a person who quotes it."""
-    found: list[Row] = []
-    opening: Row | None = None
-    first: dict[tuple[str, str, str], Row] = {}
+    found: list[SaidMessage] = []
+    opening: SaidMessage | None = None
+    first: dict[int, SaidMessage] = {}
     for row in rows:
         born = born_until is not None and row.time <= born_until
         fresh = born or (last_compacted is not None and row.id > last_compacted)
         if fresh and not born and row.role == "user" and not row.is_summary:
             break  # from here on people speak
-        if not fresh or row.signs or not (row.is_summary or len(row.text) >= LONG):
+        if not fresh or row.signs or not (row.is_summary or row.length >= LONG):
             continue
         opening = opening or (row if row.is_summary else None)
         before = first.setdefault(row.wording, row)
@@ -129,7 +110,7 @@ def find_written_twice(rows: Sequence[Row], born_until: float | None, last_compa
     return found
 
 
-def _tell(session_id: str, again: Sequence[int], written: Sequence[Row]) -> Iterator[Damage]:
+def _tell(session_id: str, again: Sequence[int], written: Sequence[SaidMessage]) -> Iterator[Damage]:
     if again:
         detail = (
             f"session {session_id} holds {len(again)} of its messages twice: a compression wrote the conversation once "
@@ -166,21 +147,3 @@ def _last_compacted(tx: Tx, shape: TableShape) -> Mapping[str, int]:
         "SELECT session_id, max(id) AS newest FROM messages WHERE compacted = 1 AND active = 0 GROUP BY session_id"
     )
     return {row["session_id"]: row["newest"] for row in rows}
-
-
-def _read_rows(tx: Tx, shape: TableShape, wanted: set[str]) -> dict[str, list[Row]]:
-    """The live messages of some sessions, in one pass: files of others need not have an index by session."""
-    own = [shape.field(name) for name in ("tool_call_id", "tool_calls", "platform_message_id")]
-    signs = " || ".join(f"coalesce({field}, '')" for field in own)
-    rows = tx.execute(
-        f"SELECT t.id, t.session_id, t.role, t.content, CAST(t.timestamp AS REAL) AS time, {signs} AS signs "
-        "FROM messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
-        "WHERE t.session_id IN (SELECT value FROM json_each(?)) "
-        f"AND t.role <> '{REMARK}' AND {live_rows(shape)} ORDER BY t.id",
-        (json.dumps(sorted(wanted)),),
-    )
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        made = Row(row["id"], row["role"], as_text(row["content"]) or "", row["time"] or 0.0, str(row["signs"]))
-        found.setdefault(row["session_id"], []).append(made)
-    return found

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from hermes.audit.audit import ProfileFiles, find_damage, read_log
+from hermes.audit.audit import find_damage
 from hermes.audit.backup import back_up, check_sound, copy_into, free_name, open_copy, other_users
 from hermes.audit.case import read_case
 from hermes.audit.crossing import Crossing, find_crossings
 from hermes.audit.damage import Bind, Damage, Detach, End, Hide, Reopen, Restore
+from hermes.audit.log import audit_log
 from hermes.clock import Clock
 from hermes.db.engine import Tx
 from hermes.errors import StoreBusyError, StoreDamagedError, StoreError, UsageError
+from hermes.home import Home
 from hermes.store.mended import hide_rows, restore_rows
 from hermes.store.store import Store
 
@@ -43,29 +45,29 @@ class _Look:
     damage: list[Damage]
 
 
-async def repair(places: ProfileFiles, *, clock: Clock, lock_timeout: float) -> Repair:
+async def repair(home: Home, *, clock: Clock, lock_timeout: float) -> Repair:
     """Back the file up and mend it. Interrupted, it leaves each damage mended or untouched; call it again."""
-    backup = back_up(places.state_file, now=clock.now(), lock_timeout=lock_timeout)
-    crossings = find_crossings(read_log(places).operations)
+    backup = back_up(home.state_file, now=clock.now(), lock_timeout=lock_timeout)
+    crossings = find_crossings(audit_log(home.log_file).operations)
     mended: list[Damage] = []
     async with await Store.open(
-        places.state_file, clock=clock, lock_timeout=lock_timeout, old_routes_file=places.old_routes_file
+        home.state_file, clock=clock, lock_timeout=lock_timeout, old_routes_file=home.old_routes_file
     ) as store:
-        seen = await store.look(lambda tx: _look(tx, places, crossings))
+        seen = await store.look(lambda tx: _look(tx, home, crossings))
         for _ in range(PASSES):
-            done = await _mend_all(store, places, crossings, seen)
-            before, seen = seen, await store.look(lambda tx: _look(tx, places, crossings))
+            done = await _mend_all(store, home, crossings, seen)
+            before, seen = seen, await store.look(lambda tx: _look(tx, home, crossings))
             mended += done
             if not seen.damage or (not done and seen.damage == before.damage):
                 break
     return Repair(backup, tuple(mended), tuple(seen.damage))
 
 
-async def _mend_all(store: Store, places: ProfileFiles, crossings: Sequence[Crossing], seen: _Look) -> list[Damage]:
+async def _mend_all(store: Store, home: Home, crossings: Sequence[Crossing], seen: _Look) -> list[Damage]:
     """Mend what was found, up to TOGETHER in one transaction: each costs the disk one wait."""
 
     def mend(tx: Tx, chosen: Sequence[Damage]) -> list[Damage]:
-        there = seen if _committed_by_others(tx) == seen.others else _look(tx, places, crossings)
+        there = seen if _committed_by_others(tx) == seen.others else _look(tx, home, crossings)
         still = chosen if there is seen else [damage for damage in chosen if damage in there.damage]
         for damage in still:
             _take_steps(tx, store, damage)
@@ -87,8 +89,8 @@ def _apart(found: Iterable[Damage]) -> Iterator[Damage]:
             touched.update(damage.sessions)
 
 
-def _look(tx: Tx, places: ProfileFiles, crossings: Sequence[Crossing]) -> _Look:
-    case = read_case(tx, places.old_routes_file)
+def _look(tx: Tx, home: Home, crossings: Sequence[Crossing]) -> _Look:
+    case = read_case(tx, home.old_routes_file)
     return _Look(_committed_by_others(tx), find_damage(tx, case, crossings))
 
 

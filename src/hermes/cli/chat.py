@@ -16,7 +16,7 @@ from hermes.cli.commands import run_command
 from hermes.cli.conversation import AT_THE_END, TerminalConversation, find_live
 from hermes.cli.first_start import offer_model
 from hermes.cli.json_lines import INTERRUPTED, event_line, how_it_ended
-from hermes.cli.lines import InputLines
+from hermes.cli.lines import read_lines
 from hermes.cli.model import HOW_TO_SEE
 from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import can_redraw, note, print_error, printable, say
@@ -81,8 +81,8 @@ async def _chat(
             if question is None:
                 if as_json or not sys.stdin.isatty():
                     return await _read_lines(conversation, as_json)
-                terminal = import_module("hermes.cli.terminal")  # by name: only who talks at a terminal needs it
-                code: int = await terminal.talk(conversation)
+                talking = import_module("hermes.cli.talk")  # by name: only who talks at a terminal needs it
+                code: int = await talking.talk(conversation)
                 return code
             last = await _ask(conversation, question, as_json)
         ended = how_it_ended(last)
@@ -138,8 +138,7 @@ async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> 
 async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
     """A message per line, a reply per line. A turn that failed leaves an empty line, and 1 as the exit code."""
     code = 0
-    lines = InputLines(sys.stdin.fileno())
-    while (line := await lines.next()) is not None:
+    async for line in read_lines(sys.stdin.fileno()):
         text = line.strip()
         if not text:
             continue

@@ -154,22 +154,19 @@ class CodeColors:
         """The row in colours, and whether a text or a comment goes on after it."""
         if len(row) > LONGEST_ROW:
             self._lexer = None
-        found = None if self._lexer is None else _ask(self._lexer, self._before, row, self._closing)
+        found = None
+        try:
+            if self._lexer is not None:
+                found = _runs_of(self._lexer, self._before, row, self._closing)
+        except Exception:  # code of others, and odd input: colours are not worth a reply
+            log.warning("a lexer failed, and code goes on plain", exc_info=True)
         if found is None:
             self._lexer = None
         return found or ([(row, "")], False)
 
 
-def _ask(lexer: Lexer, before: str, row: str, closing: str) -> tuple[list[Run], bool] | None:
-    """What a lexer makes of a row; None when it fails or takes too long."""
-    try:
-        return _runs_of(lexer, before, row, closing)
-    except Exception:  # code of others, and odd input: colours are not worth a reply
-        log.warning("a lexer failed, and code goes on plain", exc_info=True)
-        return None
-
-
 def _runs_of(lexer: Lexer, before: str, row: str, closing: str) -> tuple[list[Run], bool] | None:
+    """What a lexer makes of a row; None when it takes too long."""
     text, place, end = f"{before}{row}\n{closing}", len(before), len(before) + len(row)
     runs: list[Run] = []
     latest, is_open = thread_time() + SLOWEST, False

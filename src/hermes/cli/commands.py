@@ -15,10 +15,10 @@ from hermes.agent.agent import Agent
 from hermes.cli.clipboard import copy_text
 from hermes.cli.conversation import TerminalConversation, find_live
 from hermes.cli.editor import edit_text
+from hermes.cli.front import Front, which_session
 from hermes.cli.output import printable, show_time
 from hermes.cli.recap import Recap
 from hermes.cli.rows import head
-from hermes.cli.talk import Front, which_session
 from hermes.errors import UsageError
 from hermes.slash.acts import BEGINS
 from hermes.slash.here import Again, Beginning, Console, Say, Surface, Word

@@ -50,7 +50,7 @@ def complete(words: Sequence[str]) -> list[tuple[str, str]]:
         if word.startswith(current) or word == FILES
     ]
     if typed.node is tree and typed.option is None and not offers:
-        offers = [(name, "") for name in _provider().provider_names(typed.profile) if name.startswith(current)]
+        offers = [(name, "") for name in _provider().offered_names(typed.profile) if name.startswith(current)]
     return offers
 
 
@@ -69,7 +69,7 @@ def _understand(tree: dict[str, Any], words: Sequence[str]) -> TypedWords | None
         elif "commands" in node:
             following = node["commands"].get(word)
             if following is None and node is tree:  # a memory provider's are in no file: they have to be built
-                following = _provider().provider_tree(word, profile)
+                following = _provider().offered_tree(word, profile)
             if following is None:
                 return None
             node = following
@@ -79,7 +79,7 @@ def _understand(tree: dict[str, Any], words: Sequence[str]) -> TypedWords | None
 
 
 def _provider() -> Any:
-    return importlib.import_module("hermes.cli.completing_provider")
+    return importlib.import_module("hermes.cli.provider_group")
 
 
 def _offers(tree: dict[str, Any], typed: TypedWords, current: str) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, find_home
 from hermes.cli.table import print_table
 from hermes.config_file import load_env, read_entries, write_setting
-from hermes.configuration import MOST_NAMED, configure, name_foreign
+from hermes.configuration import MOST_NAMED, configure, name_foreign, read_configuration
 from hermes.errors import UsageError
 from hermes.memory.registry import provider_names
 from hermes.settings import PROVIDER, TABLE, find_setting
@@ -25,7 +25,7 @@ SettingName = Annotated[str, typer.Argument(metavar="SETTING", help="A setting's
 def list_settings(ctx: typer.Context, json: AsJson = False) -> None:
     """Every setting, its value, where the value comes from, and what it takes."""
     home = find_home(ctx)
-    found = configure(read_entries(home.config_file), load_env(home))
+    found = read_configuration(home)
     for problem in found.problems:  # said, but no reason not to list: this is where people look for the way out
         note(f"hermes: {printable(problem.message)}")
     if found.foreign:

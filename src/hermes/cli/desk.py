@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from hermes.app import App
 from hermes.cli.dialog import TerminalDialog, hang
 from hermes.cli.output import note, print_json, printable, say
-from hermes.cli.start import with_store
+from hermes.cli.start import read_store, write_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.gateway.platforms import switched_on
@@ -19,6 +19,7 @@ from hermes.memory.provider import Acquaintance, MemoryPlugin
 from hermes.redaction import hide_passwords
 from hermes.settings import ALLOW, PROVIDER
 from hermes.store.people import mark
+from hermes.store.store import Store
 from hermes.types import Json
 
 
@@ -39,14 +40,14 @@ class TerminalDesk(Struct, frozen=True):
         allowed = self.app.settings.get(ALLOW)
         if not self.app.home.state_file.exists():
             return invited(allowed)
-        return with_store(self.app, lambda store: store.read(lambda tx: acquaintances(tx, allowed)))
+        return read_store(self.app, lambda _, tx: acquaintances(tx, allowed))
 
     def mark_owner(self, people: Sequence[Acquaintance]) -> None:
-        def mark_all(tx: Tx) -> None:
+        def mark_all(_: Store, tx: Tx) -> None:
             for one in people:
                 mark(tx, one.platform, one.user_id, is_owner=True, now=self.app.clock.now())
 
-        with_store(self.app, lambda store: store.write(mark_all))
+        write_store(self.app, mark_all)
 
     def print_lines(self, lines: Sequence[tuple[str, str]]) -> None:
         widest = max((len(label) for label, _ in lines), default=0)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import typer
 
-from hermes.cli.output import printable, say
+from hermes.cli.output import note, printable, say
 from hermes.cli.own_name import advise
 from hermes.errors import UsageError
 
@@ -29,11 +29,14 @@ def confirm(question: str) -> bool:
     return can_ask() and bool(typer.confirm(question, default=False, err=True))
 
 
-def agreed(question: str, doing: str, yes: bool) -> bool:
-    """Whether someone wants it: `yes` says so, or a person does now. Raises UsageError where nobody can be asked."""
+def agree(question: str, doing: str, done: str, yes: bool) -> None:
+    """Go on when someone wants it: `yes` says so, or a person does now; else say that nothing was `done`, and end the
+    command. Raises UsageError where nobody can be asked."""
     if not yes and not can_ask():
         raise UsageError(f"{doing} needs a yes", hint="Add --yes when nobody is there to answer")
-    return yes or confirm(question)
+    if not yes and not confirm(question):
+        note(f"Nothing was {done}.")
+        raise typer.Exit(1)
 
 
 class TerminalDialog:

@@ -13,13 +13,13 @@ from msgspec import to_builtins
 
 from hermes.audit.backup import other_users
 from hermes.audit.repair import Repair, repair, restore
-from hermes.cli.dialog import agreed
+from hermes.cli.dialog import agree
 from hermes.cli.model_check import check_model
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.own_name import advise
 from hermes.cli.start import AsJson, find_home
 from hermes.clock import Clock, SystemClock
-from hermes.doctor import LOCK_TIMEOUT, Finding, examine, places
+from hermes.doctor import LOCK_TIMEOUT, Finding, examine
 from hermes.errors import StoreDamagedError, UsageError
 from hermes.home import Home
 
@@ -47,7 +47,7 @@ def doctor(
     done = None
     if mend and any(finding.remedy for finding in findings):
         _ask(home, findings, yes)
-        done = asyncio.run(repair(places(home), clock=clock, lock_timeout=LOCK_TIMEOUT))
+        done = asyncio.run(repair(home, clock=clock, lock_timeout=LOCK_TIMEOUT))
         if not json:
             _tell(done)
         findings = list(examine(home, clock))
@@ -76,24 +76,18 @@ def _ask(home: Home, findings: list[Finding], yes: bool) -> None:
     if users := other_users(home.state_file):
         ids = ", ".join(map(str, users))
         note(f"hermes: process {ids} has {home.state_file} open and may go on with what it remembers: end it first")
-    _stop_unless(agreed("Make a backup and mend this?", "repairing", yes))
+    agree("Make a backup and mend this?", "repairing", "changed", yes)
 
 
 def _go_back(home: Home, clock: Clock, backup: Path, *, mend: bool, yes: bool, quiet: bool) -> None:
     """Restore a backup, when someone wants it."""
     if mend:
         raise UsageError("--restore and --repair do not go together", hint="Restore first")
-    _stop_unless(agreed(f"Put {backup} in the place of {home.state_file}?", "restoring", yes))
+    agree(f"Put {backup} in the place of {home.state_file}?", "restoring", "changed", yes)
     done = restore(home.state_file, backup, now=clock.now(), lock_timeout=LOCK_TIMEOUT)
     if not quiet:
         kept = f"; what was there is kept as {done.kept}" if done.kept else ""
         say(f"Restored from {done.backup}{kept}\n")
-
-
-def _stop_unless(wanted: bool) -> None:
-    if not wanted:
-        note("Nothing was changed.")
-        raise typer.Exit(1)
 
 
 def _tell(done: Repair) -> None:

@@ -8,7 +8,7 @@ import typer
 from msgspec import to_builtins
 
 from hermes.cli.output import print_json, printable, say, show_time
-from hermes.cli.start import AsJson, load_app, with_store
+from hermes.cli.start import AsJson, load_app, read_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.store.injections import Injection, find_injection
@@ -29,7 +29,7 @@ def explain(
     def find(store: Store, tx: Tx) -> Injection:
         return find_injection(tx, None if session is None else store.sessions.find(tx, session).id, turn)
 
-    found = with_store(load_app(ctx), lambda store: store.read(lambda tx: find(store, tx)))
+    found = read_store(load_app(ctx), find)
     if json:
         print_json(to_builtins(found))
     else:

@@ -16,7 +16,7 @@ from hermes.cli.dialog import TerminalDialog
 from hermes.cli.forgetting import HostMemory, find_there, forget_all
 from hermes.cli.memory_book import tell_outcome, work_on
 from hermes.cli.output import note, one_line, print_json, printable, say
-from hermes.cli.start import AsJson, load_app, with_store
+from hermes.cli.start import AsJson, load_app, read_store
 from hermes.cli.table import print_table
 from hermes.errors import HermesError, UsageError
 from hermes.memory.book import MemoryBook, Remembering
@@ -120,7 +120,7 @@ def _find(app: App, plugin: MemoryPlugin | None, wording: Wording) -> tuple[Foun
     held = Holding()
     if plugin is not None:
         held = find_there(plugin, wording, is_first=True)
-    told = with_store(app, lambda store: store.read(find_told))
+    told = read_store(app, lambda _, tx: find_told(tx))
     others = tuple(name for name in told if plugin is None or name != plugin.name)
     profiles: dict[str, Kept] = {}
     unseen: list[str] = []
@@ -138,7 +138,7 @@ def _find(app: App, plugin: MemoryPlugin | None, wording: Wording) -> tuple[Foun
 
 
 def _look(app: App, wording: Wording) -> Kept:
-    return with_store(app, lambda store: store.read(lambda tx: find_kept(store, tx, wording)))
+    return read_store(app, lambda store, tx: find_kept(store, tx, wording))
 
 
 def _delete(app: App, plugin: MemoryPlugin | None, wording: Wording, found: FoundEverywhere) -> list[str]:

@@ -9,9 +9,8 @@ from time import sleep
 from msgspec import Struct
 
 from hermes.app import App
-from hermes.cli.output import note
-from hermes.cli.start import with_store
-from hermes.cli.waiting import saying
+from hermes.cli.output import note, saying
+from hermes.cli.start import read_store, with_store
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.db.queue_items import is_held
@@ -96,11 +95,11 @@ def _wait_for(host: HostMemory) -> list[str]:
     """Wait until what was being delivered has arrived or failed, so that it can be found; what may still arrive."""
     app, held = host.app, host.held
 
-    def look(tx: Tx) -> bool:
+    def look(_: Store, tx: Tx) -> bool:
         return any(is_held(tx, one, now=app.clock.now()) for one in held)
 
     for turn in range(PATIENCE):
-        if not held or not with_store(app, lambda store: store.read(look)):
+        if not held or not read_store(app, look):
             return []
         if turn == 0:
             note("Some of it is being delivered right now. Waiting for that …")

@@ -13,11 +13,10 @@ from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, has_model, open_notes, open_speaker
 from hermes.cli.dialog import confirm
 from hermes.cli.memory_status import read_remarks, take_default_notice
-from hermes.cli.output import note, one_line, print_json, printable, say, show_time
-from hermes.cli.signals import ending_on_signals
-from hermes.cli.start import AsJson, load_app, start_home_log, with_store
+from hermes.cli.output import note, one_line, print_json, printable, say, saying, show_time
+from hermes.cli.signals import TO_END, on_signals
+from hermes.cli.start import AsJson, load_app, read_store, start_home_log, with_store, write_store
 from hermes.cli.table import print_table
-from hermes.cli.waiting import saying
 from hermes.config_file import load_shared_env
 from hermes.db import queue_items
 from hermes.db.engine import Tx
@@ -71,7 +70,7 @@ async def _serve(host: App, store: Store) -> None:
         note(f"gateway: {', '.join(platform.name for platform in platforms)}; Ctrl-C ends it")
 
     try:
-        with ending_on_signals(stopping.set):
+        with on_signals(TO_END, lambda _: stopping.set()):
             await gateway.run(platforms, stopping, note, begun)
     finally:
         await asyncio.gather(*telling)
@@ -98,7 +97,7 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
     """How the gateway is: its platforms and what waits. Ends with 1 when none runs."""
     host = load_app(ctx)
 
-    def look(tx: Tx) -> dict[str, Json]:
+    def look(_: Store, tx: Tx) -> dict[str, Json]:
         now = host.clock.now()
         waiting = {name: to_builtins(queue_items.stats(tx, name, now=now)) for name in queue_items.queues(tx)}
         running = inbox.running_gateway(tx, now=now)
@@ -107,7 +106,7 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
         who = [_as_json(host, one) for one in people(tx)]
         return {"running": running, "parts": parts, "queues": waiting, "people": who}
 
-    found = with_store(host, lambda store: store.read(look))
+    found = read_store(host, look)
     if json:
         print_json(found)
     else:
@@ -179,10 +178,10 @@ def pair(
         return
     if remove is not None:
         platform, _, user = remove.partition(":")
-        gone = with_store(host, lambda store: store.write(lambda tx: inbox.remove_pairing(tx, platform, user)))
+        gone = write_store(host, lambda _, tx: inbox.remove_pairing(tx, platform, user))
         say(f"{remove} may not talk any more." if gone else f"{remove} was not paired.")
         return
-    asked = with_store(host, lambda store: store.read(inbox.pairings))
+    asked = read_store(host, lambda _, tx: inbox.pairings(tx))
     if json:
         print_json([to_builtins(one) for one in asked])
     elif not asked:
@@ -199,16 +198,16 @@ def _let_in(host: App, code: str, *, me: bool, guest: bool) -> None:
     """Ask who it is where someone can answer; otherwise they are a guest."""
     if me and guest:
         raise UsageError("--me and --guest cannot go together", hint="Give one of them")
-    found = with_store(host, lambda store: store.read(lambda tx: inbox.find_code(tx, code)))
+    found = read_store(host, lambda _, tx: inbox.find_code(tx, code))
     who = f"{found.platform}:{found.user_id}"
     if not (me or guest):
         me = confirm(f"Is {_shown(found.name)} ({who}) you? Else they are a guest")
 
-    def allow(tx: Tx) -> None:
+    def allow(_: Store, tx: Tx) -> None:
         inbox.allow_pairing(tx, code)
         mark(tx, found.platform, found.user_id, is_owner=me, now=host.clock.now())
 
-    with_store(host, lambda store: store.write(allow))
+    write_store(host, allow)
     say(f"{_shown(found.name)} ({who}) may talk now, as {'the owner' if me else 'a guest'}.")
     if not me:
         note(f"If that is you: `hermes gateway people --me {who}`")
@@ -231,11 +230,11 @@ def show_people(
         if who is not None:
             _mark(host, who, is_owner=is_owner)
 
-    def look(tx: Tx) -> list[KnownPerson]:
+    def look(_: Store, tx: Tx) -> list[KnownPerson]:
         meet_all(tx, host.settings.get(ALLOW))
         return people(tx)
 
-    known = with_store(host, lambda store: store.write(look))
+    known = write_store(host, look)
     if json:
         print_json([_as_json(host, one) for one in known])
     elif not known:
@@ -250,7 +249,7 @@ def _mark(host: App, who: str, *, is_owner: bool) -> None:
     if not platform or not user or platform in (API, TERMINAL):
         raise UsageError(f"'{who}' is not a person on a chat platform", hint="Give PLATFORM:ID, such as telegram:12345")
     now = host.clock.now()
-    marked = with_store(host, lambda s: s.write(lambda tx: mark(tx, platform, user, is_owner=is_owner, now=now)))
+    marked = write_store(host, lambda _, tx: mark(tx, platform, user, is_owner=is_owner, now=now))
     unknown = "" if marked.name else "; nobody with this id has written yet"
     note(f"{who} is {'the owner' if is_owner else 'a guest'} now{unknown}")
 

@@ -5,30 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import AsyncIterator
 from contextlib import suppress
 
 CHUNK = 64 * 1024
 
 
-class InputLines:
-    """Lines of a file descriptor. Bytes that are no UTF-8 become U+FFFD: one of them must not end a conversation."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._read = bytearray()
-        self._over = False
-
-    async def next(self) -> str | None:
-        """The next line without its end; None when there is none. Cancelling it does not wait for the other side."""
-        while not self._over and b"\n" not in self._read:
-            chunk = await _read_chunk(self._descriptor)
-            self._over = not chunk
-            self._read += chunk
-        if not self._read:
-            return None
-        line, _, rest = self._read.partition(b"\n")
-        self._read = bytearray(rest)
-        return line.decode("utf-8", "replace")
+async def read_lines(descriptor: int) -> AsyncIterator[str]:
+    """The lines of a file descriptor without their ends. Bytes that are no UTF-8 become U+FFFD: one of them must not
+    end a conversation. Cancelling it does not wait for the other side."""
+    left = b""
+    while chunk := await _read_chunk(descriptor):
+        *lines, left = (left + chunk).split(b"\n")
+        for line in lines:
+            yield line.decode("utf-8", "replace")
+    if left:
+        yield left.decode("utf-8", "replace")
 
 
 async def _read_chunk(descriptor: int) -> bytes:

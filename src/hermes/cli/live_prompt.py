@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from hermes.cli.chat_history import open_history
-from hermes.cli.conversation import TerminalConversation
 from hermes.cli.editor import edit_text
+from hermes.cli.front import INDENT, PROMPT, Typed
 from hermes.cli.live_terminal import IS_PRINTING, make_input, make_output
 from hermes.cli.output import printable
 from hermes.cli.pastes import Pastes
@@ -21,7 +21,7 @@ from hermes.cli.repaint import PrintedRows
 from hermes.cli.rows import head
 from hermes.cli.session_picker import pick_session
 from hermes.cli.slash_completer import make_completer
-from hermes.cli.talk import INDENT, PROMPT, Talk, Typed
+from hermes.cli.terminal import Terminal
 from hermes.errors import HomeError, UsageError
 from hermes.files import check_file
 from hermes.store.sessions import Listed
@@ -49,8 +49,8 @@ class LivePrompt:
 
     redraws = True
 
-    def __init__(self, conversation: TerminalConversation, printed: Sequence[str]) -> None:
-        self._conversation = conversation
+    def __init__(self, terminal: Terminal, printed: Sequence[str]) -> None:
+        self._terminal = terminal
         self._printed = PrintedRows(printed)
         self._pastes = Pastes()
         self._prompt: PromptSession[str] | None = None
@@ -68,9 +68,9 @@ class LivePrompt:
         assert self._prompt is not None, "listen makes it first"
         return self._prompt
 
-    async def listen(self, talk: Talk) -> None:
-        self._prompt = self._make(talk)
-        ticking = asyncio.create_task(self._tick(talk))
+    async def listen(self) -> None:
+        self._prompt = self._make()
+        ticking = asyncio.create_task(self._tick())
         try:
             await self._prompt.prompt_async(set_exception_handler=False)
         except EOFError:
@@ -78,27 +78,27 @@ class LivePrompt:
         finally:
             ticking.cancel()
 
-    def said(self, talk: Talk, shown: str) -> None:
+    def said(self, shown: str) -> None:
         self._heard_at = asyncio.get_running_loop().time()
         lines = shown.strip("\n").replace("\n", f"\n{INDENT}")
-        talk.screen.said(f"{PROMPT}{lines}")
+        self._terminal.screen.said(f"{PROMPT}{lines}")
 
-    def refresh(self, talk: Talk) -> None:
+    def refresh(self) -> None:
         self._heard_at = asyncio.get_running_loop().time()
         if self._printing is not None and not self._printing.done():
             return  # the prompt is drawn anew with it
-        if talk.screen.has_finished:
-            self._printing = asyncio.create_task(self._print_soon(talk))
+        if self._terminal.screen.has_finished:
+            self._printing = asyncio.create_task(self._print_soon())
         else:
             self._session.app.invalidate()
 
-    async def show_aside(self, talk: Talk) -> None:
-        await self.settle(talk)
+    async def show_aside(self) -> None:
+        await self.settle()
 
-    async def settle(self, talk: Talk) -> None:
+    async def settle(self) -> None:
         if self._printing is not None:
             await self._printing
-        await self._print(talk)
+        await self._print()
 
     async def lend(self, use: Callable[[], Awaitable[T]]) -> T:
         from prompt_toolkit.application.run_in_terminal import in_terminal
@@ -118,17 +118,17 @@ class LivePrompt:
         if self._prompt is not None and self._prompt.app.is_running and not self._prompt.app.is_done:
             self._prompt.app.exit(result="")
 
-    async def _print_soon(self, talk: Talk) -> None:
+    async def _print_soon(self) -> None:
         await asyncio.sleep(GATHER)
-        await self._print(talk)
+        await self._print()
 
-    async def _print(self, talk: Talk) -> None:
+    async def _print(self) -> None:
         """Move the finished rows from the prompt to above it, in one step."""
         from prompt_toolkit.application import run_in_terminal
 
         def write() -> None:
             output = self._session.output
-            rows = talk.screen.take()
+            rows = self._terminal.screen.take()
             self._printed.add(rows)
             output.write_raw("".join(f"{row}\n" for row in rows))
             output.flush()
@@ -137,24 +137,24 @@ class LivePrompt:
         try:
             await run_in_terminal(write)
         except OSError:  # the window was closed
-            talk.leave()
+            self._terminal.leave()
         finally:
             IS_PRINTING.reset(token)
 
-    async def _tick(self, talk: Talk) -> None:
+    async def _tick(self) -> None:
         """Redraw while something is awaited: the sign of waiting counts seconds."""
         while True:
             await asyncio.sleep(TICK)
-            if talk.doing:
+            if self._terminal.doing:
                 self._session.app.invalidate()
 
-    def _make(self, talk: Talk) -> PromptSession[str]:
+    def _make(self) -> PromptSession[str]:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.filters import Condition
         from prompt_toolkit.output.color_depth import ColorDepth
         from prompt_toolkit.styles import Style
 
-        history = self._conversation.app.home.chat_history_file
+        history = self._terminal.conversation.app.home.chat_history_file
         try:
             history.touch(mode=0o600)
             history.chmod(0o600)
@@ -162,33 +162,33 @@ class LivePrompt:
         except OSError as error:
             raise HomeError(f"cannot write {history}: {error.strerror}") from error
         prompt: PromptSession[str] = PromptSession(
-            lambda: self._message(talk),
-            history=open_history(history, self._pastes, lambda: not self._is_incognito(talk)),
-            completer=make_completer(self._conversation),
+            self._message,
+            history=open_history(history, self._pastes, self._is_kept),
+            completer=make_completer(self._terminal.conversation),
             # Only then: room for the menu is kept free below the prompt while it may open.
             complete_while_typing=Condition(lambda: prompt.default_buffer.text.startswith("/")),
-            key_bindings=self._keys(talk),
+            key_bindings=self._keys(),
             prompt_continuation=INDENT,
             multiline=True,
             erase_when_done=True,
             input=make_input(),
             output=make_output(),
             enable_suspend=True,
-            style=Style.from_dict({"status": "dim" if talk.screen.colored else ""}),
-            color_depth=None if talk.screen.colored else ColorDepth.DEPTH_1_BIT,
+            style=Style.from_dict({"status": "dim" if self._terminal.screen.colored else ""}),
+            color_depth=None if self._terminal.screen.colored else ColorDepth.DEPTH_1_BIT,
         )
-        _add_row_below(prompt, lambda: self._status(talk))
+        _add_row_below(prompt, self._status)
         prompt.app.min_redraw_interval = REDRAW
         self._printed.heed_width(prompt.app)
-        prompt.default_buffer.on_text_changed += lambda _: self._calm()
+        prompt.default_buffer.on_text_changed += self._calm
         return prompt
 
-    def _is_incognito(self, talk: Talk) -> bool:
-        """Also while a command may be about to make it so."""
-        ahead = (talk.doing, *(typed.shown for typed in talk.waiting))
-        return self._conversation.is_incognito or any(text.startswith("/memory") for text in ahead)
+    def _is_kept(self) -> bool:
+        """Not what is typed incognito, or while a command may be about to make it so."""
+        ahead = (self._terminal.doing, *(typed.shown for typed in self._terminal.waiting))
+        return not self._terminal.conversation.is_incognito and not any(text.startswith("/memory") for text in ahead)
 
-    def _keys(self, talk: Talk) -> KeyBindings:
+    def _keys(self) -> KeyBindings:
         from prompt_toolkit.enums import DEFAULT_BUFFER
         from prompt_toolkit.filters import has_focus
         from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -200,7 +200,7 @@ class LivePrompt:
         def _(event: KeyPressEvent) -> None:
             text = event.current_buffer.text
             event.current_buffer.reset(append_to_history=bool(text.strip()))
-            talk.hear(Typed(self._pastes.expand(text), text))
+            self._terminal.hear(Typed(self._pastes.expand(text), text))
 
         @keys.add("<bracketed-paste>", filter=typing)
         def _(event: KeyPressEvent) -> None:
@@ -214,7 +214,7 @@ class LivePrompt:
 
         @keys.add("c-x", "c-e", filter=typing)
         def _(event: KeyPressEvent) -> None:
-            event.app.create_background_task(self._edit(talk, event.current_buffer))
+            event.app.create_background_task(self._edit(event.current_buffer))
 
         @keys.add("escape", "enter", filter=typing)
         def _(event: KeyPressEvent) -> None:
@@ -223,68 +223,69 @@ class LivePrompt:
         @keys.add("c-c", filter=typing)
         @keys.add("<sigint>")
         def _(event: KeyPressEvent) -> None:
-            if talk.interrupt():
-                self._put_back(talk, event.app.current_buffer)
+            if self._terminal.interrupt():
+                self._put_back(event.app.current_buffer)
                 return
             if event.app.current_buffer.text:
                 event.app.current_buffer.reset()
             elif self._asks_again:
-                talk.leave()
+                self._terminal.leave()
             else:
                 self._asks_again = True
 
         return keys
 
-    def _put_back(self, talk: Talk, buffer: Buffer) -> None:
+    def _put_back(self, buffer: Buffer) -> None:
         """What was typed ahead stands in the prompt again, before what is being typed."""
-        if ahead := [typed.shown for typed in talk.take_back()]:
+        if ahead := [typed.shown for typed in self._terminal.take_back()]:
             buffer.text = "\n\n".join([*ahead, *([buffer.text] if buffer.text else [])])
             buffer.cursor_position = len(buffer.text)
 
-    async def _edit(self, talk: Talk, buffer: Buffer) -> None:
+    async def _edit(self, buffer: Buffer) -> None:
         """Let the person's editor have what is typed; what it leaves stands in the prompt."""
         try:
             edited = await self.lend(partial(edit_text, self._pastes.expand(buffer.text)))
         except UsageError as error:
-            talk.screen.say(f"hermes: {error.line()}")
-            await self.show_aside(talk)
+            self._terminal.screen.say(f"hermes: {error.line()}")
+            await self.show_aside()
             return
         if edited is not None:
             buffer.text = self._pastes.shorten(edited.rstrip())
             buffer.cursor_position = len(buffer.text)
 
-    def _calm(self) -> None:
+    def _calm(self, _: Buffer) -> None:
         self._asks_again = False
 
-    def _message(self, talk: Talk) -> ANSI:
+    def _message(self) -> ANSI:
         """What stands before the cursor, made once for each drawing: it is asked for ten times."""
         drawing = self._session.app.render_counter
         if self._drawn is None or self._drawn[0] != drawing:
-            self._drawn = drawing, self._make_message(talk)
+            self._drawn = drawing, self._make_message()
         return self._drawn[1]
 
-    def _make_message(self, talk: Talk) -> ANSI:
+    def _make_message(self) -> ANSI:
         from prompt_toolkit.formatted_text import ANSI
 
-        rows = talk.screen.rows()[-max(1, self._session.output.get_size().rows - BELOW) :]
-        if sign := self._waiting_sign(talk):
+        screen, waiting = self._terminal.screen, self._terminal.waiting
+        rows = screen.rows()[-max(1, self._session.output.get_size().rows - BELOW) :]
+        if sign := self._waiting_sign():
             rows.append(sign)
-        rows += [talk.screen.dim(head(f"next: {printable(typed.shown)}", self.columns)) for typed in talk.waiting]
+        rows += [screen.dim(head(f"next: {printable(typed.shown)}", self.columns)) for typed in waiting]
         if rows and rows[-1]:
             rows.append("")
-        return ANSI("\n".join([*rows, talk.screen.person(PROMPT)]))
+        return ANSI("\n".join([*rows, screen.person(PROMPT)]))
 
-    def _waiting_sign(self, talk: Talk) -> str:
+    def _waiting_sign(self) -> str:
+        doing, screen = self._terminal.doing, self._terminal.screen
         quiet = asyncio.get_running_loop().time() - self._heard_at
-        if not talk.doing or quiet < (QUIET_MIDWAY if talk.screen.is_growing else QUIET_AT_FIRST):
+        if not doing or quiet < (QUIET_MIDWAY if screen.is_growing else QUIET_AT_FIRST):
             return ""
-        sign = f"{head(printable(talk.doing), self.columns - 30)} … {quiet:.0f} s, Ctrl-C stops it"
-        return talk.screen.dim(sign)
+        return screen.dim(f"{head(printable(doing), self.columns - 30)} … {quiet:.0f} s, Ctrl-C stops it")
 
-    def _status(self, talk: Talk) -> str:
+    def _status(self) -> str:
         if self._asks_again:
             return "Ctrl-C again to leave"
-        return talk.status.line(self.columns)
+        return self._terminal.status.line(self.columns)
 
 
 def _add_row_below(prompt: PromptSession[str], text: Callable[[], str]) -> None:

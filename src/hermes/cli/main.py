@@ -16,7 +16,6 @@ import typer.main
 
 from hermes import __version__
 from hermes.cli.output import note, print_error, say
-from hermes.cli.start import Invocation
 from hermes.errors import HermesError
 
 INTERRUPTED = 130
@@ -122,7 +121,7 @@ def root(
     ] = False,
 ) -> None:
     """An agent host with durable long-term memory."""
-    ctx.obj = Invocation(profile)
+    ctx.obj = profile  # `load_app` and `find_home` read it
 
 
 def _print_usage_error(error: typer.TyperException, arguments: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ import typer
 from hermes.cli.memory_server import place_of
 from hermes.cli.output import note
 from hermes.cli.server_process import set_up_process
-from hermes.cli.signals import ending_on_signals
+from hermes.cli.signals import TO_END, on_signals
 from hermes.cli.start import find_home
 from hermes.clock import SystemClock
 from hermes.config_file import load_shared_env
@@ -114,7 +114,7 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
         working = JobWorker(database, SystemClock(), WordVectors(), delivery=WebhookDelivery(secret))
         note(f"memory worker on {folder}")
         try:
-            with ending_on_signals(working.stop):
+            with on_signals(TO_END, lambda _: working.stop()):
                 async with refining(database, None if finer is None else Refinement(finer)):
                     await working.run()
         finally:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 
 import typer
 from msgspec import to_builtins
 
 from hermes.app import App
-from hermes.assembly import open_notes, open_provider
 from hermes.cli.outbox import start_deliverer
-from hermes.cli.output import note, one_line, print_json, printable, say, show_time
+from hermes.cli.output import note, one_line, print_json, printable, say, saying, show_time
+from hermes.cli.own_memory import OwnMemory
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
-from hermes.cli.waiting import saying
 from hermes.db.leases import new_owner
 from hermes.memory.book import MemoryBook, Remembering, Settled
-from hermes.memory.deliveries import Deliveries
-from hermes.memory.values import Notebook, Speaker, Wording
-from hermes.scope import OWNER
+from hermes.memory.values import Wording
 from hermes.store.store import Store
 
 T = TypeVar("T")
@@ -109,38 +105,20 @@ def tell_outcome(settled: Settled) -> None:
 
 def work_on(app: App, work: Callable[[MemoryBook], Awaitable[T]]) -> T:
     """Do something with what memory holds of the owner; what is left to deliver then goes on in the background."""
-    is_left = False
 
-    async def run(store: Store) -> T:
-        nonlocal is_left
-        async with _opened(app, store) as (book, deliveries):
-            done = await work(book)
-            is_left = deliveries is not None and not await deliveries.finish(DELIVERED)
-            return done
+    async def run(store: Store) -> tuple[T, bool]:
+        memory, patience = OwnMemory(app, store, new_owner(), lanes=1), 0.0
+        try:
+            done, patience = await work(memory.book), DELIVERED
+        finally:
+            all_told = await memory.finish(patience)
+        return done, all_told
 
     with saying("Looking through memory; its server may have to be started first"):
-        done = with_store(app, run)
-    if is_left:
+        done, all_told = with_store(app, run)
+    if not all_told:
         start_deliverer(app)
     return done
-
-
-@asynccontextmanager
-async def _opened(app: App, store: Store) -> AsyncIterator[tuple[MemoryBook, Deliveries | None]]:
-    provider = open_provider(app, store)
-    deliveries = None if provider is None else Deliveries(provider, new_owner(), 1)
-    notebook = Notebook(Speaker(is_owner=True))
-
-    def start() -> None:
-        if deliveries is not None:
-            deliveries.start()
-
-    try:
-        yield MemoryBook(store, open_notes(app, OWNER), provider, notebook, start), deliveries
-    finally:
-        if provider is not None and deliveries is not None:
-            await deliveries.finish(0.0)
-            await provider.close()
 
 
 def _origin(entry: Remembering) -> str:

@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from hermes.cli.access_log import AccessLog
 from hermes.cli.server_process import end_loading
-from hermes.cli.signals import ending_on_signals
+from hermes.cli.signals import TO_END, on_signals
 from hermes.clock import SystemClock
-from hermes.config_file import load_env, read_entries
-from hermes.configuration import configure
+from hermes.config_file import load_env
+from hermes.configuration import configure, read_configuration
 from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import ServerMode, new_rendezvous, new_secret, publish, withdraw
 from hermes.errors import HermesError, MemoryServerError
@@ -142,7 +142,7 @@ def run(terms: Terms) -> None:
 
 
 async def _serve(server: _Server, listener: socket.socket) -> None:
-    with ending_on_signals(server.end):
+    with on_signals(TO_END, lambda _: server.end()):
         await server.serve_on(listener)
 
 
@@ -154,9 +154,8 @@ def _url(listener: socket.socket) -> str:
 
 def _read_settings(path: Path, wanted: Table) -> Settings:
     """What the default home says. A wrong value is told in the log and does not keep memory from being served."""
-    home = Home(path)
     try:
-        found = configure(read_entries(home.config_file), load_env(home), wanted)
+        found = read_configuration(Home(path), wanted)
     except HermesError as error:
         log.warning("memory server: %s", error.line())
         return configure((), {}, wanted).settings

@@ -7,8 +7,7 @@ import asyncio
 from collections.abc import Iterator
 
 from hermes.assembly import OPENAI, has_model
-from hermes.config_file import load_env, read_entries
-from hermes.configuration import configure
+from hermes.configuration import read_configuration
 from hermes.doctor import Finding
 from hermes.errors import ModelError, SettingsError
 from hermes.home import Home
@@ -23,7 +22,7 @@ CHECK = "model"
 def check_model(home: Home) -> Iterator[Finding]:
     """What the endpoint says; it changes nothing. What is wrong is a warning: it may be there again in a minute."""
     try:
-        settings = configure(read_entries(home.config_file), load_env(home)).settings
+        settings = read_configuration(home).settings
     except SettingsError:
         return  # the check of the settings says so
     if not has_model(settings):

@@ -17,7 +17,7 @@ from msgspec import to_builtins
 from hermes.app import App
 from hermes.assembly import open_provider
 from hermes.cli.output import note, print_json, show_time
-from hermes.cli.start import AsJson, load_app, start_home_log, with_store
+from hermes.cli.start import AsJson, load_app, read_store, start_home_log, with_store, write_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.db.leases import new_owner
@@ -66,7 +66,7 @@ def list_entries(
     json: AsJson = False,
 ) -> None:
     """What waits to be delivered, and what was put aside with its reason; of every provider there ever was."""
-    found = with_store(load_app(ctx), lambda store: store.read(lambda tx: _listed(store, tx, limit)))
+    found = read_store(load_app(ctx), lambda store, tx: _listed(store, tx, limit))
     if json:
         print_json(found)
         return
@@ -114,7 +114,7 @@ def retry(
     json: AsJson = False,
 ) -> None:
     """Give what was put aside another life, at its old place among what is still to be delivered."""
-    _tell(with_store(load_app(ctx), lambda store: store.write(lambda tx: _retry(store, tx, entries))), "retried", json)
+    _tell(write_store(load_app(ctx), lambda store, tx: _retry(store, tx, entries)), "retried", json)
 
 
 @app.command()
@@ -124,7 +124,7 @@ def drop(
     json: AsJson = False,
 ) -> None:
     """Forget entries for good: the provider is not told of them. What was begun may have arrived."""
-    _tell(with_store(load_app(ctx), lambda store: store.write(lambda tx: _drop(tx, entries))), "dropped", json)
+    _tell(write_store(load_app(ctx), lambda _, tx: _drop(tx, entries)), "dropped", json)
 
 
 def _tell(ids: list[int], done: str, json: bool) -> None:

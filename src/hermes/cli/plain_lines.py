@@ -10,8 +10,9 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from hermes.cli.front import PROMPT, Typed, which_session
 from hermes.cli.output import printable
-from hermes.cli.talk import PROMPT, Talk, Typed, which_session
+from hermes.cli.terminal import Terminal
 from hermes.store.sessions import Listed
 
 T = TypeVar("T")
@@ -25,7 +26,8 @@ class PlainLines:
 
     redraws = False
 
-    def __init__(self) -> None:
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
         self._closed = asyncio.Event()
         self._asks_again = False
         self._wrote_at = 0.0
@@ -36,7 +38,7 @@ class PlainLines:
     def columns(self) -> int:
         return shutil.get_terminal_size().columns
 
-    async def listen(self, talk: Talk) -> None:
+    async def listen(self) -> None:
         loop = asyncio.get_running_loop()
         descriptor = sys.stdin.fileno()
         buffered = b""
@@ -51,17 +53,17 @@ class PlainLines:
             for line in lines:
                 self._asks_again = False
                 text = line.decode(errors="replace")
-                talk.hear(Typed(text, text))
+                self._terminal.hear(Typed(text, text))
                 if not line.strip():
                     self._ask()
 
         def interrupt() -> None:
-            if talk.interrupt():
-                for typed in talk.take_back():
+            if self._terminal.interrupt():
+                for typed in self._terminal.take_back():
                     self._write(f"(not said: {printable(typed.shown)})\n")
                 return
             if self._asks_again:
-                talk.leave()
+                self._terminal.leave()
             self._asks_again = True
             self._write("\n(Ctrl-C again to leave)\n")
             self._ask()
@@ -76,11 +78,11 @@ class PlainLines:
             loop.remove_reader(descriptor)
             loop.remove_signal_handler(signal.SIGINT)
 
-    def said(self, talk: Talk, _shown: str) -> None:
+    def said(self, _shown: str) -> None:
         """The terminal has shown it already."""
-        self._telling = asyncio.create_task(self._tell_while(talk))
+        self._telling = asyncio.create_task(self._tell_while())
 
-    async def _tell_while(self, talk: Talk) -> None:
+    async def _tell_while(self) -> None:
         """Say that something is under way whenever nothing was shown for a while."""
         now = asyncio.get_running_loop().time
         begun = self._wrote_at = now()
@@ -88,23 +90,23 @@ class PlainLines:
         while True:
             await asyncio.sleep(wait)
             if now() - self._wrote_at >= wait:
-                self._write(f"({talk.doing} … {now() - begun:.0f} s, Ctrl-C stops it)\n")
+                self._write(f"({self._terminal.doing} … {now() - begun:.0f} s, Ctrl-C stops it)\n")
             wait = AGAIN
 
-    def refresh(self, talk: Talk) -> None:
-        if rows := talk.screen.take():
+    def refresh(self) -> None:
+        if rows := self._terminal.screen.take():
             self._wrote_at = asyncio.get_running_loop().time()
             self._write("".join(f"{row}\n" for row in rows))
 
-    async def show_aside(self, talk: Talk) -> None:
+    async def show_aside(self) -> None:
         self._write("\n")
-        await self.settle(talk)
+        await self.settle()
 
-    async def settle(self, talk: Talk) -> None:
+    async def settle(self) -> None:
         if self._telling is not None:
             self._telling.cancel()
-        self.refresh(talk)
-        if not self._closed.is_set() and not talk.waiting:
+        self.refresh()
+        if not self._closed.is_set() and not self._terminal.waiting:
             self._ask()
 
     async def lend(self, use: Callable[[], Awaitable[T]]) -> T:

@@ -12,13 +12,12 @@ import typer
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from hermes.cli.dialog import agreed
+from hermes.cli.dialog import agree
 from hermes.cli.output import note, print_json, printable, say, show_time
 from hermes.cli.start import AsJson
 from hermes.cli.table import print_table
 from hermes.clock import SystemClock
-from hermes.config_file import load_env, read_entries
-from hermes.configuration import configure
+from hermes.configuration import read_configuration
 from hermes.errors import HermesError, HomeError, UsageError
 from hermes.home import PROFILES, Home
 from hermes.settings import BASE_URL, MODEL, PROVIDER
@@ -110,9 +109,7 @@ def delete_profile(
         raise UsageError(f"a gateway runs in '{name}'", hint=f"`hermes -p {name} gateway stop` ends it")
     say(f"This deletes {held.path}: its notes, settings, keys, plugins and logs, and {_describe(held)}.")
     say(f"What memory was told stays there; `hermes -p {name} memory forget WORDS` has it forgotten before.")
-    if not agreed(f"Delete the profile '{name}' for good?", "deleting", yes):
-        note("Nothing was deleted.")
-        raise typer.Exit(1)
+    agree(f"Delete the profile '{name}' for good?", "deleting", "deleted", yes)
     _delete(home.path)
     say("Deleted.")
 
@@ -126,7 +123,7 @@ def _last_used(home: Home) -> float | None:
 def _settings_of(home: Home) -> dict[str, str]:
     """The settings that tell profiles apart; a broken file is said in their place."""
     try:
-        found = configure(read_entries(home.config_file), load_env(home)).settings
+        found = read_configuration(home).settings
     except HermesError as error:
         return {"settings": error.line()}
     return {setting.key: str(setting.shown(found.get(setting))) for setting in (BASE_URL, MODEL, PROVIDER)}

@@ -1,15 +1,22 @@
-"""`hermes NAME …`: the commands of the memory provider that is chosen. No provider is known by name here."""
+"""`hermes NAME …`: the commands of the memory provider that is chosen, and what completion offers of them. No provider
+is known by name here."""
 
 from __future__ import annotations
 
+import os
+
 import typer
+import typer.main
 
 from hermes.app import App
+from hermes.cli.command_tree import describe_tree
 from hermes.cli.desk import TerminalDesk, open_plugin
-from hermes.errors import UsageError
+from hermes.errors import HermesError, UsageError
+from hermes.home import Home
 from hermes.memory.command_host import guarded
 from hermes.memory.registry import NONE, provider_names
 from hermes.settings import PROVIDER
+from hermes.types import Json
 
 
 def provider_group(name: str, profile: str | None) -> typer.Typer | None:
@@ -34,6 +41,23 @@ def chosen_group(profile: str | None) -> tuple[str, typer.Typer] | None:
     name = app.settings.get(PROVIDER)
     group = None if name == NONE else _commands_of(app, name)
     return None if group is None else (name, group)
+
+
+def offered_names(profile: str | None) -> list[str]:
+    """The providers there are, whichever is chosen; none where that cannot be read."""
+    try:
+        return [name for name in provider_names(Home.find(os.environ, profile).plugins) if name != NONE]
+    except HermesError:
+        return []
+
+
+def offered_tree(name: str, profile: str | None) -> dict[str, Json] | None:
+    """The commands of a memory provider as data, None where it is not chosen or has none."""
+    try:
+        group = provider_group(name, profile)
+    except HermesError:
+        return None
+    return None if group is None else describe_tree(typer.main.get_command(group))
 
 
 def _commands_of(app: App, name: str) -> typer.Typer | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol
+from typing import TypeAlias
 
 from hermes.cli.inline import BOLD, DIM
 from hermes.cli.markdown import Markdown
@@ -40,18 +40,8 @@ PERSON = f"{BOLD};32"
 ASK_AGAIN = " (`/retry` asks again)"
 """Said where a reply broke off."""
 
-
-class Format(Protocol):
-    """Makes rows of a text while it comes."""
-
-    @property
-    def is_growing(self) -> bool: ...
-
-    def feed(self, text: str) -> list[str]: ...
-
-    def end(self) -> list[str]: ...
-
-    def growing(self) -> list[str]: ...
+Format: TypeAlias = Markdown | PlainText
+"""What makes rows of a text while it comes."""
 
 
 class Screen:

@@ -10,9 +10,9 @@ import typer
 from msgspec import to_builtins
 
 from hermes.cli.chat_history import take_out
-from hermes.cli.dialog import agreed
-from hermes.cli.output import note, print_json, say
-from hermes.cli.start import AsJson, load_app, with_store
+from hermes.cli.dialog import agree
+from hermes.cli.output import print_json, say
+from hermes.cli.start import AsJson, load_app, read_store, write_store
 from hermes.db.engine import Tx
 from hermes.memory.outbox import Outbox
 from hermes.scope import TERMINAL
@@ -33,31 +33,26 @@ def delete_session(
     """Delete a session with its messages, snapshots, queued work and search entries. Says first what will go."""
     host = load_app(ctx)
 
-    async def plan(store: Store) -> tuple[Deletion, list[str]]:
-        def read(tx: Tx) -> tuple[Deletion, list[str]]:
-            planned = store.deletions.plan(tx, store.sessions.find(tx, name).id)
-            told = {provider for key in planned.session_ids for provider in providers_of(tx, key)}
-            return planned, sorted(told)
+    def plan(store: Store, tx: Tx) -> tuple[Deletion, list[str]]:
+        planned = store.deletions.plan(tx, store.sessions.find(tx, name).id)
+        told = {provider for key in planned.session_ids for provider in providers_of(tx, key)}
+        return planned, sorted(told)
 
-        return await store.read(read)
-
-    planned, told = with_store(host, plan)
+    planned, told = read_store(host, plan)
     if not json:
         say(f"This deletes {_describe(planned)}.")
         for provider in told:
             asked = f"{provider} is asked to forget it; `hermes memory outbox list` shows what it cannot."
             stays = f"What {provider} was told of it stays there; --everywhere has it forgotten too."
             say(asked if everywhere else stays)
-    if not agreed("Delete it for good?", "deleting", yes):
-        note("Nothing was deleted.")
-        raise typer.Exit(1)
+    agree("Delete it for good?", "deleting", "deleted", yes)
 
     def delete(store: Store, tx: Tx) -> tuple[Deletion, list[str], set[str]]:
         unasked = _ask_to_forget(store, tx, planned.session_ids) if everywhere else []
         typed = _typed(store, tx, planned.session_ids)
         return store.deletions.delete(tx, planned.session_ids[-1]), unasked, typed
 
-    done, unasked, typed = with_store(host, lambda store: store.write(lambda tx: delete(store, tx)))
+    done, unasked, typed = write_store(host, delete)
     take_out(host.home.chat_history_file, typed.__contains__)
     if json:
         print_json({"deleted": to_builtins(done), "stays_with": unasked if everywhere else told})

@@ -5,10 +5,9 @@ from __future__ import annotations
 import typer
 from msgspec import to_builtins
 
-from hermes.cli.output import print_json, printable, say
+from hermes.cli.output import print_json, printable, say, session_head
 from hermes.cli.session_deletion import SessionArgument
-from hermes.cli.session_head import session_head
-from hermes.cli.start import AsJson, load_app, with_store
+from hermes.cli.start import AsJson, load_app, read_store
 from hermes.db.engine import Tx
 from hermes.llm.tokens import view_tokens
 from hermes.store.store import Store
@@ -18,7 +17,7 @@ from hermes.types import LiveView, Session
 
 def session_usage(ctx: typer.Context, name: SessionArgument, json: AsJson = False) -> None:
     """The tokens that a session has spent, by model, and how many of them it takes now."""
-    session, view, counted = with_store(load_app(ctx), lambda store: store.read(lambda tx: _read(store, tx, name)))
+    session, view, counted = read_store(load_app(ctx), lambda store, tx: _read(store, tx, name))
     tokens = view_tokens(view)
     if json:
         length = {"session_id": session.id, "compressions": view.epoch, "view_tokens": tokens}

@@ -10,12 +10,11 @@ from typing import Annotated, Literal
 import typer
 from msgspec import Struct, to_builtins
 
-from hermes.cli.output import note, one_line, print_json, printable, say, show_time
+from hermes.cli.output import note, one_line, print_json, printable, say, session_head, show_time
 from hermes.cli.searching import LimitOption, SourceOption, search_sessions
 from hermes.cli.session_deletion import SessionArgument, delete_session
-from hermes.cli.session_head import session_head
 from hermes.cli.session_usage import session_usage
-from hermes.cli.start import AsJson, load_app, with_store
+from hermes.cli.start import AsJson, load_app, read_store, write_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
@@ -63,10 +62,10 @@ def list_sessions(
     """The sessions that were active last."""
     host = load_app(ctx)
 
-    async def work(store: Store) -> list[Listed]:
-        return await store.read(lambda tx: store.sessions.recent(tx, limit=limit, source=source, everything=everything))
+    def look(store: Store, tx: Tx) -> list[Listed]:
+        return store.sessions.recent(tx, limit=limit, source=source, everything=everything)
 
-    listed = with_store(host, work)
+    listed = read_store(host, look)
     if json:
         print_json([{**to_builtins(entry.session), "last_active": entry.last_active} for entry in listed])
     elif not listed:
@@ -96,22 +95,21 @@ def show_session(
     """A session's messages, oldest first: all of them, or with --live what the model sees. Snapshots work too."""
     host = load_app(ctx)
     if snapshot_session(name) is not None:
-        view = with_store(host, lambda store: store.read(lambda tx: store.compressions.snapshot(tx, name)))
-        _print_view(view, json)
+        _print_view(read_store(host, lambda store, tx: store.compressions.snapshot(tx, name)), json)
     elif live:
-        session, view = with_store(host, lambda store: store.read(_find_view(store, name)))
+        session, view = read_store(host, lambda store, tx: _find_view(store, tx, name))
         if not json:
             say(session_head(session))
         _print_view(view, json)
     else:
-        with_store(host, lambda store: store.read(lambda tx: _print_history(store, tx, name, undone, json)))
+        read_store(host, lambda store, tx: _print_history(store, tx, name, undone, json))
 
 
 @app.command("snapshots")
 def list_snapshots(ctx: typer.Context, name: SessionArgument, json: AsJson = False) -> None:
     """What a session was before each of its compressions. `hermes sessions show ID` reads one."""
     host = load_app(ctx)
-    taken = with_store(host, lambda store: store.read(lambda tx: _read_snapshots(store, tx, name)))
+    taken = read_store(host, lambda store, tx: _read_snapshots(store, tx, name))
     if json:
         print_json([to_builtins(snapshot) for snapshot in taken])
     elif not taken:
@@ -144,19 +142,16 @@ def title_session(
     if title is not None and not title.strip():
         raise UsageError("a title cannot be empty", hint="--clear takes it away")
 
-    async def work(store: Store) -> str | None:
-        def change(tx: Tx) -> str | None:
-            session = store.sessions.find(tx, name)
-            if title is None and not clear:
-                return session.title
-            store.sessions.set_title(tx, session.id, None if clear else title)
-            if title is not None and store.incognito.is_on(tx, session.id):
-                hide_title(tx, session.id, title)
-            return None if clear else title
+    def change(store: Store, tx: Tx) -> str | None:
+        session = store.sessions.find(tx, name)
+        if title is None and not clear:
+            return session.title
+        store.sessions.set_title(tx, session.id, None if clear else title)
+        if title is not None and store.incognito.is_on(tx, session.id):
+            hide_title(tx, session.id, title)
+        return None if clear else title
 
-        return await store.write(change)
-
-    say(printable(with_store(load_app(ctx), work) or "(no title)"))
+    say(printable(write_store(load_app(ctx), change) or "(no title)"))
 
 
 @app.command("export")
@@ -184,12 +179,12 @@ def export_sessions(
         return len(sessions)
 
     if output is None:
-        with_store(load_app(ctx), lambda store: store.read(lambda tx: write(store, tx, sys.stdout.write)))
+        read_store(load_app(ctx), lambda store, tx: write(store, tx, sys.stdout.write))
         return
     if output.is_file() and not force:
         raise UsageError(f"{output} is there already", hint="--force replaces it")
     with replacing(output) as file:
-        count = with_store(load_app(ctx), lambda store: store.read(lambda tx: write(store, tx, file.write)))
+        count = read_store(load_app(ctx), lambda store, tx: write(store, tx, file.write))
     note(f"{count} sessions written to {output}")
 
 
@@ -206,12 +201,9 @@ def _read_snapshots(store: Store, tx: Tx, name: str) -> list[Snapshot]:
     return found
 
 
-def _find_view(store: Store, name: str) -> Callable[[Tx], tuple[Session, LiveView]]:
-    def find(tx: Tx) -> tuple[Session, LiveView]:
-        session = store.sessions.find(tx, name)
-        return session, store.compressions.view(tx, session.id)
-
-    return find
+def _find_view(store: Store, tx: Tx, name: str) -> tuple[Session, LiveView]:
+    session = store.sessions.find(tx, name)
+    return session, store.compressions.view(tx, session.id)
 
 
 def _said(store: Store, tx: Tx, session_id: str, undone: bool) -> tuple[Iterator[Message], frozenset[int]]:

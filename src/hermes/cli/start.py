@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 
 import typer
-from msgspec import Struct
 
 from hermes.app import App
 from hermes.cli.output import note, printable
 from hermes.configuration import name_foreign
+from hermes.db.engine import Tx
 from hermes.home import Home
 from hermes.logs import start_log
 from hermes.settings import LOG_FORMAT, LOG_LEVEL, secrets_in
@@ -24,15 +24,9 @@ NAMED = 3
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
-class Invocation(Struct, frozen=True):
-    """What was said before the command."""
-
-    profile: str | None
-
-
 def load_app(ctx: typer.Context) -> App:
     """The profile that was asked for, with its settings. What is not ours in its file is named on standard error."""
-    app = App.load(_invocation(ctx).profile)
+    app = App.load(ctx.obj)
     if app.foreign:
         note(f"hermes: {app.home.config_file}: {printable(name_foreign(app.foreign, NAMED))}")
     return app
@@ -40,7 +34,7 @@ def load_app(ctx: typer.Context) -> App:
 
 def find_home(ctx: typer.Context) -> Home:
     """The profile's home alone, for commands that must work when its settings are broken."""
-    return Home.find_existing(os.environ, _invocation(ctx).profile)
+    return Home.find_existing(os.environ, ctx.obj)
 
 
 def start_home_log(app: App) -> None:
@@ -59,7 +53,11 @@ def with_store(app: App, work: Callable[[Store], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-def _invocation(ctx: typer.Context) -> Invocation:
-    found = ctx.find_object(Invocation)
-    assert found is not None, "the root command sets it"
-    return found
+def read_store(app: App, look: Callable[[Store, Tx], T]) -> T:
+    """What `look` finds in the store, as it is at one moment."""
+    return with_store(app, lambda store: store.read(lambda tx: look(store, tx)))
+
+
+def write_store(app: App, change: Callable[[Store, Tx], T]) -> T:
+    """Change the store in one transaction; what `change` returns."""
+    return with_store(app, lambda store: store.write(lambda tx: change(store, tx)))

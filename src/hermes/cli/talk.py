@@ -1,101 +1,92 @@
-"""What a front and the conversation behind it know of each other."""
+"""A conversation at a terminal from its greeting to its end."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+import asyncio
+import shutil
+import sys
+from contextlib import suppress
 
-from msgspec import Struct
+from hermes import __version__
+from hermes.cli.conversation import TerminalConversation
+from hermes.cli.front import Front
+from hermes.cli.live_prompt import LivePrompt
+from hermes.cli.output import can_redraw
+from hermes.cli.own_name import advise
+from hermes.cli.plain_lines import PlainLines
+from hermes.cli.signals import on_signals
+from hermes.cli.terminal import Terminal, recap_rows, screen_of
 
-from hermes.errors import UsageError
-
-if TYPE_CHECKING:
-    from hermes.cli.screen import Screen
-    from hermes.cli.status import ChatStatus
-    from hermes.store.sessions import Listed
-
-T = TypeVar("T")
-
-PROMPT, INDENT = "› ", "  "
-
-
-class Typed(Struct, frozen=True):
-    """What a person said, and how it is shown: a long text that was pasted has a mark in its place."""
-
-    text: str
-    shown: str
-
-
-class Talk(Protocol):
-    """What a front speaks to."""
-
-    @property
-    def screen(self) -> Screen:
-        """The rows to show."""
-
-    @property
-    def status(self) -> ChatStatus:
-        """What the status line says."""
-
-    @property
-    def waiting(self) -> tuple[Typed, ...]:
-        """What was typed while a reply came, and is said next."""
-
-    @property
-    def doing(self) -> str:
-        """What is under way, in a word or two; "" when nothing is."""
-
-    def hear(self, typed: Typed) -> None:
-        """The person typed this and pressed Enter."""
-
-    def interrupt(self) -> bool:
-        """End what is under way; False when nothing is, or it was told already."""
-
-    def take_back(self) -> tuple[Typed, ...]:
-        """What was typed ahead, which is not said now."""
-
-    def leave(self, code: int = 0) -> None:
-        """End the conversation."""
+GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Alt-Enter (new line), Ctrl-D (leave)"
+PLAIN_GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Ctrl-D (leave)"
+"""Where a line is all that can be typed."""
+FINISHING = "Telling memory the rest; Ctrl-C leaves that to another process …"
+CLEAR_ROW = "\x1b[K"
+PATIENCE = 0.5
+"""Seconds before anything is said of the end."""
 
 
-class Front(Protocol):
-    """A way to use a terminal."""
+async def talk(conversation: TerminalConversation) -> int:
+    """Talk until the person leaves or the terminal goes away."""
+    greeting = await _greet(conversation)
+    conversation.agents.ask_for_models()
 
-    redraws: bool
-    """Whether what was shown can be drawn over."""
+    def open_front(terminal: Terminal) -> Front:
+        return LivePrompt(terminal, greeting) if can_redraw() else PlainLines(terminal)
 
-    @property
-    def columns(self) -> int:
-        """How wide it is now."""
-
-    async def listen(self, talk: Talk) -> None:
-        """Pass on what is typed, until `close` or the end of the input."""
-
-    def said(self, talk: Talk, shown: str, /) -> None:
-        """A message or command is taken up now."""
-
-    def refresh(self, talk: Talk) -> None:
-        """The screen has changed."""
-
-    async def show_aside(self, talk: Talk) -> None:
-        """Return when every finished row is on the terminal, while a person may be typing."""
-
-    async def settle(self, talk: Talk) -> None:
-        """Return when every finished row is on the terminal."""
-
-    async def lend(self, use: Callable[[], Awaitable[T]]) -> T:
-        """Let something else have the terminal until it is done."""
-
-    async def pick(self, listed: Sequence[Listed]) -> str | None:
-        """Let the person choose a session; its id, None for none. Raises UsageError where rows cannot be redrawn."""
-
-    def offer_draft(self, text: str) -> None:
-        """Put a text into the prompt, unless the person has begun to type; where that is possible."""
-
-    def close(self) -> None:
-        """Stop listening."""
+    terminal = Terminal(conversation, open_front)
+    # A closed window and a polite end stop the reply and keep it, rather than losing it.
+    with on_signals(("SIGHUP", "SIGTERM"), lambda number: terminal.leave(128 + number)):
+        code = await terminal.run()
+    if unsaid := len(terminal.waiting):
+        with suppress(OSError):  # the window was closed
+            sys.stdout.write(f"{unsaid} {'message was' if unsaid == 1 else 'messages were'} not said.\n")
+            sys.stdout.flush()
+    await _leave(conversation)
+    return code
 
 
-def which_session() -> UsageError:
-    """What is said where no list can be shown to choose from."""
-    return UsageError("which session?", hint="`/sessions` lists them")
+async def _greet(conversation: TerminalConversation) -> list[str]:
+    """Print how the conversation begins; the rows of that."""
+    columns = shutil.get_terminal_size().columns
+    screen = screen_of(conversation, lambda: columns, redraws=can_redraw())
+    screen.say(GREETING if can_redraw() else PLAIN_GREETING)
+    screen.end()
+    if (recap := await conversation.recap()) is not None:
+        screen.say(recap.headline)
+        screen.put(recap_rows(recap, screen_of(conversation, lambda: columns, redraws=can_redraw())))
+        screen.end()
+    rows = screen.take()
+    sys.stdout.write("".join(f"{row}\n" for row in rows))
+    sys.stdout.flush()
+    return rows
+
+
+async def _leave(conversation: TerminalConversation) -> None:
+    """Close the session, and say so when it takes a while: nobody has to wait for it. The terminal may be gone."""
+    here = conversation.session_id
+    leaving = asyncio.create_task(conversation.end())
+    with suppress(OSError), on_signals(["SIGINT"], lambda _: leaving.cancel()):
+        await _tell_while(leaving, FINISHING)
+    if leaving.cancelled():
+        conversation.is_hurried = True
+        await conversation.end()
+    with suppress(OSError):
+        if here is not None:
+            sys.stdout.write(advise(f"`hermes chat -s {here}` goes on with it.\n"))
+        sys.stdout.flush()
+
+
+async def _tell_while(work: asyncio.Task[bool], text: str) -> None:
+    """Say what is done and for how long, once it takes more than a moment, until it is over."""
+    begun = asyncio.get_running_loop().time()
+    redraws, wait = can_redraw(), PATIENCE
+    while not (await asyncio.wait({work}, timeout=wait))[0]:
+        if redraws:
+            sys.stdout.write(f"\r{text} {asyncio.get_running_loop().time() - begun:.0f} s")
+        elif wait == PATIENCE:
+            sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+        wait = 1.0
+    if redraws and wait != PATIENCE:
+        sys.stdout.write(f"\r{CLEAR_ROW}")

@@ -8,38 +8,28 @@ A front is how the terminal is used: `LivePrompt` where rows can be redrawn, `Pl
 from __future__ import annotations
 
 import asyncio
-import shutil
-import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 
 from msgspec.structs import replace
 
-from hermes import __version__
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
-from hermes.cli.leaving import leave
-from hermes.cli.live_prompt import LivePrompt
-from hermes.cli.output import can_redraw, use_color
+from hermes.cli.front import INDENT, PROMPT, Front, Typed
+from hermes.cli.output import use_color
 from hermes.cli.own_name import advise
 from hermes.cli.pastes import Pastes
-from hermes.cli.plain_lines import PlainLines
 from hermes.cli.recap import Recap
 from hermes.cli.screen import Screen
 from hermes.cli.session_watch import SessionWatch
-from hermes.cli.signals import on_signals
 from hermes.cli.status import ChatStatus
-from hermes.cli.talk import INDENT, PROMPT, Front, Typed
 from hermes.errors import HermesError
 from hermes.events import Accepted, TextDelta
 from hermes.settings import COLOR
 from hermes.slash.here import Again, Say
 from hermes.slash.table import find_command
 
-GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Alt-Enter (new line), Ctrl-D (leave)"
-PLAIN_GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Ctrl-D (leave)"
-"""Where a line is all that can be typed."""
 LOOK = 1.0
 """Seconds between two looks at what others say in the session."""
 
@@ -51,59 +41,38 @@ MORE = "… (`hermes sessions show {}` has all of it)"
 UNANSWERED = "(It has no reply: `/retry` answers it.)"
 
 
-async def talk(conversation: TerminalConversation) -> int:
-    """Talk until the person leaves or the terminal goes away."""
-    columns = shutil.get_terminal_size().columns
-    screen = _screen_of(conversation, lambda: columns, redraws=can_redraw())
-    screen.say(GREETING if can_redraw() else PLAIN_GREETING)
-    screen.end()
-    if (recap := await conversation.recap()) is not None:
-        screen.say(recap.headline)
-        screen.put(_recap_rows(recap, _screen_of(conversation, lambda: columns, redraws=can_redraw())))
-        screen.end()
-    greeting = screen.take()
-    sys.stdout.write("".join(f"{row}\n" for row in greeting))
-    sys.stdout.flush()
-    conversation.ask_for_models()
-    terminal = Terminal(conversation, LivePrompt(conversation, greeting) if can_redraw() else PlainLines())
-    # A closed window and a polite end stop the reply and keep it, rather than losing it.
-    with on_signals(("SIGHUP", "SIGTERM"), lambda number: terminal.leave(128 + number)):
-        code = await terminal.run()
-    if unsaid := len(terminal.waiting):
-        with suppress(OSError):  # the window was closed
-            sys.stdout.write(f"{unsaid} {'message was' if unsaid == 1 else 'messages were'} not said.\n")
-            sys.stdout.flush()
-    await leave(conversation)
-    return code
-
-
 class Terminal:
-    """The `Talk` of a front: says what is typed, in order. `/stop` and `/quit` do not wait their turn."""
+    """Says what is typed, in order. `/stop` and `/quit` do not wait their turn."""
 
-    def __init__(self, conversation: TerminalConversation, front: Front) -> None:
-        self._conversation = conversation
-        self._front = front
+    def __init__(self, conversation: TerminalConversation, open_front: Callable[[Terminal], Front]) -> None:
+        self.conversation = conversation
+        self._front = open_front(self)
         self.screen = self._new_screen()
+        """The rows to show."""
         self._waiting: deque[Typed] = deque()
         self._wake = asyncio.Event()
         self._stop: asyncio.Event | None = None
         self._code: int | None = None
         self.doing = ""
+        """What is under way, in a word or two; "" when nothing is."""
         self._watch = SessionWatch(conversation.store)
         self._known: ChatStatus | None = None
 
     def _new_screen(self) -> Screen:
-        return _screen_of(self._conversation, lambda: self._front.columns, redraws=self._front.redraws)
+        return screen_of(self.conversation, lambda: self._front.columns, redraws=self._front.redraws)
 
     @property
     def status(self) -> ChatStatus:
-        return replace(self._conversation.status, gauge=self._watch.gauge)
+        """What the status line says."""
+        return replace(self.conversation.status, gauge=self._watch.gauge)
 
     @property
     def waiting(self) -> tuple[Typed, ...]:
+        """What was typed while a reply came, and is said next."""
         return tuple(self._waiting)
 
     def hear(self, typed: Typed) -> None:
+        """The person typed this and pressed Enter."""
         found = find_command("terminal", typed.shown)
         overtaking = found.command.name if found is not None and found.command.overtakes else ""
         if overtaking == "quit":
@@ -115,12 +84,14 @@ class Terminal:
             self._wake.set()
 
     def interrupt(self) -> bool:
+        """End what is under way; False when nothing is, or it was told already."""
         if self._stop is None or self._stop.is_set():
             return False
         self._stop.set()
         return True
 
     def take_back(self) -> tuple[Typed, ...]:
+        """What was typed ahead, which is not said now."""
         taken = self.waiting
         self._waiting.clear()
         return taken
@@ -133,7 +104,7 @@ class Terminal:
 
     async def run(self) -> int:
         """Until the person leaves. A terminal that went away is a way of leaving."""
-        listening = asyncio.create_task(self._front.listen(self))
+        listening = asyncio.create_task(self._front.listen())
         listening.add_done_callback(lambda _: self.leave())
         try:
             while (typed := await self._next()) is not None:
@@ -153,22 +124,22 @@ class Terminal:
                 async with asyncio.timeout(LOOK):
                     await self._wake.wait()
             except TimeoutError:
-                self._conversation.warm_up()  # the person stays: who leaves at once starts nothing
+                self.conversation.agents.memory.warm_up()  # the person stays: who leaves at once starts nothing
                 await self._look_around()
         return None
 
     async def _look_around(self) -> None:
         """Show what others said in the session meanwhile, and a title that it was given."""
-        overheard = await self._watch.look(self._conversation.agent)
+        overheard = await self._watch.look(self.conversation.agent)
         if overheard.messages:
             self.screen.overhear(overheard)
-            await self._front.show_aside(self)
+            await self._front.show_aside()
         elif self.status != self._known:
-            self._front.refresh(self)
+            self._front.refresh()
         self._known = self.status
 
     async def _handle(self, typed: Typed) -> None:
-        self._front.said(self, typed.shown)
+        self._front.said(typed.shown)
         self._stop, text = asyncio.Event(), typed.text.strip()
         try:
             if typed.shown.startswith("/"):
@@ -181,15 +152,15 @@ class Terminal:
         finally:
             self._stop, self.doing = None, ""
         self.screen.end()
-        await self._front.settle(self)
+        await self._front.settle()
         await self._look_around()
 
     async def _run_command(self, line: str, stop: asyncio.Event) -> None:
-        answered = await run_command(self._conversation, line, stop, self._front)
+        answered = await run_command(self.conversation, line, stop, self._front)
         if answered.text:
             self.screen.say(advise(answered.text))
         if answered.recap is not None:
-            self.screen.put(_recap_rows(answered.recap, self._new_screen()))
+            self.screen.put(recap_rows(answered.recap, self._new_screen()))
         if answered.say is not None:
             if isinstance(answered.say, Say):
                 self.screen.said(PROMPT + Pastes().shorten(answered.say.text).replace("\n", f"\n{INDENT}"))
@@ -200,24 +171,24 @@ class Terminal:
             self.leave()
 
     async def _run_turn(self, said: Say | Again, stop: asyncio.Event) -> None:
-        self.doing = self._conversation.status.model or "the model"
-        async with aclosing(self._conversation.take_turn(said, stop)) as events:
+        self.doing = self.conversation.status.model or "the model"
+        async with aclosing(self.conversation.take_turn(said, stop)) as events:
             async for event in events:
                 if isinstance(event, Accepted):
                     self.screen.overhear(await self._watch.accepted(event.session_id, event.message_id))
                 self.screen.show(event)
-                self._front.refresh(self)
-        if self._conversation.session_id is not None:
-            await self._watch.turn_over(self._conversation.session_id)
+                self._front.refresh()
+        if self.conversation.session_id is not None:
+            await self._watch.turn_over(self.conversation.session_id)
 
 
-def _screen_of(conversation: TerminalConversation, columns: Callable[[], int], *, redraws: bool) -> Screen:
+def screen_of(conversation: TerminalConversation, columns: Callable[[], int], *, redraws: bool) -> Screen:
     settings = conversation.app.settings
     colored = use_color(settings.get(COLOR), conversation.app.env)
     return Screen(settings, columns, colored=colored, redraws=redraws)
 
 
-def _recap_rows(recap: Recap, screen: Screen) -> list[str]:
+def recap_rows(recap: Recap, screen: Screen) -> list[str]:
     """The last exchange of a session as it was seen when it was said; `screen` is made for this alone."""
     rows: list[str] = []
     for message in recap.exchange:

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.errors import HomeError, SettingsError
-from hermes.files import locked, read_file, replace_file_if
+from hermes.files import edit_file, read_file
 from hermes.home import Home
 from hermes.honcho.keys import ENV_HOST, PIN_USER_PEER, TABLE, Key
 from hermes.settings.kinds import plain
@@ -28,8 +28,6 @@ GLOBAL = Path(".honcho") / "config.json"
 HOSTS = "hosts"
 LONGEST = 4 * 1024 * 1024
 """Bytes of a file that is read."""
-TRIES = 5
-"""How often a change is made anew because another program wrote the file."""
 SURROGATE = re.compile("[\ud800-\udfff]")
 MEND = "Mend it; nothing was changed"
 
@@ -97,16 +95,14 @@ def edit_document(places: ConfigPlaces, edit: Edit) -> Path:
     what would change at the root goes into our block.
     """
     path = places.existing() or places.default
-    with locked(path):
-        if not any(_put(path, places, edit) for _ in range(TRIES)):
-            raise HomeError(f"another program changes {path} all the time", hint="Try again in a moment")
+    if not edit_file(path, lambda: _raw(path), lambda raw: _edited(path, raw, places, edit)):
+        raise HomeError(f"another program changes {path} all the time", hint="Try again in a moment")
     return path
 
 
-def _put(path: Path, places: ConfigPlaces, edit: Edit) -> bool:
-    """Make the change; False when a program that does not know of our lock wrote the file meanwhile."""
-    before = _raw(path)
-    root = _parse(path, before) if before else {}
+def _edited(path: Path, raw: bytes | None, places: ConfigPlaces, edit: Edit) -> str:
+    """What the file is to hold."""
+    root = _parse(path, raw) if raw else {}
     ours = _stands_under(root, places, path)
     blocks = {(places.host if name == ours else name): block for name, block in _hosts(root, path).items()}
     block = blocks.setdefault(places.host, {})
@@ -117,7 +113,7 @@ def _put(path: Path, places: ConfigPlaces, edit: Edit) -> bool:
     else:
         edit(block, root)
     root[HOSTS] = blocks
-    return replace_file_if(path, _write(root), lambda: _raw(path) == before)
+    return _write(root)
 
 
 def _write(root: Block) -> str:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from hermes.redaction import HIDDEN, hide_passwords, hide_url
 
 T_co = TypeVar("T_co", covariant=True)
+N = TypeVar("N", int, float)
 
 LONGEST_TEXT = 10_000
 LONGEST_QUOTE = 120
@@ -167,7 +168,7 @@ class Number(Kind[float]):
 
     def parse(self, raw: object) -> float:
         number = _to_float(raw)
-        if number is None or not _within(number, self.minimum, self.maximum):
+        if number is None or number != _clamp(number, self.minimum, self.maximum):
             raise self.refusal(raw)
         return number
 
@@ -234,13 +235,9 @@ def _to_whole(raw: object, number: float) -> int:
         return int(number)
 
 
-def _clamp(whole: int, minimum: int | None, maximum: int | None) -> int:
-    above = whole if minimum is None else max(whole, minimum)
+def _clamp(number: N, minimum: N | None, maximum: N | None) -> N:
+    above = number if minimum is None else max(number, minimum)
     return above if maximum is None else min(above, maximum)
-
-
-def _within(number: float, minimum: float | None, maximum: float | None) -> bool:
-    return (minimum is None or number >= minimum) and (maximum is None or number <= maximum)
 
 
 def _bounds(minimum: float | None, maximum: float | None) -> str:

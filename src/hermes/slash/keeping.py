@@ -104,13 +104,12 @@ def _find_path(name: str, session: Session) -> Path:
 def _path_of(name: str, session: Session) -> Path:
     """Where to write: the file that was named, or a free name of the session's own, in a folder or right here."""
     given = Path(name).expanduser() if name else Path()
-    folder = given if given.is_dir() else None
-    if folder is None:
+    if not given.is_dir():
         return given.absolute()
     words = "-".join(re.findall(r"\w+", session.title or ""))[:LONGEST_NAME].strip("-") or session.id
     stem = "-".join(re.findall(r"[\w.-]+", words))
     names = [f"{stem}.md", *(f"{stem}-{number}.md" for number in range(2, MOST_NAMES))]
-    free = next((folder / name for name in names if not (folder / name).exists()), None)
+    free = next((given / name for name in names if not (given / name).exists()), None)
     if free is None:
-        raise UsageError(f"{folder.absolute()} has too many files of that name", hint="`/save FILE` names another")
+        raise UsageError(f"{given.absolute()} has too many files of that name", hint="`/save FILE` names another")
     return free.absolute()

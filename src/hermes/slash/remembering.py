@@ -100,13 +100,10 @@ async def _show(book: MemoryBook, words: Wording | None, after: str) -> str:
     first = len(book.shown) if after else 0
     book.shown = [*book.shown[:first], *page.entries]
     book.going_on = None if page.after is None else (words, page.after)
-    lines = [f"{number}. {_described(book, one)}" for number, one in enumerate(page.entries, start=first + 1)]
+    numbered = enumerate(page.entries, start=first + 1)
+    lines = [f"{number}. {_cut(one.text)}\n   {_origin(book, one)}" for number, one in numbered]
     ending = [*_remarks(book, page), *([HOW] if lines else []), *([MORE] if page.after is not None else [])]
     return "\n".join([*lines, *([""] if lines and ending else []), *ending])
-
-
-def _described(book: MemoryBook, entry: Remembering) -> str:
-    return f"{_cut(entry.text)}\n   {_origin(book, entry)}"
 
 
 def _origin(book: MemoryBook, entry: Remembering) -> str:
@@ -141,7 +138,9 @@ async def _forget(here: Here, book: MemoryBook, rest: str) -> str:
     sources = await book.sources(entry)
     if sure.strip() not in ("--yes", "yes"):
         going = _going(sources, await book.replies(sources), await book.titles(sources))
-        return "\n".join([f"This would be forgotten: {_cut(entry.text)}", *going, _confirm(book, number)])
+        confirm = f"`/memory forget {number} --yes` forgets it. Your sessions keep what was said."
+        elsewhere = ELSEWHERE if book.notes.scope == OWNER else ""
+        return "\n".join([f"This would be forgotten: {_cut(entry.text)}", *going, confirm + elsewhere])
     done = await book.forget(entry, sources)
     _retire(book, entry)
     place = await here.place()
@@ -157,11 +156,6 @@ def _staying(book: MemoryBook, sources: Sequence[FactSource], done: Forgotten) -
     if book.notes.scope == OWNER:
         return left + "".join(f" {line}." for line in done.stays)
     return left + (OTHERS if done.stays else "")
-
-
-def _confirm(book: MemoryBook, number: str) -> str:
-    elsewhere = ELSEWHERE if book.notes.scope == OWNER else ""
-    return f"`/memory forget {number} --yes` forgets it. Your sessions keep what was said.{elsewhere}"
 
 
 def _going(sources: Sequence[FactSource], replies: Sequence[str], titles: Mapping[str, str]) -> list[str]:

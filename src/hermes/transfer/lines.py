@@ -46,9 +46,6 @@ class LineProgress:
     digest: Any = field(default_factory=hashlib.sha256)
     counts: Counter[str] = field(default_factory=Counter)
 
-    def add(self, raw: bytes) -> None:
-        self.digest.update(raw)
-
     def sha256(self) -> str:
         return str(self.digest.hexdigest())
 
@@ -62,7 +59,7 @@ def encode(value: dict[str, Any]) -> bytes:
 
 def write_line(file: BinaryIO, so_far: LineProgress, value: dict[str, Any]) -> None:
     raw = encode(value)
-    so_far.add(raw)
+    so_far.digest.update(raw)
     file.write(raw)
 
 
@@ -84,7 +81,7 @@ def read_lines(path: Path, so_far: LineProgress) -> Iterator[ReadLine]:
                 raise damaged(path, number, "does not fit the lines before it: one of them was changed")
             elif line.kind in SECTIONS:
                 so_far.counts[line.kind] += 1
-            so_far.add(raw)
+            so_far.digest.update(raw)
             place += len(raw)
             yield line
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from hermes.errors import TransferError
@@ -57,9 +58,21 @@ class PublicSource:
             raise TransferError(f"{self._remote.url}: {error.reason}", hint=hint) from error
 
     def pages(self, section: str, after: Any) -> Iterator[SectionPage]:
-        read: Callable[[Any], Iterator[SectionPage]] = getattr(self, f"_{section}_pages")
+        readers: dict[str, Callable[[Any], Iterator[SectionPage]]] = {
+            "workspace": self._workspace_pages,
+            "peers": self._peers_pages,
+            "sessions": partial(self._listed, "sessions/list", _named),
+            "scopes": self._scopes_pages,
+            "memberships": partial(self._by_session, self._members_of),
+            "messages": partial(self._by_session, self._messages_of),
+            "departures": self._departures_pages,
+            "conclusions": partial(self._listed, "conclusions/list", _conclusion, reverse=True),
+            "cards": self._cards_pages,
+            "summaries": partial(self._by_session, self._summaries_of),
+            "webhooks": self._webhooks_pages,
+        }
         try:
-            yield from read(after)
+            yield from readers[section](after)
         except RefusedError as error:
             raise TransferError(f"{self._remote.url}: {error.reason}") from error
 
@@ -95,15 +108,6 @@ class PublicSource:
         for page in _while_there(self._listed("scopes/list", _scope, begin)):
             yield SectionPage(page.items, None if page.after is None else ["scopes", page.after])
 
-    def _sessions_pages(self, after: Any) -> Iterator[SectionPage]:
-        return self._listed("sessions/list", _named, after)
-
-    def _memberships_pages(self, after: Any) -> Iterator[SectionPage]:
-        return self._by_session(after, self._members_of)
-
-    def _messages_pages(self, after: Any) -> Iterator[SectionPage]:
-        return self._by_session(after, self._messages_of)
-
     def _departures_pages(self, after: Any) -> Iterator[SectionPage]:
         """Authors who are not members any more."""
         left = sorted(self._authors - self._members)
@@ -122,9 +126,6 @@ class PublicSource:
                 yield SectionPage([{"session_id": item["id"], "scopes": [scope]} for item in inside], number + 1)
         yield SectionPage([], None)
 
-    def _conclusions_pages(self, after: Any) -> Iterator[SectionPage]:
-        return self._listed("conclusions/list", _conclusion, after, reverse=True)
-
     def _cards_pages(self, after: Any) -> Iterator[SectionPage]:
         pairs = sorted(self._pairs | self._observing())
         for start in range(after or 0, len(pairs), PAIRS):
@@ -138,9 +139,6 @@ class PublicSource:
         for session, peer in self._members | self._authors:
             inside.setdefault(session, set()).add(peer)
         return {(observer, peer) for session, observer in self._observers for peer in inside[session]}
-
-    def _summaries_pages(self, after: Any) -> Iterator[SectionPage]:
-        return self._by_session(after, self._summaries_of)
 
     def _webhooks_pages(self, _after: Any) -> Iterator[SectionPage]:
         told = self._remote.ask("GET", "webhooks", query={"page": 1, "size": PAGE})
@@ -161,7 +159,7 @@ class PublicSource:
         return read_list(ask, after, path)
 
     def _by_session(
-        self, after: Any, read: Callable[[Mapping[str, Any], Any], Iterator[SectionPage]]
+        self, read: Callable[[Mapping[str, Any], Any], Iterator[SectionPage]], after: Any
     ) -> Iterator[SectionPage]:
         """The pages of one session after another. A place is where some sessions begin, one of them, and a page of it.
         A session that was deleted meanwhile has no more."""

@@ -6,10 +6,11 @@ noted how much the server holds; when the reply is lost, or the import is killed
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from hermes.errors import TransferError
@@ -110,7 +111,7 @@ class PublicTarget:
             total = partial(self.remote.total, f"sessions/{session}/messages/list")
             return Parcel(group, f"sessions/{session}/messages", {"messages": said}, total, len(group))
 
-        for group in self._each_once("messages", _by_session(items), _same_session, part_of, progress):
+        for group in self._each_once("messages", _by_session(items), itemgetter("session_id"), part_of, progress):
             progress.lacking[IDS] += len(group)
             _count(progress, FILES, sum(item["file"] is not None for _, item in group))
 
@@ -124,7 +125,7 @@ class PublicTarget:
             total = partial(self.remote.total, "conclusions/list", one)
             return Parcel(group, "conclusions", {"conclusions": said}, total, twins)
 
-        for group in self._each_once("conclusions", items, lambda _one, _other: True, part_of, progress):
+        for group in self._each_once("conclusions", items, lambda _: None, part_of, progress):
             progress.lacking[CONCLUSIONS] += len(group)
             _count(progress, LEVELS, sum(item["level"] != "explicit" for _, item in group))
             _count(progress, HISTORIES, sum(bool(item["versions"]) for _, item in group))
@@ -133,14 +134,16 @@ class PublicTarget:
         self,
         section: str,
         items: Numbered,
-        together: Callable[[TransferItem, TransferItem], bool],
+        kind: Callable[[TransferItem], object],
         part_of: Callable[[Numbered], Parcel],
         progress: Progress,
     ) -> Iterator[Numbered]:
-        """Bring items exactly once, a few at a time; those that the server takes. Where it refuses some, one by one."""
+        """Bring items exactly once, a few of one `kind` at a time; those that the server takes. Where it refuses some,
+        one by one."""
         while progress.parts < len(items):
             most = 1 if progress.parts < progress.alone_until else AT_ONCE
-            group = _first_group(items[progress.parts : progress.parts + most], together)
+            waiting = items[progress.parts : progress.parts + most]
+            group = list(next(groupby(waiting, key=lambda one: kind(one[1])))[1])
             refused = self._send(part_of(group), progress)
             if refused is not None and len(group) > 1:
                 progress.alone_until, progress.tried = progress.parts + len(group), None
@@ -187,12 +190,6 @@ class PublicTarget:
             raise TransferError(f"{self.remote.url}: {error.reason}") from error
 
 
-def _first_group(items: Numbered, together: Callable[[TransferItem, TransferItem], bool]) -> Numbered:
-    """As many of the first items as go together with the very first."""
-    first = items[0][1]
-    return list(itertools.takewhile(lambda one: together(first, one[1]), items))
-
-
 def _count(progress: Progress, what: str, number: int) -> None:
     if number:
         progress.lacking[what] += number
@@ -204,7 +201,3 @@ def _by_session(items: Numbered) -> Numbered:
     for line, item in items:
         found.setdefault(item["session_id"], []).append((line, item))
     return [numbered for group in found.values() for numbered in group]
-
-
-def _same_session(one: TransferItem, other: TransferItem) -> bool:
-    return bool(one["session_id"] == other["session_id"])

@@ -1,0 +1,115 @@
+"""The agents of a terminal's sessions. Sessions that were left are reviewed beside the turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+
+from msgspec.structs import replace
+
+from hermes import assembly
+from hermes.agent.agent import Agent
+from hermes.agent.leftovers import AGAIN, see_to_leftovers
+from hermes.agent.review import review_now, wants_review
+from hermes.agent.stopping import unless_stopped
+from hermes.app import App
+from hermes.cli.own_memory import OwnMemory
+from hermes.db.leases import new_owner
+from hermes.errors import ModelError
+from hermes.events import TurnEvent
+from hermes.llm.model import Model
+from hermes.llm.offer import ModelOffer
+from hermes.memory.values import Ending
+from hermes.store.store import Store
+from hermes.types import Session
+
+LANES_AT_ONCE = 2
+"""Lanes of the memory outbox that a terminal delivers side by side."""
+
+
+class TerminalAgents:
+    """Opens and closes agents. They share memory and an offer of models."""
+
+    def __init__(self, app: App, store: Store, *, for_one_turn: bool) -> None:
+        self._app = app
+        self._store = store
+        self._for_one_turn = for_one_turn
+        self._owner = new_owner()
+        self.memory = OwnMemory(app, store, self._owner, lanes=LANES_AT_ONCE, for_one_turn=for_one_turn)
+        self.offer = assembly.open_offer(app)
+        self.untold: list[TurnEvent] = []
+        """What agents had left to say when they were closed."""
+        self._beside: set[asyncio.Task[None]] = set()
+        self._ending = asyncio.Event()
+        self._looks_back_at = 0.0
+        self._left_before: float | None = None
+
+    def open_model(self) -> Model:
+        return assembly.open_speaker(self._app, self.offer)
+
+    async def open(self, session: Session, model: Model) -> Agent:
+        """A guest's or a group's session reaches no further because the owner speaks in it: they read it too."""
+        people = assembly.open_people(self._app)
+        scope = await self._store.read(lambda tx: people.scope_of(tx, session))
+        agent = assembly.open_agent(
+            self._app, self._store, model, session, scope, self._owner, self.memory.provider, offer=self.offer
+        )
+        if self._for_one_turn and agent.policy.titles == "soon":
+            agent.policy = replace(agent.policy, titles="later")
+        await agent.take_up_choice()
+        return agent
+
+    async def close(self, agent: Agent, why: Ending) -> None:
+        try:
+            self.untold += await agent.close(why)
+        finally:  # the end of a conversation may cut it short
+            await agent.configured_model.close()
+
+    async def let_go(self, agent: Agent, why: Ending) -> None:
+        """Close it; one that has something to be reviewed, beside the turns."""
+        if wants_review(agent) and agent.turns:
+            self._run_beside(self._review(agent, why))
+        else:
+            await self.close(agent, why)
+
+    def ask_for_models(self) -> None:
+        """Where no model is named, ask the endpoint for its list, so that it is known which one will answer."""
+        if self.offer is not None and not self.offer.answering:
+            self._run_beside(self._list_models(self.offer))
+
+    def see_to_left_sessions(self, is_left: Callable[[Session], bool]) -> None:
+        """Review and name the sessions that were left, now and again."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._looks_back_at and not self._beside:
+            self._looks_back_at = now + AGAIN
+            self._left_before = self._left_before or self._store.clock.now()
+            leftovers = see_to_leftovers(self._store, is_left, self._lend, self._left_before)
+            self._run_beside(unless_stopped(leftovers, self._ending))
+
+    async def end_reviews(self) -> None:
+        """End what runs beside the turns. What a review has not read yet is read after the next start."""
+        self._ending.set()
+        if self._beside:
+            await asyncio.wait(self._beside)
+
+    def _run_beside(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
+    async def _review(self, agent: Agent, why: Ending) -> None:
+        await unless_stopped(review_now(agent), self._ending)
+        await self.close(agent, why)
+
+    async def _list_models(self, offer: ModelOffer) -> None:
+        with suppress(ModelError):  # the first turn says it
+            await unless_stopped(offer.list(), self._ending)
+
+    @asynccontextmanager
+    async def _lend(self, session: Session) -> AsyncIterator[Agent]:
+        agent = await self.open(session, self.open_model())
+        try:
+            yield agent
+        finally:
+            await self.close(agent, "idle")
