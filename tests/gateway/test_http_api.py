@@ -1,4 +1,4 @@
-"""The OpenAI-compatible API, over real sockets: a gateway process, a model process, and clients of all kinds."""
+"""The OpenAI-compatible API, over real sockets: a gateway process, a model, and clients of all kinds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 
 import httpx
-import openai
 import pytest
 
 from hermes.types import Json
@@ -31,6 +30,8 @@ pytestmark = [pytest.mark.contract("10.2"), pytest.mark.processes]
 
 
 def test_the_official_client_gets_an_answer_whole(gateway: GatewayProcess) -> None:
+    import openai  # a second to import: only for whoever runs this
+
     with openai.OpenAI(base_url=gateway.url, api_key="none") as client:
         answer = client.chat.completions.create(model="hermes", messages=[{"role": "user", "content": "hello"}])
         assert answer.choices[0].message.content == "echo: hello"
@@ -42,6 +43,8 @@ def test_the_official_client_gets_an_answer_whole(gateway: GatewayProcess) -> No
 
 
 def test_the_official_client_gets_an_answer_as_a_stream(gateway: GatewayProcess) -> None:
+    import openai  # a second to import: only for whoever runs this
+
     with openai.OpenAI(base_url=gateway.url, api_key="none") as client:
         stream = client.chat.completions.create(
             model="hermes",
@@ -60,6 +63,8 @@ def test_the_official_client_gets_an_answer_as_a_stream(gateway: GatewayProcess)
 
 
 async def test_the_official_async_client_streams_many_sessions_at_once(gateway: GatewayProcess) -> None:
+    import openai  # a second to import: only for whoever runs this
+
     async with openai.AsyncOpenAI(base_url=gateway.url, api_key="none") as client:
 
         async def talk(number: int) -> str:
@@ -296,6 +301,8 @@ def test_web_pages_cannot_use_an_api_without_a_key(gateway: GatewayProcess) -> N
 
 
 def test_the_key_is_asked_for(model: LoopbackModel, empty_home: Path) -> None:
+    import openai  # a second to import: only for whoever runs this
+
     write_config(empty_home, api_settings(model))
     with GatewayProcess(empty_home, env={"API_SERVER_KEY": "sesame"}) as gateway:
         assert httpx.get(gateway.url.replace("/v1", "/health"), verify=PLAIN).json() == {"status": "ok"}
