@@ -13,7 +13,7 @@ STOCK ?= $(HOME)/.cache/hermes-stock-homes
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); echo $$((n + n / 2)))
 PARALLEL = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run install develop test quick matrix suite check fmt docs bench stress slow lock clean
+.PHONY: run install develop test quick matrix suite check lint types fmt docs bench stress slow lock clean
 
 run: install
 	@$(BIN)/hermes chat
@@ -33,8 +33,12 @@ $(DEVELOPED): $(INSTALLED) requirements-dev.lock
 	@$(BIN)/python scripts/install.py requirements-dev.lock
 	@touch $(DEVELOPED)
 
-test: check
-	$(PARALLEL)
+# Types take one core for the better part of a minute: they are checked beside the tests, and told of after them.
+test: lint
+	@$(MAKE) --no-print-directory types > $(VENV)/types.log 2>&1 & types=$$!; \
+	echo "$(PARALLEL)"; $(PARALLEL); suite=$$?; \
+	wait $$types; types=$$?; cat $(VENV)/types.log; \
+	exit $$((suite || types))
 
 suite: develop
 	$(PARALLEL)
@@ -52,9 +56,13 @@ quick: WORKERS = $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); echo $$((
 quick: develop
 	$(PARALLEL) -m 'not processes and not slow'
 
-check: develop
+check: lint types
+
+lint: develop
 	$(BIN)/ruff format --check src tests bench scripts
 	$(BIN)/ruff check src tests bench scripts
+
+types: develop
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import re
+import shutil
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -34,6 +35,10 @@ os.environ["HERMES_MEMORY_PROVIDER"] = "none"
 os.environ["HERMES_AUTO_TITLE"] = "false"
 # Hundreds of tests start a process: without compiled code each would compile all of ours first.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Thousands of tests wait until what they wrote is on a disk: files in memory, where there is room, are there at once.
+MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

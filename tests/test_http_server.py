@@ -91,5 +91,7 @@ def test_place_that_is_taken_is_told_with_what_to_do() -> None:
 def test_every_address_is_every_address_of_both_kinds() -> None:
     with listen("::", 0, "") as listener:
         for host in ("127.0.0.1", "::1"):
-            with socket.create_connection((host, listener.getsockname()[1]), timeout=HANG):
-                pass
+            with socket.create_connection((host, listener.getsockname()[1]), timeout=HANG) as caller:
+                accepted, address = listener.accept()
+                with accepted:
+                    assert address[1] == caller.getsockname()[1]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
 
 from hermes.agent.agent import Agent, Policy
@@ -22,7 +22,7 @@ from hermes.memory.values import Conversation
 from hermes.scope import Owner
 from hermes.store.held_lease import LaneTerms
 from hermes.store.store import Store
-from hermes.types import Json, Message
+from hermes.types import Json, Message, Session
 from tests.memory.providers import OWNER, Recorder
 
 TERMS = LaneTerms(ttl=30.0, poll=0.02, patience=20.0)
@@ -54,6 +54,19 @@ def make_agent(
         policy=Policy(max_steps=max_steps, review_every=0, lane=terms),
         tools=tools,
     )
+
+
+def lending(store: Store, model: Model, policy: Policy) -> Callable[[Session], AbstractAsyncContextManager[Agent]]:
+    """Lends an agent of a session, as whoever serves its source does."""
+
+    @asynccontextmanager
+    async def lend(session: Session) -> AsyncIterator[Agent]:
+        agent = make_agent(store, session.id, model)
+        agent.policy = policy
+        yield agent
+        await agent.close()
+
+    return lend
 
 
 async def take_turn(agent: Agent, text: str, stop: asyncio.Event | None = None) -> list[TurnEvent]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sqlite3
 import subprocess
+from contextlib import closing
 
 import pytest
 
@@ -68,6 +70,21 @@ async def test_many_turns_at_once_in_one_session_do_not_interleave(store: Store,
     assert len(said) == 2 * many
     for (asker, asked), (speaker, reply) in zip(said[::2], said[1::2], strict=True):
         assert (asker, speaker, reply) == ("user", "assistant", f"re: {asked}")
+
+
+async def test_lane_that_could_not_be_let_go_is_free_for_the_next_turn_of_the_same_process(
+    store: Store, session: str
+) -> None:
+    impatient = LaneTerms(ttl=30.0, poll=0.01, patience=0.05)
+    async with await Store.open(store.db.path, clock=SystemClock(), lock_timeout=0.05) as hasty:
+        with closing(sqlite3.connect(store.db.path, isolation_level=None)) as blocker:
+            async with hold_lane(hasty, session, "ours", impatient):
+                blocker.execute("BEGIN IMMEDIATE")
+        for _ in range(2):
+            async with hold_lane(hasty, session, "ours too", impatient):
+                with pytest.raises(SessionBusyError):
+                    async with hold_lane(hasty, session, "ours", impatient):
+                        pass
 
 
 @pytest.mark.contract("2.3")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from hermes.agent.agent import Agent, Policy
+from hermes.agent.agent import Policy
 from hermes.agent.leftovers import see_to_leftovers
 from hermes.agent.review import PROMPT, review_now
 from hermes.cli.commands import run_command
@@ -21,8 +19,7 @@ from hermes.memory.notes import Notes
 from hermes.scope import Guest
 from hermes.slash.here import Say
 from hermes.store.store import Store
-from hermes.types import Session
-from tests.agent.agents import make_agent, take_turn
+from tests.agent.agents import lending, make_agent, take_turn
 from tests.agent.seam import calls, open_seam, requests, say
 from tests.gateway.core import load_app, message, running_core
 from tests.gateway.processes import appears, rows
@@ -64,15 +61,8 @@ async def test_sessions_that_were_left_are_reviewed_after_the_next_start_and_onc
     async with open_seam(tmp_path, noting, None, SELDOM) as agent:
         await say(agent, "I like figs")
     model = ScriptedModel(noting)
-
-    @asynccontextmanager
-    async def lend(session: Session) -> AsyncIterator[Agent]:
-        agent = make_agent(store, session.id, model)
-        agent.policy = SELDOM
-        yield agent
-        await agent.close()
-
     async with await Store.open(tmp_path / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
+        lend = lending(store, model, SELDOM)
         await see_to_leftovers(store, lambda session: session.source == "telegram", lend, store.clock.now())
         assert model.requests == [], "it is for whoever serves that source"
         for _ in range(2):

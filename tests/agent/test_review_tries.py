@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,7 @@ from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.store.reviews import MOST_TRIES, WAITS
 from hermes.store.store import Store
-from hermes.types import Session
-from tests.agent.agents import make_agent, take_turn
+from tests.agent.agents import lending, make_agent, take_turn
 from tests.agent.seam import AdvancedClock, open_seam, requests, say
 from tests.gateway.processes import rows
 from tests.llm.scripted import ScriptedAnswer, ScriptedModel
@@ -122,23 +120,12 @@ async def test_a_session_whose_review_fails_comes_behind_the_others(tmp_path: Pa
 
         model, left = ScriptedModel(say_nothing), clock.now()
         for _ in range(2):
-            await see_to_leftovers(store, lambda _: True, lending(store, model), left)
+            await see_to_leftovers(store, lambda _: True, lending(store, model, SELDOM), left)
             clock.ahead += WAITS[0] + 1
     read = [str(request.messages[1]["content"]).split("user: ")[1].splitlines()[0] for request in model.requests]
     first, second = read[:FAILURES], read[FAILURES:]
     assert first == ["message 0", "message 1", "message 2"], "the rest is left for later: the model may be away"
     assert second[:2] == ["message 3", "message 4"]
-
-
-def lending(store: Store, model: ScriptedModel) -> Callable[[Session], AbstractAsyncContextManager[Agent]]:
-    @asynccontextmanager
-    async def lend(session: Session) -> AsyncIterator[Agent]:
-        agent = make_agent(store, session.id, model)
-        agent.policy = SELDOM
-        yield agent
-        await agent.close()
-
-    return lend
 
 
 @pytest.mark.contract("4.12")

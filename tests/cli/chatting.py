@@ -1,4 +1,4 @@
-"""`hermes chat` as a process of its own, and a scripted model endpoint as another."""
+"""`hermes chat` as a process of its own, and a scripted model endpoint beside it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,9 @@ from pathlib import Path
 
 from hermes.types import Json
 from tests.conftest import Ran
-from tests.db.processes import ROOT, hear, start
+from tests.db.processes import ROOT
+from tests.llm.beside import beside
+from tests.llm.loopback import LoopbackServer
 
 KEY = "sk-loop-0123456789abcdef"
 ENDINGS = ("Replied", "Stopped", "Failed")
@@ -22,32 +23,28 @@ ENDINGS = ("Replied", "Stopped", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A scripted endpoint that runs as a process."""
+    """A scripted endpoint that runs."""
 
-    port: int
+    server: LoopbackServer
+
+    @property
+    def port(self) -> int:
+        return self.server.port
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
+        return self.server.base_url
 
     def requests(self) -> list[Json]:
         """The bodies that were posted so far."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/_requests", timeout=20) as answer:
-            found: list[Json] = json.load(answer)
-            return found
+        return [request.body for request in list(self.server.requests)]
 
 
 @contextmanager
-def serving(folder: Path, answers: Sequence[Json], **more: Json) -> Iterator[Endpoint]:
+def serving(answers: Sequence[Json], **more: Json) -> Iterator[Endpoint]:
     """Serve a script (see tests/llm/loopback.py) while the block runs."""
-    script = folder / "script.json"
-    script.write_text(json.dumps({"answers": answers, **more}))
-    process = start("tests.llm.loopback", "--script", script)
-    try:
-        yield Endpoint(json.loads(hear(process))["port"])
-    finally:
-        with process:
-            process.kill()
+    with beside(LoopbackServer.from_script({"answers": answers, **more})) as server:
+        yield Endpoint(server)
 
 
 def environment(home: Path, base_url: str | None = None, **more: str) -> dict[str, str]:

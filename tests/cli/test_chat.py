@@ -63,8 +63,8 @@ def test_a_question_asked_often_does_not_hide_its_answer(home: Path) -> None:
 
 
 @pytest.mark.contract("10.1")
-def test_one_question_prints_the_reply_alone(home: Path, tmp_path: Path) -> None:
-    with serving(tmp_path, [{"says": {"text": "Hello,\nyou.", "reasoning": "hm"}}]) as endpoint:
+def test_one_question_prints_the_reply_alone(home: Path) -> None:
+    with serving([{"says": {"text": "Hello,\nyou.", "reasoning": "hm"}}]) as endpoint:
         ran = chat(environment(home, endpoint.base_url), "-q", "hi")
         assert (ran.code, ran.out, ran.err) == (0, "Hello,\nyou.\n", "")
         [request] = endpoint.requests()
@@ -74,12 +74,10 @@ def test_one_question_prints_the_reply_alone(home: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.contract("10.1")
-def test_without_a_name_the_endpoints_first_model_that_talks_is_asked_and_the_others_are_named_once(
-    home: Path, tmp_path: Path
-) -> None:
+def test_without_a_name_the_endpoints_first_model_that_talks_is_asked_and_the_others_are_named_once(home: Path) -> None:
     listed = [{"id": "an-embedding"}, {"id": "b-model"}, {"id": "a-model"}]
     models = {"/v1/models": {"body": json.dumps({"data": listed})}}
-    with serving(tmp_path, [], pages=models, **REPLIES) as endpoint:
+    with serving([], pages=models, **REPLIES) as endpoint:
         ran = chat(environment(home, endpoint.base_url, HERMES_MODEL=""), said="one\ntwo\n")
         assert (ran.code, ran.out) == (0, "one\ntwo\n")
         assert ran.err == (
@@ -92,10 +90,8 @@ def test_without_a_name_the_endpoints_first_model_that_talks_is_asked_and_the_ot
 
 
 @pytest.mark.contract("10.1", "10.6")
-def test_a_pipe_has_a_line_for_a_line_and_goes_on_after_a_failure(home: Path, tmp_path: Path) -> None:
-    with serving(
-        tmp_path, [{"says": {"text": "one\n\n  two"}}, {"fails": {"status": 401, "message": "no"}}], **REPLIES
-    ) as at:
+def test_a_pipe_has_a_line_for_a_line_and_goes_on_after_a_failure(home: Path) -> None:
+    with serving([{"says": {"text": "one\n\n  two"}}, {"fails": {"status": 401, "message": "no"}}], **REPLIES) as at:
         ran = chat(environment(home, at.base_url), said="a\n\n   \nb\nc\n")
     assert ran.out == "one two\n\nc\n"
     assert ran.code == 1
@@ -105,10 +101,10 @@ def test_a_pipe_has_a_line_for_a_line_and_goes_on_after_a_failure(home: Path, tm
 
 
 @pytest.mark.contract("10.1")
-def test_json_lines_have_one_ending_per_turn(home: Path, tmp_path: Path) -> None:
+def test_json_lines_have_one_ending_per_turn(home: Path) -> None:
     note = json.dumps({"action": "add", "target": "user", "content": "Likes tea."})
     answers = [{"says": {"calls": [["memory", note]]}}, {"says": {"text": "ok"}}, {"fails": {"status": 401}}]
-    with serving(tmp_path, answers, **REPLIES) as endpoint:
+    with serving(answers, **REPLIES) as endpoint:
         ran = chat(environment(home, endpoint.base_url), "--json", said="a\n/help\nb\nc ☃\n")
     first, second, third = turns(ran.out)
     kinds = [event["type"] for event in first]
@@ -120,8 +116,8 @@ def test_json_lines_have_one_ending_per_turn(home: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.contract("10.1")
-def test_sessions_are_gone_on_with_by_id_and_by_being_the_latest(home: Path, tmp_path: Path) -> None:
-    with serving(tmp_path, [], **REPLIES) as endpoint:
+def test_sessions_are_gone_on_with_by_id_and_by_being_the_latest(home: Path) -> None:
+    with serving([], **REPLIES) as endpoint:
         env = environment(home, endpoint.base_url)
         assert "no terminal session to go on with" in chat(env, "-c", "-q", "x").err
         session = turns(chat(env, "--json", said="one\n").out)[0][0]["session_id"]
@@ -136,13 +132,13 @@ def test_sessions_are_gone_on_with_by_id_and_by_being_the_latest(home: Path, tmp
 
 
 @pytest.mark.contract("10.1", "1.9")
-def test_the_latest_session_is_the_latest_of_a_terminal_whoever_wrote_since(home: Path, tmp_path: Path) -> None:
+def test_the_latest_session_is_the_latest_of_a_terminal_whoever_wrote_since(home: Path) -> None:
     async def write_in_a_chat() -> None:
         async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=5.0) as store:
             await store.create_session("telegram", session_id="of-a-chat")
             await store.append("of-a-chat", Draft("user", "from a chat"))
 
-    with serving(tmp_path, [], **REPLIES) as endpoint:
+    with serving([], **REPLIES) as endpoint:
         env = environment(home, endpoint.base_url)
         chat(env, "-q", "one")
         asyncio.run(write_in_a_chat())
@@ -153,8 +149,8 @@ def test_the_latest_session_is_the_latest_of_a_terminal_whoever_wrote_since(home
 
 
 @pytest.mark.contract("10.1", "10.6")
-def test_slash_commands_from_a_pipe_answer_beside_the_replies(home: Path, tmp_path: Path) -> None:
-    with serving(tmp_path, [], **REPLIES) as endpoint:
+def test_slash_commands_from_a_pipe_answer_beside_the_replies(home: Path) -> None:
+    with serving([], **REPLIES) as endpoint:
         said = "/frobnicate\n/title Stamps\none\n/title\n/new\ntwo\n/sessions\n/resume Stamps\nthree\n/quit\nfour\n"
         ran = chat(environment(home, endpoint.base_url), said=said)
         assert ran.out == "one\ntwo\nthree\n"
@@ -167,14 +163,14 @@ def test_slash_commands_from_a_pipe_answer_beside_the_replies(home: Path, tmp_pa
 
 @pytest.mark.contract("10.6")
 @pytest.mark.parametrize("question", ["", "?"])
-def test_a_line_of_a_megabyte_is_a_message_like_any_other(home: Path, tmp_path: Path, question: str) -> None:
+def test_a_line_of_a_megabyte_is_a_message_like_any_other(home: Path, question: str) -> None:
     words = " ".join(f"word{number}" for number in range(120_000)) + question
     assert len(words) > 1_000_000
     offline = chat(environment(home), said=words + "\nstamps\n")
     assert offline.code == 0, offline.err
     assert len(offline.out.splitlines()) == 2
     configure(home, "model:\n  context_length: 2000000\n")
-    with serving(tmp_path, [], then={"says": {"text": "long"}}) as endpoint:
+    with serving([], then={"says": {"text": "long"}}) as endpoint:
         assert chat(environment(home, endpoint.base_url), said=words + "\n").out == "long\n"
         assert endpoint.requests()[0]["messages"][-1]["content"] == words
 
@@ -230,9 +226,9 @@ def test_a_question_without_words_is_a_mistake(home: Path) -> None:
 
 
 @pytest.mark.contract("2.6", "10.46")
-def test_ctrl_c_stops_the_turn_and_keeps_what_was_said(home: Path, tmp_path: Path) -> None:
+def test_ctrl_c_stops_the_turn_and_keeps_what_was_said(home: Path) -> None:
     answers = [{"says": {"text": "Once upon a time", "ending": "hang"}}]
-    with serving(tmp_path, answers, **REPLIES) as endpoint:
+    with serving(answers, **REPLIES) as endpoint:
         env = environment(home, endpoint.base_url)
         process = start_chat(env, "--json", "-q", "a story")
         assert process.stdin is not None
@@ -265,8 +261,8 @@ def test_ctrl_c_between_two_lines_ends_the_chat_at_once(home: Path) -> None:
 
 
 @pytest.mark.contract("2.3")
-def test_two_processes_in_one_session_take_turns(home: Path, tmp_path: Path) -> None:
-    with serving(tmp_path, [], then={"echo": True, "delay": 0.02, "pause": 0.002}) as endpoint:
+def test_two_processes_in_one_session_take_turns(home: Path) -> None:
+    with serving([], then={"echo": True, "delay": 0.02, "pause": 0.002}) as endpoint:
         env = environment(home, endpoint.base_url)
         session = turns(chat(env, "--json", "-q", "first").out)[0][0]["session_id"]
         both = [start_chat(env, "-s", session) for _ in range(2)]

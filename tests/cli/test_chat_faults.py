@@ -56,10 +56,10 @@ def check_no_secret(home: Path, *texts: str) -> None:
 
 @pytest.mark.contract("2.6", "10.6")
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_fault_is_one_line_and_the_next_turn_works(home: Path, tmp_path: Path, fault: str) -> None:
+async def test_fault_is_one_line_and_the_next_turn_works(home: Path, fault: str) -> None:
     answers, line, partial = FAULTS[fault]
     configure(home, "model:\n  timeout: 1\n")
-    with serving(tmp_path, answers, then={"echo": True}) as endpoint:
+    with serving(answers, then={"echo": True}) as endpoint:
         env = environment(home, endpoint.base_url)
         ran = chat(env, "--json", "-q", "hello")
         [events] = turns(ran.out)
@@ -101,8 +101,8 @@ async def test_endpoint_that_is_not_there_is_one_line_and_the_message_stays(home
 
 
 @pytest.mark.contract("10.6")
-def test_endpoint_that_asks_to_wait_is_asked_again_and_said(home: Path, tmp_path: Path) -> None:
-    with serving(tmp_path, [SLOW_DOWN, {"says": {"text": "now"}}]) as endpoint:
+def test_endpoint_that_asks_to_wait_is_asked_again_and_said(home: Path) -> None:
+    with serving([SLOW_DOWN, {"says": {"text": "now"}}]) as endpoint:
         ran = chat(environment(home, endpoint.base_url), "-q", "hello")
         assert (ran.code, ran.out) == (0, "now\n")
         [line] = ran.err.splitlines()
@@ -112,17 +112,17 @@ def test_endpoint_that_asks_to_wait_is_asked_again_and_said(home: Path, tmp_path
 
 
 @pytest.mark.contract("10.6")
-def test_failure_of_one_question_leaves_standard_output_empty(home: Path, tmp_path: Path) -> None:
-    with serving(tmp_path, [{"says": {"text": HALF, "ending": "reset"}}]) as endpoint:
+def test_failure_of_one_question_leaves_standard_output_empty(home: Path) -> None:
+    with serving([{"says": {"text": HALF, "ending": "reset"}}]) as endpoint:
         ran = chat(environment(home, endpoint.base_url), "-q", "hello")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.count("\n") == 1
 
 
 @pytest.mark.contract("2.6", "10.6")
-def test_calls_that_cannot_be_run_are_told_to_the_model(home: Path, tmp_path: Path) -> None:
+def test_calls_that_cannot_be_run_are_told_to_the_model(home: Path) -> None:
     wrong = [["frobnicate", "{}"], ["memory", '{"action": "add", '], ["memory", "[]"]]
-    with serving(tmp_path, [{"says": {"calls": wrong}}, {"says": {"text": "sorry"}}]) as endpoint:
+    with serving([{"says": {"calls": wrong}}, {"says": {"text": "sorry"}}]) as endpoint:
         ran = chat(environment(home, endpoint.base_url), "-q", "hello")
         assert (ran.code, ran.out, ran.err) == (0, "sorry\n", "")
         sent = endpoint.requests()[-1]["messages"]
@@ -134,10 +134,10 @@ def test_calls_that_cannot_be_run_are_told_to_the_model(home: Path, tmp_path: Pa
 
 
 @pytest.mark.contract("10.6")
-def test_endless_tool_calls_end_at_the_limit(home: Path, tmp_path: Path) -> None:
+def test_endless_tool_calls_end_at_the_limit(home: Path) -> None:
     configure(home, "agent:\n  max_steps: 3\n")
     search = {"says": {"calls": [["session_search", '{"query": "stamps"}']]}}
-    with serving(tmp_path, [search] * 4, then={"echo": True}) as endpoint:
+    with serving([search] * 4, then={"echo": True}) as endpoint:
         env = environment(home, endpoint.base_url)
         ran = chat(env, "-q", "hello")
         assert (ran.code, ran.out) == (1, "")
@@ -148,11 +148,11 @@ def test_endless_tool_calls_end_at_the_limit(home: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.contract("10.6")
-def test_conversation_that_stays_too_long_is_one_line_and_the_next_turn_works(home: Path, tmp_path: Path) -> None:
+def test_conversation_that_stays_too_long_is_one_line_and_the_next_turn_works(home: Path) -> None:
     configure(home, "memory:\n  review_every: 0\n")
     too_long = {"fails": {"status": 400, "message": "This model's maximum context length is 8 tokens"}}
     # The request, and the summary that is tried then; a digest of one word would not be shorter, so it stays as it is.
-    with serving(tmp_path, [too_long] * 2, then={"echo": True}) as endpoint:
+    with serving([too_long] * 2, then={"echo": True}) as endpoint:
         env = environment(home, endpoint.base_url)
         [events] = turns(chat(env, "--json", "-q", "hello").out)
         assert (events[-1]["type"], events[-1]["kind"]) == ("Failed", "context_too_long")

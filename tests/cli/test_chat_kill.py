@@ -93,7 +93,7 @@ async def test_chat_killed_at_any_moment_loses_nothing_and_repeats_nothing(tmp_p
     for number in range(scale(4, 200)):
         home = tmp_path / str(number)
         configure(home, "memory:\n  review_every: 0\n")
-        with serving(home, script()) as endpoint:
+        with serving(script()) as endpoint:
             env = environment(home, endpoint.base_url)
             heard = talk_until_killed(start_chat(env, "--json"), chance)
             session_id = heard[0]["session_id"]

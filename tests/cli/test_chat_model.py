@@ -22,7 +22,7 @@ PAGES = {"/v1/models": {"body": '{"data": [{"id": "loop-1"}, {"id": "loop-2"}]}'
 
 @pytest.mark.contract("10.30")
 def test_one_question_is_answered_by_the_model_that_is_named(tmp_path: Path) -> None:
-    with serving(tmp_path, [], then={"echo": True}, pages=PAGES) as endpoint:
+    with serving([], then={"echo": True}, pages=PAGES) as endpoint:
         env = environment(tmp_path / "home", endpoint.base_url)
         asked = chat(env, "-m", "loop-2", "-q", "hello")
         assert (asked.code, asked.out, asked.err) == (0, "hello\n", "")
@@ -33,7 +33,7 @@ def test_one_question_is_answered_by_the_model_that_is_named(tmp_path: Path) -> 
 
 @pytest.mark.contract("10.30")
 def test_a_name_that_is_not_there_is_one_line_and_begins_no_session(tmp_path: Path) -> None:
-    with serving(tmp_path, [], then={"echo": True}, pages=PAGES) as endpoint:
+    with serving([], then={"echo": True}, pages=PAGES) as endpoint:
         env = environment(tmp_path / "home", endpoint.base_url)
         asked = chat(env, "-m", "loop-3", "-q", "hello")
         assert asked.code == 2
@@ -47,7 +47,7 @@ def test_a_name_that_is_not_there_is_one_line_and_begins_no_session(tmp_path: Pa
 
 @pytest.mark.contract("10.30")
 def test_an_endpoint_that_lists_nothing_is_believed_and_a_line_says_so(tmp_path: Path) -> None:
-    with serving(tmp_path, [], then={"echo": True}) as endpoint:
+    with serving([], then={"echo": True}) as endpoint:
         asked = chat(environment(tmp_path / "home", endpoint.base_url), "-m", "loop-9", "-q", "hello")
         assert (asked.code, asked.out) == (0, "hello\n")
         assert asked.err.startswith("Whether loop-9 exists could not be checked")
@@ -61,9 +61,9 @@ def model(env: Mapping[str, str], *words: str) -> Ran:
 
 
 @pytest.mark.contract("10.50")
-def test_model_lists_what_there_is_and_takes_one_of_them_alone(home: Path, tmp_path: Path) -> None:
+def test_model_lists_what_there_is_and_takes_one_of_them_alone(home: Path) -> None:
     pages = {"/v1/models": {"body": '{"data": [{"id": "an-embedding"}, {"id": "tea-2"}, {"id": "tea-1"}]}'}}
-    with serving(tmp_path, [], then={"echo": True}, pages=pages) as endpoint:
+    with serving([], then={"echo": True}, pages=pages) as endpoint:
         configure(home, f"model:\n  base_url: {endpoint.base_url}\n")
         env = environment(home)
         shown = model(env).out.splitlines()
@@ -87,8 +87,8 @@ def test_model_lists_what_there_is_and_takes_one_of_them_alone(home: Path, tmp_p
 
 
 @pytest.mark.contract("10.50")
-def test_at_a_terminal_model_asks_which_one_shall_answer(home: Path, tmp_path: Path) -> None:
-    with serving(tmp_path, [], then={"echo": True}, pages=PAGES) as endpoint:
+def test_at_a_terminal_model_asks_which_one_shall_answer(home: Path) -> None:
+    with serving([], then={"echo": True}, pages=PAGES) as endpoint:
         configure(home, f"model:\n  base_url: {endpoint.base_url}\n")
         for typed, taken in (("", "loop-1"), ("loop-2", "loop-2")):
             with Screen("model", env=environment(home), columns=100) as screen:
@@ -98,8 +98,8 @@ def test_at_a_terminal_model_asks_which_one_shall_answer(home: Path, tmp_path: P
 
 
 @pytest.mark.contract("10.50")
-def test_the_status_line_names_the_model_that_will_answer(home: Path, tmp_path: Path) -> None:
-    with serving(tmp_path, [], then={"echo": True}, pages=PAGES) as endpoint:
+def test_the_status_line_names_the_model_that_will_answer(home: Path) -> None:
+    with serving([], then={"echo": True}, pages=PAGES) as endpoint:
         env = environment(home, endpoint.base_url, HERMES_MODEL="")
         with Screen("chat", env=env, columns=100) as screen:
             screen.wait(lambda seen: seen.status.startswith("model loop-1 "))

@@ -33,9 +33,9 @@ TAGS = {"models": [{"name": "nomic-embed-text"}, {"name": "tea-1"}, {"name": "te
 
 
 @pytest.fixture
-def ollama(tmp_path: Path, processes: None) -> Iterator[Endpoint]:
+def ollama(processes: None) -> Iterator[Endpoint]:
     pages = {"/api/tags": {"body": json.dumps(TAGS)}, "/api/ps": {"body": '{"models": [{"context_length": 8192}]}'}}
-    with serving(tmp_path, [], pages=pages, then={"echo": True}) as served:
+    with serving([], pages=pages, then={"echo": True}) as served:
         yield served
 
 

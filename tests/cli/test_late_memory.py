@@ -51,8 +51,8 @@ def cold(home: Path) -> None:
 
 
 @pytest.mark.contract("7.5")
-def test_a_late_memory_is_said_once_and_not_before_it_was_told_anything(home: Path, tmp_path: Path) -> None:
-    with serving(tmp_path, [], then={"echo": True}) as endpoint:
+def test_a_late_memory_is_said_once_and_not_before_it_was_told_anything(home: Path) -> None:
+    with serving([], then={"echo": True}) as endpoint:
         env = environment(home, endpoint.base_url, HERMES_MEMORY_PROVIDER="")
         first = chat(env, "-q", "My cat is called Miso.")
         later = chat(env, said=SAID)

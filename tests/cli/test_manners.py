@@ -55,7 +55,8 @@ def test_enter_at_a_question_is_no_and_is_not_called_an_interruption(home: Path)
         screen.wait_for("Delete it for good? [y/N]:")
         screen.type(ENTER)
         assert screen.ended() == 1
-        assert "Nothing was deleted." in screen.rows
+        # Typer writes the blank behind its question last: it is in the next row if Enter was faster.
+        assert "Nothing was deleted." in map(str.strip, screen.rows)
 
 
 @pytest.mark.processes
@@ -121,10 +122,10 @@ def test_what_a_model_sees_is_shown_below_whose_it_is(home: Path, hermes: Hermes
 
 
 @pytest.mark.processes
-def test_the_doctor_asks_for_the_model(home: Path, hermes: Hermes, tmp_path: Path) -> None:
+def test_the_doctor_asks_for_the_model(home: Path, hermes: Hermes) -> None:
     assert "model     none is configured: answers come from memory alone" in hermes("doctor").out
     pages = {"/v1/models": {"body": '{"data": [{"id": "tea-1"}]}'}}
-    with serving(tmp_path, [], pages=pages) as endpoint:
+    with serving([], pages=pages) as endpoint:
         configure(home, f"model:\n  base_url: {endpoint.base_url}\n  default: tea-1\n")
         assert f"ok    model     tea-1 at {endpoint.base_url} is there" in hermes("doctor").out
         configure(home, f"model:\n  base_url: {endpoint.base_url}\n")

@@ -39,10 +39,10 @@ def sessions(home: Path) -> int:
 
 @pytest.mark.processes
 @pytest.mark.contract("P4", "P5")
-def test_a_note_that_is_not_utf_8_is_named_and_chat_goes_on(home: Path, tmp_path: Path, hermes: Hermes) -> None:
+def test_a_note_that_is_not_utf_8_is_named_and_chat_goes_on(home: Path, hermes: Hermes) -> None:
     path = put_note(home, "MEMORY.md", LATIN)
     put_note(home, "USER.md", b"- is called Ada\n")
-    with serving(tmp_path, [], then={"echo": True}) as endpoint:
+    with serving([], then={"echo": True}) as endpoint:
         ran = chat(environment(home, endpoint.base_url), said="one\ntwo\n")
         prompt = endpoint.requests()[0]["messages"][0]["content"]
     assert (ran.code, ran.out) == (0, "one\ntwo\n")
@@ -56,9 +56,9 @@ def test_a_note_that_is_not_utf_8_is_named_and_chat_goes_on(home: Path, tmp_path
 
 @pytest.mark.processes
 @pytest.mark.contract("P5")
-def test_a_note_that_was_mended_is_used_in_the_same_session_and_that_is_said(home: Path, tmp_path: Path) -> None:
+def test_a_note_that_was_mended_is_used_in_the_same_session_and_that_is_said(home: Path) -> None:
     path = put_note(home, "MEMORY.md", LATIN)
-    with serving(tmp_path, [], then={"echo": True}) as endpoint:
+    with serving([], then={"echo": True}) as endpoint:
         env = environment(home, endpoint.base_url)
         [events] = turns(chat(env, "--json", "-q", "one").out)
         path.write_bytes(b"- likes figs\n")

@@ -26,8 +26,8 @@ ASK = [sys.executable, "-m", "hermes", "chat", "-q", "Summarise:"]
 
 
 @pytest.fixture
-def endpoint(tmp_path: Path, processes: None) -> Iterator[Endpoint]:
-    with serving(tmp_path, [], then={"echo": True}) as served:
+def endpoint(processes: None) -> Iterator[Endpoint]:
+    with serving([], then={"echo": True}) as served:
         yield served
 
 
@@ -186,12 +186,12 @@ def test_what_is_piped_in_cannot_close_its_block() -> None:
 
 
 @pytest.mark.contract("10.46")
-def test_json_of_one_question_ends_with_a_line_that_says_how_it_ended(home: Path, tmp_path: Path) -> None:
+def test_json_of_one_question_ends_with_a_line_that_says_how_it_ended(home: Path) -> None:
     answers: list[Json] = [
         {"says": {"text": "Four.", "usage": {"prompt_tokens": 12, "completion_tokens": 3}}},
         {"status": 401, "body": "{}"},
     ]
-    with serving(tmp_path, answers) as endpoint:
+    with serving(answers) as endpoint:
         env = environment(home, endpoint.base_url)
         replied = chat(env, "--json", "-q", "When is tea?")
         failed = chat(env, "--json", "-q", "And cake?")

@@ -46,8 +46,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def endpoint(processes: None, tmp_path: Path) -> Iterator[Endpoint]:
-    with serving(tmp_path, [], then={"echo": True}) as made:
+def endpoint(processes: None) -> Iterator[Endpoint]:
+    with serving([], then={"echo": True}) as made:
         yield made
 
 

@@ -76,13 +76,11 @@ def test_a_typed_line_is_there_once_however_the_window_is_resized(window: Window
 
 
 @pytest.mark.contract("10.20")
-def test_a_reply_is_whole_and_once_however_the_window_is_resized_meanwhile(
-    window: Window, home: Path, tmp_path: Path
-) -> None:
+def test_a_reply_is_whole_and_once_however_the_window_is_resized_meanwhile(window: Window, home: Path) -> None:
     lines = [
         f"Line {number} has some words and **bold** ones, so that it may have to be folded." for number in range(8)
     ]
-    with serving(tmp_path, [{"says": {"text": "\n".join(lines), "pause": 0.01}}], then={"echo": True}) as endpoint:
+    with serving([{"says": {"text": "\n".join(lines), "pause": 0.01}}], then={"echo": True}) as endpoint:
         window.start(environment(home, endpoint.base_url), sys.executable, "-m", "hermes", "chat")
         window.wait(lambda rows: "›" in rows)
         window.ask("send-keys", "go", "Enter")

@@ -14,12 +14,10 @@ ONE, TWO = {"says": {"text": "The first answer."}}, {"says": {"text": "The secon
 
 
 @pytest.mark.contract("10.25", "10.26")
-def test_at_a_terminal_the_new_reply_is_shown_as_it_comes_and_both_can_be_taken_back(
-    tmp_path: Path, home: Path
-) -> None:
+def test_at_a_terminal_the_new_reply_is_shown_as_it_comes_and_both_can_be_taken_back(home: Path) -> None:
     hanging = {"says": {"text": "The third begins", "ending": "hang"}}
     with (
-        serving(tmp_path, [ONE, TWO, hanging]) as endpoint,
+        serving([ONE, TWO, hanging]) as endpoint,
         Screen("chat", env=environment(home, endpoint.base_url)) as screen,
     ):
         screen.wait_for_prompt().type("hello" + ENTER)
@@ -33,8 +31,8 @@ def test_at_a_terminal_the_new_reply_is_shown_as_it_comes_and_both_can_be_taken_
 
 
 @pytest.mark.contract("10.25", "10.26")
-def test_from_a_pipe_a_retry_is_a_line_like_any_reply(tmp_path: Path, home: Path) -> None:
-    with serving(tmp_path, [ONE, TWO]) as endpoint:
+def test_from_a_pipe_a_retry_is_a_line_like_any_reply(home: Path) -> None:
+    with serving([ONE, TWO]) as endpoint:
         ran = chat(environment(home, endpoint.base_url), said="hello\n/retry\n/undo\n/undo\n")
     assert ran.out == "The first answer.\nThe second answer.\n"
     assert "Took back the last turn (2 messages)" in ran.err

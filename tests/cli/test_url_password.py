@@ -35,8 +35,8 @@ def check_hidden(home: Path, printed: str) -> None:
 
 
 @pytest.mark.contract("10.6")
-def test_it_is_in_nothing_that_a_person_or_a_log_sees(home: Path, tmp_path: Path) -> None:
-    with serving(tmp_path, [], then={"echo": True}) as endpoint:
+def test_it_is_in_nothing_that_a_person_or_a_log_sees(home: Path) -> None:
+    with serving([], then={"echo": True}) as endpoint:
         address = f"bob:{PASSWORD}@127.0.0.1:{endpoint.port}/v1"
         configure(home, f"model:\n  base_url: http://{address}\n  default: loop-1\nlog:\n  level: debug\n")
         assert chat(environment(home), "-q", "hello").out == "hello\n"

@@ -14,7 +14,7 @@ import httpx
 
 from hermes.embedded.connect import ServerConnection, connect
 from hermes.embedded.place import Place
-from tests.memory_server.serving import PLAIN
+from tests.plain_http import PLAIN
 
 MESSAGES = "/v3/workspaces/w/sessions/s/messages"
 

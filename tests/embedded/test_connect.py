@@ -28,7 +28,8 @@ from hermes.errors import MemoryServerError
 from hermes.home import Home
 from tests.embedded.clients import client_of, place_of, read_all, write
 from tests.embedded.conftest import servers
-from tests.memory_server.serving import PLAIN, ROOT
+from tests.memory_server.serving import ROOT
+from tests.plain_http import PLAIN
 
 pytestmark = pytest.mark.processes
 AT_ONCE = 10

@@ -19,6 +19,7 @@ from hermes.embedded.rendezvous import read_rendezvous
 from hermes.errors import MemoryServerError
 from tests.embedded.clients import client_of, read_all, wait_until, write
 from tests.memory_server.serving import SECRET, running
+from tests.plain_http import PLAIN
 
 pytestmark = pytest.mark.processes
 
@@ -135,7 +136,7 @@ def test_second_serve_on_a_folder_leaves_programs_with_the_first(place: Place) -
     with running(place.folder, HERMES_HOME=str(place.home)) as first:
         wait_until(lambda: find_running(place) is not None)
         with running(place.folder, HERMES_HOME=str(place.home)) as second:
-            with httpx.Client(base_url=second.url) as client:
+            with httpx.Client(base_url=second.url, verify=PLAIN) as client:
                 client.get("/health").raise_for_status()
             assert connect(place).base_url == first.url
         assert connect(place).base_url == first.url

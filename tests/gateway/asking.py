@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import httpx
 
 from hermes.types import Json
+from tests.plain_http import PLAIN
 
 
 def body(text: str, **more: Json) -> dict[str, Json]:
@@ -17,7 +18,7 @@ def body(text: str, **more: Json) -> dict[str, Json]:
 
 def ask(url: str, text: str, *, headers: Mapping[str, str] | None = None, **more: Json) -> httpx.Response:
     """One request, whole."""
-    return httpx.post(f"{url}/chat/completions", json=body(text, **more), headers=headers, timeout=120.0)
+    return httpx.post(f"{url}/chat/completions", json=body(text, **more), headers=headers, timeout=120.0, verify=PLAIN)
 
 
 async def ask_async(

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, echo_model, write_config
+from tests.gateway.processes import GatewayProcess, LoopbackModel, api_settings, echo_model, write_config
 
 
 @pytest.fixture(scope="module")
-def model(processes: None) -> Iterator[ModelProcess]:
+def model(processes: None) -> Iterator[LoopbackModel]:
     """An echo model."""
     with echo_model() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def gateway(model: ModelProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway(model: LoopbackModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """A gateway that serves the API without a key."""
     home = tmp_path_factory.mktemp("gateway") / "home"
     write_config(home, api_settings(model, api__timeout=1.0, api__connections=40))

@@ -1,17 +1,8 @@
-"""A model on loopback that answers `echo: <what was said last>`, and takes its time for summaries. Its own process:
-
-    python -m tests.gateway.echo_model --summary 3.0 --delay 0.0     # its first line is {"port": N}
-
-GET /_requests gives what it was asked so far.
-"""
+"""A model on loopback that answers `echo: <what was said last>`, and takes its time for summaries."""
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import json
-import sys
-from contextlib import suppress
 
 from hermes.compression.summarise import PROMPT
 from tests.llm.loopback import Answer, LoopbackServer, Received, says
@@ -33,24 +24,3 @@ class EchoModel(LoopbackServer):
         said = [message["content"] for message in messages if message["role"] == "user"][-1]
         usage = {"prompt_tokens": 7, "completion_tokens": 5}
         return says(f"echo: {said}", piece=max(8, len(said) // 50), delay=self._delay, pause=self._pause, usage=usage)
-
-
-async def _serve(summary: float, delay: float, pause: float) -> None:
-    async with EchoModel(summary=summary, delay=delay, pause=pause) as server:
-        sys.stdout.write(json.dumps({"port": server.port}) + "\n")
-        sys.stdout.flush()
-        await asyncio.Event().wait()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--summary", type=float, default=0.0)
-    parser.add_argument("--delay", type=float, default=0.0)
-    parser.add_argument("--pause", type=float, default=0.0)
-    arguments = parser.parse_args()
-    with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(arguments.summary, arguments.delay, arguments.pause))
-
-
-if __name__ == "__main__":
-    main()

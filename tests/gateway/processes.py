@@ -1,4 +1,4 @@
-"""Real processes for tests of the gateway: the gateway itself and a model, on loopback."""
+"""The gateway as a real process, and models on loopback for it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import httpx
-
 from hermes.types import Json
-from tests.db.processes import ROOT, await_end, hear, start
+from tests.db.processes import ROOT
 from tests.gateway.bot_api import TOKEN, BotApi
+from tests.gateway.echo_model import EchoModel
+from tests.llm.beside import beside
+from tests.llm.loopback import LoopbackServer
 
 PATIENCE = 60.0
 NUMBERED = "ignore:Binding:DeprecationWarning"
@@ -36,19 +37,18 @@ def clean_env(**more: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class ModelProcess:
+class LoopbackModel:
     """A running model."""
 
-    port: int
+    server: LoopbackServer
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
+        return self.server.base_url
 
     def requests(self) -> list[list[dict[str, str]]]:
         """The messages of every request so far, in order."""
-        found = httpx.get(f"http://127.0.0.1:{self.port}/_requests", trust_env=False).json()
-        return [request["messages"] for request in found]
+        return [request.body["messages"] for request in list(self.server.requests)]
 
     def asked(self) -> list[list[str]]:
         """What people said in each request so far."""
@@ -56,29 +56,17 @@ class ModelProcess:
 
 
 @contextmanager
-def _model(module: str, *arguments: object) -> Iterator[ModelProcess]:
-    process = start(module, *arguments)
-    try:
-        yield ModelProcess(json.loads(hear(process))["port"])
-    finally:
-        process.kill()
-        await_end(process)
-
-
-@contextmanager
-def echo_model(*, summary: float = 0.0, delay: float = 0.0, pause: float = 0.0) -> Iterator[ModelProcess]:
+def echo_model(*, summary: float = 0.0, delay: float = 0.0, pause: float = 0.0) -> Iterator[LoopbackModel]:
     """An echo model as long as the block runs."""
-    with _model("tests.gateway.echo_model", "--summary", summary, "--delay", delay, "--pause", pause) as model:
-        yield model
+    with beside(EchoModel(summary=summary, delay=delay, pause=pause)) as server:
+        yield LoopbackModel(server)
 
 
 @contextmanager
-def scripted_model(folder: Path, answers: Sequence[Json] = (), *, then: Json = None) -> Iterator[ModelProcess]:
+def scripted_model(answers: Sequence[Json] = (), *, then: Json = None) -> Iterator[LoopbackModel]:
     """The scripted model of `tests.llm.loopback`; after its answers it echoes, unless `then` says otherwise."""
-    script = folder / "script.json"
-    script.write_text(json.dumps({"answers": list(answers), "then": then or {"echo": True}}), encoding="utf-8")
-    with _model("tests.llm.loopback", "--script", script) as model:
-        yield model
+    with beside(LoopbackServer.from_script({"answers": answers, "then": then or {"echo": True}})) as server:
+        yield LoopbackModel(server)
 
 
 def write_config(home: Path, settings: Mapping[str, object]) -> None:
@@ -212,7 +200,7 @@ class BotGateway(GatewayProcess):
     """A gateway on the loopback Bot API. A block begins before it is ready: Telegram keeps what comes."""
 
     def __init__(
-        self, home: Path, api: BotApi, model: ModelProcess, settings: Mapping[str, object] | None = None
+        self, home: Path, api: BotApi, model: LoopbackModel, settings: Mapping[str, object] | None = None
     ) -> None:
         super().__init__(home)
         flat = {"gateway.allow": "*", "telegram.token": TOKEN, "telegram.base_url": api.base_url, **(settings or {})}
@@ -222,7 +210,7 @@ class BotGateway(GatewayProcess):
         return self.begin()
 
 
-def model_settings(model: ModelProcess) -> dict[str, object]:
+def model_settings(model: LoopbackModel) -> dict[str, object]:
     """Settings of a home with this model, and nothing that happens by itself."""
     return {
         "model.base_url": model.base_url,
@@ -232,7 +220,7 @@ def model_settings(model: ModelProcess) -> dict[str, object]:
     }
 
 
-def api_settings(model: ModelProcess, **more: object) -> dict[str, object]:
+def api_settings(model: LoopbackModel, **more: object) -> dict[str, object]:
     """Settings of a home whose gateway serves the API with this model."""
     given = {name.replace("__", "."): value for name, value in more.items()}
     return {"api.enabled": True, "api.port": 0, **model_settings(model), **given}

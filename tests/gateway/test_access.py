@@ -62,3 +62,4 @@ async def test_someone_paired_may_talk_in_groups_too(tmp_path: Path) -> None:
         await core.store.write(lambda tx: tx.execute("UPDATE hermes_pairings SET state = 'allowed'"))
         await core.platform.deliver(message("hello", "g", kind="group", author="eve"))
         await core.platform.until(lambda: core.platform.texts("g") == ["echo: [Eve] hello"])
+    assert rows(tmp_path, "SELECT content FROM messages WHERE role = 'user'") == [("hello",)]

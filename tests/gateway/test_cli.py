@@ -19,13 +19,14 @@ from tests.gateway.asking import ask, body, in_session, reply
 from tests.gateway.core import message, running_core
 from tests.gateway.processes import (
     GatewayProcess,
-    ModelProcess,
+    LoopbackModel,
     api_settings,
     echo_model,
     rows,
     wait_until,
     write_config,
 )
+from tests.plain_http import PLAIN
 
 pytestmark = pytest.mark.processes
 
@@ -42,7 +43,7 @@ def hermes(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_status_stop_and_a_second_gateway(model: ModelProcess, empty_home: Path) -> None:
+def test_status_stop_and_a_second_gateway(model: LoopbackModel, empty_home: Path) -> None:
     write_config(empty_home, api_settings(model))
     assert hermes(empty_home, "gateway", "status").returncode == 1
     assert hermes(empty_home, "gateway", "stop").stdout == "not running\n"
@@ -65,7 +66,9 @@ def test_status_stop_and_a_second_gateway(model: ModelProcess, empty_home: Path)
     assert hermes(empty_home, "gateway", "status").returncode == 1
 
 
-def test_a_gateway_says_where_it_is_and_one_that_was_killed_is_not_there(model: ModelProcess, empty_home: Path) -> None:
+def test_a_gateway_says_where_it_is_and_one_that_was_killed_is_not_there(
+    model: LoopbackModel, empty_home: Path
+) -> None:
     write_config(empty_home, api_settings(model))
     with GatewayProcess(empty_home) as gateway:
         assert f"gateway: api is there: {gateway.url}\n" in gateway.output()
@@ -116,7 +119,7 @@ def test_a_shutdown_answers_what_is_under_way_refuses_what_is_new_and_keeps_what
                 talking[-1].start()
                 _wait_for(empty_home, "SELECT 1 FROM hermes_queue WHERE key LIKE ?", f'%"{text}"]')
             _wait_for(empty_home, "SELECT 1 FROM messages WHERE content = ?", "running")
-            with httpx.Client() as early:  # a connection that is open before the end begins
+            with httpx.Client(verify=PLAIN) as early:  # a connection that is open before the end begins
                 assert early.get(gateway.url.replace("/v1", "/health")).status_code == 200
                 gateway.stop()
                 with pytest.raises(httpx.TransportError):

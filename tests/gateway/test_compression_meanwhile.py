@@ -12,7 +12,7 @@ from hermes.compression.summarise import PROMPT
 from tests.gateway.asking import ask, ask_async, in_session, reply
 from tests.gateway.processes import (
     GatewayProcess,
-    ModelProcess,
+    LoopbackModel,
     api_settings,
     appears,
     echo_model,
@@ -20,6 +20,7 @@ from tests.gateway.processes import (
     said,
     write_config,
 )
+from tests.plain_http import PLAIN
 
 pytestmark = pytest.mark.processes
 
@@ -36,7 +37,7 @@ async def test_forty_messages_that_arrive_during_a_compression_are_all_seen_in_o
             for number in range(3):
                 ask(gateway.url, f"long {number} {PADDING}", headers=in_session("s"))
             assert not _summaries(model)
-            async with httpx.AsyncClient() as client:
+            async with httpx.AsyncClient(verify=PLAIN) as client:
                 trigger = asyncio.create_task(
                     ask_async(client, gateway.url, f"trigger {PADDING}", headers=in_session("s"))
                 )
@@ -62,7 +63,7 @@ async def test_forty_messages_that_arrive_during_a_compression_are_all_seen_in_o
     assert rows(empty_home, "SELECT count(*) FROM hermes_compressions WHERE session_id = 's'") == [(1,)]
 
 
-def _summaries(model: ModelProcess) -> list[list[dict[str, str]]]:
+def _summaries(model: LoopbackModel) -> list[list[dict[str, str]]]:
     return [asked for asked in model.requests() if asked[0]["content"].startswith(PROMPT[:40])]
 
 

@@ -14,6 +14,7 @@ import pytest
 from tests.db.processes import ROOT
 from tests.gateway.asking import ask, in_session, reply
 from tests.gateway.processes import GatewayProcess, api_settings, clean_env, echo_model, wait_until, write_config
+from tests.plain_http import PLAIN
 from tests.small_disk import fill, small_disk
 
 pytestmark = pytest.mark.processes
@@ -54,7 +55,7 @@ def test_full_disk_is_said_once_refuses_everyone_at_once_shows_and_is_over_by_it
                 assert waiting.result().headers["x-should-retry"] == "false"
             for number in range(20):
                 assert ask(gateway.url, f"{number}", headers=in_session("s")).status_code == 503
-            told = httpx.get(health)
+            told = httpx.get(health, verify=PLAIN)
             assert (told.status_code, told.json()["status"]) == (503, "failing")
             shown = hermes(home, "gateway", "status", "--json")
             [store] = [part for part in json.loads(shown.stdout)["parts"] if part["part"] == "store"]
@@ -68,7 +69,7 @@ def test_full_disk_is_said_once_refuses_everyone_at_once_shows_and_is_over_by_it
             assert len(lines) <= 4, "one more for each turn that was under way, and none as time goes by"
 
             (tmp_path / "disk" / "ballast").unlink()
-            wait_until(lambda: httpx.get(health).status_code == 200)
+            wait_until(lambda: httpx.get(health, verify=PLAIN).status_code == 200)
             assert reply(ask(gateway.url, "again", headers=in_session("s"))) == "echo: again"
             for number in range(3):
                 answer = ask(gateway.url, f"{number} {long}", headers=in_session(f"s{number}", "last"))

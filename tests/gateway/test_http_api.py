@@ -1,4 +1,4 @@
-"""The OpenAI-compatible API, over real sockets: a gateway process, a model process, and clients of all kinds."""
+"""The OpenAI-compatible API, over real sockets: a gateway process, a model, and clients of all kinds."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import subprocess
 from pathlib import Path
 
 import httpx
-import openai
 import pytest
 
 from hermes.types import Json
 from tests.gateway.asking import ask, ask_async, body, chunks, in_session, reply, streamed_text
 from tests.gateway.processes import (
     GatewayProcess,
-    ModelProcess,
+    LoopbackModel,
     api_settings,
     appears,
     echo_model,
@@ -24,11 +23,15 @@ from tests.gateway.processes import (
     scripted_model,
     write_config,
 )
+from tests.llm.loopback import LoopbackServer
+from tests.plain_http import PLAIN
 
 pytestmark = [pytest.mark.contract("10.2"), pytest.mark.processes]
 
 
 def test_the_official_client_gets_an_answer_whole(gateway: GatewayProcess) -> None:
+    import openai  # a second to import: only for whoever runs this
+
     with openai.OpenAI(base_url=gateway.url, api_key="none") as client:
         answer = client.chat.completions.create(model="hermes", messages=[{"role": "user", "content": "hello"}])
         assert answer.choices[0].message.content == "echo: hello"
@@ -40,6 +43,8 @@ def test_the_official_client_gets_an_answer_whole(gateway: GatewayProcess) -> No
 
 
 def test_the_official_client_gets_an_answer_as_a_stream(gateway: GatewayProcess) -> None:
+    import openai  # a second to import: only for whoever runs this
+
     with openai.OpenAI(base_url=gateway.url, api_key="none") as client:
         stream = client.chat.completions.create(
             model="hermes",
@@ -58,6 +63,8 @@ def test_the_official_client_gets_an_answer_as_a_stream(gateway: GatewayProcess)
 
 
 async def test_the_official_async_client_streams_many_sessions_at_once(gateway: GatewayProcess) -> None:
+    import openai  # a second to import: only for whoever runs this
+
     async with openai.AsyncOpenAI(base_url=gateway.url, api_key="none") as client:
 
         async def talk(number: int) -> str:
@@ -93,7 +100,7 @@ def test_curl_gets_a_stream(gateway: GatewayProcess) -> None:
 
 
 def test_a_request_without_a_session_is_its_own_conversation_and_leaves_nothing(
-    gateway: GatewayProcess, model: ModelProcess
+    gateway: GatewayProcess, model: LoopbackModel
 ) -> None:
     before = _counts(gateway.home)
     messages = [
@@ -102,7 +109,7 @@ def test_a_request_without_a_session_is_its_own_conversation_and_leaves_nothing(
         {"role": "assistant", "content": "aye"},
         {"role": "user", "content": [{"type": "text", "text": "second"}, {"type": "text", "text": "part"}]},
     ]
-    answer = httpx.post(f"{gateway.url}/chat/completions", json={"messages": messages})
+    answer = httpx.post(f"{gateway.url}/chat/completions", json={"messages": messages}, verify=PLAIN)
     assert reply(answer) == "echo: second\npart"
     assert "x-hermes-session-id" not in answer.headers
     assert _counts(gateway.home) == before
@@ -121,7 +128,7 @@ def _counts(home: Path) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.contract("P3")
-def test_a_session_keeps_its_id_and_we_keep_its_history(gateway: GatewayProcess, model: ModelProcess) -> None:
+def test_a_session_keeps_its_id_and_we_keep_its_history(gateway: GatewayProcess, model: LoopbackModel) -> None:
     for text in ("one", "two", "three"):
         answer = ask(gateway.url, text, headers=in_session("my own id"))
         assert reply(answer) == f"echo: {text}"
@@ -158,7 +165,7 @@ async def test_an_answer_names_the_session_that_it_is_stored_in(empty_home: Path
     with echo_model(delay=0.3) as slow:
         write_config(empty_home, api_settings(slow))
         with GatewayProcess(empty_home) as gateway:
-            async with httpx.AsyncClient(timeout=60) as client:
+            async with httpx.AsyncClient(timeout=60, verify=PLAIN) as client:
                 asked = []
                 for text, stream in (("old", False), ("/new", False), ("whole", False), ("streamed", True)):
                     headers = {**key, "Idempotency-Key": text}
@@ -187,7 +194,7 @@ def test_the_same_idempotency_key_gives_the_stored_reply_without_a_second_turn(g
 
 @pytest.mark.contract("2.2")
 async def test_two_requests_with_one_key_at_the_same_time_share_one_turn(gateway: GatewayProcess) -> None:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(verify=PLAIN) as client:
         answers = await asyncio.gather(
             *(ask_async(client, gateway.url, "at once", headers=in_session("shared", "key-2")) for _ in range(6))
         )
@@ -204,7 +211,7 @@ def test_a_command_repeated_with_its_key_has_one_effect(gateway: GatewayProcess)
 
 @pytest.mark.contract("2.4")
 async def test_each_request_is_a_turn_of_its_own_in_order(gateway: GatewayProcess) -> None:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(verify=PLAIN) as client:
         asked = []
         for number in range(8):
             asked.append(
@@ -246,7 +253,7 @@ def test_what_cannot_be_read_is_refused_with_an_error_object(
 ) -> None:
     sent = content if isinstance(content, bytes) else json.dumps(content).encode()
     for headers in ({}, in_session("malformed")):
-        answer = httpx.post(f"{gateway.url}/chat/completions", content=sent, headers=headers)
+        answer = httpx.post(f"{gateway.url}/chat/completions", content=sent, headers=headers, verify=PLAIN)
         assert answer.status_code == status
         assert says in answer.json()["error"]["message"]
         assert answer.json()["error"]["type"] == "invalid_request_error"
@@ -260,7 +267,7 @@ def test_what_cannot_be_read_is_refused_with_an_error_object(
 def test_unknown_paths_and_methods_are_error_objects(
     gateway: GatewayProcess, method: str, path: str, status: int
 ) -> None:
-    answer = httpx.request(method, f"{gateway.url}{path}")
+    answer = httpx.request(method, f"{gateway.url}{path}", verify=PLAIN)
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
 
@@ -281,7 +288,7 @@ def test_a_body_that_is_too_large_is_refused(gateway: GatewayProcess, spelled: s
     large = json.dumps(body("x" * 11_000_000)).encode()
     content = large if spelled == "length" else (large[at : at + 65536] for at in range(0, len(large), 65536))
     try:
-        answer = httpx.post(f"{gateway.url}/chat/completions", content=content, timeout=30)
+        answer = httpx.post(f"{gateway.url}/chat/completions", content=content, timeout=30, verify=PLAIN)
     except (httpx.WriteError, httpx.ReadError, httpx.RemoteProtocolError):
         return  # the server hung up before we had sent it all
     assert answer.status_code == 413
@@ -293,12 +300,17 @@ def test_web_pages_cannot_use_an_api_without_a_key(gateway: GatewayProcess) -> N
     assert ask(gateway.url, "hi", headers={"Host": "evil.example"}).status_code == 403
 
 
-def test_the_key_is_asked_for(model: ModelProcess, empty_home: Path) -> None:
+def test_the_key_is_asked_for(model: LoopbackModel, empty_home: Path) -> None:
+    import openai  # a second to import: only for whoever runs this
+
     write_config(empty_home, api_settings(model))
     with GatewayProcess(empty_home, env={"API_SERVER_KEY": "sesame"}) as gateway:
-        assert httpx.get(gateway.url.replace("/v1", "/health")).json() == {"status": "ok"}
+        assert httpx.get(gateway.url.replace("/v1", "/health"), verify=PLAIN).json() == {"status": "ok"}
         for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "sesame"}, {"Authorization": "Bearer"}):
-            for answer in (ask(gateway.url, "hi", headers=given), httpx.get(f"{gateway.url}/models", headers=given)):
+            for answer in (
+                ask(gateway.url, "hi", headers=given),
+                httpx.get(f"{gateway.url}/models", headers=given, verify=PLAIN),
+            ):
                 assert answer.status_code == 401
                 assert answer.json()["error"]["code"] == "invalid_api_key"
         with openai.OpenAI(base_url=gateway.url, api_key="sesame") as client:
@@ -310,7 +322,7 @@ def test_the_key_is_asked_for(model: ModelProcess, empty_home: Path) -> None:
     assert "sesame" not in (empty_home / "logs" / "agent.log").read_text()
 
 
-def test_an_address_that_others_can_reach_needs_a_key(model: ModelProcess, empty_home: Path) -> None:
+def test_an_address_that_others_can_reach_needs_a_key(model: LoopbackModel, empty_home: Path) -> None:
     write_config(empty_home, api_settings(model, api__host="0.0.0.0"))  # noqa: S104 - that is the point
     gateway = GatewayProcess(empty_home).begin()
     assert gateway.wait() == 2
@@ -330,6 +342,7 @@ def test_a_client_that_leaves_does_not_end_the_turn(empty_home: Path) -> None:
                         json=body("I am off", stream=stream),
                         headers=in_session(name),
                         timeout=httpx.Timeout(5.0, read=0.2),
+                        verify=PLAIN,
                     )
             for name in ("leaver-1", "leaver-2"):
                 reply(ask(gateway.url, "back", headers=in_session(name)))
@@ -337,7 +350,8 @@ def test_a_client_that_leaves_does_not_end_the_turn(empty_home: Path) -> None:
 
 
 def test_a_model_that_fails_is_an_error_object_and_the_message_is_kept(empty_home: Path) -> None:
-    write_config(empty_home, {**api_settings(ModelProcess(1)), "model.base_url": "http://127.0.0.1:1/v1"})
+    nobody = LoopbackModel(LoopbackServer(port=1))
+    write_config(empty_home, api_settings(nobody))
     with GatewayProcess(empty_home) as gateway:
         answer = ask(gateway.url, "hello?", headers=in_session("unlucky", "u1"))
         assert answer.status_code == 502
@@ -354,7 +368,7 @@ def test_a_model_that_fails_is_an_error_object_and_the_message_is_kept(empty_hom
 def test_stop_overtakes_and_what_was_said_is_kept(empty_home: Path) -> None:
     with echo_model(pause=0.2) as model:
         write_config(empty_home, api_settings(model))
-        with GatewayProcess(empty_home) as gateway, httpx.Client(timeout=60) as client:
+        with GatewayProcess(empty_home) as gateway, httpx.Client(timeout=60, verify=PLAIN) as client:
             headers = in_session("stopped")
             asked = body("a very long story that nobody wants to hear to its end", stream=True)
             with client.stream("POST", f"{gateway.url}/chat/completions", json=asked, headers=headers) as stream:
@@ -372,7 +386,7 @@ def test_stop_overtakes_and_what_was_said_is_kept(empty_home: Path) -> None:
 
 
 def test_reply_that_came_to_a_limit_ends_with_length_also_when_it_is_asked_for_again(tmp_path: Path) -> None:
-    with scripted_model(tmp_path, then={"says": {"text": "one, two,", "finish_reason": "length"}}) as model:
+    with scripted_model(then={"says": {"text": "one, two,", "finish_reason": "length"}}) as model:
         write_config(tmp_path / "home", api_settings(model))
         with GatewayProcess(tmp_path / "home") as gateway:
             for _ in range(2):
@@ -385,7 +399,7 @@ def test_reply_that_came_to_a_limit_ends_with_length_also_when_it_is_asked_for_a
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_message_too_large_for_the_window_is_said_beside_the_answer(tmp_path: Path, stream: bool) -> None:
-    with scripted_model(tmp_path, then={"says": {"text": "a summary, or a reply"}}) as model:
+    with scripted_model(then={"says": {"text": "a summary, or a reply"}}) as model:
         write_config(tmp_path / "home", api_settings(model, model__context_length=8000))
         with GatewayProcess(tmp_path / "home") as gateway:
             short = ask(gateway.url, "hello", stream=stream, headers=in_session("large"))

@@ -13,7 +13,8 @@ from hermes.gateway.platforms.api_door import MOST_WAITING, PAUSE, Door
 from hermes.gateway.platforms.api_wire import ApiError
 from tests.compression.hand_clock import HandClock
 from tests.gateway.asking import ask, body, in_session, reply
-from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, scripted_model, write_config
+from tests.gateway.processes import GatewayProcess, LoopbackModel, api_settings, scripted_model, write_config
+from tests.plain_http import PLAIN
 
 KEY = "sesame-1234"
 
@@ -49,7 +50,7 @@ async def test_more_wrong_keys_than_can_wait_are_turned_away() -> None:
 
 
 @pytest.mark.processes
-def test_key_counts_as_a_bearer_token_alone(model: ModelProcess, empty_home: Path) -> None:
+def test_key_counts_as_a_bearer_token_alone(model: LoopbackModel, empty_home: Path) -> None:
     write_config(empty_home, api_settings(model, api__key=KEY))
     with GatewayProcess(empty_home) as gateway:
         for scheme in ("Basic", "Token", "Digest"):
@@ -63,7 +64,7 @@ def test_key_counts_as_a_bearer_token_alone(model: ModelProcess, empty_home: Pat
 def test_name_in_a_request_is_short_and_on_one_line(gateway: GatewayProcess, name: str, value: str) -> None:
     before = len(gateway.rows("SELECT id FROM messages"))
     answer = httpx.post(
-        f"{gateway.url}/chat/completions", json={**body("hi"), name: value}, headers=in_session("named")
+        f"{gateway.url}/chat/completions", json={**body("hi"), name: value}, headers=in_session("named"), verify=PLAIN
     )
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == name
@@ -91,7 +92,7 @@ def test_secret_in_an_error_of_the_model_does_not_reach_the_client(tmp_path: Pat
     secret = "sk-proj-0123456789abcdef"
     error = {"error": {"message": f"no quota for key {secret} at https://ann:hunter2@models.example/v1"}}
     says = {"chunks": [{"choices": [{"index": 0, "delta": {"content": "well"}}]}, error]}
-    with scripted_model(tmp_path, then=says) as model:
+    with scripted_model(then=says) as model:
         write_config(tmp_path / "home", api_settings(model))
         with GatewayProcess(tmp_path / "home") as gateway:
             answer = ask(gateway.url, "hi", stream=stream, headers=in_session("redacted"))

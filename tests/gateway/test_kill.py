@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from tests.gateway.asking import ask_async, in_session, reply
-from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, rows, write_config
+from tests.gateway.processes import GatewayProcess, LoopbackModel, api_settings, rows, write_config
+from tests.plain_http import PLAIN
 from tests.scale import scale
 
 KILLS = scale(4, 200)
@@ -24,7 +25,7 @@ PER_ROUND = 6
 @pytest.mark.timeout(3000)
 @pytest.mark.contract("2.1", "2.2", "2.3", "P1", "P2")
 async def test_a_gateway_killed_at_any_moment_loses_nothing_and_does_nothing_twice(
-    model: ModelProcess, empty_home: Path
+    model: LoopbackModel, empty_home: Path
 ) -> None:
     chance = random.Random(SEED)
     write_config(empty_home, api_settings(model))
@@ -51,7 +52,7 @@ async def test_a_gateway_killed_at_any_moment_loses_nothing_and_does_nothing_twi
 
 async def _send_and_kill(gateway: GatewayProcess, batch: dict[str, str], after: float) -> dict[str, str]:
     """Send a batch and kill the gateway; those that were answered before that."""
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(verify=PLAIN) as client:
         asking = [
             asyncio.create_task(ask_async(client, gateway.url, text, headers=in_session(session, text)))
             for text, session in batch.items()
@@ -79,7 +80,7 @@ async def _emptied(home: Path) -> None:
 
 async def _repeat(gateway: GatewayProcess, batch: dict[str, str]) -> None:
     """A client that heard nothing asks again with the same key: it gets the one reply there is."""
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(verify=PLAIN) as client:
         answers = await asyncio.gather(
             *(
                 ask_async(client, gateway.url, text, headers=in_session(session, text))

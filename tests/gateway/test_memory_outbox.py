@@ -13,8 +13,9 @@ import pytest
 
 from tests.db.processes import ROOT
 from tests.gateway.asking import ask, ask_async, in_session, reply
-from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, rows, wait_until, write_config
+from tests.gateway.processes import GatewayProcess, LoopbackModel, api_settings, rows, wait_until, write_config
 from tests.memory.spy import install_spy, lines, set_trouble, told
+from tests.plain_http import PLAIN
 from tests.scale import scale
 
 pytestmark = pytest.mark.processes
@@ -28,9 +29,11 @@ LIMITED = (
 )
 
 
-def begin(home: Path, model: ModelProcess, **trouble: object) -> GatewayProcess:
+def begin(home: Path, model: LoopbackModel, **trouble: object) -> GatewayProcess:
     """A gateway whose provider is the spy; a turn waits for it for 0.3 s."""
-    settings = api_settings(model, memory__provider="spy", memory__deadline=0.3, memory__first_deadline=0.3)
+    settings = api_settings(
+        model, memory__provider="spy", memory__deadline=0.3, memory__first_deadline=0.3, gateway__drain=4.0
+    )
     write_config(home, settings)
     install_spy(home, **trouble)
     return GatewayProcess(home, env={"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])})
@@ -62,7 +65,7 @@ def empty(home: Path) -> bool:
     ids=["recall blocks", "delivery blocks", "delivery fails"],
 )
 def test_every_turn_has_its_effect_in_order_though_the_provider_is_in_trouble(
-    model: ModelProcess, empty_home: Path, trouble: dict[str, int]
+    model: LoopbackModel, empty_home: Path, trouble: dict[str, int]
 ) -> None:
     with begin(empty_home, model, **trouble) as gateway:
         said = talk(gateway, 7)
@@ -77,7 +80,7 @@ def test_every_turn_has_its_effect_in_order_though_the_provider_is_in_trouble(
 @pytest.mark.parametrize("how", ["stop", "kill"])
 @pytest.mark.parametrize("trouble", [{"deliver": 1.5}, {"hang": True}], ids=["delivery is slow", "delivery hangs"])
 def test_a_gateway_that_ends_right_after_its_replies_loses_no_turn(
-    model: ModelProcess, empty_home: Path, how: str, trouble: dict[str, object]
+    model: LoopbackModel, empty_home: Path, how: str, trouble: dict[str, object]
 ) -> None:
     with begin(empty_home, model, **trouble) as gateway:
         said = talk(gateway, 6)
@@ -91,7 +94,7 @@ def test_a_gateway_that_ends_right_after_its_replies_loses_no_turn(
 
 @pytest.mark.timeout(120)
 @pytest.mark.contract("4.17", "4.13")
-def test_what_one_question_leaves_is_delivered_by_a_process_of_its_own(model: ModelProcess, empty_home: Path) -> None:
+def test_what_one_question_leaves_is_delivered_by_a_process_of_its_own(model: LoopbackModel, empty_home: Path) -> None:
     gateway = begin(empty_home, model, deliver=3)
     out = gateway.hermes("chat", "-q", "hello")
     assert out == "echo: hello\n"
@@ -103,7 +106,7 @@ def test_what_one_question_leaves_is_delivered_by_a_process_of_its_own(model: Mo
 @pytest.mark.timeout(120)
 @pytest.mark.contract("4.17", "4.3")
 def test_entries_of_a_provider_that_is_switched_off_wait_and_are_told_when_it_is_chosen_again(
-    model: ModelProcess, empty_home: Path
+    model: LoopbackModel, empty_home: Path
 ) -> None:
     with begin(empty_home, model, hang=True) as gateway:
         said = talk(gateway, 2)
@@ -126,14 +129,14 @@ def test_entries_of_a_provider_that_is_switched_off_wait_and_are_told_when_it_is
 @pytest.mark.timeout(3000)
 @pytest.mark.contract("4.13", "P1", "P2")
 async def test_a_gateway_killed_at_any_moment_tells_its_provider_everything_once_and_in_order(
-    model: ModelProcess, empty_home: Path
+    model: LoopbackModel, empty_home: Path
 ) -> None:
     chance = random.Random(SEED)
     gateway = begin(empty_home, model, deliver=0.05)
     said: dict[str, list[str]] = {f"s{number}": [] for number in range(3)}
     with gateway:
         for kill in range(KILLS):
-            async with httpx.AsyncClient() as client:
+            async with httpx.AsyncClient(verify=PLAIN) as client:
                 texts = {f"k{kill}-{session}": session for session in said}
                 asking = [
                     asyncio.create_task(ask_async(client, gateway.url, text, headers=in_session(session, text)))
@@ -158,7 +161,7 @@ async def test_a_gateway_killed_at_any_moment_tells_its_provider_everything_once
 @pytest.mark.timeout(600)
 @pytest.mark.contract("4.1", "4.13")
 async def test_hundreds_of_conversations_need_no_more_files_or_threads_than_a_few(
-    model: ModelProcess, empty_home: Path
+    model: LoopbackModel, empty_home: Path
 ) -> None:
     gateway = begin(empty_home, model)
     gateway.wrap(LIMITED)
@@ -172,7 +175,7 @@ async def test_hundreds_of_conversations_need_no_more_files_or_threads_than_a_fe
             threads.append(len(list(Path(f"/proc/{gateway.pid}/task").iterdir())))
 
     with gateway:
-        async with httpx.AsyncClient(limits=httpx.Limits(max_connections=64)) as client:
+        async with httpx.AsyncClient(limits=httpx.Limits(max_connections=64), verify=PLAIN) as client:
             await asyncio.gather(*(converse(client, number) for number in range(CONVERSATIONS)))
         wait_until(lambda: empty(empty_home), seconds=120)
         assert rows(empty_home, "SELECT reason FROM hermes_queue WHERE state = 'dead'") == []

@@ -156,7 +156,7 @@ def test_a_note_of_a_review_that_is_killed_in_the_middle_is_told_once_after_the_
     note = {"says": {"calls": [["memory", '{"target": "user", "content": "likes figs"}']]}}
     hang = {"says": {"text": "done", "delay": 60}}
     answers = [{"says": {"text": "hi"}}, note, hang]
-    with BotApi() as api, scripted_model(tmp_path, answers, then={"says": {"text": "fine"}}) as model:
+    with BotApi() as api, scripted_model(answers, then={"says": {"text": "fine"}}) as model:
         ann = api.person("Ann")
         gateway = BotGateway(tmp_path / "home", api, model, {"memory.review_every": 1})
         with gateway:

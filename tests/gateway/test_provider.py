@@ -14,7 +14,7 @@ from hermes.store.people import mark
 from tests.gateway.asking import ask, in_session, reply
 from tests.gateway.core import message, running_core
 from tests.gateway.people import Obedient, call
-from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, write_config
+from tests.gateway.processes import GatewayProcess, LoopbackModel, api_settings, write_config
 
 PLUGIN = """
 import json, pathlib, time
@@ -197,7 +197,7 @@ async def test_a_signature_that_hangs_delays_one_message_by_its_deadline_and_the
 
 @pytest.mark.contract("4.6", "4.7")
 def test_a_request_without_a_session_has_no_provider_and_one_with_a_session_has(
-    model: ModelProcess, empty_home: Path
+    model: LoopbackModel, empty_home: Path
 ) -> None:
     folder = install(empty_home)
     write_config(empty_home, api_settings(model, memory__provider="tape"))

@@ -126,7 +126,7 @@ async def test_a_message_that_an_unanswered_one_from_elsewhere_follows_is_answer
 @pytest.mark.processes
 def test_gateway_killed_in_a_turn_that_a_terminal_overtook_answers_each_in_its_place(tmp_path: Path) -> None:
     answers = [{"says": {"text": "x", "delay": 60.0}}, {"says": {"text": "4"}}, {"says": {"text": "At nine."}}]
-    with BotApi() as api, scripted_model(tmp_path, answers) as model:
+    with BotApi() as api, scripted_model(answers) as model:
         ann = api.person("Ann")
         gateway = BotGateway(tmp_path / "home", api, model)
         with gateway:

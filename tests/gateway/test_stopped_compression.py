@@ -15,8 +15,9 @@ from hermes.slash.acts import NOT_COMPRESSED
 from tests.compression.checks import check_lines, read_lines
 from tests.gateway.asking import ask, ask_async, in_session, reply
 from tests.gateway.core import echo, message, running_core
-from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, echo_model, rows, write_config
+from tests.gateway.processes import GatewayProcess, LoopbackModel, api_settings, echo_model, rows, write_config
 from tests.llm.scripted import ScriptedAnswer
+from tests.plain_http import PLAIN
 
 pytestmark = pytest.mark.contract("2.6", "3.5", "3.9")
 PADDING = "stamps from Malta " * 60
@@ -27,7 +28,7 @@ def is_summary(text: object) -> bool:
     return str(text).startswith(PROMPT[:40])
 
 
-def _summaries(model: ModelProcess) -> int:
+def _summaries(model: LoopbackModel) -> int:
     return sum(is_summary(asked[0]["content"]) for asked in model.requests())
 
 
@@ -39,7 +40,7 @@ async def test_stopped_compression_over_http_removes_nothing_and_says_so(empty_h
             for number in range(TURNS):
                 ask(gateway.url, f"{number} {PADDING}", headers=in_session("s"))
             before = rows(empty_home, "SELECT * FROM messages ORDER BY id")
-            async with httpx.AsyncClient() as client:
+            async with httpx.AsyncClient(verify=PLAIN) as client:
                 compressing = asyncio.create_task(
                     ask_async(client, gateway.url, "/compress stamps", headers=in_session("s"))
                 )

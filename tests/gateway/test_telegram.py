@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.bot_api import TOKEN, USERNAME, BotApi, units
-from tests.gateway.processes import BotGateway, ModelProcess, scripted_model, wait_until
+from tests.gateway.processes import BotGateway, LoopbackModel, scripted_model, wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -21,13 +21,13 @@ def api() -> Iterator[BotApi]:
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Iterator[ModelProcess]:
-    with scripted_model(tmp_path) as running:
+def model() -> Iterator[LoopbackModel]:
+    with scripted_model() as running:
         yield running
 
 
 @pytest.fixture
-def gateway(tmp_path: Path, api: BotApi, model: ModelProcess) -> Iterator[BotGateway]:
+def gateway(tmp_path: Path, api: BotApi, model: LoopbackModel) -> Iterator[BotGateway]:
     with BotGateway(tmp_path / "home", api, model) as running:
         yield running
         assert TOKEN not in running.output()
@@ -62,7 +62,7 @@ def test_people_talk_in_direct_chats_groups_and_topics_each_in_a_session_of_its_
 @pytest.mark.contract("2.4")
 def test_forty_messages_during_a_turn_join_the_next_one_in_order_and_get_one_reply(api: BotApi, tmp_path: Path) -> None:
     answers = [{"says": {"text": "first", "delay": 3.0}}, {"says": {"text": "second"}}]
-    with scripted_model(tmp_path, answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
+    with scripted_model(answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
         ann, bob = api.person("Ann"), api.person("Bob")
         group = api.group("Garden")
         api.say(group, "/none of this is a command", ann)
@@ -114,11 +114,12 @@ def test_someone_who_blocked_the_bot_holds_up_nobody(api: BotApi, gateway: BotGa
     api.say(bob.dm, "/title y", bob)
     api.until(lambda: api.texts(bob.dm.id) == ["Title: y"])
     wait_until(lambda: gateway.rows("SELECT 1 FROM hermes_queue WHERE queue = 'outbound' AND state = 'dead'"))
+    assert api.texts(ann.dm.id) == []
     gateway.stop()
 
 
 def test_stranger_hears_once_how_to_ask_and_is_let_in_with_the_code(
-    api: BotApi, tmp_path: Path, model: ModelProcess
+    api: BotApi, tmp_path: Path, model: LoopbackModel
 ) -> None:
     with BotGateway(tmp_path / "home", api, model, {"gateway.allow": ""}) as gateway:
         eve, friend = api.person("Eve"), api.person("Fay")
@@ -136,7 +137,7 @@ def test_stranger_hears_once_how_to_ask_and_is_let_in_with_the_code(
         gateway.stop()
 
 
-def test_everyone_in_a_group_that_is_allowed_may_talk_there(api: BotApi, tmp_path: Path, model: ModelProcess) -> None:
+def test_everyone_in_a_group_that_is_allowed_may_talk_there(api: BotApi, tmp_path: Path, model: LoopbackModel) -> None:
     group, other, ann = api.group("Garden"), api.group("Elsewhere"), api.person("Ann")
     with BotGateway(tmp_path / "home", api, model, {"gateway.allow": f"telegram:{group.id}"}) as gateway:
         api.say(other, f"@{USERNAME} hello", ann)
@@ -151,7 +152,7 @@ def test_preview_keeps_quiet_while_telegram_asks_for_patience_and_the_reply_stil
 ) -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 5
     answers = [{"says": {"text": text, "piece": 2, "pause": 0.05}}]
-    with scripted_model(tmp_path, answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
+    with scripted_model(answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
         ann = api.person("Ann")
         api.refuse("sendMessage", 429, "Too Many Requests: retry after 3", retry_after=3)
         api.say(ann.dm, "tell", ann)
@@ -164,7 +165,7 @@ def test_preview_keeps_quiet_while_telegram_asks_for_patience_and_the_reply_stil
 def test_long_reply_full_of_emoji_comes_in_pieces_that_telegram_takes(api: BotApi, tmp_path: Path) -> None:
     words = [f"{'🧑‍🚀🎉' * 5}{number}" for number in range(900)]
     answers = [{"says": {"text": " ".join(words), "piece": 500}}]
-    with scripted_model(tmp_path, answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
+    with scripted_model(answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
         ann = api.person("Ann")
         api.say(ann.dm, "celebrate", ann)
         api.until(lambda: " ".join(api.texts(ann.dm.id)) == " ".join(words))
@@ -176,7 +177,7 @@ def test_long_reply_full_of_emoji_comes_in_pieces_that_telegram_takes(api: BotAp
 def test_growing_reply_is_edited_about_once_a_second_and_ends_as_the_whole(api: BotApi, tmp_path: Path) -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 4
     answers = [{"says": {"text": text, "piece": 2, "pause": 0.05}}]
-    with scripted_model(tmp_path, answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
+    with scripted_model(answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
         ann = api.person("Ann")
         api.say(ann.dm, "tell", ann)
         api.until(lambda: api.texts(ann.dm.id) == [text.strip()])
@@ -193,7 +194,7 @@ def test_growing_reply_is_edited_about_once_a_second_and_ends_as_the_whole(api: 
 def test_reply_whose_preview_was_deleted_is_sent_anew(api: BotApi, tmp_path: Path) -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 4
     answers = [{"says": {"text": text, "piece": 2, "pause": 0.02}}]
-    with scripted_model(tmp_path, answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
+    with scripted_model(answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
         ann = api.person("Ann")
         api.say(ann.dm, "tell", ann)
         api.until(lambda: api.sent)

@@ -57,7 +57,7 @@ class Killer:
 def test_killed_at_any_moment_nothing_is_lost_and_nothing_is_stored_twice(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     slow = {"echo": True, "pause": chance.choice((0.0, 0.02, 0.1))}
-    with BotApi() as api, scripted_model(tmp_path, then=slow) as model:
+    with BotApi() as api, scripted_model(then=slow) as model:
         people = [api.person("Ann"), api.person("Bob")]
         gateway = BotGateway(tmp_path / "home", api, model)
         said: dict[int, list[str]] = {person.id: [] for person in people}
@@ -100,7 +100,7 @@ def _check(gateway: BotGateway, api: BotApi, said: dict[int, list[str]]) -> None
 
 @pytest.mark.contract("2.5")
 def test_reply_that_was_recorded_and_not_sent_is_sent_after_a_crash(tmp_path: Path) -> None:
-    with BotApi() as api, scripted_model(tmp_path) as model:
+    with BotApi() as api, scripted_model() as model:
         ann = api.person("Ann")
         gateway = BotGateway(tmp_path / "home", api, model)
         api.refuse("sendMessage", 500, "Internal Server Error", times=1000)
@@ -124,7 +124,7 @@ def test_reply_that_was_recorded_and_not_sent_is_sent_after_a_crash(tmp_path: Pa
 @pytest.mark.contract("2.5")
 def test_pieces_that_were_sent_before_a_crash_are_not_sent_again(tmp_path: Path) -> None:
     words = [f"word-{number}-{'x' * 90}" for number in range(400)]
-    with BotApi() as api, scripted_model(tmp_path, [{"says": {"text": " ".join(words), "piece": 4000}}]) as model:
+    with BotApi() as api, scripted_model([{"says": {"text": " ".join(words), "piece": 4000}}]) as model:
         ann = api.person("Ann")
         gateway = BotGateway(tmp_path / "home", api, model)
 
@@ -147,7 +147,7 @@ def test_pieces_that_were_sent_before_a_crash_are_not_sent_again(tmp_path: Path)
 @pytest.mark.contract("2.1")
 def test_message_of_a_turn_that_a_crash_cut_off_is_answered_after_the_restart(tmp_path: Path) -> None:
     answers = [{"says": {"text": "never heard", "delay": 60.0}}]
-    with BotApi() as api, scripted_model(tmp_path, answers) as model:
+    with BotApi() as api, scripted_model(answers) as model:
         ann = api.person("Ann")
         gateway = BotGateway(tmp_path / "home", api, model)
         with gateway:

@@ -10,7 +10,7 @@ import pytest
 from hermes.gateway.platform import Chat, Moved
 from tests.gateway.bot_api import USERNAME, BotApi
 from tests.gateway.core import Gate, message, running_core
-from tests.gateway.processes import BotGateway, ModelProcess, rows, said, scripted_model, sessions
+from tests.gateway.processes import BotGateway, LoopbackModel, rows, said, scripted_model, sessions
 
 pytestmark = pytest.mark.contract("1.2", "P2", "P3")
 
@@ -22,15 +22,15 @@ def api() -> Iterator[BotApi]:
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Iterator[ModelProcess]:
-    with scripted_model(tmp_path) as running:
+def model() -> Iterator[LoopbackModel]:
+    with scripted_model() as running:
         yield running
 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("told", [(0,), (1,), (0, 1), (1, 0), (0, 0, 1, 1, 0)])
 def test_conversation_of_a_group_goes_on_in_the_supergroup(
-    api: BotApi, model: ModelProcess, tmp_path: Path, told: tuple[int, ...]
+    api: BotApi, model: LoopbackModel, tmp_path: Path, told: tuple[int, ...]
 ) -> None:
     ann, group = api.person("Ann"), api.small_group("Garden")
     with BotGateway(tmp_path / "home", api, model) as gateway:
@@ -49,7 +49,7 @@ def test_conversation_of_a_group_goes_on_in_the_supergroup(
 
 @pytest.mark.processes
 def test_move_that_is_told_again_after_new_and_a_restart_changes_nothing(
-    api: BotApi, model: ModelProcess, tmp_path: Path
+    api: BotApi, model: LoopbackModel, tmp_path: Path
 ) -> None:
     ann, group = api.person("Ann"), api.small_group("Garden")
     gateway = BotGateway(tmp_path / "home", api, model)
@@ -78,7 +78,7 @@ def test_move_that_is_told_again_after_new_and_a_restart_changes_nothing(
 
 @pytest.mark.processes
 def test_whoever_might_talk_in_the_group_may_in_the_supergroup_and_its_topics_are_new(
-    api: BotApi, model: ModelProcess, tmp_path: Path
+    api: BotApi, model: LoopbackModel, tmp_path: Path
 ) -> None:
     ann, group, other = api.person("Ann"), api.small_group("Garden"), api.group("Elsewhere")
     settings = {"gateway.allow": f"telegram:{group.id}"}
@@ -102,7 +102,7 @@ def test_whoever_might_talk_in_the_group_may_in_the_supergroup_and_its_topics_ar
 
 @pytest.mark.processes
 def test_move_that_only_an_unsent_reply_tells_of_is_known_from_then_on(
-    api: BotApi, model: ModelProcess, tmp_path: Path
+    api: BotApi, model: LoopbackModel, tmp_path: Path
 ) -> None:
     """Telegram keeps updates for a day: a gateway that was away for longer never gets the service messages."""
     ann, group = api.person("Ann"), api.small_group("Garden")

@@ -15,6 +15,7 @@ import pytest
 from tests.db.processes import ROOT
 from tests.gateway.bot_api import TOKEN, BotApi
 from tests.gateway.processes import BotGateway, clean_env, scripted_model, wait_until
+from tests.plain_http import PLAIN
 
 pytestmark = pytest.mark.processes
 
@@ -35,7 +36,7 @@ def gateway(tmp_path: Path, api: BotApi) -> Iterator[BotGateway]:
         "telegram.webhook_port": 0,
         "store.lock_timeout": 0.5,
     }
-    with scripted_model(tmp_path) as model, BotGateway(tmp_path / "home", api, model, settings) as running:
+    with scripted_model() as model, BotGateway(tmp_path / "home", api, model, settings) as running:
         wait_until(lambda: running.status().get("telegram", "").startswith("ok"))
         assert api.webhook["secret_token"] == SECRET
         api.webhook["url"] = f"http://{running.status()['telegram'].split()[-1]}/hook"
@@ -62,8 +63,8 @@ def test_nobody_gets_in_without_the_secret(api: BotApi, gateway: BotGateway) -> 
     number = api.push({"message": api.message(ann.dm, ann, text="let me in")})
     for wrong in ("x", SECRET[:-1], SECRET + "x", SECRET.upper()):
         assert api.post(number, secret=wrong) == 401
-    assert httpx.post(api.webhook["url"], content=b"{}", trust_env=False).status_code == 401
-    assert httpx.get(api.webhook["url"], trust_env=False).status_code == 405
+    assert httpx.post(api.webhook["url"], content=b"{}", trust_env=False, verify=PLAIN).status_code == 401
+    assert httpx.get(api.webhook["url"], trust_env=False, verify=PLAIN).status_code == 405
     assert gateway.rows("SELECT count(*) FROM hermes_queue") == [(0,)]
     gateway.stop()
 

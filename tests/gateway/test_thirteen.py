@@ -19,6 +19,7 @@ from tests.compression.checks import check_lines, check_one_at_a_time, check_sto
 from tests.db.processes import ROOT
 from tests.gateway.asking import ask_async, in_session, reply
 from tests.gateway.processes import GatewayProcess, api_settings, echo_model, rows, write_config
+from tests.plain_http import PLAIN
 from tests.scale import scale
 
 pytestmark = pytest.mark.processes
@@ -71,7 +72,7 @@ async def _talk(home: Path, gateways: dict[str, GatewayProcess]) -> tuple[dict[s
     clockwork = Clockwork()
     said: dict[str, Said] = {name: {f"{name}-a": [], f"{name}-b": []} for name in gateways}
     first, second = (list(gateways)[place] for place in (0, 1))
-    async with httpx.AsyncClient() as client, asyncio.TaskGroup() as group:
+    async with httpx.AsyncClient(verify=PLAIN) as client, asyncio.TaskGroup() as group:
         for name, gateway in gateways.items():
             for session in (f"{name}-a", *((f"{name}-b",) if name not in (first, second) else ())):
                 group.create_task(_talk_over_http(client, gateway, session, said[name][session], clockwork))

@@ -11,7 +11,8 @@ import pytest
 
 from tests.cli.chatting import chat, environment
 from tests.gateway.asking import ask, ask_async, in_session, reply
-from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, rows, write_config
+from tests.gateway.processes import GatewayProcess, LoopbackModel, api_settings, rows, write_config
+from tests.plain_http import PLAIN
 from tests.scale import scale
 
 pytestmark = pytest.mark.processes
@@ -22,7 +23,7 @@ LIVE = "SELECT role, content FROM messages WHERE active = 1 ORDER BY id"
 
 @pytest.mark.contract("10.25")
 def test_what_a_terminal_takes_back_a_running_gateway_does_not_see_any_more(
-    model: ModelProcess, empty_home: Path
+    model: LoopbackModel, empty_home: Path
 ) -> None:
     write_config(empty_home, api_settings(model))
     with GatewayProcess(empty_home) as gateway:
@@ -39,7 +40,7 @@ def test_what_a_terminal_takes_back_a_running_gateway_does_not_see_any_more(
 @pytest.mark.contract("10.25", "10.26", "P1", "P2")
 @pytest.mark.parametrize("command", ["/undo", "/retry"])
 async def test_a_command_that_is_repeated_after_a_kill_has_one_effect(
-    model: ModelProcess, empty_home: Path, command: str
+    model: LoopbackModel, empty_home: Path, command: str
 ) -> None:
     chance = random.Random(SEED)
     write_config(empty_home, api_settings(model))
@@ -61,7 +62,7 @@ async def test_a_command_that_is_repeated_after_a_kill_has_one_effect(
 
 
 async def _give_and_kill(gateway: GatewayProcess, command: str, key: str, after: float) -> None:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(verify=PLAIN) as client:
         asking = asyncio.create_task(ask_async(client, gateway.url, command, headers=in_session("s", key)))
         await asyncio.sleep(after)
         gateway.kill()

@@ -38,6 +38,7 @@ from tests.gateway.processes import (
     wait_until,
     write_config,
 )
+from tests.plain_http import PLAIN
 
 pytestmark = pytest.mark.contract("2.3", "2.6")
 TOLD = f"{WAITING} /stop ends the wait."
@@ -63,7 +64,7 @@ def terminal(home: Path, session: str, text: str) -> Iterator[subprocess.Popen[s
 @pytest.mark.processes
 def test_chat_hears_why_it_waits_and_stop_ends_the_wait(tmp_path: Path) -> None:
     answers = [{"says": {"text": "hello"}}, {"says": {"text": "at last", "delay": 60.0}}]
-    with BotApi() as api, scripted_model(tmp_path, answers) as model:
+    with BotApi() as api, scripted_model(answers) as model:
         ann = api.person("Ann")
         with BotGateway(tmp_path / "home", api, model) as gateway:
             api.say(ann.dm, "hi", ann)
@@ -94,7 +95,9 @@ def test_client_that_leaves_while_it_waits_is_answered_all_the_same(empty_home: 
                 wait_until(lambda: said(empty_home, "s") == ["hi", "something slow"])
                 asked, headers = body("and I?"), in_session("s", "gone")
                 with pytest.raises(httpx.ReadTimeout):
-                    httpx.post(f"{gateway.url}/chat/completions", json=asked, headers=headers, timeout=0.5)
+                    httpx.post(
+                        f"{gateway.url}/chat/completions", json=asked, headers=headers, timeout=0.5, verify=PLAIN
+                    )
                 assert other.communicate()[0] == "echo: something slow\n"
             assert reply(ask(gateway.url, "and I?", headers=in_session("s", "gone"))) == "echo: and I?"
             gateway.stop()

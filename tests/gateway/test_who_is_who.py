@@ -20,7 +20,7 @@ from hermes.store.schema import MESSAGES, MIGRATIONS, SESSIONS
 from hermes.store.store import Store
 from tests.conftest import Ran
 from tests.gateway.core import message, running_core
-from tests.gateway.processes import GatewayProcess, ModelProcess, api_settings, write_config
+from tests.gateway.processes import GatewayProcess, LoopbackModel, api_settings, write_config
 
 pytestmark = pytest.mark.contract("1.9")
 Hermes = Callable[..., Ran]
@@ -166,7 +166,7 @@ async def test_whoever_writes_in_a_direct_chat_is_listed_by_name(tmp_path: Path)
 
 @pytest.mark.processes
 def test_a_gateway_says_at_its_start_who_is_a_guest_and_the_next_one_does_not(
-    model: ModelProcess, empty_home: Path
+    model: LoopbackModel, empty_home: Path
 ) -> None:
     fill(empty_home, two_were_let_in)
     write_config(empty_home, api_settings(model))

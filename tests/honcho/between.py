@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tests.memory_server.serving import PLAIN
+from tests.plain_http import PLAIN
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Literal
 
 import httpx
 
-from tests.memory_server.serving import PLAIN
+from tests.plain_http import PLAIN
 
 Fault = Literal[
     "402",

@@ -21,7 +21,8 @@ from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.deliveries import LEASE
 from tests.honcho.configuring import Machine
 from tests.honcho.talker import PEERS
-from tests.memory_server.serving import PLAIN, ROOT
+from tests.memory_server.serving import ROOT
+from tests.plain_http import PLAIN
 from tests.scale import FULL, scale
 
 pytestmark = pytest.mark.processes

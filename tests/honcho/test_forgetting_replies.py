@@ -49,7 +49,7 @@ def forget(fresh: FreshHome) -> tuple[str, str]:
 def test_the_reply_to_what_a_fact_was_learnt_from_is_forgotten_with_it(folder: Path) -> None:
     other = "My bike is green."
     script = [{"says": {"text": REPLY}}, {"says": {"text": "A green bike, nice."}}, SEARCH, {"says": {"text": "No."}}]
-    with serving(folder, script, then={"echo": True}) as endpoint, fresh_home(folder, endpoint.base_url) as fresh:
+    with serving(script, then={"echo": True}) as endpoint, fresh_home(folder, endpoint.base_url) as fresh:
         configure(fresh)
         fresh.chat("-q", TOLD)
         fresh.chat("-c", "-q", other)

@@ -82,18 +82,17 @@ def held(fresh: FreshHome) -> list[str]:
     return [one["text"] for one in json.loads(fresh.hermes("memory", "list", "--json").out)["entries"]]
 
 
-def compress(folder: Path, fresh: FreshHome) -> None:
+def compress(fresh: FreshHome) -> None:
     """The review before a compression and the compression itself are asked for side by side: both get the same answer,
     which notes it again and is a summary that says it again."""
-    folder.mkdir()
-    with serving(folder, [], then=notes("Owns a dog called Rex", SUMMARY)) as endpoint:
+    with serving([], then=notes("Owns a dog called Rex", SUMMARY)) as endpoint:
         done = chat({**fresh.env, "OPENAI_BASE_URL": endpoint.base_url}, "-c", said="/compress\n")
         assert "Compressed:" in done.err, done
         assert "Do not note it again" in str(endpoint.requests()), "the review was refused"
 
 
 def test_neither_comes_back_after_a_restart_a_review_and_a_compression(folder: Path) -> None:
-    with serving(folder, SCRIPT, then={"echo": True}) as endpoint, fresh_home(folder, endpoint.base_url) as fresh:
+    with serving(SCRIPT, then={"echo": True}) as endpoint, fresh_home(folder, endpoint.base_url) as fresh:
         fresh.home.mkdir()
         (fresh.home / "config.yaml").write_text(CONFIG, encoding="utf-8")
         fresh.chat("-q", TOLD)
@@ -108,7 +107,7 @@ def test_neither_comes_back_after_a_restart_a_review_and_a_compression(folder: P
         for _ in range(3):
             fresh.chat("-c", "-q", FILLER)
         let_reviews_read_it_all_again(fresh)
-        compress(folder / "compression", fresh)
+        compress(fresh)
         fresh.deliver()
         fresh.restart()
         fresh.chat("-c", "-q", "What is my dog called?")

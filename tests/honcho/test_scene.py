@@ -12,6 +12,7 @@ from tests.cli.chatting import serving
 from tests.gateway.processes import GatewayProcess
 from tests.honcho.configuring import Machine
 from tests.honcho.fresh import UNSAID, FreshHome, fresh_home
+from tests.plain_http import PLAIN
 
 pytestmark = pytest.mark.contract("7.11")
 TOLD, ASKED = "My cat is called Miso.", "What is my cat called?"
@@ -30,7 +31,9 @@ def ask_over_api(fresh: FreshHome) -> str:
     with GatewayProcess(fresh.home, env={**API, **UNSAID, **model}) as gateway:
         body = {"model": "h", "messages": [{"role": "user", "content": ASKED}]}
         headers = {"X-Hermes-Session-Key": "agent:main:api_server:dm:web"}
-        answer = httpx.post(f"{gateway.url}/chat/completions", json=body, headers=headers, timeout=60, trust_env=False)
+        answer = httpx.post(
+            f"{gateway.url}/chat/completions", json=body, headers=headers, timeout=60, trust_env=False, verify=PLAIN
+        )
         assert answer.status_code == 200, answer.text
         gateway.stop()
     return str(answer.json()["choices"][0]["message"]["content"])
@@ -45,7 +48,7 @@ def test_without_a_model_the_answer_comes_from_memory(folder: Path) -> None:
 
 
 def test_a_model_gets_the_fact_with_the_question(folder: Path) -> None:
-    with serving(folder, [], then={"echo": True}) as endpoint, fresh_home(folder, endpoint.base_url) as fresh:
+    with serving([], then={"echo": True}) as endpoint, fresh_home(folder, endpoint.base_url) as fresh:
         fresh.hermes("config", "set", "memory.first_deadline", "60")  # a busy machine starts a server slowly
         fresh.chat("-q", TOLD)
         fresh.deliver()
@@ -61,7 +64,7 @@ def test_a_model_gets_the_fact_with_the_question(folder: Path) -> None:
 
 def test_a_model_that_is_told_nothing_of_it_does_not_know(folder: Path) -> None:
     """The check of the check: without memory the fact is not in the request."""
-    with serving(folder, [], then={"echo": True}) as endpoint, fresh_home(folder, endpoint.base_url) as fresh:
+    with serving([], then={"echo": True}) as endpoint, fresh_home(folder, endpoint.base_url) as fresh:
         fresh.hermes("config", "set", "memory.provider", "none")
         fresh.chat("-q", TOLD)
         ask_over_api(fresh)

@@ -147,11 +147,11 @@ async def test_three_chats_are_three_sessions_whatever_compresses_reviews_delega
 
 @pytest.mark.contract("5.8")
 def test_three_people_of_a_telegram_group_are_three_peers_each_with_their_own_messages(
-    machine: Machine, arrived: Arrived, tmp_path: Path
+    machine: Machine, arrived: Arrived
 ) -> None:
     with (
         BotApi() as api,
-        scripted_model(tmp_path) as model,
+        scripted_model() as model,
         BotGateway(machine.home, api, model, {"memory.provider": "honcho"}) as gateway,
     ):
         group, people = api.group("Garden"), [api.person(name) for name in ("Ann", "Bob", "Cid")]

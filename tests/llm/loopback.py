@@ -129,6 +129,16 @@ class LoopbackServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
+    @classmethod
+    def from_script(cls, script: Json, port: int = 0) -> Self:
+        """The server of a script as above."""
+        return cls(
+            [Answer.from_json(answer) for answer in script.get("answers", [])],
+            then=Answer.from_json(script["then"]) if "then" in script else None,
+            pages={path: Answer.from_json(page) for path, page in script.get("pages", {}).items()},
+            port=port,
+        )
+
     @property
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
@@ -159,6 +169,9 @@ class LoopbackServer:
                     pass
         except ConnectionError:
             self.hung_up.set()
+        except asyncio.CancelledError:
+            writer.transport.abort()  # a client that does not read must not hold up the end
+            raise
         finally:
             writer.close()
             with suppress(ConnectionError):
@@ -250,13 +263,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 async def _serve_script(port: int, script: Json) -> None:
-    server = LoopbackServer(
-        [Answer.from_json(answer) for answer in script.get("answers", [])],
-        then=Answer.from_json(script["then"]) if "then" in script else None,
-        pages={path: Answer.from_json(page) for path, page in script.get("pages", {}).items()},
-        port=port,
-    )
-    async with server:
+    async with LoopbackServer.from_script(script, port) as server:
         sys.stdout.write(json.dumps({"port": server.port}) + "\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

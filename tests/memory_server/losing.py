@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from tests.memory_server.serving import PLAIN
+from tests.plain_http import PLAIN
 
 
 class LosingTransport(httpx.BaseTransport):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,9 +13,9 @@ from pathlib import Path
 
 import httpx
 
+from tests.plain_http import PLAIN
+
 ROOT = Path(__file__).resolve().parents[2]
-PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""For clients that speak plain HTTP: without it each of them reads all certificates of the machine first."""
 SECRET = "a secret that only the tests know, long enough for HS256"
 
 

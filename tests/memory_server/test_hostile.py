@@ -17,6 +17,7 @@ import pytest
 
 from hermes.memory_server import limits
 from tests.memory_server.serving import Served, running
+from tests.plain_http import PLAIN
 from tests.scale import scale
 
 JSON = {"Content-Type": "application/json"}
@@ -291,7 +292,7 @@ def test_deletion_in_the_middle_of_writing_is_no_error(http: httpx.Client) -> No
     seen: set[int] = set()
 
     def write(number: int) -> None:
-        with httpx.Client(base_url=http.base_url, timeout=60) as client:
+        with httpx.Client(base_url=http.base_url, timeout=60, verify=PLAIN) as client:
             for turn in range(scale(10, 500)):
                 says = {"messages": [{"content": f"I own {turn}.", "peer_id": f"p{number}"}]}
                 seen.add(client.post("/sessions/s/messages", json=says).status_code)
@@ -303,7 +304,7 @@ def test_deletion_in_the_middle_of_writing_is_no_error(http: httpx.Client) -> No
                 seen.add(client.post("/sessions/s/clone").status_code)
 
     def delete() -> None:
-        with httpx.Client(base_url=http.base_url, timeout=60) as client:
+        with httpx.Client(base_url=http.base_url, timeout=60, verify=PLAIN) as client:
             while not stop.is_set():
                 for session in client.post("/sessions/list").json().get("items", []):
                     seen.add(client.delete(f"/sessions/{session['id']}").status_code)

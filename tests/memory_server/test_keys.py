@@ -15,6 +15,7 @@ from tests.memory_server.keys_table import FIELDS, OBJECTS, ROUTES, Rule, W
 from tests.memory_server.serving import SECRET, Served, running
 from tests.memory_server.shapes import described
 from tests.memory_server.talking import say, settle
+from tests.plain_http import PLAIN
 
 pytestmark = [pytest.mark.contract("9.1"), pytest.mark.processes]
 OPEN = {"GET /health", "GET /metrics"}
@@ -141,7 +142,7 @@ def test_key_of_a_peer_opens_again_what_it_opened_when_a_merge_is_undone(world: 
 
 def _inside(served: Served | World, workspace: str) -> httpx.Client:
     headers = {"Authorization": f"Bearer {make_key({'ad': True})}"}
-    return httpx.Client(base_url=f"{served.url}/v3/workspaces/{workspace}", headers=headers, timeout=60)
+    return httpx.Client(base_url=f"{served.url}/v3/workspaces/{workspace}", headers=headers, timeout=60, verify=PLAIN)
 
 
 def test_every_route_has_a_rule() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.memory_server.serving import Served, inside
 from tests.memory_server.talking import conclude, ids, itself, say
+from tests.plain_http import PLAIN
 
 NANOID = re.compile(r"[A-Za-z0-9_-]{21}")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
@@ -281,7 +282,7 @@ def test_nothing_of_one_workspace_is_seen_from_another(http: httpx.Client, serve
     message = say(http, "talk", "The secret word is abracadabra.")[0]
     conclusion = conclude(http, "ann knows abracadabra")[0]
     http.put("/peers/ann/card", json={"peer_card": ["abracadabra"]})
-    other = httpx.Client(base_url=f"{server.url}/v3/workspaces/{workspace}-other")
+    other = httpx.Client(base_url=f"{server.url}/v3/workspaces/{workspace}-other", verify=PLAIN)
     with other:
         say(other, "talk", "nothing")
         assert other.get(f"/sessions/talk/messages/{message['id']}").status_code == 404

@@ -30,6 +30,7 @@ from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.answers import KeyedRequest, forget_answers
 from hermes.memory_server.engine.conclusions import list_conclusions
 from hermes.memory_server.engine.context import fill_window
+from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.jobs import claim_job, has_work
 from hermes.memory_server.engine.messages import append_messages, list_messages
 from hermes.memory_server.engine.once import append_once
@@ -131,7 +132,8 @@ async def test_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == [FILE], "nobody has it open any more"
 
 
-KEYED = replace(draft("I am here.", "peer1"), asked=KeyedRequest("message", "m", "d"))
+def keyed() -> MessageDraft:
+    return replace(draft("I am here.", "peer1"), asked=KeyedRequest("message", "m", "d"))
 
 
 def public_id(tx: Tx, table: str) -> str:
@@ -178,7 +180,7 @@ HOT: dict[str, Callable[[Tx], object]] = {
     "list conclusions": lambda tx: list_conclusions(
         tx, "w", {"observer_id": "peer1", "observed_id": "peer1"}, PageRequest()
     ),
-    "append with keys": lambda tx: append_once(tx, "w", "s1", [KEYED, KEYED], NOW, KeyedRequest("messages", "k", "d")),
+    "append with keys": lambda tx: append_once(tx, "w", "s1", [keyed()] * 2, NOW, KeyedRequest("messages", "k", "d")),
     "drop old answers": lambda tx: forget_answers(tx, NOW),
     "conclusions of a message": lambda tx: list_concluded(tx, "w", "s1", public_id(tx, "messages"), PageRequest()),
     "messages of a conclusion": lambda tx: list_sources(tx, "w", public_id(tx, "conclusions"), PageRequest()),

@@ -18,7 +18,8 @@ from hermes.transfer.public_source import PublicSource
 from hermes.transfer.public_target import PublicTarget
 from hermes.transfer.remote import Remote
 from hermes.transfer.sections import SECTIONS, Source
-from tests.memory_server.serving import PLAIN, Served
+from tests.memory_server.serving import Served
+from tests.plain_http import PLAIN
 
 
 class Cut(BaseException):

@@ -14,8 +14,9 @@ from hermes.errors import TransferError
 from hermes.transfer.export import export_workspace
 from hermes.transfer.public_source import PublicSource
 from hermes.transfer.remote import Remote
-from tests.memory_server.serving import PLAIN, Served, inside
+from tests.memory_server.serving import Served, inside
 from tests.memory_server.talking import say
+from tests.plain_http import PLAIN
 from tests.transfer.carrying import Cut, items
 
 pytestmark = [pytest.mark.contract("9.12"), pytest.mark.processes]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Generic, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -65,13 +65,21 @@ def wanted_lease(store: Store, about: str, name: str, owner: str, ttl: float) ->
 
 async def take(store: Store, wanted: WantedLease) -> HeldLease | None:
     """The lease, or None while another holds it. A lease that is granted while we are cancelled is given back."""
-    taking = asyncio.ensure_future(store.write(wanted.take))
+
+    def acquire(tx: Tx) -> Lease | None:
+        if (left := store.unreleased.get(wanted.name)) is not None:
+            with suppress(StaleError):  # lost already
+                wanted.release(tx, left)
+        return wanted.take(tx)
+
+    taking = asyncio.ensure_future(store.write(acquire))
     try:
         lease = await asyncio.shield(taking)
     except asyncio.CancelledError:
         if (lease := await taking) is not None:
             await _let_go(store, wanted, HeldLease(lease))
         raise
+    store.unreleased.pop(wanted.name, None)
     return None if lease is None else HeldLease(lease)
 
 
@@ -102,13 +110,17 @@ async def _renew(store: Store, wanted: WantedLease, held: HeldLease) -> None:
 
 
 async def _let_go(store: Store, wanted: WantedLease, held: HeldLease) -> None:
-    """Must not raise: the work is already committed, and the lease expires by itself."""
+    """Must not raise: the work is already committed, and the lease expires by itself. One that cannot be let go now is
+    let go by whoever wants it next in this process."""
     try:
         await store.write(lambda tx: wanted.release(tx, held.lease))
     except StaleError:
         pass  # lost already: there is nothing to let go
     except StoreError as error:
         log.warning("could not release %s, which ends by itself in %g s: %s", wanted.name, wanted.ttl, error.line())
+        now = store.clock.now()
+        lasting = {name: lease for name, lease in store.unreleased.items() if lease.expires_at > now}
+        store.unreleased = {**lasting, wanted.name: held.lease}
 
 
 class LaneTerms(Struct, frozen=True):

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from hermes.clock import Clock
 from hermes.db.engine import StoreDatabase, Tx, migrate, refuse_newer
+from hermes.db.leases import Lease
 from hermes.events import MemoryUpdated
 from hermes.scope import Scope
 from hermes.store.auto_titles import untitled_sessions
@@ -62,6 +63,8 @@ class Store:
         self.turns = ConversationTurns(opened.message_shape, self.sessions, self.messages, self.compressions)
         shape = opened.session_shape
         self.deletions = Deletions(self.sessions, self.untold, self.search, shape, opened.has_old_routes)
+        self.unreleased: dict[str, Lease] = {}
+        """Leases of work that has ended while nothing could be written, by what the log calls them."""
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock, lock_timeout: float, old_routes_file: Path | None = None) -> Store:
