@@ -65,6 +65,7 @@ class TerminalConversation:
         """The person does not wait: `end` leaves to another process what memory was not told."""
         self.untold = self.agents.untold
         """What was left to say when an agent was closed; the next turn says it, or whoever ends the conversation."""
+        self._tells_notes = app.settings.get(MEMORY_NOTICES)
         self._said_floor = self._said_default = False
         self._may_remark = False
         """Whether it is still to be said of a new session's model that nobody chose it."""
@@ -223,7 +224,7 @@ class TerminalConversation:
     async def _take_note_remarks(self) -> list[MemoryUpdated]:
         """What reviews have noted of the owner, here or in a chat, and was told nowhere yet. While the store cannot be
         written it waits."""
-        if not self.app.settings.get(MEMORY_NOTICES):
+        if not self._tells_notes:
             return []
         try:
             return await self.store.take_remarks(OWNER)

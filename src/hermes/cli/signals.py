@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 TO_END = ("SIGINT", "SIGTERM")
 """What ends a server in good order."""
@@ -16,17 +16,21 @@ def on_signals(names: Iterable[str], act: Callable[[int], object]) -> Iterator[C
     """Within the block these signals, where the system has them, call `act` on the loop, with their number; what is
     given ends that before."""
     loop = asyncio.get_running_loop()
-
-    def hear(number: int, _: object) -> None:
-        loop.call_soon_threadsafe(act, number)
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
 
     def let_go() -> None:
         while before:
-            signal.signal(*before.popitem())
+            number, handler = before.popitem()
+            with suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
+            signal.signal(number, handler)
 
-    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    before = {number: signal.signal(number, hear) for number in numbers}
-
+    for number in numbers:
+        try:
+            loop.add_signal_handler(number, act, number)  # a loop that waits for nothing else is woken by this alone
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda number, _: loop.call_soon_threadsafe(act, number))
     try:
         yield let_go
     finally:
