@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 TO_END = ("SIGINT", "SIGTERM")
 """What ends a server in good order."""
@@ -22,9 +22,10 @@ def on_signals(names: Iterable[str], act: Callable[[int], object]) -> Iterator[C
     def let_go() -> None:
         while before:
             number, handler = before.popitem()
-            with suppress(NotImplementedError):
-                loop.remove_signal_handler(number)
-            signal.signal(number, handler)
+            try:
+                loop.remove_signal_handler(number)  # from then on Ctrl-C ends the program
+            except NotImplementedError:
+                signal.signal(number, handler)
 
     for number in numbers:
         try:
