@@ -23,6 +23,7 @@ from tests.left_behind import still_below
 from tests.process_guard import ProcessGuard
 from tests.scale import load_profile
 
+gc.disable()  # until all tests are collected, of which nothing is garbage
 GUARD = ProcessGuard()
 ALL_START_PROCESSES = re.compile(r"^pytestmark = .*\bprocesses\b", re.MULTILINE)
 load_profile()  # before the modules with properties are read
@@ -50,9 +51,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_finish() -> None:
     """What was imported for thousands of tests is never garbage: it is not looked through again and again."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
