@@ -10,6 +10,7 @@ from heapq import merge
 from hermes.db.engine import Tx
 from hermes.store.copies import REMARK, Copies
 from hermes.store.schema import (
+    LATEST,
     MESSAGE_OPTIONAL,
     MESSAGE_REQUIRED,
     TableShape,
@@ -159,12 +160,17 @@ class Messages:
 def message_from_row(row: sqlite3.Row) -> Message:
     """A message as the store has it, from a row that begins with its fields. Tool calls that are not valid JSON are
     kept as none rather than failing."""
-    key, session, role, content, timestamp, call_id, calls, tool, tokens, finish, thought, *sent, owner = row[:FIELDS]
-    text, at, parsed = as_text(content), as_time(timestamp), _parse_calls(calls) if calls else ()
-    is_owner = None if owner is None else bool(owner)
-    sent_id, author, name, alt = sent
-    said = (key, session, role, text, at, parsed, call_id, tool, thought, finish, tokens)
-    return Message(*said, sent_id, author, name, alt, is_owner)
+    # Read for every message of every turn: in one step, and what a value should be is looked at before what it may be.
+    key, session, role, content, at, call_id, calls, tool, tokens, finish, thought, sent, author, name, alt, owner = (
+        row[:FIELDS]
+    )
+    text = content if isinstance(content, str) else as_text(content)
+    if not (isinstance(at, float) and 0 <= at <= LATEST):
+        at = as_time(at)
+    parsed, is_owner = _parse_calls(calls) if calls else (), None if owner is None else bool(owner)
+    return Message(
+        key, session, role, text, at, parsed, call_id, tool, thought, finish, tokens, sent, author, name, alt, is_owner
+    )
 
 
 def _parse_calls(text: str | bytes) -> tuple[ToolCall, ...]:

@@ -289,7 +289,7 @@ def as_text(value: object) -> str | None:
 def as_time(value: object) -> float:
     """A stored time in Unix seconds, also where another program left milliseconds or text; 0 for what is no time."""
     try:
-        seconds = float(value) if isinstance(value, int | float | str) else 0.0
+        seconds = float(value) if isinstance(value, (int, float, str)) else 0.0
     except ValueError:
         seconds = _iso_time(str(value))
     if not 0 <= seconds < float("inf"):
