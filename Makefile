@@ -9,8 +9,8 @@ DEVELOPED := $(VENV)/.developed
 COMPILE = $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --quiet
 STOCK ?= $(HOME)/.cache/hermes-stock-homes
-# Many tests wait for processes: five workers keep two cores busy.
-WORKERS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); echo $$((n * 5 / 2)))
+# Many tests wait for processes: four workers keep two cores busy.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); echo $$((n * 2)))
 PARALLEL = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: run install develop test quick matrix suite check lint types fmt docs bench stress slow lock clean

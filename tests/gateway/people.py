@@ -45,6 +45,8 @@ class Obedient:
         self.reviews: list[str] = []
         self.review_notes: str | None = None
         """What a review notes, once."""
+        self.reviewed_words = ""
+        """Reviews that do not hold these words note nothing, and are not kept."""
 
     def __call__(self, asked: ModelRequest) -> ScriptedAnswer:
         last = asked.messages[-1]
@@ -62,6 +64,8 @@ class Obedient:
         return Reply(tool_calls=(ToolCall("c1", wanted.pop("tool"), json.dumps(wanted)),))
 
     def _review(self, asked: str) -> ScriptedAnswer:
+        if self.reviewed_words not in asked:
+            return Reply("done")
         self.reviews.append(asked)
         text, self.review_notes = self.review_notes, None
         if text is None:
