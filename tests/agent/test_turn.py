@@ -17,6 +17,7 @@ from hermes.events import Accepted, Failed, Replied, Stopped, TextDelta, ToolFin
 from hermes.llm import events as model_events
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
+from hermes.llm.tokens import estimate_request
 from hermes.store.store import Store
 from hermes.types import Draft, Json, ToolCall, ToolSpec
 from tests.agent.agents import check_conversation, make_agent, notes_text, spoken, stored, take_turn
@@ -275,3 +276,11 @@ async def test_home_that_cannot_be_read_fails_the_turn_and_not_the_conversation(
     assert "SOUL.md" in last.message
     agent.soul_file.unlink()
     await next_turn_works(store, session)
+
+
+async def test_a_request_says_how_many_tokens_it_was_counted_to_have(store: Store, session: str) -> None:
+    model, gate = ScriptedModel([Reply(text="yes")]), Gate()
+    await take_turn(make_agent(store, session, model, tools=gate.tools), "are you there?")
+    [asked] = model.requests
+    assert asked.tools
+    assert asked.tokens == estimate_request(asked.messages, asked.tools)

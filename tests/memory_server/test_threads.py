@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import IO
 
 import pytest
 
+from hermes.memory_server import tokens
+from hermes.memory_server.engine.drafts import MessageDraft, prepare_drafts
 from hermes.memory_server.threads import compute
 from hermes.sqlite.scheduling import Asker, asker
+from tests.memory_server.floor import EMBEDDER
 
 
 @pytest.mark.contract("9.15")
@@ -34,3 +38,21 @@ async def test_who_asks_for_little_is_served_before_those_who_ask_for_much() -> 
             await asyncio.sleep(0)
         go_on.set()
     assert done == ["light", "first heavy", "second heavy"]
+
+
+async def test_the_vocabulary_that_the_first_message_needs_is_read_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readers: list[threading.Thread] = []
+
+    class Watched(tokens.Vocabulary):
+        def __init__(self, file: IO[bytes]) -> None:
+            readers.append(threading.current_thread())
+            super().__init__(file)
+
+    monkeypatch.setattr(tokens, "Vocabulary", Watched)
+    tokens._load_vocabulary.cache_clear()
+    tokens._counts.clear()
+    [draft] = await prepare_drafts(EMBEDDER, [MessageDraft("I keep bees.", "ann")])
+    assert draft.token_count == tokens.count_tokens("I keep bees.") > 0
+    assert [reader is threading.main_thread() for reader in readers] == [False]
