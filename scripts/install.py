@@ -3,7 +3,9 @@
     python scripts/install.py requirements.lock
 
 Runs with the environment's own Python and needs nothing but the standard library. Packages are pinned with their
-hashes; what is there in the right version stays as it is. What pip has to say about a failure is printed.
+hashes; what is there in the right version stays as it is. Two pips work side by side, each on a part of the packages,
+and what they unpacked is compiled afterwards on all cores: that takes half the time. What pip has to say about a
+failure is printed.
 """
 
 from __future__ import annotations
@@ -12,51 +14,79 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import threading
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--progress-bar", "off"]
+# A lock names everything: that pip need not work out what else is wanted saves seconds.
+LOCKED = ["--no-deps", "--no-compile", "--require-hashes", "--requirement"]
+AT_ONCE = 2
+"""How many pips work side by side."""
+PACKAGES = Path(sysconfig.get_path("purelib"))
 FETCHING = re.compile(
     r"^\s*(?:Downloading|Using cached|Processing)\s+(?:\S*/)?([A-Za-z0-9_.]+)-\d\S*(?:\s+\((\d[^)]*B)\))?"
 )
-PIN = re.compile(r"^[A-Za-z0-9_.-]+==", re.MULTILINE)
+PIN = re.compile(r"^(?=[A-Za-z0-9_.-]+==)", re.MULTILINE)
 KEPT = 200
 """Lines of pip that are kept for the case that it fails."""
 TERMINAL, PLAIN = 0.5, 10.0
-"""Seconds between two reports while packages are unpacked: on one row of a terminal, or as lines."""
+"""Seconds between two reports while packages are fetched and unpacked: on one row of a terminal, or as lines."""
 
 
 class Progress:
-    """One row that changes at a terminal, a line per report elsewhere."""
+    """How far it is: one row that changes at a terminal, a line per report elsewhere. Any thread may report."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
         self._live = sys.stderr.isatty()
-        self.every = TERMINAL if self._live else PLAIN
+        self._every = TERMINAL if self._live else PLAIN
         self._reported = 0.0
+        self._count = count
+        self._before = unpacked()
+        self._fetched = 0
+        self._lock = threading.Lock()
+
+    def fetched(self, package: str, size: str | None) -> None:
+        with self._lock:
+            self._fetched += 1
+            self._show(f"fetching {self._fetched}: {package} {size or ''}".rstrip())
+
+    def count_until(self, over: threading.Event) -> None:
+        """Report how many packages are there, from the first that is unpacked until `over`."""
+        while not over.wait(self._every):
+            if (there := unpacked()) > self._before:
+                self.show(f"{min(there, self._count)} of {self._count} packages are there")
 
     def show(self, text: str) -> None:
-        now = time.monotonic()
-        if self._live:
-            sys.stderr.write(f"\r\x1b[K  {text}"[:90])
-        elif now - self._reported >= self.every:
-            self._reported = now
-            sys.stderr.write(f"  {text}\n")
-        sys.stderr.flush()
+        with self._lock:
+            self._show(text)
 
     def end(self) -> None:
         if self._live:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
+    def _show(self, text: str) -> None:
+        now = time.monotonic()
+        if self._live:
+            sys.stderr.write(f"\r\x1b[K  {text}"[:90])
+        elif now - self._reported >= self._every:
+            self._reported = now
+            sys.stderr.write(f"  {text}\n")
+        sys.stderr.flush()
+
+
+def unpacked() -> int:
+    """How many packages this environment has."""
+    return len(list(PACKAGES.glob("*.dist-info")))
+
 
 def install(arguments: list[str], progress: Progress) -> int:
-    """Run pip, reporting each package that it fetches and how many are unpacked. Returns its exit code."""
+    """Run pip, reporting each package that it fetches. Returns its exit code; what it said is printed if it failed."""
     said: deque[str] = deque(maxlen=KEPT)
-    fetched = 0
-    unpacked = threading.Event()
-    counting: threading.Thread | None = None
     with subprocess.Popen(
         [*PIP, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as pip:
@@ -64,45 +94,48 @@ def install(arguments: list[str], progress: Progress) -> int:
         for line in pip.stdout:
             said.append(line)
             if found := FETCHING.match(line):
-                fetched += 1
-                progress.show(f"fetching {fetched}: {found[1]} {found[2] or ''}".rstrip())
-            elif line.startswith("Installing collected packages:"):
-                count = line.count(",") + 1
-                counting = threading.Thread(target=count_unpacked, args=(count, unpacked, progress), daemon=True)
-                counting.start()
-    unpacked.set()
-    if counting is not None:
-        counting.join()
-    progress.end()
+                progress.fetched(found[1], found[2])
     if pip.returncode:
+        progress.end()
         sys.stderr.writelines(said)
     return pip.returncode
 
 
-def count_unpacked(count: int, over: threading.Event, progress: Progress) -> None:
-    """Report how many of `count` packages are there, until `over`."""
-    packages = Path(sysconfig.get_path("purelib"))
-    before = len(list(packages.glob("*.dist-info")))
-    while not over.wait(progress.every):
-        done = len(list(packages.glob("*.dist-info"))) - before
-        progress.show(f"unpacking {max(0, min(done, count))} of {count} packages")
+def install_locked(head: str, pins: list[str], progress: Progress) -> int:
+    """Install what is pinned below a head, in parts that are installed side by side. Returns an exit code."""
+    over = threading.Event()
+    counting = threading.Thread(target=progress.count_until, args=(over,), daemon=True)
+    counting.start()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as pool:
+        parts = [Path(folder) / f"part-{number}.lock" for number in range(min(AT_ONCE, len(pins)))]
+        for number, part in enumerate(parts):
+            part.write_text("".join([head, *pins[number::AT_ONCE]]), encoding="utf-8")
+        codes = list(pool.map(lambda part: install([*LOCKED, str(part)], progress), parts))
+    over.set()
+    counting.join()
+    return max(codes)
 
 
-def main(lock: str) -> int:
-    progress = Progress()
+def main(lock: str, *folders: str) -> int:
+    """Install what a lock pins, and the packages that folders hold."""
     began = time.monotonic()
-    pins = len(PIN.findall(Path(lock).read_text(encoding="utf-8")))
-    sys.stderr.write(f"installing the {pins} packages of {lock} ...\n")
+    head, *pins = PIN.split(Path(lock).read_text(encoding="utf-8"))
+    sys.stderr.write(f"installing the {len(pins)} packages of {lock} ...\n")
     sys.stderr.flush()
-    # A lock names everything: that pip need not work out what else is wanted saves seconds.
-    code = install(["--no-deps", "--require-hashes", "--requirement", lock], progress)
+    progress = Progress(len(pins))
+    code = install_locked(head, pins, progress)
     if not code:
+        progress.show("compiling")
+        # What cannot be compiled is a file for another Python, which nobody imports.
+        subprocess.run([sys.executable, "-m", "compileall", "-q", "-q", "-j", "0", PACKAGES], check=False)
+    for folder in folders if not code else ():
         progress.show("installing hermes itself")
-        code = install(["--quiet", "--no-deps", "--no-build-isolation", "--editable", "."], progress)
+        code = install(["--quiet", "--no-deps", "--no-build-isolation", "--editable", folder], progress)
+    progress.end()
     if not code:
         sys.stderr.write(f"ready after {time.monotonic() - began:.0f} s\n")
     return code
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

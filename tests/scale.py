@@ -19,7 +19,7 @@ def load_profile() -> None:
     how fast it is depends on what else the machine does."""
     settings.register_profile(
         "hermes",
-        max_examples=scale(50, 1_000),
+        max_examples=scale(30, 1_000),
         derandomize=not FULL,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],

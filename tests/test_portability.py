@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.source_imports import parsed
+
 SOURCE = Path(__file__).parent.parent / "src" / "hermes"
 POSIX_ONLY = {"fcntl", "termios", "pwd", "grp", "resource", "pty", "tty"}
 POSIX_CALLS = {"os.fork", "os.setuid", "os.getuid", "os.geteuid", "os.killpg", "os.mkfifo"}
@@ -19,8 +21,7 @@ def asks_for_a_module(node: ast.AST) -> bool:
 
 @pytest.mark.contract("10.8")
 def test_no_module_needs_what_only_posix_has() -> None:
-    for path in SOURCE.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for path, tree in parsed(SOURCE, *POSIX_ONLY, *(call.removeprefix("os.") for call in POSIX_CALLS)):
         asked_first = {one for node in ast.walk(tree) if asks_for_a_module(node) for one in ast.walk(node)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Import) and node not in asked_first:

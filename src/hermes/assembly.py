@@ -15,10 +15,10 @@ from hermes.app import App
 from hermes.db.engine import Tx
 from hermes.gateway.agent_cache import NOBODY, Person
 from hermes.llm.discover import list_models
-from hermes.llm.floor import OfflineFloor, recollect_nothing
+from hermes.llm.floor import SAVED, OfflineFloor, recollect_nothing
 from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
-from hermes.llm.offer import FirstListed, ModelOffer
+from hermes.llm.offer import ConfiguredModel, ModelOffer
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.patience import Timeouts
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
@@ -52,11 +52,12 @@ def open_speaker(app: App, offer: ModelOffer | None = None) -> Model:
     return open_model(app, offer) or OfflineFloor(recollect_nothing)
 
 
-def scoped(app: App, store: Store, model: Model, scope: Scope) -> Model:
-    """A model as it speaks within a scope: an offline floor answers from what that reaches."""
+def scoped(app: App, store: Store, model: Model, scope: Scope, fate: str = SAVED) -> Model:
+    """A model as it speaks within a scope: an offline floor answers from what that reaches, and says `fate` of what
+    it is told."""
     if not isinstance(model, OfflineFloor):
         return model
-    return OfflineFloor(partial(recollect, store, open_notes(app, scope)))
+    return OfflineFloor(partial(recollect, store, open_notes(app, scope)), fate)
 
 
 def open_people(app: App) -> People:
@@ -124,13 +125,13 @@ def has_model(settings: Settings) -> bool:
 
 
 def open_model(app: App, offer: ModelOffer | None = None) -> Model | None:
-    """The model that is configured, or None. Nothing is asked of the network yet. Where no name is configured, whoever
-    has the `offer` already passes it, so that the list is asked for once."""
+    """The model that is configured, or None. Nothing is asked of the network yet. Whoever has the `offer` already
+    passes it, so that the list is asked for once."""
     asked = offer or open_offer(app)
     if asked is None:
         return None
-    named = asked.open(asked.default, None)
-    return named if named.name else FirstListed(asked, app.settings.get(table.CONTEXT_LENGTH))
+    is_guess = not app.settings.is_given(table.CONTEXT_LENGTH)
+    return ConfiguredModel(asked, app.settings.get(table.CONTEXT_LENGTH), is_guess=is_guess)
 
 
 def open_offer(app: App) -> ModelOffer | None:

@@ -273,7 +273,7 @@ def _check_contents(health: StoreHealth) -> Iterator[Finding]:
     if health.undecodable:
         yield _name_undecodable(health.undecodable)
     if health.unindexed:
-        yield Finding("search", "ok", f"{health.unindexed} messages will be indexed by the next search")
+        yield Finding("search", "ok", f"messages that the next search will index: {health.unindexed}")
     for name, stats in health.queues.items():
         detail = f"{name}: {stats.waiting} waiting, {stats.dead} dead"
         if stats.dead:

@@ -71,6 +71,11 @@ class MemoryUpdated(Struct, frozen=True):
     action: str
     text: str
 
+    @property
+    def line(self) -> str:
+        """How the person is told of it at a terminal."""
+        return f"💾 Memory updated: {'removed: ' if self.action == 'remove' else ''}{self.text}"
+
 
 class Notice(Struct, frozen=True):
     """Something a person should know: a degradation when it starts, its end, a retry."""

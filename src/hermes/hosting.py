@@ -21,6 +21,7 @@ from hermes.gateway.platforms import switched_on
 from hermes.gateway.platforms.api_terms import ApiTerms
 from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
 from hermes.gateway.remarks import RemarkTerms
+from hermes.llm.floor import NOT_KEPT
 from hermes.llm.model import Model
 from hermes.memory.deliveries import Deliveries
 from hermes.scope import Scope
@@ -83,7 +84,8 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
 
     def speaker(scope: Scope) -> Responder:
         toolbox = Toolbox([session_search_tool(store, scope)], off=get(table.TOOLS_OFF))
-        return Responder(scoped(app, store, model, scope), toolbox, get(table.MAX_STEPS), get(table.MAX_CALLS))
+        alone = scoped(app, store, model, scope, NOT_KEPT)
+        return Responder(alone, toolbox, get(table.MAX_STEPS), get(table.MAX_CALLS))
 
     def prompt(scope: Scope) -> str:
         return build_system_prompt(PromptParts(read_soul(app.home.soul_file), app.clock.now(), scope))

@@ -13,6 +13,7 @@ from hermes.agent.review import PROMPT, review
 from hermes.agent.session_search import recollect
 from hermes.db import queue
 from hermes.db.queue_items import find
+from hermes.errors import StoreFullError
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.memory.corrections import Corrections
@@ -81,6 +82,22 @@ async def test_a_review_that_is_under_way_heeds_what_is_corrected_meanwhile(tmp_
         go_on.set()
         await reviewing
         assert agent.notes.read("user") == right
+
+
+@pytest.mark.parametrize("right", [MAX, ""], ids=["corrected", "forgotten"])
+async def test_a_note_stays_as_it_is_where_it_cannot_be_kept_from_coming_back(
+    tmp_path: Path, right: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_: object) -> None:
+        raise StoreFullError("the disk is full")
+
+    async with open_seam(tmp_path, model(), None) as agent:
+        agent.notes.add("user", REX)
+        with monkeypatch.context() as full:
+            full.setattr(agent.store, "write", refuse)
+            with pytest.raises(StoreFullError):
+                await correct(agent, right)
+        assert agent.notes.entries("user") == [REX]
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from hermes.agent.agent import Agent, Policy
 from hermes.agent.review import PROMPT, review
 from hermes.agent.session_search import recollect, session_search_tool
+from hermes.agent.undo import retry
 from hermes.clock import SystemClock
 from hermes.events import ToolFinished
 from hermes.llm.events import Reply
 from hermes.llm.floor import OfflineFloor
 from hermes.llm.model import ModelRequest
 from hermes.store.store import Store
+from hermes.store.turns import NoRecord
 from hermes.types import Draft
 from tests.agent.seam import calls, offered, open_seam, requests, say
 from tests.llm.scripted import ScriptedAnswer
@@ -31,6 +33,11 @@ from tests.scale import scale
 async def switch(agent: Agent, word: str) -> None:
     change = agent.store.incognito.begin if word == "off" else agent.store.incognito.end
     await agent.store.write(lambda tx: change(tx, agent.session_id))
+
+
+async def answer_again(agent: Agent, cause: str) -> None:
+    async for _ in retry(agent, cause, asyncio.Event(), NoRecord()):
+        pass
 
 
 @pytest.mark.contract("4.11")
@@ -101,7 +108,9 @@ async def test_incognito_survives_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.contract("4.11")
-async def test_without_a_model_an_incognito_turn_answers_from_nothing(tmp_path: Path) -> None:
+async def test_without_a_model_an_incognito_turn_answers_from_nothing_and_claims_to_save_nothing(
+    tmp_path: Path,
+) -> None:
     async with open_seam(tmp_path, []) as agent:
 
         async def remember(question: str) -> list[str]:
@@ -111,12 +120,36 @@ async def test_without_a_model_an_incognito_turn_answers_from_nothing(tmp_path: 
         await say(agent, "My cat is called Miso.")
         assert "Miso" in str((await say(agent, "What is my cat called?"))[-1])
         await switch(agent, "off")
-        await say(agent, "My other cat is called Nori.")
+        told = str((await say(agent, "My other cat is called Nori."))[-1])
+        assert "Kept in this conversation alone: My other cat is called Nori." in told
+        assert "Saved" not in told
         assert "I remember nothing" in str((await say(agent, "What is my cat called?"))[-1])
         await switch(agent, "on")
         answer = str((await say(agent, "What is my cat called?"))[-1])
         assert "Miso" in answer
         assert "Nori" not in answer
+
+
+@pytest.mark.contract("4.11", "10.26")
+async def test_an_incognito_message_that_is_answered_anew_once_memory_is_on_stays_out_with_its_reply(
+    tmp_path: Path,
+) -> None:
+    provider = Recorder()
+    script = [Reply("one"), calls("delegate", "c1", task="secret task"), Reply("secret result"), Reply("secret reply")]
+    async with open_seam(tmp_path, script, provider) as agent:
+        await switch(agent, "off")
+        await say(agent, "secret talk")
+        await switch(agent, "on")
+        await answer_again(agent, "retry")
+        history = [message.content for message in (await agent.store.view(agent.session_id)).messages]
+        assert history[0] == "secret talk"
+        assert history[-1] == "secret reply"
+        await agent.store.index()
+        found = await session_search_tool(agent.store, agent.scope).run({"query": "secret"})
+        untold = await agent.store.read(lambda tx: agent.store.untold.messages(tx, "another", agent.session_id))
+    assert found.text == "Nothing was said about: secret"
+    assert untold == []
+    assert provider.entries == []
 
 
 async def let_go(agent: Agent) -> None:
@@ -150,7 +183,7 @@ class Listener:
 
 
 steps = st.lists(
-    st.sampled_from(["say", "say", "say", "off", "on", "review", "restart", "other", "compress"]), max_size=14
+    st.sampled_from(["say", "say", "say", "off", "on", "retry", "review", "restart", "other", "compress"]), max_size=14
 )
 
 
@@ -175,6 +208,8 @@ def test_no_memory_ever_hears_what_was_said_incognito(plan: list[str]) -> None:
                         number += 1
                         (secret if incognito else known).append(f"m{number}x")
                         await say(agent, f"m{number}x word")
+                    elif step == "retry" and number:
+                        await answer_again(agent, f"retry {len(waiting)}")
                     elif step == "other":
                         elsewhere = await agent.store.create_session("cli")
                         await agent.store.append(elsewhere.id, Draft("user", "elsewhere word"))

@@ -25,22 +25,24 @@ DONE = Reply("done")
 @pytest.mark.contract("4.10")
 async def test_every_change_of_a_note_is_mirrored_once_and_told_once(tmp_path: Path) -> None:
     provider = Recorder()
-    script = [
+    changes = [
         calls("memory", action="add", target="user", content="likes figs"),
         calls("memory", action="replace", target="user", old_text="figs", content="likes dates"),
         calls("memory", action="remove", target="user", old_text="dates"),
         calls("memory", action="add", target="memory", content=f"port 5433 {fence('recalled')}"),
-        DONE,
     ]
+    script = [answer for change in changes for answer in (change, DONE)]
     async with open_seam(tmp_path, script, provider) as agent:
-        events = await say(agent, "hello")
+        events = []
+        for _ in changes:  # what changes twice before it is mirrored is mirrored as it is then
+            events += await say(agent, "hello")
+            await settle(agent)
         wanted = [
             ("user", "add", "likes figs"),
             ("user", "replace", "likes dates"),
             ("user", "remove", "likes dates"),
             ("memory", "add", "port 5433"),
         ]
-        await settle(agent)
         noted = [entry for entry in provider.entries if entry.kind == "note"]
         assert [(e.data["target"], e.data["action"], e.text or e.data["old"]) for e in noted] == wanted
         assert all(entry.speaker == OWNER for entry in noted)
@@ -101,6 +103,19 @@ async def test_tool_takes_what_small_models_send_and_tells_what_is_noted_now(
         assert second.result.startswith("That is noted already: likes dates\n")
         assert provider.told("note") == ["likes dates"]
         assert [e for e in events if isinstance(e, MemoryUpdated)] == [MemoryUpdated("user", "add", "likes dates")]
+
+
+@pytest.mark.contract("4.10")
+async def test_what_one_note_says_is_not_added_to_the_other(tmp_path: Path) -> None:
+    provider = Recorder()
+    script = [calls("memory", action="add", target="memory", content="The user likes figs."), DONE]
+    async with open_seam(tmp_path, script, provider) as agent:
+        agent.notes.add("user", "likes figs")
+        events = await say(agent, "hello")
+        [finished] = [event for event in events if isinstance(event, ToolFinished)]
+        assert finished.result.startswith("That is noted already: likes figs\nUSER.md says now:\nlikes figs\n")
+        assert agent.notes.read("memory") == ""
+        assert provider.told("note") == []
 
 
 async def test_a_change_whose_caller_is_cancelled_is_mirrored_all_the_same(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ async def test_what_memory_was_told_is_to_be_deleted_there_behind_all_that_was_t
         [entry] = provider.undos()
         assert provider.entries[-1] == entry
         times = [message.timestamp for message in said[2:]]
-        assert entry.data == {"session_id": agent.session_id, "times": times, "entries": []}
+        assert entry.data == {"session_id": agent.session_id, "times": times, "entries": [], "may_arrive": {}}
         assert entry.address == {"to": agent.session_id}
         since = await agent.store.read(lambda tx: forgotten_at(tx, "recorder"))
         [done_at] = await agent.store.read(lambda tx: undone_at(tx, agent.session_id))
@@ -227,6 +227,18 @@ async def test_what_the_provider_s_tools_kept_in_the_turn_is_named_and_nothing_e
     [entry] = provider.undos()
     assert entry.data["entries"] == [{"kind": "own", "data": {"of": "the tool"}, "note": None}]
     assert len([one for one in provider.entries if one.kind == "own"]) == 3
+
+
+@pytest.mark.contract("10.27")
+async def test_what_a_sub_agent_did_in_the_turn_is_named_too(tmp_path: Path) -> None:
+    provider = Undoer()
+    script = [calls("delegate", task="count figs"), Reply("twelve"), Reply("one")]
+    async with open_seam(tmp_path, script, provider) as agent:
+        await say(agent, "figs")
+        assert provider.told("delegation") == ["twelve"]
+        await take_back(agent)
+    [entry] = provider.undos()
+    assert entry.data["entries"] == [{"kind": "delegation", "data": {"task": "count figs"}, "note": None}]
 
 
 class Unable(Undoer):

@@ -16,9 +16,11 @@ from tests.audit.looking import backups, bytes_of, findings
 from tests.audit.stock_wounds import CASES
 from tests.audit.wounds import Wound, wounded
 from tests.conftest import Ran
+from tests.scale import FULL
 from tests.store import old_files as old
 
 Hermes = Callable[..., Ran]
+pytestmark = pytest.mark.stress
 
 
 def of_wounds(cases: list[tuple[Wound, int]]) -> pytest.MarkDecorator:
@@ -26,7 +28,15 @@ def of_wounds(cases: list[tuple[Wound, int]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("wound", "layout"), cases, ids=[f"{wound}-{layout}" for wound, layout in cases])
 
 
-every_wound = of_wounds(list(CASES))
+def sample() -> list[tuple[Wound, int]]:
+    """Every wound, in one of its layouts after the other; in each of them under `make stress`."""
+    by_wound: dict[str, list[tuple[Wound, int]]] = {}
+    for wound, layout in CASES:
+        by_wound.setdefault(str(wound), []).append((wound, layout))
+    return CASES if FULL else [cases[number % len(cases)] for number, cases in enumerate(by_wound.values())]
+
+
+every_wound = of_wounds(sample())
 
 
 @every_wound

@@ -41,14 +41,16 @@ def write_into(home: Path, work: Callable[[Store, Tx], T]) -> T:
     return asyncio.run(write())
 
 
-def compress(home: Path, session_id: str) -> str:
+def compress(home: Path, session_id: str, *, epoch: int = 1) -> str:
     """Summarise all but the last message; returns the snapshot's id."""
 
     async def work() -> str:
         async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
-            messages = (await store.view(session_id)).tail
+            messages = await store.read(lambda tx: list(store.messages.history(tx, session_id)))
             name = snapshot_id(session_id, store.clock.now())
-            row = Compression(session_id, 1, messages[-2].id, messages[-1].id, (), "they spoke of stamps", name, 1.0)
+            row = Compression(
+                session_id, epoch, messages[-2].id, messages[-1].id, (), "they spoke of stamps", name, 1.0
+            )
             await store.write(lambda tx: store.compressions.commit(tx, row))
             return name
 

@@ -81,8 +81,8 @@ def test_without_a_name_the_endpoints_first_model_that_talks_is_asked_and_the_ot
         ran = chat(environment(home, endpoint.base_url, HERMES_MODEL=""), said="one\ntwo\n")
         assert (ran.code, ran.out) == (0, "one\ntwo\n")
         assert ran.err == (
-            f"b-model answers, the first of 2 at {endpoint.base_url}; /model shows them, "
-            "`hermes config set model.default NAME` chooses one.\n"
+            f"b-model answers, the first of 2 at {endpoint.base_url}; `hermes model` shows them "
+            "and lets you choose one.\n"
         )
         assert [request["model"] for request in endpoint.requests()] == ["b-model", "b-model"]
         gone_on = chat(environment(home, endpoint.base_url, HERMES_MODEL=""), "-c", "-q", "three")

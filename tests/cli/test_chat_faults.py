@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from hermes.store.store import Store
 from hermes.types import Json, Message
 from tests.agent.agents import check_conversation, stored
 from tests.cli.chatting import KEY, chat, configure, environment, serving, turns
+from tests.llm.calling import closed_port
 
 pytestmark = pytest.mark.processes
 
@@ -81,11 +81,8 @@ async def test_fault_is_one_line_and_the_next_turn_works(home: Path, fault: str)
 @pytest.mark.contract("10.6")
 @pytest.mark.parametrize("model", ["loop-1", ""])
 async def test_endpoint_that_is_not_there_is_one_line_and_the_message_stays(home: Path, model: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    env = environment(home, f"http://127.0.0.1:{port}/v1", HERMES_MODEL=model)
-    ran = chat(env, "-q", "hello")
+    with closed_port() as port:
+        ran = chat(environment(home, f"http://127.0.0.1:{port}/v1", HERMES_MODEL=model), "-q", "hello")
     assert (ran.code, ran.out) == (1, "")
     last = ran.err.splitlines()[-1]
     assert f"hermes: 127.0.0.1:{port} refuses the connection: is it running?" in last

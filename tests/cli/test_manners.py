@@ -18,6 +18,7 @@ from tests.cli.chatting import configure, environment, serving
 from tests.cli.filling import fill
 from tests.cli.screen import ENTER, Screen
 from tests.conftest import Ran
+from tests.source_imports import parsed
 
 Hermes = Callable[..., Ran]
 SOURCE = Path(__file__).parents[2] / "src" / "hermes"
@@ -28,8 +29,8 @@ QUESTIONS = {"confirm", "prompt", "getpass", "input"}
 @pytest.mark.contract("10.49")
 def test_questions_are_asked_in_one_place_which_looks_first_whether_anybody_is_there() -> None:
     asking = set()
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, tree in parsed(SOURCE, *QUESTIONS):
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call) and ast.unparse(node.func).removeprefix("typer.") in QUESTIONS:
                 asking.add(path.relative_to(SOURCE).as_posix())
     assert asking == {"cli/dialog.py", "cli/gateway.py"}, "the gateway asks by `dialog.confirm`"

@@ -50,6 +50,18 @@ def test_a_provider_that_does_not_start_is_said_without_its_password(home: Path,
     assert (told["provider"], told["outbox"]) == ("broken", None)
 
 
+@pytest.mark.contract("10.40")
+def test_a_provider_that_does_not_list_what_it_holds_is_said_once_beside_the_notes(home: Path, hermes: Hermes) -> None:
+    install(home, "broken", BROKEN)
+    (home / "memories").mkdir()
+    (home / "memories" / "USER.md").write_text("likes figs", encoding="utf-8")
+    listed = hermes("memory", "list")
+    assert "likes figs" in listed.out
+    [said] = listed.err.splitlines()
+    assert said.startswith("hermes: what broken holds is not shown: is_available failed: RuntimeError: no server at")
+    assert "secret" not in said
+
+
 @pytest.mark.contract("4.17")
 def test_the_example_works_and_what_it_was_told_is_counted(home: Path, hermes: Hermes) -> None:
     install(home)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,28 @@ def test_what_was_said_before_a_session_was_opened_here_does_not_come_as_news(ch
         assert "» an old one" not in shown(screen)
 
 
+def switch_elsewhere(home: Path, session: str, command: str) -> None:
+    """A command from another terminal in the same session."""
+    chatting = [sys.executable, "-m", "hermes", "chat", "-s", session]
+    subprocess.run(chatting, env=plain_env(home), input=f"{command}\n", text=True, capture_output=True, check=True)
+
+
+@pytest.mark.contract("10.24", "4.11", "10.51")
+def test_that_another_place_makes_the_session_incognito_or_ends_it_is_seen_here(chat: Chat, home: Path) -> None:
+    with chat(columns=120) as screen:
+        screen.wait_for_prompt().type("mine" + ENTER)
+        screen.wait_for_rows("› mine", "mine", "", "›")
+        switch_elsewhere(home, session_of(home), "/memory off")
+        screen.wait(lambda screen: screen.status.endswith("memory incognito")).type("a secret" + ENTER)
+        screen.wait_for_rows("› a secret", "a secret", "", "›")
+        switch_elsewhere(home, session_of(home), "/memory on")
+        screen.wait(lambda screen: screen.status.endswith("memory notes")).type("known" + ENTER)
+        screen.wait_for_rows("› known", "known", "", "›")
+    typed = (home / "chat_history").read_text(encoding="utf-8")
+    assert "known" in typed
+    assert "a secret" not in typed
+
+
 @pytest.mark.contract("10.22")
 def test_the_status_line_tells_what_was_spent_and_how_full_the_window_is(chat: Chat, home: Path) -> None:
     counted = {"says": {"text": "one", "usage": {"prompt_tokens": 700, "completion_tokens": 34}}}
@@ -88,3 +111,19 @@ def test_the_status_line_tells_what_was_spent_and_how_full_the_window_is(chat: C
         assert screen.status.endswith("% · memory notes")
         screen.type("/new" + ENTER)
         screen.wait(lambda screen: screen.status == "model loop-1 · session new · memory notes")
+
+
+@pytest.mark.contract("10.24")
+def test_a_chat_whose_session_is_deleted_elsewhere_stays_open_and_begins_a_new_one(chat: Chat, home: Path) -> None:
+    with chat() as screen:
+        screen.wait_for_prompt().type("mine" + ENTER)
+        screen.wait_for_rows("› mine", "mine", "", "›")
+        gone = session_of(home)
+        delete = [sys.executable, "-m", "hermes", "sessions", "delete", gone, "--yes"]
+        subprocess.run(delete, env=plain_env(home), capture_output=True, check=True)
+        time.sleep(2.5)  # the terminal has looked for what others said
+        screen.type("still here" + ENTER)
+        screen.wait_for("hermes: the session was deleted, and the message with it")
+        screen.wait(lambda screen: screen.prompt == "› still here").type(ENTER)
+        screen.wait_for_rows("› still here", "still here", "", "›")
+        assert session_of(home) != gone

@@ -70,7 +70,7 @@ def test_what_a_profile_holds_is_shown_without_changing_it(hermes: Hermes, home:
     told = json.loads(hermes("profiles", "show", "work", "--json").out)
     assert (told["sessions"], told["messages"], told["gateway_runs"]) == (1, 2, False)
     assert told["model.default"] == "small"
-    assert "1 sessions with 2 messages" in hermes("profiles", "show", "work").out
+    assert "1 session, 2 messages" in hermes("profiles", "show", "work").out
     assert {path: path.stat().st_mtime_ns for path in (home / "profiles" / "work").rglob("*")} == before
 
 
@@ -86,7 +86,7 @@ def test_deleting_a_profile_asks_says_what_goes_and_leaves_the_others(hermes: He
     assert (home / "profiles" / "work" / "state.db").exists()
     done = hermes("profiles", "delete", "work", "--yes")
     assert done.code == 0
-    assert "1 sessions with" in done.out
+    assert "1 session, " in done.out
     assert "What memory was told stays there" in done.out
     assert [path.name for path in (home / "profiles").iterdir()] == ["play"]
 

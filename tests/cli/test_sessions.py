@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -178,6 +180,16 @@ def test_export_writes_every_message_as_json_lines_or_markdown(hermes: Hermes, h
     assert sum(json.loads(line)["type"] == "session" for line in everything) == 2
 
 
+def test_every_compression_is_noted_also_where_two_have_one_horizon(hermes: Hermes, home: Path) -> None:
+    session = fill(home, "I collect stamps", "From where?", "Malta")
+    names = [compress(home, session), compress(home, session, epoch=2)]
+    shown = hermes("sessions", "show", session).out
+    exported = hermes("sessions", "export", session, "--format", "md").out
+    for text in (shown, exported):
+        places = [text.index(part) for part in ("From where?", *names, "Malta")]
+        assert places == sorted(places)
+
+
 def test_export_needs_to_know_what_and_where(hermes: Hermes, home: Path, tmp_path: Path) -> None:
     assert hermes("sessions", "export").code == 2
     session = fill(home, "x")
@@ -199,7 +211,32 @@ def test_delete_says_what_goes_asks_and_leaves_nothing(hermes: Hermes, home: Pat
     assert hermes("sessions", "delete", session, "--yes").code == 0
     assert hermes("sessions", "show", session).code == 1
     assert [row["session_id"] for row in json.loads(hermes("sessions", "search", "stamps", "--json").out)] == [kept]
-    assert b"Malta" not in (home / "state.db").read_bytes()
+    assert b"malta" not in (home / "state.db").read_bytes().lower()
+
+
+def test_deleted_session_leaves_index_and_log_while_another_process_has_the_store(hermes: Hermes, home: Path) -> None:
+    kept = fill(home, "stay, stamps")
+    session = fill(home, *(f"Malta {number}" for number in range(40)))
+    hermes("sessions", "search", "malta")
+    with closing(sqlite3.connect(home / "state.db")) as other:
+        assert other.execute("SELECT count(*) FROM messages").fetchone() == (41,)
+        assert hermes("sessions", "delete", session, "--yes").code == 0
+        files = [path for path in home.glob("state.db*") if b"malta" in path.read_bytes().lower()]
+        assert files == []
+        assert other.execute("SELECT count(*) FROM messages").fetchone() == (1,)
+    assert [row["session_id"] for row in json.loads(hermes("sessions", "search", "stamps", "--json").out)] == [kept]
+
+
+def test_deletion_says_so_when_somebody_still_reads_what_was_deleted(hermes: Hermes, home: Path) -> None:
+    session = fill(home, "Malta")
+    with closing(sqlite3.connect(home / "state.db", isolation_level=None)) as other:
+        other.execute("BEGIN")
+        assert other.execute("SELECT count(*) FROM messages").fetchone() == (1,)
+        ran = hermes("sessions", "delete", session, "--yes")
+    assert ran.code == 0
+    assert "Deleted." in ran.out
+    assert "Some of it is in the files" in ran.err
+    assert "state.db is in use" in ran.err
 
 
 def test_control_characters_in_messages_cannot_steer_the_terminal(hermes: Hermes, home: Path) -> None:

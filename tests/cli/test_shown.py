@@ -144,20 +144,20 @@ def test_a_tool_call_is_one_row_while_it_runs_and_when_it_is_over(chat: Chat) ->
 def test_long_pastes_are_shown_as_marks_and_said_whole(chat: Chat, home: Path) -> None:
     one_line = "x" * 5000
     with chat({"says": {"text": "Read."}}) as screen:
-        screen.wait_for_prompt().type("see " + paste(LONG) + " and " + paste(one_line) + " and " + paste(LONG[::-1]))
-        marks = "see [pasted 2,001 lines] and [pasted 5,000 characters] and [pasted 2,001 lines #2]"
+        screen.wait_for_prompt().type("see " + paste(LONG) + " and " + paste(one_line) + " and " + paste(LONG.upper()))
+        marks = "see [pasted 2,000 lines] and [pasted 5,000 characters] and [pasted 2,000 lines #2]"
         screen.wait_for("#2]").type(" please" + ENTER)
         screen.wait_for("Read.").wait_for_prompt()
         assert f"› {marks} please" in " ".join("\n".join(screen.rows).split())
         assert "line 7" not in "\n".join(screen.rows)
-    assert stored(home)[0] == ("user", f"see {LONG} and {one_line} and {LONG[::-1]} please")
+    assert stored(home)[0] == ("user", f"see {LONG} and {one_line} and {LONG.upper()} please")
 
 
 @pytest.mark.contract("10.23")
 def test_a_mark_is_deleted_at_once_and_what_is_around_it_is_edited_as_ever(chat: Chat, home: Path) -> None:
     with chat({"says": {"text": "Read."}}) as screen:
         screen.wait_for_prompt().type("ab" + paste(LONG))
-        screen.wait(lambda screen: screen.prompt == "› ab[pasted 2,001 lines]").type("\x7f")
+        screen.wait(lambda screen: screen.prompt == "› ab[pasted 2,000 lines]").type("\x7f")
         screen.wait(lambda screen: screen.prompt == "› ab").type("\x7f" + paste(LONG) + "\x01" + "x" + ENTER)
         screen.wait_for("Read.")
     assert stored(home)[0] == ("user", f"xa{LONG.rstrip()}")
@@ -171,7 +171,7 @@ def test_history_keeps_a_paste_whole_and_shows_its_mark(chat: Chat, home: Path) 
         assert screen.ended() == 0
     with chat() as screen:
         screen.wait_for_prompt().type(UP)
-        screen.wait(lambda screen: screen.prompt == "› [pasted 2,001 lines]").type(ENTER)
+        screen.wait(lambda screen: screen.prompt == "› [pasted 2,000 lines]").type(ENTER)
         screen.wait(lambda _: len(stored(home)) == 4)
     assert stored(home)[2] == stored(home)[0] == ("user", LONG.strip())
 

@@ -50,6 +50,17 @@ def test_row_with_text_that_is_no_utf_8_is_shown_with_replacement_characters(her
     assert "not-utf8" not in hermes("doctor").out
 
 
+@pytest.mark.parametrize("form", ["jsonl", "md"])
+def test_text_that_is_no_utf_8_makes_nothing_shown_or_exported_twice(hermes: Hermes, home: Path, form: str) -> None:
+    session = fill(home, "stamps from Gozo", "I see")
+    fill(home, "stamps from Malta")
+    spoil(home, "UPDATE messages SET content = CAST(x'49ff736565' AS TEXT) WHERE content = 'I see'")
+    exported = hermes("sessions", "export", "--all", "--format", form).out
+    assert [exported.count(text) for text in ("stamps from Malta", "stamps from Gozo", "I\ufffdsee")] == [1, 1, 1]
+    shown = hermes("sessions", "show", session).out
+    assert [shown.count(text) for text in (session, "stamps from Gozo", "I\ufffdsee")] == [1, 1, 1]
+
+
 @pytest.mark.contract("10.6")
 @pytest.mark.parametrize("name", ["hermes_routes", "sessions"])
 def test_doctor_names_a_schema_that_cannot_even_be_quoted(hermes: Hermes, home: Path, name: str) -> None:

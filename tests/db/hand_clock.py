@@ -21,6 +21,11 @@ class HandClock:
         heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), waking))
         await waking
 
+    def set_back(self, seconds: float) -> None:
+        """Tell an earlier time from now on; who sleeps, sleeps as long as before."""
+        self._now -= seconds
+        self._sleepers = [(at - seconds, number, waking) for at, number, waking in self._sleepers]
+
     async def pass_time(self, seconds: float = 0.0) -> None:
         """Let this much time pass, and everybody do what there is to do at each moment of it."""
         until = self._now + seconds

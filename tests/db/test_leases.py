@@ -127,6 +127,11 @@ async def test_processes_that_fight_for_one_lease_never_hold_it_together(tmp_pat
     ]
 
 
+def test_owner_is_described_by_its_process_and_by_its_machine_if_that_is_another() -> None:
+    assert leases.describe_owner(new_owner()) == f"process {os.getpid()}"
+    assert leases.describe_owner("elsewhere/42:17:00000000") == "process 17 on elsewhere"
+
+
 def test_owner_that_is_gone_holds_nothing_and_what_it_does_late_is_refused(db: sqlite3.Connection) -> None:
     gone = f"{new_owner().partition(':')[0]}:{os.getpid()}:00000000"
     left = leases.acquire(db, "x", gone, ttl=60.0, now=0.0)

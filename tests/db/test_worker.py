@@ -226,6 +226,38 @@ async def test_queue_that_cannot_be_read_is_said_and_read_again(bench: Bench, ca
     assert bench.effects() == ["one"]
 
 
+@pytest.mark.contract("2.4")
+async def test_what_was_queued_or_put_off_while_the_clock_was_ahead_does_not_wait_for_it(bench: Bench) -> None:
+    async def put_off(claimed: Claim) -> Sequence[ItemOutcome]:
+        return [Retry(bench.clock.now() + 60.0, "not yet")]
+
+    bench.clock = HandClock(1000.0 + 86_400.0)
+    bench.add("a", "tried", "behind it")
+    ahead = bench.start(bench.worker(Told(put_off)))
+    await bench.clock.pass_time(1.0)
+    await bench.stop(ahead)
+    bench.add("b", "queued")
+    bench.clock = HandClock(1000.0)
+    bench.add("c", "held", until=1600.0)
+    bench.start(bench.worker(Told(all_done)))
+    await bench.clock.pass_time(5.0)
+    assert sorted(bench.effects()) == ["behind it", "queued", "tried"]
+    assert bench.keys("waiting") == ["held"], "what is held by the clock as it is stays so"
+
+
+@pytest.mark.contract("2.4")
+async def test_a_clock_that_is_set_back_prolongs_no_pause_and_no_wait(bench: Bench) -> None:
+    worker = bench.worker(Told(all_done))
+    bench.start(worker)
+    await bench.clock.pass_time(5.0)
+    bench.add("a", "one")
+    worker.pause(bench.clock.now() + 15.0)
+    bench.clock.set_back(600.0)
+    bench.add("a", "two")
+    await bench.clock.pass_time(2.0)
+    assert bench.effects() == ["one", "two"]
+
+
 @pytest.mark.contract("2.3")
 async def test_slow_handler_keeps_its_lane(bench: Bench) -> None:
     async def slowly(claimed: Claim) -> Sequence[ItemOutcome]:

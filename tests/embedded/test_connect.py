@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -39,6 +40,35 @@ def rendezvous_of(place: Place) -> Rendezvous:
     found = read_rendezvous(place.rendezvous)
     assert found is not None
     return found
+
+
+@pytest.mark.contract("9.2")
+def test_copy_of_a_home_has_a_server_of_its_own_though_the_first_one_runs(
+    place: Place, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    copied = place_of(tmp_path / "copy")
+    request.addfinalizer(lambda: stop(copied))
+    with client_of(connect(place)) as first:
+        write(first, "said before")
+        shutil.copytree(place.home, copied.home)
+        assert find_running(copied) is None
+        with client_of(connect(copied)) as second:
+            write(second, "said in the copy")
+            assert read_all(second) == ["said before", "said in the copy"]
+        assert read_all(first) == ["said before"]
+    assert rendezvous_of(copied).pid != rendezvous_of(place).pid
+    assert find_running(place) == rendezvous_of(place)
+
+
+@pytest.mark.contract("9.2")
+def test_server_is_found_in_its_folder_also_by_another_name(place: Place, tmp_path: Path) -> None:
+    running = connect(place)
+    (tmp_path / "alias").symlink_to(place.home)
+    assert connect(place_of(tmp_path / "alias")) == running
+    place.home.rename(tmp_path / "moved")
+    moved = place_of(tmp_path / "moved")
+    assert connect(moved) == running
+    assert find_running(moved) == rendezvous_of(moved)
 
 
 @pytest.mark.contract("9.2")

@@ -105,7 +105,7 @@ class World:
         return await talk(self.core, request(text, f"m{len(self._ids)}", session=session))
 
     async def post(self, text: str, user: str | None = None, **headers: str) -> httpx.Response:
-        body = {"messages": [{"role": "user", "content": text}], **({"user": user} if user else {})}
+        body = {"messages": [{"role": "user", "content": text}], **({} if user is None else {"user": user})}
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return await self.api.post("/v1/chat/completions", json=body, headers=named)
 

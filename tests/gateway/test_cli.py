@@ -53,6 +53,8 @@ def test_status_stop_and_a_second_gateway(model: LoopbackModel, empty_home: Path
         told = json.loads(status.stdout)
         assert status.returncode == 0
         assert f":{gateway.pid}:" in told["running"]
+        shown = hermes(empty_home, "gateway", "status").stdout.splitlines()[0]
+        assert shown == f"running, process {gateway.pid}"
         assert [(part["part"], part["state"], part["detail"]) for part in told["parts"]] == [("api", "ok", gateway.url)]
         assert told["queues"]["inbox"]["waiting"] == 0
         assert gateway.url in hermes(empty_home, "gateway", "status").stdout

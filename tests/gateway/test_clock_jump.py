@@ -1,4 +1,5 @@
-"""The machine's clock is set forward while a message is handled: the lane stays ours, and nothing is done twice."""
+"""The machine's clock is set while a message is handled. Forward: the lane stays ours, and nothing is done twice. Back:
+nobody waits for the clock to get there again."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tests.gateway.processes import rows
 
 
 class JumpingClock(SystemClock):
-    """The machine's clock, set forward by hand."""
+    """The machine's clock, set by hand."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -70,3 +71,17 @@ async def test_message_that_is_being_sent_is_not_sent_again(tmp_path: Path, capl
         await platform.until(lambda: len(core.platform.sent) == 2)
     assert sorted(platform.sent) == [("7", "echo: hello"), ("8", "echo: hello")]
     assert "took over" not in caplog.text
+
+
+@pytest.mark.contract("2.4")
+async def test_what_waits_in_a_chat_when_the_clock_is_set_back_is_answered_after_the_turn(tmp_path: Path) -> None:
+    gate, clock = Gate(), JumpingClock()
+    async with running_core(tmp_path, gate, clock=clock) as core:
+        await core.platform.deliver(message("wait"))
+        await gate.asked.wait()
+        await core.platform.deliver(message("second"))
+        clock.ahead = -3600.0
+        await core.platform.deliver(message("third"))
+        gate.opened.set()
+        await core.platform.until(lambda: len(core.platform.sent) == 2)
+    assert core.platform.texts("7") == ["echo: wait", "echo: second + third"]

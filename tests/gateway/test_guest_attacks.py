@@ -175,6 +175,17 @@ async def test_a_guest_of_the_api_can_name_no_session_and_no_message_of_anybody_
         assert said == [("hi",)]
 
 
+@pytest.mark.parametrize("empty", ["", "  "])
+async def test_a_guest_without_a_name_is_not_taken_for_the_owner(tmp_path: Path, empty: str) -> None:
+    async with open_world(tmp_path, api__users="guests") as world:
+        for named in ({}, {"X_Hermes_Session_Id": "some"}, {"X_Hermes_Session_Key": "some"}):
+            answer = await world.post(SHOW_PROMPT, empty, **named)
+            assert answer.status_code == 400
+            assert answer.json()["error"]["param"] == "user"
+    async with open_world(tmp_path / "labels") as world:
+        assert (await world.post("hi", empty, X_Hermes_Session_Id="some")).status_code == 200
+
+
 async def test_a_key_means_a_conversation_of_its_own_to_each_guest_of_the_api(tmp_path: Path) -> None:
     async with open_world(tmp_path, api__users="guests") as world:
         key = f"agent:main:fake:dm:{OWNER}"

@@ -122,6 +122,13 @@ def test_a_request_without_a_session_is_its_own_conversation_and_leaves_nothing(
     ]
 
 
+def test_without_a_model_and_a_session_nothing_is_said_to_be_saved(tmp_path: Path) -> None:
+    write_config(tmp_path, {"api.enabled": True, "api.port": 0, "memory.provider": "none"})
+    with GatewayProcess(tmp_path) as gateway:
+        assert reply(ask(gateway.url, "I like tea")) == "Heard, and not kept: I like tea"
+        assert reply(ask(gateway.url, "I like tea", headers=in_session("kept"))) == "Saved: I like tea"
+
+
 def _counts(home: Path) -> list[tuple[object, ...]]:
     tables = ("sessions", "messages", "hermes_queue", "hermes_routes")
     return [rows(home, f"SELECT count(*) FROM {table}")[0] for table in tables]

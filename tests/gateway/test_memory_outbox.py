@@ -18,7 +18,7 @@ from tests.memory.spy import install_spy, lines, set_trouble, told
 from tests.plain_http import PLAIN
 from tests.scale import scale
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.stress]
 RECALL, DELIVER = scale(2, 8), scale(1, 4)
 KILLS = scale(6, 200)
 CONVERSATIONS = scale(80, 400)
@@ -125,7 +125,6 @@ def test_entries_of_a_provider_that_is_switched_off_wait_and_are_told_when_it_is
         assert "other message 0" not in str(lines(empty_home, "tries.jsonl"))
 
 
-@pytest.mark.stress
 @pytest.mark.timeout(3000)
 @pytest.mark.contract("4.13", "P1", "P2")
 async def test_a_gateway_killed_at_any_moment_tells_its_provider_everything_once_and_in_order(

@@ -34,6 +34,20 @@ def gateway(tmp_path: Path, api: BotApi, model: LoopbackModel) -> Iterator[BotGa
         assert "Traceback" not in running.output(), running.output()
 
 
+def test_a_gateway_says_at_once_that_telegram_refuses_its_token_and_when_it_is_there_again(
+    tmp_path: Path, api: BotApi, model: LoopbackModel
+) -> None:
+    api.refuse("getMe", 401, "Unauthorized", times=2)
+    with BotGateway(tmp_path / "home", api, model) as gateway:
+        wait_until(lambda: "gateway: telegram is there: " in gateway.output(), seconds=25.0)  # a poll takes 30
+        told = [line for line in gateway.output().splitlines() if line.startswith("gateway: telegram ")]
+    assert [line.partition(": ")[2].partition(": ")[0] for line in told] == [
+        "telegram fails, and is tried again",
+        "telegram is there",
+    ]
+    assert TOKEN not in gateway.output()
+
+
 @pytest.mark.contract("1.2", "10.2")
 def test_people_talk_in_direct_chats_groups_and_topics_each_in_a_session_of_its_own(
     api: BotApi, gateway: BotGateway

@@ -94,8 +94,12 @@ REPLIED: dict[str, Json] = {"message_id": 1, "date": 1, "from": {"id": BOT_ID, "
             "> s\n\nwhy?",
         ),
         (
-            {"text": "x", "forward_origin": {"type": "hidden_user", "date": 1, "sender_user_name": "Eve"}},
-            "(forwarded from Eve)\n\nx",
+            {"text": "x\ny", "forward_origin": {"type": "hidden_user", "date": 1, "sender_user_name": "Eve"}},
+            "(forwarded from Eve)\n\n> x\n> y",
+        ),
+        (
+            {"text": "/undo 5", "forward_origin": {"type": "hidden_user", "date": 1, "sender_user_name": "Eve"}},
+            "(forwarded from Eve)\n\n> /undo 5",
         ),
         ({"photo": [], "caption": "look"}, "look"),
         (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,16 +85,22 @@ class Recalling:
     async def host(self, deadlines: Deadlines = PATIENT) -> AsyncIterator[Talk]:
         """The host with Honcho as its provider. Nothing is delivered."""
         env = {"HOME": str(self.machine.folder), "LOGNAME": ANN}
-        home = self.machine.home
-        home.mkdir(parents=True, exist_ok=True)
-        async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
-            provider = ActiveProvider("honcho", HonchoPlugin, store, Surroundings(home, None, env), deadlines)
-            talk = Talk(provider)
-            try:
-                yield talk
-            finally:
-                await talk.close()
-                await provider.close()
+        async with hosting(self.machine.home, env, deadlines) as talk:
+            yield talk
+
+
+@asynccontextmanager
+async def hosting(home: Path, env: Mapping[str, str], deadlines: Deadlines = PATIENT) -> AsyncIterator[Talk]:
+    """A host whose provider is Honcho, as its home says. Nothing is delivered."""
+    home.mkdir(parents=True, exist_ok=True)
+    async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
+        provider = ActiveProvider("honcho", HonchoPlugin, store, Surroundings(home, None, env), deadlines)
+        talk = Talk(provider)
+        try:
+            yield talk
+        finally:
+            await talk.close()
+            await provider.close()
 
 
 def _ok(answer: httpx.Response) -> None:

@@ -14,7 +14,7 @@ import pytest
 import hermes
 from tests.left_behind import end_all
 from tests.scale import FULL, scale
-from tests.source_imports import imports
+from tests.source_imports import imports, parsed
 
 SOURCE = Path(hermes.__file__).parent
 ROOT = SOURCE.parents[1]
@@ -31,9 +31,9 @@ TIMEOUT = scale(240, 3000)
 
 @pytest.mark.contract("4.2")
 def test_nothing_outside_the_room_imports_it_or_the_sdk() -> None:
-    for path in SOURCE.rglob("*.py"):
+    for path, tree in parsed(SOURCE, "honcho"):
         if SOURCE / "honcho" not in path.parents:
-            used = imports(path)
+            used = imports(tree)
             assert not {name for name in used if name.split(".")[0] == "honcho" or name.startswith("hermes.honcho")}, (
                 path
             )

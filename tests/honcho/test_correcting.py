@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from hermes.db.queue_items import find
 from hermes.memory.book import MemoryBook, Remembering
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.mirror import Mirrored, NoteChange
@@ -21,7 +23,7 @@ from hermes.scope import Guest, Scope
 from hermes.store.corrections import corrections_of
 from tests.conftest import Ran
 from tests.honcho.between import Asked, Instead
-from tests.honcho.recalling import ANN, BOB, BOT, GUEST, HERE, Recalling, Talk
+from tests.honcho.recalling import ANN, BOB, BOT, DIRECT, GUEST, HERE, Recalling, Talk
 from tests.honcho.writing import NOTES, PAUSE, Arrived, Lane, Writer
 from tests.memory_server.talking import settle
 
@@ -249,6 +251,63 @@ async def test_a_forgotten_fact_takes_the_messages_along_that_it_was_read_from(r
     with recalling.at_server() as http:
         assert "Rex" not in http.post("/search", json={"query": "dog Rex", "limit": 10}).text
     assert "Rex" not in held(recalling)
+
+
+@pytest.mark.contract("10.43")
+async def test_a_forgotten_fact_that_was_said_in_two_places_leaves_both(recalling: Recalling) -> None:
+    recalling.configure()
+    there = replace(HERE, session_id="s9", directory=Path("/code/other"))
+    async with book_of(recalling) as (book, talk):
+        for place in (HERE, there):
+            await talk.turn(REX, place)
+            await (await talk.memory(place)).flush(20.0)
+        held(recalling)
+        fact = await only(book, "rex")
+        sources = await book.sources(fact)
+        assert sorted((source.text, source.session_id) for source in sources) == [(REX, "s1"), (REX, "s9")]
+        assert (await book.forget(fact, sources)).settled == "done"
+        store = talk.provider.store
+        for session in ("s1", "s9"):
+            said = await store.read(lambda tx, session=session: list(store.messages.history(tx, session)))  # type: ignore[misc]
+            known = await store.read(lambda tx, said=said: store.incognito.remembered(tx, said[0].session_id, said))  # type: ignore[misc]
+            assert (len(said), known) == (1, [])
+    assert "Rex" not in held(recalling)
+
+
+@pytest.mark.contract("10.43")
+@pytest.mark.parametrize("state", ["waiting", "dead", "done"])
+async def test_a_forgotten_fact_is_not_read_from_what_the_server_has_not_read_yet(
+    recalling: Recalling, state: str
+) -> None:
+    recalling.configure()
+    there = replace(HERE, session_id="s9", directory=Path("/code/other"))
+    async with book_of(recalling) as (book, talk):
+        await talk.turn(REX, HERE)
+        await talk.turn(REX, DIRECT, GUEST)
+        for place in (HERE, DIRECT):
+            await (await talk.memory(place)).flush(20.0)
+        held(recalling)
+        fact = await only(book, "rex")
+        sources = await book.sources(fact)
+        said = await talk.say(f"As I said: {REX}", there)
+        store = talk.provider.store
+        if state == "done":
+            await (await talk.memory(there)).turn_over()
+            await (await talk.memory(there)).flush(20.0)
+        elif state == "dead":  # put aside, from where `hermes memory outbox retry` brings it back
+            aside = "UPDATE hermes_queue SET state = 'dead', finished_at = 1 WHERE key = ?"
+            await store.write(lambda tx: tx.execute(aside, (f"said:{said.id}",)).rowcount)
+        assert [one.text for one in await book.late(fact, sources)] == [said.content]
+        assert (await book.forget(fact, sources)).settled == "done"
+        left = await store.read(lambda tx: find(tx, "memory:honcho", f"said:{said.id}"))
+        assert left is None or left.payload is None or left.state == "done", "nothing of it can be told"
+        assert await store.read(lambda tx: store.incognito.remembered(tx, "s9", [said])) == []
+        [guests] = await store.read(lambda tx: list(store.messages.history(tx, DIRECT.session_id)))
+        assert await store.read(lambda tx: store.incognito.remembered(tx, DIRECT.session_id, [guests])) == [guests]
+    assert f"{ANN}: {REX}" not in held(recalling)
+    assert f"{BOB}: {REX}" in held(recalling), "what a guest said is the guest's"
+    with recalling.at_server() as http:
+        assert "As I said" not in http.post("/search", json={"query": "dog Rex", "limit": 10}).text
 
 
 @pytest.mark.contract("10.40")

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,9 +25,15 @@ from tests.embedded.loading import OF_THE_SERVER, loaded
 from tests.honcho.between import Between
 from tests.honcho.configuring import Machine
 from tests.honcho.fresh import FreshHome, fresh_home
+from tests.honcho.recalling import hosting
 from tests.left_behind import servers_below
 from tests.memory_server.serving import Served
 
+KEEPS_OFTEN = """
+import sys, hermes.embedded.connect, hermes.cli.main
+hermes.embedded.connect.KEEP_EVERY = 0.2
+sys.exit(hermes.cli.main.run(sys.argv[1:]))
+"""
 ON = "Memory is on: Honcho keeps what is said, on this machine alone"
 
 
@@ -62,6 +73,55 @@ def test_who_sits_at_the_prompt_has_the_memory_server_started_and_the_first_ques
     explained = fresh.hermes("memory", "explain")
     assert "Miso" in explained.out
     assert LATE not in explained.out
+
+
+@pytest.mark.contract("7.5", "9.2")
+async def test_a_server_of_ours_that_ended_between_two_turns_is_there_for_the_next_one(fresh: FreshHome) -> None:
+    fresh.chat("-q", "My cat is called Miso.")
+    fresh.deliver()
+    async with hosting(fresh.home, fresh.env) as talk:
+        assert "Miso" in await talk.turn("What is my cat called?")
+        fresh.restart()
+        assert "Miso" in await talk.turn("And how do I call my cat?")
+        assert (await talk.memory()).take_notices() == []
+
+
+@pytest.mark.contract("7.5", "9.2")
+def test_a_chat_at_a_terminal_keeps_the_memory_server_while_it_is_open(fresh: FreshHome) -> None:
+    fresh.chat("-q", "My cat is called Miso.")
+    fresh.restart()
+    env = {**fresh.env, "TERM": "xterm-256color", "HERMES_MEMORY_SERVER_IDLE": "2"}
+    with Screen("chat", env=env, program=(sys.executable, "-c", KEEPS_OFTEN)) as screen:
+        screen.wait_for_prompt().wait(lambda _: find_running(fresh.place) is not None)
+        screen.type("What is my cat called?" + ENTER)
+        screen.wait_for("From memory").wait_for_prompt()
+        begun = find_running(fresh.place)
+        time.sleep(5)  # more than twice as long as it takes to end
+        assert find_running(fresh.place) == begun
+        screen.type("/quit" + ENTER)
+        assert screen.ended() == 0
+
+
+@pytest.mark.contract("9.2")
+def test_the_doctor_says_how_the_memory_server_is_and_starts_none(fresh: FreshHome) -> None:
+    assert "server" not in _checked(fresh)
+    assert fresh.hermes("memory", "start").code == 0
+    assert _checked(fresh)["server"] == "ok"
+    found = find_running(fresh.place)
+    assert found is not None
+    os.kill(found.pid, signal.SIGSTOP)
+    try:
+        silent = fresh.hermes("doctor")
+    finally:
+        os.kill(found.pid, signal.SIGCONT)
+    assert silent.code == 1
+    assert f"runs and does not answer. End process {found.pid}" in silent.out
+
+
+def _checked(fresh: FreshHome) -> dict[str, str]:
+    """The levels of the doctor's findings, by check."""
+    report = json.loads(fresh.hermes("doctor", "--json").out)
+    return {finding["check"]: finding["level"] for finding in report["findings"]}
 
 
 @pytest.mark.contract("7.5")

@@ -13,7 +13,8 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.db.lanes import release_lane
 from hermes.db.leases import new_owner
-from hermes.db.queue import claim, enqueue
+from hermes.db.outcomes import Retry
+from hermes.db.queue import claim, enqueue, settle
 from tests.cli.filling import write_into
 from tests.conftest import Ran
 from tests.honcho.between import Asked, Instead
@@ -206,6 +207,22 @@ def test_what_arrives_while_its_entry_is_dropped_is_deleted_too(
     left = everything(recalling)
     assert "figs" in left
     assert "anzibar" not in left
+
+
+@pytest.mark.contract("7.12")
+@pytest.mark.parametrize(("ago", "code"), [(10.0, 1), (600.0, 0)])
+def test_what_was_sent_a_moment_ago_without_an_answer_is_not_called_forgotten(
+    recalling: Recalling, hermes: Hermes, home: Path, ago: float, code: int
+) -> None:
+    recalling.configure()
+    tried, name = SystemClock().now() - ago, "memory:honcho"
+    payload = {"text": SECRET, "kind": "note", "data": None, "key": "k", "address": None}
+    write_into(home, lambda _, tx: enqueue(tx, name, "lane", "note:k", payload, now=tried))
+    claimed = write_into(home, lambda _, tx: claim(tx, name, new_owner(), ttl=60.0, now=tried))
+    assert claimed is not None
+    write_into(home, lambda _, tx: settle(tx, claimed, [Retry(tried + 3600.0, "no answer")], now=tried))
+    done = hermes("memory", "forget", "Zanzibar", "--yes")
+    assert (done.code, "may still arrive" in done.out, "Forgotten" in done.err) == (code, code == 1, code == 0)
 
 
 def test_a_server_that_does_not_answer_is_told_and_nothing_is_deleted(recalling: Recalling, hermes: Hermes) -> None:

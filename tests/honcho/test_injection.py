@@ -111,6 +111,16 @@ def test_the_same_fact_is_not_injected_twice() -> None:
     assert "Lives in Ghent" in text
 
 
+def test_what_a_line_says_is_not_said_again_under_the_persons_name() -> None:
+    text = (
+        "[2026-11-16 13:29:38] Mina is allergic.\n[2026-11-16 13:29:43] root: Mina is allergic.\nroot: Mina is seven."
+    )
+    assert joined({"user representation": text}, 1000).splitlines()[1:] == [
+        "[2026-11-16 13:29:38] Mina is allergic.",
+        "root: Mina is seven.",
+    ]
+
+
 def test_the_same_words_of_two_people_are_two_facts() -> None:
     text = joined({"user representation": "ann: I like figs\nbob: I like figs\nbob: I like figs"}, 2000)
     assert text.count("I like figs") == 2

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from hermes.agent.undo import STAYS
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.memory.provider import Delivered
+from hermes.memory.health import LATE
+from hermes.memory.provider import Delivered, Later
 from hermes.store.people import mark
 from tests.conftest import Ran
 from tests.gateway.core import Core, echo, message, running_core
@@ -44,10 +45,15 @@ async def chatting(machine: Machine, url: str, workspace: str, script: Script = 
 
 
 async def say(core: Core, text: str) -> str:
-    before = len(core.platform.sent)
+    """What is answered. That memory was late, which follows a reply, is no answer."""
+
+    def answers() -> list[str]:
+        return [answer for _, answer in core.platform.sent if answer != LATE]
+
+    before = len(answers())
     await core.platform.deliver(message(text))
-    await core.platform.until(lambda: len(core.platform.sent) > before)
-    return core.platform.sent[-1][1]
+    await core.platform.until(lambda: len(answers()) > before)
+    return answers()[-1]
 
 
 async def delivered(core: Core, home: Path) -> None:
@@ -191,3 +197,27 @@ async def test_conclusions_of_tools_go_and_what_else_they_did_is_said_to_stay(
     await lane.drain()
     assert "stays as it is" in str(lane.outcomes[told])
     assert (arrived.conclusions(), arrived.messages()) == ([], [])
+
+
+@pytest.mark.contract("10.27")
+@pytest.mark.parametrize("kind", ["undo", "forget"])
+async def test_what_arrives_only_after_it_was_taken_back_is_deleted_too(
+    writer: Writer, server: Served, between: Between, workspace: str, arrived: Arrived, kind: str
+) -> None:
+    plugin, at = writer(between.url, workspace=workspace), 1_800_000_000.5
+    lane, gone = Lane(plugin), Lane(plugin, name="u")
+    key, tried_at = lane.put("hello", at=at), lane.clock.now()
+    between.rule = lambda asked: Instead(cut_off=True) if asked.what == "messages" else None
+    [put_off] = await lane.attempt()
+    assert isinstance(put_off, Later)
+    between.rule = lambda _: None
+    [sent] = [asked for asked in between.asked if asked.what == "messages"]
+    wish = {"session_id": HERE.session_id, "times": [at], "entries": [], "may_arrive": {key: tried_at}}
+    told = gone.put("", kind, None, wish)
+    [put_off] = await gone.attempt()
+    assert isinstance(put_off, Later), "nothing is there yet"
+    with server.client() as client:  # by now the server gets to it
+        client.post(sent.path, json=sent.body).raise_for_status()
+    await gone.drain()
+    assert isinstance(gone.outcomes[told], Delivered)
+    assert arrived.messages() == []

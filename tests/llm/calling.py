@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from contextlib import aclosing
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
 
 from hermes.llm.events import Completed, ModelEvent, ModelFailed, ReasoningPiece, Reply, Retrying, TextPiece
 from hermes.llm.model import Model, ModelRequest
@@ -80,8 +81,9 @@ async def fail(model: Model, request: ModelRequest = REQUEST) -> ModelFailed:
     return events[-1]
 
 
-def closed_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """A port at which nobody listens, nor can meanwhile: it is taken."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield int(taken.getsockname()[1])

@@ -64,17 +64,19 @@ async def test_another_program_on_the_port_is_not_taken_for_one(answer: Answer) 
 
 
 async def test_a_port_that_is_closed_or_silent_is_passed_over() -> None:
-    async with LoopbackServer(pages={"/v1/models": Answer(body="{}", delay=60)}) as server:
-        probes = (replace(OLLAMA, port=closed_port()), at(LLAMA_CPP, server))
-        assert await find_local(probes, timeout=0.1) == []
+    with closed_port() as port:
+        async with LoopbackServer(pages={"/v1/models": Answer(body="{}", delay=60)}) as server:
+            assert await find_local((replace(OLLAMA, port=port), at(LLAMA_CPP, server)), timeout=0.1) == []
 
 
 async def test_models_are_listed_in_the_endpoints_order_with_what_is_known_of_their_context() -> None:
     models = [{"id": "b", "max_model_len": 4096}, {"id": "a", "context_length": 9000}, {"id": "c"}, {"no": "name"}]
     models.append({"id": "d", "context_length": 10**30})
+    models.append({"id": "e", "meta": {"n_ctx": 8192, "n_ctx_train": 32768}})  # llama.cpp
     async with LoopbackServer(pages={"/v1/models": page({"data": models})}) as server:
         listed = await list_models(server.base_url, KEY)
-    assert listed == [ListedModel("b", 4096), ListedModel("a", 9000), ListedModel("c"), ListedModel("d")]
+    known = [ListedModel("b", 4096), ListedModel("a", 9000), ListedModel("c"), ListedModel("d"), ListedModel("e", 8192)]
+    assert listed == known
 
 
 def test_models_made_for_something_else_are_passed_over_where_others_are_there() -> None:

@@ -26,8 +26,9 @@ ONCE = Retries(most=0)
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 async def test_an_endpoint_that_does_not_run_is_tried_again_and_then_named(host: str) -> None:
-    clock, port = SteadyClock(), closed_port()
-    events = await collect(model_at(f"http://{host}:{port}/v1", clock=clock))
+    clock = SteadyClock()
+    with closed_port() as port:
+        events = await collect(model_at(f"http://{host}:{port}/v1", clock=clock))
     message = f"{host}:{port} refuses the connection: is it running?"
     assert events == [
         Retrying(1, 0.5, message),
@@ -334,8 +335,9 @@ def test_a_url_that_cannot_be_called_is_refused(url: str) -> None:
 
 
 async def test_proxies_do_not_stand_before_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
-        monkeypatch.setenv(name, f"http://127.0.0.1:{closed_port()}")
+    with closed_port() as port:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
     async with LoopbackServer(then=says("ok")) as server:
         assert (await complete(model_at(server))).text == "ok"
         assert (await complete(model_at(f"http://localhost:{server.port}/v1"))).text == "ok"

@@ -12,6 +12,7 @@ import pytest
 
 from hermes.memory.active import ActiveProvider, Surroundings
 from hermes.memory.contract import check_plugin
+from hermes.memory.forgetting import mark_forgotten
 from hermes.memory.provider import (
     Address,
     Conversation,
@@ -34,7 +35,8 @@ from hermes.memory.registry import find_provider
 from hermes.store.store import Store
 from hermes.types import Json, ToolSpec
 from tests.memory.page import PAGE, example, install
-from tests.memory.providers import Recorder
+from tests.memory.providers import PATIENT, Recorder
+from tests.memory.remembering import active, begin, turn
 
 
 async def test_a_recording_plugin_holds_the_contract(tmp_path: Path) -> None:
@@ -59,6 +61,17 @@ async def test_the_example_keeps_an_entry_once_however_often_it_is_delivered(tmp
         await provider.call("deliver", lambda plugin: plugin.deliver([entry], 0.0), (list,), until)
     await provider.close()
     assert (tmp_path / "diary" / "owner.txt").read_text(encoding="utf-8") == "k1 I like figs\n"
+
+
+@pytest.mark.contract("4.1")
+async def test_the_example_recalls_also_after_something_was_taken_back(tmp_path: Path) -> None:
+    install(tmp_path)
+    async with active(tmp_path, find_provider("diary", tmp_path / "plugins"), PATIENT) as provider:
+        memory, store = await begin(provider), provider.store
+        await turn(memory, "I collect figs")
+        await memory.flush(10)
+        await store.write(lambda tx: mark_forgotten(tx, provider.name, now=store.clock.now()))
+        assert await turn(memory, "What about figs?") == "I collect figs"
 
 
 class Plain(MemorySession):

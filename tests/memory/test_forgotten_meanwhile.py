@@ -10,7 +10,7 @@ import pytest
 from hermes.db.engine import Tx
 from hermes.memory.forgetting import mark_forgotten, mark_replies
 from tests.memory.providers import Recorder
-from tests.memory.remembering import active, begin, reply, say
+from tests.memory.remembering import active, begin, reply, say, turn
 
 
 class Mark(Protocol):
@@ -38,3 +38,13 @@ async def test_only_the_owners_words_keep_replies_of_all_chats_out_of_memory(
         known = await store.read(lambda tx: store.incognito.remembered(tx, answer.session_id, [answer]))
     assert plugin.told() == told
     assert [message.content for message in known] == told[1:]
+
+
+@pytest.mark.contract("7.12")
+async def test_what_was_forgotten_while_the_clock_was_ahead_keeps_nothing_that_is_fetched_now_from_being_recalled(
+    tmp_path: Path,
+) -> None:
+    async with active(tmp_path, Recorder()) as provider:
+        memory, store = await begin(provider), provider.store
+        await store.write(lambda tx: mark_forgotten(tx, provider.name, now=store.clock.now() + 3600.0))
+        assert await turn(memory) == "recalled for hello"

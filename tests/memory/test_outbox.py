@@ -26,6 +26,8 @@ from hermes.memory.provider import (
     Parked,
     Speaker,
 )
+from hermes.memory.undoing import take_back
+from hermes.memory.values import EntryKind
 from hermes.store.store import Store
 from hermes.types import Draft
 from tests.compression.hand_clock import HandClock
@@ -329,6 +331,45 @@ async def test_deleting_a_session_takes_what_waits_is_held_and_is_put_aside(tmp_
         assert places == 0
 
 
+@pytest.mark.contract("10.27")
+async def test_taking_a_turn_back_withdraws_what_its_sub_agent_did_and_nothing_from_before(tmp_path: Path) -> None:
+    async with active(tmp_path, Recorder(), PATIENT, delivers=False) as provider:
+        memory, store = await begin(provider), provider.store
+        await memory.delegated("an earlier task", "result")
+        said = await say(memory, "hello")
+        await memory.delegated("task", "result")
+        assert await left(provider) == ["delegation", "said", "delegation"]
+        await store.write(lambda tx: take_back(tx, "c", [said], said.timestamp, now=store.clock.now()))
+        assert await left(provider) == ["delegation"]
+
+
+@pytest.mark.contract("4.13")
+@pytest.mark.parametrize("kind", ["forget", "undo"])
+async def test_a_wish_to_delete_names_what_was_tried_and_may_still_arrive(tmp_path: Path, kind: EntryKind) -> None:
+    plugin = Refusing([Later("no answer", after=3600.0)])
+    plugin.wants = {*plugin.wants, "forget", "undo"}
+    async with active(tmp_path, plugin, PATIENT) as provider:
+        memory, store = await begin(provider), provider.store
+        await memory.prompt_block(memory.begin())
+        said = await say(memory, "first")
+        await memory.turn_over()
+        await memory.flush(10)
+        [tried] = await store.read(lambda tx: items(tx, QUEUE, "waiting"))
+
+        def wish(tx: Tx) -> None:
+            if kind == "forget":
+                assert provider.outbox.forget(tx, "s1", now=store.clock.now())
+                store.deletions.delete(tx, "s1")
+            else:
+                take_back(tx, "c", [said], 0.0, now=store.clock.now())
+
+        await store.write(wish)
+        await until_empty(provider)
+    [entry] = [entry for entry in plugin.entries if entry.kind == kind]
+    assert entry.data["may_arrive"] == {tried.payload["key"]: tried.tried_at}
+    assert "first" not in plugin.told()
+
+
 @pytest.mark.contract("4.13", "1.8")
 async def test_a_message_that_is_gone_or_became_incognito_has_nothing_left_to_send(tmp_path: Path) -> None:
     plugin = Recorder()
@@ -498,7 +539,8 @@ async def test_a_plugin_whose_address_is_no_address_opens_nothing_and_loses_noth
     async with active(tmp_path, Odd(), PATIENT) as provider:
         memory = await begin(provider)
         assert await turn(memory) == ""
-        assert any("open returned str as Address" in line for line in memory.take_notices())
+        # Opening the session asks for it, and so does what waits for an address: the first of the two is told.
+        assert any("returned str" in line for line in memory.take_notices())
         assert len(await left(provider)) == 2
 
 

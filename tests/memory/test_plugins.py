@@ -16,7 +16,7 @@ from hermes.memory.registry import Factory, find_provider, provider_names
 from tests.llm.loopback import LoopbackServer, says
 from tests.memory.chatting import chat
 from tests.memory.page import example, install
-from tests.source_imports import imports
+from tests.source_imports import imports, parsed
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "hermes"
 RECORDER = """
@@ -136,7 +136,7 @@ async def test_a_noted_fact_is_told_once_unless_the_person_wants_no_notices(tmp_
     async with LoopbackServer([says(calls=[("memory", note)]), says("Noted.")]) as server:
         done = await chat(tmp_path, server, "chat", "-q", "I like figs")
     assert (done.code, done.out) == (0, "Noted.\n")
-    assert done.err == ("💾 Memory updated\n" if shown else "")
+    assert done.err == ("💾 Memory updated: likes figs\n" if shown else "")
     assert [entry for call in tape(tmp_path) if call[0] == "deliver" for entry in call[1:] if entry[0] == "note"] == [
         ["note", "likes figs"]
     ]
@@ -201,11 +201,12 @@ def test_a_plugin_of_several_files_can_import_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.contract("4.2")
 def test_only_assembly_and_commands_find_providers_and_nothing_imports_one() -> None:
-    users = {
-        str(path.relative_to(SOURCE)): imports(path)
-        for path in SOURCE.rglob("*.py")
+    trees = {
+        str(path.relative_to(SOURCE)): tree
+        for path, tree in parsed(SOURCE, "registry", "honcho", "importlib", "MemoryPlugin")
         if "honcho" not in path.relative_to(SOURCE).parts
     }
+    users = {name: imports(tree) for name, tree in trees.items()}
     registry = {name: {module for module in used if "memory.registry" in module} for name, used in users.items()}
     told = {"hermes.memory.registry", "hermes.memory.registry.NONE", "hermes.memory.registry.Factory"}
     assert {name: used - told for name, used in registry.items() if used - told} == {
@@ -222,8 +223,8 @@ def test_only_assembly_and_commands_find_providers_and_nothing_imports_one() -> 
     assert "memory/registry.py" in loaders
     classes = {
         f"{name}:{node.name}"
-        for name in users
-        for node in ast.walk(ast.parse((SOURCE / name).read_text(encoding="utf-8")))
+        for name, tree in trees.items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "MemoryPlugin" for base in node.bases)
     }
     assert classes == set()

@@ -123,6 +123,27 @@ def test_deleted_session_and_workspace_leave_nothing_in_the_file(tmp_path: Path)
     assert WORD.encode() not in (tmp_path / FILE).read_bytes()
 
 
+def test_what_is_deleted_leaves_every_file_while_the_server_runs(tmp_path: Path) -> None:
+    with running(tmp_path) as served, inside(served, "w") as http:
+        said = say(http, "kept", f"I know the word {WORD}.", "I stay here.")
+        fill(http)
+        [held] = conclude(http, f"ben says {WORD}")
+        settle(http)
+        assert in_files(tmp_path)
+        http.delete(f"/ext/sessions/kept/messages/{said[0]['id']}").raise_for_status()
+        http.delete("/sessions/talk").raise_for_status()
+        wait_for_work(tmp_path)
+        http.delete(f"/conclusions/{held['id']}").raise_for_status()
+        wait_for_work(tmp_path)
+        assert in_files(tmp_path) == []
+        left = http.post("/sessions/kept/messages/list").json()["items"]
+        assert [message["content"] for message in left] == ["I stay here."]
+
+
+def in_files(folder: Path) -> list[str]:
+    return [path.name for path in folder.rglob("*") if path.is_file() and WORD.encode() in path.read_bytes()]
+
+
 def wait_for_removal(served: Served, folder: Path) -> None:
     with inside(served, "watch") as http:
         wait_for_work(folder)

@@ -98,7 +98,7 @@ async def test_search_in_an_older_snapshot_puts_no_deleted_conclusion_back(
     assert len(await database.read(lambda tx: kept(tx, index, "ann"))) == 1
     with transaction(tmp_path) as older:
         [secret] = [row for row in list_conclusions(older, "w", None, PageRequest()).rows if row.content == SECRET]
-        await database.write(lambda tx: delete_conclusion(tx, "w", secret.public_id))
+        await database.write(lambda tx: delete_conclusion(tx, "w", secret.public_id, 0))
         assert await database.read(lambda tx: kept(tx, index, "ann")) == []
         told(older, index, "ann")
     assert await database.read(lambda tx: kept(tx, index, "ann")) == []

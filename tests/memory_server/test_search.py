@@ -53,6 +53,13 @@ def test_word_with_vowel_signs_is_one_word(tx: Tx, query: str, text: str) -> Non
     assert search(tx, query, 1) == [text]
 
 
+@pytest.mark.parametrize("number", range(1, 61))
+def test_a_question_may_have_any_number_of_words(tx: Tx, number: int) -> None:
+    words = [f"{first}{second}word" for first in "bdfgklmn" for second in "aeioubcd"]
+    say(tx, "talk", [" ".join(words), "The printer is out of paper."])
+    assert search(tx, " ".join(words[:number]), 1) == [" ".join(words)]
+
+
 def test_long_message_does_not_crowd_out_the_others(tx: Tx) -> None:
     long = "We talked about the honey that our bees make in summer. " * 400
     say(tx, "files", [long])

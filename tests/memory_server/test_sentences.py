@@ -25,6 +25,25 @@ def test_a_full_stop_that_ends_no_sentence_cuts_no_fact(text: str) -> None:
     assert find_statements(text) == [text]
 
 
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("The US dollar fell again.", False),
+        ("Yesterday Ben moved to Oslo.", False),
+        ("Ben is coming for dinner.", False),
+        ("Mina's school begins in May.", False),
+        ("The meeting is on Mon, 3 May.", False),
+        ("Ben is my brother.", True),
+        ("She told us about the US.", True),
+        ("Ben Ankara'da yaşıyorum.", True),
+        ("BEN ANKARA'DA YAŞIYORUM.", True),
+        ("Mina barn bor i Lund.", True),
+    ],
+)
+def test_a_name_that_means_the_speaker_in_another_language_states_nothing_of_them(text: str, is_one: bool) -> None:
+    assert find_statements(text) == ([text] if is_one else [])
+
+
 def test_sentences_end_where_they_end() -> None:
     assert split_sentences("I was born in 1980. my cat is 3. She sleeps! 我有猫。我有狗。\n\nOver\n- and out") == [
         "I was born in 1980.",
@@ -62,6 +81,34 @@ def test_questions_requests_and_quotes_state_nothing(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "block",
+    [
+        "```\nI am code.\n```",
+        "<stdin>\nI live in Graz. My cat is called Mitzi.\n\nI am 40.\n</stdin>",
+        "<stdin_>\nI wrote </stdin> in it.\n</stdin>\nI go on.\n</stdin_>",
+        "<letter>\nI live in Graz.\n<b>\nI am bold.\n</letter>",
+        "I live in Graz, says the end of what came in pieces.\n</stdin>",
+    ],
+)
+def test_a_block_that_was_piped_or_put_in_states_nothing_and_what_follows_it_does(block: str) -> None:
+    assert find_statements(f"{block}\nMy dog is called Zorro.") == ["My dog is called Zorro."]
+
+
+def test_the_beginning_of_a_piped_text_that_goes_on_in_another_message_states_nothing() -> None:
+    assert find_statements("Sum it up:\n\n<stdin>\nI live in Graz.\nMy cat is called Mitzi.") == []
+
+
+def test_a_tag_that_is_neither_closed_nor_ours_hides_nothing() -> None:
+    assert find_statements("<br>\nI live in Graz.\n</p>\nI am 40.") == ["I live in Graz.", "I am 40."]
+
+
+def test_of_what_was_quoted_to_answer_it_no_sentence_is_the_speaker_s_own() -> None:
+    quoted = "> I live in Graz. My cat is called Mitzi.\n  > Mine is old. I like her."
+    quoting = f"{quoted}\n\nMy dog is called Zorro. I know 3 > 2."
+    assert find_statements(quoting) == ["My dog is called Zorro.", "I know 3 > 2."]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "ich heiße Jörg und wohne in Köln",
@@ -90,6 +137,8 @@ def test_what_people_say_of_themselves_is_a_statement_in_any_of_these_languages(
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("piece", ["'a ", "“", "„", "«", '"', "Dr. ", "```\n", "3. "])
+@pytest.mark.parametrize(
+    "piece", ["'a ", "“", "„", "«", '"', "Dr. ", "```\n", "3. ", "> ", "<a>\n", "</a>\n", "<stdin>\n", "</stdin>\n"]
+)
 def test_a_text_of_nothing_but_signs_is_read_to_its_end(piece: str) -> None:
     assert find_statements(piece * (100_000 // len(piece))) == []

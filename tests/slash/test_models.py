@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -43,6 +44,32 @@ async def talking(home: Path, server: LoopbackServer, **more: object) -> AsyncIt
 def asked_for(server: LoopbackServer) -> list[str]:
     """The models that replies were asked of, in order."""
     return [request.body["model"] for request in server.requests]
+
+
+@pytest.mark.contract("10.30")
+@pytest.mark.parametrize(("settings", "tokens"), [({}, "4,096"), ({"model__context_length": 9000}, "9,000")])
+async def test_the_context_of_the_configured_model_is_as_long_as_set_or_else_as_its_endpoint_tells(
+    tmp_path: Path, settings: Mapping[str, object], tokens: str
+) -> None:
+    listed = {"data": [{"id": "small", "context_length": 4096}]}
+    for name in ("small", ""):
+        async with (
+            serving(listed) as server,
+            talking(tmp_path, server, model__default=name, **settings) as conversation,
+        ):
+            await say(conversation, "one")
+            await ask(conversation, "/model")
+            assert f"of {tokens} tokens" in await ask(conversation, "/status")
+            await ask(conversation, "/new")
+
+
+@pytest.mark.contract("10.5")
+async def test_without_a_model_the_status_names_none_and_no_window(tmp_path: Path) -> None:
+    async with at_terminal(tmp_path) as conversation:
+        await say(conversation, "I like tea")
+        lines = (await ask(conversation, "/status")).splitlines()
+    assert lines[1] == "model none, answers come from memory alone"
+    assert re.fullmatch(r"context ~[\d,]+ tokens, 0 compressions", lines[2])
 
 
 @pytest.mark.contract("10.30")

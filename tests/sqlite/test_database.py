@@ -355,3 +355,29 @@ async def test_opening_a_file_that_is_locked_is_waited_for_and_then_said(tmp_pat
         assert (await asyncio.wait({opening}, timeout=0.2))[1] == {opening}, "it did not wait"
         other.execute("ROLLBACK")
     await (await opening).close()
+
+
+async def test_emptied_log_holds_nothing_that_was_deleted_and_nothing_else_is_lost(
+    db: Database, tmp_path: Path
+) -> None:
+    await db.write(put("abracadabra"))
+    await db.write(put("stays"))
+    await db.write(running("DELETE FROM t WHERE v = 'abracadabra'"))
+    files = [tmp_path / "e.db", tmp_path / "e.db-wal"]
+    assert any(b"abracadabra" in path.read_bytes() for path in files)
+    await db.empty_log()
+    assert not any(b"abracadabra" in path.read_bytes() for path in files)
+    assert await db.read(values) == ["stays"]
+
+
+async def test_log_is_not_emptied_while_somebody_reads_what_was_before(db: Database, tmp_path: Path) -> None:
+    await db.write(put("before"))
+    with closing(sqlite3.connect(tmp_path / "e.db", isolation_level=None)) as other:
+        other.execute("BEGIN")
+        assert other.execute("SELECT v FROM t").fetchall() == [("before",)]
+        await db.write(put("after"))
+        with pytest.raises(StoreBusyError):
+            await db.empty_log()
+        assert other.execute("SELECT v FROM t").fetchall() == [("before",)]
+    await db.empty_log()
+    assert await db.read(values) == ["before", "after"]

@@ -22,7 +22,7 @@ from hermes.agent.transcript import ScratchTranscript
 from hermes.clock import Clock
 from hermes.errors import StoreError
 from hermes.events import Failed, Notice, Replied, TurnEvent
-from hermes.llm.floor import OfflineFloor, recollect_nothing
+from hermes.llm.floor import HERE_ALONE, OfflineFloor, recollect_nothing
 from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
 from hermes.llm.offer import ModelOffer
@@ -131,7 +131,7 @@ class Agent(Struct):
             self,
             memory=NoMemory(),
             policy=replace(self.policy, tools_off=self.policy.tools_off | MEMORY_TOOLS),
-            model=OfflineFloor(recollect_nothing) if self.answers_from_memory else self.model,
+            model=OfflineFloor(recollect_nothing, HERE_ALONE) if self.answers_from_memory else self.model,
         )
 
     @property

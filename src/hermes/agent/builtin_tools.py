@@ -23,7 +23,7 @@ READ_NOTES = ToolSpec(
 
 def builtin_tools(agent: Agent) -> list[Tool]:
     """The tools every agent has. A sub-agent gets those that only read."""
-    reading = [session_search_tool(agent.store, agent.scope), read_notes_tool(agent.notes)]
+    reading = [session_search_tool(agent.store, agent.scope, agent.session_id), read_notes_tool(agent.notes)]
     allowed = [tool for tool in reading if tool.spec.name not in agent.policy.tools_off]
     return [
         memory_tool(agent.notes, agent.memory.note_written),

@@ -25,16 +25,15 @@ def compressor_of(agent: Agent) -> Compressor:
     return Compressor(
         agent.store,
         None if agent.answers_from_memory else agent.model,
-        _policy_of(agent),
+        _policy_of(agent, agent.model.context_length),
         owner=agent.owner,
         deadline=agent.policy.compress_deadline,
         last_look=partial(_last_look, agent),
     )
 
 
-def _policy_of(agent: Agent) -> CompressionPolicy:
-    policy = agent.policy
-    return CompressionPolicy(agent.model.context_length, policy.compress_at, policy.keep_turns, agent.overhead)
+def _policy_of(agent: Agent, window: int) -> CompressionPolicy:
+    return CompressionPolicy(window, agent.policy.compress_at, agent.policy.keep_turns, agent.overhead)
 
 
 def waiting_ends(agent: Agent) -> float:
@@ -43,23 +42,28 @@ def waiting_ends(agent: Agent) -> float:
 
 
 async def make_room(
-    agent: Agent, view: LiveView, messages: Sequence[dict[str, Json]], tools: Sequence[ToolSpec], until: float
+    agent: Agent,
+    window: int,
+    view: LiveView,
+    messages: Sequence[dict[str, Json]],
+    tools: Sequence[ToolSpec],
+    until: float,
 ) -> tuple[int, CompressionResult | None]:
-    """Before a request of `messages` and `tools`, made of `view`: compress what was said, if that is needed. About how
-    many tokens the request has, and what came of compressing.
+    """Before a request of `messages` and `tools`, made of `view`, to a model that takes `window` tokens: compress what
+    was said, if that is needed. About how many tokens the request has, and what came of compressing.
 
     None when the request can be sent as it is, or nothing can be done. After any result it is to be made again; where
     that says "busy", another process has compressed the session, and the request may still be too long. `until` is
     when waiting for others ends.
     """
     whole = estimate_request(messages, tools)
-    return whole, await _make_room(agent, view, whole, until)
+    return whole, await _make_room(agent, window, view, whole, until)
 
 
-async def _make_room(agent: Agent, view: LiveView, whole: int, until: float) -> CompressionResult | None:
+async def _make_room(agent: Agent, window: int, view: LiveView, whole: int, until: float) -> CompressionResult | None:
     conversation = view_tokens(view)
     agent.overhead = max(0, whole - conversation)
-    policy = _policy_of(agent)
+    policy = _policy_of(agent, window)
     request = Request(automatic=True, must_fit=whole > policy.hard_limit)
     if whole <= policy.limit or (conversation <= policy.room and not request.must_fit):
         return None

@@ -84,7 +84,7 @@ def memory_tool(notes: Notes, mirror: Mirror) -> Tool:
         done = f"{DONE[change.action]} {FILES[where]}" if change.is_new else "That is noted already"
         used = f"{change.used} of {change.limit} characters used"
         updated = (MemoryUpdated(where, change.action, change.text),) if change.is_new else ()
-        return ToolResult(f"{done}: {change.text}\n{_now(notes, where)}\n({used})", events=updated)
+        return ToolResult(f"{done}: {change.text}\n{_now(notes, change.target)}\n({used})", events=updated)
 
     return Tool(SPEC, run)
 

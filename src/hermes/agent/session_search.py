@@ -30,20 +30,28 @@ SPEC = ToolSpec(
     },
 )
 MOST = 20
+UNDER_WAY = 10
+"""Hits of the running turn that are passed over at most: a question, and what was said before each call of a tool."""
 SPEAKERS = ("user", "assistant")
 LIMITS = (12, 100, 5_000)
 """Among how many hits the floor looks for what is not a question: first few, then more."""
 
 
-def session_search_tool(store: Store, scope: Scope) -> Tool:
-    """The tool over what `scope` reaches of this store, whatever the model asks for."""
+def session_search_tool(store: Store, scope: Scope, session_id: str | None = None) -> Tool:
+    """The tool over what `scope` reaches of this store, whatever the model asks for. The message that is being answered
+    in a session is not found: it has the words that are looked for, and the model has it."""
+
+    def look(tx: Tx, query: str, most: int) -> list[HistoryHit]:
+        hits = store.search.related(tx, query, scope, limit=most + UNDER_WAY, roles=SPEAKERS)
+        asked = store.messages.last_said(tx, session_id) if session_id is not None else 0
+        return [hit for hit in hits if hit.message.session_id != session_id or hit.message.id < asked][:most]
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         query = text_argument(arguments, "query")
         limit = arguments.get("limit")
         most = max(1, min(MOST, limit)) if isinstance(limit, int) else 5
         await store.index()
-        hits = await store.read(lambda tx: store.search.related(tx, query, scope, limit=most, roles=SPEAKERS))
+        hits = await store.read(lambda tx: look(tx, query, most))
         corrections = await store.read(lambda tx: Corrections.read(tx, scope))
         if not hits:
             return ToolResult(f"Nothing was said about: {query}")

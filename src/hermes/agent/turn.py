@@ -199,7 +199,8 @@ class StoredTranscript(Struct):
         while True:  # again only while other processes compress the session ("busy"), and no longer than `until`
             view = await self.turn.view()
             messages = self._build(view)
-            tokens, made = await make_room(self.agent, view, messages, tools, until)
+            window = self.agent.model.context_length
+            tokens, made = await make_room(self.agent, window, view, messages, tools, until)
             if made is None:
                 return PreparedRequest(self._reminded(messages), tokens=tokens)
             if made.outcome != "busy":

@@ -216,6 +216,6 @@ def _remark(conversation: TerminalConversation, event: TurnEvent) -> None:
         case Stopped():
             note("hermes: stopped")
         case MemoryUpdated() if conversation.app.settings.get(MEMORY_NOTICES):
-            note("💾 Memory updated")
+            note(printable(event.line))
         case _:
             pass

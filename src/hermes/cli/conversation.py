@@ -105,14 +105,15 @@ class TerminalConversation:
             await self._open_agent(self._session, self.agents.open_model())
 
     async def look_again(self) -> None:
-        """Show title and incognito as they are now: a command may have changed them."""
-        self.is_incognito = self._beginning.incognito
-        if self._session is not None:
-            here = self._session.id
-            session, self.is_incognito = await self.store.read(
-                lambda tx: (self.store.sessions.look_up(tx, here), self.store.incognito.is_on(tx, here))
-            )
-            self._session = session or self._session  # the next message finds out that it was deleted
+        """Show title and incognito as they are now: a command may have changed them, here or in another place."""
+        if self._session is None:
+            self.is_incognito = self._beginning.incognito
+            return
+        here = self._session.id
+        session, self.is_incognito = await self.store.read(
+            lambda tx: (self.store.sessions.look_up(tx, here), self.store.incognito.is_on(tx, here))
+        )
+        self._session = session or self._session  # the next message finds out that it was deleted
 
     async def take_turn(self, said: Say | Again, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
         """Run a turn, until `stop` is set; what is to be said beside it comes with its events."""

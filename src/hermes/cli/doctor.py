@@ -17,6 +17,7 @@ from hermes.cli.dialog import agree
 from hermes.cli.model_check import check_model
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.own_name import advise
+from hermes.cli.server_check import check_server
 from hermes.cli.start import AsJson, find_home
 from hermes.clock import Clock, SystemClock
 from hermes.doctor import LOCK_TIMEOUT, Finding, examine
@@ -37,7 +38,7 @@ def doctor(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="With --repair or --restore: do not ask.")] = False,
     json: AsJson = False,
 ) -> int:
-    """Check store, conversations, log, settings, model and versions. Ends with 1 when something is and stays wrong."""
+    """Check store, conversations, log, settings, memory, model and versions. Ends with 1 when something stays wrong."""
     home, clock = find_home(ctx), SystemClock()
     if backup is not None:
         _go_back(home, clock, backup, mend=mend, yes=yes, quiet=json)
@@ -62,7 +63,7 @@ def doctor(
 
 def _examine(home: Home, clock: Clock, *, quiet: bool) -> list[Finding]:
     findings = []
-    for finding in chain(examine(home, clock), check_model(home)):
+    for finding in chain(examine(home, clock), check_server(home), check_model(home)):
         findings.append(finding)
         if not quiet:
             say(_line(finding))

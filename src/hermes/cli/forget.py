@@ -83,14 +83,15 @@ def forget(
 def _forget_one(app: App, entry_id: str, *, yes: bool, as_json: bool) -> int:
     """Forget one entry, a fact with the messages it was learnt from and the replies to them."""
 
-    async def look(book: MemoryBook) -> tuple[Remembering, Sequence[FactSource], list[str]]:
+    async def look(book: MemoryBook) -> tuple[Remembering, Sequence[FactSource], list[str], list[str]]:
         entry = await book.find(entry_id)
         sources = await book.sources(entry)
-        return entry, sources, await book.replies(sources)
+        said = [*sources, *await book.late(entry, sources)]
+        return entry, sources, [source.text for source in said], await book.replies(said)
 
-    entry, sources, replies = work_on(app, look)
+    entry, sources, said, replies = work_on(app, look)
     if not as_json:
-        going = [("entry", entry.text), *(("message", s.text) for s in sources), *(("reply", text) for text in replies)]
+        going = [("entry", entry.text), *(("message", text) for text in said), *(("reply", text) for text in replies)]
         print_table(["kind", "text"], [(kind, _shorten(text)) for kind, text in going])
     done = None
     if yes or (not as_json and _is_sure()):

@@ -12,10 +12,9 @@ from hermes.app import App
 from hermes.cli.output import note, saying
 from hermes.cli.start import read_store, with_store
 from hermes.db.engine import Tx
-from hermes.db.leases import Lease
 from hermes.db.queue_items import is_held
 from hermes.memory.command_host import guarded
-from hermes.memory.forgetting import Kept, find_kept, forget_kept, mark_forgotten, mark_replies
+from hermes.memory.forgetting import Kept, UnderWay, find_kept, forget_kept, mark_forgotten, mark_replies
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import NONE
 from hermes.memory.values import Holding, Wording
@@ -28,6 +27,7 @@ MOST_ROUNDS = 100
 """How often a provider is asked for more in a pass: each time it shows some hundreds of things at least."""
 PATIENCE, LOOK_EVERY = 65, 1.0
 """How often a delivery that is under way is looked at, a little longer than it may take, and the seconds between."""
+ARRIVES = "some of it was being delivered and may still arrive: run the same command again in a minute"
 
 
 class HostMemory(Struct, frozen=True):
@@ -35,8 +35,7 @@ class HostMemory(Struct, frozen=True):
 
     app: App
     seen: Kept
-    held: tuple[Lease, ...] = ()
-    """The leases under which some of it was being delivered."""
+    under_way: UnderWay = UnderWay()
 
 
 def forget_all(hosts: Sequence[HostMemory], plugin: MemoryPlugin | None, wording: Wording) -> list[str]:
@@ -53,15 +52,16 @@ def forget_all(hosts: Sequence[HostMemory], plugin: MemoryPlugin | None, wording
 
 
 def _forget_here(host: HostMemory, wording: Wording) -> HostMemory:
-    """Forget in a host what was seen and what has come since; that, and the leases under which it is delivered."""
+    """Forget in a host what was seen and what has come since; that, and what of it may still arrive."""
     app = host.app
 
     def forget(store: Store, tx: Tx, seen: Kept) -> HostMemory:
         if (name := app.settings.get(PROVIDER)) != NONE:  # what a running conversation fetched before may hold it
             mark_forgotten(tx, name, now=app.clock.now())
             mark_replies(tx, name, now=app.clock.now())
-        kept, held = forget_kept(store, tx, wording, seen, now=app.clock.now())
-        return HostMemory(app, kept, (*host.held, *held))
+        kept, found = forget_kept(store, tx, wording, seen, now=app.clock.now())
+        before = host.under_way
+        return HostMemory(app, kept, UnderWay((*before.held, *found.held), before.was_tried or found.was_tried))
 
     async def work(store: Store) -> HostMemory:
         # Read first: while this one writes nobody else can, and what is new by then is little.
@@ -93,15 +93,15 @@ def _forget_there(plugin: MemoryPlugin, wording: Wording) -> list[str]:
 
 def _wait_for(host: HostMemory) -> list[str]:
     """Wait until what was being delivered has arrived or failed, so that it can be found; what may still arrive."""
-    app, held = host.app, host.held
+    app, held = host.app, host.under_way.held
 
     def look(_: Store, tx: Tx) -> bool:
         return any(is_held(tx, one, now=app.clock.now()) for one in held)
 
     for turn in range(PATIENCE):
         if not held or not read_store(app, look):
-            return []
+            return [ARRIVES] if host.under_way.was_tried else []
         if turn == 0:
             note("Some of it is being delivered right now. Waiting for that …")
         sleep(LOOK_EVERY)
-    return ["some of it was being delivered and may still arrive: run the same command again in a minute"]
+    return [ARRIVES]

@@ -20,6 +20,7 @@ from hermes.cli.table import print_table
 from hermes.config_file import load_shared_env
 from hermes.db import queue_items
 from hermes.db.engine import Tx
+from hermes.db.leases import describe_owner
 from hermes.embedded.connect import keeping
 from hermes.embedded.place import find_place
 from hermes.errors import UsageError
@@ -110,7 +111,7 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
     if json:
         print_json(found)
     else:
-        say(f"running ({found['running']})" if found["running"] else "not running")
+        say(f"running, {describe_owner(found['running'])}" if found["running"] else "not running")
         for part in found["parts"]:
             detail = printable(one_line(part["detail"], 500))
             say(f"  {part['part']}: {part['state']} {detail} (since {show_time(part['since'])})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 
@@ -37,6 +38,7 @@ def list_(
 ) -> None:
     """What memory holds of you: notes, and the provider's facts, each with its id and where it comes from."""
     wording = Wording(tuple(word for text in words or () for word in text.split()))
+    logging.getLogger("hermes.memory").addHandler(logging.NullHandler())  # what it would print stands in the remarks
     page = work_on(load_app(ctx), lambda book: book.page(wording if wording.words else None, limit=limit))
     if json:
         print_json(to_builtins(page))

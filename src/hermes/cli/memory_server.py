@@ -12,10 +12,9 @@ from hermes.cli.output import note, say, show_time
 from hermes.cli.start import find_home
 from hermes.config_file import load_shared_env
 from hermes.embedded.asking import look
-from hermes.embedded.connect import connect, find_running
+from hermes.embedded.connect import connect, find_running, read_own
 from hermes.embedded.connect import stop as stop_server
 from hermes.embedded.place import Place, find_place
-from hermes.embedded.rendezvous import read_rendezvous
 from hermes.errors import HermesError
 from hermes.home import Home
 from hermes.types import Json
@@ -44,7 +43,7 @@ def read_server(home: Home) -> dict[str, Json]:
     shown: dict[str, Json] = {"folder": str(place.folder), "running": False, "problem": None}
     try:
         found = find_running(place)
-        stale = read_rendezvous(place.rendezvous) if found is None else None
+        stale = read_own(place) if found is None else None
     except HermesError as error:
         return {**shown, "problem": error.line()}
     if found is None:

@@ -70,8 +70,8 @@ class _Server(GuestServer):
         self._terms = terms
         self.problem: HermesError | None = None
         start_id = new_secret()
-        self._rendezvous = new_rendezvous(_url(terms.listener), terms.api_key, start_id, terms.kind)
         folder = terms.place.folder
+        self._rendezvous = new_rendezvous(_url(terms.listener), terms.api_key, start_id, terms.kind, folder)
         database = open_database(folder, read_seconds=limits.READ_SECONDS)
         app = create_app(
             lambda: database,

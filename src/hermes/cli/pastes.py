@@ -17,7 +17,7 @@ class Pastes:
 
     def shorten(self, text: str) -> str:
         """A mark for a long text, the text itself for any other."""
-        lines = text.count("\n") + 1
+        lines = text.rstrip("\n").count("\n") + 1
         if lines <= LINES and len(text) <= CHARACTERS:
             return text
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"

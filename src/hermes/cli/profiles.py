@@ -156,7 +156,8 @@ def _describe(held: ProfileHeld) -> str:
     size = f"{held.bytes / 1_000_000:,.1f} MB"
     if held.problem:
         return f"a store that cannot be read ({held.problem}), {size}"
-    return f"{held.sessions:,} sessions with {held.messages:,} messages, {size}"
+    sessions = "1 session" if held.sessions == 1 else f"{held.sessions:,} sessions"
+    return f"{sessions}, {held.messages:,} {'message' if held.messages == 1 else 'messages'}, {size}"
 
 
 def _delete(folder: Path) -> None:

@@ -149,8 +149,8 @@ class Screen:
                 self._grow(self._plain, text, DIM)
             case ToolStarted() | ToolProgress() | ToolFinished():
                 self._show_tool(event)
-            case MemoryUpdated(action=action, text=text) if self._notices:
-                self._say_after_tool(f"💾 Memory updated: {'removed: ' if action == 'remove' else ''}{text}")
+            case MemoryUpdated() if self._notices:
+                self._say_after_tool(event.line)
             case Notice(text, passes=True) if self._redraws:
                 self.end_text()
                 self._passing = printable(text)

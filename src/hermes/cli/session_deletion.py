@@ -11,9 +11,10 @@ from msgspec import to_builtins
 
 from hermes.cli.chat_history import take_out
 from hermes.cli.dialog import agree
-from hermes.cli.output import print_json, say
-from hermes.cli.start import AsJson, load_app, read_store, write_store
+from hermes.cli.output import note, print_json, say
+from hermes.cli.start import AsJson, load_app, read_store, with_store, write_store
 from hermes.db.engine import Tx
+from hermes.errors import StoreError
 from hermes.memory.outbox import Outbox
 from hermes.scope import TERMINAL
 from hermes.store.deletion import Deletion
@@ -54,6 +55,10 @@ def delete_session(
 
     done, unasked, typed = write_store(host, delete)
     take_out(host.home.chat_history_file, typed.__contains__)
+    try:
+        with_store(host, Store.tidy)
+    except StoreError as error:
+        note(f"Some of it is in the files until other things take its place: {error.message}")
     if json:
         print_json({"deleted": to_builtins(done), "stays_with": unasked if everywhere else told})
         return

@@ -8,7 +8,7 @@ from msgspec import Struct
 from hermes.agent.agent import Agent
 from hermes.cli.status import Gauge
 from hermes.db.engine import Tx
-from hermes.errors import StoreError
+from hermes.errors import NotFoundError, StoreError
 from hermes.llm.tokens import view_tokens
 from hermes.store.store import Store
 from hermes.store.usage import usage_of
@@ -60,7 +60,8 @@ class SessionWatch:
     async def look(self, agent: Agent | None) -> Overheard:
         """What others said since the last look. Updates the gauge if the session has changed.
 
-        While the store cannot be read this returns nothing: the person's next message fails with the reason.
+        While the store cannot be read, or when the session was deleted, this returns nothing: the person's next message
+        fails with the reason.
         """
         if agent is None:
             self._session_id = self.gauge = self._measured = None
@@ -68,7 +69,7 @@ class SessionWatch:
         try:
             found = await self._read(agent.session_id)
             await self._measure(agent)
-        except StoreError:
+        except (StoreError, NotFoundError):
             return Overheard()
         return found
 

@@ -14,14 +14,14 @@ from hermes.cli.output import note, one_line, print_json, printable, say, sessio
 from hermes.cli.searching import LimitOption, SourceOption, search_sessions
 from hermes.cli.session_deletion import SessionArgument, delete_session
 from hermes.cli.session_usage import session_usage
-from hermes.cli.start import AsJson, load_app, read_store, write_store
+from hermes.cli.start import AsJson, load_app, read_store, show_store, write_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.files import replacing
 from hermes.llm.tokens import view_tokens
 from hermes.settings import COLOR
-from hermes.store.export import message_to_json, to_json, to_jsonl, to_markdown
+from hermes.store.export import message_to_json, to_json, to_jsonl, to_markdown, with_compressions
 from hermes.store.ids import snapshot_session
 from hermes.store.incognito import is_hidden
 from hermes.store.memory_rows import hide_title
@@ -102,7 +102,7 @@ def show_session(
             say(session_head(session))
         _print_view(view, json)
     else:
-        read_store(host, lambda store, tx: _print_history(store, tx, name, undone, json))
+        show_store(host, lambda store, tx: _print_history(store, tx, name, undone, json))
 
 
 @app.command("snapshots")
@@ -179,12 +179,12 @@ def export_sessions(
         return len(sessions)
 
     if output is None:
-        read_store(load_app(ctx), lambda store, tx: write(store, tx, sys.stdout.write))
+        show_store(load_app(ctx), lambda store, tx: write(store, tx, sys.stdout.write))
         return
     if output.is_file() and not force:
         raise UsageError(f"{output} is there already", hint="--force replaces it")
     with replacing(output) as file:
-        count = read_store(load_app(ctx), lambda store, tx: write(store, tx, file.write))
+        count = show_store(load_app(ctx), lambda store, tx: write(store, tx, file.write))
     note(f"{count} sessions written to {output}")
 
 
@@ -238,11 +238,11 @@ def _print_history(store: Store, tx: Tx, name: str, undone: bool, as_json: bool)
 def _print_messages(
     messages: Iterator[Message], compressions: list[Compression], mark_of: Callable[[Message], str]
 ) -> None:
-    marks = {compression.horizon_message_id: compression for compression in compressions}
-    for message in messages:
-        say(_message_text(message, mark_of(message)))
-        if mark := marks.get(message.id):
-            say(f"\n--- the model sees what is above as a summary ({mark.snapshot_id}) ---")
+    for one in with_compressions(messages, compressions):
+        if isinstance(one, Compression):
+            say(f"\n--- the model sees what is above as a summary ({one.snapshot_id}) ---")
+        else:
+            say(_message_text(one, mark_of(one)))
 
 
 def _print_view(view: LiveView, as_json: bool) -> None:

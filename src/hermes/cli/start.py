@@ -58,6 +58,11 @@ def read_store(app: App, look: Callable[[Store, Tx], T]) -> T:
     return with_store(app, lambda store: store.read(lambda tx: look(store, tx)))
 
 
+def show_store(app: App, show: Callable[[Store, Tx], T]) -> T:
+    """As `read_store`, for what prints or writes as it reads."""
+    return with_store(app, lambda store: store.read_once(lambda tx: show(store, tx)))
+
+
 def write_store(app: App, change: Callable[[Store, Tx], T]) -> T:
     """Change the store in one transaction; what `change` returns."""
     return with_store(app, lambda store: store.write(lambda tx: change(store, tx)))

@@ -16,6 +16,9 @@ from hermes.cli.own_name import advise
 from hermes.cli.plain_lines import PlainLines
 from hermes.cli.signals import on_signals
 from hermes.cli.terminal import Terminal, recap_rows, screen_of
+from hermes.config_file import load_shared_env
+from hermes.embedded.connect import keeping
+from hermes.embedded.place import find_place
 
 GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Alt-Enter (new line), Ctrl-D (leave)"
 PLAIN_GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Ctrl-D (leave)"
@@ -27,7 +30,16 @@ PATIENCE = 0.5
 
 
 async def talk(conversation: TerminalConversation) -> int:
-    """Talk until the person leaves or the terminal goes away."""
+    """Talk until the person leaves or the terminal goes away. A memory server of ours that runs is kept so long: who
+    comes back to an open chat finds it there."""
+    home = conversation.app.home
+    with keeping(find_place(home, load_shared_env(home))):
+        code = await _talk(conversation)
+    await _leave(conversation)
+    return code
+
+
+async def _talk(conversation: TerminalConversation) -> int:
     greeting = await _greet(conversation)
     conversation.agents.ask_for_models()
 
@@ -42,7 +54,6 @@ async def talk(conversation: TerminalConversation) -> int:
         with suppress(OSError):  # the window was closed
             sys.stdout.write(f"{unsaid} {'message was' if unsaid == 1 else 'messages were'} not said.\n")
             sys.stdout.flush()
-    await _leave(conversation)
     return code
 
 

@@ -24,8 +24,8 @@ from hermes.cli.recap import Recap
 from hermes.cli.screen import Screen
 from hermes.cli.session_watch import SessionWatch
 from hermes.cli.status import ChatStatus
-from hermes.errors import HermesError
-from hermes.events import Accepted, TextDelta
+from hermes.errors import HermesError, StoreError
+from hermes.events import Accepted, Failed, TextDelta
 from hermes.settings import COLOR
 from hermes.slash.here import Again, Say
 from hermes.slash.table import find_command
@@ -38,6 +38,7 @@ MOST_SAID, MOST_REPLIED = 4, 11
 LONGEST = 2000
 """Characters of either: a row of code may be wider than the window."""
 MORE = "… (`hermes sessions show {}` has all of it)"
+ANEW = "(A new session begins with your next message.)"
 UNANSWERED = "(It has no reply: `/retry` answers it.)"
 
 
@@ -129,8 +130,10 @@ class Terminal:
         return None
 
     async def _look_around(self) -> None:
-        """Show what others said in the session meanwhile, and a title that it was given."""
+        """Show what others said in the session meanwhile, and what they changed: its title, whether it is incognito."""
         overheard = await self._watch.look(self.conversation.agent)
+        with suppress(StoreError):  # the person's next message fails with the reason
+            await self.conversation.look_again()
         if overheard.messages:
             self.screen.overhear(overheard)
             await self._front.show_aside()
@@ -172,12 +175,18 @@ class Terminal:
 
     async def _run_turn(self, said: Say | Again, stop: asyncio.Event) -> None:
         self.doing = self.conversation.status.model or "the model"
+        is_gone = False
         async with aclosing(self.conversation.take_turn(said, stop)) as events:
             async for event in events:
                 if isinstance(event, Accepted):
                     self.screen.overhear(await self._watch.accepted(event.session_id, event.message_id))
                 self.screen.show(event)
                 self._front.refresh()
+                is_gone = isinstance(event, Failed) and event.kind == "gone"
+        if is_gone:
+            await self.conversation.leave("deleted")
+            self.screen.remark(ANEW)
+            self._front.offer_draft(said.text if isinstance(said, Say) else "")
         if self.conversation.session_id is not None:
             await self._watch.turn_over(self.conversation.session_id)
 

@@ -21,6 +21,7 @@ from hermes.events import TurnEvent
 from hermes.llm.model import Model
 from hermes.llm.offer import ModelOffer
 from hermes.memory.values import Ending
+from hermes.settings import CONTEXT_LENGTH
 from hermes.store.store import Store
 from hermes.types import Session
 
@@ -74,8 +75,9 @@ class TerminalAgents:
             await self.close(agent, why)
 
     def ask_for_models(self) -> None:
-        """Where no model is named, ask the endpoint for its list, so that it is known which one will answer."""
-        if self.offer is not None and not self.offer.answering:
+        """Ask the endpoint for its list, so that it is known which model will answer and how long its context is; not
+        where both are configured."""
+        if self.offer is not None and not (self.offer.default and self._app.settings.is_given(CONTEXT_LENGTH)):
             self._run_beside(self._list_models(self.offer))
 
     def see_to_left_sessions(self, is_left: Callable[[Session], bool]) -> None:

@@ -62,6 +62,19 @@ def free_lanes(tx: Tx, queue: str, *, now: float) -> None:
             schedule(tx, queue, row["lane"])
 
 
+def heed_clock(tx: Tx, queue: str, *, now: float) -> None:
+    """Let no waiting item have been queued or tried at a time that the clock has not reached: it was set back, and what
+    was put off then would wait for it to get there again, with all that follows in the lane."""
+    tx.execute(
+        "UPDATE hermes_queue SET not_before = :now, created_at = min(created_at, :now), tried_at = min(tried_at, :now) "
+        "WHERE queue = :queue AND state = 'waiting' AND not_before > :now AND (created_at > :now OR tried_at > :now)",
+        {"queue": queue, "now": now},
+    )
+    ahead = tx.execute("SELECT lane FROM hermes_lanes WHERE queue = ? AND due_at > ?", (queue, now)).fetchall()
+    for row in ahead:
+        schedule(tx, queue, row["lane"])
+
+
 def join_lanes(tx: Tx, queue: str, lane: str, into: str, *, patch: dict[str, Json] | None = None) -> None:
     """What waits in `lane` waits in `into` from now on, in the order of arrival; what is under way is left alone.
 

@@ -113,6 +113,13 @@ def new_owner() -> str:
     return owner
 
 
+def describe_owner(owner: str) -> str:
+    """The process behind `owner`, for a person; where it runs is said when that is not here."""
+    place, _, rest = owner.partition(":")
+    where = "" if place == _place() else f" on {place.partition('/')[0]}"
+    return f"process {rest.partition(':')[0]}{where}"
+
+
 def is_gone(owner: str) -> bool:
     """Whether the process behind `owner` has certainly ended: only then may its lease be taken before it expires."""
     place, _, rest = owner.partition(":")

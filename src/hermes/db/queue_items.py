@@ -60,6 +60,16 @@ def made_since(tx: Tx, queue: str, session_id: str, prefix: str, since: float) -
     return [Item.from_row(row) for row in rows]
 
 
+def not_done_before(tx: Tx, queue: str, prefix: str, then: float) -> list[Item]:
+    """Items under keys that begin with `prefix`, in order, but for those that were done before then."""
+    rows = tx.execute(
+        "SELECT * FROM hermes_queue WHERE queue = ? AND key >= ? AND key < ? "
+        "AND (state <> 'done' OR finished_at >= ?) ORDER BY id",
+        (queue, prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1), then),
+    )
+    return [Item.from_row(row) for row in rows]
+
+
 def all_waiting(tx: Tx, items: Sequence[Item]) -> bool:
     """Whether none of these items is finished or dropped."""
     marks = ", ".join("?" * len(items))
@@ -143,6 +153,12 @@ def find_held(tx: Tx, ids: Iterable[int], *, now: float) -> list[Lease]:
             lanes.add((row["queue"], row["lane"]))
     found = [leases.holder(tx, lease_name(queue, lane), now=now) for queue, lane in sorted(lanes)]
     return [lease for lease in found if lease is not None]
+
+
+def is_any_tried(tx: Tx, ids: Iterable[int], *, since: float) -> bool:
+    """Whether one of these items was taken since then and waits again."""
+    tried = "SELECT 1 FROM hermes_queue WHERE id = ? AND state = 'waiting' AND claimed = 0 AND tried_at >= ?"
+    return any(tx.execute(tried, (item_id, since)).fetchone() is not None for item_id in ids)
 
 
 def is_held(tx: Tx, lease: Lease, *, now: float) -> bool:

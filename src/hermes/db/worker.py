@@ -22,7 +22,7 @@ from msgspec import Struct
 from hermes.clock import Clock
 from hermes.db import queue
 from hermes.db.engine import Tx
-from hermes.db.lanes import free_lanes, head_time
+from hermes.db.lanes import free_lanes, head_time, heed_clock
 from hermes.db.outcomes import Defect, ItemOutcome, Postponed, Retry
 from hermes.db.queue import Claim, backoff
 from hermes.errors import StaleError, StoreError
@@ -32,6 +32,8 @@ log = logging.getLogger("hermes.queue")
 
 LOOK_AGAIN = 0.2
 """Seconds between two looks at a lane that another process holds, while someone waits for it."""
+SET_BACK = 1.0
+"""Seconds by which the clock must go back to count as set back."""
 
 
 class QueueStore(Protocol):
@@ -112,6 +114,10 @@ class QueueWorker:
         """What came of lanes when it could not be stored."""
         self._taking = asyncio.Lock()
         self._paused_until = 0.0
+        self._latest = 0.0
+        """The time of the last look."""
+        self._is_set_back = True
+        """Whether the clock may have been set back since the times of the items were looked at."""
         self._context = contextvars.copy_context()  # a lane is nobody's turn, also when a turn asks for it
 
     async def run(self) -> None:
@@ -184,6 +190,7 @@ class QueueWorker:
         """All that is due, or this lane alone, in one transaction. What was taken while we are being cancelled is
         given back: nobody would handle it."""
         async with self._taking:
+            self._look_at_clock()
             room = self._terms.at_once - len(self._running)
             if room <= 0 or self._paused_until > self._clock.now():
                 return 0
@@ -195,14 +202,25 @@ class QueueWorker:
                     for claimed in await taking:
                         await self._settle(claimed, [Postponed(claimed.items[0].not_before)])
                 raise
+            self._is_set_back = False
             for claimed in taken:
                 task = asyncio.create_task(self._handle(claimed), context=self._context.copy())
                 self._running[task] = claimed.lane
                 task.add_done_callback(self._ended)
             return len(taken)
 
+    def _look_at_clock(self) -> None:
+        """A clock that was set back ends a pause, which might last for as long as it was ahead."""
+        now = self._clock.now()
+        if now < self._latest - SET_BACK:
+            log.warning("%s: the clock was set back by %.0f seconds", self._name, self._latest - now)
+            self._is_set_back, self._paused_until = True, 0.0
+        self._latest = now
+
     def _take(self, tx: Tx, lane: str | None, room: int) -> list[Claim]:
         now, terms = self._clock.now(), self._terms
+        if self._is_set_back:
+            heed_clock(tx, self._name, now=now)
         queue.renew_expired(tx, self._held, ttl=terms.ttl, now=now)
         pause = self._pause_after if terms.keeps_lost else None
         taken: list[Claim] = []

@@ -19,7 +19,7 @@ from hermes import __version__
 from hermes.embedded.asking import ask_to_end, look, show_key
 from hermes.embedded.place import Place, is_taken, try_lock
 from hermes.embedded.process import last_words, let_run, start_process
-from hermes.embedded.rendezvous import Rendezvous, read_rendezvous
+from hermes.embedded.rendezvous import Rendezvous, read_rendezvous, withdraw
 from hermes.errors import HermesError, MemoryServerError
 from hermes.home import Home
 
@@ -66,13 +66,25 @@ def stop(place: Place) -> Rendezvous | None:
 
 def find_running(place: Place) -> Rendezvous | None:
     """The server that answers now. Nothing is started. Raises MemoryServerError for one that runs and does not."""
-    found = read_rendezvous(place.rendezvous)
+    found = read_own(place)
     if found is None:
         return None
     presence, _ = look(found)
     if presence == "silent" and is_taken(place):
         raise _stubborn(found)
     return found if presence == "ours" else None
+
+
+def read_own(place: Place) -> Rendezvous | None:
+    """What the folder's rendezvous says; None where there is none, or where it is a copy: it came here with a copy of
+    the folder that it is about, and leads to that one's server."""
+    found = read_rendezvous(place.rendezvous)
+    return None if found is None or _is_copy(place, found) else found
+
+
+def _is_copy(place: Place, found: Rendezvous) -> bool:
+    """A folder that was moved has another name too, but its server still holds it."""
+    return found.folder not in ("", str(place.folder.resolve())) and not is_taken(place)
 
 
 @contextmanager
@@ -119,7 +131,7 @@ class _Search:
 
     def _look(self) -> Rendezvous | None:
         """The server to use; None when there is none, or one that is about to end."""
-        while (found := read_rendezvous(self._place.rendezvous)) is not None:
+        while (found := read_own(self._place)) is not None:
             presence, _ = look(found)
             if presence == "ours" and _is_of_today(found):
                 return found
@@ -136,6 +148,7 @@ class _Search:
 
     def _start(self) -> Rendezvous | None:
         """Start a process and wait for it; None when another server was there first, or when it was killed."""
+        self._drop_copy()
         process = start_process(self._place)
         try:
             while process.poll() is None:
@@ -150,6 +163,12 @@ class _Search:
         elif process.returncode != 0:
             raise MemoryServerError(f"the memory server did not start: {last_words(self._place)}", hint="")
         return None
+
+    def _drop_copy(self) -> None:
+        """Remove a copied rendezvous: once the folder has a server of its own, it could be taken for that one's."""
+        found = read_rendezvous(self._place.rendezvous)
+        if found is not None and _is_copy(self._place, found):
+            withdraw(self._place.rendezvous, found)
 
     def _late(self, process: subprocess.Popen[bytes]) -> MemoryServerError:
         return MemoryServerError(

@@ -31,11 +31,13 @@ class Rendezvous(Struct, frozen=True):
     version: str
     kind: ServerMode
     started_at: float
+    folder: str = ""
+    """The folder that it serves, by the name that it has for the server; "" where an earlier version did not say."""
 
 
-def new_rendezvous(url: str, api_key: str, start_id: str, kind: ServerMode) -> Rendezvous:
+def new_rendezvous(url: str, api_key: str, start_id: str, kind: ServerMode, folder: Path) -> Rendezvous:
     """That of the server in this process."""
-    return Rendezvous(url, api_key, start_id, os.getpid(), __version__, kind, time.time())
+    return Rendezvous(url, api_key, start_id, os.getpid(), __version__, kind, time.time(), str(folder.resolve()))
 
 
 def new_secret() -> str:

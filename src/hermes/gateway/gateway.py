@@ -46,6 +46,8 @@ log = logging.getLogger("hermes.gateway")
 TTL = 15.0
 DRAIN = 20.0
 RESTART_AFTER = 5.0
+TOLD = {"ok": "is there", "failing": "fails, and is tried again"}
+"""What is told of how a platform is."""
 RENEW_EVERY = 5
 """Seconds between two renewals of the gateway's lease."""
 REMEMBER = 7 * 86_400.0
@@ -164,8 +166,7 @@ class Gateway:
         """Serve until `stopping` is set, then drain. What is not finished goes on after the next start.
 
         `begun` is called once it is ours to run: while another gateway serves this home it is refused before that.
-        `tell` is told once of each platform where it is to be found, and that it does not start or falls over for the
-        first time.
+        `tell` is told where each platform is to be found, when it starts to fail and when it is there again.
         """
         lease = await self._store.write(self._take_over)
         begun()
@@ -296,7 +297,8 @@ class _IntakeOf(Intake):
     gateway: Gateway
     inbox: Inbox
     tell: Callable[[str], None]
-    has_told: bool = False
+    told: str = ""
+    """How the platform was when it was last told of."""
 
     async def receive(self, message: Inbound) -> None:
         await self.gateway.receive(message)
@@ -306,6 +308,6 @@ class _IntakeOf(Intake):
 
     async def report(self, part: str, state: str, detail: str) -> None:
         await self.inbox.report(part, state, detail)
-        if state == "ok" and not self.has_told:
-            self.has_told = True
-            self.tell(f"gateway: {part} is there: {detail}")
+        if state in TOLD and state != self.told:
+            self.told = state
+            self.tell(f"gateway: {part} {TOLD[state]}: {detail}")

@@ -4,7 +4,7 @@ entries whose last attempt got no answer, and from when on a look can tell."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -41,13 +41,18 @@ class Doubts:
 
     def wait(self, entry: Entry) -> float | None:
         """Seconds until a look can tell whether the entry arrived, 0 when it can now; None when it surely did not."""
-        doubt = self._doubt(entry)
+        doubt = self._doubt(entry.key, entry.tried_at)
         return None if doubt is None else max(0.0, doubt + self._patience.look_after - self._clock.now())
+
+    def wait_for_all(self, tried: Mapping[str, float]) -> float:
+        """The same for entries that were tried then, by key: seconds until none of them can arrive any more."""
+        doubts = [doubt for key, at in tried.items() if (doubt := self._doubt(key, at)) is not None]
+        return max(0.0, max(doubts, default=0.0) + self._patience.look_after - self._clock.now())
 
     def taken(self, entries: Iterable[Entry]) -> None:
         """This process has taken these entries: what it knows of their earlier attempts stays valid."""
         for entry in entries:
-            self._set(entry.key, self._doubt(entry))
+            self._set(entry.key, self._doubt(entry.key, entry.tried_at))
 
     def sending(self, entries: Iterable[Entry]) -> None:
         """A request with these entries is being sent; from now on it may arrive."""
@@ -59,12 +64,12 @@ class Doubts:
         for entry in entries:
             self._set(entry.key, None)
 
-    def _doubt(self, entry: Entry) -> float | None:
-        if entry.tried_at is None:
+    def _doubt(self, key: str, tried_at: float | None) -> float | None:
+        if tried_at is None:
             return None
-        known = self._known.get(entry.key)
-        if known is None or known.at < entry.tried_at:
-            return entry.tried_at + self._patience.attempt
+        known = self._known.get(key)
+        if known is None or known.at < tried_at:
+            return tried_at + self._patience.attempt
         return known.doubt
 
     def _set(self, key: str, doubt: float | None) -> None:

@@ -68,11 +68,14 @@ async def _copies(attempt: Attempt, peer: str, text: str) -> Sequence[Mapping[st
 
 async def _remove_sources(attempt: Attempt, conclusion: str) -> None:
     """Delete the messages that a conclusion was read from, before it goes: only it knows them."""
-    if attempt.link.deletes_messages:
-        path = f"ext/conclusions/{in_path(conclusion)}/messages?size={AT_ONCE}"
+    path = f"ext/conclusions/{in_path(conclusion)}/messages?size={AT_ONCE}"
+    for _ in range(MOST_ROUNDS if attempt.link.deletes_messages else 0):
         found = await attempt.ask_if_there("GET", path)
-        for message in [] if found is None else items_of(found, "messages"):
+        messages = [] if found is None else items_of(found, "messages")
+        for message in messages:
             await delete_message(attempt, str(message["session_id"]), str(message["id"]))
+        if len(messages) < AT_ONCE:
+            break
 
 
 async def _change_card(attempt: Attempt, observer: str, peer: str, old: str, right: str) -> None:

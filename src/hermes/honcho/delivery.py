@@ -101,7 +101,7 @@ async def _write(attempt: Attempt, entry: Entry) -> Outcome:
     if entry.kind == "note":
         return await write_note(attempt, entry)
     if entry.kind == "forget":
-        return await forget_conversation(attempt, str(entry.data["session_id"]))
+        return await forget_conversation(attempt, entry.data)
     if entry.kind == "undo":
         return await take_back(attempt, entry.data)
     if entry.kind == "correct":

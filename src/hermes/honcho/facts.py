@@ -39,6 +39,7 @@ class HeldConclusion(Struct, frozen=True):
 class SourceMessage(Struct, frozen=True):
     """A message that a conclusion was read from."""
 
+    id: str
     content: str
     created_at: str = ""
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -83,14 +84,18 @@ class FactReader:
             pages += 1
         return Facts(tuple(found), str(position) if position.view < len(self._views) else None)
 
-    async def sources(self, fact: str) -> Sequence[SourceMessage]:
-        """The messages that a conclusion was read from; only our own server knows."""
-        if fact.startswith(CARD):
+    async def sources(self, fact: Fact) -> Sequence[SourceMessage]:
+        """The messages that a fact was read from, in every session and view that has it; only our own server knows."""
+        if fact.id.startswith(CARD):
             return ()
-        found = await self._reader.get(
-            ListPage[SourceMessage], f"ext/conclusions/{in_path(fact)}/messages", size=MOST_SOURCES
-        )
-        return () if found is None else found.items
+        contents: Json = {"in": [fact.text, f"{self._peer}: {fact.text}"]}
+        copies = await self._listed({"observed_id": self._peer, "content": contents}, 1)
+        messages: dict[str, SourceMessage] = {}
+        for conclusion in dict.fromkeys([fact.id, *(copy.id for copy in copies)]):
+            path = f"ext/conclusions/{in_path(conclusion)}/messages"
+            found = await self._reader.get(ListPage[SourceMessage], path, size=MOST_SOURCES)
+            messages |= {} if found is None else {one.id: one for one in found.items}
+        return list(messages.values())
 
     def _take(
         self, query: FactQuery, at: Position, rows: Sequence[HeldConclusion], known: set[str], found: list[Fact]

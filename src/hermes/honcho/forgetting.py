@@ -13,20 +13,20 @@ from hermes.honcho.attempt import Attempt
 from hermes.honcho.conclusions import remove_conclusion
 from hermes.honcho.messages import AT_ONCE, SESSION, delete_message, list_messages
 from hermes.honcho.wire import read_time
-from hermes.memory.provider import Delivered, Outcome, Parked
+from hermes.memory.provider import Delivered, Later, Outcome, Parked
 from hermes.types import Json
 
 MOST_PAGES = 100
 NO_SESSION = Delivered("notes belong to no conversation")
 
 
-async def forget_conversation(attempt: Attempt, session_id: str) -> Outcome:
+async def forget_conversation(attempt: Attempt, data: Mapping[str, Json]) -> Outcome:
     """Delete what was written of a conversation. Other conversations in the same Honcho session stay. Raises Failure;
     what was deleted until then is gone."""
     session = attempt.target.session
     if session is None:
         return NO_SESSION
-    filters = {"metadata": {SESSION: session_id}}
+    filters = {"metadata": {SESSION: str(data["session_id"])}}
     deleted = 0
     while found := await list_messages(attempt, session, f"size={AT_ONCE}", filters):
         if not attempt.link.deletes_messages:
@@ -35,7 +35,7 @@ async def forget_conversation(attempt: Attempt, session_id: str) -> Outcome:
         for message in found:
             await delete_message(attempt, session, str(message["id"]))
         deleted += len(found)
-    return Delivered(f"{deleted} messages were deleted")
+    return _once_more(attempt, data) or Delivered(f"{deleted} messages were deleted")
 
 
 async def take_back(attempt: Attempt, data: Mapping[str, Json]) -> Outcome:
@@ -50,9 +50,17 @@ async def take_back(attempt: Attempt, data: Mapping[str, Json]) -> Outcome:
     else:
         for message in found:
             await delete_message(attempt, session, message)
+    if later := _once_more(attempt, data):
+        return later
     if kept:
         return Parked("; ".join(kept))
     return Delivered(f"{len(found)} messages and {removed} conclusions were deleted")
+
+
+def _once_more(attempt: Attempt, data: Mapping[str, Json]) -> Later | None:
+    """Whether it must be looked again, since something may still arrive that was sent before."""
+    wait = attempt.doubts.wait_for_all(data.get("may_arrive") or {})
+    return Later("some of it may still arrive", after=wait) if wait > 0 else None
 
 
 async def _find(attempt: Attempt, session: str, session_id: str, times: Sequence[float]) -> list[str]:

@@ -25,6 +25,7 @@ SUPPLEMENT = "dialectic"
 """The layer that comes last. Room is kept for it, up to half of the budget."""
 
 MARKER = re.compile(r"^\s*(?:[-*•]\s+|\d{1,3}[.)]\s+)?(?:\[\d{4}-\d\d-\d\d[^\]\n]{0,30}\]\s*)?")
+SIGNED = re.compile(rf"{MARKER.pattern}[\w-]{{1,100}}: ")
 NOT_WORDS = re.compile(r"[\W_]+")
 # Scripts that put no space between words: there any character may end a piece.
 UNSPACED = re.compile(
@@ -115,14 +116,18 @@ def _without_repetition(sections: Iterable[Section]) -> list[Section]:
     fresh: list[Section] = []
     for section in sections:
         kept: list[str] = []
+        here: set[str] = set()
         for line in section.text.splitlines():
             plain = f" {_plain(line)} "
             if plain.isspace() or _is_heading(line):
                 kept.append(line)
-            elif plain not in compared and plain not in said:
+                continue
+            # What is noted is told as it is, and again as something that its person says.
+            if plain not in compared and plain not in said and _unsigned(line) not in here:
                 kept.append(line)
                 said += f"{plain}\n"
             compared.add(plain)
+            here.add(plain.strip())
         if text := _drop_bare_headings(kept):
             fresh.append(replace(section, text=text))
     return fresh
@@ -150,6 +155,12 @@ def _is_heading(line: str) -> bool:
 def _plain(line: str) -> str:
     """A line as it is compared. Most lines are recalled again in the next turn: those of usual length are kept."""
     return _plain_again(line) if len(line) <= USUAL else _make_plain(line)
+
+
+def _unsigned(line: str) -> str | None:
+    """What a line says as it is compared, without the name before it; None where there is no name."""
+    found = SIGNED.match(line)
+    return None if found is None else _plain(line[found.end() :])
 
 
 def _make_plain(line: str) -> str:

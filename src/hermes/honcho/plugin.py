@@ -128,7 +128,7 @@ class HonchoPlugin(MemoryPlugin):
 
     async def fact_sources(self, whose: Notebook, fact: Fact) -> Sequence[FactSource]:
         can_go = (await self.links.link(self.host.clock.now() + PATIENCE)).deletes_messages
-        return [to_source(one, can_go=can_go) for one in await self._fact_reader(whose).sources(fact.id)]
+        return [to_source(one, can_go=can_go) for one in await self._fact_reader(whose).sources(fact)]
 
     def _fact_reader(self, whose: Notebook) -> FactReader:
         config = self.configuration()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -155,4 +155,9 @@ def _read_models(body: Json) -> list[ListedModel] | None:
     if not isinstance(entries, list):
         return None
     named = [(string(entry.get("id")) or string(entry.get("name")), entry) for entry in mappings(entries)]
-    return [ListedModel(name, _largest([entry.get(key) for key in LENGTHS])) for name, entry in named if name]
+    return [ListedModel(name, _context_length(entry)) for name, entry in named if name]
+
+
+def _context_length(entry: Mapping[str, Json]) -> int | None:
+    """What an endpoint tells of a model; llama.cpp tells what it has loaded beside what the model could take."""
+    return _largest([*(entry.get(key) for key in LENGTHS), mapping(entry.get("meta")).get("n_ctx")])

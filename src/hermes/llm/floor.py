@@ -14,6 +14,10 @@ from hermes.llm.model import ModelRequest
 from hermes.types import ECHO
 
 Recollect: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
+SAVED = "Saved"
+HERE_ALONE = "Kept in this conversation alone"
+NOT_KEPT = "Heard, and not kept"
+"""What becomes of what a person says: in a session, in an incognito turn, and where there is no session."""
 ASKING = re.compile(
     r"(what|what's|who|who's|whose|when|where|which|why|how|do|does|did|is|are|was|were|can|could)\b(?!.*[.!…]$)"
     r"|tell me\b",
@@ -22,9 +26,11 @@ ASKING = re.compile(
 
 
 class OfflineFloor(Struct, frozen=True):
-    """A `Model` that thinks nothing up: it saves what it is told and quotes what it finds, always in the same words."""
+    """A `Model` that thinks nothing up: it says what becomes of what it is told and quotes what it finds, always in the
+    same words."""
 
     recollect: Recollect
+    fate: str = SAVED
     name: str = "offline"
     context_length: int = 1_000_000
 
@@ -39,7 +45,7 @@ class OfflineFloor(Struct, frozen=True):
 
     async def _answer(self, asked: str) -> str:
         if not is_asking(asked):
-            return f"Saved: {_brief(asked)}"
+            return f"{self.fate}: {_brief(asked)}"
         found = await self.recollect(asked)
         if not found:
             return "I remember nothing about that."

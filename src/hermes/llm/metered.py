@@ -32,13 +32,16 @@ class Metered:
     """A `Model` that answers as another one does and adds up what it spends."""
 
     def __init__(self, model: Model, spending: Spending) -> None:
-        self.context_length = model.context_length
         self._model = model
         self._spending = spending
 
     @property
     def name(self) -> str:
         return self._model.name
+
+    @property
+    def context_length(self) -> int:
+        return self._model.context_length
 
     async def close(self) -> None:
         await self._model.close()

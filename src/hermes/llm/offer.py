@@ -32,6 +32,7 @@ class ModelOffer(Struct):
     clock: Clock
     _asking: asyncio.Task[Sequence[ListedModel]] | None = None
     _asked_at: float = 0.0
+    _listed: Sequence[ListedModel] = ()
     _talking: Sequence[str] = ()
 
     @property
@@ -45,8 +46,8 @@ class ModelOffer(Struct):
         if self.default or len(self._talking) < 2:
             return ""
         return (
-            f"{self.answering} answers, the first of {len(self._talking)} at {self.endpoint}; /model shows them, "
-            "`hermes config set model.default NAME` chooses one."
+            f"{self.answering} answers, the first of {len(self._talking)} at {self.endpoint}; `hermes model` shows "
+            "them and lets you choose one."
         )
 
     async def list(self) -> Sequence[ListedModel]:
@@ -61,8 +62,12 @@ class ModelOffer(Struct):
             self._asking = asyncio.create_task(self.find())
             self._asking.add_done_callback(_failed)
         listed = await asyncio.shield(self._asking)
-        self._talking = talking([one.name for one in listed])
+        self._listed, self._talking = listed, talking([one.name for one in listed])
         return listed
+
+    def context_length(self, name: str) -> int | None:
+        """How long a model's context is, where the list that came last tells it."""
+        return next((one.context_length for one in self._listed if one.name == name), None)
 
 
 def _failed(asked: asyncio.Task[Sequence[ListedModel]]) -> bool:
@@ -75,23 +80,34 @@ UNNAMED = "default"
 """What an endpoint that lists nothing is asked for."""
 
 
-class FirstListed:
-    """A `Model` that asks the endpoint for its list with the first request, so that opening it needs no network. Its
-    name is "" until the list is known."""
+class ConfiguredModel:
+    """The `Model` that answers where a session chose none. Opening it needs no network: where none is named, the
+    endpoint is asked for its list with the first request, and the name is "" until then. Its context has `length`
+    tokens; where that `is_guess`, what the list tells counts as soon as it is known."""
 
-    def __init__(self, offer: ModelOffer, context_length: int) -> None:
-        self.context_length = context_length
+    def __init__(self, offer: ModelOffer, length: int, *, is_guess: bool) -> None:
         self._offer = offer
+        self._length = length
+        self._is_guess = is_guess
         self._found: Model | None = None
+        self._looking: asyncio.Task[Sequence[ListedModel]] | None = None
 
     @property
     def name(self) -> str:
         return self._found.name if self._found else self._offer.answering
 
+    @property
+    def context_length(self) -> int:
+        told = self._offer.context_length(self.name) if self._is_guess else None
+        return told or self._length
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         if self._found is None:
             try:
-                await self._offer.list()
+                if not self._offer.default:
+                    await self._offer.list()
+                elif self._is_guess:
+                    self._look_beside()
             except ModelError as error:
                 advice = f" ({HOW_TO_NAME})" if isinstance(error, NoModelListError) else ""
                 yield ModelFailed("refused", f"{error.line()}{advice}", retryable=True)
@@ -101,6 +117,13 @@ class FirstListed:
             async for event in events:
                 yield event
 
+    def _look_beside(self) -> None:
+        """Ask for the list, and let the request go on meanwhile: it is known which model answers."""
+        self._looking = asyncio.create_task(self._offer.list())
+        self._looking.add_done_callback(_failed)
+
     async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
         if self._found is not None:
             await self._found.close()

@@ -25,9 +25,10 @@ from hermes.memory.mirror import Mirrored, NoteChange
 from hermes.memory.notes import FILES, Notes, NotesFile
 from hermes.memory.outbox import Spot
 from hermes.memory.plugin_thread import Returned
-from hermes.memory.source_turns import find_source_turns, leave_out
+from hermes.memory.source_turns import find_late, find_source_turns, leave_out
 from hermes.memory.undoing import TakenBack
 from hermes.memory.values import Fact, FactQuery, Facts, FactSource, Notebook, Wording
+from hermes.redaction import hide_passwords
 from hermes.scope import OWNER
 from hermes.store.corrections import corrections_of, keep_correction, keep_forgotten
 from hermes.store.injections import drop_injections
@@ -146,8 +147,10 @@ class MemoryBook:
         if entry.target is None:
             return await self._change_fact(entry, "", sources)
         target = entry.target
-        await asyncio.to_thread(self.notes.forget, target, entry.text)
+        await asyncio.to_thread(self.notes.check_forget, target, entry.text)
+        # First what keeps it from coming back, as above.
         await self._store.write(lambda tx: self._keep_forgotten(tx, entry.text))
+        await asyncio.to_thread(self.notes.forget, target, entry.text)
         self._mirror(NoteChange(target, "remove", entry.text, ""))
         return Forgotten()
 
@@ -164,6 +167,17 @@ class MemoryBook:
         if not isinstance(found, Returned):
             raise ProviderError(f"{provider.name} does not say where it comes from: {found.reason}", hint="")
         return list(found.value)
+
+    async def late(self, entry: Remembering, sources: Sequence[FactSource]) -> Sequence[FactSource]:
+        """What the person said of a fact, beside its sources, that the provider may not have read yet: it goes too."""
+        provider = self._provider
+        if entry.target is not None or provider is None:
+            return ()
+        name, now, store = provider.name, self._store.clock.now(), self._store
+        found = await store.read(lambda tx: find_late(store, tx, name, self._notebook, entry.text, now=now))
+        known = {(source.session_id, source.text) for source in sources}
+        late = [FactSource(one.content or "", one.timestamp, one.session_id) for one in found]
+        return [one for one in late if (one.session_id, one.text) not in known]
 
     async def titles(self, sources: Sequence[FactSource]) -> dict[str, str]:
         """What the sessions are called, by id, in which these were said; for the owner alone, who may name them."""
@@ -202,7 +216,10 @@ class MemoryBook:
         found = await provider.call(
             "facts", lambda plugin: plugin.facts(self._notebook, query), Facts, until, line="facts"
         )
-        return found.value if isinstance(found, Returned) else Facts(remark=f"{provider.name}: {found.reason}")
+        if isinstance(found, Returned):
+            return found.value
+        why = next(iter(provider.health.failing().values()), found.reason)
+        return Facts(remark=f"what {provider.name} holds is not shown: {hide_passwords(why)}")
 
     async def _change_fact(self, entry: Remembering, right: str, sources: Sequence[FactSource]) -> Forgotten:
         """Commit a fact's change with all that keeps the old one from coming back; then it is delivered."""
@@ -217,7 +234,8 @@ class MemoryBook:
                 keep_correction(tx, self.notes.scope, entry.text, right, now=now)
             else:
                 self._keep_forgotten(tx, entry.text)
-                for turns in find_source_turns(self._store, tx, sources):
+                late = find_late(self._store, tx, provider.name, self._notebook, entry.text, now=now)
+                for turns in find_source_turns(self._store, tx, sources, late):
                     taken += leave_out(self._store, tx, turns, provider.name, key, now=now)
             mark_forgotten(tx, provider.name, now=now)
             data, whose = {"id": entry.id, "old": entry.text}, self._notebook.person

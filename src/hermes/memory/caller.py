@@ -63,6 +63,9 @@ class Memory:
         self._closed = False
         # Values when the turn began; compared at its end, to see whether something was forgotten meanwhile.
         self._forgotten_at = self._replies_marked_at = 0.0
+        self._fetched_since = 0.0
+        """What was fetched before then is not recalled. Never later than the turn's beginning, also when the clock was
+        ahead while something was forgotten."""
         self._late = Lateness()
         self._may_know = False
         """Whether this home has told the provider anything yet."""
@@ -107,6 +110,7 @@ class Memory:
         self._turn = self.provider.outbox.said(tx, self._caller.spot, spoken, now=self._clock_now())
         self._forgotten_at = forgotten_at(tx, self.provider.name)
         self._replies_marked_at = replies_marked_at(tx, self.provider.name)
+        self._fetched_since = min(self._forgotten_at, self._clock_now())
         self._may_know = get_health(tx, self.provider.name).last_success is not None
         self._speaker = spoken[-1][1]
         self._caller.asked = tuple(message.id for message in messages)
@@ -153,7 +157,7 @@ class Memory:
         begun = _in(0)
         found = await self._recall(messages, until)
         recalled = found.value if isinstance(found, Returned) else Recalled(missed={"recall": found.reason})
-        recalled = without_forgotten(recalled, self._forgotten_at)
+        recalled = without_forgotten(recalled, self._fetched_since)
         parts = tuple(_recorded(part) for part in recalled.parts if _is_part(part))
         missed = {_storable(str(name), 100): _storable(str(why), 300) for name, why in recalled.missed.items()}
         self._injection = Injection(
@@ -305,7 +309,7 @@ class Memory:
 
     def _question(self, messages: Sequence[Message], until: float) -> Question:
         said = tuple(Said(message.content or "", self._speaker_of(message)) for message in messages)
-        return Question(said, self._turn, self.provider.wall(until), self._forgotten_at)
+        return Question(said, self._turn, self.provider.wall(until), self._fetched_since)
 
     def _clock_now(self) -> float:
         return self.provider.store.clock.now()

@@ -15,7 +15,7 @@ from msgspec import Struct
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease
 from hermes.db.queue import Item, ItemState
-from hermes.db.queue_items import drop, find_held, get, items, queues
+from hermes.db.queue_items import drop, find_held, get, is_any_tried, items, queues
 from hermes.files import read_file
 from hermes.home import Home
 from hermes.memory.notes import FILES, Notes
@@ -37,6 +37,9 @@ KIND, KEY, REPLIES = "forgotten", "at", "replies"
 OLD = "it was fetched before something was forgotten"
 WORDS_OF = {"note": ("old",), "correct": ("old",), "delegation": ("task",)}
 """Where the data of an entry has words that people or agents wrote."""
+MAY_ARRIVE = 90.0
+"""Seconds after an attempt to deliver in which what got no answer may still arrive: as long as a provider may take, and
+then its server."""
 NO_WORDS = frozenset({"act", "about", "conclusion", "id", "ids", "key"})
 """Names under which an entry of the provider's own has marks and ids; elsewhere it may have words."""
 
@@ -63,6 +66,14 @@ class Kept(Struct, frozen=True):
         return not (self.entries or self.messages)
 
 
+class UnderWay(Struct, frozen=True):
+    """What of the entries that were dropped may reach the provider all the same: the leases under which some are being
+    delivered, and whether some were tried a moment ago and got no answer."""
+
+    held: tuple[Lease, ...] = ()
+    was_tried: bool = False
+
+
 def find_kept(store: Store, tx: Tx, wording: Wording, before: Kept | None = None) -> Kept:
     """What the host has in which these words stand; a message that memory does not know of is left out. What was looked
     at `before` is not read again."""
@@ -79,20 +90,20 @@ def find_kept(store: Store, tx: Tx, wording: Wording, before: Kept | None = None
     return Kept(tuple(entries), _known(store, tx, said), upto, queued_upto)
 
 
-def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: float) -> tuple[Kept, list[Lease]]:
+def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: float) -> tuple[Kept, UnderWay]:
     """Drop entries, keep messages out of memory for good, and delete records of recall and remarks that hold the words:
-    what was found `before`, and what has come since. All of that, and the leases under which some of the entries are
-    being delivered: while they are held, those may still arrive."""
+    what was found `before`, and what has come since. All of that, and which of the entries may still arrive."""
     kept = find_kept(store, tx, wording, before)
     dropped = [one.id for one in kept.entries]
-    held = find_held(tx, dropped, now=now)
+    was_tried = is_any_tried(tx, dropped, since=now - MAY_ARRIVE)
+    under_way = UnderWay(tuple(find_held(tx, dropped, now=now)), was_tried)
     drop(tx, dropped)
     for session, message in kept.messages:
         store.incognito.leave_out(tx, session, message)
     drop_injections(tx, wording.is_in)
     drop_remarks(tx, wording.is_in)
     drop_corrections(tx, wording.is_in)
-    return kept, held
+    return kept, under_way
 
 
 def find_told(tx: Tx) -> list[str]:

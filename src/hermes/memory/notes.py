@@ -78,7 +78,8 @@ class Notes:
         return NotesRead(texts, tuple(problems), changed)
 
     def add(self, target: NotesFile, text: str) -> Change:
-        """Add one entry. One that says the same is left as it is, so that a repeated call has no second effect."""
+        """Add one entry. One that says the same, in this note or another, is left as it is, so that a repeated call has
+        no second effect."""
         return self.replace(target, "", text)
 
     def replace(self, target: NotesFile, old: str, text: str) -> Change:
@@ -92,7 +93,8 @@ class Notes:
                 limit, used = self._limits[target], len(_shown(present))
                 return Change(target, "add", same.text.removeprefix("- "), used, limit, is_new=False)
             if place is None:
-                return self._write(target, "add", entry, present, add_entry(present, entry))
+                elsewhere = self._noted_elsewhere(target, entry)
+                return elsewhere or self._write(target, "add", entry, present, add_entry(present, entry))
             return self._write(target, "replace", entry, present, replace_entry(present, place, entry))
 
     def remove(self, target: NotesFile, old: str) -> Change:
@@ -122,6 +124,10 @@ class Notes:
             place = _find_exact(target, present, old)
             return self._write(target, "replace", entry, present, replace_entry(present, place, entry))
 
+    def check_forget(self, target: NotesFile, old: str) -> None:
+        """Raise what `forget` would raise now."""
+        _find_exact(target, _text_of(self.path(target)), old)
+
     def forget(self, target: NotesFile, old: str) -> Change:
         """Remove the entry that is exactly `old`, also from the version that is kept beside the note."""
         with self._locked(target) as present:
@@ -130,6 +136,17 @@ class Notes:
             path = self.path(target)
             replace_file(path.with_name(f"{path.name}{BEFORE}"), whole)
             return change
+
+    def _noted_elsewhere(self, target: NotesFile, entry: str) -> Change | None:
+        """The entry of another note that says the same. A note that cannot be read says nothing."""
+        for other in FILES.keys() - {target}:
+            with suppress(HomeError):  # it is told when the notes are read for a turn
+                whole = _text_of(self.path(other))
+                for there in find_entries(whole):
+                    if says_the_same(there.text, entry):
+                        text, used = there.text.removeprefix("- "), len(_shown(whole))
+                        return Change(other, "add", text, used, self._limits[other], is_new=False)
+        return None
 
     def _write(
         self, target: NotesFile, action: Literal["add", "replace", "remove"], text: str, present: str, whole: str

@@ -19,7 +19,7 @@ from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.lanes import busy_lanes, join_lanes, move_items
 from hermes.db.queue import Item
-from hermes.db.queue_items import find, items, withdraw
+from hermes.db.queue_items import find, items, made_since, withdraw
 from hermes.memory.values import Address, Conversation, EntryKind, Notebook, Speaker
 from hermes.store.memory_rows import EntryPlace, count_turn, find_place, set_place
 from hermes.store.told import mark_told, unmark_told
@@ -197,7 +197,9 @@ class Outbox(Struct, frozen=True):
         if known is None or known.address is None or "forget" not in known.address["wants"]:
             return False
         cause = f"{session_id}:{secrets.token_hex(8)}"
-        enqueue_wish(tx, self.provider, known, "forget", cause, {"session_id": session_id}, now=now)
+        begun = [item for item in made_since(tx, self.queue, session_id, "", 0.0) if item.state != "done"]
+        data = {"session_id": session_id, "may_arrive": may_arrive(begun)}
+        enqueue_wish(tx, self.provider, known, "forget", cause, data, now=now)
         return True
 
     def release(self, tx: Tx, spot: Spot, *, now: float) -> None:
@@ -239,6 +241,11 @@ class QueuedWish(Struct, frozen=True):
 
     ticket: str
     lane: str
+
+
+def may_arrive(entries: Iterable[Item]) -> dict[str, Json]:
+    """When each of these was last tried, by its key: what was sent then may arrive though nobody waits for it."""
+    return {item.payload["key"]: item.tried_at for item in entries if item.payload and item.tried_at is not None}
 
 
 def enqueue_wish(

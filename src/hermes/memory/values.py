@@ -136,8 +136,9 @@ class Entry(Struct, frozen=True):
     """own: what `put` was given. note: target, action, old. delegation: task. reply: `{"stopped": true}` for one that
     the person cut off. forget: the session_id of a conversation that was deleted. correct: the `id` of a fact and what
     it said (`old`); the entry's text is what holds, and "" has the fact forgotten. undo: the session_id, `times` of the
-    messages that were taken back (the `at` of their entries), and `entries` that tools put meanwhile, each with kind,
-    data and the note of its delivery."""
+    messages that were taken back (the `at` of their entries), and `entries` that tools put meanwhile or that tell of
+    sub-agents, each with kind, data and the note of its delivery. forget and undo: `may_arrive`, when entries were last
+    tried that will not come again, by key: a server may still be busy with them."""
     tried_at: float | None = None
     """When the last attempt began that may have arrived: look before you repeat it."""
     queued_at: float | None = None

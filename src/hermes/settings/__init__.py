@@ -61,7 +61,10 @@ MODEL = Setting(
     also=("model",),
 )
 CONTEXT_LENGTH = Setting(
-    "model.context_length", Integer(1024), 128_000, "How many tokens request and reply may have together."
+    "model.context_length",
+    Integer(1024),
+    128_000,
+    "How many tokens request and reply may have together; unset, what the endpoint tells.",
 )
 MODEL_TIMEOUT = Setting(
     "model.timeout", Number(1.0), 120.0, "Seconds without a sign from the endpoint after which a request is given up."

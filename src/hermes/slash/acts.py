@@ -20,6 +20,7 @@ from hermes.types import LiveView
 
 LONGEST_TITLE = 200
 NOT_KNOWN = "not chosen yet"
+FLOOR = "none, answers come from memory alone"
 """Stands for the model's name while the endpoint has not said what it has."""
 BEGINS = "A new session begins with your next message."
 STOPPED, NOT_RUNNING = "Stopped.", "Nothing is running."
@@ -144,14 +145,16 @@ async def status(here: Here, _: str) -> str:
     view = await agent.store.view(agent.session_id)
     memory, told = agent.memory, agent.scope == OWNER  # how a provider is, is the owner's business
     return (
-        f"session {agent.session_id}\nmodel {agent.model.name or NOT_KNOWN}\n"
-        f"context {_window(agent, view)}, {view.epoch} compressions\n"
+        f"session {agent.session_id}\nmodel {FLOOR if agent.answers_from_memory else agent.model.name or NOT_KNOWN}\n"
+        f"context {_window(agent, view)}, {view.epoch} {'compression' if view.epoch == 1 else 'compressions'}\n"
         f"memory notes{'' if memory.state == 'off' or not told else f' + {memory.name} ({memory.state})'}"
     )
 
 
 def _window(agent: Agent, view: LiveView) -> str:
     window, used = agent.model.context_length, view_tokens(view) + agent.overhead
+    if agent.answers_from_memory:
+        return f"~{used:,} tokens"
     return f"~{used:,} of {window:,} tokens ({round(100 * used / window)} %)"
 
 

@@ -137,6 +137,7 @@ async def _forget(here: Here, book: MemoryBook, rest: str) -> str:
     entry = _chosen(book, number)
     sources = await book.sources(entry)
     if sure.strip() not in ("--yes", "yes"):
+        sources = [*sources, *await book.late(entry, sources)]
         going = _going(sources, await book.replies(sources), await book.titles(sources))
         confirm = f"`/memory forget {number} --yes` forgets it. Your sessions keep what was said."
         elsewhere = ELSEWHERE if book.notes.scope == OWNER else ""

@@ -13,6 +13,7 @@ from typing import Generic, Literal
 
 from hermes.sqlite.connection import Opened, T, Tx, wait_for_lock
 from hermes.sqlite.faults import translated
+from hermes.sqlite.log import empty_log
 from hermes.sqlite.reading import Readers, ReadLane
 from hermes.sqlite.writer import Writer
 
@@ -65,6 +66,12 @@ class SqliteDatabase(Generic[Tx]):
         """Run `run` on one consistent snapshot. It cannot write, and may be begun more than once."""
         self._check_open()
         return await self._readers.read(run)
+
+    async def empty_log(self) -> None:
+        """Bring the write-ahead log into the file and cut it to nothing: what was deleted, or written over, is in
+        neither any more. Refused as locked when somebody reads or writes all the time."""
+        self._check_open()
+        await asyncio.to_thread(empty_log, self.path)
 
     async def close(self) -> None:
         """Finish every accepted write, then close the file. Closing twice is fine."""

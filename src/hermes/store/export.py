@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
@@ -50,16 +51,29 @@ def to_markdown(
     """A readable transcript; a compression is noted where its horizon lies, and so is what was taken back."""
     yield f"# {session.title or session.id}"
     yield f"\n`{session.id}` · {session.source} · started {_time(session.started_at)}"
-    marks = {compression.horizon_message_id: compression for compression in compressions}
-    for message in messages:
+    for message in with_compressions(messages, compressions):
+        if isinstance(message, Compression):
+            yield f"\n---\n\n*Compressed up to here ({message.snapshot_id}):*\n\n{message.summary}\n\n---"
+            continue
         taken_back = f" · {TAKEN_BACK}" if message.id in undone else ""
         yield f"\n## {_speaker(message)} · {_time(message.timestamp)}{taken_back}\n"
         if message.content:
             yield message.content
         for call in message.tool_calls:
             yield f"\n- calls `{call.name}` with `{call.arguments}`"
-        if compression := marks.get(message.id):
-            yield f"\n---\n\n*Compressed up to here ({compression.snapshot_id}):*\n\n{compression.summary}\n\n---"
+
+
+def with_compressions(
+    messages: Iterable[Message], compressions: Sequence[Compression]
+) -> Iterator[Message | Compression]:
+    """Messages in order, and every compression, the oldest first, where its horizon lies: several may share one, and it
+    need not be a message of the session."""
+    waiting = deque(compressions)
+    for message in messages:
+        while waiting and waiting[0].horizon_message_id < message.id:
+            yield waiting.popleft()
+        yield message
+    yield from waiting
 
 
 def message_to_json(message: Message, undone: Collection[int] = ()) -> dict[str, Json]:

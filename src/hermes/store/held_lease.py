@@ -85,14 +85,19 @@ async def take(store: Store, wanted: WantedLease) -> HeldLease | None:
 
 @asynccontextmanager
 async def kept(store: Store, wanted: WantedLease, held: HeldLease) -> AsyncIterator[HeldLease]:
-    """Renew the lease while the block runs, then release it."""
+    """Renew the lease while the block runs, then release it: it is free when this ends, also if that is cancelled."""
     renewal = asyncio.create_task(_renew(store, wanted, held))
     try:
         yield held
     finally:
         renewal.cancel()
         if not held.is_over:
-            await asyncio.shield(_let_go(store, wanted, held))
+            letting_go = asyncio.ensure_future(_let_go(store, wanted, held))
+            try:
+                await asyncio.shield(letting_go)
+            except asyncio.CancelledError:
+                await letting_go
+                raise
 
 
 async def _renew(store: Store, wanted: WantedLease, held: HeldLease) -> None:

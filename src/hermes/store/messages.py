@@ -141,6 +141,11 @@ class Messages:
         )
         return [int(row["id"]) for row in rows]
 
+    def last_said(self, tx: Tx, session_id: str) -> int:
+        """The newest message of a person, by its id, or 0."""
+        query = f"SELECT max(t.id) FROM messages t WHERE t.session_id = ? AND t.role = 'user' AND {self._kept}"
+        return int(tx.execute(query, (session_id,)).fetchone()[0] or 0)
+
     def last_alt(self, tx: Tx, session_id: str, author_id: str | None) -> str | None:
         """The other id that the platform gave of an author, as it was last said in a session."""
         author, alt = self._shape.field("author_id"), self._shape.field("author_alt")

@@ -30,6 +30,10 @@ PAGE = 20
 LOOKED_AT = 200
 """How many hits are looked at for others than those that say the same."""
 
+MERGE = "INSERT INTO hermes_search (hermes_search, rank) VALUES ('merge', ?)"
+PAGES = 64
+"""How many pages of the index are merged in one step, while others wait to write."""
+
 
 class HistoryHit(Struct, frozen=True):
     """A message that was found, with the part of it that matched."""
@@ -130,6 +134,13 @@ class Search:
             _take_out(tx, entries)
         else:
             _empty(tx)
+
+    def tidy(self, tx: Tx, *, begin: bool) -> bool:
+        """Take the words of forgotten messages out of the file for good, a part at a time; `begin` with the first. Is
+        there more?"""
+        before = tx.total_changes
+        tx.execute(MERGE, (-PAGES if begin else PAGES,))  # a negative number begins anew
+        return tx.total_changes - before >= 2  # what SQLite says of a merge that is not at its end
 
 
 def _hit(row: sqlite3.Row, text: str) -> HistoryHit:

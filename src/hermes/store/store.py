@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -14,6 +15,7 @@ from hermes.db.engine import StoreDatabase, Tx, migrate, refuse_newer
 from hermes.db.leases import Lease
 from hermes.events import MemoryUpdated
 from hermes.scope import Scope
+from hermes.sqlite.connection import read_text
 from hermes.store.auto_titles import untitled_sessions
 from hermes.store.compressions import Compressions
 from hermes.store.deletion import Deletions
@@ -97,9 +99,27 @@ class Store:
         """Run `run` on one consistent snapshot."""
         return await self.db.read(run)
 
+    async def read_once(self, run: Callable[[Tx], T]) -> T:
+        """As `read`, for what shows things as it reads them: `run` is never begun again, as it may be by `read` when it
+        meets text that is no UTF-8. From then on each text takes longer."""
+
+        def run_once(tx: Tx) -> T:
+            tx.text_factory = read_text
+            return run(tx)
+
+        return await self.db.read(run_once)
+
     async def look(self, run: Callable[[Tx], T]) -> T:
         """Run `run` on one consistent snapshot, in the writer's connection. Keep it short: writes wait meanwhile."""
         return await self.db.look(run)
+
+    async def tidy(self) -> None:
+        """Take what was deleted out of the files for good: its words out of the index, its text out of the log.
+        StoreBusyError when somebody uses the log all the time: it then leaves as others write."""
+        begin = True
+        while await self.write(partial(self.search.tidy, begin=begin)):
+            begin = False
+        await self.db.empty_log()
 
     async def create_session(self, source: str, *, session_id: str | None = None, title: str | None = None) -> Session:
         """A new session, committed."""

@@ -142,7 +142,7 @@ class StoredTurn:
             add_usage(tx, self._lane.session_id, spent)
             added = self._store.messages.append(tx, self._lane.session_id, drafts, now=now)
             for message in added:
-                if message.role == "assistant" and message.finish_reason == "stopped":
+                if self.opening.incognito or (message.role == "assistant" and message.finish_reason == "stopped"):
                     self._remember(tx, message)
             return added
 
@@ -169,5 +169,8 @@ class StoredTurn:
         return await self._lane.write(self._store, append, last=True)
 
     def _remember(self, tx: Tx, message: Message) -> None:
-        if not self.opening.incognito:
+        """Memory is told of it. What answers an incognito message is as incognito, also once memory is on again."""
+        if self.opening.incognito:
+            self._store.incognito.leave_out(tx, message.session_id, message.id)
+        else:
             self._memory.replied(tx, message)

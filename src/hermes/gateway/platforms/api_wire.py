@@ -94,7 +94,7 @@ def parse_ask(body: bytes) -> CompletionRequest:
         model=_name(value, "model") or "hermes",
         stream=_typed(value, "stream", bool) or False,
         include_usage=_typed(options, "include_usage", bool) or False,
-        user=_name(value, "user") or None,
+        user=None if value.get("user") is None else _name(value, "user"),
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from urllib.parse import quote
 
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -44,6 +45,7 @@ NAME = "api"
 LARGEST_BODY = 10 * 1024 * 1024
 REUSED = "this Idempotency-Key was another message's in this conversation; a new message takes a new key"
 NOT_YOURS = "this session is not one of the user's"
+NOBODY = "'user' is empty: it names the guest who speaks, and a request without it is the owner's"
 SESSION_ID, SESSION_KEY, IDEMPOTENCY = "x-hermes-session-id", "x-hermes-session-key", "idempotency-key"
 
 
@@ -127,7 +129,7 @@ class HttpApi:
 
     async def _complete(self, request: Request) -> Response:
         await self._check(request)
-        ask = parse_ask(await read_body(request, self._terms.patience))
+        ask = self._with_user(parse_ask(await read_body(request, self._terms.patience)))
         session_id, given_key = _named(request, SESSION_ID), _named(request, SESSION_KEY)
         guest = ask.user if self._terms.user_guests else None
         session_key = given_key
@@ -156,6 +158,15 @@ class HttpApi:
             **({} if received.fresh else {"Idempotent-Replayed": "true"}),
         }
         return await self._respond(request, ask, events, headers)
+
+    def _with_user(self, ask: CompletionRequest) -> CompletionRequest:
+        """The request with nobody for an empty `user`. Where users are guests it is refused: who leaves somebody's name
+        empty does not mean the owner."""
+        if ask.user is None or ask.user.strip():
+            return ask
+        if self._terms.user_guests:
+            raise ApiError(400, NOBODY, param="user")
+        return replace(ask, user=None)
 
     async def _respond(
         self, request: Request, ask: CompletionRequest, events: Events, headers: dict[str, str]

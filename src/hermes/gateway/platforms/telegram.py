@@ -184,7 +184,8 @@ class Telegram:
         offset: int | None = None
 
         async def poll() -> int | None:
-            updates = await self._get_updates(offset)
+            # Until Telegram has answered, it is asked without waiting: so it is known at once that it is there.
+            updates = await self._get_updates(offset, wait=POLL if self._state == "ok" else 0)
             await self._report(intake, "ok", f"@{reader.username}, polling")
             following = offset
             for update in updates:
@@ -196,13 +197,13 @@ class Telegram:
         while True:
             offset = await self._persist(intake, poll)
 
-    async def _get_updates(self, offset: int | None) -> list[Json]:
+    async def _get_updates(self, offset: int | None, wait: int) -> list[Json]:
         """The next updates as they came: the library's own call would fail as a whole for one it cannot read."""
-        asked: dict[str, Json] = {"timeout": POLL, "allowed_updates": WANTED}
+        asked: dict[str, Json] = {"timeout": wait, "allowed_updates": WANTED}
         if offset is not None:
             asked["offset"] = offset
         # Telegram does not mind the case of a method; the library would send us to its own call.
-        found: Json = await self._bot.do_api_request("getupdates", asked, read_timeout=POLL + 10)
+        found: Json = await self._bot.do_api_request("getupdates", asked, read_timeout=wait + 10)
         return [update for update in found if isinstance(update, dict) and "update_id" in update]
 
     async def _take(self, intake: Intake, reader: UpdateReader, raw: Json) -> None:

@@ -77,9 +77,10 @@ class UpdateReader(Struct, frozen=True):
         )
 
     def _said(self, message: telegram.Message, *, edited: bool) -> str | None:
-        """The text as the agent shall read it; None when it is not for us."""
-        raw = well_formed(message.text or message.caption or "")
-        command = COMMAND.match(raw)
+        """The text as the agent shall read it; None when it is not for us. What is forwarded is a quote and no command:
+        others said it."""
+        raw, origin = well_formed(message.text or message.caption or ""), _origin(message)
+        command = None if origin else COMMAND.match(raw)
         if command is not None and command["bot"] and command["bot"].lower() != self.username.lower():
             return None
         if message.chat.type != "private" and self.mentions_only and not self._addressed(message, raw):
@@ -90,7 +91,8 @@ class UpdateReader(Struct, frozen=True):
         attached = _attachment(message)
         if not text and (edited or not attached):
             return None
-        parts = [_origin(message), _quote(message), attached, f"(edited) {text}" if edited else text]
+        said = f"(edited) {text}" if edited else text
+        parts = [origin, _quote(message), attached, _as_quote(said) if origin else said]
         return "\n\n".join(part for part in parts if part)
 
     def _addressed(self, message: telegram.Message, text: str) -> bool:
@@ -167,8 +169,11 @@ def _quote(message: telegram.Message) -> str:
     text = well_formed(chosen or (replied and (replied.text or replied.caption)) or "")
     if not text:
         return f"> ({_attachment(replied)})" if replied is not None and _attachment(replied) else ""
-    short = text if len(text) <= QUOTED else text[:QUOTED].rstrip() + " …"
-    return "\n".join(f"> {line}" for line in short.splitlines())
+    return _as_quote(text if len(text) <= QUOTED else text[:QUOTED].rstrip() + " …")
+
+
+def _as_quote(text: str) -> str:
+    return "\n".join(f"> {line}" for line in text.splitlines())
 
 
 def _origin(message: telegram.Message) -> str:

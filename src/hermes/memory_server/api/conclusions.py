@@ -131,5 +131,5 @@ async def get_conclusion(workspace_id: str, conclusion_id: str, here: ServerDep,
 @router.delete(f"{ROOT}/{{conclusion_id}}", status_code=204)
 async def delete_conclusion(workspace_id: str, conclusion_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Delete one."""
-    await here.write(lambda tx: engine.delete_conclusion(tx, workspace_id, conclusion_id))
+    await here.write(lambda tx: engine.delete_conclusion(tx, workspace_id, conclusion_id, here.now()))
     return Response(status_code=204)

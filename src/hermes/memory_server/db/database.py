@@ -29,6 +29,9 @@ class Database(Protocol):
     async def write(self, run: Callable[[Tx], T]) -> T:
         """Run `run` in a transaction of its own: all of it is kept, or nothing. When this returns, it is committed."""
 
+    async def empty_log(self) -> None:
+        """Let go of what the database keeps of earlier writes for a restart, where deleted text may still stand."""
+
     @property
     def folder(self) -> Path | None:
         """Where what was worked out of it may be kept from one start to the next; None for nowhere."""

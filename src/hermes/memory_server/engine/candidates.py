@@ -88,9 +88,8 @@ class HeldWords:
 
     def share(self, masks: Masks) -> Floats:
         """The share of the question's words that is in each of these masks."""
-        width = masks.itemsize
-        found: Floats = self._sums[0][masks if width == 1 else masks & 255]
-        for place in range(1, width):
+        found: Floats = self._sums[0][masks if masks.itemsize == 1 else masks & 255]
+        for place in range(1, len(self._sums)):  # a mask may have more bytes than there are words for
             found += self._sums[place][masks >> 8 * place & 255]
         return found
 

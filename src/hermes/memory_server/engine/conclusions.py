@@ -28,6 +28,7 @@ from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import is_shown, peer_in
 from hermes.memory_server.engine.sessions import session_in
+from hermes.memory_server.engine.tidying import queue_log_tidying
 from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id, refuse_scopes
@@ -197,10 +198,11 @@ def get_conclusion(tx: Tx, workspace: str, public_id: str) -> Record:
     return found
 
 
-def delete_conclusion(tx: Tx, workspace: str, public_id: str) -> None:
+def delete_conclusion(tx: Tx, workspace: str, public_id: str, at: int) -> None:
     """Delete one; it is found nowhere any more, nor in the file."""
     found = get_conclusion(tx, workspace, public_id)
     remove_conclusions(tx, [found.id], found.collection_id)
+    queue_log_tidying(tx, at)
 
 
 def remove_conclusions(tx: Tx, ids: Sequence[int], collection_id: int) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Table, delete, select, text, tuple_, update
+from sqlalchemy import ColumnElement, Row, Table, delete, select, tuple_, update
 
-from hermes.memory_server.db.database import JsonMap, Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.tables import (
-    OPEN_JOB,
     answers,
     cards,
     collections,
@@ -41,13 +39,12 @@ from hermes.memory_server.engine.finer import forget_in_finer
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import forget_facts
 from hermes.memory_server.engine.sessions import lock_session
+from hermes.memory_server.engine.tidying import queue_tidying
 from hermes.memory_server.engine.workspaces import DELETED, lock_workspace
 from hermes.memory_server.faults import Conflict
 
 PART = 50
 """How many rows are removed in one transaction. Few, since other writers wait meanwhile."""
-TIDY = "tidy"
-BEGIN = {"begin": True}
 
 
 def delete_session(tx: Tx, workspace: str, name: str, at: int) -> None:
@@ -153,22 +150,6 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
     tx.execute(delete(workspaces).where(workspaces.c.id == workspace_id))
     queue_tidying(tx, at)
     return False
-
-
-def queue_tidying(tx: Tx, at: int) -> None:
-    """Queue the tidying of the text index, which may hold words of deleted messages until then, and the removal of
-    outline files that know of these messages."""
-    # One that is under way does not know of the newest deletion.
-    waiting = select(jobs.c.id).where(jobs.c.unit == TIDY, text(OPEN_JOB), jobs.c.payload == json.dumps(BEGIN))
-    if tx.execute(waiting.limit(1)).first() is None:
-        add_job(tx, "tidy", TIDY, at, 0, BEGIN)
-
-
-def tidy_index(tx: Tx, payload: JsonMap, at: int) -> None:
-    """Tidy a part of the text index, and queue the rest."""
-    # Jobs of earlier versions say it in other words; to begin anew is never wrong.
-    if text_index(tx).tidy(tx, begin=payload.get("begin", True)):
-        add_job(tx, "tidy", TIDY, at, 0, {"begin": False})
 
 
 def _let_go(tx: Tx, session_id: int) -> list[int]:

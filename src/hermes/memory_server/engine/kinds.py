@@ -16,17 +16,17 @@ from typing import Any, Generic, TypeVar
 from hermes.memory_server.db.catching_up import catch_up
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder
-from hermes.memory_server.engine.deletion import purge_session, purge_workspace, tidy_index
+from hermes.memory_server.engine.deletion import purge_session, purge_workspace
 from hermes.memory_server.engine.delivery import WebhookDelivery
 from hermes.memory_server.engine.derive import Statement, embed_statements, read_statements, remember
 from hermes.memory_server.engine.dreams import dream
 from hermes.memory_server.engine.jobs import Job, read_observers
 from hermes.memory_server.engine.merging import go_on_merging
-from hermes.memory_server.engine.outlines import clean_outlines
 from hermes.memory_server.engine.peer_deletion import purge_peer
 from hermes.memory_server.engine.removal import go_on_removing
 from hermes.memory_server.engine.scopes import copy_conclusions
 from hermes.memory_server.engine.summaries import SessionSummary, count_removals, make_summary, store_summary
+from hermes.memory_server.engine.tidying import tidy_files, tidy_index
 
 P = TypeVar("P")
 READ_AT_ONCE = 500
@@ -70,8 +70,7 @@ async def _summary(tools: JobTools, job: Job) -> SessionSummary | None:
 
 
 async def _tidy_files(tools: JobTools, job: Job) -> None:
-    if job.payload.get("begin", True):
-        await clean_outlines(tools.database)
+    await tidy_files(tools.database, job.payload)
 
 
 async def _post(tools: JobTools, job: Job) -> None:

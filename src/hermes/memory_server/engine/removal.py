@@ -26,12 +26,13 @@ from hermes.memory_server.db.tables import (
     summaries,
 )
 from hermes.memory_server.engine.conclusions import remove_conclusions
-from hermes.memory_server.engine.deletion import PART, drop_messages, queue_tidying
+from hermes.memory_server.engine.deletion import PART, drop_messages
 from hermes.memory_server.engine.departures import begin_generation
 from hermes.memory_server.engine.ingest import queue_summaries_again
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import get_message
 from hermes.memory_server.engine.sessions import lock_session
+from hermes.memory_server.engine.tidying import queue_tidying
 from hermes.memory_server.faults import Invalid
 
 MOST = 10_000

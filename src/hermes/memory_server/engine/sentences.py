@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 
 END = re.compile(r"(?<=[.!?])\s+|\s*\n\s*|(?<=[。！？])\s*")
 TITLE = re.compile(
@@ -29,8 +30,13 @@ LONGEST_WORD = 12
 QUOTED = re.compile(
     r"\"[^\"\n]*\"|“[^“”\n]*”|„[^„“”\n]*[“”]|«[^«»\n]*»|「[^「」\n]*」|‘[^‘’\n]{2,200}’(?!\w)"
     r"|(?<!\w)'(?:[^'\n]|'(?=\w)){2,200}'(?!\w)"
+    r"|^[ \t]*>[^\n]*",  # a line that was said before, to the end of its last sentence
+    re.MULTILINE,
 )
 HIDDEN = "\x00"
+TAG = re.compile(r"<(?P<end>/?)(?P<name>\w{1,40})>")
+PIPED = re.compile(r"stdin_*")
+"""The name of the block in which a host puts what was piped in."""
 FIRST_PERSON = re.compile(
     r"\b(?:i|i'm|i’m|i've|i’ve|i'd|i'll|my|mine|me|we|we're|our|ours|us"  # English
     r"|ich|mein(?:e[mnrs]?)?|mich|mir|wir|unser(?:e[mnrs]?)?|uns"  # German
@@ -49,6 +55,10 @@ FIRST_PERSON = re.compile(
     r"|(?:^|\s)(?:나는|나의|내|내가|저는|저의|제|제가|우리)(?=\s|$)",  # Korean
     re.IGNORECASE,
 )
+NAMES = frozenset(("us", "ben", "mina", "mia", "mie", "ma", "mi", "mis", "mon", "moro", "vivo", "mir", "noi", "sono"))
+"""Words of the speaker in one language that are names or abbreviations in another."""
+OF_OTHERS = re.compile(r"['’]s\b| (?:is|was|has|had|does|did|will|would|can|and|likes|lives|works|wants|says|said)\b")
+"""How English goes on after a name."""
 ASKED = re.compile(
     r"(?:(?:and|but|so|ok|okay|hey|hi|please)[\s,]+)*"
     r"(?:(?:who|what|when|where|why|how|which|whose)(?:'s\b|\s+(?:do|does|did|is|are|am|was|were|can|could|should|would"
@@ -77,9 +87,9 @@ def split_sentences(text: str) -> list[str]:
 
 
 def find_statements(text: str) -> list[str]:
-    """The sentences in which whoever speaks states something about themselves. What is quoted, or stands in a block of
-    code, is nobody's statement."""
-    hidden = _hide_quotes(_hide_code(text))
+    """The sentences in which whoever speaks states something about themselves. What is quoted, piped in, or stands in a
+    block of code, is nobody's statement."""
+    hidden = _hide_quotes(_hide_blocks(text))
     return [text[start:end] for start, end in _spans(hidden) if _states(hidden[start:end])]
 
 
@@ -99,9 +109,18 @@ def _states(sentence: str) -> bool:
     least = MIN_EAST_ASIAN if EAST_ASIAN.search(sentence) else MIN_CHARS
     if not least <= len(sentence) <= MAX_CHARS or sentence.rstrip("\"'”’) ").endswith(("?", "？")):
         return False
-    if ASKED.match(sentence) or WANTED.match(sentence) or sentence.startswith(">"):
+    if ASKED.match(sentence) or WANTED.match(sentence):
         return False
-    return bool(FIRST_PERSON.search(sentence))
+    return any(not _is_name(sentence, found) for found in FIRST_PERSON.finditer(sentence))
+
+
+def _is_name(sentence: str, found: re.Match[str]) -> bool:
+    """Whether a word that could mean the speaker is a name, or a country: Ben, Mia, the US. It has a capital where no
+    sentence begins, or English goes on with it as with somebody else."""
+    word = found[0].strip()
+    if word.lower() not in NAMES or not word[0].isupper() or sentence.isupper():
+        return False
+    return any(map(str.isalpha, sentence[: found.start()])) or OF_OTHERS.match(sentence, found.end()) is not None
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
@@ -137,14 +156,42 @@ def _hide_quotes(text: str) -> str:
     return QUOTED.sub(lambda quoted: HIDDEN * len(quoted[0]), text)
 
 
-def _hide_code(text: str) -> str:
-    """The text with blocks between lines of three backticks hidden, line ends too."""
-    if "```" not in text:
+def _hide_blocks(text: str) -> str:
+    """The text with blocks of code, and those between a line `<name>` and a line `</name>`, hidden but for the end of
+    their last line: what follows is another sentence."""
+    if "```" not in text and "<" not in text:
         return text
-    lines, inside = text.splitlines(keepends=True), False
-    for place, line in enumerate(lines):
-        fence = line.lstrip().startswith("```")
-        if inside or fence:
-            lines[place] = HIDDEN * len(line)
-        inside ^= fence
+    lines = text.splitlines(keepends=True)
+    for find_blocks in (_code_blocks, _tagged_blocks):
+        for block in find_blocks(lines):
+            for place in block:
+                lines[place] = HIDDEN * len(lines[place])
+            lines[block[-1]] = lines[block[-1]][:-1] + "\n"
     return "".join(lines)
+
+
+def _code_blocks(lines: Sequence[str]) -> list[range]:
+    """Between lines of three backticks; one that is not closed goes on to the end."""
+    fences = [place for place, line in enumerate(lines) if line.lstrip().startswith("```")]
+    ends = [*fences[1::2], len(lines) - 1]
+    return [range(start, end + 1) for start, end in zip(fences[::2], ends, strict=False)]
+
+
+def _tagged_blocks(lines: Sequence[str]) -> list[range]:
+    """Of what was piped in, which may come in several messages, the first or the last line may be missing."""
+    tags = {place: tag for place, line in enumerate(lines) if (tag := TAG.fullmatch(line.strip())) is not None}
+    closings: dict[str, list[int]] = {}
+    for place, tag in tags.items():
+        if tag["end"]:
+            closings.setdefault(tag["name"], []).append(place)
+    blocks: list[range] = []
+    for place, tag in tags.items():
+        if blocks and place in blocks[-1]:
+            continue
+        known = closings.get(tag["name"], [])
+        next_one = bisect_right(known, place)
+        if not tag["end"] and next_one < len(known):
+            blocks.append(range(place, known[next_one] + 1))
+        elif PIPED.fullmatch(tag["name"]):
+            blocks = [range(place + 1)] if tag["end"] else [*blocks, range(place, len(lines))]
+    return blocks
