@@ -80,6 +80,19 @@ async def test_a_provider_of_another_distribution_is_found_by_its_entry_point(tm
 
 
 @pytest.mark.processes
+@pytest.mark.contract("4.2")
+async def test_the_diary_does_not_recall_what_is_being_asked(tmp_path: Path) -> None:
+    install(tmp_path)
+    diary = tmp_path / "diary" / "owner.txt"
+    diary.parent.mkdir()
+    diary.write_text("k1 I like figs\nk2 what do I like?\n", encoding="utf-8")  # another process was that quick
+    async with LoopbackServer([says("Figs.")]) as server:
+        done = await chat(tmp_path, server, "chat", "-q", "what  do I like?")
+        assert (done.code, done.err) == (0, "")
+        assert last_user_message(server) == f"what  do I like?\n\n{fence('I like figs')}"
+
+
+@pytest.mark.processes
 @pytest.mark.contract("4.3", "4.8")
 @pytest.mark.parametrize(
     ("source", "said"),
