@@ -35,14 +35,15 @@ def list_(
     words: Annotated[list[str] | None, typer.Argument(help="Only what holds all of these words.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many entries, the notes first.")] = 50,
     json: AsJson = False,
-) -> None:
-    """What memory holds of you: notes, and the provider's facts, each with its id and where it comes from."""
+) -> int:
+    """What memory holds of you: notes, and the provider's facts, each with its id and where it comes from. The code is 1
+    when something of it cannot be shown."""
     wording = Wording(tuple(word for text in words or () for word in text.split()))
     logging.getLogger("hermes.memory").addHandler(logging.NullHandler())  # what it would print stands in the remarks
     page = work_on(load_app(ctx), lambda book: book.page(wording if wording.words else None, limit=limit))
     if json:
         print_json(to_builtins(page))
-        return
+        return 1 if page.remarks else 0
     rows = [(one.id, one_line(printable(one.text), SHOWN), _origin(one)) for one in page.entries]
     if rows:
         print_table(["id", "text", "from"], rows)
@@ -50,8 +51,9 @@ def list_(
         note(f"hermes: {printable(remark)}")
     if page.after is not None:
         note(f"There is more: `--limit` shows more than {limit}.")
-    elif not rows:
+    elif not rows and not page.remarks:
         note("Nothing is held.")
+    return 1 if page.remarks else 0
 
 
 def why(ctx: typer.Context, entry_id: EntryId, json: AsJson = False) -> None:
