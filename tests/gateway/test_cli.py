@@ -73,7 +73,7 @@ def test_a_gateway_says_where_it_is_and_one_that_was_killed_is_not_there(
 ) -> None:
     write_config(empty_home, api_settings(model))
     with GatewayProcess(empty_home) as gateway:
-        assert f"gateway: api is there: {gateway.url}\n" in gateway.output()
+        wait_until(lambda: f"gateway: api is there: {gateway.url}\n" in gateway.output())
         gateway.kill()
         status = hermes(empty_home, "gateway", "status")
         assert (status.returncode, status.stdout.splitlines()[0]) == (1, "not running")
