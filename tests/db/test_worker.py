@@ -396,6 +396,31 @@ async def test_finish_handles_all_that_is_due_and_nothing_else(bench: Bench) -> 
     assert sorted(bench.effects()) == ["a0", "a1", "a2", "a3", "a4", "b0"]
 
 
+async def test_finish_handles_what_waits_behind_an_item_that_is_done_while_it_looks(bench: Bench) -> None:
+    answer = asyncio.Event()
+
+    async def wait_for_it(claimed: Claim) -> Sequence[ItemOutcome]:
+        await answer.wait()
+        return await all_done(claimed)
+
+    bench.add("a", "one", "two")
+    worker = bench.worker(Told(wait_for_it))
+    running = bench.start(worker)
+    await bench.clock.pass_time()
+    await bench.stop(running)
+    opened, looking = bench.file.gate, asyncio.Event()
+    bench.file.gate = looking
+    finishing = asyncio.create_task(worker.finish(60.0))
+    await bench.clock.pass_time()  # it has found the lane held, and does not know that yet
+    bench.file.gate = opened
+    answer.set()
+    await bench.clock.pass_time()
+    looking.set()
+    await bench.clock.pass_time()
+    assert finishing.done()
+    assert bench.effects() == ["one", "two"]
+
+
 async def test_pause_holds_all_lanes_until_it_is_over(bench: Bench) -> None:
     async def find_it_down(claimed: Claim) -> Sequence[ItemOutcome]:
         if bench.clock.now() < 1090.0:

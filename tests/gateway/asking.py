@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import socket
+from collections.abc import Callable, Mapping
 
 import httpx
 
 from hermes.types import Json
+from tests.gateway.processes import wait_until
 from tests.plain_http import PLAIN
 
 
@@ -26,6 +28,20 @@ async def ask_async(
 ) -> httpx.Response:
     """The same, beside others."""
     return await client.post(f"{url}/chat/completions", json=body(text), headers=headers, timeout=120.0)
+
+
+def leave(url: str, text: str, until: Callable[[], object], *, headers: Mapping[str, str], **more: Json) -> None:
+    """One request by a client that leaves as soon as `until()` is true; when this ends, the server has seen that."""
+    content = json.dumps(body(text, **more)).encode()
+    named = {"Host": "localhost", "Content-Length": str(len(content)), **headers}
+    head = "".join(f"{name}: {value}\r\n" for name, value in named.items())
+    place = httpx.URL(url)
+    with socket.create_connection((place.host, place.port or 80), timeout=60) as connection:
+        connection.sendall(f"POST {place.path}/chat/completions HTTP/1.1\r\n{head}\r\n".encode() + content)
+        wait_until(until)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(65536):
+            pass
 
 
 def reply(response: httpx.Response) -> str:

@@ -222,7 +222,8 @@ class BotApi:
     def post_raw(self, body: bytes, *, secret: str | None = None) -> int:
         """Post anything to the webhook."""
         headers = {"Content-Type": "application/json", SECRET_HEADER: secret or self.webhook["secret_token"]}
-        return httpx.post(self.webhook["url"], content=body, headers=headers, trust_env=False, verify=PLAIN).status_code
+        url = self.webhook["url"]
+        return httpx.post(url, content=body, headers=headers, timeout=60, trust_env=False, verify=PLAIN).status_code
 
     # What goes wrong.
 
@@ -258,7 +259,7 @@ class BotApi:
         with self._changed:
             return [call for call in self.calls if call.method == method]
 
-    def until(self, look: Callable[[], T], *, seconds: float = 30.0) -> T:
+    def until(self, look: Callable[[], T], *, seconds: float = 60.0) -> T:
         """Wait until `look` finds something. It is asked after every call; give it nothing that blocks."""
         end = time.monotonic() + seconds
         with self._changed:

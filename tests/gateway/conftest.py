@@ -21,7 +21,7 @@ def model(processes: None) -> Iterator[LoopbackModel]:
 def gateway(model: LoopbackModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """A gateway that serves the API without a key."""
     home = tmp_path_factory.mktemp("gateway") / "home"
-    write_config(home, api_settings(model, api__timeout=1.0, api__connections=40))
+    write_config(home, api_settings(model, api__connections=40))
     with GatewayProcess(home) as running:
         yield running
 

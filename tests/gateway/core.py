@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hermes.app import App
 from hermes.clock import Clock, SystemClock
@@ -25,7 +26,9 @@ from hermes.settings.layers import Given
 from hermes.store.store import Store
 from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 
-PATIENCE = 30.0
+PATIENCE = 60.0
+PATIENT: dict[str, Any] = {"memory__deadline": 60.0, "memory__first_deadline": 60.0}
+"""Settings of a host that waits for its memory provider, however slow the machine is."""
 Sending = Callable[[Chat, str], None]
 
 

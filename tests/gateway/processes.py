@@ -21,7 +21,7 @@ from tests.db.processes import ROOT
 from tests.gateway.bot_api import TOKEN, BotApi
 from tests.gateway.echo_model import EchoModel
 from tests.llm.beside import beside
-from tests.llm.loopback import LoopbackServer
+from tests.llm.loopback import Answer, LoopbackServer
 
 PATIENCE = 60.0
 NUMBERED = "ignore:Binding:DeprecationWarning"
@@ -46,6 +46,14 @@ class LoopbackModel:
     def base_url(self) -> str:
         return self.server.base_url
 
+    def hold(self) -> None:
+        """From now on whatever is asked waits for its answer."""
+        self.server.may_answer.clear()
+
+    def go_on(self) -> None:
+        """Answer what waits, and whatever is asked from now on."""
+        self.server.may_answer.set()
+
     def requests(self) -> list[list[dict[str, str]]]:
         """The messages of every request so far, in order."""
         return [request.body["messages"] for request in list(self.server.requests)]
@@ -59,6 +67,13 @@ class LoopbackModel:
 def echo_model(*, summary: float = 0.0, delay: float = 0.0, pause: float = 0.0) -> Iterator[LoopbackModel]:
     """An echo model as long as the block runs."""
     with beside(EchoModel(summary=summary, delay=delay, pause=pause)) as server:
+        yield LoopbackModel(server)
+
+
+@contextmanager
+def answering_model(*answers: Answer) -> Iterator[LoopbackModel]:
+    """A model with these answers, which may wait for the test in the middle."""
+    with beside(LoopbackServer(answers)) as server:
         yield LoopbackModel(server)
 
 
@@ -140,9 +155,14 @@ class GatewayProcess:
 
     def kill(self) -> None:
         """kill -9, wherever it is."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait(PATIENCE)
+        process = self._process  # another thread may start the next one as soon as this one has ended
+        assert process is not None
+        process.kill()
+        process.wait(PATIENCE)
+
+    def wait_sent(self) -> None:
+        """Wait until all it had to send is recorded as sent: killed before that, it sends it again."""
+        wait_until(lambda: not self.rows("SELECT 1 FROM hermes_queue WHERE queue = 'outbound' AND state = 'waiting'"))
 
     def stop(self) -> None:
         """End it in good order."""
@@ -240,7 +260,7 @@ async def appears(home: Path, query: str, *arguments: object) -> None:
         await asyncio.sleep(0.005)
 
 
-def wait_until(look: Callable[[], object], *, seconds: float = 30.0) -> None:
+def wait_until(look: Callable[[], object], *, seconds: float = PATIENCE) -> None:
     """Wait until `look()` is true, for what announces itself in no other way."""
     end = time.monotonic() + seconds
     while not look():

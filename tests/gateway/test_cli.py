@@ -73,7 +73,7 @@ def test_a_gateway_says_where_it_is_and_one_that_was_killed_is_not_there(
 ) -> None:
     write_config(empty_home, api_settings(model))
     with GatewayProcess(empty_home) as gateway:
-        assert f"gateway: api is there: {gateway.url}\n" in gateway.output()
+        wait_until(lambda: f"gateway: api is there: {gateway.url}\n" in gateway.output())
         gateway.kill()
         status = hermes(empty_home, "gateway", "status")
         assert (status.returncode, status.stdout.splitlines()[0]) == (1, "not running")
@@ -107,9 +107,10 @@ async def test_the_owner_lets_people_in_and_out(tmp_path: Path) -> None:
 
 @pytest.mark.contract("P1")
 def test_a_shutdown_answers_what_is_under_way_refuses_what_is_new_and_keeps_what_waits(empty_home: Path) -> None:
-    with echo_model(delay=1.5) as model:
+    with echo_model() as model:
         write_config(empty_home, api_settings(model))
         with GatewayProcess(empty_home) as gateway:
+            model.hold()
             answers: dict[str, httpx.Response] = {}
 
             def talk(text: str) -> None:
@@ -121,7 +122,14 @@ def test_a_shutdown_answers_what_is_under_way_refuses_what_is_new_and_keeps_what
                 talking[-1].start()
                 _wait_for(empty_home, "SELECT 1 FROM hermes_queue WHERE key LIKE ?", f'%"{text}"]')
             _wait_for(empty_home, "SELECT 1 FROM messages WHERE content = ?", "running")
-            with httpx.Client(verify=PLAIN) as early:  # a connection that is open before the end begins
+
+            def answer_at_the_end() -> None:
+                wait_until(lambda: not _listens(gateway))
+                model.go_on()
+
+            talking.append(threading.Thread(target=answer_at_the_end))
+            talking[-1].start()
+            with httpx.Client(timeout=60, verify=PLAIN) as early:  # a connection that is open before the end begins
                 assert early.get(gateway.url.replace("/v1", "/health")).status_code == 200
                 gateway.stop()
                 with pytest.raises(httpx.TransportError):
@@ -137,8 +145,17 @@ def test_a_shutdown_answers_what_is_under_way_refuses_what_is_new_and_keeps_what
     assert stored == [("running",), ("echo: running",), ("waiting",), ("echo: waiting",)]
 
 
+def _listens(gateway: GatewayProcess) -> bool:
+    place = httpx.URL(gateway.url)
+    try:
+        socket.create_connection((place.host, place.port or 80), timeout=60).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 def _wait_for(home: Path, query: str, *arguments: object) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not rows(home, query, *arguments):
         assert time.monotonic() < until, query
         time.sleep(0.005)

@@ -241,7 +241,7 @@ async def test_a_turn_that_does_not_end_in_time_is_answered_after_the_restart_on
 
 @pytest.mark.contract("2.6")
 async def test_a_tool_call_that_a_crash_cut_off_is_told_as_interrupted_and_not_run_again(tmp_path: Path) -> None:
-    async with running_core(tmp_path, gateway__drain=0.1) as core:
+    async with running_core(tmp_path) as core:
         await core.platform.deliver(message("first"))
         await core.platform.until(lambda: len(core.platform.sent) == 1)
         [session] = sessions(tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from urllib.parse import urlsplit
 
@@ -12,16 +13,25 @@ import httpx
 import pytest
 
 from tests.gateway.asking import ask, body, reply
-from tests.gateway.processes import GatewayProcess
+from tests.gateway.processes import GatewayProcess, LoopbackModel, api_settings, write_config
 from tests.plain_http import PLAIN
 
 pytestmark = pytest.mark.contract("10.2")
 
 
+@pytest.fixture(scope="module")
+def hasty(model: LoopbackModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway that waits for nobody longer than two seconds."""
+    home = tmp_path_factory.mktemp("hasty") / "home"
+    write_config(home, api_settings(model, api__timeout=2.0))
+    with GatewayProcess(home) as running:
+        yield running
+
+
 def connect(gateway: GatewayProcess) -> socket.socket:
     place = urlsplit(gateway.url)
     assert place.port is not None
-    return socket.create_connection((place.hostname, place.port), timeout=20)
+    return socket.create_connection((place.hostname, place.port), timeout=60)
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -41,25 +51,26 @@ def read_all(connection: socket.socket) -> bytes:
     "sent",
     [b"", b"POST /v1/chat/completions HTTP/1.1\r\n", b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nA: b"],
 )
-def test_a_client_that_does_not_send_its_head_is_let_go(gateway: GatewayProcess, sent: bytes) -> None:
-    with closing(connect(gateway)) as connection:
+def test_a_client_that_does_not_send_its_head_is_let_go(hasty: GatewayProcess, sent: bytes) -> None:
+    with closing(connect(hasty)) as connection:
         connection.sendall(sent)
         assert read_all(connection) == b""
 
 
-def test_a_client_that_sends_its_second_head_slowly_is_let_go(gateway: GatewayProcess) -> None:
-    with closing(connect(gateway)) as connection:
+def test_a_client_that_sends_its_second_head_slowly_is_let_go(hasty: GatewayProcess) -> None:
+    with closing(connect(hasty)) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         found = b""
         while not found.endswith(b"}"):
-            found += connection.recv(65536)
+            found += (piece := connection.recv(65536))
+            assert piece
         assert b"200 OK" in found
         connection.sendall(b"GET /health HTTP/1.1\r\nHost")
         assert read_all(connection) == b""
 
 
-def test_a_client_that_sends_its_body_slowly_is_told_so(gateway: GatewayProcess) -> None:
-    with closing(connect(gateway)) as connection:
+def test_a_client_that_sends_its_body_slowly_is_told_so(hasty: GatewayProcess) -> None:
+    with closing(connect(hasty)) as connection:
         connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         assert b" 408 " in read_all(connection)
 
@@ -78,22 +89,22 @@ def test_one_connection_too_many_is_told_so_and_room_comes_back(gateway: Gateway
             answer = read_all(connection)
         assert b" 503 " in answer
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "overloaded"
-    until = time.monotonic() + 20
-    while httpx.get(gateway.url.replace("/v1", "/health"), verify=PLAIN).status_code != 200:
+    until = time.monotonic() + 60
+    while httpx.get(gateway.url.replace("/v1", "/health"), timeout=60, verify=PLAIN).status_code != 200:
         assert time.monotonic() < until
     assert reply(ask(gateway.url, "hi")) == "echo: hi"
 
 
-def test_a_client_that_reads_nothing_is_let_go(gateway: GatewayProcess) -> None:
+def test_a_client_that_reads_nothing_is_let_go(hasty: GatewayProcess) -> None:
     """The reply is larger than what sockets buffer; the server gives up and hangs up."""
     large = json.dumps(body("x" * 9_000_000)).encode()
-    with closing(connect(gateway)) as connection:
+    with closing(connect(hasty)) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(large)}\r\n\r\n"
         connection.sendall(head.encode() + large)
         # Whether it was let go shows without reading: writing to a connection that is gone fails.
         assert _is_let_go(connection)
-    assert reply(ask(gateway.url, "hi")) == "echo: hi"
+    assert reply(ask(hasty.url, "hi")) == "echo: hi"
 
 
 def _is_let_go(connection: socket.socket) -> bool:

@@ -63,9 +63,8 @@ def test_key_counts_as_a_bearer_token_alone(model: LoopbackModel, empty_home: Pa
 @pytest.mark.parametrize("value", ["x" * 513, "x" * 1_000_000, "two\nlines"])
 def test_name_in_a_request_is_short_and_on_one_line(gateway: GatewayProcess, name: str, value: str) -> None:
     before = len(gateway.rows("SELECT id FROM messages"))
-    answer = httpx.post(
-        f"{gateway.url}/chat/completions", json={**body("hi"), name: value}, headers=in_session("named"), verify=PLAIN
-    )
+    given, headers = {**body("hi"), name: value}, in_session("named")
+    answer = httpx.post(f"{gateway.url}/chat/completions", json=given, headers=headers, timeout=60, verify=PLAIN)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == name
     assert len(answer.content) < 1000

@@ -163,6 +163,7 @@ def test_a_note_of_a_review_that_is_killed_in_the_middle_is_told_once_after_the_
             api.say(ann.dm, "I like figs", ann)
             wait_until(lambda: gateway.rows(WAITING))
             wait_until(lambda: len(model.requests()) == len(answers))  # else what hangs were the next turn's answer
+            gateway.wait_sent()
             gateway.kill()
         assert api.texts(ann.id) == ["hi"]
         with gateway:

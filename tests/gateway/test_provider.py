@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hermes.gateway.platform import Chat
 from hermes.store.people import mark
 from tests.gateway.asking import ask, in_session, reply
-from tests.gateway.core import message, running_core
+from tests.gateway.core import PATIENT, message, running_core
 from tests.gateway.people import Obedient, call
 from tests.gateway.processes import GatewayProcess, LoopbackModel, api_settings, write_config
 
@@ -91,7 +91,7 @@ def tape(folder: Path, kind: str) -> list[Any]:
 @pytest.mark.contract("4.7")
 async def test_the_platforms_identifiers_reach_the_provider_unchanged(tmp_path: Path) -> None:
     folder = install(tmp_path)
-    async with running_core(tmp_path, memory__provider="tape") as core:
+    async with running_core(tmp_path, memory__provider="tape", **PATIENT) as core:
         await core.platform.deliver(message("/title Stamps & co", "8439114563", author="8439114563", alt="@Ann:b"))
         await core.platform.until(lambda: len(core.platform.sent) == 1)
         (folder / "peer.txt").write_text("changed", encoding="utf-8")
@@ -117,7 +117,7 @@ async def test_the_platforms_identifiers_reach_the_provider_unchanged(tmp_path: 
 @pytest.mark.contract("4.7", "1.9")
 async def test_the_provider_hears_whether_the_owner_speaks_in_a_group_message_by_message(tmp_path: Path) -> None:
     folder = install(tmp_path)
-    async with running_core(tmp_path, memory__provider="tape") as core:
+    async with running_core(tmp_path, memory__provider="tape", **PATIENT) as core:
         await core.store.write(lambda tx: mark(tx, "fake", "111", is_owner=True, now=1.0))
         await core.platform.deliver(message("hello", "111", author="111", alt="@me"))
         for author in ("111", "222"):
@@ -145,7 +145,7 @@ async def test_notes_are_mirrored_as_the_notes_of_whose_they_are(tmp_path: Path)
         for chat, author in (("111", "111"), ("222", "222"), ("-100", "222"))
     }
     said["-100"] = replace(said["-100"], chat=Chat("fake", "group", "-100"))
-    async with running_core(tmp_path, Obedient(), memory__provider="tape") as core:
+    async with running_core(tmp_path, Obedient(), memory__provider="tape", **PATIENT) as core:
         await core.store.write(lambda tx: mark(tx, "fake", "111", is_owner=True, now=1.0))
         for one in said.values():
             await core.platform.deliver(one)
@@ -167,7 +167,7 @@ async def test_notes_are_mirrored_as_the_notes_of_whose_they_are(tmp_path: Path)
 @pytest.mark.contract("4.4")
 async def test_a_changed_signature_gives_the_next_message_a_fresh_agent(tmp_path: Path) -> None:
     folder = install(tmp_path)
-    async with running_core(tmp_path, memory__provider="tape") as core:
+    async with running_core(tmp_path, memory__provider="tape", **PATIENT) as core:
         for number, peer in enumerate(("ann", "ann", "bob", "bob", "ann")):
             (folder / "peer.txt").write_text(peer, encoding="utf-8")
             await core.platform.deliver(message(f"hello {number}"))
@@ -200,7 +200,7 @@ def test_a_request_without_a_session_has_no_provider_and_one_with_a_session_has(
     model: LoopbackModel, empty_home: Path
 ) -> None:
     folder = install(empty_home)
-    write_config(empty_home, api_settings(model, memory__provider="tape"))
+    write_config(empty_home, api_settings(model, memory__provider="tape", **PATIENT))
     with GatewayProcess(empty_home) as gateway:
         assert reply(ask(gateway.url, "hello")) == "echo: hello"
         assert tape(folder, "open") == []

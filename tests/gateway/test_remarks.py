@@ -10,7 +10,7 @@ import pytest
 from hermes.llm.events import Completed, ModelFailed, Reply, Retrying
 from hermes.llm.model import ModelRequest
 from hermes.store.people import mark
-from tests.gateway.core import message, running_core
+from tests.gateway.core import PATIENT, message, running_core
 from tests.gateway.people import GROUP, GUEST, OWNER, Obedient, call
 from tests.gateway.processes import rows
 from tests.llm.scripted import ScriptedAnswer
@@ -106,7 +106,7 @@ async def test_a_provider_that_is_away_is_the_owners_business_alone(tmp_path: Pa
     folder = tmp_path / "plugins" / "broken"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(PLUGIN, encoding="utf-8")
-    async with running_core(tmp_path, Obedient(), memory__provider="broken") as core:
+    async with running_core(tmp_path, Obedient(), memory__provider="broken", **PATIENT) as core:
         await core.store.write(lambda tx: mark(tx, "fake", OWNER, is_owner=True, now=1.0))
         for number in range(3):
             await core.platform.deliver(message("hello", person, author=person))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pytest
 
 from tests.gateway.bot_api import TOKEN, USERNAME, BotApi, units
-from tests.gateway.processes import BotGateway, LoopbackModel, scripted_model, wait_until
+from tests.gateway.processes import BotGateway, LoopbackModel, answering_model, scripted_model, wait_until
+from tests.llm.loopback import Answer, chunk
 
 pytestmark = pytest.mark.processes
 
@@ -39,6 +41,7 @@ def test_a_gateway_says_at_once_that_telegram_refuses_its_token_and_when_it_is_t
 ) -> None:
     api.refuse("getMe", 401, "Unauthorized", times=2)
     with BotGateway(tmp_path / "home", api, model) as gateway:
+        api.until(lambda: api.called("getupdates"))
         wait_until(lambda: "gateway: telegram is there: " in gateway.output(), seconds=25.0)  # a poll takes 30
         told = [line for line in gateway.output().splitlines() if line.startswith("gateway: telegram ")]
     assert [line.partition(": ")[2].partition(": ")[0] for line in told] == [
@@ -75,15 +78,18 @@ def test_people_talk_in_direct_chats_groups_and_topics_each_in_a_session_of_its_
 
 @pytest.mark.contract("2.4")
 def test_forty_messages_during_a_turn_join_the_next_one_in_order_and_get_one_reply(api: BotApi, tmp_path: Path) -> None:
-    answers = [{"says": {"text": "first", "delay": 3.0}}, {"says": {"text": "second"}}]
+    answers = [{"says": {"text": "first"}}, {"says": {"text": "second"}}]
     with scripted_model(answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
         ann, bob = api.person("Ann"), api.person("Bob")
         group = api.group("Garden")
+        model.hold()
         api.say(group, "/none of this is a command", ann)
         wait_until(model.asked)
         waiting = [f"@{USERNAME} m{number}" for number in range(40)]
         for number, text in enumerate(waiting):
             api.say(group, text, (ann, bob)[number % 2])
+        wait_until(lambda: gateway.rows("SELECT count(*) FROM hermes_queue WHERE queue = 'inbox'") == [(41,)])
+        model.go_on()
         api.until(lambda: api.texts(group.id) == ["first", "second"])
         _, joined = model.asked()
         names = ("Ann", "Bob")
@@ -188,30 +194,38 @@ def test_long_reply_full_of_emoji_comes_in_pieces_that_telegram_takes(api: BotAp
         gateway.stop()
 
 
+def tell_in_parts(*parts: str) -> tuple[Answer, list[threading.Event]]:
+    """A reply that comes in parts, each but the first when the event before it is set."""
+    seen = [threading.Event() for _ in parts[1:]]
+    rest = [step for event, part in zip(seen, parts[1:], strict=True) for step in (event, chunk({"content": part}))]
+    return Answer(chunks=[chunk({"content": parts[0]}), *rest, chunk({}, "stop")]), seen
+
+
 def test_growing_reply_is_edited_about_once_a_second_and_ends_as_the_whole(api: BotApi, tmp_path: Path) -> None:
-    text = "The quick brown fox jumps over the lazy dog. " * 4
-    answers = [{"says": {"text": text, "piece": 2, "pause": 0.05}}]
-    with scripted_model(answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
+    parts = ["The quick brown fox jumps over the lazy dog.", " It does so again.", " And again."]
+    answer, seen = tell_in_parts(*parts)
+    with answering_model(answer) as model, BotGateway(tmp_path / "home", api, model) as gateway:
         ann = api.person("Ann")
         api.say(ann.dm, "tell", ann)
-        api.until(lambda: api.texts(ann.dm.id) == [text.strip()])
+        for shown, event in zip(accumulate(parts), seen, strict=False):
+            api.until(lambda so_far=shown: api.texts(ann.dm.id) == [so_far])  # type: ignore[misc]
+            event.set()
+        api.until(lambda: api.texts(ann.dm.id) == ["".join(parts)])
         assert api.called("sendchataction")
-        shown = api.sent[0].texts
-        assert len(shown) >= 3
-        assert all(text.startswith(preview) for preview in shown)
-        assert sorted(shown, key=len) == shown
+        assert api.sent[0].texts == [*accumulate(parts)]
         edits = [call.at for call in [*api.called("sendmessage"), *api.called("editmessagetext")]]
         assert all(after - before >= 0.9 for before, after in pairwise(edits[:-1]))
         gateway.stop()
 
 
 def test_reply_whose_preview_was_deleted_is_sent_anew(api: BotApi, tmp_path: Path) -> None:
-    text = "The quick brown fox jumps over the lazy dog. " * 4
-    answers = [{"says": {"text": text, "piece": 2, "pause": 0.02}}]
-    with scripted_model(answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
+    parts = ["The quick brown fox jumps over the lazy dog.", " It does so again."]
+    answer, [deleted] = tell_in_parts(*parts)
+    with answering_model(answer) as model, BotGateway(tmp_path / "home", api, model) as gateway:
         ann = api.person("Ann")
         api.say(ann.dm, "tell", ann)
         api.until(lambda: api.sent)
         api.sent.clear()
-        api.until(lambda: api.texts(ann.dm.id) == [text.strip()])
+        deleted.set()
+        api.until(lambda: api.texts(ann.dm.id) == ["".join(parts)])
         gateway.stop()

@@ -60,6 +60,7 @@ def test_move_that_is_told_again_after_new_and_a_restart_changes_nothing(
         updates = api.move_updates(group, wide)
         number = api.push(updates[0])
         api.until(lambda: number in api.confirmed)
+        gateway.wait_sent()
         gateway.kill()
     with gateway:
         api.push(updates[1])

@@ -63,8 +63,8 @@ def test_nobody_gets_in_without_the_secret(api: BotApi, gateway: BotGateway) -> 
     number = api.push({"message": api.message(ann.dm, ann, text="let me in")})
     for wrong in ("x", SECRET[:-1], SECRET + "x", SECRET.upper()):
         assert api.post(number, secret=wrong) == 401
-    assert httpx.post(api.webhook["url"], content=b"{}", trust_env=False, verify=PLAIN).status_code == 401
-    assert httpx.get(api.webhook["url"], trust_env=False, verify=PLAIN).status_code == 405
+    assert httpx.post(api.webhook["url"], content=b"{}", timeout=60, trust_env=False, verify=PLAIN).status_code == 401
+    assert httpx.get(api.webhook["url"], timeout=60, trust_env=False, verify=PLAIN).status_code == 405
     assert gateway.rows("SELECT count(*) FROM hermes_queue") == [(0,)]
     gateway.stop()
 

@@ -15,6 +15,7 @@ import json
 import socket
 import struct
 import sys
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,10 +29,14 @@ Ending = Literal["done", "cut", "reset", "hang", "drop"]
 """`done`: [DONE] and the end of the body. `cut`: a clean end without it. `reset`: RST. `hang`: silence.
 `drop`: the connection is closed before there is any answer."""
 
+GLANCE = 0.02
+"""Seconds between two looks at what another thread may set."""
+
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: `body` as it is, or `chunks` as events of a stream (text as it is, anything else as JSON)."""
+    """One answer: `body` as it is, or `chunks` as events of a stream (text as it is, anything else as JSON). What is a
+    threading.Event among them is waited for before the stream goes on."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -122,6 +127,9 @@ class LoopbackServer:
         self.connections = 0
         self.asked = asyncio.Event()
         self.hung_up = asyncio.Event()
+        self.may_answer = threading.Event()
+        """While it is not set, what is posted waits for its answer; any thread may set and clear it."""
+        self.may_answer.set()
         self.port = port
         self._answers = iter(answers)
         self._then = then or fails(500, "the script has no further answer")
@@ -184,6 +192,9 @@ class LoopbackServer:
             self.requests.append(received)
             self.asked.set()
         answer = self._choose(received)
+        while received.method == "POST" and not self.may_answer.is_set():
+            if await self._leaves(reader, GLANCE):
+                return False
         if answer.delay and await self._leaves(reader, answer.delay):
             return False
         if answer.ending == "drop":
@@ -243,6 +254,10 @@ async def _send_chunks(writer: asyncio.StreamWriter, answer: Answer) -> None:
     writer.write(_head(answer.status, headers))
     await writer.drain()
     for content in [*answer.chunks, *(["data: [DONE]\n\n"] if answer.ending == "done" else [])]:
+        if isinstance(content, threading.Event):
+            while not content.is_set():  # noqa: ASYNC110 - another thread sets it
+                await asyncio.sleep(GLANCE)
+            continue
         data = (content if isinstance(content, str) else f"data: {json.dumps(content)}\n\n").encode()
         writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         await writer.drain()

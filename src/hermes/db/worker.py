@@ -157,8 +157,11 @@ class QueueWorker:
     async def finish(self, seconds: float) -> None:
         """Handle what is due until nothing is or the time is over; what is under way then is left to `drain`."""
         until = self._clock.now() + seconds
-        while (await self._begin_due() or self._running) and self._clock.now() < until:
-            await self._wait(until, *self._running)
+        while True:
+            under_way = [*self._running]  # a lane that ends while we look may have more, which the look has not found
+            if not (await self._begin_due() or under_way) or self._clock.now() >= until:
+                return
+            await self._wait(until, *under_way, *self._running)
 
     async def drain(self, seconds: float) -> None:
         """Let what is under way come to an end; what does not is cancelled and given back. `run` must have ended."""
