@@ -29,7 +29,7 @@ ALL_START_PROCESSES = re.compile(r"^pytestmark = .*\bprocesses\b", re.MULTILINE)
 load_profile()  # before the modules with properties are read
 
 # A memory server that a test started in the background, and did not end, ends soon.
-os.environ.setdefault("HERMES_MEMORY_SERVER_IDLE", "30")
+os.environ.setdefault("HERMES_MEMORY_SERVER_IDLE", "60")
 # Memory is the default; a test that wants it says so in its config.yaml, or takes this away.
 os.environ["HERMES_MEMORY_PROVIDER"] = "none"
 # So are titles, which ask the model once more.

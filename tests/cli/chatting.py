@@ -70,13 +70,16 @@ def start_chat(env: Mapping[str, str], *arguments: str) -> subprocess.Popen[str]
     )
 
 
-def chat(env: Mapping[str, str], *arguments: str, said: str | bytes = "", timeout: float = 60) -> Ran:
-    """Run `hermes chat` to its end."""
+def chat(env: Mapping[str, str], *arguments: str, said: str | bytes = "", timeout: float = 120) -> Ran:
+    """Run `hermes chat` to its end. Where nothing is said its input is empty from the start: a question would wait for
+    a pipe that we close late, and say so."""
+    given = said.encode() if isinstance(said, str) else said
     done = subprocess.run(
         [sys.executable, "-m", "hermes", "chat", *arguments],
         cwd=ROOT,
         env=env,
-        input=said.encode() if isinstance(said, str) else said,
+        input=given or None,
+        stdin=None if given else subprocess.DEVNULL,
         capture_output=True,
         timeout=timeout,
         check=False,

@@ -20,7 +20,8 @@ import pyte
 
 ENTER, ALT_ENTER, TAB, UP = "\r", "\x1b\r", "\t", "\x1b[A"
 CTRL_C, CTRL_D = "\x03", "\x04"
-DEADLINE = 30.0
+DEADLINE = 120.0
+"""Seconds; for a test that would hang."""
 PAINT = re.compile(rb"\x1b\[(?!0?m)[0-9;]*m")
 """Any code that makes text other than plain."""
 

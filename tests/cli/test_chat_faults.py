@@ -23,8 +23,8 @@ HALF = "Once upon a time"
 FAULTS: dict[str, tuple[list[Json], str, str]] = {
     "reset in the stream": ([{"says": {"text": HALF, "ending": "reset"}}], "closed the connection", HALF),
     "cut in the stream": ([{"says": {"text": HALF, "ending": "cut"}}], "closed the connection", HALF),
-    "silence in the stream": ([{"says": {"text": HALF, "ending": "hang"}}], "sent nothing more for 1 s", HALF),
-    "silence": ([{"says": {"text": "late", "delay": 60.0}}], "did not answer within 1 s", ""),
+    "silence in the stream": ([{"says": {"text": HALF, "ending": "hang"}}], "sent nothing more for 4 s", HALF),
+    "silence": ([{"says": {"text": "late", "delay": 60.0}}], "did not answer within 4 s", ""),
     "wrong key": ([{"fails": {"status": 401, "message": f"Incorrect API key: {KEY}"}}], "check the key", ""),
     "server errors": ([BROKEN] * 4, "answered 500 (oops)", ""),
     "invalid JSON": ([{"chunks": ["data: {nonsense\n\n"]}], "not JSON", ""),
@@ -58,7 +58,7 @@ def check_no_secret(home: Path, *texts: str) -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_fault_is_one_line_and_the_next_turn_works(home: Path, fault: str) -> None:
     answers, line, partial = FAULTS[fault]
-    configure(home, "model:\n  timeout: 1\n")
+    configure(home, "model:\n  timeout: 4\n" if "silence" in fault else "")
     with serving(answers, then={"echo": True}) as endpoint:
         env = environment(home, endpoint.base_url)
         ran = chat(env, "--json", "-q", "hello")
@@ -70,6 +70,7 @@ async def test_fault_is_one_line_and_the_next_turn_works(home: Path, fault: str)
         session = events[0]["session_id"]
         said = [(m.role, m.content, m.finish_reason) for m in await read_session(home, session)]
         assert said == [("user", "hello", None)] + ([("assistant", partial, "error")] if partial else [])
+        configure(home, "")  # it is not silent any more, but it may be slow
         again = chat(env, "-s", session, "-q", "and now?")
         assert (again.code, again.out, again.err) == (0, "and now?\n", "")
         sent = endpoint.requests()[-1]["messages"]

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.screen import CTRL_C, CTRL_D, ENTER, UP, Chat, Screen, stored
+from tests.cli.screen import CTRL_D, ENTER, UP, Chat, Screen, stored
 from tests.conftest import Ran
 from tests.gateway.processes import rows
 
 Hermes = Callable[..., Ran]
+CTRL_U = "\x15"
+"""Clears the line, also while a turn ends, which Ctrl-C would stop."""
 
 pytestmark = pytest.mark.processes
 
@@ -38,7 +40,7 @@ def test_what_is_typed_incognito_is_kept_for_this_run_alone(home: Path, chat: Ch
         screen.wait(lambda _: len(stored(home)) == 4)
         say(screen, home, "a secret")
         screen.wait_for_prompt().type(UP)
-        screen.wait(lambda screen: screen.prompt == "› a secret").type(CTRL_C)
+        screen.wait(lambda screen: screen.prompt == "› a secret").type(CTRL_U)
         screen.wait_for_prompt().type("/memory on" + ENTER)
         screen.wait_for("Memory is on again")
         say(screen, home, "no secret")

@@ -29,6 +29,8 @@ START = {
     "zsh": ("zsh", "-f", "-i"),
     "fish": ("fish", "-i"),
 }
+ASKING = ("$", ">", "#")
+"""How the prompt of a shell ends."""
 SOURCE = {
     "bash": "source <(hermes completion bash)",
     "zsh": "autoload -U compinit; compinit -u -d $HOME/dump; source <(hermes completion zsh)",
@@ -117,10 +119,11 @@ def test_tab_in_a_real_shell_completes(shell: str, home: Path, titled: str, tmp_
     with Screen(
         env={**env, "PATH": f"{found}:{env['PATH']}"}, program=(*TERMINAL, *START[shell]), columns=200
     ) as screen:
-        screen.wait(lambda seen: seen.prompt.endswith(("$", ">", "#")))
+        screen.wait(lambda seen: seen.prompt.endswith(ASKING))
         screen.type(f"{SOURCE[shell]}; echo re''ady\r")
-        screen.wait_for("\nready")
-        screen.type(f"hermes sess{TAB}show {titled[:4]}{TAB}")
+        screen.wait_for("\nready").wait(lambda seen: seen.prompt.endswith(ASKING))
+        screen.type(f"hermes sess{TAB}")
+        screen.wait_for("hermes sessions").type(f"show {titled[:4]}{TAB}")
         screen.wait_for(f"hermes sessions show {titled}")
         screen.type("\x15")
         screen.type(f"hermes chat -s Gar{TAB}")

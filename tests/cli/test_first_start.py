@@ -26,7 +26,7 @@ from hermes.llm.discover import PROBES, Probe, find_local
 
 ollama = PROBES[0]
 probe = Probe(ollama.kind, {port}, ollama.models_path, ollama.context_path, ollama.read_context)
-first.find_local = partial(find_local, (probe,))
+first.find_local = partial(find_local, (probe,), 60.0)  # it may be slow, and it is there
 sys.exit(main())
 """
 TAGS = {"models": [{"name": "nomic-embed-text"}, {"name": "tea-1"}, {"name": "tea-2"}]}

@@ -149,7 +149,7 @@ def test_a_message_that_begins_with_a_space_and_a_slash_is_said_from_a_pipe(home
 @pytest.mark.contract("10.1")
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
 def test_what_was_said_before_the_process_is_asked_to_end_is_kept(home: Path, ending: signal.Signals) -> None:
-    with serving([{"says": {"text": "one two three four five six", "pause": 0.3, "piece": 4}}]) as endpoint:
+    with serving([{"says": {"text": "one two three", "ending": "hang"}}]) as endpoint:
         with subprocess.Popen(
             [sys.executable, "-m", "hermes", "chat", "--json", "-q", "count"],
             stdout=subprocess.PIPE,

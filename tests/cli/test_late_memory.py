@@ -44,7 +44,7 @@ SAID = "My cat is called Miso.\nWhat is my cat called?\nAnd what is it called no
 
 @pytest.fixture(autouse=True)
 def cold(home: Path) -> None:
-    configure(home, "memory:\n  provider: cold\n")
+    configure(home, "memory:\n  provider: cold\n  deadline: 60\n  first_deadline: 60\n")
     folder = home / "plugins" / "cold"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(COLD)

@@ -27,6 +27,12 @@ create_plugin = Broken
 """
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question leaves nothing to another process, however slow the machine is."""
+    monkeypatch.setattr("hermes.cli.chat.ONE_SHOT", 60.0)
+
+
 @pytest.mark.contract("4.17", "P5")
 def test_without_a_provider_nothing_waits(hermes: Hermes) -> None:
     ran = hermes("memory", "status")

@@ -17,7 +17,7 @@ from tests.memory.page import install
 
 Hermes = Callable[..., Ran]
 LATIN = "- likes caf\xe9s\n".encode("latin-1")
-QUICK = 20.0
+QUICK = 120.0
 """Seconds after which a command that should answer at once counts as hanging."""
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")

@@ -15,32 +15,50 @@ import pytest
 from hermes.app import App
 from hermes.assembly import conversation_of
 from hermes.cli import outbox
+from hermes.clock import SystemClock
 from hermes.db import leases
 from hermes.home import Home
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.provider import Entry, Outcome
 from hermes.scope import OWNER
 from hermes.types import Session
+from tests.compression.hand_clock import HandClock
 from tests.memory.delivering import left
 from tests.memory.providers import PATIENT, Recorder
 from tests.memory.remembering import active, begin, turn
 
 
+class AdvancedClock(SystemClock):
+    """Shows a later time than it is."""
+
+    ahead = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead
+
+
 class Slow(Recorder):
-    """Takes its time for each batch."""
+    """Takes twelve seconds for each batch, to go by the clock, and is looked at meanwhile."""
+
+    def __init__(self, clock: AdvancedClock) -> None:
+        super().__init__()
+        self._clock = clock
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
-        await asyncio.sleep(0.4)
+        self._clock.ahead += 12.0
+        await asyncio.sleep(0.1)
         return await super().deliver(entries, until)
 
 
 async def test_a_deliverer_goes_on_while_anything_moves_though_it_is_one_lane(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "PATIENCE", 1.5)
+    monkeypatch.setattr(outbox, "PATIENCE", 30.0)  # less than all of it takes
+    monkeypatch.setattr(outbox, "LOOK_EVERY", 0.01)
     monkeypatch.setattr("hermes.memory.deliveries.BATCH", 1)
-    plugin = Slow()
-    async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
+    clock = AdvancedClock()
+    plugin = Slow(clock)
+    async with active(tmp_path, plugin, PATIENT, clock=clock, delivers=False) as provider:
         memory = await begin(provider)
         for number in range(4):
             await turn(memory, f"message {number}")
@@ -53,17 +71,20 @@ async def test_a_deliverer_goes_on_while_anything_moves_though_it_is_one_lane(
 
 
 async def test_the_lease_of_a_deliverer_is_kept_while_it_works_and_only_its_own_is_let_go(tmp_path: Path) -> None:
-    async with active(tmp_path, Recorder(), delivers=False) as provider:
+    clock = HandClock()
+    async with active(tmp_path, Recorder(), clock=clock, delivers=False) as provider:
         store = provider.store
 
         async def holder() -> str | None:
             held = await store.read(lambda tx: leases.holder(tx, outbox.LEASE, now=store.clock.now()))
             return None if held is None else held.owner
 
-        async with outbox.one_per_home(store, "first", ttl=0.3) as first:
+        async with outbox.one_per_home(store, "first", ttl=30.0) as first:
             assert first
-            await asyncio.sleep(0.6)
-            async with outbox.one_per_home(store, "second", ttl=0.3) as second:
+            for _ in range(6):  # it is renewed every ten seconds
+                await clock.sleeper(10.0)
+                clock.advance(10.0)
+            async with outbox.one_per_home(store, "second", ttl=30.0) as second:
                 assert not second
             assert await holder() == "first"
         assert await holder() is None

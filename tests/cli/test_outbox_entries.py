@@ -46,6 +46,12 @@ create_plugin = Choosy
 """
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question leaves nothing to another process, however slow the machine is."""
+    monkeypatch.setattr("hermes.cli.chat.ONE_SHOT", 60.0)
+
+
 def entries(hermes: Hermes) -> list[dict[str, Any]]:
     listed = json.loads(hermes("memory", "outbox", "list", "--json").out)
     return [entry for provider in listed for entry in provider["entries"]]

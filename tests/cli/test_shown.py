@@ -45,6 +45,7 @@ def test_markdown_is_shown_as_it_is_meant_and_stored_as_it_was_written(chat: Cha
         screen.wait_for_rows("› go", *AS_MEANT, "", "›")
         assert screen.style_of("memory") == ("default", True)
         assert screen.style_of("import") == ("magenta", False)
+        screen.wait(lambda _: len(stored(home)) == 2)
     assert stored(home)[1] == ("assistant", REPLY)
 
 
@@ -57,7 +58,8 @@ def test_the_first_row_is_formatted_while_the_rest_is_still_to_come(chat: Chat) 
 
 @pytest.mark.contract("10.20")
 def test_the_reply_to_one_question_at_a_terminal_is_formatted_as_it_comes(chat: Chat) -> None:
-    with chat({"says": {"text": f"{REPLY}\nand then \x1b[2J", "ending": "hang"}}, more=("-q", "go")) as screen:
+    whole = {"text": f"{REPLY}\nand then \x1b[2J", "piece": 1000, "ending": "hang"}
+    with chat({"says": whole}, more=("-q", "go")) as screen:
         screen.wait_for_rows(*AS_MEANT)
         assert screen.style_of("memory") == ("default", True)
         screen.process.send_signal(signal.SIGINT)
@@ -180,14 +182,12 @@ def retries(screen: Screen) -> int:
     return "\n".join(screen.rows).count("trying again")
 
 
-def test_attempts_at_a_failing_endpoint_take_one_row_that_goes_with_them(chat: Chat) -> None:
+def test_attempts_at_a_failing_endpoint_take_one_row_that_goes_with_them(chat: Chat, tmp_path: Path) -> None:
     failing = {"fails": {"status": 503, "message": "too busy", "headers": {"Retry-After": "1"}}}
-    with chat(failing, failing, {"says": {"text": "At last."}}) as screen:
+    with chat(failing, failing, {"says": {"text": "At last.", "until": str(tmp_path / "now")}}) as screen:
         screen.wait_for_prompt().type("go" + ENTER)
-        screen.wait_for("(attempt 2)")
-        assert retries(screen) == 1
-        screen.wait_for("(attempt 3)")
-        assert retries(screen) == 1
+        screen.wait_for("(attempt 3)").wait(lambda screen: retries(screen) == 1)
+        (tmp_path / "now").touch()
         screen.wait_for_rows("› go", "At last.", "", "›")
 
 
@@ -198,7 +198,9 @@ def test_a_window_that_is_resized_while_a_reply_comes_shows_every_row_once(chat:
         screen.wait_for_prompt().type("go" + ENTER)
         for number, columns in enumerate((60, 75, 50, 100)):
             screen.wait_for(f"Line {2 * number} ").resize(columns)
-        screen.wait_for("Line 11 has")
-        heads = [row.split(" has")[0] for row in screen.rows if row.startswith("Line")]
-        assert heads == [f"Line {number}" for number in range(12)]
-        assert [row for row in screen.rows if row.startswith(("›", "hermes"))][1:] == ["› go", "›"]
+        screen.wait(lambda screen: heads(screen) == [f"Line {number}" for number in range(12)])
+        screen.wait(lambda screen: [row for row in screen.rows if row.startswith(("›", "hermes"))][1:] == ["› go", "›"])
+
+
+def heads(screen: Screen) -> list[str]:
+    return [row.split(" has")[0] for row in screen.rows if row.startswith("Line")]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import signal
 import stat
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,7 +28,7 @@ REMARK = {"says": {"calls": [("memory", '{"action": "nonsense", "target": "user"
 def test_a_reply_is_seen_before_it_ends_and_ctrl_c_keeps_what_was_said(chat: Chat, home: Path) -> None:
     with chat({"says": {"text": "The beginning of it", "ending": "hang"}}) as screen:
         screen.wait_for("· /help, ").wait_for_prompt()
-        assert screen.status == "model loop-1 · session new · memory notes"
+        screen.wait(lambda screen: screen.status == "model loop-1 · session new · memory notes")
         screen.type("hello" + ENTER)
         screen.wait_for("The beginning of it")
         screen.wait(lambda screen: "session 2" in screen.status)
@@ -44,7 +46,7 @@ def test_stop_typed_while_a_reply_comes_ends_it_and_what_was_typed_ahead_is_said
         screen.type("\x15/stop" + ENTER)
         screen.wait_for("(stopped)").wait_for("› and then two")
         screen.wait(lambda _: len(stored(home)) == 4).wait_for_prompt()
-        assert "next:" not in "\n".join(screen.rows)
+        screen.wait(lambda screen: "next:" not in "\n".join(screen.rows))
         assert "/stop" not in "\n".join(screen.rows)
         assert [content for _, content in stored(home)] == ["one", "So it goes", "and then two", "and then two"]
 
@@ -71,11 +73,14 @@ def test_keys_are_taken_one_by_one_while_rows_are_printed(chat: Chat) -> None:
     with chat({"says": {"text": reply, "piece": 40, "pause": 0.02}}) as screen:
         screen.wait_for_prompt().type("go" + ENTER)
         screen.wait_for("row 3")
+        seen = threading.Event()
         with ThreadPoolExecutor(1) as watcher:
-            stolen = watcher.submit(lambda: any(screen.takes_whole_lines for _ in range(200_000)))
-            screen.wait(lambda _: stolen.done())
+            stolen = watcher.submit(lambda: any(screen.takes_whole_lines for _ in iter(seen.is_set, True)))
+            try:
+                screen.wait(lambda screen: any(re.fullmatch(r"row \d{3,}", row) for row in screen.rows))
+            finally:
+                seen.set()
         assert not stolen.result()
-        assert "row 199" not in "\n".join(screen.rows), "it was watched while rows came"
 
 
 def test_stop_typed_while_a_compression_runs_ends_it_and_nothing_is_removed(chat: Chat, home: Path) -> None:
@@ -94,10 +99,11 @@ def test_stop_typed_while_a_compression_runs_ends_it_and_nothing_is_removed(chat
     assert len(stored(home)) == 16
 
 
-def test_a_sign_of_waiting_comes_and_leaves_nothing_behind(chat: Chat) -> None:
-    with chat({"says": {"text": "At last.", "delay": 1.5}}) as screen:
+def test_a_sign_of_waiting_comes_and_leaves_nothing_behind(chat: Chat, tmp_path: Path) -> None:
+    with chat({"says": {"text": "At last.", "until": str(tmp_path / "now")}}) as screen:
         screen.wait_for_prompt().type("well?" + ENTER)
         screen.wait_for("Ctrl-C stops it")
+        (tmp_path / "now").touch()
         screen.wait_for_rows("› well?", "At last.", "", "›")
 
 
@@ -193,8 +199,7 @@ def test_a_failing_memory_provider_is_seen_in_the_status_line(chat: Chat, home: 
     home.mkdir()
     (home / "config.yaml").write_text("memory:\n  provider: nowhere\n", encoding="utf-8")
     with chat() as screen:
-        screen.wait_for_prompt()
-        assert screen.status.endswith("memory notes + nowhere")
+        screen.wait_for_prompt().wait(lambda screen: screen.status.endswith("memory notes + nowhere"))
         screen.type("hello" + ENTER)
         screen.wait_for("going on without")
         screen.wait(lambda screen: screen.status.endswith("notes + nowhere (failing)"))
@@ -205,8 +210,7 @@ def test_a_failing_memory_provider_is_seen_in_the_status_line(chat: Chat, home: 
 
 def test_without_a_model_it_says_so_and_answers(home: Path) -> None:
     with Screen("chat", env=plain_env(home)) as screen:
-        screen.wait_for_prompt()
-        assert screen.status == "model none · session new · memory notes"
+        screen.wait_for_prompt().wait(lambda screen: screen.status == "model none · session new · memory notes")
         screen.type("hello" + ENTER)
         screen.wait_for("No model is configured").wait_for_prompt()
 

@@ -24,15 +24,23 @@ from tests.plain_http import PLAIN
 pytestmark = pytest.mark.processes
 
 
+def serves(place: Place) -> bool:
+    """Whether a server answers in time."""
+    try:
+        return find_running(place) is not None
+    except MemoryServerError:  # not now
+        return False
+
+
 @pytest.mark.contract("9.2")
 def test_server_that_nobody_uses_ends_by_itself_and_looking_at_its_health_is_no_use(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "1")
+    monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "5")
     with client_of(connect(place)) as client:
+        found = read_rendezvous(place.rendezvous)
+        assert found is not None
         write(client, "I like tea.")
-    found = read_rendezvous(place.rendezvous)
-    assert found is not None
 
     def ended() -> bool:
         look(found)
@@ -40,17 +48,17 @@ def test_server_that_nobody_uses_ends_by_itself_and_looking_at_its_health_is_no_
 
     wait_until(ended)
     assert not place.rendezvous.exists()
-    assert "unused for 1 s and nothing waits: it ends" in place.log.read_text()
+    assert "unused for 5 s and nothing waits: it ends" in place.log.read_text()
     with client_of(connect(place)) as client:
         assert read_all(client) == ["I like tea."]
 
 
 @pytest.mark.contract("9.2")
 def test_server_in_use_does_not_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "2")
+    monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "5")
     connection = connect(place)
     with client_of(connection) as client:
-        for _ in range(20):  # more than twice as long as it takes to end
+        for _ in range(32):  # longer than it takes to end, with pauses that are far shorter
             client.get("/metrics").raise_for_status()
             time.sleep(0.25)
     assert connect(place) == connection
@@ -60,11 +68,11 @@ def test_server_in_use_does_not_end(place: Place, monkeypatch: pytest.MonkeyPatc
 def test_running_gateway_keeps_the_server_that_is_there_and_starts_none(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "2")
+    monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "5")
     monkeypatch.setattr("hermes.embedded.connect.KEEP_EVERY", 0.1)
     with keeping(place):
         connection = connect(place)
-        time.sleep(5)  # more than twice as long as it takes to end
+        time.sleep(8)  # longer than it takes to end
         assert connect(place) == connection
     wait_until(lambda: not is_taken(place))
     with keeping(place):
@@ -108,7 +116,7 @@ def test_serve_takes_the_place_of_the_background_server_and_asks_for_no_key(plac
     with client_of(connect(place)) as client:
         write(client, "I like tea.")
     with running(place.folder, HERMES_HOME=str(place.home)) as served:
-        wait_until(lambda: find_running(place) is not None)
+        wait_until(lambda: serves(place))
         connection = connect(place)
         assert connection == ServerConnection(served.url, "no-key-needed")
         with client_of(connection) as client:
@@ -122,7 +130,7 @@ def test_serve_takes_the_place_of_the_background_server_and_asks_for_no_key(plac
 @pytest.mark.contract("9.2")
 def test_serve_with_keys_gives_programs_of_its_owner_one_that_opens_everything(place: Place) -> None:
     with running(place.folder, HERMES_HOME=str(place.home), AUTH_USE_AUTH="true", AUTH_JWT_SECRET=SECRET) as served:
-        wait_until(lambda: find_running(place) is not None)
+        wait_until(lambda: serves(place))
         connection = connect(place)
         assert connection.base_url == served.url
         with client_of(connection) as client:
@@ -134,7 +142,7 @@ def test_serve_with_keys_gives_programs_of_its_owner_one_that_opens_everything(p
 
 def test_second_serve_on_a_folder_leaves_programs_with_the_first(place: Place) -> None:
     with running(place.folder, HERMES_HOME=str(place.home)) as first:
-        wait_until(lambda: find_running(place) is not None)
+        wait_until(lambda: serves(place))
         with running(place.folder, HERMES_HOME=str(place.home)) as second:
             with httpx.Client(base_url=second.url, verify=PLAIN) as client:
                 client.get("/health").raise_for_status()

@@ -46,6 +46,8 @@ class Answer:
     pause: float = 0.0
     ending: Ending = "done"
     echo: bool = False
+    until: str = ""
+    """A file; there is no answer before it is there."""
 
     @classmethod
     def from_json(cls, value: Json) -> Answer:
@@ -83,6 +85,7 @@ def says(
     pause: float = 0.0,
     delay: float = 0.0,
     ending: Ending = "done",
+    until: str = "",
 ) -> Answer:
     """A streamed reply: reasoning, text and tool calls (name, arguments) in pieces of `piece` characters."""
     deltas: list[Json] = [{"role": "assistant", "content": ""}]
@@ -100,7 +103,7 @@ def says(
         chunks.append(chunk({}, finish_reason or ("tool_calls" if calls else "stop")))
     if usage is not None:
         chunks.append({"model": "loop-1", "choices": [], "usage": usage})
-    return Answer(chunks=chunks, pause=pause, delay=delay, ending=ending)
+    return Answer(chunks=chunks, pause=pause, delay=delay, ending=ending, until=until)
 
 
 def fails(status: int, message: str = "", headers: Mapping[str, str] | None = None, **fields: Json) -> Answer:
@@ -197,6 +200,8 @@ class LoopbackServer:
                 return False
         if answer.delay and await self._leaves(reader, answer.delay):
             return False
+        while answer.until and not Path(answer.until).exists():  # noqa: ASYNC110 - a file has no event
+            await asyncio.sleep(0.05)
         if answer.ending == "drop":
             return False
         if answer.body is not None:
