@@ -31,8 +31,8 @@ from hermes.types import Message, ToolSpec
 
 OWNER = Speaker(is_owner=True)
 CONVERSATION = Conversation("s1", "cli", "everything", OWNER)
-SHORT = Deadlines(first_turn=2.0, turn=0.3, tool=0.3, compress=0.3, close=0.6, prepare=0.3, delivered=0.3, deliver=0.3)
-PATIENT = Deadlines(first_turn=10, turn=10, tool=10, compress=10, close=10, prepare=10, delivered=10, deliver=10)
+PATIENT = Deadlines(first_turn=60, turn=60, tool=60, compress=60, close=60, prepare=60, delivered=60, deliver=60)
+"""Longer than a busy machine keeps a hook waiting that is well."""
 LOOKUP = ToolSpec("lookup", "Look something up.", {"type": "object", "properties": {"what": {"type": "string"}}})
 BLOCK = "The block of the provider."
 
