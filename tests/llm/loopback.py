@@ -108,7 +108,7 @@ def _cut(text: str, piece: int) -> list[str]:
 
 
 class LoopbackServer:
-    """Serves a script while the block runs. What it was asked is in `requests`."""
+    """Serves a script while the block runs, and answers while it may. What it was asked is in `requests`."""
 
     def __init__(
         self,
@@ -121,6 +121,8 @@ class LoopbackServer:
         self.requests: list[Received] = []
         self.connections = 0
         self.asked = asyncio.Event()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
         self.hung_up = asyncio.Event()
         self.port = port
         self._answers = iter(answers)
@@ -184,6 +186,7 @@ class LoopbackServer:
             self.requests.append(received)
             self.asked.set()
         answer = self._choose(received)
+        await self.may_answer.wait()
         if answer.delay and await self._leaves(reader, answer.delay):
             return False
         if answer.ending == "drop":
