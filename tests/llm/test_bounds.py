@@ -72,10 +72,10 @@ async def test_signs_of_life_without_a_word_are_a_silence(sign: Json) -> None:
 
 
 async def test_words_between_signs_of_life_keep_a_reply_going() -> None:
-    words = [part for number in range(6) for part in (COMMENT, chunk({"content": f"{number} "}), COMMENT)]
+    words = [part for number in range(7) for part in (COMMENT, chunk({"content": f"{number} "}), COMMENT)]
     answer = Answer(chunks=[*words, chunk({}, "stop")], pause=0.25)  # longer than the silence
     async with LoopbackServer([answer]) as server:
-        events = await collect(model_at(server, timeouts=Timeouts(idle=60, silence=3.5)))
+        events = await collect(model_at(server, timeouts=Timeouts(idle=60, silence=4.5)))
     assert isinstance(events[-1], Completed)
 
 
