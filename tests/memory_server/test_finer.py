@@ -448,22 +448,25 @@ async def test_what_goes_to_an_endpoint_on_this_machine_passes_no_proxy(
 
 
 async def test_slow_endpoint_keeps_no_search_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "ASK_SECONDS", 0.05)
+    for name, seconds in {"ASK_SECONDS": 0.05, "FIRST_WAIT": 3600.0}.items():
+        monkeypatch.setattr(embedding, name, seconds)
+    over = threading.Event()
     with endpoint(in_favour_of("walnut")) as there:
         async with served(tmp_path, EmbeddingEndpoint(there.url, "some", dimension=DIMENSION)) as client:
             await fill(client)
             await all_embedded(client)
 
             def answer_late(texts: Any) -> tuple[int, Any]:
-                time.sleep(0.5)
+                over.wait(200)
                 return in_favour_of("walnut")(texts)
 
             there.answer = answer_late
             assert len(await search(client)) == 60
             assert (await finer_health(client))["state"] == "TimeoutError: no answer in time"
-            asked = len(there.asked)
             assert len(await search(client)) == 60
-            assert len(there.asked) == asked, "it is not asked again at once"
+            asked = [texts for texts in there.asked if QUESTION in texts]  # it may hear late of what nobody waits for
+            assert len(asked) <= 1, "it is not asked again at once"
+            over.set()
 
 
 @pytest.mark.processes
