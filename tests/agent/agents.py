@@ -23,9 +23,9 @@ from hermes.scope import Owner
 from hermes.store.held_lease import LaneTerms
 from hermes.store.store import Store
 from hermes.types import Json, Message, Session
-from tests.memory.providers import OWNER, Recorder
+from tests.memory.providers import OWNER, PATIENT, Recorder
 
-TERMS = LaneTerms(ttl=30.0, poll=0.02, patience=20.0)
+TERMS = LaneTerms(ttl=30.0, poll=0.02, patience=100.0)
 
 
 def make_agent(
@@ -41,7 +41,7 @@ def make_agent(
     """An agent over `store`, whose home is the store's folder."""
     home = store.db.path.parent
     notes = Notes(home, Owner(), {"memory": 2200, "user": 1400})
-    provider = plugin and ActiveProvider(plugin.name, plugin, store, Surroundings(home))
+    provider = plugin and ActiveProvider(plugin.name, plugin, store, Surroundings(home), PATIENT)
     conversation = Conversation(session_id, "cli", "everything", OWNER)
     return Agent(
         session_id=session_id,

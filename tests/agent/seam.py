@@ -99,8 +99,8 @@ async def settle(agent: Agent) -> None:
     """Return when work off the turn has ended, and the provider was told what it can be told now."""
     await agent.memory.settle()
     if isinstance(agent.memory, Memory):
-        await agent.memory.flush(10.0)
-        await agent.memory.provider.flush("notes", 10.0)
+        await agent.memory.flush(60.0)
+        await agent.memory.provider.flush("notes", 60.0)
 
 
 async def finish(agent: Agent) -> None:

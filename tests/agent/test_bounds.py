@@ -88,7 +88,7 @@ async def test_what_was_said_before_a_silence_is_kept(store: Store) -> None:
     answer = Answer(chunks=[chunk({"content": "Once upon"}), *[": alive\n\n"] * 5000], pause=0.01, ending="hang")
     async with LoopbackServer([answer]) as server:
         session = await store.create_session("cli")
-        agent = make_agent(store, session.id, model_at(server, timeouts=Timeouts(silence=0.3)))
+        agent = make_agent(store, session.id, model_at(server, timeouts=Timeouts(silence=1.0)))
         seen = await take_turn(agent, "a story")
         await agent.model.close()
     assert isinstance(seen[-1], Failed)

@@ -16,6 +16,7 @@ from hermes.agent.tools import Toolbox
 from hermes.events import Replied, ToolFinished, ToolProgress, ToolStarted
 from hermes.fence import fence
 from hermes.llm.events import Completed, ModelFailed, Reply
+from hermes.llm.model import ModelRequest
 from hermes.memory.caller import Memory
 from hermes.store.store import Store
 from tests.agent.seam import calls, offered, open_seam, requests, say
@@ -152,8 +153,13 @@ async def test_sub_agent_that_searches_without_end_must_answer(tmp_path: Path) -
 
 async def test_sub_agent_that_takes_too_long_is_given_up_and_the_turn_goes_on(tmp_path: Path) -> None:
     policy = Policy(review_every=0, delegate_deadline=0.05)
-    hang: ScriptedAnswer = [asyncio.Event(), Completed(Reply("too late"))]
-    async with open_seam(tmp_path, [calls("delegate", task="wait"), hang, Reply("done")], Recorder(), policy) as agent:
+
+    def answer(request: ModelRequest) -> ScriptedAnswer:
+        if request.messages[-1]["content"] == "wait":  # the sub-agent, if it gets so far in its time
+            return [asyncio.Event(), Completed(Reply("too late"))]
+        return Reply("done") if request.messages[-1]["role"] == "tool" else calls("delegate", task="wait")
+
+    async with open_seam(tmp_path, answer, Recorder(), policy) as agent:
         events = await say(agent, "go")
         [finished] = [event for event in events if isinstance(event, ToolFinished)]
         assert not finished.ok

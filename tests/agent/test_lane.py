@@ -12,19 +12,22 @@ from contextlib import closing
 import pytest
 
 from hermes.clock import SystemClock
+from hermes.db import lanes, leases
+from hermes.db.engine import Tx
 from hermes.errors import SessionBusyError
 from hermes.events import Failed, Replied
 from hermes.llm.events import Reply
 from hermes.store.held_lease import LaneTerms
+from hermes.store.ids import SESSIONS
 from hermes.store.store import Store
 from hermes.types import Json
 from tests.agent.agents import TERMS, make_agent, spoken, take_turn
 from tests.agent.lanes import hold_lane
-from tests.db.processes import await_end, hear, say, start
+from tests.db.processes import await_end, hear, say, start, stop_between_writes
 from tests.llm.scripted import ScriptedModel
 from tests.scale import scale
 
-PATIENT = LaneTerms(ttl=30.0, poll=0.1, patience=20.0)
+PATIENT = LaneTerms(ttl=30.0, poll=0.1, patience=100.0)
 
 
 class RememberingClock(SystemClock):
@@ -50,6 +53,20 @@ def hear_half(process: subprocess.Popen[str]) -> None:
     """Wait until the talker has said half of its reply."""
     while json.loads(hear(process))["type"] != "TextDelta":
         pass
+
+
+async def until_held_on(store: Store, session: str, ttl: float) -> None:
+    """Return when the lane was held for longer than its lease, and has just been renewed."""
+    lane, began = lanes.lease_name(SESSIONS, session), store.clock.now()
+
+    def is_renewed(tx: Tx) -> bool:
+        now = store.clock.now()
+        lease = leases.holder(tx, lane, now=now)
+        return now > began + ttl and lease is not None and lease.expires_at > now + 0.9 * ttl
+
+    async with asyncio.timeout(60):
+        while not await store.read(is_renewed):  # noqa: ASYNC110 - another process's lease gives no event
+            await asyncio.sleep(0.01)
 
 
 def events_of(output: str) -> list[Json]:
@@ -142,7 +159,7 @@ async def test_session_of_a_killed_process_goes_on_at_once(store: Store, session
 async def test_process_that_slept_past_its_lease_is_told_and_writes_nothing_more(store: Store, session: str) -> None:
     process = start("tests.agent.talker", store.db.path, session, 1.0)
     hear_half(process)
-    process.send_signal(signal.SIGSTOP)
+    await stop_between_writes(process, store.db.path)
     taken_over = await take_turn(make_agent(store, session, ScriptedModel([Reply(text="mine now")])), "my turn")
     assert isinstance(taken_over[-1], Replied)
     before = await spoken(store, session)
@@ -159,9 +176,10 @@ async def test_process_that_slept_past_its_lease_is_told_and_writes_nothing_more
 @pytest.mark.processes
 @pytest.mark.contract("2.3")
 async def test_turn_longer_than_the_lease_keeps_its_lane(store: Store, session: str) -> None:
-    process = start("tests.agent.talker", store.db.path, session, 0.6)
+    process = start("tests.agent.talker", store.db.path, session, 2.0)
     hear_half(process)
-    impatient = LaneTerms(ttl=30.0, poll=0.05, patience=2.0)
+    await until_held_on(store, session, 2.0)
+    impatient = LaneTerms(ttl=30.0, poll=0.05, patience=0.1)
     [last] = await take_turn(make_agent(store, session, ScriptedModel([]), terms=impatient), "let me in")
     assert isinstance(last, Failed)
     assert last.kind == "busy"

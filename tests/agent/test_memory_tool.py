@@ -129,7 +129,7 @@ async def test_a_change_whose_caller_is_cancelled_is_mirrored_all_the_same(tmp_p
         await asyncio.wait({running})
         assert running.cancelled()
         assert not mirrored.is_set()
-    await asyncio.wait_for(mirrored.wait(), 20)
+    await asyncio.wait_for(mirrored.wait(), 60)
     assert Notes(tmp_path, Owner(), {"memory": 100, "user": 100}).read("user") == "kept"
 
 

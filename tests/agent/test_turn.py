@@ -183,7 +183,7 @@ async def test_turn_that_is_abandoned_hangs_up_and_lets_the_lane_go(store: Store
             listening.cancel()
         [outcome] = await asyncio.gather(listening, return_exceptions=True)
         assert outcome is None or isinstance(outcome, asyncio.CancelledError), outcome
-        await asyncio.wait_for(server.hung_up.wait(), 5)
+        await asyncio.wait_for(server.hung_up.wait(), 60)
         await agent.close()
     assert (await stored(store, session))[0].content == "a story"
     holders = await store.read(lambda tx: tx.execute("SELECT owner FROM hermes_leases").fetchall())

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.agent.agent import Agent, Policy
 from hermes.agent.compress import compressor_of
@@ -40,7 +41,7 @@ from tests.agent.agents import spoken
 from tests.agent.lanes import hold_lane
 from tests.agent.seam import calls, open_seam, requests, say, settle
 from tests.llm.scripted import ScriptedAnswer, ScriptedModel
-from tests.memory.providers import SHORT, RecordedSession, Recorder
+from tests.memory.providers import PATIENT, RecordedSession, Recorder
 
 FAILED = ModelFailed("bad_reply", "the model is out", retryable=False)
 
@@ -276,7 +277,9 @@ class Away(Undoer):
 @pytest.mark.contract("10.27")
 async def test_what_cannot_be_deleted_now_waits_and_what_may_have_arrived_is_deleted_too(tmp_path: Path) -> None:
     provider = Away()
-    async with open_seam(tmp_path, [Reply("one"), Reply("two")], provider, deadlines=SHORT) as agent:
+    async with open_seam(
+        tmp_path, [Reply("one"), Reply("two")], provider, deadlines=replace(PATIENT, turn=0.3)
+    ) as agent:
         await say(agent, "stamps")
         provider.is_away = True
         async with aclosing(run_turn(agent, "figs", asyncio.Event())) as events:

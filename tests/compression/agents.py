@@ -19,7 +19,7 @@ from hermes.memory.notes import Notes
 from hermes.memory.values import Conversation, Speaker
 from hermes.scope import Owner
 from hermes.store.store import Store
-from tests.memory.providers import Recorder
+from tests.memory.providers import PATIENT, Recorder
 
 
 def no_tools(_: Agent) -> list[Tool]:
@@ -33,7 +33,7 @@ def make_agent(
     *,
     policy: Policy | None = None,
     plugin: Recorder | None = None,
-    deadlines: Deadlines | None = None,
+    deadlines: Deadlines = PATIENT,
     tools: Callable[[Agent], list[Tool]] = no_tools,
 ) -> Agent:
     """An agent whose home is the store's folder; it reviews nothing unless the policy says so."""

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from hermes.store.store import Store
 from hermes.types import Draft, Json
 from tests.compression.checks import check_late, check_lines, check_one_at_a_time, check_store, read_lines
 from tests.compression.conversations import make_compressor, said, summariser, talked
-from tests.db.processes import finish, hear, say, start
+from tests.db.processes import finish, hear, say, start, stop_between_writes
 from tests.llm.loopback import LoopbackServer, says
 
 pytestmark = pytest.mark.processes
@@ -56,24 +55,6 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
     crew.dismiss()
 
 
-async def stop_between_writes(process: Worker, file: Path) -> None:
-    """Stop a process while it does not hold the file's write lock: with it, nobody could go on."""
-    probe = sqlite3.connect(file, isolation_level=None, timeout=0.2)
-    try:
-        while True:
-            os.kill(process.pid, signal.SIGSTOP)
-            try:
-                probe.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError:
-                os.kill(process.pid, signal.SIGCONT)
-                await asyncio.sleep(0.01)
-            else:
-                probe.execute("ROLLBACK")
-                return
-    finally:
-        probe.close()
-
-
 async def told(process: Worker) -> Json:
     """The result that a worker tells before it ends."""
     line = await asyncio.to_thread(hear, process)
@@ -87,7 +68,7 @@ async def wait_until_expired(store: Store, session_id: str) -> None:
     def held(tx: Tx) -> bool:
         return leases.holder(tx, f"compression:{session_id}", now=store.clock.now()) is not None
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while await store.read(held):  # noqa: ASYNC110 - another process's lease gives no event
             await asyncio.sleep(0.02)
 
@@ -97,7 +78,8 @@ async def test_result_of_a_process_that_was_stopped_past_its_lease_is_refused(
     store: Store, crew: Crew, tmp_path: Path
 ) -> None:
     session_id = await talked(store)
-    async with LoopbackServer(then=says("the sleeper's summary", delay=4.0)) as server:
+    async with LoopbackServer(then=says("the sleeper's summary")) as server:
+        server.may_answer.clear()
         sleeper = await crew.start(session_id, server.base_url, 0.6)
         say(sleeper, "go")
         await server.asked.wait()
@@ -106,6 +88,7 @@ async def test_result_of_a_process_that_was_stopped_past_its_lease_is_refused(
         second = await make_compressor(store, summariser("the second's summary")).compress(session_id)
         assert second.outcome == "done"
         os.kill(sleeper.pid, signal.SIGCONT)
+        server.may_answer.set()
         result = await told(sleeper)
 
     assert (result["session_id"], result["outcome"]) == (session_id, "failed")

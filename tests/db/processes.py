@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +48,24 @@ def finish(process: subprocess.Popen[str]) -> str:
     assert process.returncode == 0, errors
     assert errors == ""
     return output
+
+
+async def stop_between_writes(process: subprocess.Popen[str], file: Path) -> None:
+    """Stop a process while it does not hold the file's write lock: with it, nobody could go on."""
+    probe = sqlite3.connect(file, isolation_level=None, timeout=0.2)
+    try:
+        while True:
+            os.kill(process.pid, signal.SIGSTOP)
+            try:
+                probe.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                os.kill(process.pid, signal.SIGCONT)
+                await asyncio.sleep(0.01)
+            else:
+                probe.execute("ROLLBACK")
+                return
+    finally:
+        probe.close()
 
 
 def await_end(process: subprocess.Popen[str]) -> tuple[str, str]:

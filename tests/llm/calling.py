@@ -15,7 +15,7 @@ from tests.llm.steady_clock import SteadyClock
 
 KEY = "sk-test-9f8e7d6c5b4a"
 REQUEST = ModelRequest([{"role": "user", "content": "Hello?"}])
-IMPATIENT = Timeouts(connect=5, first_byte=0.2, idle=0.2, total=20)
+IMPATIENT = Timeouts(connect=5, first_byte=0.5, idle=0.5, total=100)
 
 
 def model_at(

@@ -116,7 +116,7 @@ def _cut(text: str, piece: int) -> list[str]:
 
 
 class LoopbackServer:
-    """Serves a script while the block runs. What it was asked is in `requests`."""
+    """Serves a script while the block runs, and answers while it may. What it was asked is in `requests`."""
 
     def __init__(
         self,

@@ -62,29 +62,29 @@ async def test_half_a_call_after_a_text_is_not_run_and_the_text_is_kept() -> Non
 
 @pytest.mark.parametrize("sign", [COMMENT, ROLE, 'data: {"choices": []}\n\n'])
 async def test_signs_of_life_without_a_word_are_a_silence(sign: Json) -> None:
-    quiet = Timeouts(idle=60, silence=0.3)
+    quiet = Timeouts(idle=60, silence=1.0)
     answer = Answer(chunks=[chunk({"content": "well"}), *[sign] * 5000], pause=0.01, ending="hang")
     async with LoopbackServer([answer]) as server:
         failed = await fail(model_at(server, timeouts=quiet))
     assert failed.kind == "timeout"
-    assert "no word of a reply for 0.3 s (`model.silence`)" in failed.message
+    assert "no word of a reply for 1 s (`model.silence`)" in failed.message
     assert failed.partial.text == "well"
 
 
 async def test_words_between_signs_of_life_keep_a_reply_going() -> None:
-    words = [part for number in range(8) for part in (COMMENT, chunk({"content": f"{number} "}), COMMENT)]
-    answer = Answer(chunks=[*words, chunk({}, "stop")], pause=0.05)
+    words = [part for number in range(7) for part in (COMMENT, chunk({"content": f"{number} "}), COMMENT)]
+    answer = Answer(chunks=[*words, chunk({}, "stop")], pause=0.25)  # longer than the silence
     async with LoopbackServer([answer]) as server:
-        events = await collect(model_at(server, timeouts=Timeouts(idle=60, silence=0.9)))
+        events = await collect(model_at(server, timeouts=Timeouts(idle=60, silence=4.5)))
     assert isinstance(events[-1], Completed)
 
 
 async def test_reply_that_drips_for_ever_ends_with_its_total_time() -> None:
     answer = Answer(chunks=[chunk({"content": "x"})] * 5000, pause=0.01, ending="hang")
     async with LoopbackServer([answer]) as server:
-        failed = await fail(model_at(server, timeouts=Timeouts(total=0.5)))
+        failed = await fail(model_at(server, timeouts=Timeouts(total=2.0)))
     assert failed.kind == "timeout"
-    assert "took longer than 0.5 s for a reply (`model.total_timeout`)" in failed.message
+    assert "took longer than 2 s for a reply (`model.total_timeout`)" in failed.message
     assert failed.partial.text
 
 

@@ -44,7 +44,7 @@ async def test_every_kind_of_server_on_this_machine_is_found() -> None:
         LoopbackServer(pages=LM_STUDIO_PAGES) as studio,
         LoopbackServer(pages=LLAMA_CPP_PAGES) as llama,
     ):
-        found = await find_local((at(OLLAMA, ollama), at(LM_STUDIO, studio), at(LLAMA_CPP, llama)), timeout=5)
+        found = await find_local((at(OLLAMA, ollama), at(LM_STUDIO, studio), at(LLAMA_CPP, llama)), timeout=30)
         assert found == [
             LocalEndpoint("ollama", ollama.base_url, ("qwen3:8b", "gemma3:4b"), 4096),
             LocalEndpoint("lm-studio", studio.base_url, ("gemma",), 8192),
@@ -54,13 +54,13 @@ async def test_every_kind_of_server_on_this_machine_is_found() -> None:
 
 async def test_a_server_that_does_not_tell_its_context_length_is_found_without_it() -> None:
     async with LoopbackServer(pages={"/api/tags": page({"models": []})}) as server:
-        assert await find_local((at(OLLAMA, server),), timeout=5) == [LocalEndpoint("ollama", server.base_url, ())]
+        assert await find_local((at(OLLAMA, server),), timeout=30) == [LocalEndpoint("ollama", server.base_url, ())]
 
 
 @pytest.mark.parametrize("answer", [fails(404), page({"hello": 1}), Answer(body="<html>"), Answer(ending="drop")])
 async def test_another_program_on_the_port_is_not_taken_for_one(answer: Answer) -> None:
     async with LoopbackServer(pages={"/v1/models": answer}) as server:
-        assert await find_local((at(LLAMA_CPP, server),), timeout=5) == []
+        assert await find_local((at(LLAMA_CPP, server),), timeout=30) == []
 
 
 async def test_a_port_that_is_closed_or_silent_is_passed_over() -> None:

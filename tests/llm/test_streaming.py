@@ -181,7 +181,7 @@ async def test_a_consumer_that_is_cancelled_hangs_up() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(server.hung_up.wait(), 5)
+        await asyncio.wait_for(server.hung_up.wait(), 60)
         await model.close()
 
 
@@ -193,7 +193,7 @@ async def test_a_consumer_that_is_cancelled_before_the_first_byte_hangs_up() -> 
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(server.hung_up.wait(), 5)
+        await asyncio.wait_for(server.hung_up.wait(), 60)
         await model.close()
 
 
@@ -202,5 +202,5 @@ async def test_a_consumer_that_stops_reading_hangs_up() -> None:
         model = model_at(server)
         async with aclosing(model.stream(REQUEST)) as stream:
             await anext(stream)
-        await asyncio.wait_for(server.hung_up.wait(), 5)
+        await asyncio.wait_for(server.hung_up.wait(), 60)
         await model.close()

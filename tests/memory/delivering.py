@@ -26,7 +26,7 @@ async def left(provider: ActiveProvider) -> list[str]:
 
 async def until(true: Callable[[], Awaitable[bool]], provider: ActiveProvider) -> None:
     """Return when it is true; deliveries are woken meanwhile."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while not await true():
             provider.wake.set()
             await asyncio.sleep(0.01)

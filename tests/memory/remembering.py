@@ -17,12 +17,12 @@ from hermes.memory.values import Conversation
 from hermes.scope import Owner
 from hermes.store.store import Store
 from hermes.types import Draft, Message
-from tests.memory.providers import CONVERSATION, SHORT
+from tests.memory.providers import CONVERSATION, PATIENT
 
 
 @asynccontextmanager
 async def active(
-    home: Path, make: Factory, deadlines: Deadlines = SHORT, *, clock: Clock | None = None, delivers: bool = True
+    home: Path, make: Factory, deadlines: Deadlines = PATIENT, *, clock: Clock | None = None, delivers: bool = True
 ) -> AsyncIterator[ActiveProvider]:
     """The provider `troubled` in a process of its own making, over the store of `home`."""
     async with await Store.open(home / "state.db", clock=clock or SystemClock(), lock_timeout=30.0) as store:
@@ -43,6 +43,14 @@ async def begin(provider: ActiveProvider, conversation: Conversation = CONVERSAT
     if not await store.read(lambda tx: store.sessions.exists(tx, conversation.session_id)):
         await store.create_session(conversation.platform, session_id=conversation.session_id)
     return Memory(provider, conversation, notes_of(provider))
+
+
+async def begin_well(provider: ActiveProvider, conversation: Conversation = CONVERSATION) -> Memory:
+    """The same, once the plugin has started and the session is open: what is late from now on is late by itself."""
+    memory = await begin(provider, conversation)
+    await memory.tools(memory.begin())
+    await memory.settle()
+    return memory
 
 
 def notes_of(provider: ActiveProvider) -> Notes:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.db.engine import Tx
 from hermes.db.queue_items import items
@@ -20,7 +21,7 @@ from hermes.memory.provider import Delivered, Later, Parked
 from hermes.store.memory_rows import get_health
 from tests.compression.hand_clock import HandClock
 from tests.memory.delivering import QUEUE, Refusing, left, until, until_empty
-from tests.memory.providers import CONVERSATION, PATIENT, SHORT, Recorder, Troubled
+from tests.memory.providers import CONVERSATION, PATIENT, Recorder, Troubled
 from tests.memory.remembering import active, begin, notes_of, say, turn
 
 
@@ -37,7 +38,7 @@ from tests.memory.remembering import active, begin, notes_of, say, turn
 )
 async def test_an_outcome_that_cannot_be_recorded_is_a_defect_and_is_said(tmp_path: Path, odd: Any) -> None:
     plugin = Refusing([odd, Delivered()])
-    async with active(tmp_path, plugin, PATIENT) as provider:
+    async with active(tmp_path, plugin, PATIENT, clock=HandClock()) as provider:  # which tries nothing again
         memory = await begin(provider)
         await memory.prompt_block(memory.begin())  # its address is known before something waits for it
         await turn(memory)
@@ -120,16 +121,20 @@ async def test_a_lane_that_was_given_back_or_had_nothing_to_send_is_no_success(t
 
 
 async def test_the_end_takes_no_longer_than_it_is_given_though_all_hangs(tmp_path: Path) -> None:
-    plugin = Troubled("deliver", asyncio.Event().wait)
-    async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
+    plugin, over = Troubled("deliver", asyncio.Event().wait), asyncio.Event()
+
+    async def linger() -> None:
+        await over.wait()
+
+    async with active(tmp_path, plugin, replace(PATIENT, deliver=3600), delivers=False) as provider:
         deliveries = Deliveries(provider, "test", 4)
         deliveries.start()
         await turn(await begin(provider))
-        provider.background.begin(asyncio.sleep(30), "something slow")
-        began = asyncio.get_running_loop().time()
-        assert not await deliveries.finish(0.5)
-        assert asyncio.get_running_loop().time() - began < 5
+        provider.background.begin(linger(), "something slow")
+        async with asyncio.timeout(100):
+            assert not await deliveries.finish(0.5)
         plugin.troubled = False
+        over.set()
 
 
 @pytest.mark.parametrize("pace", ["async", "turn"])
@@ -138,7 +143,7 @@ async def test_a_full_disk_after_the_reply_takes_nothing_away_from_the_person(
 ) -> None:
     plugin = Recorder()
     plugin.pace = pace
-    async with active(tmp_path, plugin, SHORT) as provider:
+    async with active(tmp_path, plugin, PATIENT) as provider:
         memory, store = await begin(provider), provider.store
         await turn(memory)
         await say(memory, "again")
@@ -300,7 +305,7 @@ async def test_an_own_entry_is_delivered_at_once_and_its_lane_before_a_compressi
         await memory.before_compress([])
         assert plugin.told() == ["first", "reply to first"]
         await plugin.host.put("s1", "k", "own")
-        async with asyncio.timeout(10):  # nobody moves the clock
+        async with asyncio.timeout(60):  # nobody moves the clock
             while not plugin.told("own"):  # noqa: ASYNC110 - another thread is told
                 await asyncio.sleep(0.01)
 
@@ -324,22 +329,22 @@ async def test_a_plugin_has_only_so_many_tasks_of_its_own_and_they_end_with_it(t
 
     async with active(tmp_path, plugin, PATIENT) as provider:
         await turn(await begin(provider))
-        until = asyncio.get_running_loop().time() + 10
+        until = asyncio.get_running_loop().time() + 60
         assert isinstance(await provider.call("spawn", spawn_many, str, until), Returned)
     assert sorted(ended) == list(range(SPAWNED))
 
 
 async def test_a_delivery_that_is_late_is_tried_again_for_as_long_as_it_takes(tmp_path: Path) -> None:
     plugin = Troubled("deliver", asyncio.Event().wait)
-    async with active(tmp_path, plugin, SHORT) as provider:
+    async with active(tmp_path, plugin, replace(PATIENT, deliver=0.3)) as provider:
         await turn(await begin(provider))
 
         async def tried_twice() -> bool:
-            return len(plugin.called("deliver")) == 2
+            return len(plugin.called("deliver")) >= 2
 
         await until(tried_twice, provider)
         found = await provider.store.read(lambda tx: items(tx, QUEUE, "waiting"))
         assert [item.crashes for item in found] == [0, 0]
         assert all(item.tried_at is not None for item in found)
-        plugin.troubled = False
+        plugin.troubled, provider.deadlines = False, PATIENT
         await until_empty(provider)

@@ -50,7 +50,7 @@ async def test_a_turn_is_told_in_order_with_who_spoke_and_one_key_each(tmp_path:
         memory = await begin(provider)
         for number in range(3):
             await turn(memory, f"message {number}")
-        await memory.flush(10)
+        await memory.flush(60)
         assert await left(provider) == []
     said = [(entry.kind, entry.text) for entry in plugin.entries]
     assert said == [pair for n in range(3) for pair in (("said", f"message {n}"), ("reply", f"reply to message {n}"))]
@@ -85,7 +85,7 @@ async def test_a_question_waits_for_its_reply_and_no_longer_than_its_time(tmp_pa
     async with active(tmp_path, plugin, PATIENT, clock=clock) as provider:
         memory = await begin(provider)
         await turn(memory, "first")
-        await memory.flush(10)
+        await memory.flush(60)
         await say(memory, "second")  # and the process is killed
         await memory.flush(0.2)
         assert plugin.told("said") == ["first"]
@@ -102,7 +102,7 @@ async def test_a_turn_without_a_reply_lets_its_question_go(tmp_path: Path) -> No
         said = await say(memory, "hello")
         await memory.recall([said], memory.begin())
         await memory.turn_over()
-        await memory.flush(10)
+        await memory.flush(60)
         assert plugin.told() == ["hello"]
 
 
@@ -129,7 +129,7 @@ async def test_what_is_parked_is_kept_with_its_reason_and_the_lane_goes_on(tmp_p
         await memory.prompt_block(memory.begin())  # its address is known before something waits for it
         await turn(memory, "first")
         await turn(memory, "second")
-        await memory.flush(10)
+        await memory.flush(60)
         assert plugin.told("said") == ["second"]
         [dead] = await provider.store.read(lambda tx: items(tx, QUEUE, "dead"))
         assert (dead.payload["kind"], dead.reason) == ("said", "refused for good")
@@ -137,8 +137,8 @@ async def test_what_is_parked_is_kept_with_its_reason_and_the_lane_goes_on(tmp_p
 
 @pytest.mark.contract("4.14")
 async def test_a_server_that_is_down_is_left_alone_for_every_conversation(tmp_path: Path) -> None:
-    plugin = Refusing([Later("connection refused", after=0.3, everyone=True)])
-    async with active(tmp_path, plugin, PATIENT) as provider:
+    plugin, clock = Refusing([Later("connection refused", after=0.3, everyone=True)]), HandClock()
+    async with active(tmp_path, plugin, PATIENT, clock=clock) as provider:
         memory, other = await begin(provider), await begin(provider, replace(CONVERSATION, session_id="s2"))
         await turn(memory, "first")
 
@@ -149,6 +149,7 @@ async def test_a_server_that_is_down_is_left_alone_for_every_conversation(tmp_pa
         await turn(other, "second", "s2")
         assert len(plugin.called("refused")) == 1
         assert plugin.entries == []
+        clock.advance(1.0)
         await until_empty(provider)
         assert sorted(plugin.told("said")) == ["first", "second"]
 
@@ -198,11 +199,11 @@ async def test_the_pace_says_when_entries_go(tmp_path: Path, pace: Any, told: li
         for number in range(4):
             await turn(memory, f"message {number}")
             if pace != "turn":
-                await memory.flush(10)
+                await memory.flush(60)
             seen.append(len(plugin.told()))
         assert seen == told
         await memory.close("exit")
-        await memory.flush(10)
+        await memory.flush(60)
         assert len(plugin.told()) == 8
 
 
@@ -290,7 +291,7 @@ async def test_what_was_said_while_the_plugin_could_not_say_where_it_goes_is_tol
         assert len(await left(provider)) == 4, "nobody knows yet what is wanted"
         plugin.lost = False
         await turn(memory, "message 2")
-        await memory.flush(10)
+        await memory.flush(60)
         assert plugin.told("said", "reply") == ["message 0", "message 1", "message 2"]
         assert await left(provider) == []
 
@@ -318,7 +319,7 @@ async def test_deleting_a_session_takes_what_waits_is_held_and_is_put_aside(tmp_
         memory = await begin(provider)
         await memory.prompt_block(memory.begin())  # its address is known before something waits for it
         await turn(memory, "first")
-        await memory.flush(10)
+        await memory.flush(60)
         await turn(memory, "second")
         await say(memory, "third")
         store = provider.store
@@ -353,7 +354,7 @@ async def test_a_wish_to_delete_names_what_was_tried_and_may_still_arrive(tmp_pa
         await memory.prompt_block(memory.begin())
         said = await say(memory, "first")
         await memory.turn_over()
-        await memory.flush(10)
+        await memory.flush(60)
         [tried] = await store.read(lambda tx: items(tx, QUEUE, "waiting"))
 
         def wish(tx: Tx) -> None:
@@ -409,7 +410,7 @@ async def test_a_plugins_own_entry_is_saved_once_and_its_outcome_can_be_awaited(
     async with active(tmp_path, plugin, PATIENT) as provider:
         memory = await begin(provider)
         await turn(memory, "hello")
-        host, soon = plugin.host, provider.store.clock.now() + 10
+        host, soon = plugin.host, provider.store.clock.now() + 60
         tickets = {await host.put("s1", "k1", {"fact": "likes figs"}, OWNER) for _ in range(3)}
         [ticket] = tickets
         assert await host.outcome(ticket, soon) == Delivered()
@@ -434,7 +435,7 @@ async def test_an_own_entry_lets_go_what_was_held_before_it(tmp_path: Path) -> N
         await turn(memory, "hello")
         assert plugin.entries == []
         await plugin.host.put("s1", "k1", {"fact": 1})
-        await memory.flush(10)
+        await memory.flush(60)
         assert [entry.kind for entry in plugin.entries] == ["said", "reply", "own"]
 
 
@@ -479,7 +480,7 @@ async def test_notes_that_were_changed_by_hand_or_before_a_kill_are_told_at_the_
     async with active(tmp_path, plugin, PATIENT) as provider:
         await turn(await begin(provider))
         await provider.background.settle()
-        await provider.flush("notes", 10)
+        await provider.flush("notes", 60)
         await turn(await begin(provider))
         await provider.background.settle()
     noted = [(entry.data["action"], entry.data["old"], entry.text) for entry in plugin.entries if entry.kind == "note"]
@@ -500,7 +501,7 @@ async def test_in_a_group_each_message_is_told_with_its_own_speaker(tmp_path: Pa
         await store.write(accept)
         await memory.tools(memory.begin())
         await memory.turn_over()
-        await memory.flush(10)
+        await memory.flush(60)
     assert [entry.speaker for entry in plugin.entries] == [Speaker("17", name="Ann"), Speaker("23")]
 
 
@@ -517,7 +518,7 @@ async def test_a_turn_that_begins_again_after_a_crash_is_recorded_and_counted_on
         await memory.tools(memory.begin())
         await memory.turn_over()
         await turn(memory, "again")
-        await memory.flush(10)
+        await memory.flush(60)
     assert plugin.told() == ["hello", "fine", "again", "reply to again"]
     assert len(await _turns(tmp_path)) == 1
     assert (await _turns(tmp_path))[0] == 2

@@ -25,7 +25,7 @@ async def answer(_: object) -> str:
 
 async def came_back(thread: PluginThread) -> None:
     """Return when nothing is late."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while thread._late:  # noqa: ASYNC110 - another thread ends it
             await asyncio.sleep(0.01)
 
@@ -34,7 +34,7 @@ async def test_hooks_behind_one_that_blocks_the_thread_are_asked_again_when_it_i
     free = threading.Event()
 
     async def block(_: object) -> str:
-        free.wait(20)
+        free.wait(200)
         return "late"
 
     calls = {"a": block, "b": answer, "c": answer}
@@ -44,13 +44,14 @@ async def test_hooks_behind_one_that_blocks_the_thread_are_asked_again_when_it_i
     free.set()
     await came_back(thread)
     for line in calls:
-        assert await thread.call("recall", answer, line=line, expect=str, deadline=10) == Returned("here")
+        assert await thread.call("recall", answer, line=line, expect=str, deadline=60) == Returned("here")
 
 
 async def test_a_hook_that_ignores_being_cancelled_holds_up_its_own_line_until_it_ends(thread: PluginThread) -> None:
-    free = asyncio.Event()
+    begun, free = threading.Event(), asyncio.Event()
 
     async def stubborn(_: object) -> str:
+        begun.set()
         while not free.is_set():
             try:
                 await free.wait()
@@ -58,13 +59,16 @@ async def test_a_hook_that_ignores_being_cancelled_holds_up_its_own_line_until_i
                 continue
         return "at last"
 
-    assert isinstance(await thread.call("recall", stubborn, line="a", expect=str, deadline=0.1), Missed)
-    skipped = await thread.call("close", answer, line="a", expect=str, deadline=10)
+    calling = asyncio.create_task(thread.call("recall", stubborn, line="a", expect=str, deadline=200))
+    assert await asyncio.to_thread(begun.wait, 60)
+    calling.cancel()
+    await asyncio.wait({calling})
+    skipped = await thread.call("close", answer, line="a", expect=str, deadline=60)
     assert skipped == Missed("close was skipped, recall has not come back", skipped=True)
-    assert await thread.call("recall", answer, line="b", expect=str, deadline=10) == Returned("here")
+    assert await thread.call("recall", answer, line="b", expect=str, deadline=60) == Returned("here")
     thread._tell(free.set)
     await came_back(thread)
-    assert await thread.call("recall", answer, line="a", expect=str, deadline=10) == Returned("here")
+    assert await thread.call("recall", answer, line="a", expect=str, deadline=60) == Returned("here")
 
 
 async def test_a_call_whose_caller_is_cancelled_is_cancelled_and_its_line_is_free_again(thread: PluginThread) -> None:
@@ -76,15 +80,15 @@ async def test_a_call_whose_caller_is_cancelled_is_cancelled_and_its_line_is_fre
         return "never"
 
     calling = asyncio.create_task(thread.call("recall", hang, line="a", expect=str, deadline=60))
-    await asyncio.to_thread(begun.wait, 10)
+    await asyncio.to_thread(begun.wait, 60)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
     await came_back(thread)
-    assert await thread.call("recall", answer, line="a", expect=str, deadline=10) == Returned("here")
+    assert await thread.call("recall", answer, line="a", expect=str, deadline=60) == Returned("here")
 
 
 async def test_a_thread_that_has_ended_is_said(thread: PluginThread) -> None:
     thread.close()
-    found = await thread.call("recall", answer, line="a", expect=str, deadline=10)
+    found = await thread.call("recall", answer, line="a", expect=str, deadline=60)
     assert found == Missed("recall was skipped, the provider's thread has ended", skipped=True)

@@ -25,7 +25,7 @@ def rows(folder: Path) -> dict[str, int]:
 
 def wait_for_work(folder: Path) -> None:
     """Wait until every job is done, also those that no status speaks of."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 100
     with closing(sqlite3.connect(folder / FILE)) as file:
         while file.execute("SELECT 1 FROM jobs WHERE state IN ('pending', 'running')").fetchone():
             assert time.monotonic() < deadline

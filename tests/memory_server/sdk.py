@@ -11,7 +11,7 @@ from typing import Any
 
 from honcho import Honcho
 
-PATIENCE = 20.0
+PATIENCE = 100.0
 
 
 @dataclass(frozen=True, slots=True)

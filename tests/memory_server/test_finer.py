@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -281,8 +282,10 @@ async def test_message_is_cut_for_a_model_that_takes_less(tmp_path: Path, monkey
 async def test_message_whose_request_fails_for_a_while_is_embedded_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
 ) -> None:
-    for name, seconds in {"LOOK_EVERY": 0.05, "FIRST_WAIT": 0.01, "REQUEST_SECONDS": 1.0}.items():
+    for name, seconds in {"LOOK_EVERY": 0.05, "FIRST_WAIT": 0.01}.items():
         monkeypatch.setattr(embedding, name, seconds)
+    if failure == "no answer":
+        monkeypatch.setattr(embedding, "REQUEST_SECONDS", 1.0)
     long, good, failed = "words " * 100, in_favour_of("walnut"), list[str]()
 
     def answer(texts: Any) -> tuple[int, Any]:
@@ -310,8 +313,8 @@ async def test_message_that_always_fails_stops_no_other_and_is_told(
     with endpoint(lambda texts: (500, {}) if any("poison" in text for text in texts) else good(texts)) as there:
         async with served(tmp_path, EmbeddingEndpoint(there.url, "some")) as client:
             await say(client, "w", ["A poison.", *SAID[:20]])
-            told = await eventually(lambda: finer_health(client), lambda said: said["messages_refused"] == 1)
-            assert (told["messages_without"], told["state"]) == (0, "ok")
+            over = {"messages_refused": 1, "messages_without": 0, "state": "ok"}
+            await eventually(lambda: finer_health(client), lambda said: {**said, **over} == said)
     assert embedded(tmp_path).keys() == {*SAID[:20]}
 
 
@@ -445,22 +448,25 @@ async def test_what_goes_to_an_endpoint_on_this_machine_passes_no_proxy(
 
 
 async def test_slow_endpoint_keeps_no_search_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "ASK_SECONDS", 0.05)
+    for name, seconds in {"ASK_SECONDS": 0.05, "FIRST_WAIT": 3600.0}.items():
+        monkeypatch.setattr(embedding, name, seconds)
+    over = threading.Event()
     with endpoint(in_favour_of("walnut")) as there:
         async with served(tmp_path, EmbeddingEndpoint(there.url, "some", dimension=DIMENSION)) as client:
             await fill(client)
             await all_embedded(client)
 
             def answer_late(texts: Any) -> tuple[int, Any]:
-                time.sleep(0.5)
+                over.wait(200)
                 return in_favour_of("walnut")(texts)
 
             there.answer = answer_late
             assert len(await search(client)) == 60
             assert (await finer_health(client))["state"] == "TimeoutError: no answer in time"
-            asked = len(there.asked)
             assert len(await search(client)) == 60
-            assert len(there.asked) == asked, "it is not asked again at once"
+            asked = [texts for texts in there.asked if QUESTION in texts]  # it may hear late of what nobody waits for
+            assert len(asked) <= 1, "it is not asked again at once"
+            over.set()
 
 
 @pytest.mark.processes
@@ -474,21 +480,23 @@ def test_server_killed_while_it_embeds_goes_on_after_the_next_start(tmp_path: Pa
                 path = "/v3/workspaces/w/sessions/s/messages"
                 assert client.post(path, json={"messages": said[begin : begin + 100]}).status_code == 201
         stop(server)
-        slowly = in_favour_of("walnut")
+        good, killed = in_favour_of("walnut"), threading.Event()
 
         def answer(texts: Any) -> tuple[int, Any]:
-            time.sleep(0.05)
-            return slowly(texts)
+            if len(there.asked) > 5:
+                killed.wait(200)
+            return good(texts)
 
         there.answer = answer
         server = start(tmp_path, **chosen)
-        wait_for(lambda: len(there.asked) >= 5)
+        wait_for(lambda: len(there.asked) > 5)
         kill(server)
+        killed.set()
         with transaction(tmp_path) as tx:
             before = tx.execute(select(finer_progress.c.upto)).scalar_one()
             assert tx.execute(select(func.max(finer_vectors.c.message_id))).scalar_one() == before < 300
         asked = len(there.asked)
-        there.answer = slowly
+        there.answer = good
         server = start(tmp_path, **chosen)
         with server.client() as client:
             wait_for(lambda: client.get("/health").json()["finer_vectors"]["messages_without"] == 0)
@@ -500,7 +508,7 @@ def test_server_killed_while_it_embeds_goes_on_after_the_next_start(tmp_path: Pa
 
 
 def wait_for(look: Any) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 100
     while not look():
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -73,7 +73,7 @@ async def test_file_that_takes_too_much_memory_is_refused(started: Watched) -> N
 async def test_process_of_an_upload_that_nobody_waits_for_is_ended(started: Watched) -> None:
     parsers = Parsers()
     reading = asyncio.create_task(parsers.read(endless_pdf(), PDF))
-    assert await asyncio.to_thread(started.one.wait, 20)
+    assert await asyncio.to_thread(started.one.wait, 60)
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading

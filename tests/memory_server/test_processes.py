@@ -112,7 +112,7 @@ def test_killed_server_keeps_every_acknowledged_message_once_and_in_order(tmp_pa
         threads = [threading.Thread(target=talk, args=(session,)) for session in acknowledged]
         for thread in threads:
             thread.start()
-        assert alive.wait(30)
+        assert alive.wait(100)
         threading.Event().wait(chance.uniform(0.0, 0.5))  # not to wait for anything: the moment of the kill is drawn
         kill(served)
         for thread in threads:

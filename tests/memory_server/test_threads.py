@@ -24,15 +24,15 @@ async def test_who_asks_for_little_is_served_before_those_who_ask_for_much() -> 
 
     def hold() -> None:
         begun.set()
-        go_on.wait(20)
+        go_on.wait(200)
 
     async def ask(who: Asker, name: str) -> None:
         asker.set(who)
         await compute(done.append, name)
 
-    async with asyncio.timeout(30), asyncio.TaskGroup() as asking:
+    async with asyncio.timeout(100), asyncio.TaskGroup() as asking:
         asking.create_task(compute(hold))
-        await asyncio.to_thread(begun.wait, 20)
+        assert await asyncio.to_thread(begun.wait, 60)
         for who, name in ((heavy, "first heavy"), (heavy, "second heavy"), (light, "light")):
             asking.create_task(ask(who, name))
             await asyncio.sleep(0)

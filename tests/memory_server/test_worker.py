@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,7 +84,7 @@ async def test_webhooks_that_hang_stop_no_learning_in_any_workspace(database: Da
     async with hanging() as (port, sent):
         for workspace in ("one", "two"):
             await announce_to(database, workspace, port, limits.WEBHOOKS)
-        async with at_work(database) as worker:
+        async with at_work(database, {**KINDS, "webhook": replace(KINDS["webhook"], seconds=3600.0)}) as worker:
             await eventually(lambda: look_at(sent), lambda found: len(found) == 2 * limits.WEBHOOKS)
             for workspace in ("one", "other"):
                 await say(database, workspace, f"I live in {workspace}.")
@@ -113,14 +114,14 @@ async def look_at(found: list[bytes]) -> list[bytes]:
 
 @pytest.mark.contract("9.9")
 async def test_webhook_that_hangs_is_given_up_in_time_and_tried_again(database: Database) -> None:
-    quick = {**KINDS, "webhook": JobHandler(KINDS["webhook"].prepare, KINDS["webhook"].commit, seconds=1.0)}
+    quick = {**KINDS, "webhook": replace(KINDS["webhook"], seconds=3.0)}
     async with hanging() as (port, sent):
         await announce_to(database, "w", port, 1)
         assert await JobWorker(database, SystemClock(), EMBEDDER, delivery=inward(), kinds=quick).work_once()
         assert len(sent) == 1
     assert await states(database, "webhook") == [("pending", 1)]
     reason = await database.read(lambda tx: tx.exec_driver_sql("SELECT error FROM jobs").scalar())
-    assert reason == "TimeoutError: not done within 1 seconds"
+    assert reason == "TimeoutError: not done within 3 seconds"
 
 
 class Slow:
@@ -236,7 +237,7 @@ async def test_job_that_fails_in_the_middle_leaves_nothing_and_is_kept_with_its_
     await say(database, "w", "I like tea.")
     broken = "INSERT INTO job_observers (job_id, peer_id) VALUES (1, 2), (1, 'x')"
     await database.write(lambda tx: tx.exec_driver_sql(broken))
-    worker = JobWorker(database, SystemClock(), EMBEDDER)
+    worker = JobWorker(database, HandClock(), EMBEDDER)
     assert await worker.work_once()
     assert not await worker.work_once(), "it is tried again later, not at once"
     assert await states(database, "representation") == [("pending", 1)]

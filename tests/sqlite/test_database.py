@@ -66,10 +66,10 @@ class Gate:
 
     def _run(self, _tx: Tx) -> None:
         self._entered.set()
-        assert self._opened.wait(30)
+        assert self._opened.wait(200)
 
     async def entered(self) -> None:
-        assert await asyncio.to_thread(self._entered.wait, 30)
+        assert await asyncio.to_thread(self._entered.wait, 60)
 
     async def open(self) -> None:
         self._opened.set()
@@ -177,11 +177,11 @@ async def test_write_cancelled_while_it_runs_is_committed(db: Database) -> None:
     def slow(tx: Tx) -> None:
         put("kept")(tx)
         entered.set()
-        assert opened.wait(30)
+        assert opened.wait(200)
 
     (task,) = await queued(slow, db=db)
     await gate.open()
-    assert await asyncio.to_thread(entered.wait, 30)
+    assert await asyncio.to_thread(entered.wait, 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -210,7 +210,7 @@ async def test_any_error_reaches_its_caller_and_the_engine_goes_on(
 ) -> None:
     for door in (db.write, db.look, db.read):
         with pytest.raises(seen):
-            await asyncio.wait_for(door(raises(error)), 10)
+            await asyncio.wait_for(door(raises(error)), 60)
     await db.write(put("a"))
     assert await db.read(values) == ["a"]
 
@@ -285,7 +285,7 @@ async def test_look_waits_for_no_other_process_that_writes(db: Database) -> None
     with closing(sqlite3.connect(db.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         other.execute("INSERT INTO t VALUES ('theirs')")
-        assert await asyncio.wait_for(db.look(values), 5) == ["a"]
+        assert await asyncio.wait_for(db.look(values), 60) == ["a"]
         other.execute("COMMIT")
     assert await db.look(values) == ["a", "theirs"]
 

@@ -24,7 +24,7 @@ ENDLESS = "WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n) SELEC
 
 @pytest.fixture
 async def db(tmp_path: Path) -> AsyncIterator[SqliteFile]:
-    database = SqliteFile(tmp_path / "e.db", read_seconds=30.0)
+    database = SqliteFile(tmp_path / "e.db", read_seconds=250.0)
     await database.write(lambda tx: run(tx, "CREATE TABLE t (v TEXT)"))
     yield database
     await database.close()
@@ -59,7 +59,7 @@ async def test_read_that_nobody_waits_for_is_stopped(db: SqliteFile) -> None:
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
-    async with asyncio.timeout(20):  # its deadline is later
+    async with asyncio.timeout(100):  # its deadline is later
         await db.close()
 
 
@@ -96,7 +96,7 @@ async def test_who_usually_asks_for_little_is_read_for_before_who_asks_for_much(
 
     def take(_: Tx) -> None:
         taken.set()
-        free.wait(20)
+        free.wait(200)
 
     async def ask(name: str, usual: float) -> None:
         who = Asker()
@@ -105,7 +105,7 @@ async def test_who_usually_asks_for_little_is_read_for_before_who_asks_for_much(
         await db.read(lambda _: order.append(name))
 
     first = asyncio.create_task(db.read(take))
-    await asyncio.to_thread(taken.wait, 20)
+    assert await asyncio.to_thread(taken.wait, 60)
     waiting = [asyncio.create_task(ask(*who)) for who in (("most", 9.0), ("more", 1.0), ("little", 0.001))]
     await asyncio.sleep(0)
     free.set()
@@ -155,9 +155,9 @@ async def test_what_is_handed_over_while_the_threads_end_is_still_done(monkeypat
             return next(numbers)
 
     monkeypatch.setattr(threads, "_numbers", EndingMeanwhile())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await threads.run(lambda: "done", 0) == "done"
-    ending.join(20)
+    ending.join(60)
     with pytest.raises(RuntimeError):
         await threads.run(lambda: "late", 0)
 
@@ -167,7 +167,7 @@ async def test_answer_does_not_wait_for_one_who_asks_for_much() -> None:
     free = threading.Event()
     quick, slow = (asyncio.create_task(threads.run(*work)) for work in ((lambda: "quick", 0), (free.wait, 1)))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await quick == "quick"
         assert not slow.done()
     finally:
@@ -178,7 +178,7 @@ async def test_answer_does_not_wait_for_one_who_asks_for_much() -> None:
 
 async def test_every_answer_is_handed_back_however_many_wait_for_the_next() -> None:
     threads = Threads(2, "test", together=1000.0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         found = await asyncio.gather(*(threads.run(partial(str, number), 0) for number in range(200)))
         assert found == [*map(str, range(200))]
     threads.end()
