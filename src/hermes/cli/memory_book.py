@@ -36,8 +36,8 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many entries, the notes first.")] = 50,
     json: AsJson = False,
 ) -> int:
-    """What memory holds of you: notes, and the provider's facts, each with its id and where it comes from. The code is 1
-    when something of it cannot be shown."""
+    """What memory holds of you: notes, and the provider's facts, each with its id and where it comes from. The code is
+    1 when something of it cannot be shown."""
     wording = Wording(tuple(word for text in words or () for word in text.split()))
     logging.getLogger("hermes.memory").addHandler(logging.NullHandler())  # what it would print stands in the remarks
     page = work_on(load_app(ctx), lambda book: book.page(wording if wording.words else None, limit=limit))
