@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 PROGRAM = b"hermes.cli.memory_background"
-MOMENT = 5.0
+MOMENT = 20.0
 """Seconds; a server that nobody stopped stays far longer."""
 
 

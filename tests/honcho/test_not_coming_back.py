@@ -59,7 +59,7 @@ RIGHT = ["Has a dog called Max", "My dog is called Max."]
 
 def correct_at_the_terminal(fresh: FreshHome) -> None:
     """A person looks at what memory holds, and corrects both."""
-    with Screen("chat", env=fresh.env, columns=200, patience=60) as screen:
+    with Screen("chat", env=fresh.env, columns=200, patience=120) as screen:
         screen.wait_for_prompt().type("/memory" + ENTER)
         screen.wait_for("1. Has a dog called Rex").wait_for("2. My dog is called Rex.")
         screen.wait_for_prompt().type("/memory edit 1" + ENTER)
