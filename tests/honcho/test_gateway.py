@@ -17,7 +17,7 @@ from tests.memory.page import install
 
 NOBODY = {"baseUrl": "http://127.0.0.1:9"}
 """A server that nobody runs: what is said waits."""
-PATIENT = {"memory__provider": "honcho", "memory__deadline": 60.0, "memory__first_deadline": 60.0}
+PATIENT: dict[str, Any] = {"memory__provider": "honcho", "memory__deadline": 60.0, "memory__first_deadline": 60.0}
 
 
 @pytest.fixture

@@ -33,14 +33,14 @@ from tests.memory_server.talking import settle
 
 Script = Callable[[ModelRequest], ScriptedAnswer]
 CHAT = "agent-main-fake-dm-7"
-PATIENT = {"memory__deadline": 60.0, "memory__first_deadline": 60.0}
+PATIENT: dict[str, Any] = {"memory__deadline": 60.0, "memory__first_deadline": 60.0}
 """So long it is waited until the server was told of what is taken back."""
 CAT, DOG = "My cat is called Mitzi.", "My dog is called Zorro."
 
 
 @asynccontextmanager
 async def chatting(
-    machine: Machine, url: str, workspace: str, script: Script = echo, **settings: float
+    machine: Machine, url: str, workspace: str, script: Script = echo, **settings: Any
 ) -> AsyncIterator[Core]:
     machine.write({"baseUrl": url, "workspace": workspace, "peerName": "ann", "aiPeer": "bot"})
     async with running_core(machine.home, script, memory__provider="honcho", **settings) as core:

@@ -54,8 +54,14 @@ OTHERS = {
     *("prompt_block", "tools", "settings", "save_config", "setup", "commands", "connect"),
 }
 HURRIED = {
-    **{"recall": ["first_turn", "turn"], "prepare": ["prepare"], "call_tool": ["tool"], "before_compress": ["compress"]},
-    **{"retitled": ["turn"], "close": ["close"], "deliver": ["deliver", "compress"], "shutdown": ["close"]},
+    "recall": ["first_turn", "turn"],
+    "prepare": ["prepare"],
+    "call_tool": ["tool"],
+    "before_compress": ["compress"],
+    "retitled": ["turn"],
+    "close": ["close"],
+    "deliver": ["deliver", "compress"],
+    "shutdown": ["close"],
 }
 """The deadlines that a hook in trouble uses up. Others are long: a busy machine is no trouble."""
 HANG_GUARD = 60.0
