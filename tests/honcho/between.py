@@ -51,6 +51,8 @@ class Between:
     def __init__(self, behind: str) -> None:
         self._behind = httpx.Client(base_url=behind, timeout=60, verify=PLAIN)
         self.asked: list[Asked] = []
+        self.answered: list[Asked] = []
+        """Those that the server behind has answered."""
         self.rule: Rule = lambda _: None
         self.go_on = threading.Event()
         between = self
@@ -105,6 +107,7 @@ class Between:
             headers = {name: value for name, value in handler.headers.items() if name in kept}
             found = self._behind.request(handler.command, handler.path, content=content, headers=headers)
             self._send(handler, found.status_code, found.content)
+            self.answered.append(asked)
             return
         if instead.hang:
             self.go_on.wait()
@@ -140,7 +143,7 @@ def like_a_model(*answers: str | None) -> Rule:
     return rule
 
 
-def until_it_is_so(look: Callable[[], bool], seconds: float = 20.0) -> None:
+def until_it_is_so(look: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for something that another thread does."""
     end = time.monotonic() + seconds
     while not look():

@@ -38,12 +38,12 @@ class FreshHome:
         return place_of(self.home)
 
     def chat(self, *arguments: str) -> Ran:
-        return chat(self.env, *arguments)
+        return chat(self.env, *arguments, timeout=180)
 
     def hermes(self, *arguments: str) -> Ran:
         done = subprocess.run(
             [sys.executable, "-m", "hermes", *arguments],
-            cwd=ROOT, env=self.env, capture_output=True, text=True, check=False, timeout=120,
+            cwd=ROOT, env=self.env, capture_output=True, text=True, check=False, timeout=180,
         )  # fmt: skip
         return Ran(done.returncode, done.stdout, done.stderr)
 

@@ -1,5 +1,6 @@
 """A host that talks: `python -m tests.honcho.talker HOME TURNS` says so many turns, goes on where it was when it was
-killed, and ends when all of it was delivered. After each turn it prints its number."""
+killed, and ends when all of it was delivered. After each turn it prints its number and waits for a line, until there
+are none to come."""
 
 from __future__ import annotations
 
@@ -49,6 +50,7 @@ async def talk(home: Path, turns: int) -> None:
                 await memory.turn_over()
                 sys.stdout.write(f"{number // 2}\n")
                 sys.stdout.flush()
+                await asyncio.to_thread(sys.stdin.readline)
                 await _until_at_most(deliveries, BEHIND)
         await _until_at_most(deliveries, 0)
         await deliveries.finish(1.0)

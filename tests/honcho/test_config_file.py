@@ -269,7 +269,7 @@ for turn in range(20):
 def test_changes_of_two_processes_at_once_are_all_there(machine: Machine) -> None:
     machine.write({"foreign": True})
     running = [subprocess.Popen([sys.executable, "-c", WRITER, str(machine.home), name]) for name in ("one", "two")]
-    assert [process.wait(60) for process in running] == [0, 0]
+    assert [process.wait(180) for process in running] == [0, 0]
     block = machine.read()["hosts"]["hermes"]
     assert set(block["userPeerAliases"]) == {f"{name}-{turn}" for name in ("one", "two") for turn in range(20)}
     assert (block["dialecticCadence"], block["contextCadence"], machine.read()["foreign"]) == (20, 20, True)

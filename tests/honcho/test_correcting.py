@@ -37,6 +37,13 @@ def home(commanded: Path) -> Path:
     return commanded
 
 
+@pytest.fixture(autouse=True)
+def _delivered_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine needs longer than a person is kept waiting."""
+    monkeypatch.setattr("hermes.memory.book.DELIVERED", 60.0)
+    monkeypatch.setattr("hermes.cli.memory_book.DELIVERED", 60.0)
+
+
 @asynccontextmanager
 async def book_of(
     recalling: Recalling, scope: Scope = SCOPE, whose: Notebook = NOTES
@@ -48,7 +55,7 @@ async def book_of(
         notes = Notes(recalling.machine.home, scope, LIMITS)
         try:
             yield MemoryBook(talk.provider.store, notes, talk.provider, whose), talk
-            await deliveries.finish(10.0)
+            await deliveries.finish(60.0)
             undone = "SELECT reason FROM hermes_queue WHERE state != 'done'"
             assert await talk.provider.store.read(lambda tx: tx.execute(undone).fetchall()) == [], "all is delivered"
         finally:
@@ -196,7 +203,7 @@ async def test_a_correction_outlasts_the_process_that_made_it_and_a_server_that_
         assert await book.correct(await only(book, "rex"), MAX) == "queued"
     assert "Rex" in held(recalling)
     async with book_of(recalling) as (book, talk):
-        await talk.provider.flush(f"{recalling.workspace}/notes/{ANN}", 20.0)
+        await talk.provider.flush(f"{recalling.workspace}/notes/{ANN}", 60.0)
         assert await listed(book) == [MAX]
 
 
@@ -222,7 +229,7 @@ async def test_a_note_that_is_corrected_or_forgotten_takes_its_conclusion_along(
             [entry] = (await book.page()).entries
             await (book.correct(entry, text) if text else book.forget(entry))
             await talk.provider.background.settle()
-            await talk.provider.flush(f"{recalling.workspace}/notes/{ANN}", 20.0)
+            await talk.provider.flush(f"{recalling.workspace}/notes/{ANN}", 60.0)
             with recalling.at_server() as http:
                 found = http.post("/conclusions/list", json={}).json()["items"]
             assert [one["content"] for one in found] == ([text] if text else [])
@@ -234,7 +241,7 @@ async def test_a_forgotten_fact_takes_the_messages_along_that_it_was_read_from(r
     recalling.tell("app", (ANN, "I like figs."), observers=(BOT, ANN))
     async with book_of(recalling) as (book, talk):
         await talk.turn(REX, HERE)
-        await (await talk.memory(HERE)).flush(20.0)
+        await (await talk.memory(HERE)).flush(60.0)
         held(recalling)
         fact = await only(book, "rex")
         sources = await book.sources(fact)
@@ -260,7 +267,7 @@ async def test_a_forgotten_fact_that_was_said_in_two_places_leaves_both(recallin
     async with book_of(recalling) as (book, talk):
         for place in (HERE, there):
             await talk.turn(REX, place)
-            await (await talk.memory(place)).flush(20.0)
+            await (await talk.memory(place)).flush(60.0)
         held(recalling)
         fact = await only(book, "rex")
         sources = await book.sources(fact)
@@ -285,7 +292,7 @@ async def test_a_forgotten_fact_is_not_read_from_what_the_server_has_not_read_ye
         await talk.turn(REX, HERE)
         await talk.turn(REX, DIRECT, GUEST)
         for place in (HERE, DIRECT):
-            await (await talk.memory(place)).flush(20.0)
+            await (await talk.memory(place)).flush(60.0)
         held(recalling)
         fact = await only(book, "rex")
         sources = await book.sources(fact)
@@ -293,7 +300,7 @@ async def test_a_forgotten_fact_is_not_read_from_what_the_server_has_not_read_ye
         store = talk.provider.store
         if state == "done":
             await (await talk.memory(there)).turn_over()
-            await (await talk.memory(there)).flush(20.0)
+            await (await talk.memory(there)).flush(60.0)
         elif state == "dead":  # put aside, from where `hermes memory outbox retry` brings it back
             aside = "UPDATE hermes_queue SET state = 'dead', finished_at = 1 WHERE key = ?"
             await store.write(lambda tx: tx.execute(aside, (f"said:{said.id}",)).rowcount)

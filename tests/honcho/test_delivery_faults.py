@@ -12,11 +12,12 @@ from collections import Counter
 import pytest
 
 from hermes.honcho.acts import Conclude, encode_act
+from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.provider import Delivered, Later, Parked
 from tests.compression.hand_clock import HandClock
 from tests.honcho.fast_clock import FastClock
 from tests.honcho.misbehaving import FAULTS, AtRandom, Fault, Misbehaving, on
-from tests.honcho.writing import ANN, BOB, GROUP, OWNER, Arrived, Lane, Writer
+from tests.honcho.writing import ANN, BOB, GROUP, OWNER, Arrived, Lane, QuickPlugin, Writer
 from tests.memory_server.serving import Served
 from tests.scale import FULL, scale
 
@@ -34,7 +35,7 @@ async def test_a_turn_and_a_conclusion_arrive_once_whatever_befalls_them(
 ) -> None:
     turn, conclusion = on("/messages", fault), on("/conclusions", fault)
     proxy.choose = lambda method, path: turn(method, path) or conclusion(method, path)
-    plugin = writer(proxy.url, workspace=workspace)
+    plugin = writer(proxy.url, None, QuickPlugin if fault == "hang" else HonchoPlugin, workspace=workspace)
     lane = Lane(plugin)
     lane.put("hello")
     lane.put("hello, Ann", "reply", None)
@@ -92,7 +93,7 @@ async def test_a_request_that_was_given_up_is_looked_for_half_a_minute_after_tha
 ) -> None:
     async with Misbehaving(server.url, is_foreign=True).served() as proxy:
         clock = HandClock()
-        lane = Lane(writer(proxy.url, clock, workspace=workspace))
+        lane = Lane(writer(proxy.url, clock, QuickPlugin, workspace=workspace))
         lane.put("hello")
 
         def hang_for_a_while(_: str, path: str) -> Fault | None:
@@ -155,7 +156,7 @@ async def test_many_tasks_conclude_at_once_while_turns_are_written_and_none_is_l
     tasks, each = 16, scale(10, 1_000)
     sys.stdout.write(f"seed {SEED}\n")
     proxy.choose = AtRandom(SEED, 0.15, KINDS)
-    plugin = writer(proxy.url, FastClock(), workspace=workspace)
+    plugin = writer(proxy.url, FastClock(), QuickPlugin, workspace=workspace)
     lanes = [Lane(plugin, name=f"{number}-") for number in range(tasks)]
     for number, lane in enumerate(lanes):
         for count in range(each):
@@ -184,7 +185,7 @@ async def test_every_turn_of_a_group_arrives_once_in_order_under_the_right_peer_
 ) -> None:
     sys.stdout.write(f"seed {SEED}\n")
     proxy.choose = AtRandom(SEED, 0.5, KINDS)
-    lane = Lane(writer(proxy.url, workspace=workspace, messageMaxChars=400), GROUP)
+    lane = Lane(writer(proxy.url, None, QuickPlugin, workspace=workspace, messageMaxChars=400), GROUP)
     chance, expected = random.Random(SEED), []
     for number in range(scale(25, 500)):
         speaker, peer = chance.choice([(OWNER, "ann"), (ANN, "17"), (BOB, "23")])

@@ -124,7 +124,7 @@ def test_on_our_own_server_what_is_known_of_the_old_peer_becomes_the_new_ones(
         person = Person("merge").sits_down(monkeypatch)
         assert hermes("honcho", "peers", "map", "17", "ann").code == 0
         assert person.heard[0].startswith("17 has 0 messages, and 2 conclusions concern it.")
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while client.get(f"{root}/ext/merges").json()["items"][0]["state"] != "done":
             assert time.monotonic() < until, "the merge is not done"
             time.sleep(0.2)

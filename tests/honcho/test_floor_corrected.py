@@ -21,6 +21,7 @@ def folder(processes: None, machine: Machine, tmp_path: Path) -> Path:
 
 def test_the_answer_is_what_holds_alone(folder: Path) -> None:
     with fresh_home(folder) as fresh:
+        fresh.hermes("config", "set", "memory.first_deadline", "60")  # a busy machine recalls slowly
         fresh.chat("-q", "My dog is called Rex.")
         fresh.deliver()
         edited = chat(fresh.env, said="/memory search dog\n/memory edit 1 My dog is called Max.\n")

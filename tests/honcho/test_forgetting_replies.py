@@ -80,7 +80,7 @@ def titles(fresh: FreshHome) -> str:
 def test_a_title_that_was_made_of_it_goes_and_is_made_of_the_rest(folder: Path) -> None:
     with fresh_home(folder, HERMES_AUTO_TITLE="true") as fresh:
         configure(fresh)
-        with Screen("chat", env=fresh.env, columns=200, patience=60) as screen:
+        with Screen("chat", env=fresh.env, columns=200, patience=120) as screen:
             screen.wait_for_prompt().type(TOLD + ENTER)
             screen.wait(lambda _: CODE in titles(fresh)).wait_for_prompt()
             fresh.deliver()

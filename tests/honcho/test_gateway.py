@@ -17,6 +17,7 @@ from tests.memory.page import install
 
 NOBODY = {"baseUrl": "http://127.0.0.1:9"}
 """A server that nobody runs: what is said waits."""
+PATIENT: dict[str, Any] = {"memory__provider": "honcho", "memory__deadline": 60.0, "memory__first_deadline": 60.0}
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ async def test_an_edit_of_an_identity_key_counts_from_the_next_message_and_other
     machine: Machine, opened: list[Address]
 ) -> None:
     machine.write({"workspace": "one", **NOBODY, "hosts": {"hermes": {"aiPeer": "bot"}}})
-    async with running_core(machine.home, memory__provider="honcho") as core:
+    async with running_core(machine.home, **PATIENT) as core:
         await say(core, "hello")
         elsewhere = {"apiKey": "k", "baseUrl": "http://127.0.0.1:10"}
         machine.write({"workspace": "one", **elsewhere, "hosts": {"hermes": {"aiPeer": "bot"}, "x": {}}})

@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from hermes.types import Json
-from tests.cli.chatting import chat, serving
+from tests.cli.chatting import serving
 from tests.cli.screen import CTRL_D, ENTER, Screen
+from tests.conftest import Ran
+from tests.db.processes import ROOT
 from tests.honcho.configuring import Machine
 from tests.honcho.fresh import FreshHome, fresh_home
 
@@ -57,9 +62,26 @@ model:
 RIGHT = ["Has a dog called Max", "My dog is called Max."]
 
 
+AT_LEISURE = """
+import sys, hermes.agent.agent, hermes.cli.main
+hermes.agent.agent.Agent.close.__kwdefaults__["deadline"] = 120.0
+sys.exit(hermes.cli.main.run(sys.argv[1:]))
+"""
+"""Waits for its reviews, however long a busy machine takes for them."""
+
+
+def chat(env: Mapping[str, str], *arguments: str, said: str = "") -> Ran:
+    """Run `hermes chat` to the end of its reviews."""
+    command = [sys.executable, "-c", AT_LEISURE, "chat", *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, env=env, input=said, capture_output=True, text=True, timeout=180, check=False
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
 def correct_at_the_terminal(fresh: FreshHome) -> None:
     """A person looks at what memory holds, and corrects both."""
-    with Screen("chat", env=fresh.env, columns=200, patience=60) as screen:
+    with Screen("chat", env=fresh.env, columns=200, patience=120) as screen:
         screen.wait_for_prompt().type("/memory" + ENTER)
         screen.wait_for("1. Has a dog called Rex").wait_for("2. My dog is called Rex.")
         screen.wait_for_prompt().type("/memory edit 1" + ENTER)
@@ -95,7 +117,7 @@ def test_neither_comes_back_after_a_restart_a_review_and_a_compression(folder: P
     with serving(SCRIPT, then={"echo": True}) as endpoint, fresh_home(folder, endpoint.base_url) as fresh:
         fresh.home.mkdir()
         (fresh.home / "config.yaml").write_text(CONFIG, encoding="utf-8")
-        fresh.chat("-q", TOLD)
+        chat(fresh.env, "-q", TOLD)
         fresh.deliver()
         assert held(fresh) == ["Has a dog called Rex", TOLD]
 
@@ -103,14 +125,14 @@ def test_neither_comes_back_after_a_restart_a_review_and_a_compression(folder: P
         assert held(fresh) == RIGHT
         fresh.restart()
         let_reviews_read_it_all_again(fresh)
-        fresh.chat("-c", "-q", "Tell me about my dog")
+        chat(fresh.env, "-c", "-q", "Tell me about my dog")
         for _ in range(3):
-            fresh.chat("-c", "-q", FILLER)
+            chat(fresh.env, "-c", "-q", FILLER)
         let_reviews_read_it_all_again(fresh)
         compress(fresh)
         fresh.deliver()
         fresh.restart()
-        fresh.chat("-c", "-q", "What is my dog called?")
+        chat(fresh.env, "-c", "-q", "What is my dog called?")
 
         assert len(endpoint.requests()) == len(SCRIPT), "every review took place"
         assert held(fresh)[:2] == RIGHT

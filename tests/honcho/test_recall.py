@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.honcho.recall import CANCELLED
@@ -14,8 +16,8 @@ from hermes.honcho.recall_source import RecallSource
 from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.active import Deadlines
 from hermes.memory_server.engine.dialectic import HEAD
-from tests.honcho.between import Asked, Instead, like_a_model
-from tests.honcho.recalling import ANN, BOT, HERE, SESSIONS, Recalling
+from tests.honcho.between import Asked, Instead, like_a_model, until_it_is_so
+from tests.honcho.recalling import ANN, BOT, HERE, PATIENT, SESSIONS, Recalling
 
 FIGS = "I like figs and my cat is called Miso."
 
@@ -170,8 +172,14 @@ async def test_what_misses_the_deadline_is_used_in_the_next_turn_and_makes_no_ot
     answers = like_a_model("a slow answer")
     slow = Instead({"content": "a slow answer"}, hang=True)
     recalling.between.rule = lambda asked: slow if asked.what == "chat" else answers(asked)
-    async with recalling.host(Deadlines(first_turn=3.0, turn=20.0)) as talk:
+    base = Counter({"context": 1, "representation": 2, "card": 1})
+    async with recalling.host() as talk:
         memory = await talk.memory()
+        await memory.tools(memory.begin())
+        await asyncio.to_thread(
+            until_it_is_so, lambda: base <= Counter(asked.what for asked in list(recalling.between.answered))
+        )
+        talk.provider.deadlines = replace(PATIENT, first_turn=3.0)
         said = await talk.say("What fruit do I like?")
         first = await memory.recall([said], memory.begin())
         assert "figs" in first.text
@@ -304,7 +312,7 @@ async def test_a_layer_with_a_defect_or_stopped_half_way_is_named_as_missed(
 async def test_an_answer_may_take_longer_than_a_request_does_as_nobody_waits_for_it(
     recalling: Recalling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(HonchoPlugin, "patience", DeliveryPatience(request=2.0))
+    monkeypatch.setattr(HonchoPlugin, "patience", DeliveryPatience(request=5.0))
     recalling.configure()
     answers = like_a_model("a slow answer")
     slow = Instead({"content": "a slow answer"}, hang=True)
@@ -312,7 +320,7 @@ async def test_an_answer_may_take_longer_than_a_request_does_as_nobody_waits_for
     async with recalling.host(Deadlines(first_turn=2.0, turn=20.0, prepare=60.0)) as talk:
         memory = await talk.memory()
         first = await memory.recall([await talk.say("What fruit do I like?")], memory.begin())
-        await asyncio.sleep(2.5)  # longer than any other request may take
+        await asyncio.sleep(5.5)  # longer than any other request may take
         recalling.between.go_on.set()
         await memory.settle()
         second = await memory.recall([await talk.say("And my cat?")], memory.begin())

@@ -4,6 +4,7 @@ known is recalled as soon as the server is well again."""
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import sys
@@ -22,7 +23,7 @@ from hermes.memory.active import Deadlines
 from hermes.memory.caller import Memory
 from tests.agent.seam import open_seam
 from tests.honcho.misbehaving import FAULTS, AtRandom, Misbehaving, never
-from tests.honcho.recalling import ANN, Recalling
+from tests.honcho.recalling import ANN, PATIENT, Recalling
 from tests.memory.providers import Recorder
 from tests.scale import FULL, scale
 
@@ -30,6 +31,14 @@ SEED = random.SystemRandom().randrange(10**9) if FULL else int(os.environ.get("H
 DEADLINES = Deadlines(first_turn=1.0, turn=0.5, tool=1.0, compress=0.5, close=1.0, prepare=1.0, deliver=3.0)
 HASTE = 4
 """In every fourth turn nobody waits for what is prepared: a person who answers at once."""
+TURNS, EACH = scale(12, 500), scale(1, 50)
+GUARD = 60.0
+"""Seconds of a turn that hangs. The deadline is one."""
+
+
+def goes_on(number: int, proxy: Misbehaving) -> bool:
+    """Whether there is another turn: there are so many, and more on a machine too busy to have met with every fault."""
+    return number < TURNS or (number < 20 * TURNS and min(proxy.befallen[kind] for kind in FAULTS) < EACH)
 
 
 class Waits:
@@ -49,10 +58,10 @@ class Waits:
             watch.cancel()
 
     @asynccontextmanager
-    async def turn(self, guard: float) -> AsyncIterator[None]:
-        """One turn; the guard is against a hang alone."""
+    async def turn(self) -> AsyncIterator[None]:
+        """One turn."""
         began = time.monotonic()
-        async with asyncio.timeout(guard):
+        async with asyncio.timeout(GUARD):
             yield
         self._waits.append(time.monotonic() - began)
 
@@ -81,9 +90,9 @@ async def test_whatever_the_server_does_a_person_waits_no_longer_than_the_deadli
     waits = Waits()
     async with recalling.host(DEADLINES) as talk, waits.watching():
         memory = await talk.memory()
-        for number in range(scale(12, 500)):
+        for number in itertools.takewhile(lambda number: goes_on(number, proxy), itertools.count()):
             said = await talk.say(f"Question number {number} about my cat")
-            async with waits.turn(5):  # the deadline is one second
+            async with waits.turn():
                 await memory.recall([said], memory.begin())
             await memory.turn_over()
             memory.after_turn([said])
@@ -92,7 +101,8 @@ async def test_whatever_the_server_does_a_person_waits_no_longer_than_the_deadli
         proxy.choose = never
         await memory.settle()
         waits.tell(proxy)
-        assert min(proxy.befallen[kind] for kind in FAULTS) >= scale(1, 50), proxy.befallen
+        assert min(proxy.befallen[kind] for kind in FAULTS) >= EACH, proxy.befallen
+        talk.provider.deadlines = PATIENT
         await talk.turn("And my dog?")  # what failed last is fetched again beside this turn
         assert "Miso" in await talk.turn("And what is my cat called?")
 
@@ -110,11 +120,11 @@ async def test_every_turn_of_a_conversation_is_answered_whatever_the_server_does
     async with seam as agent, waits.watching():
         memory = agent.memory
         assert isinstance(memory, Memory)
-        for number in range(scale(12, 500)):
-            async with waits.turn(8), aclosing(run_turn(agent, f"Turn {number}", asyncio.Event())) as events:
+        for number in itertools.takewhile(lambda number: goes_on(number, proxy), itertools.count()):
+            async with waits.turn(), aclosing(run_turn(agent, f"Turn {number}", asyncio.Event())) as events:
                 seen = [event async for event in events]
             assert isinstance(seen[-1], Replied)
             if number % HASTE:
                 await memory.settle()
     waits.tell(proxy)
-    assert min(proxy.befallen[kind] for kind in FAULTS) >= scale(1, 50), proxy.befallen
+    assert min(proxy.befallen[kind] for kind in FAULTS) >= EACH, proxy.befallen

@@ -18,7 +18,7 @@ from hermes.llm.model import ModelRequest
 from hermes.types import Json
 from tests.agent.seam import Script, calls, open_seam, requests, say
 from tests.honcho.between import Asked, Instead, Rule, like_a_model
-from tests.honcho.recalling import ANN, Recalling
+from tests.honcho.recalling import ANN, PATIENT, Recalling
 from tests.memory.providers import Recorder
 from tests.memory_server.talking import settle
 
@@ -36,7 +36,7 @@ async def chatting(recalling: Recalling, script: Script = lambda _: Reply("fine"
     """A new session whose model says `fine`, or what it is told; what is said is delivered."""
     recalling.machine.home.mkdir(parents=True, exist_ok=True)
     plugin = cast(Recorder, HonchoPlugin)  # anything that makes a plugin will do
-    async with open_seam(recalling.machine.home, script, plugin) as agent:
+    async with open_seam(recalling.machine.home, script, plugin, deadlines=PATIENT) as agent:
         yield agent
 
 
@@ -116,7 +116,10 @@ async def test_a_fence_that_a_person_writes_is_neither_stored_nor_learned(recall
 
 
 @pytest.mark.contract("7.7")
-async def test_what_the_model_concludes_is_in_memory_and_can_be_taken_back(recalling: Recalling) -> None:
+async def test_what_the_model_concludes_is_in_memory_and_can_be_taken_back(
+    recalling: Recalling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.honcho.tools.PATIENCE", 60.0)  # a busy machine delivers slowly
     recalling.configure(sessionStrategy="per-session")
     told: list[str] = []
 

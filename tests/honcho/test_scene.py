@@ -32,7 +32,7 @@ def ask_over_api(fresh: FreshHome) -> str:
         body = {"model": "h", "messages": [{"role": "user", "content": ASKED}]}
         headers = {"X-Hermes-Session-Key": "agent:main:api_server:dm:web"}
         answer = httpx.post(
-            f"{gateway.url}/chat/completions", json=body, headers=headers, timeout=60, trust_env=False, verify=PLAIN
+            f"{gateway.url}/chat/completions", json=body, headers=headers, timeout=120, trust_env=False, verify=PLAIN
         )
         assert answer.status_code == 200, answer.text
         gateway.stop()

@@ -163,7 +163,10 @@ async def test_a_conclusion_is_saved_before_the_model_hears_of_it_and_queued_whi
 
 
 @pytest.mark.contract("7.7", "P6")
-async def test_a_fact_that_both_views_hold_is_deleted_in_both(recalling: Recalling) -> None:
+async def test_a_fact_that_both_views_hold_is_deleted_in_both(
+    recalling: Recalling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.honcho.tools.PATIENCE", 60.0)  # a busy machine delivers slowly
     recalling.configure()
     recalling.tell(SESSIONS[HERE.session_id], (ANN, "My cat is called Miso."), (ANN, "I work in Rome."))
     async with recalling.host() as talk:

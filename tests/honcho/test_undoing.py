@@ -33,22 +33,26 @@ from tests.memory_server.talking import settle
 
 Script = Callable[[ModelRequest], ScriptedAnswer]
 CHAT = "agent-main-fake-dm-7"
+PATIENT: dict[str, Any] = {"memory__deadline": 60.0, "memory__first_deadline": 60.0}
+"""So long it is waited until the server was told of what is taken back."""
 CAT, DOG = "My cat is called Mitzi.", "My dog is called Zorro."
 
 
 @asynccontextmanager
-async def chatting(machine: Machine, url: str, workspace: str, script: Script = echo) -> AsyncIterator[Core]:
+async def chatting(
+    machine: Machine, url: str, workspace: str, script: Script = echo, **settings: Any
+) -> AsyncIterator[Core]:
     machine.write({"baseUrl": url, "workspace": workspace, "peerName": "ann", "aiPeer": "bot"})
-    async with running_core(machine.home, script, memory__provider="honcho") as core:
+    async with running_core(machine.home, script, memory__provider="honcho", **settings) as core:
         await core.store.write(lambda tx: mark(tx, "fake", "ann", is_owner=True, now=1.0))
         yield core
 
 
 async def say(core: Core, text: str) -> str:
-    """What is answered. That memory was late, which follows a reply, is no answer."""
+    """What is answered. How memory is, which follows a reply, is no answer."""
 
     def answers() -> list[str]:
-        return [answer for _, answer in core.platform.sent if answer != LATE]
+        return [answer for _, answer in core.platform.sent if not answer.startswith((LATE, "memory provider honcho"))]
 
     before = len(answers())
     await core.platform.deliver(message(text))
@@ -75,7 +79,7 @@ def concluded(arrived: Arrived) -> str:
 async def test_what_our_server_was_told_goes_with_what_was_learnt_from_it(
     machine: Machine, server: Served, workspace: str, arrived: Arrived
 ) -> None:
-    async with chatting(machine, server.url, workspace) as core:
+    async with chatting(machine, server.url, workspace, **PATIENT) as core:
         await say(core, CAT)
         await say(core, DOG)
         await delivered(core, machine.home)
@@ -109,7 +113,7 @@ async def test_another_server_keeps_the_messages_and_that_is_said(
 ) -> None:
     async with (
         Misbehaving(server.url, is_foreign=True).served() as proxy,
-        chatting(machine, proxy.url, workspace) as core,
+        chatting(machine, proxy.url, workspace, **PATIENT) as core,
     ):
         await say(core, CAT)
         await delivered(core, machine.home)

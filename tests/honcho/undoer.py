@@ -29,7 +29,7 @@ async def talk() -> None:
         agent = await conversation.place()
         assert not isinstance(agent, Beginning)
         assert isinstance(agent.memory, Memory)
-        await agent.memory.flush(30.0)
+        await agent.memory.flush(120.0)
         Memory.undone = killed  # type: ignore[method-assign]
         await undo(agent, 1, "c", asyncio.Event())
 

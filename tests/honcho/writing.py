@@ -24,7 +24,6 @@ HERE = Conversation("s1", "cli", "everything", OWNER, directory=Path("/code/app"
 GROUP = Conversation("s3", "telegram", "here", None, "group", "agent:main:telegram:group:-100")
 NOTES = Notebook(OWNER)
 Writer = Callable[..., HonchoPlugin]
-QUICK = DeliveryPatience(request=3.0)
 BATCH, ATTEMPT, PAUSE = 50, 45.0, 15.0
 
 
@@ -46,16 +45,24 @@ class KeepingHost(CommandHost, frozen=True):
 
 
 class QuickPlugin(HonchoPlugin):
-    patience = QUICK
+    """Gives a request up soon: for servers that let one hang."""
+
+    patience = DeliveryPatience(request=3.0)
 
 
-def make_writer(machine: Machine, url: str, clock: Clock | None = None, **configuration: Any) -> HonchoPlugin:
+def make_writer(
+    machine: Machine,
+    url: str,
+    clock: Clock | None = None,
+    kind: type[HonchoPlugin] = HonchoPlugin,
+    **configuration: Any,
+) -> HonchoPlugin:
     """A plugin that writes to a server, as the owner Ann in the workspace `lab`."""
     given = {"baseUrl": url, "workspace": "lab", "peerName": "ann", "aiPeer": "bot", **configuration}
     machine.write(given)
     env = {"HOME": str(machine.folder), "LOGNAME": "ann"}
     host = KeepingHost(machine.home, None, env, clock or HandClock(), list[str]().append)
-    return QuickPlugin(host)
+    return kind(host)
 
 
 class Lane:

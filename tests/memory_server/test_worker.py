@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from hermes.clock import SystemClock
+from hermes.errors import StoreBusyError
 from hermes.memory_server import limits, times
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.engine import jobs
@@ -276,6 +278,22 @@ async def test_what_others_wrote_is_one_short_line_of_the_log(
     assert "\r" not in line
     assert line.startswith("memory worker: job 1 (summary) failed: ValueError: no 2026-01-01 ERROR all is lost xxx")
     assert len(line) < 600
+
+
+async def test_a_file_that_somebody_reads_just_now_is_worth_a_warning_only_when_it_stays_so(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def find_it_busy(_tools: JobTools, _job: Job) -> None:
+        raise StoreBusyError("the log is in use")
+
+    await add(database)
+    kinds = {"summary": JobHandler(find_it_busy, lambda *_: None)}
+    worker, warned = JobWorker(database, SystemClock(), EMBEDDER, kinds=kinds), list[int]()
+    for _ in range(jobs.ATTEMPTS):
+        await database.write(lambda tx: tx.exec_driver_sql("UPDATE jobs SET not_before = 0"))
+        assert await worker.work_once()
+        warned.append(len([record for record in caplog.records if record.levelno >= logging.WARNING]))
+    assert warned == [0] * (jobs.ATTEMPTS - 1) + [1]
 
 
 async def test_finished_jobs_are_dropped_as_long_as_there_are_some(database: Database) -> None:

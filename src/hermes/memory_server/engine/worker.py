@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from hermes.clock import Clock
-from hermes.errors import StoreError
+from hermes.errors import StoreBusyError, StoreError
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder
@@ -215,7 +215,9 @@ class JobWorker:
     async def _fail(self, job: Job, error: Exception) -> None:
         # It may quote what others wrote: one line of it, and not all.
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[: queue.REASON_CHARS]
-        log.warning("memory worker: job %s (%s) failed: %s", job.id, job.kind, reason)
+        is_soon_over = isinstance(error, StoreBusyError) and job.attempts < queue.ATTEMPTS  # somebody reads just now
+        level = logging.INFO if is_soon_over else logging.WARNING
+        log.log(level, "memory worker: job %s (%s) failed: %s", job.id, job.kind, reason)
         await self._record(job, lambda tx: queue.fail_job(tx, job, reason, self._now()))
 
     async def _give_back(self, job: Job) -> None:
