@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from hermes.embedded.connect import stop
 from hermes.honcho.acts import Conclude, Remove, SetCard, encode_act
+from hermes.honcho.failures import Unreached
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.provider import Delivered, Entry, Later, Parked, Speaker
 from tests.honcho.configuring import Machine
@@ -277,3 +278,18 @@ async def test_a_server_that_cannot_delete_messages_keeps_them_and_that_is_said(
         outcomes = await lane.drain()
     assert outcomes[key] == Parked("this server cannot delete messages: 1 stay in its session app")
     assert arrived.said() == [("ann", "hello")]
+
+
+@pytest.mark.contract("P4")
+async def test_a_link_that_is_reached_while_the_plugin_ends_is_let_go(writer: Writer, server: Served) -> None:
+    async with Misbehaving(server.url).served() as proxy:
+        plugin = writer(proxy.url)
+        reaching = asyncio.create_task(plugin.links.link(plugin.host.clock.now() + 60))
+        while not proxy.asked:  # noqa: ASYNC110 - it is being reached
+            await asyncio.sleep(0)
+        await plugin.shutdown(0.0)
+        with pytest.raises(Unreached, match="it has ended"):
+            await reaching
+        with pytest.raises(Unreached, match="it has ended"):
+            await plugin.links.link(plugin.host.clock.now() + 60)
+        assert proxy.asked == [("GET", "/health")]

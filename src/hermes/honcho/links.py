@@ -52,6 +52,7 @@ class Links:
         self._finding = asyncio.Lock()
         self._meant: HonchoServer | None = None
         self._link: Link | None = None
+        self._ended = False
 
     async def link(self, until: float) -> Link:
         """The server that the configuration means now. Raises Failure, or ProviderError for a broken configuration."""
@@ -59,8 +60,12 @@ class Links:
             meant = find_server(self._configuration())
             if self._link is not None and meant == self._meant and not self._link.wire.is_lost:
                 return self._link
-            await self.close()
-            self._link, self._meant = await self._reach(meant, until), meant
+            await self._let_go()
+            if not self._ended:
+                self._link, self._meant = await self._reach(meant, until), meant
+            if self._ended or self._link is None:  # it may have ended meanwhile
+                await self._let_go()
+                raise Unreached("it has ended")
             return self._link
 
     @property
@@ -69,7 +74,11 @@ class Links:
         return self._link is not None and self._link.wire.is_lost and self._link.wire.server.kind == "embedded"
 
     async def close(self) -> None:
-        """Let the link go; a later one is opened anew."""
+        """Let the link go, and open no other: hooks that still run are not to leave one behind."""
+        self._ended = True
+        await self._let_go()
+
+    async def _let_go(self) -> None:
         link, self._link, self._meant = self._link, None, None
         if link is not None:
             await link.wire.retire()
