@@ -1,5 +1,5 @@
-"""How the person can type our name: `hermes` where it is on PATH, else as they did, such as `.venv/bin/hermes`, and with
-the profile that they named."""
+"""How the person can type our name: `hermes` where it is on PATH, else as they did, such as `.venv/bin/hermes`, and
+with the profile that they named."""
 
 from __future__ import annotations
 
