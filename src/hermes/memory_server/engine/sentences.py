@@ -75,6 +75,17 @@ WANTED = re.compile(
     re.IGNORECASE,
 )
 """Begins as requests do that want something done now. What is to be kept in mind is none: `remember that …`."""
+SUPPOSED = re.compile(
+    r"(?:(?:and|but|so|ok|okay|hey|hi|now|then|please|just|und|aber|et|mais|y|pero)[\s,]+)*"
+    r"(?:(?:imagin(?:e|ez|a|emos)|pretend|suppos(?:e|ing|ons|ez)|sup[oó]n|supongamos)\b(?![,:]\s)"  # else it is news
+    r"|(?:hypothetically|what if|angenommen)\b"
+    r"|if (?:i|we) (?:had|were|was|could|ever)\b(?=.*(?:\b(?:would|could|might)|['’]d)\b)"
+    r"|(?:stellt? (?:dir|euch) vor\b.*|(?:wenn|falls) )(?:ich|wir)\b.*\b(?:wäre|hätte|könnte|würde)"
+    r"|si (?:j['’]|je |nous )(?:étai|avai|pouvai|étion|avion|pouvion)(?=.*(?:r[ao]is|rions)\b)"
+    r"|si (?:yo )?(?:fuera|tuviera|pudiera|fuese|tuviese|pudiese)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Begins as what is made up does: it is not so."""
 EAST_ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 MAX_CHARS = 400
 MIN_CHARS = 8
@@ -94,7 +105,7 @@ def find_statements(text: str) -> list[str]:
 
 
 def is_statement(sentence: str) -> bool:
-    """Does it state something about the speaker, rather than ask, want something or quote?"""
+    """Does it state something about the speaker, rather than ask, want something, make it up or quote?"""
     return _states(_hide_quotes(sentence))
 
 
@@ -109,7 +120,7 @@ def _states(sentence: str) -> bool:
     least = MIN_EAST_ASIAN if EAST_ASIAN.search(sentence) else MIN_CHARS
     if not least <= len(sentence) <= MAX_CHARS or sentence.rstrip("\"'”’) ").endswith(("?", "？")):
         return False
-    if ASKED.match(sentence) or WANTED.match(sentence):
+    if ASKED.match(sentence) or WANTED.match(sentence) or SUPPOSED.match(sentence):
         return False
     return any(not _is_name(sentence, found) for found in FIRST_PERSON.finditer(sentence))
 
