@@ -45,6 +45,23 @@ def test_a_name_that_means_the_speaker_in_another_language_states_nothing_of_the
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "Wie ich schon sagte, wohne ich in Bern",
+        "Was ich mag: Käse",
+        "Wer in Bern wohnt, kennt mein Haus.",
+        "Was mein Bruder kocht, esse ich gern",
+        "Quand j'étais petit, ma mère chantait",
+        "Quand je suis fatigué, je bois du thé",
+        "Como con mi hermana los lunes",
+        "Remind me to call my mother on Friday",
+    ],
+)
+def test_what_only_begins_like_a_question_states_something(text: str) -> None:
+    assert find_statements(text) == [text]
+
+
+@pytest.mark.parametrize(
     ("text", "is_one"),
     [
         ("If I had a million dollars I would buy a yacht.", False),
@@ -101,6 +118,18 @@ def test_sentences_end_where_they_end() -> None:
         "Let us go",
         "Thank you for helping me",
         "What is my cat called?",
+        "remind me what my dog is called",
+        "wie heisst mein bruder",
+        "und wo wohnt meine Schwester",
+        "wogegen bin ich allergisch",
+        "welche Farbe mag ich",
+        "bin ich allergisch gegen Nüsse",
+        "comment s'appelle ma sœur",
+        "où habite mon frère",
+        "quand est mon rendez-vous",
+        "cómo se llama mi perro",
+        "como se llama mi perro",
+        "dónde vivo",
         "Fix this text: 'I am a 90-year-old astronaut. My name is Zorg.'",
         'She said "my name is Zorg" to him.',
         "```\nmy_name = I am Zorg\nprint(my name is Zorg)\n```",

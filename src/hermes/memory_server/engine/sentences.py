@@ -68,10 +68,25 @@ ASKED = re.compile(
     re.IGNORECASE,
 )
 """Begins as questions do, though there may be no question mark."""
+ASKED_UNMARKED = re.compile(
+    r"(?:(?:(?:und|aber|et|mais|y|pero)[\s,]+)?"
+    r"(?:(?:wer|wem|wen|was|wann|wie|wo|woher|wohin|warum|wieso|weshalb|wessen|welche[mnrs]?"
+    r"|wo(?:gegen|mit|für|von|r?an|rin))\s+"
+    r"(?!(?:ich|mich|mir|wir|uns|du|man|der|die|das|gesagt|schon|immer)\b|mein|unser)"
+    r"|(?:bin|ist|sind|war|hab|habe|hatte|hat|kann|soll|muss|darf|mag|weißt|weisst|kennst)\s+"
+    r"(?:ich|du|wir|mein\w*|unser\w*)\b"
+    r"|(?:qui|quoi|où|comment|pourquoi|combien|quels?|quelles?|quand(?!\s+(?:je|nous|mon|ma|mes)\b|\s+j['’])|est-ce)\b"
+    r"|(?:qué|quién(?:es)?|cuándo|dónde|adónde|cómo|cuál(?:es)?|cuánt[oa]s?|por qué)\b"
+    r"|(?:que|quien|donde|como|cual)\s+(?:se|es|está|esta|son|vive|hace)\b))"
+    r"(?!.*[.!…]$)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""The same in German, French and Spanish, where the order of words alone does not tell: nothing marks its end."""
 WANTED = re.compile(
     r"(?:(?:and|but|so|ok|okay|hey|hi|now|then|please|just)[\s,]+)*"
     r"(?:tell|give|show|help|let|let's|let’s|write|rewrite|explain|fix|translate|summari[sz]e|list|find|make|send|describe"
-    r"|correct|draft|suggest|recommend|repeat|search|create|generate|compare|convert|improve|thanks|thank|wish)\b(?!:\s)",
+    r"|correct|draft|suggest|recommend|repeat|search|create|generate|compare|convert|improve|thanks|thank|wish"
+    r"|remind me (?:what|who|whose|when|where|which|why|how))\b(?!:\s)",
     re.IGNORECASE,
 )
 """Begins as requests do that want something done now. What is to be kept in mind is none: `remember that …`."""
@@ -120,7 +135,7 @@ def _states(sentence: str) -> bool:
     least = MIN_EAST_ASIAN if EAST_ASIAN.search(sentence) else MIN_CHARS
     if not least <= len(sentence) <= MAX_CHARS or sentence.rstrip("\"'”’) ").endswith(("?", "？")):
         return False
-    if ASKED.match(sentence) or WANTED.match(sentence) or SUPPOSED.match(sentence):
+    if any(begins.match(sentence) for begins in (ASKED, ASKED_UNMARKED, WANTED, SUPPOSED)):
         return False
     return any(not _is_name(sentence, found) for found in FIRST_PERSON.finditer(sentence))
 
