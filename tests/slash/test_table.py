@@ -118,6 +118,9 @@ async def test_who_types_what_another_program_calls_a_command_is_told_ours(
     async with at_terminal(tmp_path) as conversation:
         with pytest.raises(UsageError, match=rf"did you mean /{ours}\?\)"):
             await ask(conversation, typed)
+        with pytest.raises(UsageError) as refused:
+            await ask(conversation, "/search dog")
+        assert "In a shell `hermes sessions search WORDS` does it" in refused.value.line()
 
 
 @pytest.mark.parametrize("surface", SURFACES)

@@ -21,6 +21,13 @@ WIDEST = 24
 """Columns for a command's usage in the list of /help at a terminal; a longer usage has its help on the next line."""
 MOST_OFFERED = 500
 """Words that are offered at once: an endpoint may list any number of models."""
+IN_A_SHELL = {
+    "search": "`hermes sessions search WORDS`",
+    "delete": "`hermes sessions delete ID`",
+    "config": "`hermes config list`",
+    "doctor": "`hermes doctor`",
+}
+"""What people look for here and a command in a shell does."""
 QUOTED = 40
 """Characters of an unknown command's name that the error message repeats."""
 
@@ -178,6 +185,8 @@ def unknown_command(surface: Surface, text: str) -> UsageError:
     known = [command.name for command in offered.values() if name in command.elsewhere]
     near = "".join(f" (did you mean /{meant}?)" for meant in known or get_close_matches(name, offered, n=1))
     hint = "`/help` lists them; to say it as a message, put a space before it"
+    if name in IN_A_SHELL:
+        hint = f"In a shell {IN_A_SHELL[name]} does it; {hint}"
     return UsageError(f"there is no command /{name}{near}", hint=hint)
 
 
