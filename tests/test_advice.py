@@ -117,3 +117,20 @@ def test_after_make_run_advice_can_be_pasted(home: Path) -> None:
     [advice] = re.findall(r"`([^`]+)`", ran.stderr)
     followed = subprocess.run(advice, shell=True, env=env, cwd=program.parents[2], capture_output=True, check=False)  # noqa: S602 - as people do
     assert followed.returncode == 0, advice
+
+
+@pytest.mark.processes
+@pytest.mark.contract("10.49")
+def test_advice_to_who_named_a_profile_is_about_that_profile(home: Path) -> None:
+    program = Path(sys.executable).with_name("hermes")
+    env = {**os.environ, "HERMES_HOME": str(home), "OPENAI_BASE_URL": "", "OPENAI_API_KEY": ""}
+
+    def advice(*arguments: str) -> list[str]:
+        ran = subprocess.run([program, *arguments], env=env, capture_output=True, text=True, check=False)
+        return re.findall(r"`(?:\S*/)?(hermes [^`]+)`", ran.stdout + ran.stderr)
+
+    assert advice("profiles", "create", "work")[0] == "hermes -p work chat"
+    assert advice("-p", "work", "sessions", "show", "nothing") == ["hermes -p work sessions list"]
+    assert advice("--profile=work", "model", "some") == ["hermes -p work model"]
+    assert advice("-p", "wrok", "doctor") == ["hermes profiles", "hermes profiles create wrok"], "these need no profile"
+    assert advice("sessions", "show", "nothing") == ["hermes sessions list"]

@@ -168,7 +168,7 @@ async def test_what_memory_was_told_is_to_be_deleted_there_behind_all_that_was_t
         await say(agent, "figs")
         said = await agent.store.read(lambda tx: list(agent.store.messages.history(tx, agent.session_id)))
         told = await take_back(agent)
-        assert told.splitlines()[1:] == ["Deleted at recorder as well."]
+        assert told.splitlines()[1:] == ["What was taken back is deleted at recorder as well."]
         [entry] = provider.undos()
         assert provider.entries[-1] == entry
         times = [message.timestamp for message in said[2:]]

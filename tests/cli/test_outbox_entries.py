@@ -39,7 +39,7 @@ class Choosy(MemoryPlugin):
         if not taken.exists():
             return [Parked("no room") for _ in entries]
         with taken.open("a") as file:
-            file.writelines(f"{entry.text}\\n" for entry in entries)
+            file.writelines(f"{entry.text or entry.kind}\\n" for entry in entries)
         return [Delivered() for _ in entries]
 
 create_plugin = Choosy
@@ -50,6 +50,7 @@ create_plugin = Choosy
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A question leaves nothing to another process, however slow the machine is."""
     monkeypatch.setattr("hermes.cli.chat.ONE_SHOT", 60.0)
+    monkeypatch.setattr("hermes.cli.session_deletion.FORGETTING", 60.0)
 
 
 def entries(hermes: Hermes) -> list[dict[str, Any]]:
@@ -107,10 +108,31 @@ def test_deleting_a_session_says_what_stays_with_the_provider_or_has_it_forgotte
     assert entries(hermes) == []
     ran = hermes("sessions", "delete", second, "--yes", "--everywhere")
     assert "choosy is asked to forget it" in ran.out
+    assert (home / "taken").read_text().splitlines()[-1] == "forget", "it was told before the command ended"
+    assert entries(hermes) == []
+
+
+@pytest.mark.contract("6.13")
+def test_a_wish_to_forget_that_cannot_be_told_now_is_said_and_left_to_another_process(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = 'if (self.host.home / "away").exists():\n            return [Later("away", after=3600) for _ in entries]'
+    source = CHOOSY.replace("MemorySession, Parked", "Later, MemorySession, Parked")
+    install(home, "choosy", source.replace("taken = self", f"{away}\n        taken = self"))
+    (home / "taken").touch()
+    assert hermes("chat", "-q", "I like figs").code == 0
+    [session] = json.loads(hermes("sessions", "list", "--json").out)
+    (home / "away").touch()
+    started: list[Path] = []
+    monkeypatch.setattr("hermes.cli.outbox.start_deliverer", lambda app: started.append(app.home.path))
+    monkeypatch.setattr("hermes.cli.session_deletion.FORGETTING", 0.0)
+    ran = hermes("sessions", "delete", session["id"], "--yes", "--everywhere")
+    assert (ran.code, "Deleted." in ran.out) == (0, True)
+    assert "Memory forgets it as soon as it can be reached" in ran.err
+    assert started == [home]
     [wish] = entries(hermes)
     assert (wish["kind"], wish["state"], wish["session_id"]) == ("forget", "waiting", None)
-    assert hermes("memory", "outbox", "deliver").code == 0
-    assert entries(hermes) == []
+    (home / "away").unlink()
 
 
 @pytest.mark.contract("6.13")

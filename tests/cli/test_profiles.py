@@ -55,6 +55,7 @@ def test_a_profile_is_made_on_purpose_for_its_owner_alone_and_listed(hermes: Her
     assert [line.split()[0] for line in listed] == ["profile", "default", "work"]
     assert "*" in listed[1]
     assert [one["name"] for one in json.loads(hermes("profiles", "list", "--json").out)] == ["default", "work"]
+    assert hermes("profiles", "--json").out == hermes("profiles", "list", "--json").out
     again = hermes("profiles", "create", "work")
     assert (again.code, again.err) == (
         2,

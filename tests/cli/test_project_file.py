@@ -147,6 +147,7 @@ def test_trust_is_for_its_owner_alone_by_the_real_path_and_can_be_taken_back(
     assert json.loads(hermes(home, endpoint, tmp_path, "trust", "--list", "--json").out) == [str(project)]
     assert hermes(home, endpoint, tmp_path, "trust", str(project), "--remove").code == 0
     assert json.loads(hermes(home, endpoint, tmp_path, "trust", "--list", "--json").out) == []
+    assert "no directory is trusted yet" in hermes(home, endpoint, tmp_path, "trust", "--list").err
     nothing = hermes(home, endpoint, tmp_path, "trust")
     assert (nothing.code, "there is no AGENTS.md" in nothing.err) == (1, True)
 

@@ -96,7 +96,7 @@ async def test_facts_are_listed_once_with_where_they_come_from(recalling: Recall
     async with book_of(recalling) as (book, _):
         assert sorted(await listed(book)) == sorted(["Speaks Danish", "Prefers tea.", REX])
         fact = await only(book, "rex")
-        assert (fact.target, fact.origin) == (None, "stated in session app")
+        assert (fact.target, fact.origin) == (None, "stated in Honcho session app")
         assert [source.text for source in await book.sources(fact)] == [REX]
         assert await book.find(fact.id) == fact
 

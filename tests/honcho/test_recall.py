@@ -45,7 +45,7 @@ async def test_layers_come_in_their_order_and_the_answer_last(recalling: Recalli
     places = [
         text.index(mark)
         for mark in (
-            "## Summary of this session so far",
+            "## Summary of what was said here so far",
             "## What is known about ann",
             "## Key facts about ann\nName: Ann",
             "## What you know about yourself",

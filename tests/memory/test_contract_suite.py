@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from hermes.memory import provider
 from hermes.memory.active import ActiveProvider, Surroundings
 from hermes.memory.contract import check_plugin
 from hermes.memory.forgetting import mark_forgotten
@@ -256,6 +259,36 @@ def test_the_page_names_every_hook_and_no_other() -> None:
     named = {name for row in rows for name in re.findall(r"\w+", row)}
     public = {name for kind in (MemoryPlugin, MemorySession) for name in vars(kind) if not name.startswith("_")}
     assert named == {*public, "name"}
+
+
+@pytest.mark.contract("4.1")
+def test_the_page_shows_every_hook_as_it_is_written() -> None:
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    source = ast.parse(Path(provider.__file__).read_text(encoding="utf-8"))
+    kinds = [node for node in source.body if getattr(node, "name", "") in ("MemoryPlugin", "MemorySession")]
+    hooks = [hook for kind in kinds for hook in ast.iter_child_nodes(kind) if not is_private(hook)]
+    for hook in hooks:
+        assert isinstance(hook, ast.FunctionDef | ast.AsyncFunctionDef)
+        assert hook.returns is not None
+        word = "async def" if isinstance(hook, ast.AsyncFunctionDef) else "def"
+        written = f"    {word} {hook.name}({ast.unparse(hook.args)}) -> {ast.unparse(hook.returns)}: ..."
+        assert lines.count(written) == 1, written
+    assert len(hooks) == 24
+
+
+def is_private(node: ast.AST) -> bool:
+    return not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("_")
+
+
+@pytest.mark.contract("4.1")
+def test_the_check_that_the_page_shows_can_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "plugins")
+    *_, shown = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(shown, names)  # noqa: S102 - it is our own page
+    names["test_diary_holds_to_the_contract"](tmp_path)
+    monkeypatch.delitem(sys.modules, "diary")
 
 
 @pytest.mark.contract("4.1")

@@ -44,6 +44,56 @@ def test_a_name_that_means_the_speaker_in_another_language_states_nothing_of_the
     assert find_statements(text) == ([text] if is_one else [])
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Wie ich schon sagte, wohne ich in Bern",
+        "Was ich mag: Käse",
+        "Wer in Bern wohnt, kennt mein Haus.",
+        "Was mein Bruder kocht, esse ich gern",
+        "Quand j'étais petit, ma mère chantait",
+        "Quand je suis fatigué, je bois du thé",
+        "Como con mi hermana los lunes",
+        "Remind me to call my mother on Friday",
+    ],
+)
+def test_what_only_begins_like_a_question_states_something(text: str) -> None:
+    assert find_statements(text) == [text]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("If I had a million dollars I would buy a yacht.", False),
+        ("If I were rich I'd buy a castle.", False),
+        ("If I could fly, my commute might be shorter.", False),
+        ("Imagine I was a pirate called Blackbeard.", False),
+        ("ok, pretend I am a cat", False),
+        ("Suppose I have three children.", False),
+        ("What if I moved to Mars.", False),
+        ("Stell dir vor, ich wäre ein Pirat.", False),
+        ("Angenommen, ich ziehe nach Rom.", False),
+        ("Wenn ich reich wäre, würde ich ein Schloss kaufen.", False),
+        ("Si j'étais riche, j'achèterais un château.", False),
+        ("Si yo fuera rico, compraría un castillo.", False),
+        ("Imagina que soy un pirata.", False),
+        ("If I have a headache I take aspirin.", True),
+        ("If I was late, my boss deducted it.", True),
+        ("If I could not sleep as a child, my mother sang.", True),
+        ("Wenn ich müde bin, trinke ich Tee.", True),
+        ("Si je suis fatigué, je bois du thé.", True),
+        ("Say hello to my wife Ana.", True),
+        ("I imagine my sister is in Lyon by now.", True),
+        ("I would love to learn the cello.", True),
+        ("Imagine, I got the job in Bern!", True),
+        ("Stell dir vor, ich habe den Job in Bern bekommen!", True),
+        ("Si j'avais soif, ma mère me donnait du thé.", True),
+    ],
+)
+def test_what_is_made_up_is_no_fact_of_the_speaker(text: str, is_one: bool) -> None:
+    assert find_statements(text) == ([text] if is_one else [])
+
+
 def test_sentences_end_where_they_end() -> None:
     assert split_sentences("I was born in 1980. my cat is 3. She sleeps! 我有猫。我有狗。\n\nOver\n- and out") == [
         "I was born in 1980.",
@@ -68,6 +118,18 @@ def test_sentences_end_where_they_end() -> None:
         "Let us go",
         "Thank you for helping me",
         "What is my cat called?",
+        "remind me what my dog is called",
+        "wie heisst mein bruder",
+        "und wo wohnt meine Schwester",
+        "wogegen bin ich allergisch",
+        "welche Farbe mag ich",
+        "bin ich allergisch gegen Nüsse",
+        "comment s'appelle ma sœur",
+        "où habite mon frère",
+        "quand est mon rendez-vous",
+        "cómo se llama mi perro",
+        "como se llama mi perro",
+        "dónde vivo",
         "Fix this text: 'I am a 90-year-old astronaut. My name is Zorg.'",
         'She said "my name is Zorg" to him.',
         "```\nmy_name = I am Zorg\nprint(my name is Zorg)\n```",

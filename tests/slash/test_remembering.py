@@ -283,6 +283,14 @@ async def test_memory_without_a_word_of_its_own_says_what_it_takes(tmp_path: Pat
             await ask(conversation, "/memory onn")
 
 
+async def test_who_names_an_entry_by_its_words_is_told_how_to_find_its_number(tmp_path: Path) -> None:
+    write_note(tmp_path, "USER.md", "Has a dog\n")
+    async with at_terminal(tmp_path) as conversation:
+        with pytest.raises(UsageError) as refused:
+            await ask(conversation, "/memory forget dog")
+        assert "`/memory search WORDS`" in refused.value.line()
+
+
 async def test_without_a_text_the_entry_is_put_into_the_prompt_to_be_changed(tmp_path: Path) -> None:
     user = write_note(tmp_path, "USER.md", "Has a dog\n")
     async with at_terminal(tmp_path) as conversation:

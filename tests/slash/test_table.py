@@ -107,6 +107,22 @@ async def test_what_a_surface_does_not_offer_is_refused_at_a_terminal_and_a_mess
     assert await in_chat(tmp_path / "chat", *chat_lacks) == [f"echo: {text}" for text in chat_lacks]
 
 
+@pytest.mark.parametrize(
+    ("typed", "ours"),
+    [(f"/{name} x", command.name) for command in TABLE for name in command.elsewhere],
+)
+async def test_who_types_what_another_program_calls_a_command_is_told_ours(
+    tmp_path: Path, typed: str, ours: str
+) -> None:
+    assert find_command("terminal", typed) is None
+    async with at_terminal(tmp_path) as conversation:
+        with pytest.raises(UsageError, match=rf"did you mean /{ours}\?\)"):
+            await ask(conversation, typed)
+        with pytest.raises(UsageError) as refused:
+            await ask(conversation, "/search dog")
+        assert "In a shell `hermes sessions search WORDS` does it" in refused.value.line()
+
+
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize(
     ("text", "name", "rest"),

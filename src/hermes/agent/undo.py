@@ -174,7 +174,7 @@ def _outcome(tx: Tx, taken: TakenBack) -> str:
         return f"Something stays at {taken.provider}: {'; '.join(reasons)}"
     if any(item.state == "waiting" for item in items):
         return f"{taken.provider} was told of it and deletes it as soon as it can be reached."
-    return f"Deleted at {taken.provider} as well." if items else ""
+    return f"What was taken back is deleted at {taken.provider} as well." if items else ""
 
 
 def _outcome_for_others(tx: Tx, taken: TakenBack) -> str:

@@ -16,6 +16,7 @@ import typer.main
 
 from hermes import __version__
 from hermes.cli.output import note, print_error, say
+from hermes.cli.own_name import read_command_line
 from hermes.errors import HermesError
 
 INTERRUPTED = 130
@@ -60,28 +61,15 @@ def build_app(names: Iterable[str], following: str | None = None) -> typer.Typer
     return app
 
 
-def _asked_for(arguments: Sequence[str]) -> tuple[str | None, str | None, str | None]:
-    """The profile and the command that a command line names, and the word behind that."""
-    profile, words = None, iter(arguments)
-    for word in words:
-        if word in ("-p", "--profile"):
-            profile = next(words, None)
-        elif word.startswith("--profile="):
-            profile = word.partition("=")[2]
-        elif not word.startswith("-"):
-            return profile, word, next(words, None)
-    return profile, None, None
-
-
 def _needed(arguments: Sequence[str]) -> Iterable[str]:
     """The one command that is asked for, or all of them for a help text or a word that is no command."""
-    _, word, _ = _asked_for(arguments)
+    _, word, _ = read_command_line(arguments)
     return [word] if word in COMMANDS else COMMANDS
 
 
 def _add_provider(app: typer.Typer, arguments: Sequence[str]) -> None:
     """The commands of the chosen memory provider, where they are asked for by name or everything is listed."""
-    profile, word, _ = _asked_for(arguments)
+    profile, word, _ = read_command_line(arguments)
     if word in COMMANDS or (word is None and arguments and not {"-h", "--help"} & set(arguments)):
         return
     groups = importlib.import_module("hermes.cli.provider_group")
@@ -164,7 +152,7 @@ def run(arguments: list[str]) -> int:
         return 1
     try:
         arguments = arguments or ["--help"]
-        app = build_app(_needed(arguments), _asked_for(arguments)[2])
+        app = build_app(_needed(arguments), read_command_line(arguments)[2])
         _add_provider(app, arguments)
         command = typer.main.get_command(app)
         show_whole(command)

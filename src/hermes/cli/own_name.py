@@ -1,26 +1,55 @@
-"""How the person can type our name: `hermes` where it is on PATH, else as they did, such as `.venv/bin/hermes`."""
+"""How the person can type our name: `hermes` where it is on PATH, else as they did, such as `.venv/bin/hermes`, and
+with the profile that they named."""
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 NAME = "hermes"
 QUOTED = f"`{NAME} "
+OF_A_PROFILE = re.compile(rf"{QUOTED}(?!-p |profiles\b)")
+"""A command that acts on the profile in use: it names no other, and is not about profiles."""
 
 
 def advise(text: str) -> str:
-    """`text` with the commands it names in backquotes as the person can type them."""
-    return text.replace(QUOTED, f"`{own_name()} ") if QUOTED in text else text
+    """`text` with the commands it names in backquotes as the person can type them, for the profile that they named."""
+    if QUOTED not in text:
+        return text
+    profile = own_profile()
+    of_profile = text if profile is None else OF_A_PROFILE.sub(f"{QUOTED}-p {shlex.quote(profile)} ", text)
+    return of_profile.replace(QUOTED, f"`{own_name()} ")
 
 
 @cache
 def own_name() -> str:
     """What stands for `hermes` on the person's command line."""
     return find_own_name(sys.argv[0], os.environ.get("PATH", ""), Path.cwd())
+
+
+@cache
+def own_profile() -> str | None:
+    """The profile that the person's command line names."""
+    return read_command_line(sys.argv[1:])[0]
+
+
+def read_command_line(arguments: Sequence[str]) -> tuple[str | None, str | None, str | None]:
+    """The profile and the command that a command line names, and the word behind that."""
+    profile, words = None, iter(arguments)
+    for word in words:
+        if word in ("-p", "--profile"):
+            profile = next(words, None)
+        elif word.startswith("--profile="):
+            profile = word.partition("=")[2]
+        elif not word.startswith("-"):
+            return profile, word, next(words, None)
+    return profile, None, None
 
 
 def find_own_name(started: str, path: str, here: Path) -> str:

@@ -44,10 +44,10 @@ class ProfileHeld(Struct, frozen=True):
 
 
 @app.callback(invoke_without_command=True)
-def profiles(ctx: typer.Context) -> None:
+def profiles(ctx: typer.Context, json: AsJson = False) -> None:
     """List, make, show and delete profiles: homes of their own."""
     if ctx.invoked_subcommand is None:
-        list_profiles()
+        list_profiles(json)
 
 
 @app.command("list")

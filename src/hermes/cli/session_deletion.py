@@ -9,11 +9,13 @@ from typing import Annotated
 import typer
 from msgspec import to_builtins
 
+from hermes.app import App
 from hermes.cli.chat_history import take_out
 from hermes.cli.dialog import agree
-from hermes.cli.output import note, print_json, say
+from hermes.cli.output import note, print_json, say, saying
 from hermes.cli.start import AsJson, load_app, read_store, with_store, write_store
 from hermes.db.engine import Tx
+from hermes.db.leases import new_owner
 from hermes.errors import StoreError
 from hermes.memory.outbox import Outbox
 from hermes.scope import TERMINAL
@@ -21,6 +23,8 @@ from hermes.store.deletion import Deletion
 from hermes.store.memory_rows import providers_of
 from hermes.store.store import Store
 
+FORGETTING = 10.0
+"""Seconds that memory is told of what it is to forget; the rest is left to the background."""
 SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="An id, the beginning of one, or a title.")]
 
 
@@ -59,12 +63,31 @@ def delete_session(
         with_store(host, Store.tidy)
     except StoreError as error:
         note(f"Some of it is in the files until other things take its place: {error.message}")
+    if everywhere and told:
+        _tell_memory(host)
     if json:
         print_json({"deleted": to_builtins(done), "stays_with": unasked if everywhere else told})
         return
     say("Deleted.")
     for provider in unasked:
         say(f"{provider} takes no wish to forget: what it was told stays there.")
+
+
+def _tell_memory(host: App) -> None:
+    """Have the chosen provider forget what it was asked to, now: nobody may talk here again for a long time."""
+    from hermes.cli.outbox import LANES_AT_ONCE, start_deliverer  # with providers: a list of sessions needs none
+    from hermes.cli.own_memory import OwnMemory
+
+    async def run(store: Store) -> bool:
+        memory = OwnMemory(host, store, new_owner(), lanes=LANES_AT_ONCE)
+        memory.start_deliveries()
+        return await memory.finish(FORGETTING)
+
+    with saying("Telling memory to forget it; its server may have to be started first"):
+        all_told = with_store(host, run)
+    if not all_told:
+        start_deliverer(host)
+        note("Memory forgets it as soon as it can be reached; `hermes memory outbox list` shows what waits.")
 
 
 def _typed(store: Store, tx: Tx, session_ids: Sequence[str]) -> set[str]:

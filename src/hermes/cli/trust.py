@@ -35,8 +35,11 @@ def trust(
         known = trusted.listed()
         if json:
             print_json(known)
-        for name in [] if json else known:
+            return
+        for name in known:
             say(printable(name))
+        if not known:
+            note("no directory is trusted yet")
         return
     if remove:
         was = trusted.drop(directory)

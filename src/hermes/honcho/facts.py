@@ -154,7 +154,7 @@ class FactReader:
 
     def _fact(self, row: HeldConclusion) -> Fact:
         level = LEVELS.get(row.level, "derived")
-        origin = f"{level} in session {row.session_id}" if row.session_id else f"{level}, in no session"
+        origin = f"{level} in Honcho session {row.session_id}" if row.session_id else f"{level}, in no session"
         return Fact(row.id, spoken(row.content, self._peer), as_time(row.created_at), origin)
 
 

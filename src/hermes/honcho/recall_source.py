@@ -105,7 +105,7 @@ class RecallSource:
         told, own = await asyncio.gather(context, self._own_view(peer, search))
         found = told or Context()
         return self._sections(
-            (SUMMARY, "Summary of this session so far", found.summary.content if found.summary else ""),
+            (SUMMARY, "Summary of what was said here so far", found.summary.content if found.summary else ""),
             (USER, f"What is known about {peer}", found.peer_representation),
             (USER_CARD, f"Key facts about {peer}", "\n".join(found.peer_card or ())),
             (USER, f"What else {peer} has said", without_repeats(own, found.peer_representation or "")),
@@ -244,7 +244,7 @@ class RecallSource:
     async def _summary(self, tokens: int) -> tuple[Section, ...]:
         found = await self.reader.get(Context, session_path(self.whose.session, "context"), tokens=tokens)
         text = found.summary.content if found is not None and found.summary else ""
-        return self._sections((SUMMARY, "Summary of this session so far", text))
+        return self._sections((SUMMARY, "Summary of what was said here so far", text))
 
     async def _said_here(self, peer: str) -> tuple[Section, ...]:
         observer, target = self.whose.view(peer)

@@ -19,8 +19,13 @@ HERE_ALONE = "Kept in this conversation alone"
 NOT_KEPT = "Heard, and not kept"
 """What becomes of what a person says: in a session, in an incognito turn, and where there is no session."""
 ASKING = re.compile(
-    r"(what|what's|who|who's|whose|when|where|which|why|how|do|does|did|is|are|was|were|can|could)\b(?!.*[.!…]$)"
-    r"|tell me\b",
+    r"(?:(?:what|what's|who|who's|whose|when|where|which|why|how|do|does|did|is|are|was|were|can|could"
+    r"|wer|wem|wen|wann|wie|wo|woher|wohin|warum|wieso|weshalb|wessen|welche[mnrs]?|wo(?:gegen|mit|für|von|r?an|rin)"
+    r"|qui|quoi|quand|où|comment|pourquoi|combien|quels?|quelles?|est-ce"
+    r"|qué|quién(?:es)?|cuándo|d[oó]nde|cómo|como se|cuál(?:es)?|cuánt[oa]s?|por qué)\b"
+    r"(?!\s+(?:ich|je)\b|\s+j['’])"
+    r"|remind me (?:what|who|whose|when|where|which|why|how)\b)(?!.*[.!…]$)"
+    r"|¿|tell me\b",
     re.IGNORECASE | re.DOTALL,
 )
 

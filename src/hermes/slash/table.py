@@ -21,6 +21,13 @@ WIDEST = 24
 """Columns for a command's usage in the list of /help at a terminal; a longer usage has its help on the next line."""
 MOST_OFFERED = 500
 """Words that are offered at once: an endpoint may list any number of models."""
+IN_A_SHELL = {
+    "search": "`hermes sessions search WORDS`",
+    "delete": "`hermes sessions delete ID`",
+    "config": "`hermes config list`",
+    "doctor": "`hermes doctor`",
+}
+"""What people look for here and a command in a shell does."""
 QUOTED = 40
 """Characters of an unknown command's name that the error message repeats."""
 
@@ -53,6 +60,8 @@ class Command(Struct, frozen=True):
     overtakes: bool = False
     """Runs at once, even during a turn. Other commands wait in the queue like messages."""
     aliases: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    """What other programs call it: who types one of these is told ours."""
     words: Callable[[Here, str], Awaitable[Sequence[Word]]] = _no_words
     """Completions for its argument, of which so much is typed; those that do not fit are left out by who asks."""
 
@@ -62,8 +71,8 @@ class Command(Struct, frozen=True):
 
 
 TABLE = (
-    Command("new", "", "Begin a new session.", acts.begin_new),
-    Command("title", "[TEXT]", "Show or change this session's title.", acts.title),
+    Command("new", "", "Begin a new session.", acts.begin_new, elsewhere=("clear", "reset")),
+    Command("title", "[TEXT]", "Show or change this session's title.", acts.title, elsewhere=("rename", "name")),
     Command("sessions", "", "The sessions that were active last.", acts.list_sessions, where=("terminal",)),
     Command(
         "resume",
@@ -72,17 +81,25 @@ TABLE = (
         acts.resume,
         where=("terminal",),
         words=acts.recent_sessions,
+        elsewhere=("continue", "load", "history"),
     ),
     Command("stop", "", "End what is under way: a reply, a compression, a wait.", acts.stop, overtakes=True),
-    Command("compress", "[FOCUS]", "Summarise the older part; FOCUS says what matters most.", acts.compress),
-    Command("undo", "[N]", "Take back the last turn, or the last N.", acts.take_back),
-    Command("retry", "", "Have the last message answered anew.", acts.retry),
+    Command(
+        "compress",
+        "[FOCUS]",
+        "Summarise the older part; FOCUS says what matters most.",
+        acts.compress,
+        elsewhere=("compact", "summarize"),
+    ),
+    Command("undo", "[N]", "Take back the last turn, or the last N.", acts.take_back, elsewhere=("rewind", "back")),
+    Command("retry", "", "Have the last message answered anew.", acts.retry, elsewhere=("regenerate", "again")),
     Command(
         "memory",
         remembering.TAKES,
         "What memory holds of you, to see, correct and forget; off makes this conversation incognito.",
         remembering.memory,
         words=remembering.memory_words,
+        elsewhere=("forget", "incognito"),
     ),
     Command(
         "model",
@@ -99,7 +116,13 @@ TABLE = (
         where=("terminal",),
     ),
     Command("status", "", "Session, model, context and memory.", acts.status),
-    Command("usage", "", "Tokens that this session has spent, by model, and how full the window is.", acts.usage),
+    Command(
+        "usage",
+        "",
+        "Tokens that this session has spent, by model, and how full the window is.",
+        acts.usage,
+        elsewhere=("tokens", "cost", "context"),
+    ),
     Command(
         "edit",
         "[TEXT]",
@@ -113,6 +136,7 @@ TABLE = (
         "Write this conversation to a file: .md, .json or .jsonl.",
         keeping.save,
         where=("terminal",),
+        elsewhere=("export", "write"),
     ),
     Command(
         "copy",
@@ -157,8 +181,12 @@ def find_command(surface: Surface, text: str) -> TypedCommand | None:
 def unknown_command(surface: Surface, text: str) -> UsageError:
     """The error for a command that does not exist, at a surface that takes every text with a slash as a command."""
     name = _split(text)[0][:QUOTED]
-    near = "".join(f" (did you mean /{known}?)" for known in get_close_matches(name, OFFERED[surface], n=1))
+    offered = OFFERED[surface]
+    known = [command.name for command in offered.values() if name in command.elsewhere]
+    near = "".join(f" (did you mean /{meant}?)" for meant in known or get_close_matches(name, offered, n=1))
     hint = "`/help` lists them; to say it as a message, put a space before it"
+    if name in IN_A_SHELL:
+        hint = f"In a shell {IN_A_SHELL[name]} does it; {hint}"
     return UsageError(f"there is no command /{name}{near}", hint=hint)
 
 

@@ -68,13 +68,39 @@ ASKED = re.compile(
     re.IGNORECASE,
 )
 """Begins as questions do, though there may be no question mark."""
+ASKED_UNMARKED = re.compile(
+    r"(?:(?:(?:und|aber|et|mais|y|pero)[\s,]+)?"
+    r"(?:(?:wer|wem|wen|was|wann|wie|wo|woher|wohin|warum|wieso|weshalb|wessen|welche[mnrs]?"
+    r"|wo(?:gegen|mit|für|von|r?an|rin))\s+"
+    r"(?!(?:ich|mich|mir|wir|uns|du|man|der|die|das|gesagt|schon|immer)\b|mein|unser)"
+    r"|(?:bin|ist|sind|war|hab|habe|hatte|hat|kann|soll|muss|darf|mag|weißt|weisst|kennst)\s+"
+    r"(?:ich|du|wir|mein\w*|unser\w*)\b"
+    r"|(?:qui|quoi|où|comment|pourquoi|combien|quels?|quelles?|quand(?!\s+(?:je|nous|mon|ma|mes)\b|\s+j['’])|est-ce)\b"
+    r"|(?:qué|quién(?:es)?|cuándo|dónde|adónde|cómo|cuál(?:es)?|cuánt[oa]s?|por qué)\b"
+    r"|(?:que|quien|donde|como|cual)\s+(?:se|es|está|esta|son|vive|hace)\b))"
+    r"(?!.*[.!…]$)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""The same in German, French and Spanish, where the order of words alone does not tell: nothing marks its end."""
 WANTED = re.compile(
     r"(?:(?:and|but|so|ok|okay|hey|hi|now|then|please|just)[\s,]+)*"
     r"(?:tell|give|show|help|let|let's|let’s|write|rewrite|explain|fix|translate|summari[sz]e|list|find|make|send|describe"
-    r"|correct|draft|suggest|recommend|repeat|search|create|generate|compare|convert|improve|thanks|thank|wish)\b(?!:\s)",
+    r"|correct|draft|suggest|recommend|repeat|search|create|generate|compare|convert|improve|thanks|thank|wish"
+    r"|remind me (?:what|who|whose|when|where|which|why|how))\b(?!:\s)",
     re.IGNORECASE,
 )
 """Begins as requests do that want something done now. What is to be kept in mind is none: `remember that …`."""
+SUPPOSED = re.compile(
+    r"(?:(?:and|but|so|ok|okay|hey|hi|now|then|please|just|und|aber|et|mais|y|pero)[\s,]+)*"
+    r"(?:(?:imagin(?:e|ez|a|emos)|pretend|suppos(?:e|ing|ons|ez)|sup[oó]n|supongamos)\b(?![,:]\s)"  # else it is news
+    r"|(?:hypothetically|what if|angenommen)\b"
+    r"|if (?:i|we) (?:had|were|was|could|ever)\b(?=.*(?:\b(?:would|could|might)|['’]d)\b)"
+    r"|(?:stellt? (?:dir|euch) vor\b.*|(?:wenn|falls) )(?:ich|wir)\b.*\b(?:wäre|hätte|könnte|würde)"
+    r"|si (?:j['’]|je |nous )(?:étai|avai|pouvai|étion|avion|pouvion)(?=.*(?:r[ao]is|rions)\b)"
+    r"|si (?:yo )?(?:fuera|tuviera|pudiera|fuese|tuviese|pudiese)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Begins as what is made up does: it is not so."""
 EAST_ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 MAX_CHARS = 400
 MIN_CHARS = 8
@@ -94,7 +120,7 @@ def find_statements(text: str) -> list[str]:
 
 
 def is_statement(sentence: str) -> bool:
-    """Does it state something about the speaker, rather than ask, want something or quote?"""
+    """Does it state something about the speaker, rather than ask, want something, make it up or quote?"""
     return _states(_hide_quotes(sentence))
 
 
@@ -109,7 +135,7 @@ def _states(sentence: str) -> bool:
     least = MIN_EAST_ASIAN if EAST_ASIAN.search(sentence) else MIN_CHARS
     if not least <= len(sentence) <= MAX_CHARS or sentence.rstrip("\"'”’) ").endswith(("?", "？")):
         return False
-    if ASKED.match(sentence) or WANTED.match(sentence):
+    if any(begins.match(sentence) for begins in (ASKED, ASKED_UNMARKED, WANTED, SUPPOSED)):
         return False
     return any(not _is_name(sentence, found) for found in FIRST_PERSON.finditer(sentence))
 
