@@ -17,6 +17,8 @@ from hermes.settings.kinds import plain
 from hermes.settings.layers import Given
 from hermes.settings.setting import Table
 
+LED_NOWHERE = "Bring that back (is its disk mounted?), or remove the link"
+
 
 def read_entries(path: Path, table: Table = TABLE) -> list[Given]:
     """The leaves of the file as dotted names; a file that is not there has none.
@@ -141,7 +143,10 @@ def _read(path: Path) -> str | None:
     """The file's text, line ends and all, or None when there is no such file."""
     try:
         return read_file(path).decode("utf-8-sig")
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if path.is_symlink() and not path.resolve().parent.is_dir():  # else it is yet to be made
+            led = f"it is a link to {path.readlink()}, which is not there"
+            raise SettingsError(f"cannot read {path}: {led}", hint=LED_NOWHERE) from error
         return None
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"

@@ -22,7 +22,7 @@ from hermes.agent.prompt import read_soul
 from hermes.audit.audit import StoreAudit, audit_store
 from hermes.audit.log import LogAudit, audit_log
 from hermes.clock import Clock
-from hermes.config_file import load_env, read_entries
+from hermes.config_file import LED_NOWHERE, load_env, read_entries
 from hermes.configuration import MOST_NAMED, ForeignSetting, configure, name_foreign, read_configuration
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, SettingsError
@@ -111,7 +111,7 @@ def _check_links(home: Home) -> Iterator[Finding]:
     for path in (home.state_file, home.config_file, home.env_file, home.soul_file, *map(notes.path, FILES)):
         if path.is_symlink() and not path.exists():
             detail = f"{path} is a link to {path.readlink()}, which is not there"
-            yield Finding("home", "fail", detail, "Bring that back (is its disk mounted?), or remove the link")
+            yield Finding("home", "fail", detail, LED_NOWHERE)
 
 
 def _check_provider(home: Home, clock: Clock) -> Iterator[Finding]:

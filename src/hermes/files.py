@@ -26,6 +26,8 @@ TRIES = 50
 ROOM = 256 * 1024
 """Bytes that must fit for a folder to have room."""
 NO_FILE = "it is {}, not a file"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+FREE_SPACE = "Free some space and try again; what was saved before is untouched"
 
 
 def check_file(path: Path) -> None:
@@ -40,12 +42,18 @@ def read_file(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def unwritable(path: Path | str, error: OSError | RuntimeError) -> HomeError:
+    """What tells a person why a file could not be written, and what to do."""
+    hint = FREE_SPACE if isinstance(error, OSError) and error.errno in NO_ROOM else None
+    return HomeError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}", hint=hint)
+
+
 def replace_file(path: Path, text: str) -> None:
     """Replace a file in one step, readable by its owner alone; its folder is made where it is missing."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise HomeError(f"cannot write {path}: {error.strerror}") from error
+        raise unwritable(path, error) from error
     with replacing(path) as file:
         file.write(text)
 
@@ -102,7 +110,7 @@ def replacing(path: Path, holds: Callable[[], bool] = lambda: True) -> Iterator[
             raise
         _sync_folder(target.parent)
     except (OSError, RuntimeError) as error:  # RuntimeError: links that point at each other
-        raise HomeError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise unwritable(path, error) from error
 
 
 @contextmanager
@@ -117,7 +125,7 @@ def creating(path: Path) -> Iterator[TextIO]:
             path.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise HomeError(f"cannot write {path}: {error.strerror}") from error
+        raise unwritable(path, error) from error
 
 
 def check_room(folder: Path) -> None:
@@ -164,4 +172,4 @@ def locked(path: Path, *, timeout: float = 10.0) -> Iterator[None]:
     except Timeout as error:
         raise HomeError(f"another process holds {path}", hint="Try again in a moment") from error
     except OSError as error:
-        raise HomeError(f"cannot write {path}: {error.strerror}") from error
+        raise unwritable(path, error) from error

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from hermes.errors import HomeError, UsageError
+from hermes.errors import UsageError
+from hermes.files import unwritable
 from hermes.log_file import LogFile
 from hermes.redaction import HIDDEN, hide_tokens
 
@@ -50,7 +51,7 @@ def start_log(path: Path, *, level: str = "info", form: str = "text", secrets: I
     try:
         handler = LogFile(path, largest=LARGEST, kept=KEPT)
     except OSError as error:
-        raise HomeError(f"cannot write the log {path}: {error.strerror}") from error
+        raise unwritable(f"the log {path}", error) from error
     handler.setFormatter(_JsonFormatter() if form == "json" else logging.Formatter(FORMAT, datefmt=TIME))
     handler.addFilter(_Bracket())
     handler.addFilter(_Redaction(secrets))

@@ -11,9 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from hermes.config_file import write_setting
+from hermes.errors import HomeError
+from hermes.settings import COLOR
 from tests.cli.chatting import chat, environment, serving, turns
 from tests.conftest import Ran
 from tests.memory.page import install
+from tests.small_disk import fill, small_disk
 
 Hermes = Callable[..., Ran]
 LATIN = "- likes caf\xe9s\n".encode("latin-1")
@@ -155,6 +159,35 @@ def test_doctor_names_a_link_that_leads_nowhere(home: Path, hermes: Hermes, name
     assert ran.code == 1
     assert f"FAIL  home      {path} is a link to {target}, which is not there → Bring that back" in ran.out
     assert path.is_symlink()
+
+
+@pytest.mark.parametrize("name", ["config.yaml", ".env"])
+def test_settings_behind_a_link_to_a_disk_that_is_not_there_are_not_taken_for_the_defaults(
+    home: Path, hermes: Hermes, name: str
+) -> None:
+    """They may say that nothing is to be remembered."""
+    path, target = home / name, home / "unmounted" / "thing"
+    home.mkdir(exist_ok=True)
+    path.symlink_to(target)
+    ran = hermes("chat", "-q", "hello")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(
+        f"hermes: cannot read {path}: it is a link to {target}, which is not there. Bring that back"
+    )
+    assert [path.name for path in home.iterdir()] == [name], "nothing was kept"
+
+
+@pytest.mark.processes
+@pytest.mark.contract("P5")
+def test_a_full_disk_is_not_taken_for_one_of_somebody_else(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk"):
+        home = tmp_path / "disk" / "home"
+        home.mkdir()
+        fill(tmp_path / "disk" / "ballast")
+        with pytest.raises(HomeError) as refused:
+            write_setting(home / "config.yaml", COLOR, "never")
+        told = f"cannot write {home / 'config.yaml'}: No space left on device. Free some space and try again"
+        assert refused.value.line().startswith(told)
 
 
 @pytest.mark.contract("4.3")

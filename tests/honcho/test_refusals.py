@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,8 @@ from tests.compression.hand_clock import HandClock
 from tests.honcho.configuring import Machine
 from tests.honcho.misbehaving import Fault, Misbehaving, on
 from tests.honcho.writing import OWNER, Arrived, Lane, Writer
-from tests.memory_server.serving import Served
+from tests.memory_server.serving import Served, start, stop
+from tests.small_disk import small_disk
 
 pytestmark = pytest.mark.processes
 
@@ -107,3 +109,17 @@ async def test_a_time_of_a_conclusion_that_is_none_is_an_answer_to_wait_for(
         proxy.rewrite = None
         outcomes = await lane.drain()
     assert [type(one) for one in outcomes.values()] == [Delivered]
+
+
+@pytest.mark.contract("6.4", "P5")
+async def test_a_server_of_ours_whose_disk_is_full_is_told_as_that(writer: Writer, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk"):
+        served = start(tmp_path / "disk" / "memory")
+        try:
+            lane = Lane(writer(served.url))
+            lane.put("one")
+            [outcome] = await lane.attempt()
+        finally:
+            stop(served)
+    assert isinstance(outcome, Later)
+    assert outcome.reason == "the server answered 503: there is no room on its disk"

@@ -88,6 +88,16 @@ async def test_a_call_whose_caller_is_cancelled_is_cancelled_and_its_line_is_fre
     assert await thread.call("recall", answer, line="a", expect=str, deadline=60) == Returned("here")
 
 
+async def test_a_hook_that_stops_the_loop_ends_no_memory(thread: PluginThread) -> None:
+    async def stop(_: object) -> str:
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0)
+        return "stopped"
+
+    assert await thread.call("recall", stop, line="a", expect=str, deadline=60) == Returned("stopped")
+    assert await thread.call("recall", answer, line="a", expect=str, deadline=60) == Returned("here")
+
+
 async def test_a_thread_that_has_ended_is_said(thread: PluginThread) -> None:
     thread.close()
     found = await thread.call("recall", answer, line="a", expect=str, deadline=60)

@@ -22,8 +22,8 @@ from hermes.cli.rows import head
 from hermes.cli.session_picker import pick_session
 from hermes.cli.slash_completer import make_completer
 from hermes.cli.terminal import Terminal
-from hermes.errors import HomeError, UsageError
-from hermes.files import check_file
+from hermes.errors import UsageError
+from hermes.files import check_file, unwritable
 from hermes.store.sessions import Listed
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class LivePrompt:
             history.chmod(0o600)
             check_file(history)
         except OSError as error:
-            raise HomeError(f"cannot write {history}: {error.strerror}") from error
+            raise unwritable(history, error) from error
         prompt: PromptSession[str] = PromptSession(
             self._message,
             history=open_history(history, self._pastes, self._is_kept),

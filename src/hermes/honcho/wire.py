@@ -25,6 +25,9 @@ MOST_BYTES = 64 * 1024 * 1024
 LONGEST_PAUSE = 900.0
 """Seconds that a `Retry-After` of the server counts for at most, so that a new key, for example, is tried soon."""
 
+STATES = {"full": "there is no room on its disk"}
+"""What `/health` of our own server says is wrong with it, in words where its own are too few."""
+
 
 class DeliveryPatience(msgspec.Struct, frozen=True):
     """How long is waited for a Honcho server, in seconds."""
@@ -143,9 +146,13 @@ def read_time(given: Json, what: str) -> datetime:
 
 
 def _detail(value: Json) -> str:
-    detail = value.get("detail") if isinstance(value, dict) else None
+    """Why a server refused, as far as it says. `/health` of ours says in a word what is wrong with it."""
+    told = value if isinstance(value, dict) else {}
+    detail, state = told.get("detail"), told.get("status")
     if isinstance(detail, list):
         return "; ".join(str(one.get("msg", one)) if isinstance(one, dict) else str(one) for one in detail[:3])
+    if detail is None and isinstance(state, str):
+        return STATES.get(state, f"its state is {state}")
     return "" if detail is None else str(detail)
 
 

@@ -80,6 +80,7 @@ class PluginThread:
         self._plugin: MemoryPlugin | None = None
         self._late: dict[str, _Started[Any]] = {}
         self._spawned: set[asyncio.Task[None]] = set()
+        self._closing = False
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(_log_stray)
         self._loop.set_default_executor(DaemonPool(BLOCKING_CALLS, "hermes-memory-call"))
@@ -128,6 +129,7 @@ class PluginThread:
 
     def close(self) -> None:
         """Stop the thread. One that hangs is left behind; it is a daemon and ends with the process."""
+        self._closing = True
         self._tell(self._loop.stop)
         self._thread.join(timeout=LAST_MOMENT)
 
@@ -176,7 +178,8 @@ class PluginThread:
         while True:
             try:
                 self._loop.run_forever()
-                break
+                if self._closing:  # else a hook has stopped the loop
+                    break
             except (SystemExit, KeyboardInterrupt) as error:  # out of a task that a hook left behind
                 log.debug("memory provider's thread: %s was ignored", type(error).__name__)
         try:
