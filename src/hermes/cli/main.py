@@ -16,7 +16,7 @@ import typer.main
 
 from hermes import __version__
 from hermes.cli.output import note, print_error, say
-from hermes.cli.own_name import read_command_line
+from hermes.cli.own_name import TYPED, read_command_line
 from hermes.errors import HermesError
 
 INTERRUPTED = 130
@@ -152,7 +152,8 @@ def run(arguments: list[str]) -> int:
         return 1
     try:
         arguments = arguments or ["--help"]
-        app = build_app(_needed(arguments), read_command_line(arguments)[2])
+        TYPED.profile, _, following = read_command_line(arguments)
+        app = build_app(_needed(arguments), following)
         _add_provider(app, arguments)
         command = typer.main.get_command(app)
         show_whole(command)

@@ -18,11 +18,21 @@ OF_A_PROFILE = re.compile(rf"{QUOTED}(?!-p |profiles\b)")
 """A command that acts on the profile in use: it names no other, and is not about profiles."""
 
 
+class TypedLine:
+    """The command line that this process runs."""
+
+    profile: str | None = None
+    """The profile that it names."""
+
+
+TYPED = TypedLine()
+
+
 def advise(text: str) -> str:
     """`text` with the commands it names in backquotes as the person can type them, for the profile that they named."""
     if QUOTED not in text:
         return text
-    profile = own_profile()
+    profile = TYPED.profile
     of_profile = text if profile is None else OF_A_PROFILE.sub(f"{QUOTED}-p {shlex.quote(profile)} ", text)
     return of_profile.replace(QUOTED, f"`{own_name()} ")
 
@@ -31,12 +41,6 @@ def advise(text: str) -> str:
 def own_name() -> str:
     """What stands for `hermes` on the person's command line."""
     return find_own_name(sys.argv[0], os.environ.get("PATH", ""), Path.cwd())
-
-
-@cache
-def own_profile() -> str | None:
-    """The profile that the person's command line names."""
-    return read_command_line(sys.argv[1:])[0]
 
 
 def read_command_line(arguments: Sequence[str]) -> tuple[str | None, str | None, str | None]:
