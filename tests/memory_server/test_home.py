@@ -81,7 +81,8 @@ def test_memory_that_an_earlier_version_left_under_a_profile_is_said_in_one_line
     first = tmp_path / "profiles" / "a" / "memory"
     line = (
         f"memory of an earlier version in {first} and 1 more is not used here; "
-        f"`hermes -p a memory serve --data {first}` serves it, and `hermes -p a memory export` and `import` take it along"
+        f"`hermes -p a memory serve --data {first}` serves it, "
+        "and `hermes -p a memory export` and `import` take it along"
     )
     with worker(tmp_path, "-p", "a") as said:
         assert said == [line, f"memory worker on {tmp_path / 'memory'}"]
