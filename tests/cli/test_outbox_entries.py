@@ -136,6 +136,18 @@ def test_a_wish_to_forget_that_cannot_be_told_now_is_said_and_left_to_another_pr
 
 
 @pytest.mark.contract("6.13")
+def test_a_wish_to_forget_of_a_provider_that_is_not_chosen_now_is_said_to_wait(home: Path, hermes: Hermes) -> None:
+    install(home, "choosy", CHOOSY)
+    (home / "taken").touch()
+    assert hermes("chat", "-q", "I like figs").code == 0
+    [session] = json.loads(hermes("sessions", "list", "--json").out)
+    assert hermes("config", "set", "memory.provider", "none").code == 0
+    ran = hermes("sessions", "delete", session["id"], "--yes", "--everywhere")
+    assert (ran.code, "Deleted." in ran.out) == (0, True)
+    assert "choosy is not the chosen memory provider: it forgets it when it is chosen again." in ran.err
+
+
+@pytest.mark.contract("6.13")
 def test_a_provider_that_takes_no_wish_to_forget_is_named(home: Path, hermes: Hermes) -> None:
     install(home, "choosy", CHOOSY.replace('Address("all")', 'Address("all", wants=frozenset({"said", "reply"}))'))
     (home / "taken").touch()

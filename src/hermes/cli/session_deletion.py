@@ -64,7 +64,7 @@ def delete_session(
     except StoreError as error:
         note(f"Some of it is in the files until other things take its place: {error.message}")
     if everywhere and told:
-        _tell_memory(host)
+        _tell_memory(host, [provider for provider in told if provider not in unasked])
     if json:
         print_json({"deleted": to_builtins(done), "stays_with": unasked if everywhere else told})
         return
@@ -73,18 +73,22 @@ def delete_session(
         say(f"{provider} takes no wish to forget: what it was told stays there.")
 
 
-def _tell_memory(host: App) -> None:
-    """Have the chosen provider forget what it was asked to, now: nobody may talk here again for a long time."""
+def _tell_memory(host: App, asked: Sequence[str]) -> None:
+    """Have the chosen provider forget what it was asked to, now: nobody may talk here again for a long time. Others of
+    those that were asked do so when they are chosen again."""
     from hermes.cli.outbox import LANES_AT_ONCE, start_deliverer  # with providers: a list of sessions needs none
     from hermes.cli.own_memory import OwnMemory
 
-    async def run(store: Store) -> bool:
+    async def run(store: Store) -> tuple[str, bool]:
         memory = OwnMemory(host, store, new_owner(), lanes=LANES_AT_ONCE)
         memory.start_deliveries()
-        return await memory.finish(FORGETTING)
+        return memory.provider.name if memory.provider else "", await memory.finish(FORGETTING)
 
     with saying("Telling memory to forget it; its server may have to be started first"):
-        all_told = with_store(host, run)
+        chosen, all_told = with_store(host, run)
+    for provider in asked:
+        if provider != chosen:
+            note(f"{provider} is not the chosen memory provider: it forgets it when it is chosen again.")
     if not all_told:
         start_deliverer(host)
         note("Memory forgets it as soon as it can be reached; `hermes memory outbox list` shows what waits.")
