@@ -8,12 +8,25 @@ from typing import cast
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.honcho import keys
 from hermes.honcho.configuration import HonchoConfiguration
-from hermes.honcho.identity import find_peer
+from hermes.honcho.guests import split_account
+from hermes.honcho.identity import ResolvedPeer, find_peer
 from hermes.honcho.keys import MESSAGE_MAX_CHARS
-from hermes.honcho.names import SessionName, Whereabouts, digest, find_manual, find_repository, name_session
+from hermes.honcho.names import (
+    CLIENT_PLATFORMS,
+    KEY_PARTS,
+    Client,
+    SessionName,
+    Whereabouts,
+    digest,
+    find_manual,
+    find_repository,
+    hash_name,
+    name_session,
+)
 from hermes.memory.provider import Address, Conversation, EntryKind, Notebook, Pace, Speaker
 from hermes.memory.values import DEFAULT_WANTS
 from hermes.types import Json
@@ -36,6 +49,8 @@ class EntryTarget(Struct, frozen=True, rename="camel"):
     max_chars: int = MESSAGE_MAX_CHARS.default
     """The length at which long messages are split. It is kept with the entry, so that every attempt splits alike."""
 
+    platform: str = ""
+    """Where the conversation takes place; "" in entries of an earlier version, whose key tells."""
     takes_files: bool = False
     """Whether it is a session of the owner's own: only those get the contents of the owner's files, once."""
 
@@ -51,21 +66,32 @@ def find_address(config: HonchoConfiguration, place: Conversation | Notebook) ->
     """The address of a conversation or notebook: where its entries go, which kinds are wanted, and when."""
     ai = config.identities.ai
     if isinstance(place, Notebook):
-        whose = find_peer(config.identities, place.person, place.gateway_session_key).name
-        target = EntryTarget(config.workspace, None, ai, session_key=place.gateway_session_key)
+        platform = place.platform or ""
+        whose = find_peer(config.identities, place.person, place.gateway_session_key, platform or None).name
+        target = EntryTarget(config.workspace, None, ai, session_key=place.gateway_session_key, platform=platform)
         return Address(f"{config.workspace}/notes/{whose}", target.to_json(), _wants(config), "async")
     named, mark = session_name(config, place), _naming_mark(config, place)
     chars = config.get(MESSAGE_MAX_CHARS)
     by_itself = config.naming.strategy == "per-session" or named.source == "session id"
     files = place.reach == "everything" and not by_itself
     pace = cast(Pace, config.get(keys.WRITE_FREQUENCY))
-    target = EntryTarget(config.workspace, named.name, ai, mark, _speaker_key(place), chars, files)
+    key = _speaker_key(place)
+    target = EntryTarget(config.workspace, named.name, ai, mark, key, chars, place.platform, files)
     return Address(f"{target.workspace}/{target.session}", target.to_json(), _wants(config), pace)
 
 
-def peer_in(config: HonchoConfiguration, conversation: Conversation, speaker: Speaker | None = None) -> str:
+def peer_in(config: HonchoConfiguration, conversation: Conversation, speaker: Speaker | None = None) -> ResolvedPeer:
     """The peer of the person of a direct chat, in a group of who speaks."""
-    return find_peer(config.identities, conversation.person or speaker, _speaker_key(conversation)).name
+    person, key = conversation.person or speaker, _speaker_key(conversation)
+    return find_peer(config.identities, person, key, conversation.platform)
+
+
+def move_out(config: HonchoConfiguration, target: EntryTarget) -> EntryTarget:
+    """Return where a waiting entry goes: not into a session in which an earlier version mixed its guest with others."""
+    named = config.guests.mixed.get(target.session or "", {}).get(target.session_key or "")
+    if named is None or target.session is None or target.workspace != config.workspace:
+        return target
+    return replace(target, session=hash_name(target.session, *split_account(named), target.session_key or ""))
 
 
 def _speaker_key(conversation: Conversation) -> str | None:
@@ -79,21 +105,34 @@ def session_name(config: HonchoConfiguration, conversation: Conversation) -> Ses
     bound = conversation.bound
     found = name_session(config.naming, _place(config, conversation), _prefix_peer(config, conversation))
     if isinstance(bound, dict) and bound.get("session") and bound.get("naming") == _naming_mark(config, conversation):
-        return SessionName(str(bound["session"]), found.source)
+        found = SessionName(str(bound["session"]), found.source)
+    key = conversation.gateway_session_key or ""
+    if (account := config.guests.mixed.get(found.name, {}).get(key)) is not None:
+        return SessionName(hash_name(found.name, *split_account(account), key), found.source)
     return found
 
 
 def _place(config: HonchoConfiguration, conversation: Conversation) -> Whereabouts:
     directory, strategy = conversation.directory, config.naming.strategy
     repository = find_repository(directory) if directory is not None and strategy == "per-repo" else None
-    return Whereabouts(
-        conversation.session_id, conversation.gateway_session_key, directory, repository, conversation.title
-    )
+    key, client = conversation.gateway_session_key, _client(conversation)
+    return Whereabouts(conversation.session_id, key, directory, repository, conversation.title, client)
+
+
+def _client(conversation: Conversation) -> Client | None:
+    """The program that chose the key of a conversation; None for a key that a platform made."""
+    parts = (conversation.gateway_session_key or "").split(":")
+    platform, person = conversation.platform, conversation.person
+    is_platforms = len(parts) >= KEY_PARTS and parts[0] == "agent" and parts[2] == platform
+    if is_platforms and platform not in CLIENT_PLATFORMS:
+        return None
+    is_guest = person is not None and not person.is_owner
+    return Client(platform, (person.user_id or "") if is_guest and person is not None else None)
 
 
 def _prefix_peer(config: HonchoConfiguration, conversation: Conversation) -> str:
     """The peer whose name is put before the session's name; in a group the owner."""
-    return config.identities.owner if conversation.person is None else peer_in(config, conversation)
+    return config.identities.owner if conversation.person is None else peer_in(config, conversation).name
 
 
 def _naming_mark(config: HonchoConfiguration, conversation: Conversation) -> str:

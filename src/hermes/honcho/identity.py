@@ -2,18 +2,21 @@
 
     pin · alias of the id · alias of the other id · owner · prefix + id · id · session key · unknown
 
-The first that applies wins. Two ids never become one peer, unless an alias or a pin says so: an id that is no valid
-name, or equals another name of the configuration, gets a hash. A speaker without an id is never taken for the owner.
+The first that applies wins. Two accounts never become one peer, unless an alias or a pin says so: an id that is no valid
+name, or equals another name of the configuration, gets a hash, and an id of a second platform the platform's name. A
+speaker without an id is never taken for the owner.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Literal
 
 from msgspec import Struct, field
 
+from hermes.honcho.guests import NO_GUESTS, GuestRecord, account_name, split_account
 from hermes.honcho.names import LONGEST, digest
 from hermes.memory.provider import Speaker
 
@@ -25,11 +28,19 @@ OTHER = re.compile(r"[^A-Za-z0-9_-]")
 HASHES = (8, 12, 16, 24, 32, 64)
 HASHED = re.compile(r"-(?:[0-9a-f]{8}|[0-9a-f]{12}|[0-9a-f]{16}|[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{64})$")
 """The end of an id that looks as if we had added a hash to it."""
+PLATFORM_NAMES = (
+    *("api", "api_server", "discord", "email", "feishu", "google_chat", "line", "matrix", "mattermost", "signal"),
+    *("slack", "sms", "teams", "telegram", "webhook", "wechat", "whatsapp"),
+)
+PLATFORM_START = re.compile(rf"(?:{'|'.join(PLATFORM_NAMES)})-")
+"""How the peers of a second platform begin: an id that begins so is not taken for one of them."""
+AGENT = re.compile(r"hermes(?:_.*)?", re.DOTALL)
+"""Peers of agents that no host block names."""
 
-Rung = Literal["pin", "alias", "alias of the other id", "owner", "prefix", "id", "session", "unknown"]
+Rung = Literal["pin", "alias", "alias of the other id", "owner", "kept", "prefix", "id", "session", "unknown"]
 
 
-class Identities(Struct, frozen=True):
+class Identities(Struct, frozen=True, dict=True):
     """What the configuration says of people. `owner` is `peerName`, or the login name where it is not set."""
 
     owner: str
@@ -38,11 +49,18 @@ class Identities(Struct, frozen=True):
     pin_guests: bool = False
     aliases: Mapping[str, str] = field(default_factory=dict)
     prefix: str = ""
+    others: frozenset[str] = frozenset()
+    """The owner's and the agent's peers in all other host blocks."""
+    guests: GuestRecord = NO_GUESTS
 
-    @property
+    @cached_property
     def taken(self) -> frozenset[str]:
         """Peers that no id may become by accident."""
-        return frozenset({self.owner, self.ai, *self.aliases.values()})
+        return frozenset({self.owner, self.ai, *self.aliases.values(), *self.others, *self.guests.kept.values()})
+
+    def is_own(self, peer: str) -> bool:
+        """Return True if a peer is the owner's or an agent's, in any host block."""
+        return peer in (self.owner, self.ai) or peer in self.others or AGENT.fullmatch(peer) is not None
 
 
 class ResolvedPeer(Struct, frozen=True):
@@ -50,21 +68,28 @@ class ResolvedPeer(Struct, frozen=True):
 
     name: str
     rung: Rung
+    is_shared: bool = False
+    """True for an account that is not the owner's on a peer of the owner, an agent or another account. It may read no
+    more than the present conversation."""
 
 
-def find_peer(who: Identities, speaker: Speaker | None, session_key: str | None = None) -> ResolvedPeer:
-    """The peer of a speaker. `session_key`, the chat's or the session's, names whoever has no id."""
+def find_peer(
+    who: Identities, speaker: Speaker | None, session_key: str | None = None, platform: str | None = None
+) -> ResolvedPeer:
+    """The peer of a speaker. `session_key`, the chat's or the session's, names whoever has no id. Without a platform
+    the first one is meant."""
     person = speaker or Speaker()
     if who.pin and (person.is_owner or who.pin_guests):
-        return ResolvedPeer(who.owner, "pin")
-    if person.user_id is not None and person.user_id in who.aliases:
-        return ResolvedPeer(who.aliases[person.user_id], "alias")
-    if person.user_id_alt is not None and person.user_id_alt in who.aliases:
-        return ResolvedPeer(who.aliases[person.user_id_alt], "alias of the other id")
+        return ResolvedPeer(who.owner, "pin", not person.is_owner)
+    for given, rung in ((person.user_id, "alias"), (person.user_id_alt, "alias of the other id")):
+        named = None if given is None else _alias(who, platform, given)
+        if named is not None:
+            is_shared = not person.is_owner and _is_others(who, platform, person.user_id or "", named)
+            return ResolvedPeer(named, rung, is_shared)  # type: ignore[arg-type]
     if person.is_owner:
         return ResolvedPeer(who.owner, "owner")
     if person.user_id:
-        return ResolvedPeer(_name_id(who, who.prefix, person.user_id), "prefix" if who.prefix else "id")
+        return _of_id(who, platform, person.user_id)
     if session_key:
         return ResolvedPeer(_name_id(who, f"{FALLBACK}-", session_key), "session")
     return ResolvedPeer(_name_id(who, f"{FALLBACK}-", UNKNOWN), "unknown")
@@ -75,13 +100,42 @@ def peer_text(raw: str) -> str:
     return OTHER.sub("-", raw)
 
 
+def _alias(who: Identities, platform: str | None, user_id: str) -> str | None:
+    """The peer that an alias gives an account. A bare id means the first platform, or the one that it always meant."""
+    if platform is not None and (named := who.aliases.get(account_name(platform, user_id))) is not None:
+        return named
+    if user_id.partition(":")[0] in PLATFORM_NAMES:
+        return None  # it looks like an account of another platform, whose alias it must not get
+    is_meant = platform == who.guests.bare.get(user_id, platform if who.guests.is_first(platform) else None)
+    return who.aliases.get(user_id) if is_meant else None
+
+
+def _of_id(who: Identities, platform: str | None, user_id: str) -> ResolvedPeer:
+    """The peer of an account without an alias."""
+    kept = None if platform is None else who.guests.kept.get(account_name(platform, user_id))
+    if kept is not None and not who.is_own(kept) and kept not in who.aliases.values():
+        return ResolvedPeer(kept, "kept")
+    prefix = who.prefix if platform is None or who.guests.is_first(platform) else f"{who.prefix}{platform}-"
+    return ResolvedPeer(_name_id(who, prefix, user_id), "prefix" if who.prefix else "id")
+
+
+def _is_others(who: Identities, platform: str | None, user_id: str, peer: str) -> bool:
+    """Return True if a peer that an alias gives an account is the owner's, an agent's, or holds the words of an account
+    that no alias joins with it."""
+    if who.is_own(peer):
+        return True
+    own = account_name(platform or who.guests.first or "", user_id)
+    others = [one for one, then in who.guests.accounts.items() if then == peer and one != own]
+    return any(_alias(who, *split_account(other)) != peer for other in others)
+
+
 def _name_id(who: Identities, prefix: str, raw: str) -> str:
     """An id as a peer's name: unchanged where possible, else with a hash of the whole id. An id that already looks
-    hashed gets a hash too, so that it cannot be mistaken for another."""
+    hashed, or like one of another platform, gets a hash too, so that it cannot be mistaken for another."""
     whole = f"{prefix}{raw}"
     name = peer_text(whole)
-    is_exact = name == whole and len(name) <= LONGEST and not HASHED.search(name)
-    if is_exact and name not in who.taken:
+    is_exact = name == whole and len(name) <= LONGEST and not HASHED.search(name) and not PLATFORM_START.match(raw)
+    if is_exact and name not in who.taken and AGENT.fullmatch(name) is None:
         return name
     hashed = [f"{name[: LONGEST - length - 1]}-{digest(whole, length)}" for length in HASHES]
     return next((one for one in hashed if one not in who.taken), hashed[-1])

@@ -7,11 +7,15 @@ A session's name is the first of these that has one:
     · repository (`per-repo`) · directory · workspace (`global`)
 
 Keys and ids, which never change, come before labels: a title never moves a conversation that has a key or an id.
+
+Two people never share a name. Keys that a platform made, and the owner's titles, directories and maps, keep the plain
+name that a stock Hermes gives them; names that a client chose end with a hash where they could be taken for another.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -24,7 +28,19 @@ from msgspec import Struct
 LONGEST = 100
 """Characters of any name that we make."""
 HASH = 8
+"""Hex digits behind a name that was cut."""
+CLIENT_HASH = 16
+"""Hex digits behind a name that a client chose: more, since the client may look for two that are alike."""
 OTHERS = re.compile(r"[^A-Za-z0-9_-]+")
+HASHED_CLIENT = re.compile(rf"-[0-9a-f]{{{CLIENT_HASH}}}$")
+KEY_START = "agent-"
+"""How the plain names of gateway keys begin."""
+PREFIXED_KEY = re.compile(r"-agent-.+-(?:dm|group|supergroup|channel|forum|thread|api)-")
+"""A plain gateway key behind the name of a peer."""
+KEY_PARTS = 5
+"""`agent:<agent>:<platform>:<chat type>:<chat id>`, and more."""
+CLIENT_PLATFORMS = frozenset({"api", "api_server"})
+"""Platforms on which a client chooses the ids of its conversations."""
 
 Strategy = Literal["per-directory", "per-session", "per-repo", "global"]
 NameSource = Literal["gateway key", "session id", "map", "title", "repository", "directory", "workspace"]
@@ -42,6 +58,13 @@ class Naming(Struct, frozen=True):
     """Whether `/new` begins another Honcho session on a gateway."""
 
 
+class Client(Struct, frozen=True):
+    """The program behind a conversation over HTTP. `guest` is the user that it names; None for the owner."""
+
+    platform: str
+    guest: str | None = None
+
+
 class Whereabouts(Struct, frozen=True):
     """What is known of where a conversation takes place."""
 
@@ -51,6 +74,8 @@ class Whereabouts(Struct, frozen=True):
     repository: Path | None = None
     """The root of the git repository around the directory."""
     title: str | None = None
+    client: Client | None = None
+    """Set where a client, not a platform, chose the key."""
 
 
 class SessionName(Struct, frozen=True):
@@ -102,11 +127,53 @@ def fit(raw: str) -> str:
 def name_session(naming: Naming, place: Whereabouts, peer: str) -> SessionName:
     """The name of a conversation's session; `peer` is whose it is, for the prefix. It always has one."""
     for source, raw in _candidates(naming, place):
-        if not clean(raw):
+        client = place.client if source == "gateway key" else None
+        if client is None and not clean(raw):
             continue
-        prefixed = naming.peer_prefix and source not in UNPREFIXED
-        return SessionName(fit(f"{peer}-{raw}" if prefixed else raw), source)
+        prefix = f"{peer}-" if naming.peer_prefix and source not in UNPREFIXED else ""
+        if client is not None:
+            name = _client_name(prefix, raw, client)
+        elif source == "session id":
+            name = _hashed(f"{prefix}{raw}", raw) if _is_lossy(raw, f"{prefix}{raw}") else f"{prefix}{raw}"
+        elif source in ("title", "directory", "repository") and _imitates_key(raw, prefix):
+            name = _hashed(f"{prefix}{raw}", raw)
+        else:
+            name = fit(f"{prefix}{raw}")
+        return SessionName(name, source)
     raise AssertionError("a workspace always has a name")
+
+
+def _client_name(prefix: str, key: str, client: Client) -> str:
+    """The name for a key that a client chose. A guest's always ends with a hash of all that tells it from others."""
+    if client.guest is not None:
+        shown = clean(key)
+        begun = shown if shown.startswith(KEY_START) else f"{KEY_START}{shown}"
+        return _hashed(f"{prefix}{begun}", client.platform, client.guest, key)
+    parts = key.split(":", KEY_PARTS - 1)
+    is_ours = len(parts) == KEY_PARTS and parts[0] == "agent" and parts[2] in CLIENT_PLATFORMS
+    chosen, name = parts[-1] if is_ours else key, f"{prefix}{clean(key)}"
+    return _hashed(name, client.platform, key) if _is_lossy(chosen, name) else name
+
+
+def _is_lossy(chosen: str, name: str) -> bool:
+    """Return True if the name of a client's id could be taken for the name of something else."""
+    changed = clean(chosen) != chosen or not chosen or len(name) > LONGEST
+    return changed or chosen.startswith(KEY_START) or HASHED_CLIENT.search(chosen) is not None
+
+
+def _imitates_key(label: str, prefix: str) -> bool:
+    """Return True if the name of a label could be taken for the plain name of a gateway key."""
+    shown = clean(label)
+    return shown.startswith(KEY_START) or (bool(prefix) and PREFIXED_KEY.search(f"-{shown}") is not None)
+
+
+def _hashed(name: str, *parts: str) -> str:
+    """`name`, cut where it is long, with a hash of the raw parts that tells it from every other name."""
+    whole = "\0".join(parts)
+    if any("\0" in part for part in parts):  # joined, two lists of parts could be one text; as JSON they never are
+        whole = json.dumps(parts)
+    begun = clean(name)[: LONGEST - CLIENT_HASH - 1].rstrip("-")
+    return f"{begun}-{digest(whole, CLIENT_HASH)}".lstrip("-")
 
 
 def find_manual(naming: Naming, directory: Path | None) -> str | None:
@@ -126,7 +193,7 @@ def find_repository(directory: Path) -> Path | None:
 def _candidates(naming: Naming, place: Whereabouts) -> Iterator[tuple[NameSource, str]]:
     if place.gateway_key:
         rotated = f"-{digest(place.session_id or '')}" if naming.rotate else ""
-        yield "gateway key", f"{place.gateway_key}{rotated}" if clean(place.gateway_key) else ""
+        yield "gateway key", f"{place.gateway_key}{rotated}" if clean(place.gateway_key) or place.client else ""
     if place.session_id and (naming.strategy == "per-session" or (place.directory is None and not place.gateway_key)):
         yield "session id", place.session_id
     yield "map", find_manual(naming, place.directory) or ""

@@ -1,0 +1,118 @@
+"""Guests of a workspace: the platform whose ids stand alone, the accounts that were seen, and what an earlier version
+left behind. One file in the default home, for all profiles.
+
+An account is written `<platform>:<id>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from hermes.errors import HomeError, SettingsError
+from hermes.files import edit_file, read_file
+
+FILE = "honcho-guests.json"
+MAX_ACCOUNTS = 5_000
+"""Accounts that a workspace's record lists; those that come later are not protected from an alias onto their peer."""
+MAX_FILE_BYTES = 16 * 1024 * 1024
+
+
+class PeerMove(Struct, frozen=True):
+    """Messages of one session that an earlier version filed under the peer of another person."""
+
+    session: str
+    peer: str
+    to: str
+
+
+class GuestRecord(Struct, frozen=True, omit_defaults=True):
+    """What is known of the guests of one workspace."""
+
+    first: str | None = None
+    """The first platform that guests came from. An id of any other one is prefixed with the platform's name."""
+    accounts: Mapping[str, str] = field(default_factory=dict)
+    """Accounts that were seen, each with the peer that it was then."""
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """Accounts that keep the peer an earlier version gave them."""
+    bare: Mapping[str, str] = field(default_factory=dict)
+    """Aliases without a platform that were made for an id of another than the first platform, and that platform."""
+    mixed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Sessions that hold words of several people: the gateway keys of guests in them, each with its account."""
+    moves: tuple[PeerMove, ...] = ()
+    """Messages that still have to be filed under the peer of who said them."""
+
+    def is_first(self, platform: str | None) -> bool:
+        """Return True if ids of a platform stand without its name. None means the first platform."""
+        return platform is None or self.first is None or platform == self.first
+
+    def lists(self, account: str) -> bool:
+        """Return True if an account needs no entry any more."""
+        return account in self.accounts or len(self.accounts) >= MAX_ACCOUNTS
+
+
+class _Document(Struct):
+    workspaces: dict[str, GuestRecord] = field(default_factory=dict)
+
+
+NO_GUESTS = GuestRecord()
+
+
+def account_name(platform: str, user_id: str) -> str:
+    """Return `<platform>:<id>`."""
+    return f"{platform}:{user_id}"
+
+
+def split_account(account: str) -> tuple[str, str]:
+    """Return the platform and the id of an account."""
+    platform, _, user_id = account.partition(":")
+    return platform, user_id
+
+
+def read_guests(path: Path, workspace: str) -> GuestRecord:
+    """Return the record of a workspace. Raises SettingsError for a file that cannot be understood: with an empty
+    record people would get other names."""
+    return _parse(path, _raw(path)).workspaces.get(workspace, NO_GUESTS)
+
+
+def edit_guests(path: Path, workspace: str, change: Callable[[GuestRecord], GuestRecord]) -> None:
+    """Change the record of a workspace while no other process does."""
+
+    def edit(raw: bytes | None) -> str:
+        document = _parse(path, raw)
+        document.workspaces[workspace] = change(document.workspaces.get(workspace, NO_GUESTS))
+        return msgspec.json.format(msgspec.json.encode(document)).decode() + "\n"
+
+    if not edit_file(path, lambda: _raw(path), edit):
+        raise HomeError(f"another program keeps changing {path}", hint="Try again in a moment")
+
+
+def add_account(record: GuestRecord, account: str, peer: str) -> GuestRecord:
+    """Add an account that is seen for the first time, while there is room."""
+    if account in record.accounts or len(record.accounts) >= MAX_ACCOUNTS:
+        return record
+    return msgspec.structs.replace(record, accounts={**record.accounts, account: peer})
+
+
+def _raw(path: Path) -> bytes | None:
+    try:
+        return read_file(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}", hint="Check its owner and permissions") from error
+
+
+def _parse(path: Path, raw: bytes | None) -> _Document:
+    if raw is None:
+        return _Document()
+    if len(raw) > MAX_FILE_BYTES:
+        raise SettingsError(f"{path} has more than {MAX_FILE_BYTES // 1024 // 1024} MB", hint="Is it the right file?")
+    try:
+        return msgspec.json.decode(raw, type=_Document)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        hint = "Restore it from a backup; without it guests would get other names at Honcho"
+        raise SettingsError(f"{path} cannot be understood: {error}", hint=hint) from error
