@@ -13,7 +13,7 @@ from hermes.clock import Clock
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.command_host import CommandHost
-from hermes.memory.provider import Conversation, Entry, Later, Notebook, Outcome, Speaker
+from hermes.memory.provider import Acquaintance, Conversation, Entry, Later, Notebook, Outcome, Speaker
 from hermes.types import Json
 from tests.compression.hand_clock import HandClock
 from tests.honcho.configuring import Machine
@@ -39,6 +39,12 @@ class KeepingHost(CommandHost, frozen=True):
 
     async def kept(self, key: str) -> Json:
         return self.values.get(key)
+
+    async def conversations(self) -> Sequence[Conversation]:
+        return ()
+
+    async def people(self) -> Sequence[Acquaintance]:
+        return ()
 
     async def keep(self, key: str, value: Json) -> None:
         self.values[key] = value

@@ -54,6 +54,13 @@ class EntryTarget(Struct, frozen=True, rename="camel"):
     takes_files: bool = False
     """Whether it is a session of the owner's own: only those get the contents of the owner's files, once."""
 
+    @property
+    def came_by(self) -> str | None:
+        """The platform; of an entry of an earlier version as its key tells."""
+        parts = (self.session_key or "").split(":")
+        is_whole = len(parts) >= KEY_PARTS and parts[0] == "agent"
+        return self.platform or (parts[2] if is_whole else "api" if parts[0] == "api" else None)
+
     def to_json(self) -> Json:
         return msgspec.to_builtins(self)
 

@@ -125,7 +125,8 @@ class Attempt(Struct, frozen=True):
 
     def peer_of(self, speaker: Speaker | None) -> str:
         """The peer of a speaker, by the settings of this moment."""
-        return find_peer(self.config.identities, speaker, self.target.session_key or self.target.session).name
+        key = self.target.session_key or self.target.session
+        return find_peer(self.config.identities, speaker, key, self.target.came_by).name
 
     def observing(self, peers: set[str]) -> dict[str, Observing]:
         """What peers observe in a session."""

@@ -19,6 +19,7 @@ from msgspec import Struct
 from hermes.errors import HomeError, SettingsError
 from hermes.files import edit_file, read_file
 from hermes.home import Home
+from hermes.honcho import guests
 from hermes.honcho.keys import ENV_HOST, PIN_USER_PEER, TABLE, Key
 from hermes.settings.kinds import plain
 
@@ -48,6 +49,11 @@ class ConfigPlaces(Struct, frozen=True):
     host: str
     old_host: str | None = None
     """How earlier versions called the block."""
+
+    @property
+    def guests(self) -> Path:
+        """The record of guests, which all profiles share."""
+        return self.default.parent / guests.FILE
 
     @classmethod
     def find(cls, home: Path, profile: str | None, env: Mapping[str, str]) -> ConfigPlaces:

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from hermes.errors import SettingsError
 from hermes.honcho import keys
-from hermes.honcho.config_file import ConfigPlaces, Document, read_document
+from hermes.honcho.config_file import HOSTS, ConfigPlaces, Document, read_document
+from hermes.honcho.guests import NO_GUESTS, GuestRecord, read_guests
 from hermes.honcho.identity import FALLBACK, Identities
 from hermes.honcho.keys import Key
 from hermes.honcho.names import Naming, Strategy, clean
@@ -48,6 +49,9 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
     login: str = FALLBACK
     is_chosen: bool = True
     """Whether a person chose Honcho. Where nobody did, what this says of servers is not followed."""
+    others: frozenset[str] = frozenset()
+    """Peers of the owner and of agents that other host blocks name."""
+    guests: GuestRecord = NO_GUESTS
 
     def get(self, key: Key[T]) -> T:
         """The value in force."""
@@ -85,6 +89,8 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
             pin_guests=self.get(keys.PIN_GUESTS),
             aliases=self.get(keys.USER_PEER_ALIASES),
             prefix=self.get(keys.RUNTIME_PEER_PREFIX),
+            others=self.others,
+            guests=self.guests,
         )
 
     @cached_property
@@ -117,7 +123,11 @@ def load(places: ConfigPlaces, env: Mapping[str, str], *, is_chosen: bool = True
         document = read_document(path, places)
     except SettingsError as error:
         document, broken = Document({}, {}, places.host), [error]
-    return replace(resolve(document, path, places.host, env, broken), is_chosen=is_chosen)
+    found = replace(resolve(document, path, places.host, env, broken), is_chosen=is_chosen)
+    try:
+        return replace(found, guests=read_guests(places.guests, found.workspace))
+    except SettingsError as error:
+        return replace(found, problems=[*found.problems, error])
 
 
 def resolve(
@@ -133,12 +143,22 @@ def resolve(
     if not settings.get(keys.API_KEY):  # an empty key of the file is none: it hides the root's, and no variable
         of_env, _ = try_resolve([keys.API_KEY], layers[2:])
         settings = Settings({**settings.found, **of_env.found})
-    found = HonchoConfiguration(host, path, settings, [*broken, *problems], [], login_name(env))
+    others = frozenset(_named_elsewhere(document))
+    found = HonchoConfiguration(host, path, settings, [*broken, *problems], [], login_name(env), others=others)
     if found.identities.owner == found.identities.ai:
         both = f"you and the agent would both be the peer '{found.identities.ai}'"
         one = SettingsError(f"{path or 'honcho.json'}: {both}", hint="Set peerName or aiPeer to another name")
         found = replace(found, problems=[*found.problems, one])
     return replace(found, remarks=list(_remarks(found, document, layers)))
+
+
+def _named_elsewhere(document: Document) -> Iterator[str]:
+    """The peers of owners and agents that the root and every host block name."""
+    hosts = document.root.get(HOSTS)
+    blocks = hosts if isinstance(hosts, dict) else {}
+    for host, block in (("", document.root), *blocks.items()):
+        given = [block.get(row.key) for row in (keys.PEER_NAME, keys.AI_PEER)] if isinstance(block, Mapping) else []
+        yield from (name for one in (*given, host) if isinstance(one, str) and (name := clean(one)))
 
 
 def login_name(env: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ import msgspec
 from hermes.errors import ProviderError
 from hermes.honcho import keys
 from hermes.honcho.acts import Conclude, Remove, SetCard, TakeFiles, Whom, decode_act
-from hermes.honcho.addresses import MESSAGES, EntryTarget
+from hermes.honcho.addresses import MESSAGES, EntryTarget, move_out
 from hermes.honcho.attempt import Attempt, Doubts
 from hermes.honcho.conclusions import Saying, conclude, remove_conclusion, write_note
 from hermes.honcho.configuration import HonchoConfiguration
@@ -73,7 +73,7 @@ class Delivery:
             return [Later(str(failure), everyone=True)]
         outcomes: list[Outcome] = []
         for group in _groups(entries):
-            target = EntryTarget.from_json(group[0].address)
+            target = move_out(config, EntryTarget.from_json(group[0].address))
             attempt = Attempt(link, config, self._doubts, self._host, until, target)
             try:
                 is_said = group[0].kind in MESSAGES

@@ -97,6 +97,11 @@ def add_account(record: GuestRecord, account: str, peer: str) -> GuestRecord:
     return msgspec.structs.replace(record, accounts={**record.accounts, account: peer})
 
 
+def without_move(record: GuestRecord, done: PeerMove) -> GuestRecord:
+    """Return the record after a move was made."""
+    return msgspec.structs.replace(record, moves=tuple(one for one in record.moves if one != done))
+
+
 def _raw(path: Path) -> bytes | None:
     try:
         return read_file(path)

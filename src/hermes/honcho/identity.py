@@ -2,9 +2,9 @@
 
     pin · alias of the id · alias of the other id · owner · prefix + id · id · session key · unknown
 
-The first that applies wins. Two accounts never become one peer, unless an alias or a pin says so: an id that is no valid
-name, or equals another name of the configuration, gets a hash, and an id of a second platform the platform's name. A
-speaker without an id is never taken for the owner.
+The first that applies wins. Two accounts never become one peer, unless an alias or a pin says so: an id that is no
+valid name, or equals another name of the configuration, gets a hash, and an id of a second platform that platform's
+name. A speaker without an id is never taken for the owner.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _alias(who: Identities, platform: str | None, user_id: str) -> str | None:
 def _of_id(who: Identities, platform: str | None, user_id: str) -> ResolvedPeer:
     """The peer of an account without an alias."""
     kept = None if platform is None else who.guests.kept.get(account_name(platform, user_id))
-    if kept is not None and not who.is_own(kept) and kept not in who.aliases.values():
+    if kept is not None and not who.is_own(kept):
         return ResolvedPeer(kept, "kept")
     prefix = who.prefix if platform is None or who.guests.is_first(platform) else f"{who.prefix}{platform}-"
     return ResolvedPeer(_name_id(who, prefix, user_id), "prefix" if who.prefix else "id")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from functools import partial
 
 from hermes.clock import Clock
 from hermes.embedded.connect import PATIENCE as FINDING
 from hermes.embedded.connect import connect
 from hermes.errors import HermesError
+from hermes.honcho.carrying import file_under_speaker
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.failures import Failure, Refusal, Unanswered, Unreached
+from hermes.honcho.guests import edit_guests, without_move
 from hermes.honcho.members import Members
 from hermes.honcho.server import HonchoServer, Machine, find_server
 from hermes.honcho.wire import DeliveryPatience, Wire, WireAnswer
@@ -18,9 +21,10 @@ from hermes.loopback import is_loopback_url
 from hermes.types import Json
 
 KEYS, DELETES, NARROW, EDITS = "idempotency", "delete_messages", "narrow_answers", "edit_conclusion"
+MOVES = "move_in_session"
 """What `/health` of our server names: it writes what carries a key once, however often it is sent; it deletes messages
-one by one; a question that names sessions is answered from them alone, without cards; and a conclusion can be
-corrected in place, with what it said before."""
+one by one; a question that names sessions is answered from them alone, without cards; a conclusion can be corrected in
+place, with what it said before; and what a peer said in one session can become another's."""
 
 
 class Link:
@@ -32,6 +36,7 @@ class Link:
         self.deletes_messages = DELETES in extensions
         self.answers_narrowly = NARROW in extensions
         self.edits_conclusions = EDITS in extensions
+        self.moves_in_session = MOVES in extensions
         self.members = Members(wire)
 
 
@@ -89,10 +94,19 @@ class Links:
         server = await self._find_own(until) if meant.kind == "embedded" else meant
         wire = await asyncio.to_thread(_open_wire, server, self._clock, self._patience)
         try:
-            return Link(wire, await _ask_extensions(wire, until))
+            link = Link(wire, await _ask_extensions(wire, until))
+            await self._carry(link, until)
+            return link
         except (Failure, asyncio.CancelledError):
             await wire.retire()
             raise
+
+    async def _carry(self, link: Link, until: float) -> None:
+        """File what an earlier version mixed under who said it, before anything is read."""
+        config = self._configuration()
+        for move in config.guests.moves if link.moves_in_session else ():
+            await file_under_speaker(link.wire, config.workspace, move, until)
+            edit_guests(self._machine.places.guests, config.workspace, partial(without_move, done=move))
 
     async def _find_own(self, until: float) -> HonchoServer:
         """Our own server, which is started where it does not run."""

@@ -134,9 +134,9 @@ def name_session(naming: Naming, place: Whereabouts, peer: str) -> SessionName:
         if client is not None:
             name = _client_name(prefix, raw, client)
         elif source == "session id":
-            name = _hashed(f"{prefix}{raw}", raw) if _is_lossy(raw, f"{prefix}{raw}") else f"{prefix}{raw}"
+            name = hash_name(f"{prefix}{raw}", raw) if _is_lossy(raw, f"{prefix}{raw}") else f"{prefix}{raw}"
         elif source in ("title", "directory", "repository") and _imitates_key(raw, prefix):
-            name = _hashed(f"{prefix}{raw}", raw)
+            name = hash_name(f"{prefix}{raw}", raw)
         else:
             name = fit(f"{prefix}{raw}")
         return SessionName(name, source)
@@ -148,11 +148,11 @@ def _client_name(prefix: str, key: str, client: Client) -> str:
     if client.guest is not None:
         shown = clean(key)
         begun = shown if shown.startswith(KEY_START) else f"{KEY_START}{shown}"
-        return _hashed(f"{prefix}{begun}", client.platform, client.guest, key)
+        return hash_name(f"{prefix}{begun}", client.platform, client.guest, key)
     parts = key.split(":", KEY_PARTS - 1)
     is_ours = len(parts) == KEY_PARTS and parts[0] == "agent" and parts[2] in CLIENT_PLATFORMS
     chosen, name = parts[-1] if is_ours else key, f"{prefix}{clean(key)}"
-    return _hashed(name, client.platform, key) if _is_lossy(chosen, name) else name
+    return hash_name(name, client.platform, key) if _is_lossy(chosen, name) else name
 
 
 def _is_lossy(chosen: str, name: str) -> bool:
@@ -167,7 +167,7 @@ def _imitates_key(label: str, prefix: str) -> bool:
     return shown.startswith(KEY_START) or (bool(prefix) and PREFIXED_KEY.search(f"-{shown}") is not None)
 
 
-def _hashed(name: str, *parts: str) -> str:
+def hash_name(name: str, *parts: str) -> str:
     """`name`, cut where it is long, with a hash of the raw parts that tells it from every other name."""
     whole = "\0".join(parts)
     if any("\0" in part for part in parts):  # joined, two lists of parts could be one text; as JSON they never are

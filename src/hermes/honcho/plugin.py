@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,14 @@ from msgspec.structs import replace
 
 from hermes.errors import ProviderError, SettingsError
 from hermes.home import Home
-from hermes.honcho.addresses import find_address
+from hermes.honcho.addresses import EntryTarget, find_address
+from hermes.honcho.carrying import carry_over, join_records
 from hermes.honcho.config_file import edit_document, set_keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.delivery import SWITCHED_OFF, Delivery
 from hermes.honcho.facts import FactReader, to_source
-from hermes.honcho.identity import find_peer
+from hermes.honcho.guests import NO_GUESTS, GuestRecord, account_name, add_account, edit_guests
+from hermes.honcho.identity import ResolvedPeer, find_peer
 from hermes.honcho.keys import ENABLED, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
 from hermes.honcho.recall_reader import PATIENCE, RecallReader
@@ -43,10 +45,14 @@ from hermes.memory.provider import (
     Notebook,
     Outcome,
     Remembered,
+    Speaker,
     Wording,
 )
 from hermes.types import Json
 
+CARRIED = "guests carried over"
+SHARED = "what is known under your name here is not only yours, so it is not listed; ask whose agent this is"
+"""Told to a guest whose peer is the owner's or someone else's too."""
 PACES = {
     "async": "at once, in the background",
     "turn": "before each turn ends",
@@ -83,13 +89,45 @@ class HonchoPlugin(MemoryPlugin):
         except SettingsError as error:
             raise ProviderError(error.message, hint=error.hint) from error
 
+    async def start(self) -> None:
+        """Take over, once per workspace and profile, what an earlier version knew of guests."""
+        config = self.configuration()
+        if config.get(ENABLED) is False or await self.host.kept(f"{CARRIED} {config.workspace}"):
+            return
+        conversations, people = await self.host.conversations(), await self.host.people()
+        found = carry_over(replace(config.identities, guests=NO_GUESTS), config.workspace, conversations, people)
+        if found.accounts or found.mixed:
+            self._edit_guests(config, lambda known: join_records(known, found))
+        await self.host.keep(f"{CARRIED} {config.workspace}", True)
+
     def address(self, place: Conversation | Notebook) -> Address:
+        self._meet(place.person, place.platform)
         return find_address(self.configuration(), place)
+
+    def _meet(self, speaker: Speaker | None, platform: str | None) -> None:
+        """Record a guest's account when it is seen for the first time."""
+        config = self.configuration()
+        if not platform or (speaker is not None and speaker.is_owner):
+            return
+        user_id = None if speaker is None else speaker.user_id
+        if config.guests.first is None:
+            self._edit_guests(config, lambda known: replace(known, first=known.first or platform))
+            config = self.configuration()
+        account = account_name(platform, user_id or "")
+        if user_id and not config.guests.lists(account):
+            peer = find_peer(config.identities, Speaker(user_id), None, platform).name
+            self._edit_guests(config, lambda known: add_account(known, account, peer))
+
+    def _edit_guests(self, config: HonchoConfiguration, change: Callable[[GuestRecord], GuestRecord]) -> None:
+        edit_guests(self.machine.places.guests, config.workspace, change)
 
     def open(self, conversation: Conversation, address: Address) -> MemorySession:
         return HonchoSession(self.host, self.links, self.configuration(), conversation, address)
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
+        for entry in entries:
+            if entry.speaker is not None:
+                self._meet(entry.speaker, EntryTarget.from_json(entry.address).came_by)
         return await self._delivery.deliver(entries, until)
 
     async def warm_up(self, until: float) -> None:
@@ -124,15 +162,22 @@ class HonchoPlugin(MemoryPlugin):
             return Facts()  # a group's is nobody's own
         if self.configuration().get(ENABLED) is False:
             return Facts(remark=SWITCHED_OFF)
+        if self._peer_of(whose).is_shared:
+            return Facts(remark=SHARED)
         return await self._fact_reader(whose).find(query)
 
     async def fact_sources(self, whose: Notebook, fact: Fact) -> Sequence[FactSource]:
+        if self._peer_of(whose).is_shared:
+            return ()
         can_go = (await self.links.link(self.host.clock.now() + PATIENCE)).deletes_messages
         return [to_source(one, can_go=can_go) for one in await self._fact_reader(whose).sources(fact)]
 
+    def _peer_of(self, whose: Notebook) -> ResolvedPeer:
+        who = self.configuration().identities
+        return find_peer(who, whose.person, whose.gateway_session_key, whose.platform)
+
     def _fact_reader(self, whose: Notebook) -> FactReader:
-        config = self.configuration()
-        peer = find_peer(config.identities, whose.person, whose.gateway_session_key).name
+        config, peer = self.configuration(), self._peer_of(whose).name
         views = [config.identities.ai, peer] if config.observation["ai"]["observeOthers"] else [peer]
         return FactReader(RecallReader(self.links, self.host.clock.now, config.workspace), peer, views)
 

@@ -6,6 +6,9 @@
 | own (a guest) | all of it: it is theirs | from this session | from this session |
 | here (a group) | what was said here by those who are here | from this session | from this session |
 
+A guest whose peer is someone else's too reads as a group does. And a guest's conversation reads its session only while
+nobody but the guest and the agent is in it.
+
 What an agent knows of a person is its own view and, beside it, the person's: so agents that share a workspace recall
 what any of them was told. Cards and conclusions that an agent made are its own.
 
@@ -46,6 +49,8 @@ OWN_SESSIONS = 20
 """Of the owner's sessions, how many of the newest the agent's view of itself may come from."""
 OWN_FACTS = 20
 """Of a person's own view, how many facts are asked for beside the agent's."""
+ALONE_SECONDS = 60.0
+"""How long it counts that a guest is alone in a session."""
 SAME = 10
 """Of what is closest to a conclusion, how many are looked at for one that says the same."""
 LONGEST_SEARCH = 500
@@ -69,6 +74,8 @@ class Whose(Struct, frozen=True):
     """The person of a direct chat; None in a group."""
     ai_observes_others: bool = True
     ai_observes_itself: bool = True
+    guest: str | None = None
+    """The person of a guest's direct chat, who must be alone in its session with the agent."""
 
     def view(self, peer: str) -> tuple[str, str | None]:
         """Who looks at whom; None where a peer looks at itself."""
@@ -82,6 +89,7 @@ class RecallSource:
         self.reader = reader
         self.whose = whose
         self._own_sessions: list[str] | None = None
+        self._alone_until = 0.0
 
     async def base(self, tokens: int, search: str = "") -> tuple[Section, ...]:
         """The first layer, in its order."""
@@ -94,6 +102,12 @@ class RecallSource:
             return (*await self._summary(tokens), *await self._said_here(peer))
         observer, target = self.whose.view(peer)
         search = search[:LONGEST_SEARCH]
+        if not await self._may_read_session():
+            known = {"target": target, **({"search_query": search} if search else {})}
+            held, card = await asyncio.gather(self._represent(observer, known), self.card(peer))
+            return self._sections(
+                (USER, f"What is known about {peer}", held), (USER_CARD, f"Key facts about {peer}", "\n".join(card))
+            )
         context = self.reader.get(
             Context,
             session_path(self.whose.session, "context"),
@@ -115,6 +129,8 @@ class RecallSource:
         """What the agent knows of itself."""
         whose = self.whose
         if not whose.ai_observes_itself:
+            return ()
+        if not await self._may_read_session():
             return ()
         held = self._represent(whose.ai, {"target": None, "filters": _only(await self.own_sessions())})
         if whose.reach != "everything":
@@ -147,6 +163,8 @@ class RecallSource:
         view is asked instead of the agent's, or too, which only our own server can do."""
         if not await self.may_answer(about):
             raise ProviderError(NOT_NARROW, hint="")
+        if not await self._may_read_session():
+            return None
         observer, target = (about, None) if own == "alone" else self.whose.view(about)
         body: dict[str, Json] = {"query": question, "target": target, "reasoning_level": level, "stream": False}
         if own == "too" and self.has_own_view(about):
@@ -194,21 +212,28 @@ class RecallSource:
         observer, target = self.whose.view(peer)
         pairs = [(observer, target or observer), *([(peer, peer)] if self.has_own_view(peer) else [])]
         where = await self._where(peer)
+        if where is None:
+            return []
         return [{"observer_id": observer, "observed_id": observed, **where} for observer, observed in pairs]
 
     async def find_messages(self, query: str, peer: str, most: int) -> Sequence[RecalledMessage]:
         """What fits a query of what a peer said; in a group, of what anyone said there."""
         body: dict[str, Json] = {"query": query, "limit": most}
+        where = await self._where(peer)
+        if where is None:
+            return ()
         if self.whose.reach == "here":
             body["filters"] = {"peer_id": peer} if peer == self.whose.ai else None
             path = session_path(self.whose.session, "search")
         else:
-            body["filters"] = await self._where(peer) or None
+            body["filters"] = where or None
             path = peer_path(peer, "search")
         return await self.reader.post(list[RecalledMessage], path, body) or ()
 
     async def newest_messages(self, most: int) -> Sequence[RecalledMessage]:
         """The end of this session, in order."""
+        if not await self._may_read_session():
+            return ()
         path = session_path(self.whose.session, "messages/list")
         found = await self.reader.post(ListPage[RecalledMessage], path, None, size=most, reverse="true")
         return () if found is None else found.items[::-1]
@@ -228,6 +253,18 @@ class RecallSource:
             self._own_sessions = [whose.session, *kept]
         return self._own_sessions
 
+    async def _may_read_session(self) -> bool:
+        """Return True unless a guest's session has members beside the guest and the agent. Names of sessions keep
+        people apart; this holds should two of them ever get the same name."""
+        guest, now = self.whose.guest, self.reader.now()
+        if guest is None or now < self._alone_until:
+            return True
+        peers = await self._peers(self.whose.session)
+        is_alone = peers is None or set(peers) <= {guest, self.whose.ai}
+        if peers is not None and is_alone:
+            self._alone_until = now + ALONE_SECONDS
+        return is_alone
+
     async def _is_private(self, session: str) -> bool:
         """Whether nobody but the person and the agent is in a session."""
         peers = await self._peers(session)
@@ -236,17 +273,23 @@ class RecallSource:
     async def _about_people(self, tokens: int, search: str) -> tuple[Section, ...]:
         if self.whose.user is not None:
             return await self.about(self.whose.user, tokens, search)
+        if not await self._may_read_session():
+            return ()
         summary, peers = await asyncio.gather(self._summary(tokens), self._peers(self.whose.session))
         members = [peer for peer in peers or () if peer != self.whose.ai][:MEMBERS]
         said = await asyncio.gather(*(self._said_here(member) for member in members))
         return (*summary, *(section for sections in said for section in sections))
 
     async def _summary(self, tokens: int) -> tuple[Section, ...]:
+        if not await self._may_read_session():
+            return ()
         found = await self.reader.get(Context, session_path(self.whose.session, "context"), tokens=tokens)
         text = found.summary.content if found is not None and found.summary else ""
         return self._sections((SUMMARY, "Summary of what was said here so far", text))
 
     async def _said_here(self, peer: str) -> tuple[Section, ...]:
+        if not await self._may_read_session():
+            return ()
         observer, target = self.whose.view(peer)
         held = await self._represent(observer, {"target": target, "filters": _only([self.whose.session])})
         return self._sections((USER, f"What {peer} said here", held))
@@ -266,11 +309,11 @@ class RecallSource:
         found = await self.reader.get(ListPage[Named], session_path(session, "peers"))
         return None if found is None else [one.id for one in found.items]
 
-    async def _where(self, peer: str) -> dict[str, Json]:
-        """The sessions that something about a peer may come from; empty for all."""
+    async def _where(self, peer: str) -> dict[str, Json] | None:
+        """The sessions that something about a peer may come from; empty for all, None for none."""
         if self.whose.reach != "here" and peer == self.whose.user:
             return {}
-        return _only(await self.own_sessions())
+        return _only(await self.own_sessions()) if await self._may_read_session() else None
 
     def _is_narrow(self, about: str) -> bool:
         """Whether only what was said in certain sessions may go into an answer."""

@@ -17,6 +17,7 @@ from hermes.memory.provider import (
     Host,
     MemorySession,
     Question,
+    Reach,
     Recalled,
     Speaker,
     ToolUse,
@@ -81,15 +82,20 @@ class HonchoSession(MemorySession):
 
     def _about(self, question: Question) -> str | None:
         """Whom the question's answer is about: the person of a direct chat, in a group who spoke last."""
-        return peer_in(self._config, self._conversation, question.said[-1].speaker if question.said else None)
+        return peer_in(self._config, self._conversation, question.said[-1].speaker if question.said else None).name
 
 
 def find_whose(config: HonchoConfiguration, conversation: Conversation, target: EntryTarget) -> Whose:
+    """Who takes part in a conversation, and how far it reads: a person whose peer is not theirs alone reads nothing but
+    the conversation itself."""
+    person = peer_in(config, conversation)
+    reach: Reach = "here" if person.is_shared else conversation.reach
     return Whose(
         target.session or "",
         target.ai_peer,
-        conversation.reach,
-        None if conversation.reach == "here" else peer_in(config, conversation),
+        reach,
+        None if reach == "here" else person.name,
         config.observation["ai"]["observeOthers"],
         config.observation["ai"]["observeMe"],
+        person.name if conversation.reach == "own" else None,
     )

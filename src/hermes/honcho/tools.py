@@ -201,7 +201,7 @@ class Tools:
 
     def _peer(self, speaker: Speaker, about: Whom) -> str:
         """Whom a call is about: in a direct chat its person, in a group who spoke."""
-        return self._source.whose.ai if about == "ai" else peer_in(self._config, self._conversation, speaker)
+        return self._source.whose.ai if about == "ai" else peer_in(self._config, self._conversation, speaker).name
 
 
 def _quote(message: RecalledMessage) -> str:

@@ -24,7 +24,7 @@ class Watch:
 
     def __init__(self, machine: Machine, trouble: Callable[[str, str | None], object]) -> None:
         self._machine = machine
-        self._candidates = machine.places.candidates
+        self._candidates = (*machine.places.candidates, machine.places.guests)
         self._trouble = trouble
         self._stamp: FilesStamp | None = None
         self._read: HonchoConfiguration | None = None

@@ -278,7 +278,10 @@ class ActiveProvider:
 
     async def _start(self) -> bool:
         async def ask(plugin: MemoryPlugin) -> bool:
-            return plugin.is_available()
+            is_available = plugin.is_available()
+            if is_available is True:
+                await plugin.start()
+            return is_available
 
         available = await self._running().call(START, ask, line=PLUGIN, expect=bool, deadline=self.deadlines.tool)
         if isinstance(available, Returned) and not available.value:

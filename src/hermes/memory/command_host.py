@@ -16,7 +16,7 @@ from hermes.errors import HermesError, ProviderError
 from hermes.memory.provider import Acquaintance, MemoryPlugin
 from hermes.memory.registry import find_provider
 from hermes.memory.thread_pool import DaemonPool
-from hermes.memory.values import Delivered, Parked, Speaker
+from hermes.memory.values import Conversation, Delivered, Parked, Speaker
 from hermes.store.people import everyone, named
 from hermes.types import Json
 
@@ -58,6 +58,12 @@ class CommandHost(Struct, frozen=True):
 
     async def keep(self, key: str, value: Json) -> None:  # noqa: ARG002
         _refuse(key)
+
+    async def conversations(self) -> Sequence[Conversation]:
+        _refuse("what was said")
+
+    async def people(self) -> Sequence[Acquaintance]:
+        _refuse("who talks")
 
 
 def _refuse(what: str) -> NoReturn:
@@ -108,6 +114,7 @@ def invited(allowed: Iterable[str]) -> list[Acquaintance]:
 
 
 def acquaintances(tx: Tx, allowed: Iterable[str]) -> list[Acquaintance]:
+    """Everyone who is known or may talk, as a provider knows them."""
     return [
         Acquaintance(one.platform, one.user_id, one.name, one.is_owner, one.marked_at is not None)
         for one in everyone(tx, allowed)

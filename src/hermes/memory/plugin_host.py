@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,12 @@ from hermes.clock import Clock
 from hermes.db.engine import Tx
 from hermes.db.queue_items import find
 from hermes.errors import ProviderError
+from hermes.memory.command_host import acquaintances
 from hermes.memory.outbox import Outbox, Spot
 from hermes.memory.plugin_thread import LONGEST_REASON
+from hermes.memory.provider import Acquaintance
 from hermes.memory.values import Conversation, Delivered, Parked, Speaker
-from hermes.store.memory_rows import find_place, get_value, set_value
+from hermes.store.memory_rows import all_places, find_place, get_value, set_value
 from hermes.store.store import Store
 from hermes.types import Json
 
@@ -106,3 +108,10 @@ class PluginHost(Struct, frozen=True):
         if len(key) + len(repr(value)) > LONGEST_VALUE:
             raise ProviderError(f"a value to keep has more than {LONGEST_VALUE} characters", hint="")
         await self.store.write(lambda tx: set_value(tx, self.outbox.provider, KEPT, key, value))
+
+    async def conversations(self) -> Sequence[Conversation]:
+        rows = await self.store.read(lambda tx: all_places(tx, self.outbox.provider))
+        return [Conversation.from_json(row.about, row.bound) for row in rows if "session_id" in row.about]
+
+    async def people(self) -> Sequence[Acquaintance]:
+        return await self.store.read(lambda tx: acquaintances(tx, ()))

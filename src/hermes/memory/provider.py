@@ -55,6 +55,21 @@ from hermes.settings import Setting
 from hermes.types import Json, Message, ToolSpec
 
 
+class Acquaintance(Struct, frozen=True):
+    """Someone who talks on a chat platform, or may."""
+
+    platform: str
+    user_id: str
+    name: str = ""
+    is_owner: bool = False
+    is_marked: bool = False
+    """Whether anybody has said who it is; until then it is a guest."""
+
+    @property
+    def who(self) -> str:
+        return f"{self.platform}:{self.user_id}"
+
+
 class Host(Protocol):
     """What a plugin is made with."""
 
@@ -102,6 +117,12 @@ class Host(Protocol):
     async def keep(self, key: str, value: Json) -> None:
         """Keep a small value durably, for this provider and profile; None keeps nothing any more."""
 
+    async def conversations(self) -> Sequence[Conversation]:
+        """Every conversation of this profile that the provider was told of, as it was known last, with `bound`."""
+
+    async def people(self) -> Sequence[Acquaintance]:
+        """Everyone who has talked on a chat platform of this profile."""
+
 
 class MemorySession(ABC):
     """One conversation's view of memory, made by `open`. It may be closed and opened again at any time, anywhere."""
@@ -131,21 +152,6 @@ class MemorySession(ABC):
 
     async def close(self, why: Ending, until: float) -> None:
         """The last call. It creates nothing on a server: what is in the outbox is delivered without it."""
-
-
-class Acquaintance(Struct, frozen=True):
-    """Someone who talks on a chat platform, or may."""
-
-    platform: str
-    user_id: str
-    name: str = ""
-    is_owner: bool = False
-    is_marked: bool = False
-    """Whether anybody has said who it is; until then it is a guest."""
-
-    @property
-    def who(self) -> str:
-        return f"{self.platform}:{self.user_id}"
 
 
 class Dialog(Protocol):
@@ -207,6 +213,10 @@ class MemoryPlugin(ABC):
     @abstractmethod
     def is_available(self) -> bool:
         """Whether it is configured well enough to try, without the network. ProviderError says what is wrong."""
+
+    async def start(self) -> None:
+        """Make ready what `address` and `open` need, without the network: called once per process, after
+        `is_available` and before every other hook. What it raises is said, and it is tried again later."""
 
     @abstractmethod
     def address(self, place: Conversation | Notebook) -> Address:

@@ -6,6 +6,7 @@ Rows are written in the transaction of what they tell of. A place is a session's
 from __future__ import annotations
 
 import json
+import sqlite3
 from hashlib import sha256
 
 from msgspec import Struct
@@ -79,10 +80,18 @@ def find_place(tx: Tx, provider: str, place: str) -> EntryPlace | None:
     row = tx.execute(
         "SELECT * FROM hermes_memory_places WHERE provider = ? AND place = ?", (provider, place)
     ).fetchone()
-    if row is None:
-        return None
+    return None if row is None else _place(row)
+
+
+def _place(row: sqlite3.Row) -> EntryPlace:
     about, address, bound, earlier = (_loads(row[name]) for name in ("about", "address", "bound", "earlier"))
     return EntryPlace(about, address, bound, earlier or [])
+
+
+def all_places(tx: Tx, provider: str) -> list[EntryPlace]:
+    """Every place that a provider was told of."""
+    rows = tx.execute("SELECT * FROM hermes_memory_places WHERE provider = ? ORDER BY place", (provider,))
+    return [_place(row) for row in rows]
 
 
 def providers_of(tx: Tx, place: str) -> list[str]:

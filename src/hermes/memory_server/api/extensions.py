@@ -9,7 +9,7 @@ from hermes.memory_server.api.auth import OwnSession, WorkspaceCaller
 from hermes.memory_server.api.clean import CleanText
 from hermes.memory_server.api.conclusions import check_size
 from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
-from hermes.memory_server.api.schemas import ConclusionEdit, PeerMerge
+from hermes.memory_server.api.schemas import ConclusionEdit, PeerMerge, PeerMove
 from hermes.memory_server.api.server import Paging, Server, ServerDep, new_router
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.embedder import to_blob
@@ -55,6 +55,18 @@ async def merge_peer(
         return KeptAnswer.of(wire.merge(merging.begin_merge(tx, workspace_id, peer_id, body.into, here.now())), 202)
 
     return await Once(here, asked(merge_route(peer_id), idempotency_key, body), workspace_id).write(run)
+
+
+@router.post(f"{ROOT}/sessions/{{session_id}}/peers/{{peer_id}}/move", response_model=replies.Moved)
+async def move_peer(
+    workspace_id: str, session_id: str, peer_id: str, body: PeerMove, here: ServerDep, _: WorkspaceCaller
+) -> Response:
+    """Let what a peer said in one session be another's, with what was concluded there; the rest stays as it is."""
+    while await here.write(
+        lambda tx: merging.move_in_session(tx, workspace_id, session_id, peer_id, body.to, here.now())
+    ):
+        pass
+    return wire.JsonResponse({"moved": True})
 
 
 @router.get(f"{ROOT}/merges", response_model=replies.Page[replies.Merge])

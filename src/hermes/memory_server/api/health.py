@@ -20,6 +20,7 @@ EXTENSIONS: tuple[str, ...] = (
     "edit_conclusion",
     "provenance",
     "merge_peers",
+    "move_in_session",
     "export",
     "import",
     "search_scores",

@@ -94,6 +94,10 @@ class Removed(BaseModel):
     deleted: int
 
 
+class Moved(BaseModel):
+    moved: bool
+
+
 class ExportPart(BaseModel):
     items: list[dict[str, Any]]
     after: int | None

@@ -251,6 +251,12 @@ class PeerMerge(Body):
     into: Name
 
 
+class PeerMove(Body):
+    """The peer who said what another is recorded for."""
+
+    to: Name
+
+
 class ConclusionEdit(Body):
     """What a conclusion says from now on."""
 

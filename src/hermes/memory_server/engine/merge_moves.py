@@ -16,6 +16,7 @@ from hermes.memory_server.db.tables import (
     cards,
     collections,
     conclusions,
+    jobs,
     memberships,
     merge_rows,
     message_vectors,
@@ -73,17 +74,10 @@ def _give(tx: Tx, which: ColumnElement[bool], peer_id: int) -> Sequence[Record]:
 def move_conclusions(tx: Tx, merge: Record) -> bool:
     """Give some conclusions to the other. Were there any?"""
     gone = tx.execute(select(peers).where(peers.c.id == merge.from_id)).one()
-    query = select(conclusions.c.id, collections.c.id.label("collection"), collections.c.observer_id)
-    query = query.add_columns(collections.c.observed_id).join_from(conclusions, collections)
-    rows = tx.execute(query.where(about(gone)).order_by(collections.c.id).limit(PART)).all()
+    kept = tx.execute(select(peers).where(peers.c.id == merge.into_id)).one()
+    rows = tx.execute(_held(gone)).all()
     for collection_id, held in groupby(rows, key=attrgetter("collection")):
-        found = list(held)
-        pair = [merge.into_id if side == gone.id else side for side in (found[0].observer_id, found[0].observed_id)]
-        target = ensure_collection(tx, merge.workspace_id, pair[0], pair[1])
-        ids = [row.id for row in found]
-        tx.execute(update(conclusions).where(conclusions.c.id.in_(ids)).values(collection_id=target))
-        for touched in (collection_id, target):
-            let_go(tx, touched)
+        ids = _hand_over(tx, collection_id, list(held), gone.id, kept)
         _note(tx, merge, "conclusion", [{"row_id": row_id, "before": str(collection_id)} for row_id in ids])
     return bool(rows)
 
@@ -99,6 +93,46 @@ def move_cards(tx: Tx, merge: Record, gone: Record) -> None:
             own = cards.c.collection_id == row.collection_id
             tx.execute(update(cards).where(own).values(collection_id=target))
             _note(tx, merge, "card", [{"row_id": target, "before": f"{row.collection_id}@{row.updated_at}"}])
+
+
+def move_part(tx: Tx, session: Record, gone: Record, kept: Record) -> bool:
+    """Give some of what one peer said in one session, then what was concluded there of it, to another; at last its
+    membership. Cards that may hold words of both are dropped. Return True if there is more."""
+    said = (messages.c.session_id == session.id) & (messages.c.peer_id == gone.id)
+    if _give(tx, said, kept.id):
+        return True
+    rows = tx.execute(_held(gone).where(conclusions.c.session_id == session.id)).all()
+    for collection_id, held in groupby(rows, key=attrgetter("collection")):
+        _hand_over(tx, collection_id, list(held), gone.id, kept)
+    if rows:
+        return True
+    mixed = select(collections.c.id).where(about(gone))
+    tx.execute(delete(cards).where(cards.c.collection_id.in_(mixed)))
+    stays = (memberships.c.session_id == session.id, memberships.c.peer_id == gone.id)
+    if tx.execute(select(memberships.c.id).where(stays[0], memberships.c.peer_id == kept.id)).first() is None:
+        tx.execute(update(memberships).where(*stays).values(peer_id=kept.id))
+    tx.execute(delete(memberships).where(*stays))
+    open_jobs = (jobs.c.session_id == session.id, jobs.c.sender_id == gone.id)
+    tx.execute(update(jobs).where(*open_jobs).values(sender_id=kept.id))
+    return False
+
+
+def _held(peer: Record) -> Select[Any]:
+    """The first conclusions by and about a peer, each with its collection."""
+    query = select(conclusions.c.id, collections.c.id.label("collection"), collections.c.observer_id)
+    query = query.add_columns(collections.c.observed_id).join_from(conclusions, collections)
+    return query.where(about(peer)).order_by(collections.c.id).limit(PART)
+
+
+def _hand_over(tx: Tx, collection_id: int, held: Sequence[Record], gone_id: int, kept: Record) -> Sequence[int]:
+    """Put conclusions of one collection into that of the other peer."""
+    pair = [kept.id if side == gone_id else side for side in (held[0].observer_id, held[0].observed_id)]
+    target = ensure_collection(tx, kept.workspace_id, pair[0], pair[1])
+    ids = [row.id for row in held]
+    tx.execute(update(conclusions).where(conclusions.c.id.in_(ids)).values(collection_id=target))
+    for touched in (collection_id, target):
+        let_go(tx, touched)
+    return ids
 
 
 def move_members(tx: Tx, merge: Record) -> None:

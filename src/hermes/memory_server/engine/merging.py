@@ -33,9 +33,11 @@ from hermes.memory_server.engine.merge_moves import (
     move_conclusions,
     move_members,
     move_messages,
+    move_part,
 )
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
-from hermes.memory_server.engine.peers import MERGED_PEER, get_peer
+from hermes.memory_server.engine.peers import MERGED_PEER, ensure_peer, get_peer
+from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.workspaces import get_workspace, lock_workspace
 from hermes.memory_server.faults import Conflict, Invalid, Missing
 from hermes.memory_server.ids import new_id, refuse_scopes
@@ -55,6 +57,22 @@ def preview_merge(tx: Tx, workspace: str, name: str, into: str) -> dict[str, int
         "cards": select(func.count()).select_from(cards.join(collections)).where(about(gone)),
     }
     return {kind: int(tx.execute(query).scalar_one()) for kind, query in own.items()}
+
+
+def move_in_session(tx: Tx, workspace: str, session: str, name: str, to: str, at: int) -> bool:
+    """Let a part of what a peer said in one session be another's, who is made where it is missing. Return True if
+    there is more."""
+    refuse_scopes(name, to)
+    place = lock_workspace(tx, workspace)
+    here, gone = get_session(tx, workspace, session), get_peer(tx, workspace, name)
+    kept, _ = ensure_peer(tx, workspace, to, at)
+    if gone.id == kept.id:
+        raise Invalid("A peer cannot be moved to itself")
+    refuse_under_way(tx, place.id, (gone.id, kept.id))
+    is_more = move_part(tx, here, gone, kept)
+    note_departed(tx, place.id, [EVERYTHING])  # messages have other authors
+    begin_generation(tx, place.id)
+    return is_more
 
 
 def begin_merge(tx: Tx, workspace: str, name: str, into: str, at: int) -> Record:
