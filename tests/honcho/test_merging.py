@@ -67,7 +67,7 @@ def server(home: Path, hermes: Hermes) -> Iterator[Merging]:
         thread.join()
 
 
-MERGED = ("POST", "/v3/workspaces/lab/ext/peers/17/merge", '{"into":"ann"}')
+MERGED = ("POST", "/v3/workspaces/lab/ext/peers/17/merge", '{"into":"bea"}')
 
 
 @pytest.mark.contract("5.6")
@@ -75,12 +75,12 @@ def test_what_is_known_of_the_old_peer_becomes_the_new_ones_when_the_person_says
     home: Path, hermes: Hermes, server: Merging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     person = Person("merge").sits_down(monkeypatch)
-    assert hermes("honcho", "peers", "map", "17", "ann").code == 0
+    assert hermes("honcho", "peers", "map", "17", "bea").code == 0
     assert person.heard[0].startswith("17 has 12 messages, and 3 conclusions concern it.")
-    assert server.asked[1][1] == "/v3/workspaces/lab/ext/peers/17/merge?into=ann"
+    assert server.asked[1][1] == "/v3/workspaces/lab/ext/peers/17/merge?into=bea"
     assert server.asked[-1] == MERGED
     found = json.loads((home / "honcho.json").read_text(encoding="utf-8"))
-    assert found["hosts"]["hermes"]["userPeerAliases"] == {"17": "ann"}
+    assert found["hosts"]["hermes"]["userPeerAliases"] == {"17": "bea"}
 
 
 @pytest.mark.contract("5.6")
@@ -88,14 +88,14 @@ def test_someone_of_whom_nothing_is_known_is_mapped_without_a_question(
     hermes: Hermes, server: Merging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     person = Person().sits_down(monkeypatch)
-    assert hermes("honcho", "peers", "map", "nobody", "ann").code == 0
+    assert hermes("honcho", "peers", "map", "nobody", "bea").code == 0
     assert person.heard[0] == "Nothing is known of nobody yet."
 
 
 @pytest.mark.contract("5.6")
 @pytest.mark.parametrize(("option", "merged"), [("--merge", True), ("--leave", False)])
 def test_an_option_answers_without_a_person(hermes: Hermes, server: Merging, option: str, merged: bool) -> None:
-    assert hermes("honcho", "peers", "map", "17", "ann", option).code == 0
+    assert hermes("honcho", "peers", "map", "17", "bea", option).code == 0
     assert (MERGED in server.asked) is merged
 
 
@@ -104,7 +104,7 @@ def test_a_merge_that_the_server_cannot_do_changes_nothing(home: Path, hermes: H
     options = ("--server", "self-hosted", "--url", "http://127.0.0.1:9", "--unchecked")
     assert hermes("memory", "setup", "honcho", "--yes", *options).code == 0
     before = (home / "honcho.json").read_text(encoding="utf-8")
-    ran = hermes("honcho", "peers", "map", "17", "ann", "--merge")
+    ran = hermes("honcho", "peers", "map", "17", "bea", "--merge")
     assert (ran.code, "did not answer well" in ran.err) == (1, True)
     assert (home / "honcho.json").read_text(encoding="utf-8") == before
 
@@ -114,11 +114,11 @@ def test_memory_of_a_peer_that_is_more_than_one_id_is_never_moved(
     home: Path, hermes: Hermes, server: Merging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for one in ("111", "222"):
-        assert hermes("honcho", "peers", "map", one, "ann", "--leave").code == 0
+        assert hermes("honcho", "peers", "map", one, "bea", "--leave").code == 0
     refused = hermes("honcho", "peers", "map", "222", "bob", "--merge")
     assert refused.code == 2
-    assert "ann is not 222 alone" in refused.err
+    assert "bea is not 222 alone" in refused.err
     person = Person("leave").sits_down(monkeypatch)
     assert hermes("honcho", "peers", "map", "222", "bob").code == 0
-    assert "ann is not this id alone, so its memory stays where it is." in person.heard
+    assert "bea is not this id alone, so its memory stays where it is." in person.heard
     assert not [asked for asked in server.asked if asked[0] == "POST"]

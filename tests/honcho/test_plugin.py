@@ -166,8 +166,9 @@ def test_a_message_costs_one_look_per_place_and_no_reading(machine: Machine, loo
     looks.clear()
     (machine.home / "honcho.json").chmod(0)  # it could not even be read now
     found.cache_busting_signature()
-    assert looks == [str(path) for path in found.machine.places.candidates]
-    assert len(looks) == 3
+    places = found.machine.places
+    assert looks == [str(path) for path in (*places.candidates, places.guests)]
+    assert len(looks) == 4
 
 
 @pytest.mark.contract("5.3", "P5")

@@ -43,6 +43,7 @@ OTHERS = {
         "name",
         "summary",
         "is_available",
+        "start",
         "address",
         "open",
         "cache_busting_signature",

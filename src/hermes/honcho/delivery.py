@@ -30,7 +30,7 @@ from hermes.honcho.links import Links
 from hermes.honcho.messages import write_messages
 from hermes.honcho.names import card_path
 from hermes.honcho.wire import DeliveryPatience
-from hermes.memory.provider import Delivered, Entry, Host, Later, Outcome, Parked
+from hermes.memory.provider import Delivered, Entry, Host, Later, Outcome, Parked, Speaker
 
 SWITCHED_OFF = "Honcho is switched off"
 AGAIN = 60.0
@@ -46,12 +46,14 @@ class Delivery:
         links: Links,
         configuration: Callable[[], HonchoConfiguration],
         patience: DeliveryPatience,
+        meet: Callable[[Speaker, str | None], None],
     ) -> None:
         self._host = host
         self._links = links
         self._configuration = configuration
         self._doubts = Doubts(host.clock, patience)
         self._files = Files(host)
+        self._meet = meet
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> list[Outcome]:
         """Outcomes for the first so many entries; nothing is begun that could outlive `until`."""
@@ -66,6 +68,9 @@ class Delivery:
             config = self._configuration()
             if config.get(keys.ENABLED) is False:
                 return [Later(SWITCHED_OFF, AGAIN, everyone=True)]
+            for entry in entries:
+                if entry.speaker is not None:
+                    self._meet(entry.speaker, EntryTarget.from_json(entry.address).came_by)
             link = await self._links.link(until)
         except ProviderError as error:
             return [Later(error.line(), everyone=True)]

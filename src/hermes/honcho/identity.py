@@ -10,7 +10,7 @@ name. A speaker without an id is never taken for the owner.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from hermes.honcho.guests import NO_GUESTS, GuestRecord, account_name, split_account
 from hermes.honcho.names import LONGEST, digest
-from hermes.memory.provider import Speaker
+from hermes.memory.provider import Acquaintance, Speaker
 
 FALLBACK = "user"
 """The owner's peer where nobody gave a name and the system knows none."""
@@ -93,6 +93,27 @@ def find_peer(
     if session_key:
         return ResolvedPeer(_name_id(who, f"{FALLBACK}-", session_key), "session")
     return ResolvedPeer(_name_id(who, f"{FALLBACK}-", UNKNOWN), "unknown")
+
+
+def parse_account(who: Identities, given: str, people: Sequence[Acquaintance]) -> tuple[str | None, str]:
+    """Return the platform and the id of `<platform>:<id>`, or of an id alone. That means the first platform, unless
+    just one person has it and that one is of another."""
+    platform, colon, user_id = given.partition(":")
+    if colon and platform in PLATFORM_NAMES:
+        return platform, user_id
+    known = {one.platform for one, _ in everybody(who, people) if one.user_id == given}
+    first = who.guests.first
+    return (known.pop() if len(known) == 1 and first not in known else first), given
+
+
+def everybody(who: Identities, people: Sequence[Acquaintance]) -> list[tuple[Acquaintance, ResolvedPeer]]:
+    """Return everyone who talks or may, with the peer of each: `people`, and accounts that Honcho was told of."""
+    listed = {one.who for one in people}
+    others = [Acquaintance(*split_account(account)) for account in who.guests.accounts if account not in listed]
+    return [
+        (one, find_peer(who, Speaker(one.user_id, is_owner=one.is_owner), None, one.platform))
+        for one in (*people, *others)
+    ]
 
 
 def peer_text(raw: str) -> str:

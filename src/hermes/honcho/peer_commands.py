@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from hermes.errors import HermesError, ProviderError, UsageError
 from hermes.honcho import keys
 from hermes.honcho.config_file import set_entry
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.extensions import MERGE, Extensions
-from hermes.honcho.identity import find_peer
+from hermes.honcho.guests import account_name
+from hermes.honcho.identity import Identities, ResolvedPeer, everybody, find_peer, parse_account
+from hermes.honcho.names import CLIENT_PLATFORMS
 from hermes.honcho.server import find_server, open_client
 from hermes.honcho.workbench import Workbench, find_bench
-from hermes.memory.provider import Speaker
+from hermes.memory.provider import Acquaintance, Speaker
 
 peers = typer.Typer(help="Who is who in each profile, and giving someone another peer.", rich_markup_mode=None)
 
@@ -30,15 +33,16 @@ def show_peers(
     bench = find_bench(ctx)
     found = [(one.profile, one.load()) for one in bench.profiles()]
     config = bench.load()
-    people = [
-        (one, find_peer(config.identities, Speaker(one.user_id, is_owner=one.is_owner))) for one in bench.desk.people()
-    ]
+    people = everybody(config.identities, bench.desk.people())
     if json:
         profiles = [
             {"profile": name, "workspace": c.workspace, "you": c.identities.owner, "agent": c.identities.ai}
             for name, c in found
         ]
-        known = [{"who": one.who, "name": one.name, "peer": peer.name, "by": peer.rung} for one, peer in people]
+        known = [
+            {"who": one.who, "name": one.name, "peer": peer.name, "by": peer.rung, "reads": _reads(one, peer)}
+            for one, peer in people
+        ]
         bench.desk.print_json({"profiles": profiles, "aliases": dict(config.identities.aliases), "people": known})
         return
     bench.desk.print_table(
@@ -49,16 +53,25 @@ def show_peers(
         for problem in c.problems:
             bench.desk.dialog.say(f"{name}: {problem.message}")
     if people:
-        rows = [(one.who, peer.name, peer.rung, one.name) for one, peer in people]
-        bench.desk.print_table(("who", "peer", "by", "name"), rows)
+        rows = [(one.who, peer.name, peer.rung, _reads(one, peer), one.name) for one, peer in people]
+        bench.desk.print_table(("who", "peer", "by", "reads", "name"), rows)
     if config.identities.aliases:
         bench.desk.print_table(("id", "alias of"), sorted(config.identities.aliases.items()))
+
+
+def _reads(one: Acquaintance, peer: ResolvedPeer) -> str:
+    if one.is_owner:
+        return "everything"
+    return "this conversation" if peer.is_shared else "their own"
 
 
 @peers.command("map")
 def map_peer(
     ctx: typer.Context,
-    old: Annotated[str, typer.Argument(help="The id of a platform user, as the platform gives it.")],
+    old: Annotated[
+        str,
+        typer.Argument(help="The id of a platform user; PLATFORM:ID where two platforms have the same."),
+    ],
     new: Annotated[str, typer.Argument(help="The peer that it is from now on.")],
     merge: Annotated[
         bool, typer.Option("--merge", help="Do not ask: what is known of the old peer becomes the new one's.")
@@ -66,14 +79,23 @@ def map_peer(
     leave: Annotated[
         bool, typer.Option("--leave", help="Do not ask: what is known of the old peer stays there.")
     ] = False,
+    me: Annotated[
+        bool, typer.Option("--me", help="Do not ask: the account is yours. Needed where NEW is your own peer.")
+    ] = False,
 ) -> None:
     """Let the user OLD be the peer NEW. What becomes of what is known so far is asked, not assumed."""
     bench = find_bench(ctx)
     config = bench.load().checked()
-    speaker = Speaker(old, is_owner=any(one.user_id == old and one.is_owner for one in bench.desk.people()))
-    before, name = find_peer(config.identities, speaker).name, keys.USER_PEER_ALIASES.parse({old: new}, "NEW")[old]
-    if name == config.identities.ai:
-        raise UsageError(f"{name} is the agent", hint="Give another name")
+    people = bench.desk.people()
+    platform, user_id = parse_account(config.identities, old, people)
+    if config.guests.first not in (None, platform):
+        old = account_name(platform or "", user_id)
+    account = Acquaintance(platform or "", user_id)
+    is_owner = any(one.is_owner and one.who == account.who for one in people)
+    speaker = Speaker(user_id, is_owner=is_owner)
+    before = find_peer(config.identities, speaker, None, platform).name
+    name = keys.USER_PEER_ALIASES.parse({old: new}, "NEW")[old]
+    _refuse_others(config.identities, account, old, name, is_owner=is_owner)
     if before == name:
         raise UsageError(f"{old} is {name} already", hint="")
     if merge and leave:
@@ -81,13 +103,53 @@ def map_peer(
     is_own = not _is_others(config, before, old)
     if merge and not is_own:
         raise UsageError(f"{before} is not {old} alone: its memory stays", hint="`--leave` makes the alias alone")
+    is_new_owner = name == config.identities.owner and not is_owner
+    if is_new_owner:
+        _check_owner(bench, account, old, name, me=me)
     if merge or (not leave and _ask(bench, config, before, name, is_own=is_own) == "merge"):
         _merge(bench, config, before, name)
+    if is_new_owner:
+        bench.desk.mark_owner([account])
+        speaker = Speaker(user_id, is_owner=True)
     bench.save(set_entry(keys.USER_PEER_ALIASES, old, new))
-    now = find_peer(bench.load().identities, speaker)
+    now = find_peer(bench.load().identities, speaker, None, platform)
     bench.desk.print_lines([(old, f"{before} → {now.name}")])
     if now.name != name:
         bench.desk.dialog.say(f"The alias has no effect: {old} is {now.name} by {now.rung}.")
+
+
+def _refuse_others(who: Identities, account: Acquaintance, old: str, name: str, *, is_owner: bool) -> None:
+    """Refuse a peer that is an agent's, or another person's: an alias must not let anybody read what is not theirs."""
+    if name != who.owner and who.is_own(name) and not (is_owner and name != who.ai):
+        raise UsageError(
+            f"{name} is the agent, or a name of another profile's agent or owner", hint="Give another name"
+        )
+    mapped = replace(who, aliases={**who.aliases, old: name})
+    found = find_peer(mapped, Speaker(account.user_id, is_owner=is_owner), None, account.platform or None)
+    if found.is_shared and name != who.owner:
+        others = ", ".join(one for one, peer in who.guests.accounts.items() if peer == name and one != account.who)
+        raise UsageError(
+            f"{name} is the peer of {others}: {old} would read what they said",
+            hint=f"If both are one person, give them one new name: `hermes honcho peers map {old} NAME` and "
+            f"`hermes honcho peers map {others.split(', ')[0]} NAME`",
+        )
+
+
+def _check_owner(bench: Workbench, account: Acquaintance, old: str, name: str, *, me: bool) -> None:
+    """Ask whether an account that shall be the owner's peer is the owner. Nothing is changed unless it is."""
+    if not account.platform:
+        hint = "Write PLATFORM:ID, for example telegram:7654321"
+        raise UsageError(f"{name} is your own peer, and nobody knows whose account {old} is", hint=hint)
+    if account.platform in CLIENT_PLATFORMS:
+        hint = "`api.users` says whether the users of API clients are you or guests"
+        raise UsageError(f"{name} is your own peer, and {old} is a user of an API client", hint=hint)
+    question = f"{name} is your own peer. Is {account.who} you? Who says yes lets it read all that is known of you."
+    dialog = bench.desk.dialog
+    if not me and dialog.can_ask:
+        me = dialog.choose(question, {"yes": "it is my account", "no": "it is somebody else's"}, "no") == "yes"
+    if not me:
+        hint = "`--me` says that it is; somebody else's account gets a name of its own"
+        raise UsageError(f"{name} is your own peer, and nobody said that {account.who} is you", hint=hint)
 
 
 def _is_others(config: HonchoConfiguration, peer: str, old: str) -> bool:

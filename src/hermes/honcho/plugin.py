@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hermes.errors import ProviderError, SettingsError
+from hermes.errors import HomeError, ProviderError, SettingsError
 from hermes.home import Home
-from hermes.honcho.addresses import EntryTarget, find_address
+from hermes.honcho.addresses import find_address
 from hermes.honcho.carrying import carry_over, join_records
 from hermes.honcho.config_file import edit_document, set_keys
 from hermes.honcho.configuration import HonchoConfiguration
@@ -74,7 +74,7 @@ class HonchoPlugin(MemoryPlugin):
         self._watch = Watch(self.machine, host.trouble)
         self.links = Links(self.machine, host.clock, self.configuration, self.patience)
         """The server in force, for everything in this process that talks with it."""
-        self._delivery = Delivery(host, self.links, self.configuration, self.patience)
+        self._delivery = Delivery(host, self.links, self.configuration, self.patience, self._meet)
 
     def is_available(self) -> bool:
         server = find_server(self.configuration())
@@ -119,15 +119,15 @@ class HonchoPlugin(MemoryPlugin):
             self._edit_guests(config, lambda known: add_account(known, account, peer))
 
     def _edit_guests(self, config: HonchoConfiguration, change: Callable[[GuestRecord], GuestRecord]) -> None:
-        edit_guests(self.machine.places.guests, config.workspace, change)
+        try:
+            edit_guests(self.machine.places.guests, config.workspace, change)
+        except (HomeError, SettingsError) as error:
+            raise ProviderError(error.message, hint=error.hint) from error
 
     def open(self, conversation: Conversation, address: Address) -> MemorySession:
         return HonchoSession(self.host, self.links, self.configuration(), conversation, address)
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
-        for entry in entries:
-            if entry.speaker is not None:
-                self._meet(entry.speaker, EntryTarget.from_json(entry.address).came_by)
         return await self._delivery.deliver(entries, until)
 
     async def warm_up(self, until: float) -> None:

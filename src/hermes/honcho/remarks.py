@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hermes.honcho import keys
 from hermes.honcho.config_file import others_can_read
 from hermes.honcho.configuration import HOST, ROOT, HonchoConfiguration
-from hermes.honcho.identity import Identities
+from hermes.honcho.identity import Identities, everybody
 from hermes.honcho.server import find_server, meant_server
 from hermes.memory.provider import Acquaintance
 from hermes.redaction import hide_url
@@ -32,6 +32,8 @@ def all_remarks(config: HonchoConfiguration, people: Sequence[Acquaintance], now
         *_server_remarks(config),
         *_auth_remarks(config, now),
         *_pin_remarks(config.identities, people),
+        *_shared_remarks(config.identities, people),
+        *_mixed_remarks(config),
     ]
 
 
@@ -75,6 +77,41 @@ def _pin_remarks(who: Identities, people: Sequence[Acquaintance]) -> list[str]:
         f"written there goes to a peer of its own. `hermes gateway people --me {strangers[0].who}` says that it is "
         "yours, --guest that it is not"
     ]
+
+
+def _shared_remarks(who: Identities, people: Sequence[Acquaintance]) -> Iterator[str]:
+    """Accounts that nobody marked as the owner's and that share a peer with somebody."""
+    if who.pin and who.pin_guests:
+        yield f"pinGuests files what guests say under your own peer {who.owner}: each reads their conversation alone"
+        return
+    shared = [(one, peer) for one, peer in everybody(who, people) if peer.is_shared]
+    for one, peer in shared[:NAMED]:
+        whose = f"your own peer {peer.name}" if peer.name == who.owner else f"{peer.name}, which is someone else's peer"
+        mark = f"If it is you: `hermes gateway people --me {one.who}`; else" if peer.name == who.owner else "If so,"
+        yield (
+            f"is this right? userPeerAliases puts {one.who} on {whose}; until you say who it is, it reads its own "
+            f"conversation alone. {mark} give it a name of its own: `hermes honcho peers map {one.who} NAME`"
+        )
+    if len(shared) > NAMED:
+        yield f"{len(shared) - NAMED} more accounts share a peer: `hermes honcho peers` lists them"
+
+
+def _mixed_remarks(config: HonchoConfiguration) -> Iterator[str]:
+    """Sessions and peers in which an earlier version mixed people."""
+    mixed = config.guests.mixed
+    for session, accounts in list(mixed.items())[:NAMED]:
+        who = ", ".join(dict.fromkeys(accounts.values()))
+        yield (
+            f"the Honcho session {session} holds words of several people since an earlier version ({who}): it stays "
+            "yours, and they have a new one"
+        )
+    if len(mixed) > NAMED:
+        yield f"{len(mixed) - NAMED} more Honcho sessions hold words of several people"
+    for move in config.guests.moves[:NAMED]:
+        yield (
+            f"what {move.to} said in the Honcho session {move.session} is filed under {move.peer} since an earlier "
+            "version; our own memory server puts that right when it is reached, another one cannot"
+        )
 
 
 def describe_auth(config: HonchoConfiguration, now: float) -> str:

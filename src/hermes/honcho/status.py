@@ -87,7 +87,8 @@ def _session_here(config: HonchoConfiguration, directory: Path | None) -> Sessio
 
 def _person(config: HonchoConfiguration, one: Acquaintance) -> dict[str, Json]:
     speaker = Speaker(one.user_id, is_owner=one.is_owner)
-    peer, theirs = find_peer(config.identities, speaker), stock_peer(config.identities, one.user_id)
+    peer = find_peer(config.identities, speaker, None, one.platform)
+    theirs = stock_peer(config.identities, one.user_id)
     role = "owner" if one.is_owner else "guest"
     return {
         "who": one.who,
