@@ -18,6 +18,7 @@ from tests.honcho.between import Between, Instead
 from tests.honcho.configuring import Machine
 from tests.honcho.places import plugin
 from tests.honcho.setting_up import NOBODY, USE, Hermes, block, write
+from tests.honcho.writing import Lane, Writer
 
 SERVERS: dict[str, dict[str, str]] = {
     "loopback": {"baseUrl": "http://127.0.0.1:9"},
@@ -139,16 +140,18 @@ def test_addresses_and_names_of_a_private_network_count_as_local(machine: Machin
 
 
 @pytest.mark.contract("5.4")
-def test_program_on_a_local_port_never_sees_the_key_of_the_cloud(machine: Machine) -> None:
-    with Between("http://127.0.0.1:9") as stranger:
+async def test_program_on_a_local_port_never_sees_the_key_of_the_cloud(machine: Machine, writer: Writer) -> None:
+    with Between(NOBODY) as stranger:
         stranger.rule = lambda _: Instead({}, 404)
+        lane = Lane(writer("", apiKey="hch-of-the-cloud", hosts={"hermes": {"baseUrl": stranger.url}}))
+        lane.put("hello")
+        await lane.attempt()
+        delivered, here = len(stranger.asked), Here(Home(machine.home), {})
         machine.env = {"HONCHO_API_KEY": "hch-of-the-cloud"}
-        machine.write({"apiKey": "hch-at-the-root", "hosts": {"hermes": {"baseUrl": stranger.url}}})
-        here = Here(Home(machine.home), {})
         assert look_at(machine.load().checked(), here) == "it answers"
         try_server(machine.load().checked(), here)
-        seen = {asked.authorization for asked in stranger.asked}
-    assert seen == {f"Bearer {NO_KEY}"}
+    assert 0 < delivered < len(stranger.asked) - 1
+    assert {asked.authorization for asked in stranger.asked} == {f"Bearer {NO_KEY}"}
 
 
 @pytest.mark.contract("5.4", "P5")
