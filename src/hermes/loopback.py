@@ -61,6 +61,22 @@ def is_loopback_url(url: str) -> bool:
     return is_loopback(urlsplit(url).hostname or "")
 
 
+PRIVATE_DOMAINS = ("arpa", "corp", "home", "internal", "intranet", "lan", "local", "localdomain", "localhost")
+"""Last labels that no public name has."""
+
+
+def is_private_url(url: str) -> bool:
+    """Return True if a URL leads to this machine or into a private network. Names are judged as written, not resolved:
+    those without a dot or below a private domain are private."""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        last = host.rpartition(".")[2]  # one with a digit in front is a short form of an address, such as 127.1
+        return last == host or last in PRIVATE_DOMAINS or last[:1].isdigit()
+    return not (getattr(address, "ipv4_mapped", None) or address).is_global
+
+
 CHALLENGE, PROOF = "Hermes-Challenge", "Hermes-Proof"
 """The headers that ask and answer."""
 CHALLENGE_CHARS = 128

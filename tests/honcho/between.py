@@ -25,6 +25,7 @@ class Asked:
     method: str
     path: str
     body: Any
+    authorization: str | None = None
 
     @property
     def what(self) -> str:
@@ -99,7 +100,8 @@ class Between:
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         length = int(handler.headers.get("Content-Length") or 0)
         content = handler.rfile.read(length)
-        asked = Asked(handler.command, handler.path, json.loads(content) if content else None)
+        body, authorization = json.loads(content) if content else None, handler.headers.get("Authorization")
+        asked = Asked(handler.command, handler.path, body, authorization)
         self.asked.append(asked)
         instead = self.rule(asked)
         if instead is None:

@@ -148,18 +148,20 @@ def test_status_shows_every_key_and_where_it_comes_from(
     chosen: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HONCHO_API_KEY", "hch-very-secret-key")
-    chosen.write_text(
-        json.dumps({"baseUrl": "http://127.0.0.1:9", "hosts": {"hermes": {"peerName": "ann"}}}), encoding="utf-8"
-    )
+    monkeypatch.setenv("HONCHO_BASE_URL", "http://127.0.0.1:9")
+    chosen.write_text(json.dumps({"saveMessages": True, "hosts": {"hermes": {"peerName": "ann"}}}), encoding="utf-8")
     told = json.loads(hermes("honcho", "status", "--json").out)
     keys = {key: (one["value"], one["from"]) for key, one in told["keys"].items()}
     assert keys["peerName"] == ("ann", "host block")
-    assert keys["baseUrl"] == ("http://127.0.0.1:9", "root")
+    assert keys["saveMessages"] == (True, "root")
     assert keys["apiKey"] == ("(hidden)", "environment")
     assert keys["recallMode"] == ("hybrid", "default")
     assert told["keys"]["peerName"]["where"] == f"{chosen}, hosts.hermes"
     assert (told["workspace"], told["you"], told["agent"], told["session_here"]) == ("hermes", "ann", "hermes", "work")
-    assert (told["server"], told["auth"]) == ("self-hosted at http://127.0.0.1:9", "API key")
+    assert (told["server"], told["auth"]) == (
+        "self-hosted at http://127.0.0.1:9",
+        "API key (variable HONCHO_API_KEY)",
+    )
     assert "does not answer" in told["connection"]
     ran = hermes("honcho", "status")
     assert "hch-very-secret-key" not in ran.out + ran.err
@@ -196,7 +198,7 @@ def test_status_tells_a_sign_in_from_a_key_without_its_tokens(chosen: Path, herm
     assert "auth          OAuth (hermes-agent, token valid 43m)" in ran.out
     assert "secret" not in ran.out + ran.err + hermes("honcho", "status", "--json").out
     chosen.write_text(json.dumps({**signed_in, "oauth": {**grant, "expiresAt": 1}}), encoding="utf-8")
-    assert json.loads(hermes("honcho", "status", "--json").out)["auth"] == "OAuth (hermes-agent, expired)"
+    assert json.loads(hermes("honcho", "status", "--json").out)["auth"] == "OAuth (hermes-agent, expired), root"
 
 
 @pytest.mark.contract("5.9", "10.3")

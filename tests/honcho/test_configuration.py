@@ -8,9 +8,9 @@ import pytest
 
 from hermes.errors import ProviderError, SettingsError
 from hermes.honcho import keys
-from hermes.honcho.configuration import HOST, ROOT, login_name
+from hermes.honcho.configuration import CLOUD, HOST, LOCAL, ROOT, login_name
 from hermes.honcho.keys import TABLE, Key
-from hermes.honcho.server import CLOUD, LOCAL, HonchoServer, find_server
+from hermes.honcho.server import HonchoServer, find_server
 from hermes.settings.kinds import plain
 from tests.honcho.configuring import Machine
 from tests.honcho.places import plugin

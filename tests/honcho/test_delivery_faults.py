@@ -12,6 +12,7 @@ from collections import Counter
 import pytest
 
 from hermes.honcho.acts import Conclude, encode_act
+from hermes.honcho.attempt import KEYS_LAST
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.provider import Delivered, Later, Parked
 from tests.compression.hand_clock import HandClock
@@ -85,6 +86,23 @@ async def test_another_server_is_looked_at_no_earlier_than_half_a_minute_after_t
         [outcome] = await lane.attempt()
         assert isinstance(outcome, Delivered)
         assert proxy.asked[asked:][0][1].endswith("/messages/list?size=100")
+
+
+@pytest.mark.contract("6.12")
+async def test_message_is_looked_for_once_our_server_may_have_forgotten_its_key(
+    writer: Writer, server: Served, workspace: str
+) -> None:
+    async with Misbehaving(server.url, is_foreign=True).served() as proxy:  # keys mean nothing to it, as after a week
+        proxy.rewrite = lambda told: told.replace(b'{"status": "ok"}', b'{"extensions": ["idempotency"]}')
+        clock = HandClock()
+        lane = Lane(writer(proxy.url, clock, workspace=workspace))
+        lane.put("hello")
+        proxy.choose = on("/messages", "reset after")
+        await lane.attempt()
+        clock.advance(KEYS_LAST)
+        [outcome] = await lane.attempt()
+    assert isinstance(outcome, Delivered)
+    assert Arrived(server, workspace).said() == [("ann", "hello")]
 
 
 @pytest.mark.contract("6.12")

@@ -19,6 +19,9 @@ from tests.honcho.setting_up import NOBODY, USE, Hermes, add_gateway, block, doc
 from tests.memory.page import install
 from tests.memory_server.serving import Served, running
 
+PUBLIC = "https://honcho.invalid"
+"""A server of one's own with a public name, where nobody is."""
+
 
 @pytest.fixture(scope="module")
 def served(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
@@ -196,7 +199,7 @@ def test_a_key_for_one_server_is_not_sent_to_another(
 
 @pytest.mark.contract("5.2", "10.3")
 @pytest.mark.parametrize("asks", [False, True])
-def test_the_key_of_the_variable_is_used_for_a_server_of_ones_own_and_not_written(
+def test_the_key_of_the_variable_is_used_for_a_public_server_and_not_written(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch, asks: bool
 ) -> None:
     monkeypatch.setenv("HONCHO_API_KEY", "hch-variable")
@@ -208,11 +211,11 @@ def test_the_key_of_the_variable_is_used_for_a_server_of_ones_own_and_not_writte
 
     monkeypatch.setattr("hermes.honcho.wizard.try_server", works)
     if asks:
-        Person("self-hosted", NOBODY, "", "", "", "", *USE).sits_down(monkeypatch)
-    ran = hermes("memory", "setup", "honcho", *([] if asks else ["--yes", "--server", "self-hosted", "--url", NOBODY]))
+        Person("self-hosted", PUBLIC, "", "", "", "", *USE).sits_down(monkeypatch)
+    ran = hermes("memory", "setup", "honcho", *([] if asks else ["--yes", "--server", "self-hosted", "--url", PUBLIC]))
     assert (ran.code, tried) == (0, ["hch-variable"]), ran.err
     assert "apiKey" not in block(home)
-    assert json.loads(hermes("honcho", "status", "--json").out)["auth"] == "API key"
+    assert json.loads(hermes("honcho", "status", "--json").out)["auth"] == "API key (variable HONCHO_API_KEY)"
 
 
 @pytest.mark.contract("5.2")
@@ -221,10 +224,10 @@ def test_an_empty_key_of_the_file_hides_no_variable(
 ) -> None:
     monkeypatch.setenv("HONCHO_API_KEY", "hch-variable")
     home.mkdir()
-    empty = {"apiKey": "of-another-server", "hosts": {"hermes": {"baseUrl": NOBODY, "apiKey": ""}}}
+    empty = {"apiKey": "of-another-server", "hosts": {"hermes": {"baseUrl": PUBLIC, "apiKey": ""}}}
     (home / "honcho.json").write_text(json.dumps(empty), "utf-8")
     assert hermes("config", "set", "memory.provider", "honcho").code == 0
-    assert json.loads(hermes("honcho", "status", "--json").out)["auth"] == "API key"
+    assert json.loads(hermes("honcho", "status", "--json").out)["auth"] == "API key (variable HONCHO_API_KEY)"
     monkeypatch.delenv("HONCHO_API_KEY")
     assert json.loads(hermes("honcho", "status", "--json").out)["auth"] == "none"
 

@@ -32,7 +32,7 @@ def test_a_key_beside_a_sign_in_takes_its_place_after_asking(
     assert hermes(*SETUP).code == 0
     assert any(line.startswith("You are signed in: OAuth (hermes-agent, token valid ") for line in person.heard)
     assert (block(home)["apiKey"], block(home)["oauth"]) == ("hch-key", None)
-    assert auth(hermes) == "API key"
+    assert auth(hermes) == "API key (host block)"
     assert "secret" not in " ".join(person.heard)
 
 
@@ -54,7 +54,7 @@ def test_a_key_of_the_command_line_wins_over_a_sign_in(home: Path, hermes: Herme
     ran = hermes(*SETUP, "--yes", "--key", "hch-key")
     assert (ran.code, "The sign-in is taken out" in ran.out) == (0, True), ran.err
     assert block(home) == {"apiKey": "hch-key", "oauth": None}
-    assert auth(hermes) == "API key"
+    assert auth(hermes) == "API key (host block)"
 
 
 @pytest.mark.contract("5.4", "10.3")
@@ -70,7 +70,7 @@ def test_a_sign_in_that_has_expired_is_said(home: Path, hermes: Hermes) -> None:
     assert hermes("config", "set", "memory.provider", "honcho").code == 0
     write(home, {**SIGNED_IN, "baseUrl": NOBODY, "oauth": {**GRANT, "expiresAt": 1}})
     told = json.loads(hermes("honcho", "status", "--json").out)
-    assert told["auth"] == "OAuth (hermes-agent, expired)"
+    assert told["auth"] == "OAuth (hermes-agent, expired), root"
     assert any(line.startswith("the sign-in has expired") for line in told["remarks"])
 
 

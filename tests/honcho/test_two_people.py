@@ -313,7 +313,7 @@ def test_an_id_that_begins_like_another_platforms_gets_a_hash(user_id: str) -> N
 @pytest.mark.contract("5.7")
 @pytest.mark.parametrize("user_id", ["hermes", "hermes_work", "hermes_", "boss", "helper", "root"])
 def test_no_guest_is_named_like_an_agent_or_the_owner_of_any_host_block(user_id: str) -> None:
-    blocks = {"hosts": {"hermes": {}, "hermes_lab": {"aiPeer": "helper", "peerName": "boss"}}}
+    blocks: dict[str, object] = {"hosts": {"hermes": {}, "hermes_lab": {"aiPeer": "helper", "peerName": "boss"}}}
     config = made(blocks)
     conversation = Conversation("s", "telegram", "own", Speaker(user_id), "dm", "agent:main:telegram:dm:1")
     assert peer_in(config, conversation).name.startswith(f"{user_id}-")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
 from hermes.db.engine import Tx
-from hermes.memory.forgetting import mark_forgotten, mark_replies
-from tests.memory.providers import Recorder
+from hermes.memory.forgetting import OLD, mark_forgotten, mark_replies
+from hermes.memory.provider import Recalled
+from hermes.store.injections import find_injection
+from tests.memory.providers import CONVERSATION, Recorder
 from tests.memory.remembering import active, begin, reply, say, turn
 
 
@@ -48,3 +50,27 @@ async def test_what_was_forgotten_while_the_clock_was_ahead_keeps_nothing_that_i
         memory, store = await begin(provider), provider.store
         await store.write(lambda tx: mark_forgotten(tx, provider.name, now=store.clock.now() + 3600.0))
         assert await turn(memory) == "recalled for hello"
+
+
+@pytest.mark.contract("7.12")
+async def test_text_that_was_fetched_before_something_was_forgotten_is_not_recalled(tmp_path: Path) -> None:
+    class Cached(Recorder):
+        """Gives what it fetched first again and again, whatever was forgotten since."""
+
+        fetched: Recalled | None = None
+
+        async def run(self, hook: str, result: Any, *arguments: Any) -> Any:
+            ran = await super().run(hook, result, *arguments)
+            if hook != "recall":
+                return ran
+            self.fetched = self.fetched or ran
+            return self.fetched
+
+    async with active(tmp_path, Cached()) as provider:
+        memory, store = await begin(provider), provider.store
+        assert await turn(memory, "the vault") == "recalled for the vault"
+        assert await turn(memory, "again") == "recalled for the vault"
+        await store.write(lambda tx: mark_forgotten(tx, provider.name, now=store.clock.now()))
+        assert await turn(memory, "and now?") == ""
+        found = await store.read(lambda tx: find_injection(tx, CONVERSATION.session_id, None))
+    assert (found.parts, found.missed) == ((), {"all": OLD})

@@ -163,6 +163,17 @@ async def test_what_others_said_counts_for_nothing_in_a_guests_search(store: Sto
     assert await recall(store, "parrot", Group("telegram:group:1")) == []
 
 
+@pytest.mark.contract("1.9")
+async def test_guests_search_does_not_reach_groups_that_are_stored_under_the_guest(store: Store) -> None:
+    stored = {"source": "telegram", "user_id": "7"}  # a stock Hermes stores a group under whoever spoke first
+    await talk(store, "the parrot of the group", **stored, chat_type="group", session_key="telegram:group:1")
+    await talk(store, "a parrot of an unknown chat", **stored)
+    await talk(store, "my own parrot", **stored, chat_type="dm", session_key="telegram:group:1")
+    for search in (ask, recall):
+        assert await search(store, "parrot", Guest("telegram", "7")) == ["my own parrot"]
+        assert await search(store, "parrot", Group("telegram:group:1")) == ["the parrot of the group"]
+
+
 @pytest.mark.contract("1.9", "4.11")
 async def test_what_was_said_incognito_is_no_answer_and_no_neighbour(store: Store) -> None:
     session = await talk(store, "where is the vault?")

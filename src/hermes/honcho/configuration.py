@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import getpass
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,12 +22,17 @@ from hermes.honcho.guests import NO_GUESTS, GuestRecord, read_guests
 from hermes.honcho.identity import FALLBACK, Identities
 from hermes.honcho.keys import Key
 from hermes.honcho.names import Naming, Strategy, clean
+from hermes.loopback import is_private_url
+from hermes.redaction import hide_url
 from hermes.settings.kinds import plain
-from hermes.settings.layers import Layer, Settings, environment, try_resolve
+from hermes.settings.layers import DEFAULT, Layer, Resolved, Settings, environment, try_resolve
 from hermes.settings.setting import nearest
 
 T = TypeVar("T")
-HOST, ROOT = "host block", "root"
+CLOUD = "https://api.honcho.dev"
+LOCAL = "http://localhost:8000"
+VERSION_PATH = re.compile(r"(?:/v[1-3])?/*$")
+HOST, ROOT, VARIABLE = "host block", "root", "environment"
 BOTH = {"observeMe": True, "observeOthers": True}
 PRESETS: Mapping[str, Mapping[str, Mapping[str, bool]]] = {
     "directional": {"user": BOTH, "ai": BOTH},
@@ -33,6 +41,22 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, bool]]] = {
         "ai": {"observeMe": False, "observeOthers": True},
     },
 }
+
+
+class GivenKey(Struct, frozen=True):
+    """A key of one layer (host block, root or environment), and the server that the same layer names, if any."""
+
+    layer: str
+    where: str
+    key: str
+    server: str
+
+    def is_for(self, url: str) -> bool:
+        """Return True if the key may be sent to a server. A key with a server beside it goes to that server alone. Any
+        other goes to the cloud and to public servers; to a private one only from the host block."""
+        if self.server:
+            return self.server == url or (is_cloud_url(self.server) and is_cloud_url(url))
+        return self.layer == HOST or not is_private_url(url)
 
 
 class HonchoConfiguration(Struct, frozen=True, dict=True):
@@ -46,6 +70,8 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
     problems: Sequence[SettingsError]
     remarks: Sequence[str]
     """What is not wrong but may not be what was meant."""
+    given_keys: Sequence[GivenKey] = ()
+    """API keys of all layers, the most important first. The value of `apiKey` is the first for the server in force."""
     login: str = FALLBACK
     is_chosen: bool = True
     """Whether a person chose Honcho. Where nobody did, what this says of servers is not followed."""
@@ -67,6 +93,19 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
     @property
     def workspace(self) -> str:
         return self.get(keys.WORKSPACE) or self.host_name
+
+    @property
+    def withheld(self) -> list[str]:
+        """Why keys that come before the one in force are not sent to the server in force, and what to do about it."""
+        if self.get(keys.SERVER) == "embedded" or not self.is_chosen:
+            return []
+        url, told = named_server(self.get) or CLOUD, list[str]()
+        for one in takewhile(lambda one: not one.is_for(url), self.given_keys):
+            name = keys.API_KEY.env if one.layer == VARIABLE else f"the {one.layer}"
+            belongs = f"belongs to {hide_url(one.server)} and is not sent to {hide_url(url)}"
+            why = belongs if one.server else "is not sent to a local server"
+            told.append(f"the key of {name} {why}; put apiKey beside baseUrl in hosts.{self.host}")
+        return told
 
     @property
     def grant(self) -> Mapping[str, object] | None:
@@ -140,11 +179,11 @@ def resolve(
         environment(keys.TABLE, env),
     ]
     settings, problems = try_resolve(keys.TABLE, layers)
-    if not settings.get(keys.API_KEY):  # an empty key of the file is none: it hides the root's, and no variable
-        of_env, _ = try_resolve([keys.API_KEY], layers[2:])
-        settings = Settings({**settings.found, **of_env.found})
-    others = frozenset(_named_elsewhere(document))
-    found = HonchoConfiguration(host, path, settings, [*broken, *problems], [], login_name(env), others=others)
+    given_keys, url = _given_keys(layers), named_server(settings.get) or CLOUD
+    in_force = (Resolved(one.key, one.layer, one.where) for one in given_keys if one.is_for(url))
+    settings = Settings({**settings.found, keys.API_KEY.key: next(in_force, Resolved("", DEFAULT, DEFAULT))})
+    others, login = frozenset(_named_elsewhere(document)), login_name(env)
+    found = HonchoConfiguration(host, path, settings, [*broken, *problems], [], given_keys, login, others=others)
     if found.identities.owner == found.identities.ai:
         both = f"you and the agent would both be the peer '{found.identities.ai}'"
         one = SettingsError(f"{path or 'honcho.json'}: {both}", hint="Set peerName or aiPeer to another name")
@@ -159,6 +198,28 @@ def _named_elsewhere(document: Document) -> Iterator[str]:
     for host, block in (("", document.root), *blocks.items()):
         given = [block.get(row.key) for row in (keys.PEER_NAME, keys.AI_PEER)] if isinstance(block, Mapping) else []
         yield from (name for one in (*given, host) if isinstance(one, str) and (name := clean(one)))
+
+
+def named_server(get: Callable[[Key[str]], str]) -> str:
+    """Return the URL of the server that `baseUrl` or `environment` names, "" for none."""
+    return VERSION_PATH.sub("", get(keys.BASE_URL)) or (LOCAL if get(keys.ENVIRONMENT) == "local" else "")
+
+
+def is_cloud_url(url: str) -> bool:
+    """Whether a URL leads to Honcho Cloud, which is there without one too."""
+    return urlsplit(url).hostname == urlsplit(CLOUD).hostname
+
+
+def _given_keys(layers: Sequence[Layer]) -> list[GivenKey]:
+    """List the key of each layer. An empty one in the host block hides the root's, but no variable's. A layer whose
+    server cannot be read has no key: nobody knows where it belongs."""
+    found, of_host = list[GivenKey](), layers[0].find(keys.API_KEY)
+    hides_root = of_host is not None and not str(of_host.value).strip()
+    for layer in layers:
+        own, problems = try_resolve([keys.API_KEY, keys.BASE_URL, keys.ENVIRONMENT], [layer])
+        if (key := own.get(keys.API_KEY)) and not problems and not (hides_root and layer.name == ROOT):
+            found.append(GivenKey(layer.name, own.where(keys.API_KEY), key, named_server(own.get)))
+    return found
 
 
 def login_name(env: Mapping[str, str]) -> str:

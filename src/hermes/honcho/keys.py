@@ -52,7 +52,8 @@ API_KEY = Key(
     "apiKey",
     ApiKey(),
     "",
-    "The server's key; after a sign-in it holds the access token.",
+    "The server's key; after a sign-in it holds the access token. A local server gets it only from beside its "
+    "`baseUrl` or from the host block.",
     env="HONCHO_API_KEY",
     frozen=False,
 )

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from hermes.clock import SystemClock
 from hermes.errors import UsageError
 from hermes.honcho import keys
+from hermes.honcho.configuration import CLOUD, LOCAL, VARIABLE, is_cloud_url, named_server
 from hermes.honcho.interview import Interview
 from hermes.honcho.remarks import describe_grant, unmarked
-from hermes.honcho.server import LOCAL, is_cloud_url, meant_server
+from hermes.honcho.server import meant_server
 from hermes.memory.provider import Acquaintance
+from hermes.settings.layers import DEFAULT
 
 WITHOUT = "none"
 CLOUD_PAGE = "https://app.honcho.dev"
@@ -49,12 +51,13 @@ def _ask_cloud(interview: Interview) -> None:
     elsewhere = not is_cloud_url(url) if url else config.get(keys.ENVIRONMENT) == "local"
     if elsewhere:
         interview.put(keys.BASE_URL, "")
-        interview.put(keys.ENVIRONMENT, "production")
+    interview.put(keys.ENVIRONMENT, "production")  # the key is not to stand beside another server
     _ask_key(interview, question, is_new=elsewhere)
-    while interview.asks and not interview.value(keys.API_KEY):
+    has_key = _uses_variable(interview)
+    while interview.asks and not has_key and not interview.value(keys.API_KEY):
         interview.dialog.say("Honcho Cloud needs a key.")
         interview.ask(keys.API_KEY, question)
-    if not interview.value(keys.API_KEY):
+    if not has_key and not interview.value(keys.API_KEY):
         raise UsageError("Honcho Cloud needs a key", hint="Give --key, or set HONCHO_API_KEY")
 
 
@@ -64,12 +67,14 @@ def _ask_self_hosted(interview: Interview, *, was_there: bool) -> None:
     if not was_there and not interview.value(keys.BASE_URL):
         interview.put(keys.BASE_URL, LOCAL)  # what was offered, and nobody said otherwise
     elsewhere = not was_there or interview.value(keys.BASE_URL) != before
+    if interview.value(keys.BASE_URL):
+        interview.put(keys.ENVIRONMENT, "production")
     has_key = bool(interview.config.get(keys.API_KEY)) and not elsewhere
     how = f"`{WITHOUT}` takes it away" if has_key else "Enter for none"
     _ask_key(interview, f"Key of this server ({how})", is_new=elsewhere)
     if interview.value(keys.API_KEY) == WITHOUT:
         interview.put(keys.API_KEY, "")
-        if _is_variable(interview):
+        if _uses_variable(interview):
             interview.dialog.say(f"{keys.API_KEY.env} is used as long as it is set.")
 
 
@@ -81,9 +86,10 @@ def _use_embedded(interview: Interview) -> None:
 
 
 def _ask_key(interview: Interview, question: str, *, is_new: bool) -> None:
-    """A key or sign-in of the file that was for another server is not used for this one; the variable's key is."""
+    """Ask for the key of the chosen server. A key or sign-in of the file that was for another server is not used for
+    this one; the variable's key is, except for a local server."""
     known, grant = interview.config.get(keys.API_KEY), interview.config.grant
-    if _is_variable(interview):
+    if _uses_variable(interview):
         is_new = False
         if interview.option("key") is None:
             interview.dialog.say(f"The key of {keys.API_KEY.env} is used, unless another is given.")
@@ -98,13 +104,18 @@ def _ask_key(interview: Interview, question: str, *, is_new: bool) -> None:
         interview.ask(keys.API_KEY, question, "" if is_new else known)
     elif is_new:
         interview.put(keys.API_KEY, "")
+    if is_new and known:  # a key that is given again for another server is written, though it is in force for this one
+        interview.wanted.setdefault(keys.API_KEY.key, known)
     if grant is not None and (is_new or (interview.value(keys.API_KEY) != known and _takes_key(interview))):
         interview.put(keys.OAUTH, None)
         interview.dialog.say("The sign-in is taken out of the configuration.")
 
 
-def _is_variable(interview: Interview) -> bool:
-    return interview.config.settings.origin(keys.API_KEY) == "environment"
+def _uses_variable(interview: Interview) -> bool:
+    """Return True if the chosen server gets the key of the variable as long as no other is given."""
+    config, url = interview.config, named_server(interview.value) or CLOUD
+    is_free = config.settings.origin(keys.API_KEY) in (VARIABLE, DEFAULT)
+    return is_free and any(one.layer == VARIABLE and one.is_for(url) for one in config.given_keys)
 
 
 def _takes_key(interview: Interview) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from hermes.honcho import keys
 from hermes.honcho.config_file import others_can_read
-from hermes.honcho.configuration import HOST, ROOT, HonchoConfiguration
+from hermes.honcho.configuration import VARIABLE, HonchoConfiguration
 from hermes.honcho.identity import Identities, everybody
 from hermes.honcho.server import find_server, meant_server
 from hermes.memory.provider import Acquaintance
@@ -38,11 +38,12 @@ def all_remarks(config: HonchoConfiguration, people: Sequence[Acquaintance], now
 
 
 def _server_remarks(config: HonchoConfiguration) -> list[str]:
+    """Keys that are configured but not sent, and a connection that is not encrypted."""
     server = find_server(config)
     if not server.is_overheard:
-        return []
-    what = "the key and what is said" if server.key else "what is said"
-    return [f"{hide_url(server.url)} is not encrypted: {what} can be read on the way there; https would hide it"]
+        return config.withheld
+    what, shown = "the key and what is said" if server.key else "what is said", hide_url(server.url)
+    return [*config.withheld, f"{shown} is not encrypted: {what} can be read on the way there; https would hide it"]
 
 
 def _unused_remarks(config: HonchoConfiguration) -> list[str]:
@@ -59,7 +60,7 @@ def _unused_remarks(config: HonchoConfiguration) -> list[str]:
 
 
 def _file_remarks(config: HonchoConfiguration) -> list[str]:
-    secret = any(config.settings.origin(row) in (HOST, ROOT) for row in (keys.API_KEY, keys.OAUTH))
+    secret = any(one.layer != VARIABLE for one in config.given_keys) or config.settings.is_given(keys.OAUTH)
     if config.file is None or not secret or not others_can_read(config.file):
         return []
     return [f"{config.file} holds a key and can be read by other users: chmod 600 {config.file}"]
@@ -119,9 +120,11 @@ def describe_auth(config: HonchoConfiguration, now: float) -> str:
     server = find_server(config)
     if server.kind == "embedded":
         return "a key of its own, made at each start"
-    if not server.key:
-        return "none"
-    return "API key" if config.grant is None else describe_grant(config.grant, now)
+    origin = config.settings.origin(keys.API_KEY)
+    where = f"variable {keys.API_KEY.env}" if origin == VARIABLE else origin
+    used = f"API key ({where})" if config.grant is None else f"{describe_grant(config.grant, now)}, {where}"
+    withheld = "; ".join(config.withheld)
+    return ("; " if server.key else ": ").join(filter(None, (used if server.key else "none", withheld)))
 
 
 def describe_grant(grant: Mapping[str, object], now: float) -> str:
@@ -136,8 +139,9 @@ def _auth_remarks(config: HonchoConfiguration, now: float) -> Iterator[str]:
     if find_server(config).kind == "embedded":
         return
     if config.get(keys.OAUTH) is not None and config.grant is None:
-        where = config.settings.where
-        yield f"{where(keys.OAUTH)}: the sign-in is not used: apiKey comes from {where(keys.API_KEY)}"
+        where, used = config.settings.where, config.get(keys.API_KEY)
+        why = f"apiKey comes from {where(keys.API_KEY)}" if used else "its token in apiKey is not sent"
+        yield f"{where(keys.OAUTH)}: the sign-in is not used: {why}"
     minutes = None if config.grant is None else _minutes_left(config.grant, now)
     if minutes is not None and minutes <= 0:
         yield "the sign-in has expired and is not renewed by this version; `hermes memory setup honcho` takes a key"

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -17,7 +16,7 @@ from hermes.errors import HermesError, ProviderError
 from hermes.home import Home
 from hermes.honcho import keys
 from hermes.honcho.config_file import ConfigPlaces
-from hermes.honcho.configuration import HonchoConfiguration, load
+from hermes.honcho.configuration import CLOUD, HonchoConfiguration, is_cloud_url, load, named_server
 from hermes.honcho.names import workspace_path
 from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens, hide_url
@@ -25,9 +24,6 @@ from hermes.redaction import hide_tokens, hide_url
 if TYPE_CHECKING:
     from honcho import Honcho
 
-CLOUD = "https://api.honcho.dev"
-LOCAL = "http://localhost:8000"
-VERSION_PATH = re.compile(r"(?:/v[1-3])?/*$")
 ERRNO = re.compile(r"\[Errno -?\d+\] ")
 """What says nothing to a person."""
 NO_KEY = "local"
@@ -68,19 +64,13 @@ def find_server(config: HonchoConfiguration) -> HonchoServer:
 
 
 def meant_server(config: HonchoConfiguration) -> HonchoServer:
-    url, key = VERSION_PATH.sub("", config.get(keys.BASE_URL)), config.get(keys.API_KEY)
-    if config.get(keys.SERVER) == "embedded":
+    """The server that the configuration means, with the key that belongs to it."""
+    url, key = named_server(config.get), config.get(keys.API_KEY)
+    if config.get(keys.SERVER) == "embedded" or not (url or key):
         return HonchoServer("embedded", "")
-    if url:
-        return HonchoServer("cloud" if is_cloud_url(url) else "self-hosted", url, key)
-    if config.get(keys.ENVIRONMENT) == "local":
-        return HonchoServer("local", LOCAL, key)
-    return HonchoServer("cloud", CLOUD, key) if key else HonchoServer("embedded", "")
-
-
-def is_cloud_url(url: str) -> bool:
-    """Whether a URL leads to Honcho Cloud, which is there without one too."""
-    return urlsplit(url).hostname == urlsplit(CLOUD).hostname
+    if not url or is_cloud_url(url):
+        return HonchoServer("cloud", url or CLOUD, key)
+    return HonchoServer("self-hosted" if config.get(keys.BASE_URL) else "local", url, key)
 
 
 class Machine(Struct, frozen=True):
