@@ -1,0 +1,295 @@
+"""A peer that is not a guest's alone: the guest reads the present conversation, whatever an alias, a pin or a session's
+name says. And what an earlier version mixed is carried over once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.errors import SettingsError
+from hermes.honcho.carrying import carry_over
+from hermes.honcho.guests import (
+    MAX_ACCOUNTS,
+    GuestRecord,
+    PeerMove,
+    account_name,
+    add_account,
+    edit_guests,
+    read_guests,
+)
+from hermes.honcho.identity import Identities, find_peer
+from hermes.honcho.plugin import SHARED
+from hermes.memory.plugin_thread import Returned
+from hermes.memory.provider import Acquaintance, Conversation, FactQuery, Facts, Notebook, Speaker
+from tests.honcho.asking import Person
+from tests.honcho.recalling import ANN, BOB, BOT, DIRECT, GUEST, SESSIONS, Recalling
+from tests.honcho.setting_up import Hermes, add_gateway, document, roles
+from tests.memory_server.serving import Served, inside
+from tests.memory_server.talking import held, say, settle
+
+SECRET, OWN = "Zanzibar", "Quetzal"
+QUESTION = "What is the password of the safe?"
+TOOLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("honcho_profile", {}),
+    ("honcho_search", {"query": "password of the safe"}),
+    ("honcho_context", {}),
+    ("honcho_reasoning", {"query": QUESTION}),
+)
+PEOPLE = GuestRecord("telegram", {"telegram:17": "17", "telegram:23": "23", "api:eve": "api-eve"})
+
+
+def who(aliases: dict[str, str] | None = None, **given: Any) -> Identities:
+    return Identities(**{"owner": "ann", "ai": "bot", "aliases": aliases or {}, "guests": PEOPLE, **given})
+
+
+@pytest.mark.contract("5.7")
+@pytest.mark.parametrize(
+    ("identities", "is_shared"),
+    [
+        (who(), False),
+        (who({"17": "bob"}), False),
+        (who({"17": "bob", "api:eve": "bob"}), False),
+        (who({"17": "ann"}), True),
+        (who({"telegram:17": "ann"}), True),
+        (who({"@bob": "ann"}), True),
+        (who({"17": "bot"}), True),
+        (who({"17": "hermes"}), True),
+        (who({"17": "hermes_work"}), True),
+        (who({"17": "boss"}, others=frozenset({"boss"})), True),
+        (who({"17": "23"}), True),
+        (who({"17": "api-eve"}), True),
+        (who({"17": "23", "23": "23"}), False),
+        (who({"17": "17"}), False),
+        (who(pin=True, pin_guests=True), True),
+        (who(pin=True), False),
+    ],
+)
+def test_an_alias_never_widens_what_a_guest_reads(identities: Identities, is_shared: bool) -> None:
+    assert find_peer(identities, GUEST, None, "telegram").is_shared is is_shared
+    assert not find_peer(identities, Speaker("17", is_owner=True), None, "telegram").is_shared
+
+
+@pytest.mark.contract("5.7")
+def test_a_new_guest_named_like_an_alias_takes_nothing_from_whose_alias_it_is() -> None:
+    before = who({"17": "bob"}, guests=GuestRecord("telegram", {"telegram:17": "bob"}))
+    newcomer = find_peer(before, Speaker("bob"), None, "telegram").name
+    assert newcomer.startswith("bob-")
+    after = who({"17": "bob"}, guests=add_account(before.guests, "telegram:bob", newcomer))
+    assert not find_peer(after, GUEST, None, "telegram").is_shared
+
+
+@pytest.mark.contract("5.7")
+def test_a_bare_alias_means_the_first_platform_and_a_long_one_its_own() -> None:
+    found = who({"17": "bob", "api:17": "bea"})
+    assert find_peer(found, Speaker("17"), None, "telegram").name == "bob"
+    assert find_peer(found, Speaker("17"), None, "api").name == "bea"
+    assert find_peer(found, Speaker("17"), None, "discord").name == "discord-17"
+    assert find_peer(who({"telegram:17": "bob"}), Speaker("telegram:17"), None, "telegram").name != "bob"
+
+
+@pytest.fixture
+def told(recalling: Recalling) -> Recalling:
+    """The owner told a secret at the desk, the guest one in the guest's own chat."""
+    recalling.configure()
+    recalling.tell("desk", (ANN, f"The password of the safe is {SECRET}. I keep it."), (BOT, f"Noted: {SECRET}."))
+    recalling.set_card(BOT, [f"Password: {SECRET}"], ANN)
+    return recalling
+
+
+@pytest.mark.contract("1.9", "5.7")
+@pytest.mark.parametrize("given", [{"userPeerAliases": {"17": ANN}}, {"pinUserPeer": True, "pinGuests": True}])
+async def test_a_guest_on_the_owners_peer_reads_the_present_conversation(
+    told: Recalling, given: dict[str, Any]
+) -> None:
+    told.configure(**given)
+    told.tell(SESSIONS["s2"], (ANN, f"My own word is {OWN}, for the password of the safe."))
+    async with told.host() as talk:
+        seen = [await talk.turn(QUESTION, DIRECT, GUEST) for _ in range(2)]
+        seen += [
+            await talk.use(tool, DIRECT, GUEST, peer=peer, **more) for tool, more in TOOLS for peer in ("user", "ai")
+        ]
+    assert SECRET not in "\n".join(seen)
+    assert OWN in "\n".join(seen)
+
+
+@pytest.mark.contract("1.9", "5.7")
+async def test_a_guest_on_the_owners_peer_is_shown_no_facts(told: Recalling) -> None:
+    told.configure(userPeerAliases={"17": ANN})
+    async with told.host() as talk:
+        memory, until = await talk.memory(DIRECT), asyncio.get_running_loop().time() + 20
+        whose = Notebook(GUEST, "telegram")
+        found = await memory.provider.call("facts", lambda plugin: plugin.facts(whose, FactQuery()), Facts, until)
+    assert isinstance(found, Returned)
+    assert (found.value.items, found.value.remark) == ((), SHARED)
+
+
+@pytest.mark.contract("5.10")
+async def test_a_session_with_another_member_is_closed_to_a_guest(told: Recalling) -> None:
+    told.tell(SESSIONS["s2"], (BOB, f"My word is {OWN}."), (BOT, f"{OWN} it is."))
+    told.tell(SESSIONS["s2"], (ANN, f"The owner says {SECRET} here, the password of the safe."))
+    async with told.host() as talk:
+        seen = [await talk.turn(f"{QUESTION} And my word?", DIRECT, GUEST) for _ in range(2)]
+        seen += [
+            await talk.use(tool, DIRECT, GUEST, peer=peer, **more) for tool, more in TOOLS for peer in ("user", "ai")
+        ]
+    assert SECRET not in "\n".join(seen)
+    assert OWN in "\n".join(seen), "what is theirs is known of their peer"
+
+
+@pytest.mark.contract("5.7")
+def test_mapping_onto_your_own_peer_asks_whether_it_is_you(
+    home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_gateway(hermes)
+    assert hermes("memory", "setup", "honcho", "--yes", "--user", "ann", "--unchecked").code == 0
+    refused = hermes("honcho", "peers", "map", "17", "ann", "--leave")
+    assert (refused.code, "nobody said that telegram:17 is you" in refused.err) == (2, True)
+    person = Person("no").sits_down(monkeypatch)
+    assert hermes("honcho", "peers", "map", "17", "ann", "--leave").code == 2
+    assert any("Is telegram:17 you?" in line for line in person.asked)
+    assert "userPeerAliases" not in json.dumps(document(home))
+    assert roles(hermes) == {}
+    assert hermes("honcho", "peers", "map", "17", "ann", "--leave", "--me").code == 0
+    assert roles(hermes) == {"telegram:17": "owner"}
+
+
+@pytest.mark.contract("5.7")
+def test_mapping_onto_an_agent_or_another_person_is_refused(home: Path, hermes: Hermes) -> None:
+    add_gateway(hermes)
+    assert hermes("memory", "setup", "honcho", "--yes", "--user", "ann", "--unchecked").code == 0
+    edit_guests(home / "honcho-guests.json", "hermes", lambda _: PEOPLE)
+    for name, why in (
+        ("hermes", "is the agent"),
+        ("hermes_work", "is the agent"),
+        ("23", "is the peer of telegram:23"),
+    ):
+        refused = hermes("honcho", "peers", "map", "17", name, "--leave")
+        assert (refused.code, why in refused.err) == (2, True), refused.err
+    assert "userPeerAliases" not in json.dumps(document(home))
+    assert hermes("honcho", "peers", "map", "eve", "evelyn", "--leave").code == 0
+    assert document(home)["hosts"]["hermes"]["userPeerAliases"] == {"api:eve": "evelyn"}
+
+
+@pytest.mark.contract("5.7", "P5")
+def test_an_account_on_your_peer_is_named_with_the_command(home: Path, hermes: Hermes) -> None:
+    add_gateway(hermes)
+    assert hermes("memory", "setup", "honcho", "--yes", "--user", "ann", "--unchecked").code == 0
+    path = home / "honcho.json"
+    found = json.loads(path.read_text(encoding="utf-8"))
+    found["hosts"]["hermes"]["userPeerAliases"] = {"17": "ann"}
+    path.write_text(json.dumps(found), encoding="utf-8")
+    for command in (("memory", "status"), ("honcho", "status"), ("doctor",)):
+        shown = " ".join((hermes(*command).out).split())
+        assert "`hermes gateway people --me telegram:17`" in shown, command
+    people = json.loads(hermes("honcho", "peers", "--json").out)["people"]
+    assert {one["who"]: one["reads"] for one in people}["telegram:17"] == "this conversation"
+
+
+def chat(platform: str, user_id: str | None, session: str, key: str, **more: Any) -> Conversation:
+    """A conversation that an earlier version put into a session."""
+    person = Speaker(is_owner=True) if user_id is None else Speaker(user_id)
+    bound = {"workspace": "lab", "session": session, "aiPeer": "bot"}
+    reach = "everything" if user_id is None else "own"
+    return Conversation(key, platform, reach, person, "dm", key, bound=bound, **more)  # type: ignore[arg-type]
+
+
+EARLIER = [
+    chat("api", None, "agent-main-api-api-my-notes", "agent:main:api:api:my-notes"),
+    chat("api", "mallory", "agent-main-api-api-my-notes", "agent:main:api:api:my.notes"),
+    chat("api", "eve", "agent-main-api-api-diary", "agent:main:api:api:diary"),
+    chat("api", "333", "agent-main-api-api-own", "agent:main:api:api:own"),
+    chat("telegram", "333", "agent-main-telegram-dm-333", "agent:main:telegram:dm:333"),
+    chat("telegram", "222", "agent-main-telegram-dm-222", "agent:main:telegram:dm:222"),
+]
+
+
+@pytest.mark.contract("5.7", "5.10")
+def test_an_earlier_home_keeps_peers_and_parts_what_was_mixed() -> None:
+    before = Identities("ann", "bot", aliases={"friend": "fred"})
+    people = [Acquaintance("telegram", "444"), Acquaintance("telegram", "1", is_owner=True)]
+    friend = chat("api", "friend", "agent-main-api-api-f", "agent:main:api:api:f")
+    found = carry_over(before, "lab", [*EARLIER, friend], people)
+    assert found.first == "telegram"
+    assert found.kept == {"api:mallory": "mallory", "api:eve": "eve"}
+    assert found.bare == {"friend": "api"}
+    assert found.mixed == {"agent-main-api-api-my-notes": {"agent:main:api:api:my.notes": "api:mallory"}}
+    assert found.moves == (PeerMove("agent-main-api-api-own", "333", "api-333"),)
+    assert found.accounts["telegram:444"] == "444"
+    now = Identities("ann", "bot", aliases={"friend": "fred"}, guests=found)
+    peers = {
+        account: find_peer(now, Speaker(account.partition(":")[2]), None, account.partition(":")[0]).name
+        for account in ("api:eve", "api:333", "telegram:333", "api:friend", "telegram:friend", "telegram:222")
+    }
+    assert peers == {
+        "api:eve": "eve",
+        "api:333": "api-333",
+        "telegram:333": "333",
+        "api:friend": "fred",
+        "telegram:friend": "friend",
+        "telegram:222": "222",
+    }
+
+
+@pytest.mark.contract("5.7")
+def test_a_home_without_telegram_keeps_every_name_of_its_api_guests() -> None:
+    found = carry_over(Identities("ann", "bot"), "lab", [one for one in EARLIER if one.platform == "api"], [])
+    assert (found.first, found.kept, found.moves) == ("api", {}, ())
+
+
+@pytest.mark.contract("5.7")
+def test_the_record_of_guests_is_for_its_owner_alone_and_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "honcho-guests.json"
+    edit_guests(path, "lab", lambda known: add_account(known, "telegram:17", "17"))
+    edit_guests(path, "other", lambda known: known)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert read_guests(path, "lab").accounts == {"telegram:17": "17"}
+    assert read_guests(path, "nowhere") == GuestRecord()
+    full = GuestRecord("api", {account_name("api", str(number)): "x" for number in range(MAX_ACCOUNTS)})
+    assert add_account(full, "api:new", "new") is full
+    assert full.lists("api:new")
+
+
+@pytest.mark.contract("5.3", "5.7")
+@pytest.mark.parametrize("text", ["{", '{"workspaces": {"lab": {"kept": 7}}}', "\0"])
+def test_a_broken_record_of_guests_is_said_and_names_nobody_anew(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "honcho-guests.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SettingsError, match="cannot be understood"):
+        read_guests(path, "lab")
+    with pytest.raises(SettingsError):
+        edit_guests(path, "lab", lambda known: known)
+    assert path.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.contract("9.11")
+@pytest.mark.processes
+def test_what_a_peer_said_in_one_session_becomes_anothers(server: Served, workspace: str) -> None:
+    with inside(server, workspace) as http:
+        for session, text in (("one", "My cat is called Miezi."), ("two", "My dog is called Rex.")):
+            http.post("/sessions", json={"id": session, "peers": {"333": {}, "bot": {"observe_others": True}}})
+            say(http, session, text, peer="333")
+            say(http, session, "Noted.", peer="bot")
+        settle(http)
+        assert http.post("/ext/sessions/two/peers/333/move", json={"to": "api-333"}).json() == {"moved": True}
+        assert http.post("/ext/sessions/two/peers/333/move", json={"to": "api-333"}).json() == {"moved": True}
+        settle(http)
+        authors = {
+            name: {one["peer_id"] for one in http.post(f"/sessions/{name}/messages/list").json()["items"]}
+            for name in ("one", "two")
+        }
+        assert authors == {"one": {"333", "bot"}, "two": {"api-333", "bot"}}
+        members = {one["id"] for one in http.get("/sessions/two/peers").json()["items"]}
+        assert members == {"api-333", "bot"}
+        about = {peer: held(http, "bot", target=peer) for peer in ("333", "api-333")}
+        assert ("Miezi" in about["333"], "Rex" in about["333"]) == (True, False)
+        assert ("Miezi" in about["api-333"], "Rex" in about["api-333"]) == (False, True)
+        for peer, word in (("333", "Rex"), ("api-333", "Miezi")):
+            hits = http.post(f"/peers/{peer}/search", json={"query": word}).json()
+            assert not [one for one in hits if word in one["content"]]
+        assert http.post("/ext/sessions/none/peers/333/move", json={"to": "x"}).status_code == 404
+        assert http.post("/ext/sessions/two/peers/bot/move", json={"to": "bot"}).status_code == 422
