@@ -23,8 +23,8 @@ def naming(strategy: str = "per-directory", **given: Any) -> Naming:
     return Naming(**{"strategy": strategy, "workspace": "hermes", "manual": {}, **given})
 
 
-def sha(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+def sha(text: str, length: int = 8) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 MAPPED: dict[str, Any] = {"manual": {str(SRC): "myproject-main"}}
@@ -59,7 +59,7 @@ CHAIN = [
     (naming(), Whereabouts(ID, None, Path("/会")), f"directory-{sha('/会')}", "directory"),
     (naming(), Whereabouts(ID), ID, "session id"),
     (naming("global"), Whereabouts(ID), ID, "session id"),
-    (naming("per-repo"), Whereabouts("web 1", title="T"), "web-1", "session id"),
+    (naming("per-repo"), Whereabouts("web 1", title="T"), f"web-1-{sha('web 1', 16)}", "session id"),
     (naming(), Whereabouts(None), "hermes", "workspace"),
 ]
 

@@ -16,7 +16,7 @@ from hermes.honcho.carrying import carry_over
 from hermes.honcho.guests import (
     MAX_ACCOUNTS,
     GuestRecord,
-    PeerMove,
+    MisfiledWords,
     account_name,
     add_account,
     edit_guests,
@@ -218,7 +218,7 @@ def test_an_earlier_home_keeps_peers_and_parts_what_was_mixed() -> None:
     assert found.kept == {"api:mallory": "mallory", "api:eve": "eve"}
     assert found.bare == {"friend": "api"}
     assert found.mixed == {"agent-main-api-api-my-notes": {"agent:main:api:api:my.notes": "api:mallory"}}
-    assert found.moves == (PeerMove("agent-main-api-api-own", "333", "api-333"),)
+    assert found.moves == (MisfiledWords("agent-main-api-api-own", "333", "api-333"),)
     assert found.accounts["telegram:444"] == "444"
     now = Identities("ann", "bot", aliases={"friend": "fred"}, guests=found)
     peers = {

@@ -148,6 +148,21 @@ async def test_a_conversation_that_ends_in_trouble_is_told_of_no_recovery(tmp_pa
         assert memory.take_notices() == []
 
 
+@pytest.mark.contract("4.3", "4.8")
+async def test_a_plugin_that_does_not_start_is_said_and_asked_nothing_else(tmp_path: Path) -> None:
+    class Slow(Recorder):
+        async def start(self) -> None:
+            raise ProviderError("the record cannot be read", hint="")
+
+    plugin = Slow()
+    async with active(tmp_path, plugin) as provider:
+        memory = await begin(provider)
+        await live(memory)
+        assert [line for line in memory.take_notices() if "the record cannot be read" in line]
+        assert {call[0] for call in plugin.calls} == {"is_available"}
+        await memory.close()
+
+
 @pytest.mark.contract("4.8", "P5")
 @pytest.mark.parametrize("trouble", ["raise_error", "hang"])
 @pytest.mark.parametrize("hook", ["recall", "prepare", "call_tool", "before_compress", "retitled"])

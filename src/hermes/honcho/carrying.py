@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from hermes.honcho.failures import NOT_FOUND, Refusal
-from hermes.honcho.guests import GuestRecord, PeerMove, account_name, split_account
+from hermes.honcho.guests import GuestRecord, MisfiledWords, account_name, split_account
 from hermes.honcho.identity import HASHED, HASHES, Identities, find_peer, peer_text
 from hermes.honcho.names import LONGEST, digest, in_path, workspace_path
 from hermes.honcho.wire import Wire
@@ -38,7 +38,7 @@ def carry_over(
     kept = {one: before[one] for one in accounts if after[one] != before[one] and _is_alone(who, before, one)}
     mixed = _mixed(told, workspace)
     moves = [
-        PeerMove(_bound(one, workspace), before[account], after[account])
+        MisfiledWords(_bound(one, workspace), before[account], after[account])
         for one in told
         if (account := _account(one)) is not None
         and account not in kept
@@ -60,7 +60,7 @@ def join_records(known: GuestRecord, found: GuestRecord) -> GuestRecord:
     )
 
 
-async def file_under_speaker(wire: Wire, workspace: str, move: PeerMove, until: float) -> None:
+async def file_under_speaker(wire: Wire, workspace: str, move: MisfiledWords, until: float) -> None:
     """File messages under the peer of who said them. Raises Failure."""
     path = f"ext/sessions/{in_path(move.session)}/peers/{in_path(move.peer)}/move"
     try:

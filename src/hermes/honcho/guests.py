@@ -21,7 +21,7 @@ MAX_ACCOUNTS = 5_000
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
 
-class PeerMove(Struct, frozen=True):
+class MisfiledWords(Struct, frozen=True):
     """Messages of one session that an earlier version filed under the peer of another person."""
 
     session: str
@@ -42,7 +42,7 @@ class GuestRecord(Struct, frozen=True, omit_defaults=True):
     """Aliases without a platform that were made for an id of another than the first platform, and that platform."""
     mixed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Sessions that hold words of several people: the gateway keys of guests in them, each with its account."""
-    moves: tuple[PeerMove, ...] = ()
+    moves: tuple[MisfiledWords, ...] = ()
     """Messages that still have to be filed under the peer of who said them."""
 
     def is_first(self, platform: str | None) -> bool:
@@ -97,7 +97,7 @@ def add_account(record: GuestRecord, account: str, peer: str) -> GuestRecord:
     return msgspec.structs.replace(record, accounts={**record.accounts, account: peer})
 
 
-def without_move(record: GuestRecord, done: PeerMove) -> GuestRecord:
+def without_move(record: GuestRecord, done: MisfiledWords) -> GuestRecord:
     """Return the record after a move was made."""
     return msgspec.structs.replace(record, moves=tuple(one for one in record.moves if one != done))
 

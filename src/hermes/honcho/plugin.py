@@ -185,8 +185,8 @@ class HonchoPlugin(MemoryPlugin):
         return all_remarks(self.configuration(), people, self.host.clock.now())
 
     def backup_paths(self) -> Sequence[Path]:
-        path = self.machine.places.existing()
-        return () if path is None else (path,)
+        places = self.machine.places
+        return [path for path in (places.existing(), places.guests) if path is not None and path.exists()]
 
     def setup(self, desk: Desk, arguments: Sequence[str]) -> None:
         self.commands(desk)(["setup", *arguments], prog_name="hermes honcho", standalone_mode=False)
