@@ -57,7 +57,7 @@ async def merge_peer(
     return await Once(here, asked(merge_route(peer_id), idempotency_key, body), workspace_id).write(run)
 
 
-@router.post(f"{ROOT}/sessions/{{session_id}}/peers/{{peer_id}}/move", response_model=replies.Moved)
+@router.post(f"{ROOT}/sessions/{{session_id}}/peers/{{peer_id}}/move", response_model=replies.PeerMoved)
 async def move_peer(
     workspace_id: str, session_id: str, peer_id: str, body: PeerMove, here: ServerDep, _: WorkspaceCaller
 ) -> Response:

@@ -94,7 +94,7 @@ class Removed(BaseModel):
     deleted: int
 
 
-class Moved(BaseModel):
+class PeerMoved(BaseModel):
     moved: bool
 
 
