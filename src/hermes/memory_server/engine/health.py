@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 OK = "ok"
 LASTS = 1.0
 """Seconds that a result is used before the file is looked at again."""
+STALE_SECONDS, LOOK_WAIT_SECONDS = 10.0, 1.0
+"""A result that is older is not used: whoever asks waits for the next one, but not for long."""
 ROOM = 8 * 1024 * 1024
 """Bytes on the disk below which it counts as full: who writes also writes the log."""
 WRITE_EVERY = 10.0
@@ -118,13 +120,15 @@ class ServerHealth:
         self._wrote = self._clock.now()
 
     async def status(self) -> str:
-        """`ok`, or what is wrong with the file: one of `NAMES`. Only the first who asks waits for a look."""
-        first = self._looked == float("-inf")
-        if abs(self._clock.now() - self._looked) >= LASTS and (self._looking is None or self._looking.done()):
+        """`ok`, or what is wrong with the file: one of `NAMES`. Only the first who asks, also after a while, waits."""
+        age = abs(self._clock.now() - self._looked)
+        if age >= STALE_SECONDS:
+            self.without_finer = self.refused_by_finer = None
+        if age >= LASTS and (self._looking is None or self._looking.done()):
             self._looked = self._clock.now()
             self._looking = asyncio.create_task(self._look())
-        if first and self._looking is not None:
-            await asyncio.shield(self._looking)
+        if age >= STALE_SECONDS and self._looking is not None:
+            await asyncio.wait([self._looking], timeout=LOOK_WAIT_SECONDS if age < float("inf") else None)
         return self._status
 
     async def inspect(self) -> None:
