@@ -238,7 +238,7 @@ def fail_job(tx: Tx, job: Job, reason: str, at: int) -> None:
         if job.attempts >= ATTEMPTS and job.kind in APART:
             changes["unit"] = f"{job.kind}:{job.id}"
     is_mine = tx.execute(update(jobs).where(*MINE).values(**changes), _identity(job)).rowcount == 1
-    if is_mine and job.attempts >= ATTEMPTS and job.kind == LEARNING and len(job.payload["messages"]) > 1:
+    if is_mine and job.attempts >= ATTEMPTS and job.kind == LEARNING and len(job.payload.get("messages", ())) > 1:
         _split(tx, job)
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, exists, func, select, text
+from sqlalchemy import exists, func, select, text
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs, sessions
-from hermes.memory_server.engine.jobs import PROMISED, TRACKED, JobKind
+from hermes.memory_server.engine.jobs import PROMISED, TRACKED
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.sessions import find_session
 from hermes.memory_server.engine.workspaces import workspace_id_of
@@ -32,8 +32,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """All counts; those of each session under its internal id, unless one session was asked for. Of the whole workspace,
-    by kind: `promised` has the deletions, merges and scopes that are not done (how many, and the most tries of one),
+    """All counts; those of each session under its internal id, unless one session was asked for. Of the workspace, by
+    kind: `promised` has the deletions, merges and scopes that are not done (how many, and the most tries of one),
     `failing` the work units that failed and are tried again, with the reason of one of them."""
 
     all: Counts
@@ -61,24 +61,20 @@ def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None
     rows = tx.execute(query.group_by(sessions.c.uid, jobs.c.state)).all()
     names = {row.uid for row in rows if row.uid is not None} if session is None else ()
     by_session = {name: _sum(row for row in rows if row.uid == name) for name in names} or None
-    return QueueCounts(_sum(rows), by_session, _promised(tx, place), _failing(tx, place))
+    return QueueCounts(_sum(rows), by_session, *_unfinished(tx, place))
 
 
-def _promised(tx: Tx, workspace_id: int) -> dict[str, dict[str, int]]:
-    found = tx.execute(_open_by_kind(workspace_id, set(PROMISED) - set(TRACKED)))
-    return {row.kind: {"waiting": row.waiting, "tries": row.tries} for row in found}
-
-
-def _failing(tx: Tx, workspace_id: int) -> dict[str, dict[str, int | str]]:
-    found = tx.execute(_open_by_kind(workspace_id, TRACKED).where(jobs.c.error.is_not(None)))
-    return {row.kind: {"waiting": row.waiting, "tries": row.tries, "reason": row.reason} for row in found}
-
-
-def _open_by_kind(workspace_id: int, kinds: Collection[JobKind]) -> Select[Any]:
-    found = (func.count().label("waiting"), func.max(jobs.c.attempts).label("tries"))
-    query = select(jobs.c.kind, *found, func.max(jobs.c.error).label("reason"))
-    query = query.where(jobs.c.workspace_id == workspace_id, text(OPEN_JOB), jobs.c.kind.in_(kinds))
-    return query.group_by(jobs.c.kind).order_by(jobs.c.kind)
+def _unfinished(tx: Tx, workspace_id: int) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int | str]]]:
+    """Return what is promised and what fails, by kind."""
+    counts = (func.count().label("waiting"), func.max(jobs.c.attempts).label("tries"))
+    errors = (func.count(jobs.c.error).label("failed"), func.max(jobs.c.error).label("reason"))
+    own = (jobs.c.workspace_id == workspace_id, text(OPEN_JOB), jobs.c.kind.in_(PROMISED))
+    rows = tx.execute(
+        select(jobs.c.kind, *counts, *errors).where(*own).group_by(jobs.c.kind).order_by(jobs.c.kind)
+    ).all()
+    promised = {row.kind: {"waiting": row.waiting, "tries": row.tries} for row in rows if row.kind not in TRACKED}
+    failed = [row for row in rows if row.kind in TRACKED and row.failed]
+    return promised, {row.kind: {"waiting": row.failed, "tries": row.tries, "reason": row.reason} for row in failed}
 
 
 def _sum(rows: Iterable[Any]) -> Counts:
