@@ -97,7 +97,19 @@ def test_members_keep_what_is_set_for_them_when_they_are_added_again(http: httpx
     assert http.put("/sessions/talk/peers", json={"ann": {}}).json()["id"] == "talk"
     assert http.get(path).json() == {"observe_me": None, "observe_others": None}
     assert ids(http.get("/sessions/talk/peers")) == ["ann"]
-    assert http.put("/sessions/talk/peers/ben/config", json={}).status_code == 404
+
+
+def test_peer_for_whom_something_is_set_becomes_a_member(http: httpx.Client) -> None:
+    http.post("/sessions", json={"id": "talk", "peers": {"ann": {}, "ben": {}}}).raise_for_status()
+    http.request("DELETE", "/sessions/talk/peers", json=["ben"]).raise_for_status()
+    for name in ("ben", "new"):
+        path = f"/sessions/talk/peers/{name}/config"
+        assert http.get(path).status_code == 404
+        assert http.put(path, json={"observe_others": True}).status_code == 204
+        assert http.get(path).json() == {"observe_me": None, "observe_others": True}
+    assert ids(http.get("/sessions/talk/peers")) == ["ann", "ben", "new"]
+    assert http.put("/sessions/talk/peers/a b/config", json={}).status_code == 422
+    assert http.put("/sessions/gone/peers/ann/config", json={}).status_code == 404
 
 
 def test_session_keeps_its_scopes_when_its_peers_are_replaced(http: httpx.Client) -> None:
