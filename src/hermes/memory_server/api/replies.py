@@ -209,6 +209,10 @@ class PromisedWork(BaseModel):
     tries: int
 
 
+class FailingWork(PromisedWork):
+    reason: str
+
+
 class QueueStatus(BaseModel):
     total_work_units: int
     completed_work_units: int
@@ -216,6 +220,7 @@ class QueueStatus(BaseModel):
     pending_work_units: int
     sessions: dict[str, SessionQueueStatus] | None
     promised: dict[str, PromisedWork]
+    failing: dict[str, FailingWork]
 
 
 class WebhookEndpoint(BaseModel):
