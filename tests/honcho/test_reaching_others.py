@@ -30,6 +30,7 @@ from tests.honcho.neighbours import (
     told_in,
 )
 from tests.left_behind import end_all
+from tests.memory_server.talking import say
 
 ONE_LOOP = pytest.mark.asyncio(loop_scope="module")
 pytestmark = [pytest.mark.processes, pytest.mark.contract("1.9", "5.7", "5.10"), ONE_LOOP]
@@ -37,6 +38,7 @@ ASKED = "Which secret word is there?"
 LONG_ID = "n" * 190
 DOCUMENT = {"workspace": "shared", "peerName": "ann", "hosts": {"hermes_work": {"aiPeer": "scribe"}}}
 NOTE, LISTED = "the owner's note", "the owner's note in MEMORY.md"
+ADDED = "the owner in a session that was a guest's"
 OWNERS: dict[str, Seat] = {
     "the owner on Telegram": telegram(OWNER),
     "the owner's my-notes": by_id(None, "my-notes"),
@@ -66,7 +68,7 @@ TITLES = {
 }
 DIRECTORY, PREFIXED = "a directory like a guest's session", "a title behind a prefix"
 TERMINAL = (*TITLES, DIRECTORY, PREFIXED)
-PLACES = (*OWNERS, *GUESTS, *GROUP_SEATS, *TERMINAL, NOTE, LISTED)
+PLACES = (*OWNERS, *GUESTS, *GROUP_SEATS, *TERMINAL, NOTE, LISTED, ADDED)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -124,8 +126,8 @@ async def ask_twice(world: Neighbours, seat: Seat) -> str:
 
 ALL_OWNERS = {*OWNERS, *TERMINAL, NOTE, LISTED}
 FINDERS: dict[str, tuple[Seat, set[str], set[str]]] = {
-    "the owner on Telegram": (telegram(OWNER), ALL_OWNERS, {"the owner in the group"}),
-    "the owner over the API": (by_id(None, "a new day"), ALL_OWNERS, {"the owner in the group"}),
+    "the owner on Telegram": (telegram(OWNER), ALL_OWNERS, {"the owner in the group", ADDED}),
+    "the owner over the API": (by_id(None, "a new day"), ALL_OWNERS, {"the owner in the group", ADDED}),
     "Telegram 222": (telegram("222"), {"Telegram 222"}, {"a guest in the group"}),
     "Telegram 333": (telegram("333"), {"Telegram 333"}, set()),
     "API 333": (by_id("333", "a new day of 333"), {"API 333"}, set()),
@@ -255,6 +257,21 @@ async def the_servers_name_of_an_api_guest(world: Neighbours) -> str:
     return "".join([await ask_twice(world, by_id(name, f"of {name}")) for name in names])
 
 
+async def a_session_that_the_owner_was_added_to(world: Neighbours) -> str:
+    """A name that two people shared has left such sessions behind."""
+    seats = (by_id("wanda", "wandas"), telegram("425"))
+    for seat in seats:
+        await world.say(seat, told_in(f"session of {seat.user}"))
+    await world.settle()
+    for seat in seats:
+        session = world.find_telling(f"session of {seat.user}")["session_id"]
+        with world.at_server() as http:
+            say(http, session, told_in(ADDED), peer="ann")
+    await world.settle()
+    with world.configured(contextTokens=1999):  # another agent, which has not looked at the session before
+        return "".join([await ask_twice(world, seat) for seat in seats])
+
+
 async def commands(world: Neighbours) -> str:
     lines = (
         *("/memory", "/memory search secret", "/memory more", "/memory why 1", "/memory forget 1 --yes"),
@@ -316,6 +333,7 @@ ATTACKS: tuple[Attack, ...] = (
     the_servers_name_of_a_guests_session,
     the_end_of_the_servers_name_of_a_guests_session,
     the_servers_name_of_an_api_guest,
+    a_session_that_the_owner_was_added_to,
     commands,
     deleting_the_owners_conclusions,
     arguments_that_no_tool_has,
