@@ -7,7 +7,7 @@ phrases. So the languages share their grammar, and the work grows with the lengt
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import islice
@@ -151,19 +151,23 @@ class _Phrases:
         """Is such a word near the phrase?"""
         return code in self.codes[slice(*self.around())]
 
-    def kinds_of_verbs(self) -> list[str]:
-        """Return the kinds of the verbs around the phrase, the nearest first."""
-        start, end = self.span
-        low, high = self.around()
-        places = sorted((*range(low, start), *range(end, high)), key=lambda place: max(start - place, place - end + 1))
+    def verbs_in(self, places: Iterable[int]) -> list[str]:
+        """Return the kinds of the verbs at these places."""
         verbs = (self.verbs.fullmatch(self.tokens[place][0].lower()) for place in places)
         return [str(verb.lastgroup) for verb in verbs if verb is not None]
 
     def is_past(self) -> bool:
         """Does the phrase speak of what was?"""
-        kinds = self.kinds_of_verbs()
+        (start, end), (low, high) = self.span, self.around()
+        nearest = sorted((*range(low, start), *range(end, high)), key=lambda place: max(start - place, place - end + 1))
+        kinds = self.verbs_in(nearest)
         told = next((kind for kind in kinds if kind in ("past", "future")), "future")
         return told == "past" or {"have", "been"} <= set(kinds)
+
+    def is_lasting(self) -> bool:
+        """Do the verbs before the phrase say that something goes on: "have been", "have lived"?"""
+        kinds = self.verbs_in(range(self.around()[0], self.span[0]))
+        return "been" in kinds or {"have", "past"} <= set(kinds)
 
 
 def _day(day: date) -> Meaning:
@@ -235,7 +239,7 @@ def _period(given: Given) -> tuple[int, str]:
 
 def _read_weekday_of_week(text: _Phrases, given: Given) -> Meaning | None:
     monday = _week(text.today)[0] + timedelta(7 * int(given["R"]))
-    return _day(monday + timedelta(int(given["W"]))) if given["U"] == "w" else None
+    return _day(monday + timedelta(int(given["W"]))) if given.get("U", "w") == "w" else None
 
 
 def _read_ago(text: _Phrases, given: Given) -> Meaning:
@@ -244,8 +248,7 @@ def _read_ago(text: _Phrases, given: Given) -> Meaning:
 
 
 def _read_since(text: _Phrases, given: Given) -> Meaning | None:
-    kinds = {*text.kinds_of_verbs()}
-    if given.get("R", "-1") != "-1" or ("C" in given and "been" not in kinds and not {"have", "past"} <= kinds):
+    if given.get("R", "-1") != "-1" or ("C" in given and "R" not in given and not text.is_lasting()):
         return None
     first, _, written = _read_ago(text, given)
     return first, text.today, f"since {written}"
@@ -314,15 +317,15 @@ RULES: Mapping[str, tuple[str, Callable[[_Phrases, Given], Meaning | None]]] = {
         rf"[OI]?{WEEKDAY_FIRST}(?:[nt]o?)?[Mm][nt]?,?o?Y|Yo?[Mm]t?|[Ww][cO][Ww]|B[^.,]?[WwMmSEeUDH]",
         lambda text, given: None,
     ),
-    "weekday_of_week": (r"[Ww]d?O?RU|RUO?[Ww]", _read_weekday_of_week),
+    "weekday_of_week": (r"[Ww]d?O?RU|RUO?[Ww]|Rw", _read_weekday_of_week),
     "ago": (rf"{PERIOD}A|V{PERIOD}", _read_ago),
     "since": (rf"[ZC]{PERIOD}|[OIC]JRU|[RQ][Nn]U|[Nn]QU|{PERIOD}G", _read_since),
     "later": (rf"I{PERIOD}F?|{PERIOD}F", _read_later),
     "part_of_year": (r"y[mS]|[OI]?[MS][Oox]{0,2}(?:RU|Ur)|(?:RU|Ur)[OI][MS]", _read_part_of_year),
     "dated": (rf"[OI]?{WEEKDAY_FIRST}(?:[nt]o?[Mm]|[Mm][nt])|OJt(?=[,.kO]|$)", _read_dated),
-    "relative": (r"(?<!J)R[UEeWwMmSH]|O?[UEWwMSH]r|Or[UEWMSH]|y|T", _read_relative),
+    "relative": (r"(?<!J)R[UEeWMmSH]|O?[UEWwMSH]r|Or[UEWMSH]|y|T", _read_relative),
     "by_tense": (
-        r"[OIZC]l?M|lM|[OI]H|OJ?E|e|m|[OIZC][Ww](?!B)|(?:(?<=[k,.])|^)W(?=[,.kdOI]|$)|(?<![BNjo])w",
+        r"[OIZC]l?M|lM|[OI]H|[OC]J?E|e|m|[OIZC][Ww](?!B)|(?:(?<=[k,.])|^)W(?=[,.kdOI]|$)|(?<![BNjo])w",
         _read_by_tense,
     ),
     "day": (r"(?<![BN])D", _read_day),

@@ -20,7 +20,7 @@ T -2w the_week_before_last · -2m the_month_before_last · -2y the_year_before_l
 U d day days · w week weeks · m month months · y year years
 P 6m half_a_year · 2w a_fortnight
 E 0 weekend
-W 0 monday · 1 tuesday · 2 wednesday · 3 thursday · 4 friday · 5 saturday · 6 sunday
+W 0 monday · 1 tuesday tues · 2 wednesday · 3 thursday thurs · 4 friday fri · 5 saturday · 6 sunday
 M 1 january jan · 2 february feb · 3 march · 4 april apr · 5 may · 6 june jun · 7 july jul · 8 august aug
 M 9 september sept sep · 10 october oct · 11 november nov · 12 december dec
 S 0 spring · 1 summer · 2 autumn fall · 3 winter
@@ -40,7 +40,7 @@ k 0 i you he she it we they me him her us them
 d 0 morning afternoon evening night
 B 0 every each usually always mornings afternoons evenings nights
 b 0 birthday anniversary born
-x 0 black_friday good_friday people_today kids_today name_is it's it’s
+x 0 black_friday good_friday people_today kids_today name_is it's it’s like_yesterday like_just_yesterday
 """
 GERMAN = """
 D -2 vorgestern · -1 gestern letzte_nacht · 0 heute heute_morgen · 1 morgen · 2 übermorgen
