@@ -1,8 +1,8 @@
 """Relative times worked out: `python -m bench.relative_times FILE.jsonl…`, by default the sentences that ship.
 
-Each line has a `language`, `said_at` and a `text` in which every phrase to be found stands as `[last week](week of 1 May
-2023)`. A phrase counts as found if what is written behind it is right and it overlaps the labelled one. The languages
-are not told to the rules. What went wrong is listed before the table.
+Each line has a `language`, `said_at` and a `text` in which every phrase to be found is labelled with its meaning, as in
+`[last week](week of 1 May 2023)`. A phrase counts as found if it overlaps the labelled one and has the
+same meaning in words. The rules are not told the language. What went wrong is listed before the table.
 """
 
 from __future__ import annotations

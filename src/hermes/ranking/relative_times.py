@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import cache, cached_property
 from itertools import islice
 
 from hermes.ranking.time_words import COMMON, TABLES, VERBS
@@ -22,12 +23,15 @@ MAX_COUNTS = {"d": 3660, "w": 520, "m": 240, "y": 200}
 """Larger numbers are no time that anybody reckons from today."""
 LAST_HOLIDAY_DAYS = 30
 """So long after a holiday, "last Christmas" is still the one of the year before."""
+NEAR_DAYS = 90
+"""A date without a year that is so near is meant, whatever the tense: "I booked the flight of 3 June"."""
 MONTH_NAMES = (
     *("January", "February", "March", "April", "May", "June", "July"),
     *("August", "September", "October", "November", "December"),
 )
 SEASON_NAMES = ("spring", "summer", "autumn", "winter")
 WINTER = 3
+SINCE = "since "
 CAPITALISED = frozenset({"may", "march"})
 """Words that name a month only with a capital letter."""
 PERIOD = "(?:[Nn]U|P)"
@@ -38,6 +42,8 @@ WORD = re.compile(r"\w+")
 ORDINAL = re.compile(r"\d{1,2}(?:st|nd|rd|th|er|\.|[日号])")
 YEAR = re.compile(r"(?:1\d|20)\d\d年?")
 DIGITS = re.compile(r"\d{1,6}")
+OTHER = ("x", "")
+COMMAS = frozenset(",:，、：–—")
 SENTENCE_ENDS = frozenset(".!?;\n。！？；")
 Meaning = tuple[date, date, str]
 """The first and the last day, and both in words."""
@@ -54,6 +60,11 @@ class RelativeTime:
     first: date
     last: date
     written: str
+
+    @property
+    def is_span(self) -> bool:
+        """Is it all the time from then until it was said?"""
+        return self.written.startswith(SINCE)
 
 
 def resolve(text: str, said_on: date, language: str | None = None) -> list[RelativeTime]:
@@ -80,54 +91,63 @@ class _Reader:
     """The words of one language."""
 
     def __init__(self, language: str) -> None:
-        self.verbs, self.is_spaceless = VERBS[language], language not in COMMON
+        self.language, self.is_spaceless = language, language not in COMMON
         self.codes: dict[str, tuple[str, str]] = {}
         for line in TABLES[language].strip().splitlines():
             code, _, groups = line.partition(" ")
             for value, *words in (group.split() for group in groups.split(" · ")):
                 self.codes.update({word.replace("_", " "): (code, value) for word in words})
-        longest = sorted(self.codes, key=len, reverse=True)
-        parts = [YEAR.pattern, r"\d{1,2}[日号月]", r"\d+", *longest, r"\S"]
-        if not self.is_spaceless:
-            phrases = (rf"{re.escape(word)}(?!\w)" for word in longest if not word.isalpha())
-            ordinal = r"\d{1,2}\.(?=\s[A-Z])|" if language == "de" else ""
-            parts = [*phrases, rf"{ordinal}\d+(?:[.,:]\d+)*\w*", r"\w+", r"[^\w\s'’]|\n"]
-        self.token = re.compile("|".join(parts), re.IGNORECASE)
         telling = (word for word, (code, _) in self.codes.items() if code in "DUEWwMSH")
         self.signals = frozenset(WORD.findall(word)[-1] for word in telling)
         """Words of which a text holds at least one if it holds a relative time."""
         self.known = self.signals.union(COMMON.get(language, "").split())
 
+    @cached_property
+    def verb(self) -> re.Pattern[str]:
+        return re.compile(VERBS[self.language])
+
+    @cached_property
+    def token(self) -> re.Pattern[str]:
+        longest = sorted(self.codes, key=len, reverse=True)
+        parts = [YEAR.pattern, r"\d{1,2}[日号月]", r"\d+", *longest, r"\S"]
+        if not self.is_spaceless:
+            phrases = (rf"{re.escape(word)}(?!\w)" for word in longest if not word.isalpha())
+            ordinal = r"\d{1,2}\.(?=\s[A-Z])|" if self.language == "de" else ""
+            parts = [*phrases, rf"{ordinal}\d+(?:[.,:]\d+)*\w*", r"\w+", r"[^\w\s'’]|\n"]
+        return re.compile("|".join(parts), re.IGNORECASE)
+
     def read(self, token: str, before: str) -> tuple[str, str]:
         """Return the code and the value of a token that follows one with the code `before`."""
         small = token.lower()
-        if small in self.codes:
-            is_other = (small in CAPITALISED and token == small) or (token == "Morgen" and before not in ".,")
-            return ("x", "") if is_other else self.codes[small]
+        if (known := self.codes.get(small)) is not None:
+            is_other = (small in CAPITALISED and token == small) or (small == "morgen" != token and before not in ".,")
+            return OTHER if is_other else known
+        if token[0].isalpha():
+            return OTHER
         if digits := DIGITS.match(token):
             if YEAR.fullmatch(token):
                 return "Y", digits[0]
             ordinal = "m" if token[-1] == "月" else "t" if ORDINAL.fullmatch(token) else "x"
             return "n" if token.isdigit() else ordinal, digits[0]
-        return "." if token in SENTENCE_ENDS else "x" if token[0].isalnum() else ",", ""
+        return "." if token in SENTENCE_ENDS else "," if token in COMMAS else "#", ""
 
 
 class _Phrases:
     """A text as words with their codes, and the phrases in it."""
 
     def __init__(self, reader: _Reader, text: str, today: date) -> None:
-        self.text, self.today, self.verbs = text, today, reader.verbs
+        self.text, self.today, self.verb = text, today, reader.verb
         self.tokens = list(reader.token.finditer(text))
         self.values: list[str] = []
         codes = ["."]
         for token in self.tokens:
-            code, value = reader.read(token[0], codes[-1])
+            code, value = reader.read(token.group(), codes[-1])
             codes.append(code)
             self.values.append(value)
         self.codes = "".join(codes[1:])
 
     def times(self) -> Iterator[RelativeTime]:
-        for found in GRAMMAR.finditer(self.codes):
+        for found in _grammar().finditer(self.codes):
             start, end = self.span = found.span()
             given = dict(zip(found[0].translate(SAME), self.values[start:end], strict=True))
             try:
@@ -153,7 +173,7 @@ class _Phrases:
 
     def verbs_in(self, places: Iterable[int]) -> list[str]:
         """Return the kinds of the verbs at these places."""
-        verbs = (self.verbs.fullmatch(self.tokens[place][0].lower()) for place in places)
+        verbs = (self.verb.fullmatch(self.tokens[place][0].lower()) for place in places)
         return [str(verb.lastgroup) for verb in verbs if verb is not None]
 
     def is_past(self) -> bool:
@@ -237,6 +257,10 @@ def _period(given: Given) -> tuple[int, str]:
     return int(given.get("N", 1)), given["U"]
 
 
+def _read_nothing(_text: _Phrases, _given: Given) -> None:
+    return None
+
+
 def _read_weekday_of_week(text: _Phrases, given: Given) -> Meaning | None:
     monday = _week(text.today)[0] + timedelta(7 * int(given["R"]))
     return _day(monday + timedelta(int(given["W"]))) if given.get("U", "w") == "w" else None
@@ -251,7 +275,7 @@ def _read_since(text: _Phrases, given: Given) -> Meaning | None:
     if given.get("R", "-1") != "-1" or ("C" in given and "R" not in given and not text.is_lasting()):
         return None
     first, _, written = _read_ago(text, given)
-    return first, text.today, f"since {written}"
+    return first, text.today, f"{SINCE}{written}"
 
 
 def _read_later(text: _Phrases, given: Given) -> Meaning | None:
@@ -268,7 +292,16 @@ def _read_dated(text: _Phrases, given: Given) -> Meaning | None:
         return None
     today, past, day = text.today, text.is_past(), int(given["t"] if "t" in given else given["N"])
     if "M" in given:
-        return _by_tense(today, lambda year: _day(date(year, int(given["M"]), day)), past=past)
+        month = int(given["M"])
+        days = [
+            date(today.year + years, month, day)
+            for years in (-1, 0, 1)
+            if day <= _month(today.year + years, month)[1].day
+        ]
+        nearest = min(days, key=lambda each: abs(each - today))
+        if abs(nearest - today).days <= NEAR_DAYS:
+            return _day(nearest)
+        return _day(next(each for each in (reversed(days) if past else days) if (each < today) == past))
     is_this_month = day <= today.day if past else day >= today.day
     return _day(_month(today.year, today.month + (0 if is_this_month else -1 if past else 1))[0].replace(day=day))
 
@@ -314,15 +347,15 @@ def _read_day(text: _Phrases, given: Given) -> Meaning:
 RULES: Mapping[str, tuple[str, Callable[[_Phrases, Given], Meaning | None]]] = {
     # Complete dates, and habits.
     "nothing": (
-        rf"[OI]?{WEEKDAY_FIRST}(?:[nt]o?)?[Mm][nt]?,?o?Y|Yo?[Mm]t?|[Ww][cO][Ww]|B[^.,]?[WwMmSEeUDH]",
-        lambda text, given: None,
+        rf"[OIZC]?{WEEKDAY_FIRST}(?:[nt]o?)?[Mm][nt]?,?o?Y|Yo?[Mm]t?|[Ww](?:[cO]|,x?)[Ww]|B[^.,]?[WwMmSEeUDH]",
+        _read_nothing,
     ),
     "weekday_of_week": (r"[Ww]d?O?RU|RUO?[Ww]|Rw", _read_weekday_of_week),
     "ago": (rf"{PERIOD}A|V{PERIOD}", _read_ago),
     "since": (rf"[ZC]{PERIOD}|[OIC]JRU|[RQ][Nn]U|[Nn]QU|{PERIOD}G", _read_since),
     "later": (rf"I{PERIOD}F?|{PERIOD}F", _read_later),
     "part_of_year": (r"y[mS]|[OI]?[MS][Oox]{0,2}(?:RU|Ur)|(?:RU|Ur)[OI][MS]", _read_part_of_year),
-    "dated": (rf"[OI]?{WEEKDAY_FIRST}(?:[nt]o?[Mm]|[Mm][nt])|OJt(?=[,.kO]|$)", _read_dated),
+    "dated": (rf"[OIZC]?{WEEKDAY_FIRST}(?:[nt]o?[Mm]|[Mm][nt])|OJt(?=[,.kO]|$)", _read_dated),
     "relative": (r"(?<!J)R[UEeWMmSH]|O?[UEWwMSH]r|Or[UEWMSH]|y|T", _read_relative),
     "by_tense": (
         r"[OIZC]l?M|lM|[OI]H|[OC]J?E|e|m|[OIZC][Ww](?!B)|(?:(?<=[k,.])|^)W(?=[,.kdOI]|$)|(?<![BNjo])w",
@@ -331,7 +364,13 @@ RULES: Mapping[str, tuple[str, Callable[[_Phrases, Given], Meaning | None]]] = {
     "day": (r"(?<![BN])D", _read_day),
 }
 """Each kind of phrase, as the codes of its words, with what reads it. The first that fits counts."""
-GRAMMAR = re.compile("|".join(f"(?P<{name}>{pattern})" for name, (pattern, _) in RULES.items()))
+
+
+@cache
+def _grammar() -> re.Pattern[str]:
+    return re.compile("|".join(f"(?P<{name}>{pattern})" for name, (pattern, _) in RULES.items()))
+
+
 READERS = {language: _Reader(language) for language in TABLES}
 
 

@@ -11,8 +11,6 @@ b birthday · x another word.
 
 from __future__ import annotations
 
-import re
-
 ENGLISH = """
 D -2 the_day_before_yesterday · -1 yesterday last_night · 0 today tonight this_morning this_afternoon this_evening
 D 1 tomorrow · 2 the_day_after_tomorrow
@@ -148,7 +146,7 @@ COMMON = {
 }
 """Words by which a language is told from the others."""
 VERBS = {
-    "en": re.compile(
+    "en": (
         r"(?P<been>been)|(?P<have>have|has|haven|hasn|ve)|(?P<past>was|were|had|did|didn|went|got|came|saw|took|made|met"
         r"|bought|thought|told|said|left|felt|found|gave|ran|ate|drank|sat|stood|spent|lost|won|fell|flew|drove|wrote"
         r"|held|kept|heard|led|built|sent|brought|caught|taught|slept|swam|sang|broke|chose|grew|knew|threw|wore|became"
@@ -157,26 +155,26 @@ VERBS = {
         r"|(?P<future>will|ll|shall|gonna|going|let|lets|hope|hoping|plan|plans|planning|should|must|want|might|can|is"
         r"|are|am|m|re|gets|starts|leaves|comes|goes|ends|opens|begins|arrives)"
     ),
-    "de": re.compile(
+    "de": (
         r"(?P<have>habe|hast|hat|haben|habt|bin|bist|ist|sind|seid|wurden?)|(?P<past>war|waren|warst|ging|gingen|kam"
         r"|kamen|gab|sah|sahen|fuhr|fuhren|fand|blieb|traf|rief|bekam|begann|lief|saß|(?!heute|bitte|möchte|könnte"
         r"|sollte|müsste|nächste|letzte|erste|zweite|dritte|beste|echte)[a-zäöüß]+te[nt]?)"
         r"|(?P<future>werde|wirst|wird|werden|will|wollen|möchte|muss|müssen|soll|sollen|kann|können)"
         r"|(?P<been>(?:[a-zäöüß]{0,6}ge|be|ver|er|ent|zer)[a-zäöüß]+(?:t|en)|[a-zäöüß]+iert)"
     ),
-    "es": re.compile(
+    "es": (
         r"(?P<have>he|has|ha|hemos|han|había|habían)|(?P<future>vamos|voy|va|van|estamos|\w+[aei]r[éá]n?|\w+remos)"
         r"|(?P<past>fui|fue|fuimos|fueron|hice|hizo|hicimos|tuve|tuvo|tuvimos|estuve|estuvo|estuvimos|vi|vio|dije|dijo"
         r"|vine|vino|puse|puso|era|eran|\w+(?:é|ó|aste|iste|amos|imos|aron|ieron|aba|aban))"
         r"|(?P<been>\w+[ai]do|visto|hecho)"
     ),
-    "fr": re.compile(
+    "fr": (
         r"(?P<have>ai|as|a|avons|avez|ont|suis|es|est|sommes|êtes|sont)|(?P<past>étions|étiez|(?!jamais|mais|vais|sais"
         r"|français|anglais|lait)\w+(?:ais|ait|aient))|(?P<future>vais|va|allons|vont|\w+(?:rai|ra|rons|ront))"
         r"|(?P<been>(?!été)\w+ée?s?|vu|eu|pris|fait|mis|dit|venue?s?|partie?s?|perdu|ouvert|reçu|lu|bu|pu|couru|fini"
         r"|choisi|dormi|rendu|vendu|appris|écrit|née?s?)"
     ),
-    "zh": re.compile(r"(?P<past>[了过])|(?P<future>[要会将想]|打算|准备)"),
+    "zh": r"(?P<past>[了过])|(?P<future>[要会将想]|打算|准备)",
 }
-"""Verbs that tell whether a sentence speaks of what was or of what will be: "past" and "future" by themselves, "have"
-and "been" (an auxiliary and a participle) as the past where both are there."""
+"""Patterns of verbs that tell whether a sentence speaks of what was or of what will be: "past" and "future" by
+themselves, "have" and "been" (an auxiliary and a participle) as the past where both are there."""
