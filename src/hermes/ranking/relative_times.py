@@ -37,7 +37,6 @@ CAPITALISED = frozenset({"may", "march"})
 PERIOD = "(?:[Nn]U|P)"
 WEEKDAY_FIRST = "(?:[Ww],?[Ojx]?)?"
 SAME = str.maketrans("ewmn", "EWMN")
-HAN, KANA = re.compile(r"[\u4e00-\u9fff]"), re.compile(r"[\u3040-\u30ff]")
 WORD = re.compile(r"\w+")
 ORDINAL = re.compile(r"\d{1,2}(?:st|nd|rd|th|er|\.|[日号])")
 YEAR = re.compile(r"(?:1\d|20)\d\d年?")
@@ -251,6 +250,17 @@ def _by_tense(today: date, each: Callable[[int], Meaning], *, past: bool) -> Mea
     return [m for m in meant if m[0] <= today][-1] if past else next(m for m in meant if m[1] >= today)
 
 
+def _nearest_date(today: date, month: int, day: int, *, past: bool) -> date:
+    """Return the date nearest to today; one that is far away only if the tense agrees."""
+    years = range(today.year - 1, today.year + 2)
+    days = [date(year, month, day) for year in years if day <= _month(year, month)[1].day]
+    nearest = min(days, key=lambda each: abs(each - today))
+    if abs(nearest - today).days <= NEAR_DAYS:
+        return nearest
+    fitting = [each for each in days if (each < today) == past]
+    return max(fitting) if past else min(fitting)
+
+
 def _period(given: Given) -> tuple[int, str]:
     if period := given.get("P") or given.get("T"):
         return int(period[:-1]), period[-1]
@@ -292,16 +302,7 @@ def _read_dated(text: _Phrases, given: Given) -> Meaning | None:
         return None
     today, past, day = text.today, text.is_past(), int(given["t"] if "t" in given else given["N"])
     if "M" in given:
-        month = int(given["M"])
-        days = [
-            date(today.year + years, month, day)
-            for years in (-1, 0, 1)
-            if day <= _month(today.year + years, month)[1].day
-        ]
-        nearest = min(days, key=lambda each: abs(each - today))
-        if abs(nearest - today).days <= NEAR_DAYS:
-            return _day(nearest)
-        return _day(next(each for each in (reversed(days) if past else days) if (each < today) == past))
+        return _day(_nearest_date(today, int(given["M"]), day, past=past))
     is_this_month = day <= today.day if past else day >= today.day
     return _day(_month(today.year, today.month + (0 if is_this_month else -1 if past else 1))[0].replace(day=day))
 
@@ -317,6 +318,8 @@ def _read_relative(text: _Phrases, given: Given) -> Meaning | None:
     if "E" in given:
         is_over = step == 0 and today.weekday() < 5 and text.is_past()
         return _weekend(today + timedelta(-7 if is_over else 7 * step))
+    if abs(step) > 1:
+        return None
     if "W" in given:
         return _weekday(today, int(given["W"]), step or (-1 if text.is_past() else 1))
     each = _yearly(given)
@@ -350,7 +353,7 @@ RULES: Mapping[str, tuple[str, Callable[[_Phrases, Given], Meaning | None]]] = {
         rf"[OIZC]?{WEEKDAY_FIRST}(?:[nt]o?)?[Mm][nt]?,?o?Y|Yo?[Mm]t?|[Ww](?:[cO]|,x?)[Ww]|B[^.,]?[WwMmSEeUDH]",
         _read_nothing,
     ),
-    "weekday_of_week": (r"[Ww]d?O?RU|RUO?[Ww]|Rw", _read_weekday_of_week),
+    "weekday_of_week": (r"[OIZC]?[Ww]d?O?RU|RUO?[Ww]|Rw", _read_weekday_of_week),
     "ago": (rf"{PERIOD}A|V{PERIOD}", _read_ago),
     "since": (rf"[ZC]{PERIOD}|[OIC]JRU|[RQ][Nn]U|[Nn]QU|{PERIOD}G", _read_since),
     "later": (rf"I{PERIOD}F?|{PERIOD}F", _read_later),
@@ -375,6 +378,9 @@ READERS = {language: _Reader(language) for language in TABLES}
 
 
 def _language_of(text: str, words: set[str]) -> str:
-    if not text.isascii() and not KANA.search(text) and 2 * len(HAN.findall(text)) > len(words):
-        return "zh"
+    if not text.isascii():
+        han = sum("\u4e00" <= letter <= "\u9fff" for letter in text)
+        is_japanese = han and any("\u3040" <= letter <= "\u30ff" for letter in text)
+        if 2 * han > len(words):
+            return "ja" if is_japanese else "zh"
     return max(COMMON, key=lambda language: len(READERS[language].known & words))
