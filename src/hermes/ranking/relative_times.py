@@ -35,8 +35,8 @@ SINCE = "since "
 CAPITALISED = frozenset({"may", "march"})
 """Words that name a month only with a capital letter."""
 PERIOD = "(?:[Nn]U|P)"
-WEEKDAY_FIRST = "(?:[Ww],?[Ojx]?)?"
-SAME = str.maketrans("ewmn", "EWMN")
+BEFORE_DATE = "[OIZC]?J?(?:[Ww],?[OJjx]{0,2})?"
+SAME = str.maketrans("ewmni", "EWMNt")
 WORD = re.compile(r"\w+")
 ORDINAL = re.compile(r"\d{1,2}(?:st|nd|rd|th|er|\.|[日号])")
 YEAR = re.compile(r"(?:1\d|20)\d\d年?")
@@ -46,7 +46,7 @@ COMMAS = frozenset(",:，、：–—")
 SENTENCE_ENDS = frozenset(".!?;\n。！？；")
 Meaning = tuple[date, date, str]
 """The first and the last day, and both in words."""
-Given = Mapping[str, str]
+Values = Mapping[str, str]
 """The values of the words of a phrase, by code."""
 
 
@@ -99,7 +99,7 @@ class _Reader:
         telling = (word for word, (code, _) in self.codes.items() if code in "DUEWwMSH")
         self.signals = frozenset(WORD.findall(word)[-1] for word in telling)
         """Words of which a text holds at least one if it holds a relative time."""
-        self.known = self.signals.union(COMMON.get(language, "").split())
+        self.known = self.signals.union(self.codes, COMMON.get(language, "").split())
 
     @cached_property
     def verb(self) -> re.Pattern[str]:
@@ -166,6 +166,10 @@ class _Phrases:
         high = min(end + WINDOW_WORDS, len(self.codes)) if stop < 0 else stop
         return max(low, self.codes.rfind(".", low, start) + 1), high
 
+    def before(self) -> range:
+        """Return the places of the words before the phrase, within its sentence."""
+        return range(self.around()[0], self.span[0])
+
     def has(self, code: str) -> bool:
         """Is such a word near the phrase?"""
         return code in self.codes[slice(*self.around())]
@@ -185,8 +189,8 @@ class _Phrases:
 
     def is_lasting(self) -> bool:
         """Do the verbs before the phrase say that something goes on: "have been", "have lived"?"""
-        kinds = self.verbs_in(range(self.around()[0], self.span[0]))
-        return "been" in kinds or {"have", "past"} <= set(kinds)
+        kinds = {*self.verbs_in(self.before())}
+        return not kinds.isdisjoint(("been", "never")) or {"have", "past"} <= kinds
 
 
 def _day(day: date) -> Meaning:
@@ -234,7 +238,7 @@ def _weekday(today: date, weekday: int, step: int) -> Meaning:
     return _day(today + timedelta(ahead if step > 0 else ahead - 7 or -7))
 
 
-def _yearly(given: Given) -> Callable[[int], Meaning]:
+def _yearly(given: Values) -> Callable[[int], Meaning]:
     """Return what gives the month, season or holiday of a phrase in a year."""
     if "M" in given:
         return lambda year: _month(year, int(given["M"]))
@@ -261,53 +265,55 @@ def _nearest_date(today: date, month: int, day: int, *, past: bool) -> date:
     return max(fitting) if past else min(fitting)
 
 
-def _period(given: Given) -> tuple[int, str]:
+def _period(given: Values) -> tuple[int, str]:
     if period := given.get("P") or given.get("T"):
         return int(period[:-1]), period[-1]
     return int(given.get("N", 1)), given["U"]
 
 
-def _read_nothing(_text: _Phrases, _given: Given) -> None:
+def _read_nothing(_text: _Phrases, _given: Values) -> None:
     return None
 
 
-def _read_weekday_of_week(text: _Phrases, given: Given) -> Meaning | None:
+def _read_weekday_of_week(text: _Phrases, given: Values) -> Meaning | None:
     monday = _week(text.today)[0] + timedelta(7 * int(given["R"]))
     return _day(monday + timedelta(int(given["W"]))) if given.get("U", "w") == "w" else None
 
 
-def _read_ago(text: _Phrases, given: Given) -> Meaning:
+def _read_ago(text: _Phrases, given: Values) -> Meaning:
     count, unit = _period(given)
     return _away(text.today, -count, unit)
 
 
-def _read_since(text: _Phrases, given: Given) -> Meaning | None:
+def _read_since(text: _Phrases, given: Values) -> Meaning | None:
     if given.get("R", "-1") != "-1" or ("C" in given and "R" not in given and not text.is_lasting()):
         return None
     first, _, written = _read_ago(text, given)
     return first, text.today, f"{SINCE}{written}"
 
 
-def _read_later(text: _Phrases, given: Given) -> Meaning | None:
+def _read_later(text: _Phrases, given: Values) -> Meaning | None:
+    if "never" in text.verbs_in(text.before()):  # "I haven't smoked in two years"
+        return _read_since(text, given)
     return None if text.is_past() else _away(text.today, *_period(given))
 
 
-def _read_part_of_year(text: _Phrases, given: Given) -> Meaning | None:
+def _read_part_of_year(text: _Phrases, given: Values) -> Meaning | None:
     step = given.get("y") or given.get("R") or given["r"]
     return _yearly(given)(text.today.year + int(step)) if given.get("U", "y") == "y" else None
 
 
-def _read_dated(text: _Phrases, given: Given) -> Meaning | None:
-    if text.has("b") or text.has("B"):
-        return None
+def _read_dated(text: _Phrases, given: Values) -> Meaning | None:
     today, past, day = text.today, text.is_past(), int(given["t"] if "t" in given else given["N"])
+    if text.has("B") or (text.has("b") and not past):
+        return None
     if "M" in given:
         return _day(_nearest_date(today, int(given["M"]), day, past=past))
     is_this_month = day <= today.day if past else day >= today.day
     return _day(_month(today.year, today.month + (0 if is_this_month else -1 if past else 1))[0].replace(day=day))
 
 
-def _read_relative(text: _Phrases, given: Given) -> Meaning | None:
+def _read_relative(text: _Phrases, given: Values) -> Meaning | None:
     today = text.today
     if "T" in given:
         return _away(today, *_period(given))
@@ -331,11 +337,11 @@ def _read_relative(text: _Phrases, given: Given) -> Meaning | None:
     return next(m for m in map(each, range(today.year, today.year - 3, -1)) if m[1] < before)
 
 
-def _read_by_tense(text: _Phrases, given: Given) -> Meaning | None:
-    if text.has("B") or ("M" in given and text.has("b")):
-        return None
+def _read_by_tense(text: _Phrases, given: Values) -> Meaning | None:
     sense = int(given.get("O") or given.get("Z") or 0)
     today, past = text.today, sense < 0 or (sense == 0 and text.is_past())
+    if text.has("B") or ("M" in given and text.has("b") and not past):
+        return None
     if "E" in given:
         return _weekend(today - timedelta(7) if past and today.weekday() < 5 else today)
     if "W" in given:
@@ -343,14 +349,14 @@ def _read_by_tense(text: _Phrases, given: Given) -> Meaning | None:
     return _by_tense(today, _yearly(given), past=past)
 
 
-def _read_day(text: _Phrases, given: Given) -> Meaning:
+def _read_day(text: _Phrases, given: Values) -> Meaning:
     return _day(text.today + timedelta(int(given["D"])))
 
 
-RULES: Mapping[str, tuple[str, Callable[[_Phrases, Given], Meaning | None]]] = {
+RULES: Mapping[str, tuple[str, Callable[[_Phrases, Values], Meaning | None]]] = {
     # Complete dates, and habits.
     "nothing": (
-        rf"[OIZC]?{WEEKDAY_FIRST}(?:[nt]o?)?[Mm][nt]?,?o?Y|Yo?[Mm]t?|[Ww](?:[cO]|,x?)[Ww]|B[^.,]?[WwMmSEeUDH]",
+        rf"{BEFORE_DATE}(?:[nti][oO]?)?[Mm][nt]?,?o?Y|Yo?[Mm]t?|[Ww](?:[cO]|,x?)[Ww]|B[^.,]?[WwMmSEeUDH]",
         _read_nothing,
     ),
     "weekday_of_week": (r"[OIZC]?[Ww]d?O?RU|RUO?[Ww]|Rw", _read_weekday_of_week),
@@ -358,13 +364,13 @@ RULES: Mapping[str, tuple[str, Callable[[_Phrases, Given], Meaning | None]]] = {
     "since": (rf"[ZC]{PERIOD}|[OIC]JRU|[RQ][Nn]U|[Nn]QU|{PERIOD}G", _read_since),
     "later": (rf"I{PERIOD}F?|{PERIOD}F", _read_later),
     "part_of_year": (r"y[mS]|[OI]?[MS][Oox]{0,2}(?:RU|Ur)|(?:RU|Ur)[OI][MS]", _read_part_of_year),
-    "dated": (rf"[OIZC]?{WEEKDAY_FIRST}(?:[nt]o?[Mm]|[Mm][nt])|OJt(?=[,.kO]|$)", _read_dated),
-    "relative": (r"(?<!J)R[UEeWMmSH]|O?[UEWwMSH]r|Or[UEWMSH]|y|T", _read_relative),
+    "dated": (rf"{BEFORE_DATE}(?:[nti][oO]?[Mm]|[Mm][nt])|OJt(?=[,.k]|O(?!R)|$)", _read_dated),
+    "relative": (r"(?<![Jg])R(?:[UEeMmSH]|Wd?)|O?[UEWwMSH]r|Or[UEWMSH]|y|T", _read_relative),
     "by_tense": (
-        r"[OIZC]l?M|lM|[OI]H|[OC]J?E|e|m|[OIZC][Ww](?!B)|(?:(?<=[k,.])|^)W(?=[,.kdOI]|$)|(?<![BNjo])w",
+        r"[OIZC]l?M|lM|[OI]H|[OC]J?E|e|m|[OIZC][Ww](?!B)d?|(?:(?<=[k,.])|^)W(?:d|(?=[,.kOI]|$))|(?<![BNjo])wd?",
         _read_by_tense,
     ),
-    "day": (r"(?<![BN])D", _read_day),
+    "day": (r"(?<![BN])Dd?", _read_day),
 }
 """Each kind of phrase, as the codes of its words, with what reads it. The first that fits counts."""
 

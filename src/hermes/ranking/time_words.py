@@ -3,9 +3,9 @@
 A line begins with a code; then come values with the words that have them, `_` for a space. The codes:
 D day counted from today · T week, month or year counted from this one · U unit · P period · E weekend · W weekday ·
 M month · S season · H holiday · e w m the same where they need no preposition · R last, this, next · r the same behind
-its noun · Q the last, of several · y such a year · N number · A ago · V ago, in front · I in · F from now ·
+its noun · Q the last, of several · y such a year · N number · i ordinal · A ago · V ago, in front · I in · F from now ·
 Z since so long · C for so long · G so long by now · O preposition (-1 since, 1 until, 0 others) · l early, late ·
-J the · j an article that makes a habit of a weekday · o of · c to · k pronoun · d part of a day · B every ·
+J the · g my · j an article that makes a habit of a weekday · o of · c to · k pronoun · d part of a day · B every ·
 b birthday · x another word.
 """
 
@@ -33,6 +33,8 @@ C 0 for
 O -1 since · 0 on at over during before after from of · 1 until till by
 l 0 early late mid
 J 0 the
+g 0 my your his its our their
+i 1 first · 2 second · 3 third
 c 0 to through
 k 0 i you he she it we they me him her us them
 d 0 morning afternoon evening night
@@ -61,6 +63,7 @@ I 0 in
 Z -1 seit
 O -1 seit_dem · 0 am im an zu ab über · 1 bis bis_zum
 l 0 anfang mitte ende
+g 0 mein meine meinen meinem meiner unser unsere unserem unseren
 d 0 abend vormittag nachmittag mittag früh
 B 0 jeden jede jedes immer meistens alle
 b 0 geburtstag geboren
@@ -114,6 +117,7 @@ O 0 en à au · 1 jusqu'à jusqu’à jusqu'en jusqu’en
 l 0 début fin mi
 j 0 le les du
 o 0 de
+d 0 matin soir après-midi
 B 0 chaque tous_les toutes_les
 b 0 anniversaire
 x 0 mardi_gras
@@ -147,7 +151,7 @@ COMMON = {
 """Words by which a language is told from the others."""
 VERBS = {
     "en": (
-        r"(?P<been>been)|(?P<have>have|has|haven|hasn|ve)|(?P<past>was|were|had|did|didn|went|got|came|saw|took|made|met"
+        r"(?P<been>been)|(?P<never>haven|hasn)|(?P<have>have|has|ve)|(?P<past>was|were|had|did|didn|went|got|came|saw|took|made|met"
         r"|bought|thought|told|said|left|felt|found|gave|ran|ate|drank|sat|stood|spent|lost|won|fell|flew|drove|wrote"
         r"|held|kept|heard|led|built|sent|brought|caught|taught|slept|swam|sang|broke|chose|grew|knew|threw|wore|became"
         r"|began|drew|fought|forgot|hid|paid|rode|sold|shot|stole|woke|hung|hit|cut|quit|seen|gone|done"
@@ -158,7 +162,7 @@ VERBS = {
     "de": (
         r"(?P<have>habe|hast|hat|haben|habt|bin|bist|ist|sind|seid|wurden?)|(?P<past>war|waren|warst|ging|gingen|kam"
         r"|kamen|gab|sah|sahen|fuhr|fuhren|fand|blieb|traf|rief|bekam|begann|lief|saß|(?!heute|bitte|möchte|könnte"
-        r"|sollte|müsste|nächste|letzte|erste|zweite|dritte|beste|echte)[a-zäöüß]+te[nt]?)"
+        r"|sollte|müsste|nächste|letzte|erste|zweite|dritte|beste|echte)[a-zäöüß]+te|(?:hat|woll|soll|konn|muss|durf)ten)"
         r"|(?P<future>werde|wirst|wird|werden|will|wollen|möchte|muss|müssen|soll|sollen|kann|können)"
         r"|(?P<been>(?:[a-zäöüß]{0,6}ge|be|ver|er|ent|zer)[a-zäöüß]+(?:t|en)|[a-zäöüß]+iert)"
     ),
@@ -177,4 +181,4 @@ VERBS = {
     "zh": r"(?P<past>[了过])|(?P<future>[要会将想]|打算|准备)",
 }
 """Patterns of verbs that tell whether a sentence speaks of what was or of what will be: "past" and "future" by
-themselves, "have" and "been" (an auxiliary and a participle) as the past where both are there."""
+themselves, "have" and "been" (an auxiliary and a participle) as the past where both are there; "never" is "haven't"."""
