@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes.errors import TransferError
+from hermes.transfer.importing import Progress
 from tests.conftest import Ran
 from tests.memory_server.serving import ROOT, SECRET, Served, inside, running
 from tests.memory_server.talking import say, settle
@@ -84,6 +86,29 @@ def test_memory_of_this_home_is_the_one_that_is_meant_when_none_is_named(
         told = hermes("memory", "export", workspace, str(tmp_path / "again.jsonl"))
         assert told.code == 0, told.err
         assert items(Path(file)) == items(tmp_path / "again.jsonl")
+    finally:
+        hermes("memory", "stop")
+
+
+def test_import_goes_on_after_the_memory_server_of_this_home_has_moved(
+    hermes: Callable[..., Ran], old: Served, filled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(tmp_path / "e.jsonl")
+    assert hermes("memory", "export", filled, file, "--from", old.url).code == 0
+    save = Progress.save
+
+    def save_and_stop(progress: Progress) -> None:
+        save(progress)
+        raise TransferError("it was cut off")
+
+    try:
+        with monkeypatch.context() as cut_off:
+            cut_off.setattr(Progress, "save", save_and_stop)
+            assert "it was cut off" in hermes("memory", "import", file).err
+        assert hermes("memory", "stop").code == 0
+        told = hermes("memory", "import", file, "--json")
+        assert told.code == 0, told.err
+        assert json.loads(told.out)["carried"]["messages"] == 278
     finally:
         hermes("memory", "stop")
 

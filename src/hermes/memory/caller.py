@@ -182,7 +182,12 @@ class Memory:
             return Missed("the provider's session is not open", skipped=True)
         use, speaker = ToolUse(name, arguments, key, self.provider.wall(until)), self._speaker
         found = await self._caller.ask(
-            "call_tool", lambda session: session.call_tool(use, speaker), str, until, flaw=_longer(RESULT)
+            "call_tool",
+            lambda session: session.call_tool(use, speaker),
+            str,
+            until,
+            line=f"tool:{name}",  # a tool that only writes the outbox waits neither for recall nor for another tool
+            flaw=_longer(RESULT),
         )
         return Returned(found.value[:RESULT]) if isinstance(found, Returned) else found
 
