@@ -205,10 +205,6 @@ def test_memory_that_an_earlier_version_left_under_a_profile_is_said_at_the_star
     assert f"memory of an earlier version in {old} is not used here" in command(place.home, "start").stderr
 
 
-def remove_folder(place: Place, _copy: Path) -> None:
-    shutil.rmtree(place.folder)
-
-
 def restore_folder(place: Place, copy: Path) -> None:
     place.folder.rename(place.folder.with_name("old"))
     shutil.copytree(copy, place.folder)
@@ -228,7 +224,6 @@ def remove_log(place: Place, _copy: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "kept"),
     [
-        (remove_folder, []),
         (restore_folder, ["early"]),
         (restore_database, ["early"]),
         (remove_log, ["early", "late"]),
