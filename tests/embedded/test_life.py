@@ -229,7 +229,7 @@ def remove_log(place: Place, _copy: Path) -> None:
         (remove_log, ["early", "late"]),
     ],
 )
-def test_server_whose_files_are_removed_or_replaced_ends_and_another_serves_what_is_there(
+def test_server_whose_files_are_replaced_ends_and_the_next_serves_what_is_there(
     place: Place, tmp_path: Path, change: Callable[[Place, Path], None], kept: list[str]
 ) -> None:
     with client_of(connect(place)) as client:

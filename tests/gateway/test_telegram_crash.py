@@ -183,7 +183,7 @@ def test_message_of_a_turn_that_a_crash_cut_off_is_answered_after_the_restart(tm
 
 @pytest.mark.timeout(180)
 @pytest.mark.contract("2.1")
-def test_message_that_kills_the_gateway_each_time_is_given_up_and_others_are_answered(tmp_path: Path) -> None:
+def test_message_that_kills_the_gateway_is_given_up_and_others_are_answered(tmp_path: Path) -> None:
     with BotApi() as api, scripted_model() as model:
         people = [api.person(f"P{number}") for number in range(4)]
         gateway = BotGateway(tmp_path / "home", api, model)

@@ -40,7 +40,7 @@ class Isolation:
 
     def admits(self, queue: str, now: float) -> bool:
         """Return False while lanes of `queue` must not begin."""
-        waited = now - self._since
+        waited = abs(now - self._since)  # a clock that was set back must not prolong it
         if self.alone is not None:
             return self.alone.queue == queue and waited >= MAX_ALONE_SECONDS
         if self._waiting is None or not HOLD_SECONDS <= waited < 2 * HOLD_SECONDS:

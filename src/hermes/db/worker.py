@@ -202,7 +202,7 @@ class QueueWorker:
         async with isolation.taking:
             self._look_at_clock()
             room, now = self._terms.at_once - len(self._running), self._clock.now()
-            if room <= 0 or self._paused_until > now:
+            if (room <= 0 and isolation.alone is None) or self._paused_until > now:
                 return 0
             if lane is None and not isolation.admits(self._name, now):  # a named lane belongs to a turn that runs
                 return 0
@@ -247,9 +247,7 @@ class QueueWorker:
                 queue.count_alone(tx, claimed, alone=True)
                 return Taken([claimed], is_alone=True)
             taken.append(claimed)
-        while len(taken) < room and len(suspects) < SUSPECTS_PER_LOOK:
-            if (claimed := self._claim(tx, lane, now)) is None:
-                break
+        while len(taken) < room and len(suspects) < SUSPECTS_PER_LOOK and (claimed := self._claim(tx, lane, now)):
             (suspects if self._is_suspect(claimed) else taken).append(claimed)
         is_alone = bool(suspects) and not (taken or isolation.running)
         if is_alone:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Generic, Literal
 
@@ -83,7 +84,8 @@ class SqliteDatabase(Generic[Tx]):
         if (file, log) == (self._file, self._log):
             return False
         if file not in (None, self._file) and log is not None and log == self._log:
-            self._log_path.replace(f"{self._log_path}.orphaned")
+            with suppress(OSError):
+                self._log_path.replace(f"{self._log_path}.orphaned")
         return True
 
     async def close(self) -> None:
