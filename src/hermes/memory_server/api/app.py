@@ -33,7 +33,7 @@ from hermes.memory_server.api import (
 from hermes.memory_server.api.auth import StartKey
 from hermes.memory_server.api.health import report_health
 from hermes.memory_server.api.intake import BodyIntake
-from hermes.memory_server.api.life import Life, end_when_unused
+from hermes.memory_server.api.life import Life, end_when_lost, end_when_unused
 from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.api.server import Options, Server
 from hermes.memory_server.api.swift import ShortWay
@@ -138,6 +138,7 @@ def create_app(
         beside = [
             asyncio.create_task(_warm_up(database, embedder, health)),
             asyncio.create_task(end_when_unused(life, traffic, server)),
+            asyncio.create_task(end_when_lost(life, server)),
         ]
         try:
             if open_for_work is None:
