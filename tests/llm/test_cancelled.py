@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ from hermes.llm.events import Completed, ModelEvent
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.patience import Retries, Timeouts
 from tests.llm.calling import REQUEST, model_at
-from tests.llm.loopback import Answer, LoopbackServer, says
+from tests.llm.loopback import Answer, Ending, LoopbackServer, says
 from tests.scale import scale
 
 pytestmark = [pytest.mark.contract("2.6"), pytest.mark.timeout(600)]
@@ -83,7 +82,7 @@ WAYS = (cancel_task, cancel_twice, stop, leave)
 
 
 def open_sockets() -> int:
-    found = (os.readlink(entry) for entry in SOCKETS.iterdir() if entry.is_symlink())
+    found = (str(entry.readlink()) for entry in SOCKETS.iterdir() if entry.is_symlink())
     return sum(name.startswith("socket:") for name in found)
 
 
@@ -109,12 +108,12 @@ async def test_cancelled_requests_leave_no_connection_open() -> None:
             await cancel_task(model, count % WHOLE)
         await check_next(model)
         while open_sockets() > before:  # the server closes its side a moment later
-            await asyncio.sleep(0)
+            await steps(1)
         await model.close()
 
 
 @pytest.mark.parametrize("ending", ["hang", "reset", "cut"])
-async def test_request_after_a_stream_that_broke_off_is_answered(ending: str) -> None:
+async def test_request_after_a_stream_that_broke_off_is_answered(ending: Ending) -> None:
     broken = says("Hel", ending=ending)
     async with LoopbackServer([broken, HELLO, broken, HELLO]) as server:
         model = model_at(server, timeouts=Timeouts(idle=0.05), retries=Retries(most=0))
