@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KEEP_ALIVE = 30.0
 """Seconds for which an idle connection is kept: long enough for a tool to run between two calls."""
 POOL_TIMEOUT_SECONDS = 5.0
-MAX_IDLE_CONNECTIONS = 16
+MAX_IDLE_CONNECTIONS = 100
 
 
 class OpenResponse:
