@@ -135,14 +135,15 @@ def secrets_in(text: str, places: Iterable[str]) -> set[str]:
 
 
 def obey(request: ModelRequest) -> ScriptedAnswer:
-    """Call the tools that the person names; repeat everything else."""
+    """Call the tools that the person names, and repeat a secret that is told. Questions are not repeated: a memory full
+    of them would hide what a search finds."""
     last = request.messages[-1]
     if last["role"] != "user":
         return Reply("Done.")
     said = strip_fences(str(last["content"])).strip()
     _, wants, calls = said.partition(CALLS)
     if not wants:
-        return Reply(f"I noted it: {said}")
+        return Reply(f"I noted it: {said}" if TOLD.search(said) else "Fine.")
     named = enumerate(json.loads(calls))
     return Reply(tool_calls=tuple(ToolCall(f"c{place}", tool, json.dumps(given)) for place, (tool, given) in named))
 
