@@ -91,7 +91,7 @@ async def test_request_after_one_cancelled_at_any_moment_is_answered() -> None:
     chance = random.Random(65)
     async with LoopbackServer(then=HELLO) as server:
         model = model_at(server, timeouts=Timeouts(first_byte=20), retries=Retries(most=0))
-        for number in range(scale(60, 1_000)):
+        for number in range(scale(200, 1_000)):
             await WAYS[number % len(WAYS)](model, chance.randrange(WHOLE))
             await check_next(model)
         await model.close()
@@ -101,7 +101,7 @@ async def test_request_after_one_cancelled_at_any_moment_is_answered() -> None:
 @pytest.mark.skipif(not SOCKETS.is_dir(), reason="open files are counted in /proc")
 async def test_cancelled_requests_leave_no_connection_open() -> None:
     async with LoopbackServer(then=HELLO) as server:
-        model = model_at(server)
+        model = model_at(server, timeouts=Timeouts(first_byte=20), retries=Retries(most=0))
         await check_next(model)
         before = open_sockets()
         for count in range(scale(WHOLE, 1_000)):
