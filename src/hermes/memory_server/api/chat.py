@@ -12,9 +12,10 @@ from starlette.responses import StreamingResponse
 
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import OwnPeer, WorkspaceCaller
+from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.recall import allowed_sessions, check_scope, make_view, scope_rows, session_rows
 from hermes.memory_server.api.schemas import DialecticOptions, WorkspaceDialectic
-from hermes.memory_server.api.server import ServerDep, new_router
+from hermes.memory_server.api.server import ServerDep
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.dialectic import PeerAnswer, answer, check_schema, structure

@@ -27,7 +27,7 @@ ATTENTION = 0.25
 ASKER = "hermes.asker"
 """What of a request's scope says whose connection it came on."""
 REFUSED = 400
-LARGE_BODY = 65_536
+LARGE_BODY_BYTES = 65_536
 PAUSE = 0.5
 """Seconds after which a large body is refused, when it is let go already: who sends one after another would take a
 processor from everybody."""
@@ -122,7 +122,7 @@ class _Coming:
 
     @property
     def is_large(self) -> bool:
-        return self._came > LARGE_BODY
+        return self._came > LARGE_BODY_BYTES
 
     def end(self) -> None:
         self._timer.cancel()

@@ -13,9 +13,10 @@ from pydantic import ValidationError
 from hermes.memory_server import limits, times
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Member, OwnSession
+from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.once import MESSAGE_KEY, KeyHeader, asked
 from hermes.memory_server.api.schemas import Filter, MessageBatchCreate, MessageCreate, MessageUpdate
-from hermes.memory_server.api.server import Paging, Server, ServerDep, new_router
+from hermes.memory_server.api.server import Paging, Server, ServerDep
 from hermes.memory_server.db.database import JsonMap
 from hermes.memory_server.engine import messages as engine
 from hermes.memory_server.engine.answers import KeyedRequest

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Member, OwnPeer, WorkspaceCaller
+from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.schemas import MessageSearch, WorkspaceSearch
-from hermes.memory_server.api.server import REFUSALS, ServerDep
+from hermes.memory_server.api.server import ServerDep
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.peers import find_peer
@@ -16,7 +17,7 @@ from hermes.memory_server.engine.search import find_hits
 from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.workspaces import workspace_id_of
 
-router = APIRouter(responses=REFUSALS)
+router = new_router()
 ROOT = "/v3/workspaces/{workspace_id}"
 
 
