@@ -15,8 +15,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
+from hermes.memory_server import limits
 from hermes.memory_server.api.auth import Gate
-from hermes.memory_server.api.intake import LARGE_BODY_BYTES
 from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.api.server import Server
 from hermes.memory_server.threads import compute
@@ -73,7 +73,7 @@ class _JsonRequest(Request):
     async def json(self) -> Any:
         if self._decoded is None:
             content = await self.body()
-            self._is_large = len(content) > LARGE_BODY_BYTES
+            self._is_large = len(content) > limits.LARGE_BODY_BYTES
             try:  # this decoder keeps whole numbers of any size as they are, to be refused
                 if self._is_large:
                     self._decoded = await compute(msgspec.json.decode, content)
@@ -98,8 +98,8 @@ class _JsonRequest(Request):
     async def read_model(self, kind: type[BaseModel]) -> BaseModel:
         try:
             if self._is_large:
-                return await compute(kind.model_validate, self._decoded)
-            return kind.model_validate(self._decoded)
+                return await compute(kind.model_validate, self._decoded, from_attributes=True)
+            return kind.model_validate(self._decoded, from_attributes=True)  # as FastAPI does
         except ValidationError as error:
             problems = error.errors(include_url=False)
             raise RequestValidationError([{**one, "loc": ("body", *one["loc"])} for one in problems]) from error

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-END = re.compile(r"(?<=[.!?])\s+|\s*\n\s*|(?<=[。！？])\s*")
+END = re.compile(r"(?<=[.!?])\s+|(?<!\s)\s*\n\s*|(?<=[。！？])\s*")
 TITLE = re.compile(
     r"(?:^|[\s(])(?:dr|mr|mrs|ms|mx|prof|rev|hon|gen|col|capt|sgt|lt|st|ste|sta|sto|sr|sra|srta|jr|fr|hr|mme|mlle|mt|ft"
     r"|ca|approx|vs|cf|e\.g|i\.e|z\. ?b|d\. ?h|u\. ?a|p\. ?ej)\.$",
