@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CLOUD = "https://api.honcho.dev"
 LOCAL = "http://localhost:8000"
-VERSION_PATH = re.compile(r"(?:/v[1-3])?/*$")
+VERSION_PATH = re.compile(r"(?:/v[1-3]/*|(?<!/)/+)$")
 ERRNO = re.compile(r"\[Errno -?\d+\] ")
 """What says nothing to a person."""
 NO_KEY = "local"

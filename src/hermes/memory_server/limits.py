@@ -51,6 +51,8 @@ SCHEMA_CHARS = 65_536
 ANSWER_CHARS = 65_536
 """For `response_format`, and for an answer of `chat`, which the properties of the schema share."""
 REQUEST_SECONDS = 60.0
+STATUS_SESSIONS = 1000
+"""How many sessions the status of the queue tells apart."""
 CONNECTIONS = 1000
 """Fewer where the system lets a process have few files open."""
 HEAD_SECONDS = 10.0

@@ -75,8 +75,9 @@ async def list_conclusions(
 ) -> Response:
     """Conclusions, the newest first."""
     filters = body.filters if body else None
-    found = await here.read(lambda tx: engine.list_conclusions(tx, workspace_id, filters, page))
-    return wire.page(found, wire.conclusion)
+    return await here.read(
+        lambda tx: wire.page(engine.list_conclusions(tx, workspace_id, filters, page), wire.conclusion)
+    )
 
 
 @router.post(f"{ROOT}/query", response_model=list[replies.Conclusion])

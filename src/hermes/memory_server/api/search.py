@@ -30,7 +30,7 @@ async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: Serve
         where = _place(tx, workspace_id, body)
         return [wire.message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
 
-    return wire.JsonResponse(await here.read(run))
+    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
 
 
 @router.post(f"{ROOT}/sessions/{{session_id}}/search", response_model=list[replies.Message], tags=["sessions"])
@@ -45,7 +45,7 @@ async def search_session(
         where = SearchArea(0, ()) if session is None else SearchArea(session.workspace_id, (session.id,))
         return [wire.message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
 
-    return wire.JsonResponse(await here.read(run))
+    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
 
 
 @router.post(f"{ROOT}/peers/{{peer_id}}/search", response_model=list[replies.Message], tags=["peers"])
@@ -59,7 +59,7 @@ async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here
         where = SearchArea(place, ()) if author is None else SearchArea(place, peer=author.id)
         return [wire.message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
 
-    return wire.JsonResponse(await here.read(run))
+    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
 
 
 @router.post(f"{ROOT}/ext/search", response_model=list[replies.Found], tags=["extensions"])
@@ -74,7 +74,7 @@ async def search_with_scores(workspace_id: str, body: WorkspaceSearch, here: Ser
             for hit in hits
         ]
 
-    return wire.JsonResponse(await here.read(run))
+    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
 
 
 def _place(tx: Tx, workspace: str, body: WorkspaceSearch) -> SearchArea:

@@ -9,12 +9,15 @@ from typing import Any
 
 from sqlalchemy import exists, func, select, text
 
+from hermes.memory_server import limits
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs, sessions
 from hermes.memory_server.engine.jobs import PROMISED, TRACKED
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.sessions import find_session
 from hermes.memory_server.engine.workspaces import workspace_id_of
+
+FINISHED = ("done", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """All counts; those of each session under its internal id, unless one session was asked for. `promised` are the
+    """All counts; those of each session under its internal id, unless one session was asked for: of so many sessions
+    (`limits.STATUS_SESSIONS`), those with open work first. `promised` are the
     deletions and merges of the workspace that are not done, by their kinds: how many wait or run, and how often one of
     them was tried."""
 
@@ -61,10 +65,11 @@ def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None
     promised = _promised(tx, place)
     if session is not None:
         return QueueCounts(_sum(rows), None, promised)
-    names = {row.uid for row in rows if row.uid is not None}
-    return QueueCounts(
-        _sum(rows), {name: _sum(row for row in rows if row.uid == name) for name in names} or None, promised
-    )
+    by_session: dict[str, list[Any]] = {}
+    for row in sorted(rows, key=lambda row: row.state in FINISHED):
+        if row.uid is not None and (row.uid in by_session or len(by_session) < limits.STATUS_SESSIONS):
+            by_session.setdefault(row.uid, []).append(row)
+    return QueueCounts(_sum(rows), {name: _sum(parts) for name, parts in by_session.items()} or None, promised)
 
 
 def _promised(tx: Tx, workspace_id: int) -> dict[str, dict[str, int]]:
@@ -78,4 +83,4 @@ def _sum(rows: Iterable[Any]) -> Counts:
     by_state: Counter[str] = Counter()
     for row in rows:
         by_state[row.state] += row.number
-    return Counts(by_state["done"] + by_state["failed"], by_state["running"], by_state["pending"])
+    return Counts(sum(by_state[state] for state in FINISHED), by_state["running"], by_state["pending"])
