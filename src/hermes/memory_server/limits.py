@@ -34,7 +34,7 @@ REQUEST_BYTES = 16 * 1024 * 1024
 MEMBERS_REQUEST_BYTES = 4 * 1024 * 1024
 SMALL_REQUEST_BYTES = 1024 * 1024
 """For requests that name members, and for all others."""
-REQUESTS_BYTES = 32 * 1024 * 1024
+REQUESTS_BYTES = 24 * 1024 * 1024
 """What all requests that are being answered may hold together."""
 LARGE_BODY_BYTES = 65_536
 """Larger bodies are counted before they are decoded, and decoded in a thread; larger responses are counted too."""

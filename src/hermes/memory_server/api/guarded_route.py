@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
 from hermes.memory_server import limits
 from hermes.memory_server.api.auth import Gate
@@ -23,6 +24,8 @@ from hermes.memory_server.threads import compute
 
 JSON = "application/json"
 KEY_HEADER = "Idempotency-Key"
+REQUEST = "hermes.request"
+"""What of a request's scope is the request as it was first looked at."""
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {
@@ -46,22 +49,33 @@ class GuardedRoute(APIRoute):
     called directly, since FastAPI takes longer for such a request than most reads. FastAPI handles everything else.
     """
 
-    def get_route_handler(self) -> Handler:
-        through_fastapi = super().get_route_handler()
-        endpoint = self.endpoint
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
         hints = get_type_hints(endpoint, include_extras=True)
-        gate = next((part for hint in hints.values() for part in get_args(hint) if isinstance(part, Gate)), None)
-        direct = _DirectCall.of(self.path, endpoint, hints)
+        parts = (part for hint in hints.values() for part in get_args(hint))
+        self._gate = next((part for part in parts if isinstance(part, Gate)), None)
+        self._direct = _DirectCall.of(path, endpoint, hints)
 
-        async def handle(given: Request) -> Response:
-            request = _JsonRequest(given.scope, given.receive)
-            caller = None if gate is None else await gate(request)
-            if direct is None or not await direct.suits(request):
-                return await through_fastapi(request)
-            response: Response = await endpoint(**await direct.arguments(request, caller))
-            return response
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)
+            return
+        request = scope[REQUEST] = _JsonRequest(scope, receive)
+        caller = None if self._gate is None else await self._gate(request)
+        if self._direct is not None and await self._direct.suits(request):
+            response: Response = await self.endpoint(**await self._direct.arguments(request, caller))
+            await response(scope, receive, send)
+        else:
+            await super().handle(scope, receive, send)
 
-        return handle
+    def get_route_handler(self) -> Handler:
+        """Let FastAPI go on with the request whose body may have been read already."""
+        through_fastapi = super().get_route_handler()
+
+        async def go_on(given: Request) -> Response:
+            return await through_fastapi(given.scope[REQUEST])
+
+        return go_on
 
 
 class _JsonRequest(Request):

@@ -84,8 +84,10 @@ def compares_json(column: ColumnElement[Any], key: str, op: str, operand: str) -
 def _where_mentioned(
     column: ColumnElement[Any], texts: Iterable[str], holds: ColumnElement[bool], otherwise: ColumnElement[Any]
 ) -> ColumnElement[bool]:
-    """Return the condition `holds`, whose function is called only for documents in which these texts stand: SQLite looks
-    for a text ten times as fast as Python parses a document."""
+    """Return the condition `holds`, whose function is called only for documents in which these texts stand.
+
+    SQLite finds a text ten times as fast as Python parses a document.
+    """
     plain = [f'"{text}"' for text in dict.fromkeys(texts) if PLAIN.fullmatch(text)][:LOOKED_FOR]
     if not plain:
         return holds
