@@ -26,7 +26,7 @@ JSON = "application/json"
 KEY_HEADER = "Idempotency-Key"
 REQUEST = "hermes.request"
 """What of a request's scope is the request as it was first looked at."""
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+RouteHandler = Callable[[Request], Coroutine[Any, Any, Response]]
 REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {
         "description": HTTPStatus(code).phrase,
@@ -68,7 +68,7 @@ class GuardedRoute(APIRoute):
         else:
             await super().handle(scope, receive, send)
 
-    def get_route_handler(self) -> Handler:
+    def get_route_handler(self) -> RouteHandler:
         """Let FastAPI go on with the request whose body may have been read already."""
         through_fastapi = super().get_route_handler()
 
