@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from asyncio import sleep
 from typing import Any
 
@@ -34,7 +33,6 @@ CROWDED = "hermes.crowded"
 """What of a request's scope says that there are more connections than there may be."""
 TOO_MANY_CONNECTIONS = "The server has as many connections as it can; try again"
 OK, REFUSED = 200, 400
-ESCAPED = re.compile(rb"\\.", re.DOTALL)
 PAUSE = 0.5
 """Seconds after which a large body is refused, when it is let go already: who sends one after another would take a
 processor from everybody."""
@@ -158,8 +156,8 @@ class _JsonCount:
         self._left = b""
 
     def add(self, piece: bytes) -> None:
-        piece = ESCAPED.sub(b"", self._left + piece)
-        self._left = piece[len(piece.rstrip(b"\\")) :]  # what it escapes comes with the next piece
+        piece = (self._left + piece).replace(b"\\\\", b"").replace(b'\\"', b"")
+        self._left = b"\\" if piece.endswith(b"\\") else b""  # what it escapes comes with the next piece
         parts = piece.split(b'"')
         outside = b"".join(parts[self._in_text :: 2])
         self._in_text = (self._in_text + len(parts) - 1) % 2
