@@ -36,7 +36,6 @@ from hermes.memory_server.api.intake import BodyIntake
 from hermes.memory_server.api.life import Life, end_when_lost, end_when_unused
 from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.api.server import Options, Server
-from hermes.memory_server.api.swift import ShortWay
 from hermes.memory_server.api.traffic import HEALTH, Metrics, Traffic
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
@@ -161,7 +160,6 @@ def create_app(
         redirect_slashes=False, docs_url=None, redoc_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False},  # it would look for takers with each request
     )  # fmt: skip
-    app.add_middleware(ShortWay, routes=app.router.routes)
     app.add_middleware(BodyIntake)
     if options.start_key:
         app.add_middleware(StartKey, key=options.start_key)

@@ -49,11 +49,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
-def find_handler(error: Exception) -> Handler | None:
-    """What tells a client of this error; None where nobody expected it."""
-    return next((HANDLERS[kind] for kind in type(error).__mro__ if kind in HANDLERS), None)
-
-
 async def _fault(_request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, faults.Fault)
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, faults.Unauthorized) else None
