@@ -413,7 +413,7 @@ FIELDS = {f"f{n}": {"type": "string"} for n in range(limits.SCHEMA_PROPERTIES)}
 def test_response_format_that_is_too_large_is_refused(http: httpx.Client, schema: Any, reason: str) -> None:
     answer = http.post("/chat", json={"query": "tea", "response_format": {"type": "object", **schema}})
     assert answer.status_code == 422
-    assert reason in answer.json()["detail"][0]["msg"]
+    assert reason in answer.json()["detail"]
 
 
 async def test_status_of_the_queue_tells_so_many_sessions_apart(
