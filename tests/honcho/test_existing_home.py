@@ -193,3 +193,14 @@ async def test_in_every_other_session_one_person_talks_with_the_agent(world: Nei
     for session, those in people.items():
         [person] = those
         assert world.members(session) - {"hermes"} <= peers[person], session
+
+
+@pytest.mark.contract("6.13")
+async def test_deleting_a_guests_session_everywhere_also_clears_the_mixed_one(world: Neighbours) -> None:
+    """Comes last: it takes mallory's words away."""
+    ran = await world.hermes("sessions", "delete", "my.notes", "--everywhere", "--yes")
+    assert ran.code == 0, ran.err
+    await world.settle()
+    told = world.tellings()
+    assert not [place for place in MALLORYS if secret_of(place) in told]
+    assert secret_of("the owner's my-notes") in told
