@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.errors import SettingsError
-from hermes.honcho.carrying import carry_over
+from hermes.honcho.carrying import carry_over, join_records
 from hermes.honcho.guests import (
     MAX_ACCOUNTS,
     GuestRecord,
@@ -239,6 +240,42 @@ def test_an_earlier_home_keeps_peers_and_parts_what_was_mixed() -> None:
 def test_a_home_without_telegram_keeps_every_name_of_its_api_guests() -> None:
     found = carry_over(Identities("ann", "bot"), "lab", [one for one in EARLIER if one.platform == "api"], [])
     assert (found.first, found.kept, found.moves) == ("api", {}, ())
+
+
+API_PROFILE, TELEGRAM_PROFILE = EARLIER[2:4], EARLIER[4:]
+
+
+@pytest.mark.contract("5.7")
+@pytest.mark.parametrize(
+    ("profiles", "kept", "moves"),
+    [
+        ((TELEGRAM_PROFILE, API_PROFILE), {"api:eve": "eve"}, [("agent-main-api-api-own", "333", "api-333")]),
+        (
+            (API_PROFILE, TELEGRAM_PROFILE),
+            {"telegram:222": "222"},
+            [("agent-main-telegram-dm-333", "333", "telegram-333")],
+        ),
+    ],
+    ids=["Telegram first", "API first"],
+)
+def test_a_second_profile_of_an_earlier_home_loses_no_guest_and_mixes_none(
+    profiles: tuple[list[Conversation], ...], kept: dict[str, str], moves: list[tuple[str, str, str]]
+) -> None:
+    record = GuestRecord()
+    for told in profiles:
+        found = carry_over(Identities("ann", "bot", guests=record), "lab", told, [])
+        record = join_records(record, found)
+    assert record.kept == kept
+    assert record.moves == tuple(MisfiledWords(*move) for move in moves)
+
+
+@pytest.mark.contract("5.7")
+def test_conversations_of_this_version_are_not_carried_over() -> None:
+    eve = chat("api", "eve", "agent-main-api-api-diary-0123456789abcdef", "agent:main:api:api:diary")
+    eve = replace(eve, bound={**eve.bound, "platform": "api"})
+    known = GuestRecord("telegram", {"telegram:222": "222", "api:eve": "api-eve"})
+    found = carry_over(Identities("ann", "bot", guests=known), "lab", [eve], [Acquaintance("telegram", "222")])
+    assert join_records(known, found) == known
 
 
 @pytest.mark.contract("5.7")

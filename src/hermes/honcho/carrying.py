@@ -17,25 +17,37 @@ from hermes.memory.provider import Acquaintance, Conversation, Speaker
 
 USUAL_PLATFORM = "telegram"
 """The first platform of every home in which it was ever used."""
+PLATFORM = "platform"
+"""Key of addresses that an earlier version did not write."""
 
 
 def carry_over(
     who: Identities, workspace: str, conversations: Sequence[Conversation], people: Sequence[Acquaintance]
 ) -> GuestRecord:
-    """Return the record that the conversations of an earlier version make, for identities without one."""
-    told = [one for one in conversations if _bound(one, workspace)]
+    """Return what the conversations of an earlier version add to the record of `who`, which other profiles and this
+    version have written."""
+    known = who.guests
+    told = [one for one in conversations if _bound(one, workspace) and PLATFORM not in (one.bound or {})]
     accounts = _accounts(told, people)
     platforms = [*(one.platform for one in told), *(one.platform for one in people)]
-    first = USUAL_PLATFORM if USUAL_PLATFORM in platforms else next(map(_platform, accounts), None)
-    empty = GuestRecord(first)
+    usual = USUAL_PLATFORM if USUAL_PLATFORM in platforms else next(map(_platform, accounts), None)
+    first = known.first or usual
     before = {account: _earlier_peer(who, account) for account in accounts}
     bare = {
         user_id: platform
         for platform, user_id in map(split_account, accounts)
-        if user_id in who.aliases and platform != first and account_name(first or "", user_id) not in accounts
+        if user_id in who.aliases
+        and platform != first
+        and account_name(first or "", user_id) not in (*accounts, *known.accounts)
     }
-    after = {account: _peer(replace(who, guests=replace(empty, bare=bare)), account) for account in accounts}
-    kept = {one: before[one] for one in accounts if after[one] != before[one] and _is_alone(who, before, one)}
+    record = GuestRecord(first, kept=known.kept, bare={**bare, **known.bare})
+    after = {account: _peer(replace(who, guests=record), account) for account in accounts}
+    held = {**known.accounts, **before}
+    kept = {
+        one: before[one]
+        for one in accounts
+        if one not in known.accounts and after[one] != before[one] and _is_alone(who, held, one)
+    }
     mixed = _mixed(told, workspace)
     moves = [
         MisfiledWords(_bound(one, workspace), before[account], after[account])

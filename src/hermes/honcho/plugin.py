@@ -18,7 +18,7 @@ from hermes.honcho.config_file import edit_document, set_keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.delivery import SWITCHED_OFF, Delivery
 from hermes.honcho.facts import FactReader, to_source
-from hermes.honcho.guests import NO_GUESTS, GuestRecord, account_name, add_account, edit_guests
+from hermes.honcho.guests import GuestRecord, account_name, add_account, edit_guests
 from hermes.honcho.identity import ResolvedPeer, find_peer
 from hermes.honcho.keys import ENABLED, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
@@ -95,9 +95,13 @@ class HonchoPlugin(MemoryPlugin):
         if config.get(ENABLED) is False or await self.host.kept(f"{CARRIED} {config.workspace}"):
             return
         conversations, people = await self.host.conversations(), await self.host.people()
-        found = carry_over(replace(config.identities, guests=NO_GUESTS), config.workspace, conversations, people)
+
+        def find_earlier(known: GuestRecord) -> GuestRecord:
+            return carry_over(replace(config.identities, guests=known), config.workspace, conversations, people)
+
+        found = find_earlier(config.guests)
         if found.accounts or found.mixed:
-            self._edit_guests(config, lambda known: join_records(known, found))
+            self._edit_guests(config, lambda known: join_records(known, find_earlier(known)))
         await self.host.keep(f"{CARRIED} {config.workspace}", True)
 
     def address(self, place: Conversation | Notebook) -> Address:
