@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from hermes.honcho.failures import NOT_FOUND, Refusal
-from hermes.honcho.guests import GuestRecord, MisfiledWords, account_name, split_account
+from hermes.honcho.guests import MAX_PEERS, GuestRecord, MisfiledWords, account_name, split_account
 from hermes.honcho.identity import HASHED, HASHES, Identities, find_peer, peer_text
 from hermes.honcho.names import LONGEST, digest, in_path, workspace_path
 from hermes.honcho.wire import Wire
@@ -57,7 +57,9 @@ def carry_over(
         and before[account] != after[account]
         and _bound(one, workspace) not in mixed
     ]
-    return GuestRecord(first, {**after, **kept}, kept, bare, mixed, tuple(dict.fromkeys(moves)))
+    mine = [_peer(who, one.who, is_owner=True) for one in people if one.is_owner]
+    owners = tuple(dict.fromkeys(peer for peer in mine if not who.is_own(peer)))[:MAX_PEERS]
+    return GuestRecord(first, {**after, **kept}, kept, bare, mixed, tuple(dict.fromkeys(moves)), owners=owners)
 
 
 def join_records(known: GuestRecord, found: GuestRecord) -> GuestRecord:
@@ -69,6 +71,8 @@ def join_records(known: GuestRecord, found: GuestRecord) -> GuestRecord:
         {**found.bare, **known.bare},
         {**found.mixed, **known.mixed},
         tuple(dict.fromkeys((*known.moves, *found.moves))),
+        known.later,
+        tuple(dict.fromkeys((*known.owners, *found.owners))),
     )
 
 
@@ -105,9 +109,9 @@ def _accounts(told: Sequence[Conversation], people: Sequence[Acquaintance]) -> l
     return list(dict.fromkeys([*of_chats, *(one.who for one in people if not one.is_owner)]))
 
 
-def _peer(who: Identities, account: str) -> str:
+def _peer(who: Identities, account: str, *, is_owner: bool = False) -> str:
     platform, user_id = split_account(account)
-    return find_peer(replace(who, pin=False), Speaker(user_id), None, platform).name
+    return find_peer(replace(who, pin=False), Speaker(user_id, is_owner=is_owner), None, platform).name
 
 
 def _earlier_peer(who: Identities, account: str) -> str:

@@ -18,7 +18,7 @@ from hermes.honcho.config_file import edit_document, set_keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.delivery import SWITCHED_OFF, Delivery
 from hermes.honcho.facts import FactReader, to_source
-from hermes.honcho.guests import GuestRecord, account_name, add_account, edit_guests
+from hermes.honcho.guests import GuestRecord, account_name, add_account, add_owners_peer, edit_guests
 from hermes.honcho.identity import ResolvedPeer, find_peer
 from hermes.honcho.keys import ENABLED, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
@@ -100,7 +100,7 @@ class HonchoPlugin(MemoryPlugin):
             return carry_over(replace(config.identities, guests=known), config.workspace, conversations, people)
 
         found = find_earlier(config.guests)
-        if found.accounts or found.mixed:
+        if found.accounts or found.mixed or found.owners:
             self._edit_guests(config, lambda known: join_records(known, find_earlier(known)))
         await self.host.keep(f"{CARRIED} {config.workspace}", True)
 
@@ -109,17 +109,22 @@ class HonchoPlugin(MemoryPlugin):
         return find_address(self.configuration(), place)
 
     def _meet(self, speaker: Speaker | None, platform: str | None) -> None:
-        """Record a guest's account when it is seen for the first time."""
+        """Record a guest's account when it is seen for the first time, or as another peer."""
         config = self.configuration()
-        if not platform or (speaker is not None and speaker.is_owner):
+        if not platform:
+            return
+        if speaker is not None and speaker.is_owner:
+            peer = find_peer(config.identities, speaker, None, platform).name
+            if not config.identities.is_own(peer):
+                self._edit_guests(config, lambda known: add_owners_peer(known, peer))
             return
         user_id = None if speaker is None else speaker.user_id
         if config.guests.first is None:
             self._edit_guests(config, lambda known: replace(known, first=known.first or platform))
             config = self.configuration()
         account = account_name(platform, user_id or "")
-        if user_id and not config.guests.lists(account):
-            peer = find_peer(config.identities, Speaker(user_id), None, platform).name
+        peer = find_peer(config.identities, Speaker(user_id), None, platform).name
+        if user_id and not config.guests.lists(account, peer):
             self._edit_guests(config, lambda known: add_account(known, account, peer))
 
     def _edit_guests(self, config: HonchoConfiguration, change: Callable[[GuestRecord], GuestRecord]) -> None:
