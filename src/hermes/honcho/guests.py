@@ -6,6 +6,7 @@ An account is written `<platform>:<id>`.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -95,6 +96,16 @@ def read_guests(path: Path, workspace: str) -> GuestRecord:
     """Return the record of a workspace. Raises SettingsError for a file that cannot be understood: with an empty
     record people would get other names."""
     return _parse(path, _raw(path)).workspaces.get(workspace, NO_GUESTS)
+
+
+def check_first(path: Path, workspace: str, known: str, found: str | None) -> SettingsError | None:
+    """Return the error for a record that no longer has the first platform that is known: its guests would get the
+    peers of others."""
+    if found == known:
+        return None
+    lost = f"{path} was removed or replaced: guests of the workspace {workspace} would get other names at Honcho"
+    anew = json.dumps({"workspaces": {workspace: {"first": known}}})
+    return SettingsError(lost, hint=f"Restore it from a backup; where there is none, write {anew} into it")
 
 
 def edit_guests(path: Path, workspace: str, change: Callable[[GuestRecord], GuestRecord]) -> None:

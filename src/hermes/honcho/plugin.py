@@ -18,7 +18,7 @@ from hermes.honcho.config_file import edit_document, set_keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.delivery import SWITCHED_OFF, Delivery
 from hermes.honcho.facts import FactReader, to_source
-from hermes.honcho.guests import GuestRecord, account_name, add_account, add_owners_peer, edit_guests
+from hermes.honcho.guests import GuestRecord, account_name, add_account, add_owners_peer, check_first, edit_guests
 from hermes.honcho.identity import ResolvedPeer, find_peer
 from hermes.honcho.keys import ENABLED, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
@@ -32,6 +32,7 @@ from hermes.memory.provider import (
     Acquaintance,
     Address,
     Conversation,
+    Delivered,
     Desk,
     Entry,
     Fact,
@@ -71,6 +72,7 @@ class HonchoPlugin(MemoryPlugin):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self.machine = Machine(Home(host.home, host.profile), host.env, host.is_chosen)
+        self._kept_first: tuple[str, str] | None = None
         self._watch = Watch(self.machine, host.trouble)
         self.links = Links(self.machine, host.clock, self.configuration, self.patience)
         """The server in force, for everything in this process that talks with it."""
@@ -92,7 +94,10 @@ class HonchoPlugin(MemoryPlugin):
     async def start(self) -> None:
         """Take over, once per workspace and profile, what an earlier version knew of guests."""
         config = self.configuration()
-        if config.get(ENABLED) is False or await self.host.kept(f"{CARRIED} {config.workspace}"):
+        if config.get(ENABLED) is False:
+            return
+        if carried := await self.host.kept(f"{CARRIED} {config.workspace}"):
+            self._check_record(config, carried)
             return
         conversations, people = await self.host.conversations(), await self.host.people()
 
@@ -103,6 +108,19 @@ class HonchoPlugin(MemoryPlugin):
         if found.accounts or found.mixed or found.owners:
             self._edit_guests(config, lambda known: join_records(known, find_earlier(known)))
         await self.host.keep(f"{CARRIED} {config.workspace}", True)
+
+    def _check_record(self, config: HonchoConfiguration, first: Json) -> None:
+        if not isinstance(first, str):
+            return  # no guest was written of yet
+        if lost := check_first(self.machine.places.guests, config.workspace, first, config.guests.first):
+            raise ProviderError(lost.message, hint=lost.hint)
+
+    async def _keep_first(self) -> None:
+        """Keep the first platform of guests in the store too, by which a lost record is noticed."""
+        config = self.configuration()
+        if config.guests.first is not None and (config.workspace, config.guests.first) != self._kept_first:
+            await self.host.keep(f"{CARRIED} {config.workspace}", config.guests.first)
+            self._kept_first = (config.workspace, config.guests.first)
 
     def address(self, place: Conversation | Notebook) -> Address:
         self._meet(place.person, place.platform)
@@ -128,8 +146,11 @@ class HonchoPlugin(MemoryPlugin):
             self._edit_guests(config, lambda known: add_account(known, account, peer))
 
     def _edit_guests(self, config: HonchoConfiguration, change: Callable[[GuestRecord], GuestRecord]) -> None:
+        def edit(known: GuestRecord) -> GuestRecord:
+            return change(known if known.first is not None else config.guests)  # one that was lost is written again
+
         try:
-            edit_guests(self.machine.places.guests, config.workspace, change)
+            edit_guests(self.machine.places.guests, config.workspace, edit)
         except (HomeError, SettingsError) as error:
             raise ProviderError(error.message, hint=error.hint) from error
 
@@ -137,7 +158,10 @@ class HonchoPlugin(MemoryPlugin):
         return HonchoSession(self.host, self.links, self.configuration(), conversation, address)
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
-        return await self._delivery.deliver(entries, until)
+        outcomes = await self._delivery.deliver(entries, until)
+        if any(isinstance(one, Delivered) for one in outcomes):
+            await self._keep_first()
+        return outcomes
 
     async def warm_up(self, until: float) -> None:
         if self.configuration().get(ENABLED) is not False:
