@@ -52,7 +52,7 @@ from hermes.memory.provider import (
 from hermes.types import Json
 
 CARRIED = "guests carried over"
-SHARED = "what is known under your name here is not only yours, so it is not listed; the owner of this agent can change that"
+SHARED = "what is known under your name here is not only yours, so it is not listed; the agent's owner can change that"
 """Told to a guest whose peer is the owner's or someone else's too."""
 PACES = {
     "async": "at once, in the background",
