@@ -49,8 +49,8 @@ OWN_SESSIONS = 20
 """Of the owner's sessions, how many of the newest the agent's view of itself may come from."""
 OWN_FACTS = 20
 """Of a person's own view, how many facts are asked for beside the agent's."""
-ALONE_SECONDS = 60.0
-"""How long it counts that a guest is alone in a session."""
+ALONE_SECONDS = 2.0
+"""How long it counts that a guest is alone in a session: for the requests of one recall."""
 SAME = 10
 """Of what is closest to a conclusion, how many are looked at for one that says the same."""
 LONGEST_SEARCH = 500

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Member, OwnPeer, WorkspaceCaller
+from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.schemas import MessageSearch, WorkspaceSearch
-from hermes.memory_server.api.server import REFUSALS, ServerDep
+from hermes.memory_server.api.server import ServerDep
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.peers import find_peer
@@ -16,7 +17,7 @@ from hermes.memory_server.engine.search import find_hits
 from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.workspaces import workspace_id_of
 
-router = APIRouter(responses=REFUSALS)
+router = new_router()
 ROOT = "/v3/workspaces/{workspace_id}"
 
 
@@ -29,7 +30,7 @@ async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: Serve
         where = _place(tx, workspace_id, body)
         return [wire.message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
 
-    return wire.JsonResponse(await here.read(run))
+    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
 
 
 @router.post(f"{ROOT}/sessions/{{session_id}}/search", response_model=list[replies.Message], tags=["sessions"])
@@ -44,7 +45,7 @@ async def search_session(
         where = SearchArea(0, ()) if session is None else SearchArea(session.workspace_id, (session.id,))
         return [wire.message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
 
-    return wire.JsonResponse(await here.read(run))
+    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
 
 
 @router.post(f"{ROOT}/peers/{{peer_id}}/search", response_model=list[replies.Message], tags=["peers"])
@@ -58,7 +59,7 @@ async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here
         where = SearchArea(place, ()) if author is None else SearchArea(place, peer=author.id)
         return [wire.message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
 
-    return wire.JsonResponse(await here.read(run))
+    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
 
 
 @router.post(f"{ROOT}/ext/search", response_model=list[replies.Found], tags=["extensions"])
@@ -73,7 +74,7 @@ async def search_with_scores(workspace_id: str, body: WorkspaceSearch, here: Ser
             for hit in hits
         ]
 
-    return wire.JsonResponse(await here.read(run))
+    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
 
 
 def _place(tx: Tx, workspace: str, body: WorkspaceSearch) -> SearchArea:
