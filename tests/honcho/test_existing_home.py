@@ -208,12 +208,12 @@ async def test_a_record_of_guests_that_is_lost_gives_nobody_the_peer_of_another(
     """Comes last: it ends what the others need. The API's 222 is not Telegram's."""
     record = world.home / "honcho-guests.json"
     record.unlink()
-    read = await world.say(by_id("222", "while it runs"), ASKED, SEARCH)
+    read = await world.say(by_id("222", "while it runs"), ASKED, *TOOLS)
     await world.settle()
     assert json.loads(record.read_text(encoding="utf-8"))["workspaces"]["hermes"]["first"] == "telegram"
     await world.stop()
     record.unlink()
     await world.start()
-    read += await world.say(by_id("222", "after a start"), ASKED, SEARCH)
+    read += await world.say(by_id("222", "after a start"), ASKED, *TOOLS)
     assert secrets_in(read, PLACES) == set()
     assert not record.exists()

@@ -21,7 +21,7 @@ from hermes.files import edit_file, read_file
 FILE = "honcho-guests.json"
 MAX_ACCOUNTS = 5_000
 """Accounts that a workspace's record lists; those that come later are not protected from an alias onto their peer."""
-MAX_PEERS = 50
+MAX_PEERS = 8
 """Peers of one account, or of the owner, that a workspace's record lists."""
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
