@@ -156,6 +156,19 @@ def test_an_alias_of_any_profile_keeps_its_name_from_others(tmp_path: Path) -> N
 
 
 @pytest.mark.contract("5.7")
+@pytest.mark.parametrize("profile", [None, "work"])
+def test_names_of_a_profile_with_a_file_of_its_own_are_taken_too(tmp_path: Path, profile: str | None) -> None:
+    work, env = tmp_path / "profiles" / "work", {"HOME": str(tmp_path)}
+    work.mkdir(parents=True)
+    for folder, owner, agent in ((tmp_path, "ann", "scribe"), (work, "anna", "clerk")):
+        named = {"peerName": owner, "aiPeer": agent, "workspace": "lab"}
+        (folder / "honcho.json").write_text(json.dumps(named), encoding="utf-8")
+    found = load(ConfigPlaces.find(tmp_path if profile is None else work, profile, env), env).identities
+    for name in ("ann", "scribe", "anna", "clerk"):
+        assert find_peer(found, Speaker(name), None, "api").name.startswith(f"{name}-")
+
+
+@pytest.mark.contract("5.7")
 def test_a_bare_alias_means_the_first_platform_and_a_long_one_its_own() -> None:
     found = who({"17": "bob", "api:17": "bea"})
     assert find_peer(found, Speaker("17"), None, "telegram").name == "bob"

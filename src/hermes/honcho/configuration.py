@@ -6,6 +6,7 @@ import getpass
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
@@ -16,8 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.errors import SettingsError
+from hermes.home import PROFILES
 from hermes.honcho import keys
-from hermes.honcho.config_file import HOSTS, ConfigPlaces, Document, read_document
+from hermes.honcho.config_file import FILE, HOSTS, ConfigPlaces, Document, read_document
 from hermes.honcho.guests import NO_GUESTS, GuestRecord, read_guests
 from hermes.honcho.identity import FALLBACK, Identities
 from hermes.honcho.keys import Key
@@ -166,6 +168,9 @@ def load(places: ConfigPlaces, env: Mapping[str, str], *, is_chosen: bool = True
     except SettingsError as error:
         document, broken = Document({}, {}, places.host), [error]
     found = replace(resolve(document, path, places.host, env, broken), is_chosen=is_chosen)
+    for other in _other_documents(places, path):
+        others, targets = found.others.union(_named_elsewhere(other)), found.targets.union(_aliased_anywhere(other))
+        found = replace(found, others=others, targets=targets)
     try:
         return replace(found, guests=read_guests(places.guests, found.workspace))
     except SettingsError as error:
@@ -195,6 +200,15 @@ def resolve(
         one = SettingsError(f"{path or 'honcho.json'}: {both}", hint="Set peerName or aiPeer to another name")
         found = replace(found, problems=[*found.problems, one])
     return replace(found, remarks=list(_remarks(found, document, layers)))
+
+
+def _other_documents(places: ConfigPlaces, path: Path | None) -> Iterator[Document]:
+    """The files of the default home and of other profiles, which may share the workspace; one that is broken is named
+    where it counts."""
+    for one in (places.default, *sorted(places.default.parent.glob(f"{PROFILES}/*/{FILE}"))):
+        with suppress(SettingsError):
+            if one != path:
+                yield read_document(one, places)
 
 
 def _named_elsewhere(document: Document) -> Iterator[str]:
