@@ -190,3 +190,30 @@ async def test_in_every_other_session_one_person_talks_with_the_agent(world: Nei
     for session, those in people.items():
         [person] = those
         assert world.members(session) - {"hermes"} <= peers[person], session
+
+
+@pytest.mark.contract("6.13")
+async def test_deleting_a_guests_session_everywhere_also_clears_the_mixed_one(world: Neighbours) -> None:
+    """Comes near the end: it takes mallory's words away."""
+    ran = await world.hermes("sessions", "delete", "my.notes", "--everywhere", "--yes")
+    assert ran.code == 0, ran.err
+    await world.settle()
+    told = world.tellings()
+    assert not [place for place in MALLORYS if secret_of(place) in told]
+    assert secret_of("the owner's my-notes") in told
+
+
+@pytest.mark.contract("5.3", "5.7")
+async def test_a_record_of_guests_that_is_lost_gives_nobody_the_peer_of_another(world: Neighbours) -> None:
+    """Comes last: it ends what the others need. The API's 222 is not Telegram's."""
+    record = world.home / "honcho-guests.json"
+    record.unlink()
+    read = await world.say(by_id("222", "while it runs"), ASKED, *TOOLS)
+    await world.settle()
+    assert json.loads(record.read_text(encoding="utf-8"))["workspaces"]["hermes"]["first"] == "telegram"
+    await world.stop()
+    record.unlink()
+    await world.start()
+    read += await world.say(by_id("222", "after a start"), ASKED, *TOOLS)
+    assert secrets_in(read, PLACES) == set()
+    assert not record.exists()

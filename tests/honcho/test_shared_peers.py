@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.errors import SettingsError
-from hermes.honcho.carrying import carry_over
+from hermes.honcho.carrying import carry_over, join_records
+from hermes.honcho.config_file import ConfigPlaces
+from hermes.honcho.configuration import load
 from hermes.honcho.guests import (
     MAX_ACCOUNTS,
     GuestRecord,
@@ -25,7 +28,16 @@ from hermes.honcho.guests import (
 from hermes.honcho.identity import Identities, find_peer
 from hermes.honcho.plugin import SHARED
 from hermes.memory.plugin_thread import Returned
-from hermes.memory.provider import Acquaintance, Conversation, FactQuery, Facts, Notebook, Speaker
+from hermes.memory.provider import (
+    Acquaintance,
+    Address,
+    Conversation,
+    FactQuery,
+    Facts,
+    MemoryPlugin,
+    Notebook,
+    Speaker,
+)
 from tests.honcho.asking import Person
 from tests.honcho.recalling import ANN, BOB, BOT, DIRECT, GUEST, SESSIONS, Recalling
 from tests.honcho.setting_up import Hermes, add_gateway, document, roles
@@ -81,6 +93,79 @@ def test_a_new_guest_named_like_an_alias_takes_nothing_from_whose_alias_it_is() 
     assert newcomer.startswith("bob-")
     after = who({"17": "bob"}, guests=add_account(before.guests, "telegram:bob", newcomer))
     assert not find_peer(after, GUEST, None, "telegram").is_shared
+
+
+def was_on(peer: str, account: str = "telegram:23") -> GuestRecord:
+    """The record after an account has been another peer for a while."""
+    return add_account(PEOPLE, account, peer)
+
+
+@pytest.mark.contract("5.7")
+def test_a_peer_that_another_account_had_once_is_not_read() -> None:
+    assert find_peer(who({"17": "bob"}, guests=was_on("bob")), GUEST, None, "telegram").is_shared
+    assert find_peer(who({"17": "tg-23"}, prefix="tg-", guests=was_on("tg-23")), GUEST, None, "telegram").is_shared
+    joined = {"17": "bob", "23": "bob"}
+    assert not find_peer(who(joined, guests=was_on("bob")), GUEST, None, "telegram").is_shared
+
+
+@pytest.mark.contract("5.7")
+def test_a_newcomer_does_not_get_the_peer_that_another_account_had_once() -> None:
+    newcomer = find_peer(who(guests=was_on("bob")), Speaker("bob"), None, "telegram").name
+    assert newcomer.startswith("bob-")
+    assert find_peer(who(guests=was_on("bob", "telegram:bob")), Speaker("bob"), None, "telegram").name == "bob"
+
+
+@pytest.mark.contract("5.7")
+def test_a_guest_on_a_peer_that_an_alias_gives_the_owner_reads_the_conversation() -> None:
+    aliases = {"17": "anna", "111": "anna"}
+    owners = carry_over(who(aliases), "lab", [], [Acquaintance("telegram", "111", is_owner=True)]).owners
+    assert owners == ("anna",)
+    found = who(aliases, guests=replace(PEOPLE, owners=owners))
+    assert find_peer(found, GUEST, None, "telegram").is_shared
+    assert find_peer(found, Speaker("anna"), None, "telegram").name != "anna"
+
+
+@pytest.mark.contract("5.7")
+async def test_every_peer_of_an_account_is_recorded(told: Recalling) -> None:
+    notebook, owners = Notebook(GUEST, "telegram"), Notebook(Speaker("111", is_owner=True), "telegram")
+    async with told.host() as talk:
+        provider = (await talk.memory(DIRECT)).provider
+        for given in ({}, {"userPeerAliases": {"17": "bob", "111": "anna"}}, {"runtimePeerPrefix": "tg-"}):
+            told.configure(**given)
+            for place in (notebook, owners):
+
+                async def ask(plugin: MemoryPlugin, place: Notebook = place) -> Address:
+                    return plugin.address(place)
+
+                until = asyncio.get_running_loop().time() + 20
+                assert isinstance(await provider.call("address", ask, Address, until), Returned)
+    [record] = json.loads(told.machine.places().guests.read_text(encoding="utf-8"))["workspaces"].values()
+    assert record["accounts"] == {"telegram:17": "17"}
+    assert record["later"] == {"telegram:17": ["bob", "tg-17"]}
+    assert record["owners"] == ["anna"]
+
+
+@pytest.mark.contract("5.7")
+def test_an_alias_of_any_profile_keeps_its_name_from_others(tmp_path: Path) -> None:
+    blocks = {"hermes": {"userPeerAliases": {"api:tim": "bob"}}, "hermes_work": {}}
+    (tmp_path / "honcho.json").write_text(json.dumps({"hosts": blocks}), encoding="utf-8")
+    env = {"HOME": str(tmp_path)}
+    found = load(ConfigPlaces.find(tmp_path / "profiles" / "work", "work", env), env)
+    assert found.file == tmp_path / "honcho.json"
+    assert find_peer(found.identities, Speaker("bob"), None, "api").name.startswith("bob-")
+
+
+@pytest.mark.contract("5.7")
+@pytest.mark.parametrize("profile", [None, "work"])
+def test_names_of_a_profile_with_a_file_of_its_own_are_taken_too(tmp_path: Path, profile: str | None) -> None:
+    work, env = tmp_path / "profiles" / "work", {"HOME": str(tmp_path)}
+    work.mkdir(parents=True)
+    for folder, owner, agent in ((tmp_path, "ann", "scribe"), (work, "anna", "clerk")):
+        named = {"peerName": owner, "aiPeer": agent, "workspace": "lab"}
+        (folder / "honcho.json").write_text(json.dumps(named), encoding="utf-8")
+    found = load(ConfigPlaces.find(tmp_path if profile is None else work, profile, env), env).identities
+    for name in ("ann", "scribe", "anna", "clerk"):
+        assert find_peer(found, Speaker(name), None, "api").name.startswith(f"{name}-")
 
 
 @pytest.mark.contract("5.7")
@@ -241,6 +326,42 @@ def test_a_home_without_telegram_keeps_every_name_of_its_api_guests() -> None:
     assert (found.first, found.kept, found.moves) == ("api", {}, ())
 
 
+API_PROFILE, TELEGRAM_PROFILE = EARLIER[2:4], EARLIER[4:]
+
+
+@pytest.mark.contract("5.7")
+@pytest.mark.parametrize(
+    ("profiles", "kept", "moves"),
+    [
+        ((TELEGRAM_PROFILE, API_PROFILE), {"api:eve": "eve"}, [("agent-main-api-api-own", "333", "api-333")]),
+        (
+            (API_PROFILE, TELEGRAM_PROFILE),
+            {"telegram:222": "222"},
+            [("agent-main-telegram-dm-333", "333", "telegram-333")],
+        ),
+    ],
+    ids=["Telegram first", "API first"],
+)
+def test_a_second_profile_of_an_earlier_home_loses_no_guest_and_mixes_none(
+    profiles: tuple[list[Conversation], ...], kept: dict[str, str], moves: list[tuple[str, str, str]]
+) -> None:
+    record = GuestRecord()
+    for told in profiles:
+        found = carry_over(Identities("ann", "bot", guests=record), "lab", told, [])
+        record = join_records(record, found)
+    assert record.kept == kept
+    assert record.moves == tuple(MisfiledWords(*move) for move in moves)
+
+
+@pytest.mark.contract("5.7")
+def test_conversations_of_this_version_are_not_carried_over() -> None:
+    eve = chat("api", "eve", "agent-main-api-api-diary-0123456789abcdef", "agent:main:api:api:diary")
+    eve = replace(eve, bound={**eve.bound, "platform": "api"})
+    known = GuestRecord("telegram", {"telegram:222": "222", "api:eve": "api-eve"})
+    found = carry_over(Identities("ann", "bot", guests=known), "lab", [eve], [Acquaintance("telegram", "222")])
+    assert join_records(known, found) == known
+
+
 @pytest.mark.contract("5.7")
 def test_the_record_of_guests_is_for_its_owner_alone_and_bounded(tmp_path: Path) -> None:
     path = tmp_path / "honcho-guests.json"
@@ -251,7 +372,7 @@ def test_the_record_of_guests_is_for_its_owner_alone_and_bounded(tmp_path: Path)
     assert read_guests(path, "nowhere") == GuestRecord()
     full = GuestRecord("api", {account_name("api", str(number)): "x" for number in range(MAX_ACCOUNTS)})
     assert add_account(full, "api:new", "new") is full
-    assert full.lists("api:new")
+    assert full.lists("api:new", "new")
 
 
 @pytest.mark.contract("5.3", "5.7")

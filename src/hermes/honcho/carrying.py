@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from hermes.honcho.failures import NOT_FOUND, Refusal
-from hermes.honcho.guests import GuestRecord, MisfiledWords, account_name, split_account
+from hermes.honcho.guests import MAX_PEERS, GuestRecord, MisfiledWords, account_name, split_account
 from hermes.honcho.identity import HASHED, HASHES, Identities, find_peer, peer_text
 from hermes.honcho.names import LONGEST, digest, in_path, workspace_path
 from hermes.honcho.wire import Wire
@@ -17,25 +17,37 @@ from hermes.memory.provider import Acquaintance, Conversation, Speaker
 
 USUAL_PLATFORM = "telegram"
 """The first platform of every home in which it was ever used."""
+PLATFORM = "platform"
+"""Key of addresses that an earlier version did not write."""
 
 
 def carry_over(
     who: Identities, workspace: str, conversations: Sequence[Conversation], people: Sequence[Acquaintance]
 ) -> GuestRecord:
-    """Return the record that the conversations of an earlier version make, for identities without one."""
-    told = [one for one in conversations if _bound(one, workspace)]
+    """Return what the conversations of an earlier version add to the record of `who`, which other profiles and this
+    version have written."""
+    known = who.guests
+    told = [one for one in conversations if _bound(one, workspace) and PLATFORM not in (one.bound or {})]
     accounts = _accounts(told, people)
     platforms = [*(one.platform for one in told), *(one.platform for one in people)]
-    first = USUAL_PLATFORM if USUAL_PLATFORM in platforms else next(map(_platform, accounts), None)
-    empty = GuestRecord(first)
+    usual = USUAL_PLATFORM if USUAL_PLATFORM in platforms else next(map(_platform, accounts), None)
+    first = known.first or usual
     before = {account: _earlier_peer(who, account) for account in accounts}
     bare = {
         user_id: platform
         for platform, user_id in map(split_account, accounts)
-        if user_id in who.aliases and platform != first and account_name(first or "", user_id) not in accounts
+        if user_id in who.aliases
+        and platform != first
+        and account_name(first or "", user_id) not in (*accounts, *known.accounts)
     }
-    after = {account: _peer(replace(who, guests=replace(empty, bare=bare)), account) for account in accounts}
-    kept = {one: before[one] for one in accounts if after[one] != before[one] and _is_alone(who, before, one)}
+    record = GuestRecord(first, kept=known.kept, bare={**bare, **known.bare})
+    after = {account: _peer(replace(who, guests=record), account) for account in accounts}
+    held = {**known.accounts, **before}
+    kept = {
+        one: before[one]
+        for one in accounts
+        if one not in known.accounts and after[one] != before[one] and _is_alone(who, held, one)
+    }
     mixed = _mixed(told, workspace)
     moves = [
         MisfiledWords(_bound(one, workspace), before[account], after[account])
@@ -45,7 +57,9 @@ def carry_over(
         and before[account] != after[account]
         and _bound(one, workspace) not in mixed
     ]
-    return GuestRecord(first, {**after, **kept}, kept, bare, mixed, tuple(dict.fromkeys(moves)))
+    mine = [_peer(who, one.who, is_owner=True) for one in people if one.is_owner]
+    owners = tuple(dict.fromkeys(peer for peer in mine if not who.is_own(peer)))[:MAX_PEERS]
+    return GuestRecord(first, {**after, **kept}, kept, bare, mixed, tuple(dict.fromkeys(moves)), owners=owners)
 
 
 def join_records(known: GuestRecord, found: GuestRecord) -> GuestRecord:
@@ -57,6 +71,8 @@ def join_records(known: GuestRecord, found: GuestRecord) -> GuestRecord:
         {**found.bare, **known.bare},
         {**found.mixed, **known.mixed},
         tuple(dict.fromkeys((*known.moves, *found.moves))),
+        known.later,
+        tuple(dict.fromkeys((*known.owners, *found.owners))),
     )
 
 
@@ -93,9 +109,9 @@ def _accounts(told: Sequence[Conversation], people: Sequence[Acquaintance]) -> l
     return list(dict.fromkeys([*of_chats, *(one.who for one in people if not one.is_owner)]))
 
 
-def _peer(who: Identities, account: str) -> str:
+def _peer(who: Identities, account: str, *, is_owner: bool = False) -> str:
     platform, user_id = split_account(account)
-    return find_peer(replace(who, pin=False), Speaker(user_id), None, platform).name
+    return find_peer(replace(who, pin=False), Speaker(user_id, is_owner=is_owner), None, platform).name
 
 
 def _earlier_peer(who: Identities, account: str) -> str:

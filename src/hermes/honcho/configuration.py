@@ -6,6 +6,7 @@ import getpass
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
@@ -16,8 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.errors import SettingsError
+from hermes.home import PROFILES
 from hermes.honcho import keys
-from hermes.honcho.config_file import HOSTS, ConfigPlaces, Document, read_document
+from hermes.honcho.config_file import FILE, HOSTS, ConfigPlaces, Document, read_document
 from hermes.honcho.guests import NO_GUESTS, GuestRecord, read_guests
 from hermes.honcho.identity import FALLBACK, Identities
 from hermes.honcho.keys import Key
@@ -77,6 +79,8 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
     """Whether a person chose Honcho. Where nobody did, what this says of servers is not followed."""
     others: frozenset[str] = frozenset()
     """Peers of the owner and of agents that other host blocks name."""
+    targets: frozenset[str] = frozenset()
+    """Peers that aliases of any host block give."""
     guests: GuestRecord = NO_GUESTS
 
     def get(self, key: Key[T]) -> T:
@@ -129,6 +133,7 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
             aliases=self.get(keys.USER_PEER_ALIASES),
             prefix=self.get(keys.RUNTIME_PEER_PREFIX),
             others=self.others,
+            targets=self.targets,
             guests=self.guests,
         )
 
@@ -163,6 +168,9 @@ def load(places: ConfigPlaces, env: Mapping[str, str], *, is_chosen: bool = True
     except SettingsError as error:
         document, broken = Document({}, {}, places.host), [error]
     found = replace(resolve(document, path, places.host, env, broken), is_chosen=is_chosen)
+    for other in _other_documents(places, path):
+        others, targets = found.others.union(_named_elsewhere(other)), found.targets.union(_aliased_anywhere(other))
+        found = replace(found, others=others, targets=targets)
     try:
         return replace(found, guests=read_guests(places.guests, found.workspace))
     except SettingsError as error:
@@ -182,8 +190,11 @@ def resolve(
     given_keys, url = _given_keys(layers), named_server(settings.get) or CLOUD
     in_force = (Resolved(one.key, one.layer, one.where) for one in given_keys if one.is_for(url))
     settings = Settings({**settings.found, keys.API_KEY.key: next(in_force, Resolved("", DEFAULT, DEFAULT))})
-    others, login = frozenset(_named_elsewhere(document)), login_name(env)
-    found = HonchoConfiguration(host, path, settings, [*broken, *problems], [], given_keys, login, others=others)
+    found = HonchoConfiguration(
+        *(host, path, settings, [*broken, *problems], [], given_keys, login_name(env)),
+        others=frozenset(_named_elsewhere(document)),
+        targets=frozenset(_aliased_anywhere(document)),
+    )
     if found.identities.owner == found.identities.ai:
         both = f"you and the agent would both be the peer '{found.identities.ai}'"
         one = SettingsError(f"{path or 'honcho.json'}: {both}", hint="Set peerName or aiPeer to another name")
@@ -191,13 +202,35 @@ def resolve(
     return replace(found, remarks=list(_remarks(found, document, layers)))
 
 
+def _other_documents(places: ConfigPlaces, path: Path | None) -> Iterator[Document]:
+    """The files of the default home and of other profiles, which may share the workspace; one that is broken is named
+    where it counts."""
+    for one in (places.default, *sorted(places.default.parent.glob(f"{PROFILES}/*/{FILE}"))):
+        with suppress(SettingsError):
+            if one != path:
+                yield read_document(one, places)
+
+
 def _named_elsewhere(document: Document) -> Iterator[str]:
     """The peers of owners and agents that the root and every host block name."""
+    for host, block in _blocks(document):
+        given = (block.get(keys.PEER_NAME.key), block.get(keys.AI_PEER.key), host)
+        yield from (name for one in given if isinstance(one, str) and (name := clean(one)))
+
+
+def _aliased_anywhere(document: Document) -> Iterator[str]:
+    """The peers that aliases of the root and of every host block give."""
+    for _, block in _blocks(document):
+        aliases = block.get(keys.USER_PEER_ALIASES.key)
+        given = aliases.values() if isinstance(aliases, Mapping) else ()
+        yield from (name for one in given if isinstance(one, str) and (name := clean(one)))
+
+
+def _blocks(document: Document) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The root and every host block, with its name."""
     hosts = document.root.get(HOSTS)
     blocks = hosts if isinstance(hosts, dict) else {}
-    for host, block in (("", document.root), *blocks.items()):
-        given = [block.get(row.key) for row in (keys.PEER_NAME, keys.AI_PEER)] if isinstance(block, Mapping) else []
-        yield from (name for one in (*given, host) if isinstance(one, str) and (name := clean(one)))
+    yield from (one for one in (("", document.root), *blocks.items()) if isinstance(one[1], Mapping))
 
 
 def named_server(get: Callable[[Key[str]], str]) -> str:

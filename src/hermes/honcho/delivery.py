@@ -33,6 +33,7 @@ from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.provider import Delivered, Entry, Host, Later, Outcome, Parked, Speaker
 
 SWITCHED_OFF = "Honcho is switched off"
+WISHES = ("forget", "undo")
 AGAIN = 60.0
 """Seconds until it is seen that Honcho was switched on again."""
 
@@ -78,7 +79,9 @@ class Delivery:
             return [Later(str(failure), everyone=True)]
         outcomes: list[Outcome] = []
         for group in _groups(entries):
-            target = move_out(config, EntryTarget.from_json(group[0].address))
+            target = EntryTarget.from_json(group[0].address)
+            if group[0].kind not in WISHES:  # what was written there is also deleted there
+                target = move_out(config, target)
             attempt = Attempt(link, config, self._doubts, self._host, until, target)
             try:
                 is_said = group[0].kind in MESSAGES

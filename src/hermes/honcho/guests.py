@@ -6,7 +6,10 @@ An account is written `<platform>:<id>`.
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -18,6 +21,8 @@ from hermes.files import edit_file, read_file
 FILE = "honcho-guests.json"
 MAX_ACCOUNTS = 5_000
 """Accounts that a workspace's record lists; those that come later are not protected from an alias onto their peer."""
+MAX_PEERS = 8
+"""Peers of one account, or of the owner, that a workspace's record lists."""
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
 
@@ -29,7 +34,7 @@ class MisfiledWords(Struct, frozen=True):
     to: str
 
 
-class GuestRecord(Struct, frozen=True, omit_defaults=True):
+class GuestRecord(Struct, frozen=True, omit_defaults=True, dict=True):
     """What is known of the guests of one workspace."""
 
     first: str | None = None
@@ -44,14 +49,29 @@ class GuestRecord(Struct, frozen=True, omit_defaults=True):
     """Sessions that hold words of several people: the gateway keys of guests in them, each with its account."""
     moves: tuple[MisfiledWords, ...] = ()
     """Messages that still have to be filed under the peer of who said them."""
+    later: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Other peers that accounts have been since they were seen first, by an alias or a prefix."""
+    owners: tuple[str, ...] = ()
+    """Peers that aliases gave accounts of the owner."""
+
+    @cached_property
+    def holders(self) -> Mapping[str, set[str]]:
+        """The accounts that have ever been a peer, by that peer."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for account, peer in self.accounts.items():
+            for one in (peer, *self.later.get(account, ())):
+                found[one].add(account)
+        return dict(found)
 
     def is_first(self, platform: str | None) -> bool:
         """Return True if ids of a platform stand without its name. None means the first platform."""
         return platform is None or self.first is None or platform == self.first
 
-    def lists(self, account: str) -> bool:
-        """Return True if an account needs no entry any more."""
-        return account in self.accounts or len(self.accounts) >= MAX_ACCOUNTS
+    def lists(self, account: str, peer: str) -> bool:
+        """Return True if an account and its peer need no entry any more, or there is no room."""
+        if account not in self.accounts:
+            return len(self.accounts) >= MAX_ACCOUNTS
+        return account in self.holders.get(peer, ()) or len(self.later.get(account, ())) >= MAX_PEERS
 
 
 class _Document(Struct):
@@ -78,6 +98,16 @@ def read_guests(path: Path, workspace: str) -> GuestRecord:
     return _parse(path, _raw(path)).workspaces.get(workspace, NO_GUESTS)
 
 
+def check_first(path: Path, workspace: str, known: str, found: str | None) -> SettingsError | None:
+    """Return the error for a record that no longer has the first platform that is known: its guests would get the
+    peers of others."""
+    if found == known:
+        return None
+    lost = f"{path} was removed or replaced: guests of the workspace {workspace} would get other names at Honcho"
+    anew = json.dumps({"workspaces": {workspace: {"first": known}}})
+    return SettingsError(lost, hint=f"Restore it from a backup; where there is none, write {anew} into it")
+
+
 def edit_guests(path: Path, workspace: str, change: Callable[[GuestRecord], GuestRecord]) -> None:
     """Change the record of a workspace while no other process does."""
 
@@ -91,10 +121,18 @@ def edit_guests(path: Path, workspace: str, change: Callable[[GuestRecord], Gues
 
 
 def add_account(record: GuestRecord, account: str, peer: str) -> GuestRecord:
-    """Add an account that is seen for the first time, while there is room."""
-    if account in record.accounts or len(record.accounts) >= MAX_ACCOUNTS:
+    """Add an account that is seen for the first time, or as another peer, while there is room."""
+    if record.lists(account, peer):
         return record
-    return msgspec.structs.replace(record, accounts={**record.accounts, account: peer})
+    if account not in record.accounts:
+        return msgspec.structs.replace(record, accounts={**record.accounts, account: peer})
+    return msgspec.structs.replace(record, later={**record.later, account: (*record.later.get(account, ()), peer)})
+
+
+def add_owners_peer(record: GuestRecord, peer: str) -> GuestRecord:
+    """Add a peer that an alias gives an account of the owner, while there is room."""
+    is_known = peer in record.owners or len(record.owners) >= MAX_PEERS
+    return record if is_known else msgspec.structs.replace(record, owners=(*record.owners, peer))
 
 
 def without_move(record: GuestRecord, done: MisfiledWords) -> GuestRecord:

@@ -51,16 +51,23 @@ class Identities(Struct, frozen=True, dict=True):
     prefix: str = ""
     others: frozenset[str] = frozenset()
     """The owner's and the agent's peers in all other host blocks."""
+    targets: frozenset[str] = frozenset()
+    """Peers that aliases of any host block give."""
     guests: GuestRecord = NO_GUESTS
 
     @cached_property
     def taken(self) -> frozenset[str]:
         """Peers that no id may become by accident."""
-        return frozenset({self.owner, self.ai, *self.aliases.values(), *self.others, *self.guests.kept.values()})
+        aliased = (*self.aliases.values(), *self.targets, *self.guests.owners)
+        return frozenset({self.owner, self.ai, *aliased, *self.others, *self.guests.kept.values()})
 
     def is_own(self, peer: str) -> bool:
         """Return True if a peer is the owner's or an agent's, in any host block."""
-        return peer in (self.owner, self.ai) or peer in self.others or AGENT.fullmatch(peer) is not None
+        return self.is_owners(peer) or peer == self.ai or peer in self.others or AGENT.fullmatch(peer) is not None
+
+    def is_owners(self, peer: str) -> bool:
+        """Return True if a peer is the owner's here, also by an alias."""
+        return peer == self.owner or peer in self.guests.owners
 
 
 class ResolvedPeer(Struct, frozen=True):
@@ -137,7 +144,8 @@ def _of_id(who: Identities, platform: str | None, user_id: str) -> ResolvedPeer:
     if kept is not None and not who.is_own(kept):
         return ResolvedPeer(kept, "kept")
     prefix = who.prefix if platform is None or who.guests.is_first(platform) else f"{who.prefix}{platform}-"
-    return ResolvedPeer(_name_id(who, prefix, user_id), "prefix" if who.prefix else "id")
+    account = account_name(platform or who.guests.first or "", user_id)
+    return ResolvedPeer(_name_id(who, prefix, user_id, account), "prefix" if who.prefix else "id")
 
 
 def _is_others(who: Identities, platform: str | None, user_id: str, peer: str) -> bool:
@@ -146,17 +154,22 @@ def _is_others(who: Identities, platform: str | None, user_id: str, peer: str) -
     if who.is_own(peer):
         return True
     own = account_name(platform or who.guests.first or "", user_id)
-    others = [one for one, then in who.guests.accounts.items() if then == peer and one != own]
+    others = who.guests.holders.get(peer, set()) - {own}
     return any(_alias(who, *split_account(other)) != peer for other in others)
 
 
-def _name_id(who: Identities, prefix: str, raw: str) -> str:
+def _name_id(who: Identities, prefix: str, raw: str, account: str = "") -> str:
     """An id as a peer's name: unchanged where possible, else with a hash of the whole id. An id that already looks
-    hashed, or like one of another platform, gets a hash too, so that it cannot be mistaken for another."""
+    hashed, or like one of another platform, gets a hash too, so that it cannot be mistaken for another. So does one
+    that would give the peer of another account, from before an alias or a prefix changed."""
+
+    def is_free(name: str) -> bool:
+        return name not in who.taken and account in who.guests.holders.get(name, (account,))
+
     whole = f"{prefix}{raw}"
     name = peer_text(whole)
     is_exact = name == whole and len(name) <= LONGEST and not HASHED.search(name) and not PLATFORM_START.match(raw)
-    if is_exact and name not in who.taken and AGENT.fullmatch(name) is None:
+    if is_exact and is_free(name) and AGENT.fullmatch(name) is None:
         return name
     hashed = [f"{name[: LONGEST - length - 1]}-{digest(whole, length)}" for length in HASHES]
-    return next((one for one in hashed if one not in who.taken), hashed[-1])
+    return next(filter(is_free, hashed), hashed[-1])

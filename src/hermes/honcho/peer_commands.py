@@ -127,7 +127,7 @@ def _refuse_others(who: Identities, account: Acquaintance, old: str, name: str, 
     mapped = replace(who, aliases={**who.aliases, old: name})
     found = find_peer(mapped, Speaker(account.user_id, is_owner=is_owner), None, account.platform or None)
     if found.is_shared and name != who.owner:
-        others = ", ".join(one for one, peer in who.guests.accounts.items() if peer == name and one != account.who)
+        others = ", ".join(sorted(who.guests.holders.get(name, set()) - {account.who}))
         raise UsageError(
             f"{name} is the peer of {others}: {old} would read what they said",
             hint=f"If both are one person, give them one new name: `hermes honcho peers map {old} NAME` and "

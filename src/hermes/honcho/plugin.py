@@ -18,7 +18,7 @@ from hermes.honcho.config_file import edit_document, set_keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.delivery import SWITCHED_OFF, Delivery
 from hermes.honcho.facts import FactReader, to_source
-from hermes.honcho.guests import NO_GUESTS, GuestRecord, account_name, add_account, edit_guests
+from hermes.honcho.guests import GuestRecord, account_name, add_account, add_owners_peer, check_first, edit_guests
 from hermes.honcho.identity import ResolvedPeer, find_peer
 from hermes.honcho.keys import ENABLED, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
@@ -32,6 +32,7 @@ from hermes.memory.provider import (
     Acquaintance,
     Address,
     Conversation,
+    Delivered,
     Desk,
     Entry,
     Fact,
@@ -51,7 +52,7 @@ from hermes.memory.provider import (
 from hermes.types import Json
 
 CARRIED = "guests carried over"
-SHARED = "what is known under your name here is not only yours, so it is not listed; ask whose agent this is"
+SHARED = "what is known under your name here is not only yours, so it is not listed; the agent's owner can change that"
 """Told to a guest whose peer is the owner's or someone else's too."""
 PACES = {
     "async": "at once, in the background",
@@ -71,6 +72,7 @@ class HonchoPlugin(MemoryPlugin):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self.machine = Machine(Home(host.home, host.profile), host.env, host.is_chosen)
+        self._kept_first: tuple[str, str] | None = None
         self._watch = Watch(self.machine, host.trouble)
         self.links = Links(self.machine, host.clock, self.configuration, self.patience)
         """The server in force, for everything in this process that talks with it."""
@@ -92,35 +94,63 @@ class HonchoPlugin(MemoryPlugin):
     async def start(self) -> None:
         """Take over, once per workspace and profile, what an earlier version knew of guests."""
         config = self.configuration()
-        if config.get(ENABLED) is False or await self.host.kept(f"{CARRIED} {config.workspace}"):
+        if config.get(ENABLED) is False:
+            return
+        if carried := await self.host.kept(f"{CARRIED} {config.workspace}"):
+            self._check_record(config, carried)
             return
         conversations, people = await self.host.conversations(), await self.host.people()
-        found = carry_over(replace(config.identities, guests=NO_GUESTS), config.workspace, conversations, people)
-        if found.accounts or found.mixed:
-            self._edit_guests(config, lambda known: join_records(known, found))
+
+        def find_earlier(known: GuestRecord) -> GuestRecord:
+            return carry_over(replace(config.identities, guests=known), config.workspace, conversations, people)
+
+        found = find_earlier(config.guests)
+        if found.accounts or found.mixed or found.owners:
+            self._edit_guests(config, lambda known: join_records(known, find_earlier(known)))
         await self.host.keep(f"{CARRIED} {config.workspace}", True)
+
+    def _check_record(self, config: HonchoConfiguration, first: Json) -> None:
+        if not isinstance(first, str):
+            return  # no guest was written of yet
+        if lost := check_first(self.machine.places.guests, config.workspace, first, config.guests.first):
+            raise ProviderError(lost.message, hint=lost.hint)
+
+    async def _keep_first(self) -> None:
+        """Keep the first platform of guests in the store too, by which a lost record is noticed."""
+        config = self.configuration()
+        if config.guests.first is not None and (config.workspace, config.guests.first) != self._kept_first:
+            await self.host.keep(f"{CARRIED} {config.workspace}", config.guests.first)
+            self._kept_first = (config.workspace, config.guests.first)
 
     def address(self, place: Conversation | Notebook) -> Address:
         self._meet(place.person, place.platform)
         return find_address(self.configuration(), place)
 
     def _meet(self, speaker: Speaker | None, platform: str | None) -> None:
-        """Record a guest's account when it is seen for the first time."""
+        """Record a guest's account when it is seen for the first time, or as another peer."""
         config = self.configuration()
-        if not platform or (speaker is not None and speaker.is_owner):
+        if not platform:
+            return
+        if speaker is not None and speaker.is_owner:
+            peer = find_peer(config.identities, speaker, None, platform).name
+            if not config.identities.is_own(peer):
+                self._edit_guests(config, lambda known: add_owners_peer(known, peer))
             return
         user_id = None if speaker is None else speaker.user_id
         if config.guests.first is None:
             self._edit_guests(config, lambda known: replace(known, first=known.first or platform))
             config = self.configuration()
         account = account_name(platform, user_id or "")
-        if user_id and not config.guests.lists(account):
-            peer = find_peer(config.identities, Speaker(user_id), None, platform).name
+        peer = find_peer(config.identities, Speaker(user_id), None, platform).name
+        if user_id and not config.guests.lists(account, peer):
             self._edit_guests(config, lambda known: add_account(known, account, peer))
 
     def _edit_guests(self, config: HonchoConfiguration, change: Callable[[GuestRecord], GuestRecord]) -> None:
+        def edit(known: GuestRecord) -> GuestRecord:
+            return change(known if known.first is not None else config.guests)  # one that was lost is written again
+
         try:
-            edit_guests(self.machine.places.guests, config.workspace, change)
+            edit_guests(self.machine.places.guests, config.workspace, edit)
         except (HomeError, SettingsError) as error:
             raise ProviderError(error.message, hint=error.hint) from error
 
@@ -128,7 +158,10 @@ class HonchoPlugin(MemoryPlugin):
         return HonchoSession(self.host, self.links, self.configuration(), conversation, address)
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
-        return await self._delivery.deliver(entries, until)
+        outcomes = await self._delivery.deliver(entries, until)
+        if any(isinstance(one, Delivered) for one in outcomes):
+            await self._keep_first()
+        return outcomes
 
     async def warm_up(self, until: float) -> None:
         if self.configuration().get(ENABLED) is not False:

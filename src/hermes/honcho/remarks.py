@@ -87,8 +87,9 @@ def _shared_remarks(who: Identities, people: Sequence[Acquaintance]) -> Iterator
         return
     shared = [(one, peer) for one, peer in everybody(who, people) if peer.is_shared]
     for one, peer in shared[:NAMED]:
-        whose = f"your own peer {peer.name}" if peer.name == who.owner else f"{peer.name}, which is someone else's peer"
-        mark = f"If it is you: `hermes gateway people --me {one.who}`; else" if peer.name == who.owner else "If so,"
+        is_yours = who.is_owners(peer.name)
+        whose = f"your own peer {peer.name}" if is_yours else f"{peer.name}, which is someone else's peer"
+        mark = f"If it is you: `hermes gateway people --me {one.who}`; else" if is_yours else "If it is not,"
         yield (
             f"is this right? userPeerAliases puts {one.who} on {whose}; until you say who it is, it reads its own "
             f"conversation alone. {mark} give it a name of its own: `hermes honcho peers map {one.who} NAME`"

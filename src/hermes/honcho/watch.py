@@ -7,7 +7,10 @@ import logging
 import os
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.guests import check_first
 from hermes.honcho.server import Machine
 
 log = logging.getLogger(__name__)
@@ -36,11 +39,19 @@ class Watch:
         """The configuration in force. Raises SettingsError while there never was a good one."""
         stamp = tuple(_stamp(path) for path in self._candidates)
         if self._read is None or stamp != self._stamp:
-            self._stamp, self._read = stamp, self._machine.load()
+            self._stamp, self._read = stamp, self._load()
             self._tell(self._read)
             if not self._read.problems:
                 self._good = self._read
         return self._good or self._read.checked()
+
+    def _load(self) -> HonchoConfiguration:
+        """Read the files; a record of guests that is lost is a problem as a broken one is."""
+        found, good = self._machine.load(), self._good
+        if good is None or good.guests.first is None or good.workspace != found.workspace or found.problems:
+            return found
+        lost = check_first(self._machine.places.guests, good.workspace, good.guests.first, found.guests.first)
+        return found if lost is None else replace(found, problems=[lost])
 
     def _tell(self, found: HonchoConfiguration) -> None:
         for line in found.remarks:
