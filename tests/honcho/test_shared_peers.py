@@ -226,6 +226,15 @@ async def test_a_session_with_another_member_is_closed_to_a_guest(told: Recallin
     assert OWN in "\n".join(seen), "what is theirs is known of their peer"
 
 
+@pytest.mark.contract("5.10")
+async def test_the_agent_of_another_profile_closes_no_session(told: Recalling) -> None:
+    told.tell(SESSIONS["s2"], (BOB, "Hello."), (BOT, f"Your word is {OWN}."), ("coder", "I am here too."))
+    for hosts, is_read in (({"hermes_work": {"aiPeer": "coder"}}, True), ({}, False)):
+        told.configure(hosts={"hermes": {}, **hosts})
+        async with told.host() as talk:
+            assert (OWN in await talk.use("honcho_context", DIRECT, GUEST)) is is_read
+
+
 @pytest.mark.contract("5.7")
 def test_mapping_onto_your_own_peer_asks_whether_it_is_you(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch

@@ -81,6 +81,8 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
     """Peers of the owner and of agents that other host blocks name."""
     targets: frozenset[str] = frozenset()
     """Peers that aliases of any host block give."""
+    agents: frozenset[str] = frozenset()
+    """Peers of the agents of all profiles."""
     guests: GuestRecord = NO_GUESTS
 
     def get(self, key: Key[T]) -> T:
@@ -170,7 +172,7 @@ def load(places: ConfigPlaces, env: Mapping[str, str], *, is_chosen: bool = True
     found = replace(resolve(document, path, places.host, env, broken), is_chosen=is_chosen)
     for other in _other_documents(places, path):
         others, targets = found.others.union(_named_elsewhere(other)), found.targets.union(_aliased_anywhere(other))
-        found = replace(found, others=others, targets=targets)
+        found = replace(found, others=others, targets=targets, agents=found.agents.union(_agents(other)))
     try:
         return replace(found, guests=read_guests(places.guests, found.workspace))
     except SettingsError as error:
@@ -194,6 +196,7 @@ def resolve(
         *(host, path, settings, [*broken, *problems], [], given_keys, login_name(env)),
         others=frozenset(_named_elsewhere(document)),
         targets=frozenset(_aliased_anywhere(document)),
+        agents=frozenset(_agents(document)),
     )
     if found.identities.owner == found.identities.ai:
         both = f"you and the agent would both be the peer '{found.identities.ai}'"
@@ -216,6 +219,13 @@ def _named_elsewhere(document: Document) -> Iterator[str]:
     for host, block in _blocks(document):
         given = (block.get(keys.PEER_NAME.key), block.get(keys.AI_PEER.key), host)
         yield from (name for one in given if isinstance(one, str) and (name := clean(one)))
+
+
+def _agents(document: Document) -> Iterator[str]:
+    """The peers of agents that every host block names."""
+    common = document.root.get(keys.AI_PEER.key)
+    given = (block.get(keys.AI_PEER.key) or common or host for host, block in _blocks(document) if host)
+    yield from (name for one in given if isinstance(one, str) and (name := clean(one)))
 
 
 def _aliased_anywhere(document: Document) -> Iterator[str]:

@@ -76,6 +76,8 @@ class Whose(Struct, frozen=True):
     ai_observes_itself: bool = True
     guest: str | None = None
     """The person of a guest's direct chat, who must be alone in its session with the agent."""
+    agents: frozenset[str] = frozenset()
+    """Agents of all profiles: a guest who talks to two of them may have one session with both."""
 
     def view(self, peer: str) -> tuple[str, str | None]:
         """Who looks at whom; None where a peer looks at itself."""
@@ -260,7 +262,7 @@ class RecallSource:
         if guest is None or now < self._alone_until:
             return True
         peers = await self._peers(self.whose.session)
-        is_alone = peers is None or set(peers) <= {guest, self.whose.ai}
+        is_alone = peers is None or set(peers) <= {guest, self.whose.ai, *self.whose.agents}
         if peers is not None and is_alone:
             self._alone_until = now + ALONE_SECONDS
         return is_alone

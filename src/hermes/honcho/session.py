@@ -98,4 +98,5 @@ def find_whose(config: HonchoConfiguration, conversation: Conversation, target: 
         config.observation["ai"]["observeOthers"],
         config.observation["ai"]["observeMe"],
         person.name if conversation.reach == "own" else None,
+        config.agents,
     )
