@@ -310,6 +310,12 @@ def test_broken_file_is_not_overwritten(config: Path) -> None:
 
 ALIASES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{p: *a{n - 1}, q: *a{n - 1}}}\n" for n in range(1, 40))
 
+LIST_ALIASES = (
+    "a0: &a0 [x]\n"
+    + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
+    + "gateway: {allow: *a39}\n"
+)
+
 
 @pytest.mark.contract("5.3")
 @pytest.mark.parametrize(
@@ -321,8 +327,11 @@ ALIASES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{p: *a{n - 1}, q: *a{n - 1
         ("".join(" " * depth + f"k{depth}:\n" for depth in range(100)), "line 65: lists and maps are nested"),
         ("[" * 60_000_000, "it has 60,000,000 bytes, and at most 131,072 are read"),
         (ALIASES, "more than 10,000 settings"),
+        (LIST_ALIASES, "more than 10,000 settings and items of lists"),
+        ("b0: &b0 [x]\n" + "".join(f"b{n}: &b{n} [*b{n - 1}]\n" for n in range(1, 2000)), "nested more than 64 deep"),
+        ("b0: &b0 {x: 1}\n" + "".join(f"b{n}: &b{n} {{c: *b{n - 1}}}\n" for n in range(1, 2000)), "more than 64 deep"),
     ],
-    ids=["lists", "maps", "dashes", "blocks", "size", "aliases"],
+    ids=["lists", "maps", "dashes", "blocks", "size", "aliases", "lists by alias", "deep lists", "deep maps"],
 )
 def test_file_that_takes_too_long_to_read_is_refused_and_kept(config: Path, text: str, told: str) -> None:
     config.write_text(text, encoding="utf-8")

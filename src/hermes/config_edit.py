@@ -9,6 +9,7 @@ from typing import Any
 STEP = 2
 MAX_DEPTH = 64
 """Lists and maps inside each other; the time that the parser takes grows with the square of them."""
+TOO_DEEP = f"lists and maps are nested more than {MAX_DEPTH} deep"
 
 
 def put_value(text: str, names: Sequence[str], value: object) -> str:
@@ -42,8 +43,7 @@ def yaml() -> Any:
         def fetch_more_tokens(self) -> Any:
             comment = super().fetch_more_tokens()
             if len(self.flow_context) + len(self.indents) > MAX_DEPTH:
-                problem = f"lists and maps are nested more than {MAX_DEPTH} deep"
-                raise ScannerError(None, None, problem, self.reader.get_mark())
+                raise ScannerError(None, None, TOO_DEEP, self.reader.get_mark())
             return comment
 
     made = YAML()

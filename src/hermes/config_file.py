@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hermes.config_edit import open_block, put_value, yaml
+from hermes.config_edit import MAX_DEPTH, TOO_DEEP, open_block, put_value, yaml
 from hermes.errors import SettingsError
 from hermes.files import edit_file, read_file
 from hermes.home import Home
@@ -21,7 +21,7 @@ from hermes.settings.setting import Table
 MAX_CONFIG_BYTES = 128 * 1024
 """Of config.yaml or .env; a parser takes seconds for as many."""
 MAX_ENTRIES = 10_000
-"""Settings of a file; aliases can make any number out of a few lines."""
+"""Settings of a file and items of their lists; aliases can make any number out of a few lines."""
 LED_NOWHERE = "Bring that back (is its disk mounted?), or remove the link"
 
 
@@ -41,8 +41,11 @@ def _entries(path: Path, text: str, table: Table) -> list[Given]:
         return []
     settings = {setting.key for setting in table}
     leaves = list(islice(_leaves(document, "", path, settings, (id(document),)), MAX_ENTRIES + 1))
-    if len(leaves) > MAX_ENTRIES:
-        raise SettingsError(f"{path}: more than {MAX_ENTRIES:,} settings", hint="Mend it; nothing was changed")
+    counted: dict[int, int] = {}
+    if sum(_count_values(leaf.value, counted) for leaf in leaves) > MAX_ENTRIES:
+        raise SettingsError(
+            f"{path}: more than {MAX_ENTRIES:,} settings and items of lists", hint="Mend it; nothing was changed"
+        )
     return leaves
 
 
@@ -184,8 +187,9 @@ def _leaves(
     for key, value in block.items():
         name = f"{prefix}{key}"
         where = f"{path}, line {line}" if (line := _line(block, key)) else str(path)
+        _check_depth(above, where)
         is_leaf = name in settings or not isinstance(value, MutableMapping)
-        if id(value) in above or (is_leaf and _contains_itself(value, above, set())):
+        if id(value) in above or (is_leaf and _contains_itself(value, above, set(), where)):
             raise SettingsError(f"{where}: '{name}' contains itself")
         if is_leaf:
             yield Given(name, value, where)
@@ -193,15 +197,32 @@ def _leaves(
             yield from _leaves(value, f"{name}.", path, settings, (*above, id(value)))
 
 
-def _contains_itself(value: object, above: tuple[int, ...], checked: set[int]) -> bool:
+def _contains_itself(value: object, above: tuple[int, ...], checked: set[int], where: str) -> bool:
     """YAML lets a list or a map stand inside itself; nobody could read it to its end."""
     if not isinstance(value, MutableMapping | list) or id(value) in checked:
         return False
+    _check_depth(above, where)
     inner = value.values() if isinstance(value, MutableMapping) else value
-    if id(value) in above or any(_contains_itself(one, (*above, id(value)), checked) for one in inner):
+    if id(value) in above or any(_contains_itself(one, (*above, id(value)), checked, where) for one in inner):
         return True
     checked.add(id(value))
     return False
+
+
+def _check_depth(above: tuple[int, ...], where: str) -> None:
+    """Refuse what aliases nest: the parser has only counted what is written out."""
+    if len(above) > MAX_DEPTH:
+        raise SettingsError(f"{where}: {TOO_DEEP}", hint="Mend it; nothing was changed")
+
+
+def _count_values(value: object, counted: dict[int, int]) -> int:
+    """Count a value and those inside it, each as often as aliases repeat it."""
+    if not isinstance(value, MutableMapping | list):
+        return 1
+    if id(value) not in counted:
+        inner = value.values() if isinstance(value, MutableMapping) else value
+        counted[id(value)] = 1 + sum(_count_values(one, counted) for one in inner)
+    return counted[id(value)]
 
 
 def _line(block: Any, key: object) -> int | None:

@@ -11,6 +11,7 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.db import lanes
 from hermes.db.engine import Tx
+from hermes.db.outcomes import MAX_CRASHES
 from hermes.errors import GatewayRunningError
 from hermes.gateway.platform import Chat
 from hermes.hosting import open_gateway
@@ -164,6 +165,22 @@ async def test_a_message_that_a_defect_spoils_again_and_again_is_put_aside_and_t
     assert (state, attempts) == ("dead", 5)
     assert "RuntimeError" in str(reason)
     assert rows(tmp_path, "SELECT content FROM messages") == [("defect",), (core.platform.sent[0][1],)]
+
+
+async def test_message_in_one_turn_with_another_that_is_given_up_is_still_answered(tmp_path: Path) -> None:
+    defects = iter(range(MAX_CRASHES))
+
+    def script(request: ModelRequest) -> ScriptedAnswer:
+        if next(defects, None) is not None:
+            raise RuntimeError("a defect of the model's own")
+        return echo(request)
+
+    async with running_core(tmp_path, script, clock=QuickClock(20)) as core:
+        await core.platform.deliver(message("spoilt"))
+        await core.platform.deliver(message("honest"))
+        await core.platform.until(lambda: len(core.platform.sent) == 2)
+    assert core.platform.sent[0][1].startswith("I could not answer")
+    assert "honest" in core.platform.sent[1][1]
 
 
 @pytest.mark.contract("P1")

@@ -379,6 +379,21 @@ async def test_connections_beyond_their_number_are_answered_health_alone(monkeyp
             writer.close()
 
 
+async def test_client_that_was_there_before_the_crowd_is_served_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "MOST_CONNECTIONS", 1)
+
+    async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"HTTP/1.1 ")
+        return await reader.readexactly(3)
+
+    async with listening(BodyIntake(read_all)) as address, asyncio.timeout(60):
+        first, idle, late = [await asyncio.open_connection(*address) for _ in range(3)]
+        assert [await ask(*late), await ask(*first)] == [b"503", b"200"]
+        for _, writer in (first, idle, late):
+            writer.close()
+
+
 def test_connections_leave_half_of_the_files_that_a_process_may_have() -> None:
     assert 0 < most_connections() <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -381,3 +383,33 @@ async def test_log_is_not_emptied_while_somebody_reads_what_was_before(db: Datab
         assert other.execute("SELECT v FROM t").fetchall() == [("before",)]
     await db.empty_log()
     assert await db.read(values) == ["before", "after"]
+
+
+READING = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); print(*db.execute('SELECT v FROM t')); input()"
+
+
+@contextmanager
+def another_reader(path: Path) -> Iterator[None]:
+    """A process that has read the file and keeps it open."""
+    command = [sys.executable, "-c", READING, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline()
+        yield
+        reader.communicate("\n")
+
+
+@pytest.mark.processes
+async def test_file_in_the_place_of_ours_can_be_used_while_another_process_reads_ours(
+    db: Database, tmp_path: Path, open_: Open
+) -> None:
+    await db.write(put("ours"))
+    with closing(sqlite3.connect(tmp_path / "restored.db")) as restored:
+        restored.executescript("CREATE TABLE t (v TEXT UNIQUE); INSERT INTO t VALUES ('restored')")
+    with another_reader(db.path):
+        (tmp_path / "restored.db").replace(db.path)
+        assert db.is_replaced()
+        restored_db = open_(db.path, 10.0)
+        await restored_db.write(put("more"))
+        assert await restored_db.read(values) == ["restored", "more"]
+        await restored_db.close()

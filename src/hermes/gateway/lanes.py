@@ -41,7 +41,7 @@ from hermes.slash.acts import NOT_RUNNING
 from hermes.slash.here import Again, Answer, Say
 from hermes.slash.table import TypedCommand
 from hermes.store.held_lease import UNSAID, WAITING
-from hermes.store.inbox import said_already
+from hermes.store.inbox import is_followed, said_already
 from hermes.store.store import Store
 from hermes.types import Draft
 
@@ -200,11 +200,15 @@ class Lanes(Work):
         return None
 
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
-        """Tell the chat of messages that were given up, and record it in the session."""
+        """Tell the chat of messages that were given up, and record it in the session, unless it would stand there as
+        the reply to a later message that waits for its own."""
         for item, failed in _given_up(claimed, recorded):
             text = apology(failed, self.inbox.chats.reach_of(tx, Inbound.from_json(item.payload)))
             self.ledger.enqueue(tx, Chat(*item.payload["chat"]), claimed.lane, text, f"note:{item.key}")
-            if said_already(tx, [item.id]) and self.store.sessions.exists(tx, failed.session_id):
+            said = said_already(tx, [item.id]).get(item.id)
+            if said is None or is_followed(tx, failed.session_id, said):
+                continue
+            if self.store.sessions.exists(tx, failed.session_id):
                 reply = Draft("assistant", text)
                 self.store.messages.append(tx, failed.session_id, [reply], now=self.store.clock.now())
 

@@ -78,7 +78,8 @@ class SqliteDatabase(Generic[Tx]):
 
     def is_replaced(self) -> bool:
         """Return True if the file or its write-ahead log was deleted, moved or exchanged under us. A log of ours that
-        is left beside another file is renamed: SQLite would apply it to that file."""
+        is left beside another file is renamed, since SQLite would apply it to that file, and its index deleted: as long
+        as anybody has it open, nobody could read the other file."""
         file, log = identity(self.path), identity(self._log_path)
         self._log = self._log or log
         if (file, log) == (self._file, self._log):
@@ -86,6 +87,7 @@ class SqliteDatabase(Generic[Tx]):
         if file not in (None, self._file) and log is not None and log == self._log:
             with suppress(OSError):
                 self._log_path.replace(f"{self._log_path}.orphaned")
+                self.path.with_name(f"{self.path.name}-shm").unlink()
         return True
 
     async def close(self) -> None:

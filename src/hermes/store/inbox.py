@@ -103,6 +103,14 @@ def said_already(tx: Tx, item_ids: Iterable[int]) -> dict[int, int]:
     return {item_id: int(row["message_id"]) for item_id, row in found.items() if row is not None}
 
 
+def is_followed(tx: Tx, session_id: str, message_id: int) -> bool:
+    """Return True if a later message of the session, in the log already, still waits for its reply."""
+    later = tx.execute(
+        "SELECT item_id FROM hermes_inbox_messages WHERE session_id = ? AND message_id > ?", (session_id, message_id)
+    ).fetchall()
+    return any(item.state == "waiting" for row in later if (item := queue_items.get(tx, row["item_id"])) is not None)
+
+
 def settle_undone(tx: Tx, session_id: str, message_ids: Iterable[int], *, now: float) -> None:
     """Messages were taken back: those of them that still wait for their reply are not answered any more."""
     rows = tx.execute(

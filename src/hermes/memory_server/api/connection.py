@@ -32,17 +32,20 @@ MOST_CONNECTIONS = most_connections()
 
 class PatientConnection(HttpToolsProtocol):
     """As uvicorn's, but a request line with headers that comes too slowly, or is too long, ends the connection, and so
-    does a response that the client does not take. Beyond so many connections only `/health` is answered."""
+    does a response that the client does not take. Beyond so many connections the later ones are answered `/health`
+    alone."""
 
     _waiting: asyncio.TimerHandle | None = None
     _sending: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _unsent_bytes = 0
+    _is_late = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._asker = Asker()
         self._wait_for_head()
+        self._is_late = len(self.connections) > MOST_CONNECTIONS
         if len(self.connections) > MOST_CONNECTIONS + FOR_HEALTH:
             self._refuse(503, TOO_MANY_CONNECTIONS)
 
@@ -85,7 +88,7 @@ class PatientConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._stop_waiting()
-        self.scope[CROWDED] = len(self.connections) > MOST_CONNECTIONS  # type: ignore[literal-required]
+        self.scope[CROWDED] = self._is_late and len(self.connections) > MOST_CONNECTIONS  # type: ignore[literal-required]
         super().on_headers_complete()
 
     def _wait_for_head(self) -> None:
