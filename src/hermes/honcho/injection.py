@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hermes.memory.provider import Part
 
 CHARS_PER_TOKEN = 4
-DEFAULT_TOKENS = 2000
+DEFAULT_TOKENS = 1000
 MOST_CHARS = 32_000
 """What the host takes of one recall."""
 READ = 2
@@ -58,7 +58,7 @@ def compose(sections: Iterable[Section], limit: int) -> tuple[Part, ...]:
     supplement = [section for section in fresh if section.layer == SUPPLEMENT]
     base = [section for section in fresh if section.layer != SUPPLEMENT]
     wanted = sum(len(_write(section, section.text)) + BETWEEN for section in supplement)
-    parts = _fill(base, limit - min(wanted, limit // 2), 0)
+    parts = _fill(base, limit - min(wanted, limit), 0)
     return (*parts, *_fill(supplement, limit, sum(len(part.text) + BETWEEN for part in parts if part.text)))
 
 

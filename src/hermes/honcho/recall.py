@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from hermes.errors import HermesError
 from hermes.honcho import keys
 from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.evidence import quote_all, write_quotes
 from hermes.honcho.injection import (
     CHARS_PER_TOKEN,
     DEFAULT_TOKENS,
@@ -192,13 +193,12 @@ class Recaller:
         words = self._layers[WORDS]
         if words.was_given:
             words.sections = ()
-        if words.is_due(question.turn) and not self._source.reader.has_model:
+        if True:
             words.fetch(question.turn, self._source.reader.now(), partial(self._ask_words, question.text, about))
 
     def _in_use(self) -> dict[str, RecallLayer]:
         """The layers in use. `words` is one only where the server has no model."""
-        unused = WORDS if self._source.reader.has_model else None
-        return {name: layer for name, layer in self._layers.items() if name != unused}
+        return self._layers
 
     async def _finish(self) -> None:
         """Wait for the fetches that were begun; when cancelled, cancel them. Raises the last failure of a layer, also
@@ -253,12 +253,10 @@ class Recaller:
 
     async def _ask_words(self, question: str, about: str | None) -> tuple[Section, ...]:
         """A server without a model finds what fits the words: it is asked with this question itself, once."""
-        if not about or not await self._source.reader.is_floor():
-            return ()
-        asked = cut_at_word(question, self._plan.longest_question)
-        level = choose_levels(replace(self._plan, depth=1), len(question))[0]
-        answer = await self._source.answer(asked, level, about, in_session=False, own="too") if asked else None
-        return self._answer_section(keep_what_fits(answer, question) if answer else "")
+        found = await self._source.find_evidence(question[:10000])
+        quotes = quote_all(found, question, self._source.whose.user)
+        text, _ = write_quotes(quotes, int(budget_chars(self._tokens) * 0.97) - 60)
+        return (Section(SUPPLEMENT, "Said earlier", text, self._source.reader.now()),) if text else ()
 
     def _answer_section(self, answer: str) -> tuple[Section, ...]:
         text = cut_at_word(answer, self._plan.longest_answer)

@@ -26,6 +26,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes.errors import ProviderError
+from hermes.honcho.evidence import CANDIDATES, ScoredMessage
 from hermes.honcho.injection import Section
 from hermes.honcho.names import card_path, peer_path, session_path
 from hermes.honcho.recall_reader import (
@@ -229,6 +230,14 @@ class RecallSource:
             body["filters"] = where or None
             path = peer_path(peer, "search")
         return await self.reader.post(list[RecalledMessage], path, body) or ()
+
+    async def find_evidence(self, query: str) -> list[ScoredMessage]:
+        """Messages that fit a question, of both speakers, the best first."""
+        body: dict[str, Json] = {"query": query, "limit": CANDIDATES}
+        if self.whose.reach == "everything" and self.whose.user is not None:
+            body["filters"] = {"peer_perspective": self.whose.user}
+            return await self.reader.post(list[ScoredMessage], "ext/search", body) or []
+        return []
 
     async def newest_messages(self, most: int) -> Sequence[RecalledMessage]:
         """The end of this session, in order."""
