@@ -148,3 +148,18 @@ def test_what_the_one_who_is_named_said_of_themselves_comes_first(tx: Tx) -> Non
 def test_answer_right_after_the_question_is_found_by_the_words_of_the_question(tx: Tx) -> None:
     say(tx, "talk", ["Which instrument do you play in the orchestra?", "The cello, since school.", "Lovely weather."])
     assert search(tx, "instrument orchestra", 2)[1] == "The cello, since school."
+
+
+@pytest.mark.contract("9.16")
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("What did she paint in October 2023?", "Last month she painted a heron."),
+        ("Was hat sie im Oktober 2023 gemalt?", "Letzten Monat hat sie einen Reiher gemalt."),
+        ("Qu'a-t-elle peint en octobre 2023 ?", "Le mois dernier, elle a peint un héron."),
+    ],
+)
+def test_question_with_a_month_finds_what_happened_in_it(tx: Tx, asked: str, told: str) -> None:
+    others = ["She painted a swan.", "Sie hat einen Schwan gemalt.", "Elle a peint un cygne en avril."]
+    say(tx, "talk", [told, *others])
+    assert search(tx, asked, 1) == [told]

@@ -32,6 +32,11 @@ def to_wire(micros: int) -> str:
     return f"{(PLAIN_EPOCH + timedelta(0, 0, micros)).isoformat()}Z"  # with a zone it would take twice as long
 
 
+def to_day(micros: int) -> date:
+    """The day of a moment in UTC."""
+    return (PLAIN_EPOCH + timedelta(microseconds=micros)).date()
+
+
 def to_wire_seconds(micros: int) -> str:
     """As `to_wire`, never with a fraction."""
     return to_wire(micros - micros % 1_000_000)

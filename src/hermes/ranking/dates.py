@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hermes.ranking.relative_times import READERS, RelativeTime
+
 Days = NDArray[np.int32]
 """Days since 1970."""
 MICROSECONDS = 86_400_000_000
+AMBIGUOUS = re.compile(r"\bMay\b(?!\s+I\b)|\bmars\b")
+"""Months that are another word with another first letter: a verb, a planet."""
 MONTHS = {
-    name: number
-    for number, names in enumerate(
-        (
-            "january jan januar enero",
-            "february feb februar febrero",
-            "march märz marzo",
-            "april apr abril",
-            "mai mayo",
-            "june jun juni junio",
-            "july jul juli julio",
-            "august aug agosto",
-            "september sept sep septiembre",
-            "october oct oktober octubre",
-            "november nov noviembre",
-            "december dec dezember diciembre",
-        ),
-        start=1,
-    )
-    for name in names.split()
+    word: int(value)
+    for reader in READERS.values()
+    for word, (code, value) in reader.codes.items()
+    if code == "M" and word not in ("may", "mars")
 }
 YEAR = re.compile(r"(?<![\dA-Za-z])(?:19|20)\d\d(?![\dA-Za-z])")
 DAY = re.compile(r"(?<!\d)([12]\d|3[01]|0?[1-9])(?:st|nd|rd|th|\.|日)?(?![\w:])")
@@ -44,6 +35,8 @@ ASKS_WHEN = re.compile(
     r"|wann|wie lange|cuándo|cuánto tiempo)\b|什么时候|何时|哪天|いつ|何年|何月|متى"
 )
 FIRST_YEAR, MONTHS_OF_YEAR = 1970, 12
+DAYS_OF_WEEK, LONGEST_MONTH = 7, 31
+EPOCH_ORDINAL = date(FIRST_YEAR, 1, 1).toordinal()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +63,29 @@ class Dates:
         in_month = (at - at.astype("datetime64[M]").astype("datetime64[D]")).astype(np.int64) + 1
         return fits.astype(np.float32) + (fits & np.isin(in_month, [*self.days]))
 
+    def fit_times(self, times: Iterable[RelativeTime]) -> float:
+        """How well the best of these fits, as `fit` counts. A month fits no single day, a year no single month."""
+        fits = 0.0
+        for time in times:
+            days = (time.last - time.first).days + 1
+            if time.is_span or (days > LONGEST_MONTH and self.months):
+                continue
+            first = time.first.toordinal() - EPOCH_ORDINAL
+            best = float(self.fit(np.arange(first, first + min(days, DAYS_OF_WEEK), dtype=np.int32)).max())
+            fits = max(fits, best if days <= DAYS_OF_WEEK else min(best, 1.0))
+        return fits
+
 
 NO_DATES = Dates(frozenset(), frozenset(), frozenset())
 
 
 def find_dates(text: str) -> Dates:
-    if "May" not in text and not DIGIT.search(text) and MONTHS.keys().isdisjoint(WORD.findall(text.lower())):
+    if not DIGIT.search(text) and not AMBIGUOUS.search(text) and MONTHS.keys().isdisjoint(WORD.findall(text.lower())):
         return NO_DATES
     iso = [tuple(int(part) if part else 0 for part in found) for found in ISO.findall(text)]
     rest = ISO.sub(" ", text)
     months = {MONTHS[word.lower()] for word in WORD.findall(rest) if word.lower() in MONTHS}
-    if re.search(r"\bMay\b(?!\s+I\b)", rest):  # in small letters it is a verb
-        months.add(5)
+    months |= {5 if found == "May" else 3 for found in AMBIGUOUS.findall(rest)}
     months |= {int(found) for found in MONTH_OF_CJK.findall(rest)}
     days = {int(found) for found in DAY.findall(MONTH_OF_CJK.sub(" ", rest))} if months else set()
     years = {int(found) for found in YEAR.findall(rest)}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 
+from hermes.ranking.relative_times import resolve
 from hermes.ranking.words import split_words
 
 ASKS = 1
@@ -36,6 +38,8 @@ ONESELF = frozenset(
     yo me mi mis nosotros nosotras nuestro nuestra أنا
     """.split()  # noqa: SIM905
 )
+ANY_DAY = date(2000, 1, 1)
+"""Whether a text holds a relative time does not depend on the day."""
 ONESELF_LETTERS = "我私僕俺"
 
 
@@ -45,9 +49,14 @@ def traits_of(text: str) -> int:
     found = min(len(words) * len(text) // max(len(part), 1), LONGEST) << LENGTH_AT
     if any(mark in text for mark in QUESTION_MARKS):
         found |= ASKS | (IS_QUESTION if text.rstrip()[-1] in QUESTION_MARKS else 0)
-    if not TIME.isdisjoint(words) or " May" in part:  # in small letters it is a verb
+    if not TIME.isdisjoint(words) or " May" in part or _tells_more(part):  # in small letters "may" is a verb
         found |= TELLS_TIME
     return found | OF_ONESELF if speaks_of_oneself(part, words) else found
+
+
+def _tells_more(text: str) -> bool:
+    """Does a text name a time in words that TIME does not hold, as in French and Chinese?"""
+    return not text.isascii() and bool(resolve(text, ANY_DAY))
 
 
 def speaks_of_oneself(text: str, words: Sequence[str]) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlalchemy import select
 
+from hermes.memory_server import times
 from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.tables import messages
 from hermes.memory_server.db.text_index import MessageIds, SearchArea
 from hermes.memory_server.engine.allowed import Allowed
 from hermes.memory_server.engine.asking import SearchWords
@@ -16,6 +19,8 @@ from hermes.memory_server.engine.outline import NONE, OutlineRows, Positions, by
 from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.words import WordHolders, find_holders
 from hermes.ranking import traits
+from hermes.ranking.dates import Dates
+from hermes.ranking.relative_times import resolve
 from hermes.ranking.scoring import ESSAY, LONG, Evidence, Flags, Floats, is_exact, rarity
 from hermes.ranking.words import is_pair
 
@@ -27,6 +32,10 @@ LOOKED_AT = 5000
 is evaluated for all messages instead."""
 FURTHER = 0.5
 """A word two messages back counts for this share of what it counts one message back."""
+HAPPENED = 0.25
+"""What happened on a date fits it better by this share than what was said on it."""
+HAPPENED_WORDS = 120
+"""Only messages of up to so many words are read for when something happened, since a question waits for it."""
 REPEATED = 3
 """A word that a session repeats counts at most so many times."""
 Masks = NDArray[Any]
@@ -61,7 +70,10 @@ def find_candidates(tx: Tx, seen: Seen, place: SearchArea, asked: SearchWords, a
         following = rows.first(allowed.keep(tx, rows.ids[following]))
     chosen[following] = True
     places = chosen.nonzero()[0]
-    return Candidates(rows.ids[places], weigh(seen, places, asked, held), held.known, places)
+    evidence = weigh(seen, places, asked, held)
+    if asked.dates:
+        evidence = replace(evidence, date=_fit_dates(tx, rows, places, asked.dates))
+    return Candidates(rows.ids[places], evidence, held.known, places)
 
 
 class HeldWords:
@@ -182,12 +194,27 @@ def weigh(seen: Seen, chosen: Positions, asked: SearchWords, held: HeldWords) ->
         question=kinds & traits.IS_QUESTION != 0,
         after_question=has_before & (kinds_before & traits.ASKS != 0),
         time=(kinds & traits.TELLS_TIME != 0) & asked.asks_when,
-        date=asked.dates.fit(rows.days[chosen]) if asked.dates else np.zeros(len(chosen), dtype=np.float32),
+        date=np.zeros(len(chosen), dtype=np.float32),
         length=kinds >> traits.LENGTH_AT,
         session=np.searchsorted(sessions, session_of),
         session_words=_session_words(rows, sessions, held),
         session_size=seen.sizes(sessions),
     )
+
+
+def _fit_dates(tx: Tx, rows: OutlineRows, chosen: Positions, dates: Dates) -> Floats:
+    """How well the dates of a question fit the day of each message, or what it says of other days ("last month")."""
+    said = dates.fit(rows.days[chosen])
+    kinds = rows.traits[chosen]
+    read = (kinds & traits.TELLS_TIME != 0) & (kinds >> traits.LENGTH_AT <= HAPPENED_WORDS)
+    telling = rows.ids[chosen[read]].tolist()
+    query = select(messages.c.id, messages.c.content, messages.c.created_at).where(messages.c.id.in_(telling))
+    happened = np.zeros(len(chosen), dtype=np.float32)
+    places = {message: place for place, message in enumerate(rows.ids[chosen].tolist())}
+    for message, text, created_at in tx.execute(query):
+        happened[places[message]] = dates.fit_times(resolve(text, times.to_day(created_at)))
+    fits: Floats = np.maximum(said, happened) + HAPPENED * happened
+    return fits
 
 
 def _by_named(authors: NDArray[np.int32], kinds: NDArray[np.int32], asked: SearchWords) -> Flags:
