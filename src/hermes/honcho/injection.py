@@ -1,4 +1,8 @@
-"""What was fetched, put together for one request: nothing twice, never above its budget, cut at a word. Pure."""
+"""What was fetched, put together for one request: nothing twice, never above its budget, cut at a word. Pure.
+
+The budget goes first to the standing part (who the person is), then to evidence for the message, then to the layers in
+their order. In the request the standing part stands first and evidence last, nearest to the message.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes.honcho.evidence import Quote, write_quotes
 from hermes.memory.provider import Part
 
 CHARS_PER_TOKEN = 4
@@ -22,9 +27,17 @@ USUAL, LINES_KEPT = 400, 4096
 BETWEEN = 2
 """Characters that the host puts between two parts."""
 SUPPLEMENT = "dialectic"
-"""The layer that comes last. Room is kept for it, up to half of the budget."""
+"""The layer after the others. Evidence leaves room for it."""
+EVIDENCE = "evidence"
+"""The layer that comes last."""
+STANDING = "user card"
+"""The layer that comes first and never falls out."""
+MAX_STANDING_CHARS = 1200
+STANDING_SHARE, LEFT_SHARE = 0.2, 0.3
+"""Shares of the budget: what the standing part may have, and what it and the supplement may keep from evidence."""
 
 MARKER = re.compile(r"^\s*(?:[-*•]\s+|\d{1,3}[.)]\s+)?(?:\[\d{4}-\d\d-\d\d[^\]\n]{0,30}\]\s*)?")
+DATED = re.compile(r"^\s*(?:[-*•]\s+)?\[\d{4}-\d\d-\d\d")
 SIGNED = re.compile(rf"{MARKER.pattern}[\w-]{{1,100}}: ")
 NOT_WORDS = re.compile(r"[\W_]+")
 # Scripts that put no space between words: there any character may end a piece.
@@ -44,6 +57,8 @@ class Section(Struct, frozen=True):
     as_of: float
     left: int = 0
     """Characters of it that were never looked at."""
+    quotes: tuple[Quote, ...] = ()
+    """Evidence, the best first, instead of a text."""
 
 
 def budget_chars(tokens: int | None) -> int:
@@ -52,14 +67,39 @@ def budget_chars(tokens: int | None) -> int:
 
 
 def compose(sections: Iterable[Section], limit: int) -> tuple[Part, ...]:
-    """The sections as parts that, joined, have at most `limit` characters. What an earlier section says is left out of
-    later ones. A part with empty text did not fit; its `cut` says how long it was."""
-    fresh = _without_repetition([_beginning(section, READ * limit) for section in sections])
-    supplement = [section for section in fresh if section.layer == SUPPLEMENT]
+    """Return the sections as parts that, joined, have at most `limit` characters. What evidence or an earlier section
+    says is left out of later ones. A part with empty text did not fit; its `cut` says how long it was."""
+    given = [_beginning(section, READ * limit) for section in sections]
+    evidence = [section for section in given if section.layer == EVIDENCE]
+    standing = [section for section in given if section.layer == STANDING]
+    first = _fill(standing, min(int(limit * STANDING_SHARE), MAX_STANDING_CHARS), 0) if evidence else ()
+    used = _length(first)
+    wanted = sum(len(_write(one, one.text)) + BETWEEN for one in given if one.layer == SUPPLEMENT)
+    kept = min(wanted, max(0, int(limit * LEFT_SHARE) - used))
+    last = tuple(_quote(section, limit - used - kept) for section in evidence)
+    used += _length(last)
+    said = "\n".join(part.text for part in (*first, *last))
+    rest = [section for section in given if section.layer not in ((STANDING, EVIDENCE) if evidence else (EVIDENCE,))]
+    fresh = _without_repetition(rest, said)
     base = [section for section in fresh if section.layer != SUPPLEMENT]
-    wanted = sum(len(_write(section, section.text)) + BETWEEN for section in supplement)
-    parts = _fill(base, limit - min(wanted, limit), 0)
-    return (*parts, *_fill(supplement, limit, sum(len(part.text) + BETWEEN for part in parts if part.text)))
+    room = limit - used
+    between = _fill(base, room - min(wanted, room // 2), 0)
+    supplement = _fill([section for section in fresh if section.layer == SUPPLEMENT], room, _length(between))
+    return (*first, *between, *supplement, *last)
+
+
+def _length(parts: Iterable[Part]) -> int:
+    """The characters that parts take up, each with what stands between it and the next."""
+    return sum(len(part.text) + BETWEEN for part in parts if part.text)
+
+
+def _quote(section: Section, room: int) -> Part:
+    """Return evidence as a part: the best quotes that fit, each with why it is there."""
+    text, kept = write_quotes(section.quotes, room - len(_write(section, "")) - BETWEEN)
+    whole = _write(section, text) if text else ""
+    cut = sum(len(quote.text) for quote in section.quotes) - sum(len(quote.text) for quote in kept)
+    tokens = -(-len(whole) // CHARS_PER_TOKEN)
+    return Part(section.layer, whole, section.as_of, tokens, cut, tuple(quote.why for quote in kept))
 
 
 def _beginning(section: Section, most: int) -> Section:
@@ -95,7 +135,7 @@ def _fill(sections: Sequence[Section], limit: int, used: int) -> tuple[Part, ...
     parts: list[Part] = []
     for section in sections:
         room = limit - used - len(_write(section, ""))
-        kept = cut_at_word(section.text, room)
+        kept = section.text if len(section.text) <= room else _newest_lines(section.text, room)
         if len(kept) < len(section.text):
             kept = _drop_bare_headings(kept.splitlines())
         text = _write(section, kept) if kept else ""
@@ -106,12 +146,31 @@ def _fill(sections: Sequence[Section], limit: int, used: int) -> tuple[Part, ...
     return tuple(parts)
 
 
+def _newest_lines(text: str, room: int) -> str:
+    """Return what fits of a text. Dated lines are in order of time: of these the last ones are kept."""
+    lines = text.splitlines()
+    if sum(bool(DATED.match(line)) for line in lines) < len(lines) // 2:
+        return cut_at_word(text, room)
+    kept: list[str] = []
+    for line in reversed(lines):
+        if not _is_heading(line):
+            room -= len(line) + 1
+        if room < 0:
+            break
+        kept.append(line)
+    headings = [line for line in lines if _is_heading(line) and line not in kept]
+    while headings and sum(map(len, headings)) + len(headings) > room:
+        headings.pop(0)
+    return "\n".join((*headings, *reversed(kept)))
+
+
 def _write(section: Section, text: str) -> str:
     return f"## {section.title}\n{text}"
 
 
-def _without_repetition(sections: Iterable[Section]) -> list[Section]:
-    said = "\n"
+def _without_repetition(sections: Iterable[Section], known: str) -> list[Section]:
+    """Leave out lines that `known`, or an earlier section, says."""
+    said = "\n".join(("", *(f" {_plain(line)} " for line in known.splitlines()), ""))
     compared: set[str] = set()
     fresh: list[Section] = []
     for section in sections:

@@ -1,17 +1,19 @@
-"""The two layers of one conversation's recall: fetched beside the turn, kept until they are fetched again.
+"""The layers of one conversation's recall. Evidence is asked for with each message, before the model is; the others are
+fetched beside the turn and kept until they are fetched again.
 
-    prepare ──> base (summary, representations, cards)      ┐
-            └─> dialectic (cold or warm, up to three passes) ├─ what is there by the deadline ──> parts
-    recall ───> words (a server without a model: this question itself) ┘
+    recall ───> evidence (this very message)                 ┐
+    prepare ──> base (summary, representations, cards)       ├─ what is there by the deadline ──> parts
+            └─> dialectic (cold or warm, up to three passes) ┘
 
-A fetch that misses a turn's deadline is named in `missed` and goes on; its result is used in the next turn. Later turns
+A turn waits for evidence until its deadline, and for a layer that has no result yet for half of what is left then. A
+fetch that misses a turn's deadline is named in `missed` and goes on; its result is used in the next turn. Later turns
 do not wait for it again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -19,10 +21,11 @@ from msgspec.structs import replace
 from hermes.errors import HermesError
 from hermes.honcho import keys
 from hermes.honcho.configuration import HonchoConfiguration
-from hermes.honcho.evidence import quote_all, write_quotes
+from hermes.honcho.evidence import TITLE, quote_all
 from hermes.honcho.injection import (
     CHARS_PER_TOKEN,
     DEFAULT_TOKENS,
+    EVIDENCE,
     SUPPLEMENT,
     Section,
     budget_chars,
@@ -30,13 +33,13 @@ from hermes.honcho.injection import (
     cut_at_word,
 )
 from hermes.honcho.recall_policy import DialecticPlan, choose_levels, is_due, is_strong, is_trivial, word_pass
-from hermes.honcho.recall_reader import is_floor_answer, keep_what_fits
+from hermes.honcho.recall_reader import is_floor_answer
 from hermes.honcho.recall_source import AI_CARD, USER_CARD, RecallSource
 from hermes.memory.provider import Question, Recalled
 
 CARD_TOKENS = 200
 """What of a card is recalled."""
-BASE, DIALECTIC, WORDS = "base", "dialectic", "words"
+BASE, DIALECTIC = "base", "dialectic"
 MARGIN = 0.1
 """The share of the time that is kept back for putting the answer together: one that comes too late is not used."""
 LATE = "it was not there in time"
@@ -117,7 +120,7 @@ class Recaller:
         self._layers = {
             BASE: RecallLayer(config.get(keys.CONTEXT_CADENCE)),
             DIALECTIC: RecallLayer(config.get(keys.DIALECTIC_CADENCE)),
-            WORDS: RecallLayer(config.get(keys.DIALECTIC_CADENCE), is_for_one_turn=True),
+            EVIDENCE: RecallLayer(1, is_for_one_turn=True),
         }
         self._turn: int | None = None
         """The turn that the next recall is for; None until the first question is known."""
@@ -141,14 +144,17 @@ class Recaller:
         """What is there in so many seconds."""
         if is_trivial(question) or (self._first_turn_only and question.turn > 1):
             return Recalled()
+        until = self._source.reader.now() + seconds * (1 - MARGIN)
+        is_forgotten = self._forget_before(question.since)
+        self._begin_evidence(question)
         if self._turn is None:
             self._meet(question.turn, about)
         self._turn = question.turn
-        if self._forget_before(question.since):
+        if is_forgotten:
             self._begin(question.turn, "")
-        self._begin_words(question, about)
-        await self._wait(seconds * (1 - MARGIN))
-        layers = self._in_use()
+        layers = self._layers
+        await self._wait([layers[EVIDENCE]], until - self._source.reader.now())
+        await self._wait([layers[BASE], layers[DIALECTIC]], (until - self._source.reader.now()) / 2)
         sections = [section for layer in layers.values() for section in layer.sections]
         missed = {name: why for name, layer in layers.items() if (why := layer.missed()) is not None}
         for layer in layers.values():
@@ -166,11 +172,12 @@ class Recaller:
     def _meet(self, turn: int, about: str | None) -> None:
         """Take in the first question: what was fetched ahead of it was meant for its turn. Nothing may have been."""
         self._about = about
-        for layer in self._layers.values():
+        ahead = (self._layers[BASE], self._layers[DIALECTIC])
+        for layer in ahead:
             layer.asked_for = turn
             if layer.fetched_for is not None:
                 layer.fetched_for = turn
-        if all(layer.task is None for layer in self._layers.values()):
+        if all(layer.task is None for layer in ahead):
             self._begin(turn, "")
 
     def _forget_before(self, since: float) -> bool:
@@ -188,17 +195,12 @@ class Recaller:
         if base.is_due(turn):
             base.fetch(turn, self._source.reader.now(), partial(self._fetch_base, question))
 
-    def _begin_words(self, question: Question, about: str | None) -> None:
-        """Ask a server without a model this question itself. The answer serves one turn, the next if it was late."""
-        words = self._layers[WORDS]
-        if words.was_given:
-            words.sections = ()
-        if True:
-            words.fetch(question.turn, self._source.reader.now(), partial(self._ask_words, question.text, about))
-
-    def _in_use(self) -> dict[str, RecallLayer]:
-        """The layers in use. `words` is one only where the server has no model."""
-        return self._layers
+    def _begin_evidence(self, question: Question) -> None:
+        """Ask for evidence for this message. What an earlier message was about is not used for it."""
+        self._layers[EVIDENCE].drop()
+        self._layers[EVIDENCE].fetch(
+            question.turn, self._source.reader.now(), partial(self._find_evidence, question.text)
+        )
 
     async def _finish(self) -> None:
         """Wait for the fetches that were begun; when cancelled, cancel them. Raises the last failure of a layer, also
@@ -211,16 +213,15 @@ class Recaller:
             for task in running:
                 task.cancel()
             raise
-        for layer in self._in_use().values():
+        for layer in self._layers.values():
             if layer.failure is not None:
                 raise layer.failure
             if layer.task is not None and layer.task.done() and not layer.task.cancelled():
                 layer.task.result()  # a defect is raised, and named by the host
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait(self, layers: Sequence[RecallLayer], seconds: float) -> None:
         """Wait for layers that this turn should wait for; not for one that was late or failed before."""
-        waits = [layer for layer in self._in_use().values() if layer.is_awaited]
-        waits = [layer for layer in waits if not layer.made_wait and layer.failure is None]
+        waits = [layer for layer in layers if layer.is_awaited and not layer.made_wait and layer.failure is None]
         if waits and seconds > 0:
             await asyncio.wait({layer.task for layer in waits if layer.task is not None}, timeout=seconds)
         for layer in waits:
@@ -251,12 +252,11 @@ class Recaller:
                 break
         return self._answer_section(answers[-1] if answers else "")
 
-    async def _ask_words(self, question: str, about: str | None) -> tuple[Section, ...]:
-        """A server without a model finds what fits the words: it is asked with this question itself, once."""
-        found = await self._source.find_evidence(question[:10000])
+    async def _find_evidence(self, question: str) -> tuple[Section, ...]:
+        """Ask with the message itself, whatever the server."""
+        found = await self._source.find_evidence(question)
         quotes = quote_all(found, question, self._source.whose.user)
-        text, _ = write_quotes(quotes, int(budget_chars(self._tokens) * 0.97) - 60)
-        return (Section(SUPPLEMENT, "Said earlier", text, self._source.reader.now()),) if text else ()
+        return (Section(EVIDENCE, TITLE, "", self._source.reader.now(), quotes=quotes),) if quotes else ()
 
     def _answer_section(self, answer: str) -> tuple[Section, ...]:
         text = cut_at_word(answer, self._plan.longest_answer)

@@ -26,7 +26,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes.errors import ProviderError
-from hermes.honcho.evidence import CANDIDATES, ScoredMessage
+from hermes.honcho.evidence import MAX_CANDIDATES, MAX_QUERY_CHARS, Evidence, score_by_rank
 from hermes.honcho.injection import Section
 from hermes.honcho.names import card_path, peer_path, session_path
 from hermes.honcho.recall_reader import (
@@ -54,6 +54,8 @@ ALONE_SECONDS = 60.0
 """How long it counts that a guest is alone in a session."""
 SAME = 10
 """Of what is closest to a conclusion, how many are looked at for one that says the same."""
+MAX_CONCLUSIONS = 10
+"""Conclusions that are looked at as evidence, of each view."""
 LONGEST_SEARCH = 500
 """Characters of a question that conclusions are chosen by."""
 DATED = re.compile(r"^(?:- )?(?:\[[^\]]*\] ?)?")
@@ -210,12 +212,14 @@ class RecallSource:
 
     async def _views(self, peer: str) -> list[dict[str, Json]]:
         """The conditions for what is held about a peer and within reach: by the agent, then by the peer itself."""
+        where = await self._where(peer)
+        return [] if where is None else [{**pair, **where} for pair in self._pairs(peer)]
+
+    def _pairs(self, peer: str) -> list[dict[str, Json]]:
+        """Who holds what about a peer: the agent, then the peer itself."""
         observer, target = self.whose.view(peer)
         pairs = [(observer, target or observer), *([(peer, peer)] if self.has_own_view(peer) else [])]
-        where = await self._where(peer)
-        if where is None:
-            return []
-        return [{"observer_id": observer, "observed_id": observed, **where} for observer, observed in pairs]
+        return [{"observer_id": one, "observed_id": other} for one, other in pairs]
 
     async def find_messages(self, query: str, peer: str, most: int) -> Sequence[RecalledMessage]:
         """What fits a query of what a peer said; in a group, of what anyone said there."""
@@ -231,13 +235,41 @@ class RecallSource:
             path = peer_path(peer, "search")
         return await self.reader.post(list[RecalledMessage], path, body) or ()
 
-    async def find_evidence(self, query: str) -> list[ScoredMessage]:
-        """Messages that fit a question, of both speakers, the best first."""
-        body: dict[str, Json] = {"query": query, "limit": CANDIDATES}
-        if self.whose.reach == "everything" and self.whose.user is not None:
-            body["filters"] = {"peer_perspective": self.whose.user}
-            return await self.reader.post(list[ScoredMessage], "ext/search", body) or []
-        return []
+    async def find_evidence(self, query: str) -> Evidence:
+        """Return what was said that fits a question, by both speakers and within reach, and what was concluded."""
+        query = query[:MAX_QUERY_CHARS]
+        if not await self._may_read_session():
+            return Evidence()
+        if await self.reader.finds_evidence():
+            return await self._find_evidence_at_once(query) or Evidence()
+        whose = self.whose
+        peer = whose.user or whose.guest
+        searches = [self._search(session_path(whose.session, "search"), query)]
+        if whose.reach == "everything":
+            searches = [self._search("search", query, {"peer_perspective": peer})]
+        elif whose.reach == "own" and peer is not None:
+            searches.append(self._search(peer_path(peer, "search"), query))
+        views = [] if peer is None else await self._query_views(query, peer, MAX_CONCLUSIONS)
+        hits = {one.id or one.content: one for found in await asyncio.gather(*searches) for one in found}
+        return Evidence(score_by_rank(hits.values(), query), [one for view in views for one in view])
+
+    async def _find_evidence_at_once(self, query: str) -> Evidence | None:
+        whose = self.whose
+        peer = whose.user or whose.guest
+        body: dict[str, Json] = {"query": query, "limit": MAX_CANDIDATES}
+        if whose.reach == "here":
+            body["session_id"] = whose.session
+        elif whose.reach == "own":
+            body["alone"] = [peer, whose.ai]
+        else:
+            body["heard_by"] = peer
+        if peer is not None:
+            body["views"] = self._pairs(peer)
+        return await self.reader.post(Evidence, "ext/evidence", body)
+
+    async def _search(self, path: str, query: str, filters: Json = None) -> Sequence[RecalledMessage]:
+        body = {"query": query, "limit": MAX_CANDIDATES, **({} if filters is None else {"filters": filters})}
+        return await self.reader.post(list[RecalledMessage], path, body) or ()
 
     async def newest_messages(self, most: int) -> Sequence[RecalledMessage]:
         """The end of this session, in order."""
