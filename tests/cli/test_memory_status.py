@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.cli.memory_server import server_lines
 from tests.conftest import Ran
 from tests.memory.page import install
 
@@ -87,3 +88,13 @@ def test_the_example_works_and_what_it_was_told_is_counted(home: Path, hermes: H
     assert told["outbox"]["last_success"] is not None
     assert "0 waiting, 0 put aside, last delivered" in hermes("memory", "status").out
     assert hermes("memory", "outbox", "deliver").code == 0
+
+
+@pytest.mark.contract("9.9")
+def test_status_names_work_of_the_memory_server_that_keeps_failing() -> None:
+    lag = {"waiting_jobs": 1, "oldest_job_seconds": 9, "retried": {"representation": 7}}
+    facts = {"url": "u", "pid": 1, "version": "v", "kind": "background", "started_at": 0.0, "folder": "f"}
+    for more, told in (({"reasons": {"representation": "ValueError"}}, "ValueError"), ({}, "?")):
+        health = {"status": "ok", "lag": {**lag, **more}}
+        lines = server_lines({**facts, "problem": None, "running": True, "health": health})
+        assert lines[-1].strip() == f"not done yet: representation tried 7 times ({told})"

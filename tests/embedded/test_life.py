@@ -48,7 +48,7 @@ def test_server_that_nobody_uses_ends_by_itself_and_looking_at_its_health_is_no_
 
     wait_until(ended)
     assert not place.rendezvous.exists()
-    assert "unused for 5 s and nothing waits: it ends" in place.log.read_text()
+    assert "unused for 5 s and nothing is due: it ends" in place.log.read_text()
     with client_of(connect(place)) as client:
         assert read_all(client) == ["I like tea."]
 

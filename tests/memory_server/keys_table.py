@@ -36,7 +36,7 @@ ROUTES: dict[str, Rule] = {
     f"GET {W}/queue/status": WORKSPACE,
     f"POST {W}/schedule_dream": WORKSPACE,
     f"POST {W}/chat": WORKSPACE,
-    f"POST {W}/peers": PEER,
+    f"POST {W}/peers": {**PEER, "session": {"own", "co-member's"}},
     f"POST {W}/peers/list": WORKSPACE,
     f"PUT {W}/peers/{{peer_id}}": PEER,
     f"POST {W}/peers/{{peer_id}}/sessions": PEER,
@@ -122,6 +122,11 @@ FIELDS: dict[tuple[str, str], tuple[Rule, str, object]] = {
     (f"GET {TALK}/context", "peer_perspective"): (
         {**PEER, "session": INSIDE},
         "?peer_target=alice&peer_perspective={peer_id}",
+        None,
+    ),
+    (f"GET {TALK}/context?peer_perspective=alice", "peer_target"): (
+        {**PEERS_VIEW, "session": INSIDE},
+        "&peer_target={peer_id}",
         None,
     ),
     (f"GET {TALK}/context", "sessions"): (

@@ -74,6 +74,14 @@ def test_made_key_works_until_it_expires(guarded: Served) -> None:
         assert client.post("/v3/workspaces/w/peers/list", json={}).status_code == 401
 
 
+@pytest.mark.parametrize("name", ["", "../..", "a b", "x" * 513])
+def test_key_for_a_name_that_nothing_can_have_is_refused_by_its_field(guarded: Served, name: str) -> None:
+    with guarded.client(make_key({"ad": True})) as admin:
+        for field in ("workspace_id", "peer_id", "session_id"):
+            refused = admin.post("/v3/keys", params={"workspace_id": "w", field: name})
+            assert (refused.status_code, refused.json()["detail"][0]["loc"]) == (422, ["query", field])
+
+
 def test_without_authentication_there_are_no_keys(server: Served) -> None:
     with server.client() as client:
         assert client.post("/v3/keys", params={"workspace_id": "w"}).status_code == 405

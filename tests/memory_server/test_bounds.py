@@ -22,7 +22,7 @@ from hermes.memory_server.api.intake import LARGE_BODY, BodyIntake
 from hermes.memory_server.api.wire import JsonResponse
 from tests.memory_server.floor import embed
 
-LONG = "x" * 10_001
+LONG = "x" * (limits.SEARCH_CHARS + 1)
 PAIR = {"observer": "ann", "observed": "ann"}
 QUERIES: list[tuple[str, str, Any]] = [
     ("POST", "/search", {"query": LONG}),
@@ -30,10 +30,11 @@ QUERIES: list[tuple[str, str, Any]] = [
     ("POST", "/peers/ann/search", {"query": LONG}),
     ("POST", "/conclusions/query", {"query": LONG, "filters": PAIR}),
     ("POST", "/peers/ann/representation", {"search_query": LONG}),
-    ("POST", "/peers/ann/chat", {"query": LONG}),
-    ("POST", "/chat", {"query": LONG}),
     ("GET", f"/peers/ann/context?search_query={LONG}", None),
     ("GET", f"/sessions/s/context?peer_target=ann&search_query={LONG}", None),
+]
+QUESTIONS: list[tuple[str, str, Any]] = [
+    ("POST", path, {"query": "x" * (limits.QUERY_CHARS + 1)}) for path in ("/peers/ann/chat", "/chat")
 ]
 TOO_MUCH: list[tuple[str, str, Any]] = [
     ("PUT", "/peers/ann/card", {"peer_card": ["x"] * (limits.CARD_LINES + 1)}),
@@ -48,10 +49,30 @@ TOO_MUCH: list[tuple[str, str, Any]] = [
 ]
 
 
+@pytest.mark.contract("9.8")
 @pytest.mark.parametrize(("method", "path", "body"), QUERIES)
-def test_query_of_more_than_ten_thousand_characters_is_refused(
+def test_query_of_25000_characters_is_taken_and_its_first_10000_are_searched_for(
     http: httpx.Client, method: str, path: str, body: Any
 ) -> None:
+    said = [{"content": text, "peer_id": "ann"} for text in ("I keep a zebra.", "I keep a walrus.")]
+    http.post("/sessions/s/messages", json={"messages": said}).raise_for_status()
+    conclusions = [{**said[n], "observer_id": "ann", "observed_id": "ann"} for n in range(2)]
+    http.post("/conclusions", json={"conclusions": conclusions}).raise_for_status()
+
+    def ask(text: str) -> Any:
+        asked = body and {key: text if value == LONG else value for key, value in body.items()}
+        answer = http.request(method, path.replace(LONG, text), json=asked)
+        assert answer.status_code == 200, answer.text[:500]
+        return answer.json()
+
+    first = "zebra " + "x" * (limits.TEXT_CHARS - 6)
+    found = ask(first)
+    assert "zebra" in str(found)
+    assert ask(f"{first} {'walrus ' * 2000}"[: limits.SEARCH_CHARS]) == found
+
+
+@pytest.mark.parametrize(("method", "path", "body"), [*QUERIES, *QUESTIONS])
+def test_query_beyond_its_bound_is_refused(http: httpx.Client, method: str, path: str, body: Any) -> None:
     answer = http.request(method, path, json=body)
     assert answer.status_code == 422, answer.text
     assert len(answer.content) < 2000, "it is not sent back"

@@ -20,6 +20,7 @@ from hermes.memory_server.db.tables import finer_progress, finer_vectors, messag
 from hermes.memory_server.embedder import PIECE_CHARS, Embedder, Vector
 from hermes.memory_server.endpoint import EmbeddingEndpoint
 from hermes.memory_server.engine import embedding
+from tests.compression.hand_clock import HandClock
 from tests.memory_server.conftest import transaction
 from tests.memory_server.embeddings import DIMENSION, Answer, Taste, endpoint, in_favour_of, vectors
 from tests.memory_server.inside import serving
@@ -59,6 +60,17 @@ async def finer_health(client: httpx.AsyncClient) -> dict[str, Any]:
 async def all_embedded(client: httpx.AsyncClient) -> None:
     told = await eventually(lambda: finer_health(client), lambda said: said["messages_without"] == 0)
     assert told["state"] == "ok"
+
+
+@pytest.mark.contract("9.14")
+async def test_health_that_nobody_asked_for_a_while_counts_anew(tmp_path: Path) -> None:
+    held, clock = Taste("taste", "walnut", most=0), HandClock()
+    async with serving(open_database(tmp_path), clock, work=open_for_work(tmp_path), finer=held) as client:
+        assert (await finer_health(client))["messages_without"] == 0
+        await fill(client)
+        clock.advance(3600)
+        assert (await finer_health(client))["messages_without"] == 60
+        held.goes_on.set()
 
 
 def spaces(folder: Path) -> set[str]:

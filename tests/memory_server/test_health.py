@@ -113,7 +113,13 @@ async def test_health_says_how_far_work_is_behind_and_what_there_is(tmp_path: Pa
             "worker": "elsewhere",
             "model": None,
             "finer_vectors": None,
-            "lag": {"waiting_jobs": 0, "oldest_job_seconds": 0.0, "messages_without_vector": 0, "retried": {}},
+            "lag": {
+                "waiting_jobs": 0,
+                "oldest_job_seconds": 0.0,
+                "messages_without_vector": 0,
+                "retried": {},
+                "reasons": {},
+            },
             "extensions": list(EXTENSIONS),
         }
         await client.post("/v3/workspaces/w/sessions/s/messages", json=SAYS)

@@ -15,11 +15,11 @@ NOW = 1_700_000_000_000_000
 
 
 async def add(database: Database, kind: jobs.JobKind = "summary", unit: str = "u") -> None:
-    await database.write(lambda tx: jobs.add_job(tx, kind, unit, NOW, workspace_id=1, payload={}))
+    await database.write(lambda tx: jobs.add_job(tx, kind, unit, NOW, workspace_id=1, payload={"messages": [1]}))
 
 
-async def claim(database: Database, at: int) -> jobs.Job | None:
-    return await database.write(lambda tx: jobs.claim_job(tx, "me", "summary", at))
+async def claim(database: Database, at: int, kind: jobs.JobKind = "summary") -> jobs.Job | None:
+    return await database.write(lambda tx: jobs.claim_job(tx, "me", kind, at))
 
 
 async def give_up(database: Database, job: jobs.Job, at: int) -> None:
@@ -57,14 +57,14 @@ async def test_lease_that_ran_out_is_taken_over_and_its_old_owner_cannot_finish(
     assert await database.write(lambda tx: jobs.finish_job(tx, new, NOW))
 
 
-async def test_job_that_fails_is_tried_again_and_then_kept_with_its_reason(database: Database) -> None:
-    await add(database)
+async def test_webhook_that_fails_is_tried_again_and_then_kept_with_its_reason(database: Database) -> None:
+    await add(database, "webhook")
     at = NOW
     for _ in range(jobs.ATTEMPTS):
-        claimed = await claim(database, at)
+        claimed = await claim(database, at, "webhook")
         assert claimed is not None
         await give_up(database, claimed, at)
-        assert await claim(database, at) is None
+        assert await claim(database, at, "webhook") is None
         at += jobs.BACK_OFF * 2**claimed.attempts
     kept = await database.read(lambda tx: tx.exec_driver_sql("SELECT state, attempts, error FROM jobs").all())
     assert [tuple(row) for row in kept] == [("failed", jobs.ATTEMPTS, "no")]
@@ -73,8 +73,8 @@ async def test_job_that_fails_is_tried_again_and_then_kept_with_its_reason(datab
 async def test_done_work_is_forgotten_after_a_day_and_failed_work_after_a_month(database: Database) -> None:
     day = 24 * 3600 * 1_000_000
     for unit in ("done", "failed", "open"):
-        await add(database, unit=unit)
-    done, failed, _ = [await claim(database, NOW) for _ in range(3)]
+        await add(database, "webhook", unit)
+    done, failed, _ = [await claim(database, NOW, "webhook") for _ in range(3)]
     assert done is not None
     assert failed is not None
     await database.write(lambda tx: jobs.finish_job(tx, done, NOW))
@@ -113,6 +113,19 @@ async def test_what_goes_over_what_was_learnt_waits_for_earlier_learning_of_its_
     assert await take("dream") is None
     await database.write(lambda tx: jobs.finish_job(tx, lesson, NOW))
     assert await take("dream") is not None
+
+
+async def test_dream_does_not_wait_for_a_message_that_keeps_failing(database: Database) -> None:
+    await add(database, kind="representation", unit="learn")
+    await add(database, kind="dream", unit="dream")
+    at = NOW
+    for _ in range(jobs.ATTEMPTS):
+        assert await claim(database, at, "dream") is None
+        lesson = await claim(database, at, "representation")
+        assert lesson is not None
+        await give_up(database, lesson, at)
+        at += jobs.LONGEST_BACK_OFF
+    assert await claim(database, at, "dream") is not None
 
 
 async def test_reason_of_a_failure_is_kept_in_bounds(database: Database) -> None:
@@ -165,15 +178,16 @@ async def test_promised_work_is_tried_for_as_long_as_it_takes(database: Database
     assert jobs.LONGEST_BACK_OFF < jobs.LONGEST_WAIT, "else it would be taken for set by another clock"
 
 
-async def test_deletion_that_fails_again_and_again_holds_up_no_other(database: Database) -> None:
+@pytest.mark.parametrize("kind", jobs.APART)
+async def test_job_that_fails_again_and_again_holds_up_no_other(database: Database, kind: jobs.JobKind) -> None:
     for _ in range(2):
-        await add(database, kind="delete_session", unit="deletion:1")
+        await add(database, kind=kind, unit="unit:1")
     at = NOW
     for _ in range(jobs.ATTEMPTS):
-        claimed = await database.write(lambda tx, at=at: jobs.claim_job(tx, "me", "delete_session", at))  # type: ignore[misc]
+        claimed = await claim(database, at, kind)
         assert claimed is not None
         assert claimed.id == 1, "one after another"
         await give_up(database, claimed, at)
         at += jobs.LONGEST_BACK_OFF
-    claims = [await database.write(lambda tx: jobs.claim_job(tx, "me", "delete_session", at)) for _ in range(2)]
+    claims = [await claim(database, at, kind) for _ in range(2)]
     assert [claimed.id if claimed else None for claimed in claims] == [1, 2]

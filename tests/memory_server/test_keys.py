@@ -272,6 +272,8 @@ def test_config_of_a_co_member_is_read_and_set_with_the_sessions_key_alone(world
         ]
         for kind in KEYS
     }
+    scoped = f"GET {W}/sessions/{{session_id}}/peers/scope.x/config"
+    assert [ask(world, kind, scoped, place, None).status_code for kind in KEYS] == [401, 200, 200, 401, 401]
     wide = [200, 204]
     assert statuses == {"none": [401, 401], "admin": wide, "workspace": wide, "peer": [401, 401], "session": wide}
 
@@ -306,13 +308,67 @@ def test_key_of_a_peer_sees_no_other_peer_through_the_context_of_a_session(world
     assert own["peer_card"] == ["card: I like saffron."]
     for query in (
         "peer_target=carol",
-        "peer_target=carol&peer_perspective=alice",
+        "peer_target=carol&peer_perspective=carol",
+        "peer_target=bob&peer_perspective=carol",
         "peer_target=alice&peer_perspective=carol",
         "peer_target=carol&limit_to_session=true",
         "peer_target=alice&sessions=talk&sessions=aside",
         "peer_target=alice&sessions=talk&sessions=nowhere",
     ):
         assert ask(world, "peer", f"{base}?{query}", PLACES["own"], None).status_code == 401, query
+
+
+def test_key_of_a_peer_sees_others_in_the_context_of_a_session_as_that_peer_does(world: World) -> None:
+    query = "peer_target=carol&peer_perspective=alice"
+    told = ask(world, "peer", f"GET {W}/sessions/talk/context?{query}", PLACES["own"], None).json()
+    assert "milk" in told["peer_representation"], "alice heard it; what carol said elsewhere she did not"
+    both = f"{query}&sessions=talk&sessions=aside"
+    assert ask(world, "peer", f"GET {W}/sessions/talk/context?{both}", PLACES["own"], None).status_code == 401
+
+
+def test_key_of_a_session_gets_members_and_makes_missing_peers_and_changes_nothing(world: World) -> None:
+    route = f"POST {W}/peers"
+    with _inside(world, "w") as admin:
+        before = admin.post("/peers", json={"id": "carol", "metadata": {"a": 1}}).json()
+        stranger = {"id": "bob", "metadata": {"secret": "magnolia"}}
+        admin.post("/peers", json=stranger, headers={"Idempotency-Key": "b"}).raise_for_status()
+        assert ask(world, "session", route, PLACES["own"], {"id": "carol"}).json() == before
+        changes: list[dict[str, object]] = [{"metadata": {}}, {"configuration": {"observe_me": False}}]
+        for more in changes:
+            for name in ("carol", "newcomer"):
+                assert ask(world, "session", route, PLACES["own"], {"id": name, **more}).status_code == 401
+        assert admin.post("/peers", json={"id": "carol"}).json() == before
+        assert ask(world, "session", route, PLACES["own"], {"id": "newcomer"}).status_code == 201
+        key = {"Authorization": f"Bearer {make_key({'w': 'w', 's': 'talk'})}", "Idempotency-Key": "b"}
+        assert world.asked.post("/v3/workspaces/w/peers", json={"id": "bob"}, headers=key).status_code in (401, 422)
+        admin.post("/peers", json={"id": "bob"}, headers={"Idempotency-Key": "again"}).raise_for_status()
+        key["Idempotency-Key"] = "again"
+        refused = world.asked.post("/v3/workspaces/w/peers", json={"id": "bob"}, headers=key)
+        assert refused.status_code in (401, 422), "the answer to another key is not told again"
+        assert "magnolia" not in refused.text
+
+
+def test_key_of_a_session_that_is_deleted_shows_no_member(world: World) -> None:
+    with _inside(world, "w") as admin:
+        admin.post("/sessions", json={"id": "ended", "peers": {"carol": {}}}).raise_for_status()
+        key = {"Authorization": f"Bearer {make_key({'w': 'w', 's': 'ended'})}"}
+        statuses = []
+        for _ in range(2):
+            answer = world.asked.post("/v3/workspaces/w/peers", json={"id": "carol"}, headers=key)
+            statuses.append(answer.status_code)
+            admin.delete("/sessions/ended")
+    assert statuses == [200, 401]
+
+
+def test_key_of_a_peer_lists_the_sessions_that_it_is_in_and_none_that_it_has_left(world: World) -> None:
+    with _inside(world, "w") as admin:
+        made = {"id": "left", "peers": {"alice": {}}, "metadata": {"plan": "cobalt"}}
+        admin.post("/sessions", json=made).raise_for_status()
+        admin.request("DELETE", "/sessions/left/peers", json=["alice"]).raise_for_status()
+        listed = {item["id"] for item in admin.post("/peers/alice/sessions", json={}).json()["items"]}
+    own = ask(world, "peer", f"POST {W}/peers/alice/sessions", PLACES["own"], {}).json()["items"]
+    assert "left" in listed - {item["id"] for item in own}
+    assert "talk" in {item["id"] for item in own}
 
 
 def test_key_of_a_session_sees_of_a_peer_what_was_said_in_that_session(world: World) -> None:

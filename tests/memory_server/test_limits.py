@@ -111,6 +111,7 @@ REFUSED: list[tuple[str, str, Any, int]] = [
     ("POST", "/webhooks", {"url": "ftp://example.org"}, 422),
     ("POST", "/webhooks", {"url": "http://127.0.0.1/x"}, 422),
     ("POST", "/webhooks", {"url": "http://[::1]/x"}, 422),
+    ("POST", "/webhooks", {"url": "http://[64:ff9b::7f00:1]/x"}, 422),
     ("POST", "/webhooks", {"url": "http://169.254.169.254/latest"}, 422),
     ("POST", "/webhooks", {"url": "https://example.org/" + "x" * 2048}, 422),
     ("DELETE", "/webhooks/nothing", None, 404),

@@ -171,6 +171,15 @@ def test_scope_has_a_card(http: httpx.Client) -> None:
     assert http.put("/peers/scope.none/card", json={"peer_card": []}).status_code == 404
 
 
+def test_scope_of_a_session_observes_and_is_not_observed(http: httpx.Client) -> None:
+    http.post("/sessions", json={"id": "talk", "scopes": ["x"]}).raise_for_status()
+    http.post("/scopes", json={"id": "other"}).raise_for_status()
+    shown = http.get("/sessions/talk/peers/scope.x/config").json()
+    assert shown == {"observe_me": False, "observe_others": True}
+    for name in ("scope.other", "scope.none"):
+        assert http.get(f"/sessions/talk/peers/{name}/config").status_code == 404
+
+
 OF_ANN = {"content": "c", "observer_id": "ann"}
 NOT_A_SCOPE: list[tuple[str, str, Any]] = [
     ("GET", "/peers/ann/context?target=scope.x", None),
@@ -187,7 +196,12 @@ NOT_A_SCOPE: list[tuple[str, str, Any]] = [
     ("GET", "/sessions/talk/context?peer_target=scope.x", None),
     ("GET", "/sessions/talk/context?peer_target=ann&peer_perspective=scope.x", None),
     ("DELETE", "/sessions/talk/peers", ["scope.x"]),
+    ("PUT", "/sessions/talk/peers/scope.x/config", {"observe_others": False}),
 ]
+
+
+MISSING = ("/conclusions", "/sessions/talk/context")
+"""The routes where a reserved name that nothing has is missing, as any other name is."""
 
 
 @pytest.mark.parametrize(("method", "path", "body"), NOT_A_SCOPE)
@@ -197,7 +211,9 @@ def test_scope_is_refused_where_a_peer_is_asked_about(
 ) -> None:
     http.post("/sessions", json={"id": "talk", "peers": {"ann": {}}, "scopes": ["x"]}).raise_for_status()
     asked = None if body is None else _named(body, name)
-    assert http.request(method, path.replace("scope.x", name), json=asked).status_code == 422
+    status = 404 if name == "scope.none" and path.startswith(MISSING) else 422
+    http.post("/peers", json={"id": "ann"}).raise_for_status()
+    assert http.request(method, path.replace("scope.x", name), json=asked).status_code == status
     assert http.post(
         "/schedule_dream", json={"observer": "scope.x", "observed": "ann", "dream_type": "omni"}
     ).is_success
@@ -224,6 +240,7 @@ def _named(body: Any, name: str) -> Any:
         ({"scope": "scope.x"}, 422),
         ({"scope": ["x", "scope.x"]}, 422),
         ({"scope": "a b"}, 422),
+        ({"scope": "x" * 507}, 422),
         ({"scope": ""}, 422),
         ({"scope": "none"}, 404),
     ],
@@ -236,13 +253,13 @@ def test_scope_stands_alone_and_under_its_own_name(
     assert http.post(path, json=body).status_code == status
 
 
-def test_bad_name_of_a_scope_is_refused_everywhere(http: httpx.Client) -> None:
+def test_scope_with_a_bad_name_is_refused_where_it_would_be_made_and_missing_elsewhere(http: httpx.Client) -> None:
     for name in ("scope.x", "a b"):
         assert http.post("/scopes", json={"id": name}).status_code == 422
         assert http.post("/sessions", json={"id": "talk", "scopes": [name]}).status_code == 422
-        assert http.post("/search", json={"query": "x", "scope": name}).status_code == 422
-        assert http.get(f"/scopes/{name}").status_code == 422
-        assert http.get("/sessions/s/context", params={"peer_target": "ann", "scope": name}).status_code in (404, 422)
+        assert http.post("/search", json={"query": "x", "scope": name}).status_code == 404
+        assert http.get(f"/scopes/{name}").status_code == 404
+        assert http.get("/sessions/s/context", params={"peer_target": "ann", "scope": name}).status_code == 404
     assert ids(http.post("/sessions/list")) == []
 
 
@@ -260,17 +277,31 @@ def test_webhook_for_a_workspace_that_is_not_there_is_not_found_and_makes_nothin
     ("path", "body"),
     [
         ("/webhooks", {"url": "ftp://example.org"}),
-        ("/peers/list", {"filters": {"colour": "red"}}),
-        ("/peers/ann/chat", {"query": "x", "filters": {"session_id": "*"}}),
         ("/search", {"query": "x", "limit": 101}),
-        ("/scopes/a%20b/sessions/list", None),
+        ("/peers/ann/chat", {"query": "x", "scope": "a b"}),
+        ("/conclusions", {"conclusions": [{"content": "one " * 9000, "observer_id": "ann", "observed_id": "ann"}]}),
     ],
 )
-def test_detail_of_a_422_is_a_list(http: httpx.Client, path: str, body: Any) -> None:
+def test_detail_of_a_field_that_is_wrong_is_a_list(http: httpx.Client, path: str, body: Any) -> None:
     refused = http.post(path, json=body)
     assert refused.status_code == 422
     for problem in refused.json()["detail"]:
         assert [type(problem[part]) for part in ("type", "loc", "msg")] == [str, list, str]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/peers/list", {"filters": {"colour": "red"}}),
+        ("/peers/ann/chat", {"query": "x", "filters": {"session_id": "*"}}),
+        ("/peers/ann/chat", {"query": "x", "scope": "a", "session_id": "s"}),
+        ("/peers/ann/chat", {"query": "x", "response_format": {"type": "array"}}),
+        ("/conclusions/query", {"query": "x"}),
+    ],
+)
+def test_detail_of_what_cannot_be_asked_is_a_text(http: httpx.Client, path: str, body: Any) -> None:
+    refused = http.post(path, json=body)
+    assert (refused.status_code, type(refused.json()["detail"])) == (422, str)
 
 
 def test_numbers_that_explain_a_422_are_numbers(http: httpx.Client) -> None:
@@ -297,7 +328,12 @@ def test_texts_are_those_of_the_reference(http: httpx.Client, workspace: str) ->
         answer = http.get(path)
         assert (answer.status_code, answer.json()["detail"]) == (404, f"{what} not found in workspace {workspace}")
     many = {f"w{n}": {"observe_others": True} for n in range(11)}
-    assert "10" in http.post("/sessions/talk/peers", json=many).json()["detail"]
+    told = http.post("/sessions/talk/peers", json=many).json()["detail"]
+    assert "11 observers" in told
+    assert "Maximum allowed is 10 observers per session" in told
+    assert "delete all sessions first" in http.delete(itself(http)).json()["detail"]
+    (problem,) = http.post("/webhooks", json={"url": "example.org"}).json()["detail"]
+    assert (problem["loc"], "Invalid URL format" in problem["msg"]) == (["body", "url"], True)
     assert http.get("/webhooks/test").json() is None
     assert http.delete("/sessions/talk").json() == {"message": "Session deleted successfully"}
 

@@ -97,7 +97,19 @@ def test_members_keep_what_is_set_for_them_when_they_are_added_again(http: httpx
     assert http.put("/sessions/talk/peers", json={"ann": {}}).json()["id"] == "talk"
     assert http.get(path).json() == {"observe_me": None, "observe_others": None}
     assert ids(http.get("/sessions/talk/peers")) == ["ann"]
-    assert http.put("/sessions/talk/peers/ben/config", json={}).status_code == 404
+
+
+def test_peer_for_whom_something_is_set_becomes_a_member(http: httpx.Client) -> None:
+    http.post("/sessions", json={"id": "talk", "peers": {"ann": {}, "ben": {}}}).raise_for_status()
+    http.request("DELETE", "/sessions/talk/peers", json=["ben"]).raise_for_status()
+    for name in ("ben", "new"):
+        path = f"/sessions/talk/peers/{name}/config"
+        assert http.get(path).status_code == 404
+        assert http.put(path, json={"observe_others": True}).status_code == 204
+        assert http.get(path).json() == {"observe_me": None, "observe_others": True}
+    assert ids(http.get("/sessions/talk/peers")) == ["ann", "ben", "new"]
+    assert http.put("/sessions/talk/peers/a b/config", json={}).status_code == 422
+    assert http.put("/sessions/gone/peers/ann/config", json={}).status_code == 404
 
 
 def test_session_keeps_its_scopes_when_its_peers_are_replaced(http: httpx.Client) -> None:
@@ -236,9 +248,15 @@ def test_queue_status_names_sessions_by_their_internal_id(quiet: httpx.Client, r
         say(other, "talk", "I am elsewhere.")
     uid = quiet.post("/sessions", json={"id": "talk"}).json()["uid"]
     told = quiet.get("/queue/status").json()
+    nothing: dict[str, object] = {"promised": {}, "failing": {}}
     counts = {"completed_work_units": 0, "in_progress_work_units": 0, "pending_work_units": 1, "total_work_units": 1}
-    assert told == {**counts, "sessions": {uid: {**counts, "session_id": uid}}, "promised": {}}
-    assert quiet.get("/queue/status?session_id=talk").json() == {**counts, "sessions": None, "promised": {}}
+    assert told == {**counts, "sessions": {uid: {**counts, "session_id": uid}}, **nothing}
+    assert quiet.get("/queue/status?session_id=talk").json() == {
+        **counts,
+        "sessions": None,
+        "promised": {},
+        "failing": {},
+    }
     assert quiet.get("/queue/status?session_id=other").json()["total_work_units"] == 0
     assert quiet.get("/queue/status?sender_id=ann&observer_id=ann").json()["total_work_units"] == 1
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jwt
 import pytest
 from honcho import Honcho
 from honcho.api_types import (
@@ -26,7 +27,7 @@ from honcho.http.exceptions import (
 from pydantic import BaseModel
 
 from tests.memory_server.sdk import Caller, connected, eventually
-from tests.memory_server.serving import Served
+from tests.memory_server.serving import SECRET, Served
 
 needs_newer = pytest.mark.skipif(not hasattr(Honcho, "scope"), reason="this version of the SDK does not have it")
 needs_chat = pytest.mark.skipif(not hasattr(Honcho, "chat"), reason="this version of the SDK does not have it")
@@ -341,6 +342,31 @@ async def test_deleted_session_is_gone_and_the_workspace_can_follow(
         await call(session.delete)
     await call(honcho.delete_workspace, workspace)
     assert workspace not in await call.items(await call(honcho.workspaces, {"id": workspace}))
+
+
+@pytest.mark.contract("9.1")
+async def test_key_of_a_session_is_enough_to_write_and_read_there(
+    call: Caller, guarded: Served, workspace: str
+) -> None:
+    keys: dict[str, str] = {}
+    with guarded.client(jwt.encode({"ad": True}, SECRET, algorithm="HS256")) as admin:
+        for more in ({"session_id": "talk"}, {"peer_id": "ben"}):
+            made = admin.post("/v3/keys", params={"workspace_id": workspace, **more})
+            keys |= {name: made.json()["key"] for name in more}
+    async with connected(guarded.url, workspace, keys["session_id"]) as client:
+        session = await call(client.session, "talk")
+        for name in ("alice", "alice", "ben"):
+            peer = await call(client.peer, name)
+            await call(session.add_messages, [peer.message(f"I am {name}.")])
+        assert len(await call.items(await call(session.messages))) == 3
+        with pytest.raises(AuthenticationError):
+            await call(client.peer, "alice", metadata={"a": 1})
+    async with connected(guarded.url, workspace, keys["peer_id"]) as ben:
+        session = await call(ben.session, "talk")
+        seen = await call(session.context, peer_target="alice", peer_perspective="ben")
+        assert len(seen.messages) == 3
+        with pytest.raises(AuthenticationError):
+            await call(session.context, peer_target="ben", peer_perspective="alice")
 
 
 async def test_mistakes_are_told_apart(call: Caller, honcho: Honcho, guarded: Served) -> None:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.errors import StoreBusyError
 from hermes.memory_server import limits, times
+from hermes.memory_server.api.life import Life
 from hermes.memory_server.db.database import Database, Tx
+from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.engine import jobs
 from hermes.memory_server.engine.deletion import PART, delete_session
 from hermes.memory_server.engine.jobs import Job
@@ -26,7 +29,7 @@ from hermes.memory_server.engine.worker import RENEW_EVERY, JobWorker
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
 from tests.compression.hand_clock import HandClock
 from tests.memory_server.floor import EMBEDDER, draft
-from tests.memory_server.inside import inward
+from tests.memory_server.inside import inward, serving
 from tests.memory_server.sdk import eventually
 
 NOW = 1_700_000_000_000_000
@@ -245,10 +248,75 @@ async def test_job_that_fails_in_the_middle_leaves_nothing_and_is_kept_with_its_
     assert await states(database, "representation") == [("pending", 1)]
     assert await concluded(database) == []
     assert await database.read(lambda tx: tx.exec_driver_sql("SELECT error FROM jobs").scalar())
-    assert (await status(database)).pending == 1
     await database.write(lambda tx: tx.exec_driver_sql("UPDATE jobs SET attempts = 4, not_before = 0"))
     assert await worker.work_once()
-    assert await status(database) == Counts(completed=1), "nobody waits for what has failed for good"
+    assert await status(database) == Counts(pending=1)
+
+
+async def refuse_poison(tools: JobTools, job: Job) -> Any:
+    said = await KINDS["representation"].prepare(tools, job)
+    if any("poison" in statement.content for statement in said):
+        raise ValueError("it is poison")
+    return said
+
+
+@pytest.mark.contract("9.9")
+async def test_message_that_cannot_be_learnt_is_retried_until_it_can_and_holds_up_no_other(database: Database) -> None:
+    said = [draft(f"I like {what}.", "ann") for what in ("tea", "poison", "milk")]
+    await database.write(lambda tx: append_messages(tx, "w", "s", said, NOW))
+    await say(database, "w", "I like cake.")
+    clock = HandClock()
+    faulty = {**KINDS, "representation": replace(KINDS["representation"], prepare=refuse_poison)}
+    worker = JobWorker(database, clock, EMBEDDER, kinds=faulty)
+    for _ in range(2 * jobs.ATTEMPTS):
+        await worker.work_once()
+        clock.advance(jobs.LONGEST_BACK_OFF / 1_000_000)
+    assert sorted(await concluded(database)) == ["ann: I like cake.", "ann: I like milk.", "ann: I like tea."]
+    assert await status(database) == Counts(completed=3, pending=1)
+    told = await database.read(lambda tx: read_status(tx, "w", None, None, None))
+    reason = "ValueError: it is poison"
+    assert told.failing == {"representation": {"waiting": 1, "tries": jobs.ATTEMPTS, "reason": reason}}
+    await worker.work_once()  # the pause begins now
+    mended = JobWorker(database, clock, EMBEDDER)
+    running = asyncio.create_task(mended.run())
+    await eventually(lambda: status(database), lambda found: found == Counts(completed=4))
+    mended.stop()
+    await running
+    assert "ann: I like poison." in await concluded(database)
+
+
+@pytest.mark.contract("9.9")
+async def test_learning_that_an_earlier_version_gave_up_is_tried_again(tmp_path: Path) -> None:
+    database = open_database(tmp_path)
+    await say(database, "w", "I like tea.")
+    for change in (
+        "UPDATE jobs SET state = 'failed', attempts = 5, error = 'no', finished_at = 1",
+        "INSERT INTO job_observers (job_id, peer_id) VALUES (1, 99)",
+        "UPDATE alembic_version SET version_num = '0010'",
+    ):
+        await database.write(lambda tx, change=change: tx.exec_driver_sql(change))  # type: ignore[misc]
+    await database.close()
+    database = open_database(tmp_path)
+    assert await status(database) == Counts(pending=1)
+    assert await JobWorker(database, SystemClock(), EMBEDDER).work_once()
+    assert await concluded(database) == ["ann: I like tea."], "peers that are gone since learn nothing"
+    await database.close()
+
+
+@pytest.mark.contract("9.9")
+async def test_unused_server_does_not_stay_for_work_that_keeps_failing(tmp_path: Path) -> None:
+    database, ended = open_database(tmp_path), asyncio.Event()
+    await say(database, "w", "I like poison.")
+    clock = HandClock()
+    faulty = {**KINDS, "representation": replace(KINDS["representation"], prepare=refuse_poison)}
+    worker = JobWorker(database, clock, EMBEDDER, kinds=faulty)
+    for _ in range(jobs.ATTEMPTS + 1):
+        clock.advance(jobs.LONGEST_BACK_OFF / 1_000_000)
+        assert await worker.work_once()
+    async with serving(database, clock, life=Life(end=ended.set, idle=lambda: 0.01)) as client:
+        lag = (await client.get("/health")).json()["lag"]
+        assert (lag["retried"], lag["reasons"]) == ({"representation": 6}, {"representation": "ValueError"})
+        await ended.wait()
 
 
 async def test_work_that_takes_many_parts_is_one_job(database: Database) -> None:

@@ -62,7 +62,8 @@ def server_lines(server: Mapping[str, Any]) -> list[str]:
         return [f"server    not running{gone}; our own one starts when something uses it, data in {server['folder']}"]
     health, lag = server["health"], server["health"].get("lag", {})
     by = "in the background" if server["kind"] == "background" else "by `hermes memory serve`"
-    retried = [f"{kind} tried {number} times" for kind, number in lag.get("retried", {}).items()]
+    reasons = lag.get("reasons", {})
+    retried = [f"{kind} tried {n} times ({reasons.get(kind, '?')})" for kind, n in lag.get("retried", {}).items()]
     return [
         f"server    {server['url']}, {health.get('status')}, process {server['pid']}, version {server['version']}, "
         f"{by} since {show_time(server['started_at'])}, data in {server['folder']}",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 NAME_PATTERN = r"^[a-zA-Z0-9_-]+$"
 NAME_LENGTH = 512
+SCOPE_LENGTH = 506
+"""The peer that a scope is has a prefix of six characters before this name."""
 MESSAGE_CHARS = 25_000
 MESSAGES_PER_CALL = 100
 KEY_CHARS = 255
@@ -28,7 +30,8 @@ PARSER_DEADLINE = 30.0
 PARSER_WAIT = 60.0
 """Seconds that reading one file may last, and that it may wait for its turn."""
 TEXT_CHARS = 10_000
-"""A text that has no limit of its own: what is searched for, a line of a card."""
+"""A text that has no limit of its own, such as a line of a card; and how much is used of what is searched for."""
+SEARCH_CHARS = 25_000
 REQUEST_BYTES = 16 * 1024 * 1024
 """What a hundred of the longest messages take, as JSON."""
 MEMBERS_REQUEST_BYTES = 4 * 1024 * 1024

@@ -93,6 +93,7 @@ def check_instructions(text: str) -> str:
 
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH, pattern=limits.NAME_PATTERN)]
+ScopeName = Annotated[str, StringConstraints(min_length=1, max_length=limits.SCOPE_LENGTH, pattern=limits.NAME_PATTERN)]
 CleanText = Annotated[str, Field(max_length=limits.TEXT_CHARS), AfterValidator(clean_text)]
 MessageText = Annotated[
     str, Field(max_length=limits.MESSAGE_CHARS), BeforeValidator(drop_nul), AfterValidator(clean_text)
@@ -103,6 +104,13 @@ ConclusionText = Annotated[
 QuestionText = Annotated[
     str, Field(min_length=1, max_length=limits.QUERY_CHARS), BeforeValidator(drop_nul), AfterValidator(clean_text)
 ]
+SearchText = Annotated[
+    str,
+    Field(max_length=limits.SEARCH_CHARS),
+    AfterValidator(clean_text),
+    AfterValidator(lambda text: text[: limits.TEXT_CHARS] if text.strip() else ""),
+]
+"""A search query: the beginning of a long text, and nothing of a blank one."""
 TextList = Annotated[list[CleanText], FailFast(), Field(max_length=limits.MEMBERS)]
 Metadata = Annotated[dict[str, Any], AfterValidator(clean_metadata)]
 Filters = Annotated[dict[str, Any], AfterValidator(clean_json)]

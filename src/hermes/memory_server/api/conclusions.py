@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Response
+from fastapi.exceptions import RequestValidationError
 from sqlalchemy import ColumnElement, Row
 
 from hermes.memory_server import limits
@@ -65,7 +66,8 @@ async def check_size(content: str) -> None:
     """Refuse a conclusion with more tokens than one may have."""
     count = count_tokens(content) if len(content) <= SHORT else await compute(count_tokens, content)
     if count > limits.CONCLUSION_TOKENS:
-        raise Invalid(f"Conclusion exceeds maximum of {limits.CONCLUSION_TOKENS} tokens")
+        reason = f"Conclusion exceeds maximum of {limits.CONCLUSION_TOKENS} tokens"
+        raise RequestValidationError([{"type": "value_error", "loc": ("body", "content"), "msg": reason}])
 
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Conclusion])

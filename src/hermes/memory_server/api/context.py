@@ -11,7 +11,7 @@ from fastapi import Query, Response
 from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import Caller, Member
-from hermes.memory_server.api.clean import CleanText
+from hermes.memory_server.api.clean import SearchText
 from hermes.memory_server.api.recall import checked_names, make_view
 from hermes.memory_server.api.schemas import Distance, Limit
 from hermes.memory_server.api.server import Server, ServerDep, new_router
@@ -42,7 +42,6 @@ class Perspective:
 
     def check(self) -> None:
         """Refuse what does not go together."""
-        refuse_scopes(self.target, self.perspective)
         if self.target is None and (self.perspective or self.scope or self.sessions):
             raise Invalid("peer_perspective, scope and sessions need peer_target")
         if self.scope and self.perspective:
@@ -58,7 +57,7 @@ async def get_context(
     here: ServerDep,
     caller: Member,
     tokens: Annotated[int | None, Query(ge=0, le=limits.CONTEXT_TOKENS)] = None,
-    search_query: CleanText | None = None,
+    search_query: SearchText | None = None,
     summary: bool = True,
     peer_target: str | None = None,
     peer_perspective: str | None = None,
@@ -91,13 +90,13 @@ async def get_context(
 
 
 async def _check_key(here: Server, caller: Caller, workspace: str, asked: Perspective) -> None:
-    """A peer's key asks about that peer, as that peer sees itself, and from sessions that it is in; a session's key
-    from that session alone."""
+    """A peer's key asks about that peer, as that peer sees itself, or about others as that peer sees them, and from
+    sessions that it is in; a session's key from that session alone."""
     me, named = caller.only_peer, asked.sessions or ()
     if caller.only_session is not None:
         auth.require(set(named) <= {caller.only_session})
     if me is not None:
-        auth.require({asked.target, asked.perspective} <= {me, None})
+        auth.require(asked.perspective == me or {asked.target, asked.perspective} <= {me, None})
         auth.require(await here.read(lambda tx: all(is_member(tx, workspace, name, me) for name in set(named))))
 
 
@@ -133,6 +132,7 @@ def _about(
     """Conclusions about the target, and its card."""
     observed = get_peer(tx, workspace, asked.target or "")
     observer = get_peer(tx, workspace, asked.perspective) if asked.perspective else observed
+    refuse_scopes(asked.target, asked.perspective)
     view = make_view(tx, workspace, observer.id, observed.id, asked.scope, asked.sessions)
     held = choose(tx, index, view, choice)
     # A card does not say which session a line came from.

@@ -52,18 +52,10 @@ def find_handler(error: Exception) -> Handler | None:
     return next((HANDLERS[kind] for kind in type(error).__mro__ if kind in HANDLERS), None)
 
 
-async def _fault(request: Request, error: Exception) -> JsonResponse:
+async def _fault(_request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, faults.Fault)
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, faults.Unauthorized) else None
-    return _told(request, _encodable(error.reason), STATUS[type(error)], headers)
-
-
-def _told(request: Request, reason: str, status: int, headers: dict[str, str] | None) -> JsonResponse:
-    """A refusal with its reason; of a 422 it is a list, as that of a wrong field is."""
-    if status != 422:
-        return JsonResponse({"detail": reason}, status, headers=headers)
-    place = "query" if request.method == "GET" else "body"
-    return JsonResponse({"detail": [{"type": "value_error", "loc": [place], "msg": reason}]}, status, headers=headers)
+    return JsonResponse({"detail": _encodable(error.reason)}, STATUS[type(error)], headers=headers)
 
 
 async def _validation(_request: Request, error: Exception) -> JsonResponse:
@@ -76,12 +68,12 @@ async def _http(_request: Request, error: Exception) -> JsonResponse:
     return JsonResponse({"detail": error.detail}, error.status_code, headers=dict(error.headers or {}))
 
 
-async def _store(request: Request, error: Exception) -> JsonResponse:
+async def _store(_request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, StoreError)
     status, detail = STORE.get(type(error), (500, UNEXPECTED))
     if status >= 500:
         log.error("memory server: %s", error)
-    return _told(request, detail, status, {"Retry-After": "1"} if status == 503 else None)
+    return JsonResponse({"detail": detail}, status, headers={"Retry-After": "1"} if status == 503 else None)
 
 
 async def _unexpected(_request: Request, error: Exception) -> JsonResponse:

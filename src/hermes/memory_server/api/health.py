@@ -54,6 +54,7 @@ def _say(here: Server, status: str, file: str) -> dict[str, Any]:
             "oldest_job_seconds": round(backlog.oldest, 3),
             "messages_without_vector": backlog.unfindable,
             "retried": backlog.retried,
+            "reasons": backlog.reasons,
         },
         "disk_free_bytes": here.health.free_bytes,
         "extensions": EXTENSIONS,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hermes.errors import StoreError
 from hermes.memory_server.api.server import Server
 from hermes.memory_server.api.traffic import Traffic, VisitListener
-from hermes.memory_server.engine.health import has_open_jobs
+from hermes.memory_server.engine.health import has_work_soon
 
 log = logging.getLogger(__name__)
 LOOK_EVERY = 5.0
@@ -28,7 +28,7 @@ class Life:
 
 
 async def end_when_unused(life: Life, traffic: Traffic, server: Server) -> None:
-    """Wait until nobody has used the server for a while and nothing waits in its queue, then end it."""
+    """Wait until nobody has used the server for a while and nothing in its queue is due soon, then end it."""
     if life.end is None or life.idle is None:
         return
     idle = await asyncio.to_thread(life.idle)
@@ -38,7 +38,7 @@ async def end_when_unused(life: Life, traffic: Traffic, server: Server) -> None:
         left = idle - traffic.unused_for()
         await asyncio.sleep(left if left > 0 else LOOK_EVERY)
         if traffic.unused_for() >= idle and await _is_drained(server) and traffic.unused_for() >= idle:
-            log.info("memory server: unused for %g s and nothing waits: it ends", idle)
+            log.info("memory server: unused for %g s and nothing is due: it ends", idle)
             life.end()
             return
 
@@ -47,7 +47,7 @@ async def _is_drained(server: Server) -> bool:
     if server.refinement is not None and server.refinement.is_busy:
         return False
     try:
-        return not await server.read(has_open_jobs)
+        return not await server.read(lambda tx: has_work_soon(tx, server.now()))
     except StoreError as error:
         log.warning("memory server: %s", error.line())
         return False

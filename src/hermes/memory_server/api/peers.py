@@ -9,7 +9,7 @@ from fastapi import Response
 
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import AnyKey, OwnPeer, WorkspaceCaller
-from hermes.memory_server.api.clean import CleanText
+from hermes.memory_server.api.clean import SearchText
 from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
 from hermes.memory_server.api.recall import check_scope, make_view, named_sessions
 from hermes.memory_server.api.schemas import (
@@ -29,7 +29,7 @@ from hermes.memory_server.engine.cards import read_card, write_card
 from hermes.memory_server.engine.peers import find_peer, get_peer
 from hermes.memory_server.engine.recall import ConclusionChoice, View, choose, write_representation
 from hermes.memory_server.engine.scopes import get_scope
-from hermes.memory_server.engine.sessions import list_sessions_of
+from hermes.memory_server.engine.sessions import find_live_session, list_sessions_of
 from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
 from hermes.memory_server.ids import SCOPE_PREFIX, refuse_scopes
@@ -43,15 +43,31 @@ PEER = f"{ROOT}/{{peer_id}}"
 async def get_or_create_peer(
     workspace_id: str, body: PeerCreate, here: ServerDep, caller: AnyKey, idempotency_key: KeyHeader = None
 ) -> Response:
-    """Get a peer, or make it; what is given replaces."""
+    """Get a peer, or make it; what is given replaces. A session's key gets members, makes missing ones, and changes
+    nothing."""
     own = caller.workspace == workspace_id and caller.session is None and caller.peer == body.id
-    auth.require(caller.holds(workspace_id) or own)
+    session = caller.only_session
+    auth.require(
+        caller.holds(workspace_id)
+        or own
+        or (session is not None and body.metadata is None and body.configuration is None)
+    )
 
     def run(tx: Tx) -> KeptAnswer:
+        if session is not None:
+            auth.require(_may_get(tx, workspace_id, session, body.id))
         row, made = engine.ensure_peer(tx, workspace_id, body.id, here.now(), body.metadata, body.configuration)
         return KeptAnswer.of(wire.peer(row), 201 if made else 200)
 
-    return await Once(here, asked("peers", idempotency_key, body), workspace_id).write(run)
+    said = body if session is None else (body, session)  # the answer to another key is not for this one
+    return await Once(here, asked("peers", idempotency_key, said), workspace_id).write(run)
+
+
+def _may_get(tx: Tx, workspace: str, session: str, peer: str) -> bool:
+    """Return True for a member of the session, whom its key shows anyway, and for a peer that does not exist yet."""
+    if find_peer(tx, workspace_id_of(tx, workspace), peer) is None:
+        return True
+    return find_live_session(tx, workspace, session) is not None and engine.is_member(tx, workspace, session, peer)
 
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Peer])
@@ -75,11 +91,12 @@ async def update_peer(workspace_id: str, peer_id: str, body: PeerUpdate, here: S
 
 @router.post(f"{PEER}/sessions", response_model=replies.Page[replies.Session])
 async def list_peer_sessions(
-    workspace_id: str, peer_id: str, here: ServerDep, page: Paging, _: OwnPeer, body: Filter | None = None
+    workspace_id: str, peer_id: str, here: ServerDep, page: Paging, caller: OwnPeer, body: Filter | None = None
 ) -> Response:
-    """Sessions that the peer is or was in."""
+    """Sessions that the peer is or was in; with the peer's own key, those that it is in."""
     filters = body.filters if body else None
-    found = await here.read(lambda tx: list_sessions_of(tx, workspace_id, peer_id, filters, page))
+    now = caller.only_peer is not None
+    found = await here.read(lambda tx: list_sessions_of(tx, workspace_id, peer_id, filters, page, is_in_now=now))
     return wire.page(found, wire.session)
 
 
@@ -157,7 +174,7 @@ async def get_peer_context(
     here: ServerDep,
     _: OwnPeer,
     target: str | None = None,
-    search_query: CleanText | None = None,
+    search_query: SearchText | None = None,
     search_top_k: Limit | None = None,
     search_max_distance: Distance | None = None,
     include_most_frequent: bool = True,

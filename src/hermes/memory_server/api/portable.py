@@ -17,7 +17,7 @@ from hermes.memory_server.api.auth import WorkspaceCaller
 from hermes.memory_server.api.body import Body
 from hermes.memory_server.api.clean import CleanText, ConclusionText, Filters, MessageText, Metadata, Name, clean_text
 from hermes.memory_server.api.conclusions import check_size
-from hermes.memory_server.api.schemas import CleanConfiguration
+from hermes.memory_server.api.schemas import CleanConfiguration, WebhookUrl
 from hermes.memory_server.api.server import Server, ServerDep, new_router
 from hermes.memory_server.db.database import JsonMap
 from hermes.memory_server.embedder import to_blob
@@ -133,7 +133,7 @@ class ImportedSummaries(Body):
 
 
 class ImportedWebhook(Body):
-    url: CleanText
+    url: WebhookUrl
     created_at: Time | None = None
 
 

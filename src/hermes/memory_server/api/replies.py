@@ -216,6 +216,10 @@ class PromisedWork(BaseModel):
     tries: int
 
 
+class FailingWork(PromisedWork):
+    reason: str
+
+
 class QueueStatus(BaseModel):
     total_work_units: int
     completed_work_units: int
@@ -223,6 +227,7 @@ class QueueStatus(BaseModel):
     pending_work_units: int
     sessions: dict[str, SessionQueueStatus] | None
     promised: dict[str, PromisedWork]
+    failing: dict[str, FailingWork]
 
 
 class WebhookEndpoint(BaseModel):

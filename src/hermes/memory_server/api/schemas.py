@@ -27,16 +27,20 @@ from hermes.memory_server.api.clean import (
     Metadata,
     Name,
     QuestionText,
+    ScopeName,
+    SearchText,
     check_members,
     check_size,
     clean_json,
 )
+from hermes.memory_server.engine.webhooks import check_url
 
 Limit = Annotated[int, Field(ge=1, le=limits.RESULTS)]
 Distance = Annotated[float, Field(ge=0.0, le=1.0)]
 Identity = Annotated[Name, Field(validation_alias=AliasChoices("id", "name"))]
 """The older name of the field is still understood."""
-ScopeNames = Annotated[list[CleanText], Field(min_length=1, max_length=limits.SCOPES)]
+ScopeNames = Annotated[list[ScopeName], Field(min_length=1, max_length=limits.SCOPES)]
+WebhookUrl = Annotated[CleanText, AfterValidator(check_url)]
 
 
 class Reasoning(Body):
@@ -176,7 +180,7 @@ class SessionCreate(Body):
     metadata: Metadata | None = None
     peers: Annotated[MembersBody | None, Field(validation_alias=AliasChoices("peers", "peer_names"))] = None
     configuration: CleanConfiguration | None = None
-    scopes: Annotated[list[CleanText], Field(max_length=limits.SCOPES)] | None = None
+    scopes: Annotated[list[ScopeName], Field(max_length=limits.SCOPES)] | None = None
 
 
 class SessionUpdate(Body):
@@ -211,7 +215,7 @@ class MessageUpdate(Body):
 class MessageSearch(Body):
     """What to look for in messages."""
 
-    query: CleanText
+    query: SearchText
     filters: Filters | None = None
     limit: Limit = 10
 
@@ -285,7 +289,7 @@ class ConclusionEdit(Body):
 class ConclusionQuery(Body):
     """What to look for in conclusions; filters must name observer and observed."""
 
-    query: CleanText
+    query: SearchText
     top_k: Limit = 10
     distance: Distance | None = None
     filters: Filters | None = None
@@ -302,9 +306,9 @@ class RepresentationGet(Body):
 
     session_id: CleanText | None = None
     filters: Filters | None = None
-    scope: CleanText | ScopeNames | None = None
+    scope: ScopeName | ScopeNames | None = None
     target: CleanText | None = None
-    search_query: CleanText | None = None
+    search_query: SearchText | None = None
     search_top_k: Limit | None = None
     search_max_distance: Distance | None = None
     include_most_frequent: bool | None = None
@@ -317,7 +321,7 @@ class WorkspaceDialectic(Body):
     query: QuestionText
     session_id: CleanText | None = None
     filters: Filters | None = None
-    scope: CleanText | ScopeNames | None = None
+    scope: ScopeName | ScopeNames | None = None
     stream: bool = False
     reasoning_level: Literal["minimal", "low", "medium", "high", "max"] = "low"
     response_format: Filters | None = None
@@ -345,7 +349,7 @@ class ScheduleDream(Body):
 class ScopeCreate(Body):
     """A scope to get or make."""
 
-    id: Name
+    id: ScopeName
     metadata: Metadata | None = None
 
 
@@ -358,4 +362,4 @@ class ScopeSessionsAdd(Body):
 class WebhookCreate(Body):
     """Where to be told of events."""
 
-    url: CleanText
+    url: WebhookUrl

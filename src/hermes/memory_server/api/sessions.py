@@ -33,7 +33,7 @@ from hermes.memory_server.engine.scopes import add_sessions, ensure_scope
 from hermes.memory_server.engine.summaries import read_summaries
 from hermes.memory_server.engine.workspaces import find_workspace
 from hermes.memory_server.faults import Fault
-from hermes.memory_server.ids import refuse_scopes
+from hermes.memory_server.ids import SCOPE_PREFIX, refuse_scopes
 
 router = new_router("sessions")
 ROOT = "/v3/workspaces/{workspace_id}/sessions"
@@ -216,8 +216,11 @@ async def list_session_peers(
 
 
 @router.get(f"{SESSION}/peers/{{peer_id}}/config", response_model=replies.SessionPeerConfigResponse)
-async def get_peer_config(workspace_id: str, session_id: str, peer_id: str, here: ServerDep, _: Member) -> Response:
-    """What is set for a member."""
+async def get_peer_config(
+    workspace_id: str, session_id: str, peer_id: str, here: ServerDep, caller: Member
+) -> Response:
+    """Return what is set for a member, or for a scope of the session."""
+    auth.require(caller.holds(workspace_id) or not peer_id.startswith(SCOPE_PREFIX))
     found = await here.read(
         lambda tx: members.get_observation(tx, engine.get_session(tx, workspace_id, session_id), peer_id)
     )
@@ -228,11 +231,14 @@ async def get_peer_config(workspace_id: str, session_id: str, peer_id: str, here
 async def set_peer_config(
     workspace_id: str, session_id: str, peer_id: str, body: SessionPeerConfig, here: ServerDep, _: OwnSession
 ) -> Response:
-    """Change what is set for a member."""
+    """Change what is set for a member; a peer that is none becomes one."""
+    refuse_scopes(peer_id)
     given = Observation(body.observe_me, body.observe_others)
-    await here.write(
-        lambda tx: members.set_observation(tx, engine.lock_session(tx, workspace_id, session_id), peer_id, given)
-    )
+
+    def run(tx: Tx) -> None:
+        members.set_observation(tx, engine.lock_session(tx, workspace_id, session_id), peer_id, given, here.now())
+
+    await here.write(run)
     return Response(status_code=204)
 
 

@@ -196,7 +196,7 @@ def queue_status(status: QueueCounts) -> WireObject:
     sessions = None
     if status.sessions is not None:
         sessions = {uid: {"session_id": uid, **_counts(counts)} for uid, counts in status.sessions.items()}
-    return {**_counts(status.all), "sessions": sessions, "promised": status.promised}
+    return {**_counts(status.all), "sessions": sessions, "promised": status.promised, "failing": status.failing}
 
 
 def _counts(counts: Counts) -> WireObject:

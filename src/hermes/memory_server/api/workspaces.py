@@ -91,9 +91,9 @@ async def dream(
 async def create_key(
     here: ServerDep,
     _: Admin,
-    workspace_id: str | None = None,
-    peer_id: str | None = None,
-    session_id: str | None = None,
+    workspace_id: Name | None = None,
+    peer_id: Name | None = None,
+    session_id: Name | None = None,
     expires_at: str | None = None,
 ) -> Response:
     """A key for a workspace, or for one peer or session in it."""

@@ -113,11 +113,11 @@ BY_IDS = PreparedStatement(select_conclusions().where(conclusions.c.id.in_([bind
 
 def create_conclusions(tx: Tx, workspace: str, given: Sequence[NewConclusion], at: int) -> list[Record]:
     """Store conclusions as they are given; peers and sessions must exist, and nothing is held about a scope."""
-    refuse_scopes(*(new.observed for new in given))
     place = get_workspace(tx, workspace)
     made: list[int] = []
     for new in given:
         pair = [peer_in(tx, place, name).id for name in (new.observer, new.observed)]
+        refuse_scopes(new.observed)
         session_id = None if new.session is None else session_in(tx, place, new.session).id
         collection = ensure_collection(tx, place.id, *pair)
         made.append(insert_conclusion(tx, place.id, collection, session_id, new.content, at, vector=new.vector))

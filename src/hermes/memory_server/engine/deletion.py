@@ -66,7 +66,7 @@ def delete_workspace(tx: Tx, name: str, at: int) -> None:
     place = lock_workspace(tx, name)
     alive = select(sessions.c.id).where(sessions.c.workspace_id == place.id, sessions.c.is_active.is_(True)).limit(1)
     if tx.execute(alive).first() is not None:
-        raise Conflict(f"Workspace {name} has active sessions; delete them first")
+        raise Conflict(f"Workspace {name} has active sessions: delete all sessions first")
     freed = f"{name}{DELETED}{place.uid}"
     tx.execute(update(workspaces).where(workspaces.c.id == place.id).values(name=freed))
     add_job(tx, "delete_workspace", f"deletion:{place.id}", at, place.id, {})

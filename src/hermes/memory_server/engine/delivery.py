@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+GLOBAL_UNICAST, NAT64 = ipaddress.IPv6Network("2000::/3"), ipaddress.IPv6Network("64:ff9b::/96")
 LINE = 1000
 """Bytes of an answer's first line that are read."""
 
@@ -31,11 +32,17 @@ class DeliveryError(Exception):
 
 
 def is_public(address: IpAddress) -> bool:
-    inner = getattr(address, "ipv4_mapped", None)
-    if inner is not None:
-        return is_public(inner)
-    tunnelled = getattr(address, "sixtofour", None)
-    return address.is_global and not address.is_multicast and (tunnelled is None or is_public(tunnelled))
+    """Return True if the address is in the public network, and so is the IPv4 address that it leads to, if any."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address.is_global and not address.is_multicast
+    last = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    if address.ipv4_mapped is not None or address in NAT64:
+        return is_public(last)
+    if address not in GLOBAL_UNICAST or not address.is_global or address.teredo is not None:
+        return False
+    is_isatap = (int(address) >> 32) & 0xFDFFFFFF == 0x5EFE
+    inner = last if is_isatap else address.sixtofour
+    return inner is None or is_public(inner)
 
 
 def literal_address(host: str) -> IpAddress | None:

@@ -89,6 +89,8 @@ def _is_charset(name: str) -> bool:
 
 
 def _read_json(content: bytes) -> str:
+    if not content.strip():
+        return _decode(content)
     try:
         return json.dumps(json.loads(_decode(content)), ensure_ascii=False)
     except (ValueError, RecursionError) as error:

@@ -28,13 +28,15 @@ from hermes.memory_server.db.statements import PreparedStatement, upsert
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, message_vectors, messages, meta, metadata
 from hermes.memory_server.engine.embedding import Refinement
 from hermes.memory_server.engine.finer import count_behind, count_refused
-from hermes.memory_server.engine.jobs import PROMISED
+from hermes.memory_server.engine.jobs import PROMISED, has_work
 from hermes.memory_server.engine.kinds import KINDS
 
 log = logging.getLogger(__name__)
 OK = "ok"
 LASTS = 1.0
 """Seconds that a result is used before the file is looked at again."""
+STALE_SECONDS, LOOK_WAIT_SECONDS = 10.0, 1.0
+"""A result that is older is not used: whoever asks waits for the next one, but not for long."""
 ROOM = 8 * 1024 * 1024
 """Bytes on the disk below which it counts as full: who writes also writes the log."""
 WRITE_EVERY = 10.0
@@ -56,13 +58,17 @@ LOOKED_AT = 1000
 """Jobs of a kind that are looked at, the oldest first."""
 
 WAITING = select(jobs.c.id).where(text(OPEN_JOB))
-ANY = PreparedStatement(WAITING.limit(1))
 ALL = PreparedStatement(select(func.count().label("number")).select_from(WAITING.limit(COUNTED).subquery()))
 OPEN = select(jobs).where(jobs.c.kind == bindparam("kind"), text(OPEN_JOB)).order_by(jobs.c.id)
 OLDEST = PreparedStatement(OPEN.with_only_columns(jobs.c.created_at).limit(1))
-TRIED = OPEN.with_only_columns(jobs.c.attempts).limit(LOOKED_AT).subquery()
-TRIES = PreparedStatement(select(func.max(TRIED.c.attempts).label("number")))
-"""The highest number of tries among the oldest open jobs of a kind."""
+TRIED = OPEN.with_only_columns(jobs.c.attempts, jobs.c.error).limit(LOOKED_AT).subquery()
+TRIES = PreparedStatement(
+    select(func.max(TRIED.c.attempts).label("number"), func.max(TRIED.c.error).label("reason")).where(
+        TRIED.c.error.is_not(None)
+    )
+)
+"""The highest number of tries, and a reason, among the oldest open jobs of a kind that failed."""
+SOON_MICROSECONDS = 60_000_000
 NEW = select(messages.c.id, messages.c.workspace_id).order_by(messages.c.id.desc()).limit(NEWEST).subquery()
 UNFINDABLE = PreparedStatement(
     select(func.count().label("number"))
@@ -76,12 +82,14 @@ UNFINDABLE = PreparedStatement(
 @dataclass(frozen=True, slots=True)
 class Backlog:
     """How far background work is behind. `oldest` is in seconds, 0 when nothing waits. `retried` says for each kind of
-    promised work that has failed how often it was tried."""
+    promised work that has failed how often it was tried, and `reasons` the kind of error: everybody may read it, so it
+    quotes nothing."""
 
     waiting: int = 0
     oldest: float = 0.0
     unfindable: int = 0
     retried: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 class ServerHealth:
@@ -112,13 +120,15 @@ class ServerHealth:
         self._wrote = self._clock.now()
 
     async def status(self) -> str:
-        """`ok`, or what is wrong with the file: one of `NAMES`. Only the first who asks waits for a look."""
-        first = self._looked == float("-inf")
-        if abs(self._clock.now() - self._looked) >= LASTS and (self._looking is None or self._looking.done()):
+        """`ok`, or what is wrong with the file: one of `NAMES`. Only the first who asks, also after a while, waits."""
+        age = abs(self._clock.now() - self._looked)
+        if age >= STALE_SECONDS:
+            self.without_finer = self.refused_by_finer = None
+        if age >= LASTS and (self._looking is None or self._looking.done()):
             self._looked = self._clock.now()
             self._looking = asyncio.create_task(self._look())
-        if first and self._looking is not None:
-            await asyncio.shield(self._looking)
+        if age >= STALE_SECONDS and self._looking is not None:
+            await asyncio.wait([self._looking], timeout=LOOK_WAIT_SECONDS if age < float("inf") else None)
         return self._status
 
     async def inspect(self) -> None:
@@ -176,15 +186,17 @@ def _look_around(tx: Tx, at: int) -> Backlog:
     [(waiting,)] = ALL.rows(tx)
     firsts = [found.created_at for kind in KINDS if (found := OLDEST.first(tx, kind=kind)) is not None]
     [(unfindable,)] = UNFINDABLE.rows(tx)
-    tries: dict[str, int] = {kind: TRIES.rows(tx, kind=kind)[0].number or 0 for kind in PROMISED}
-    retried = {kind: number for kind, number in tries.items() if number > 1}
-    return Backlog(waiting, max(0.0, (at - min(firsts, default=at)) / 1e6), unfindable, retried)
+    failed = {kind: row for kind in PROMISED if (row := TRIES.rows(tx, kind=kind)[0]).number is not None}
+    retried: dict[str, int] = {kind: row.number for kind, row in failed.items()}
+    reasons: dict[str, str] = {kind: row.reason.partition(":")[0] for kind, row in failed.items()}
+    return Backlog(waiting, max(0.0, (at - min(firsts, default=at)) / 1e6), unfindable, retried, reasons)
 
 
 def _write(tx: Tx) -> None:
     upsert(tx, meta, ("name",), {"name": "health", "value": OK})
 
 
-def has_open_jobs(tx: Tx) -> bool:
-    """Is any job waiting, even for a later time, or running?"""
-    return ANY.first(tx) is not None
+def has_work_soon(tx: Tx, at: int) -> bool:
+    """Return True if a job runs, or can be begun within a minute. What failed often and waits for longer goes on after
+    the next start."""
+    return any(has_work(tx, kind, at + SOON_MICROSECONDS) for kind in KINDS)

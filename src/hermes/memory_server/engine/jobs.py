@@ -1,7 +1,7 @@
 """Background work as rows. A job is written in the transaction of what caused it: neither is there without the other.
 
     pending ── claim (lease) ── running ── finish ── done
-       └──────── retry, later ─────┘  └── too often, and not promised ── failed
+       └──────── retry, later ─────┘  └── a webhook, too often ── failed
 
 Jobs of one unit run one after another, those of different units side by side. A lease that ran out can be taken over;
 its old owner cannot finish any more.
@@ -49,10 +49,13 @@ JobKind = Literal[
 """Every kind of background work; `kinds.KINDS` says how each is done."""
 LEARNING: JobKind = "representation"
 AFTER_LEARNING: tuple[JobKind, ...] = ("dream", "scope")
-"""The kinds that go over what was learnt: they wait for what their workspace learns from earlier messages."""
+"""The kinds that go over what was learnt: they wait for what their workspace learns from earlier messages, but not for
+a message that has failed ATTEMPTS times."""
 TRACKED: tuple[JobKind, ...] = (LEARNING, "summary", "dream")
 """The kinds that queue status counts as work units."""
 PROMISED: tuple[JobKind, ...] = (
+    *TRACKED,
+    "scope",
     "delete_session",
     "delete_workspace",
     "delete_peer",
@@ -62,7 +65,7 @@ PROMISED: tuple[JobKind, ...] = (
     "catch_up",
 )
 """The kinds that are never given up, since somebody relies on them."""
-APART: tuple[JobKind, ...] = ("delete_session", "delete_workspace", "delete_peer")
+APART: tuple[JobKind, ...] = (*TRACKED, "scope", "delete_session", "delete_workspace", "delete_peer")
 """Promised kinds that get a unit of their own after many failures, so that the rest of their unit goes on."""
 LONGEST_BACK_OFF = 600 * 1_000_000
 """Microseconds between two tries of what is never given up, at most."""
@@ -76,6 +79,7 @@ def _claimable() -> Select[Any]:
         lesson.c.workspace_id == job.c.workspace_id,
         lesson.c.kind == LEARNING,
         lesson.c.id < job.c.id,
+        lesson.c.attempts < ATTEMPTS,
         text(f"lesson.{OPEN_JOB}"),
     )
     at: BindParameter[int] = bindparam("at", type_=jobs.c.not_before.type)
@@ -233,7 +237,27 @@ def fail_job(tx: Tx, job: Job, reason: str, at: int) -> None:
         changes |= {"state": "pending", "not_before": at + wait}
         if job.attempts >= ATTEMPTS and job.kind in APART:
             changes["unit"] = f"{job.kind}:{job.id}"
-    tx.execute(update(jobs).where(*MINE).values(**changes), _identity(job))
+    is_mine = tx.execute(update(jobs).where(*MINE).values(**changes), _identity(job)).rowcount == 1
+    if is_mine and job.attempts >= ATTEMPTS and job.kind == LEARNING and len(job.payload.get("messages", ())) > 1:
+        _split(tx, job)
+
+
+def _split(tx: Tx, job: Job) -> None:
+    """Give each message of a learning job that keeps failing a job of its own: mostly one of them is the cause."""
+    first, *others = job.payload["messages"]
+    tx.execute(update(jobs).where(jobs.c.id == job.id).values(payload=json.dumps({**job.payload, "messages": [first]})))
+    row = tx.execute(select(jobs.c.sender_id, jobs.c.created_at).where(jobs.c.id == job.id)).one()
+    whose: dict[str, Any] = {"session_id": job.session_id, "sender_id": row.sender_id}
+    whose["observers"] = read_observers(tx, job)
+    for message in others:
+        payload = {**job.payload, "messages": [message]}
+        add_job(tx, job.kind, f"{job.kind}:{job.id}:{message}", row.created_at, job.workspace_id, payload, **whose)
+
+
+def retry_failed(tx: Tx) -> None:
+    """Make all failed jobs that are still to be done due at once: what they failed for may be mended."""
+    failed = (text(OPEN_JOB), jobs.c.state == "pending", jobs.c.error.is_not(None), jobs.c.kind.in_(PROMISED))
+    tx.execute(update(jobs).where(*failed).values(not_before=0))
 
 
 def release_job(tx: Tx, job: Job) -> None:

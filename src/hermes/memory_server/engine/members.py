@@ -11,9 +11,10 @@ from sqlalchemy import bindparam, exists, func, select, text, union_all, update
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement, inserting
-from hermes.memory_server.db.tables import OBSERVING, memberships, peers
+from hermes.memory_server.db.tables import OBSERVING, memberships, peers, scope_sessions
 from hermes.memory_server.engine.peers import ensure_peer_ids, find_peer
 from hermes.memory_server.faults import Missing, Refused
+from hermes.memory_server.ids import SCOPE_PREFIX
 
 ROWS = (
     select(memberships.c.peer_id, memberships.c.observe_me, memberships.c.observe_others, peers.c.kind, peers.c.name)
@@ -76,8 +77,7 @@ def parts(given: Mapping[str, T]) -> list[dict[str, T]]:
 def observers_first(given: Mapping[str, Observation]) -> dict[str, Observation]:
     """Refused when they have more observers than a session may have. Of many the observers come first, in the first
     part, so that what is refused is refused before anybody is let in."""
-    if sum(one.observe_others is True for one in given.values()) > limits.OBSERVERS:
-        raise _too_many_observers()
+    _check_observer_count(sum(one.observe_others is True for one in given.values()))
     if len(given) <= PART:
         return dict(given)
     return dict(sorted(given.items(), key=lambda item: item[1].observe_others is not True))
@@ -137,13 +137,18 @@ def remove_members(tx: Tx, session: Record, names: Iterable[str]) -> None:
 
 
 def get_observation(tx: Tx, session: Record, name: str) -> Observation:
-    """What is set for a member; refused when the peer is not in the session."""
+    """Return what is set for a member, or for a scope of the session; refused when the peer is not in the session."""
+    scope = find_peer(tx, session.workspace_id, name) if name.startswith(SCOPE_PREFIX) else None
+    inside = select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == session.id)
+    if scope is not None and tx.execute(inside.where(scope_sessions.c.scope_id == scope.id)).first() is not None:
+        return Observation(observe_me=False, observe_others=True)
     row = _member(tx, session, name)
     return Observation(row.observe_me, row.observe_others)
 
 
-def set_observation(tx: Tx, session: Record, name: str, given: Observation) -> None:
-    """Change what is set for a member; what is not given stays."""
+def set_observation(tx: Tx, session: Record, name: str, given: Observation, at: int) -> None:
+    """Change what is set for a member; what is not given stays. A peer that is not in the session joins it."""
+    add_members(tx, session, {name: Observation()}, at)
     row = _member(tx, session, name)
     merged = Observation(
         row.observe_me if given.observe_me is None else given.observe_me,
@@ -160,12 +165,13 @@ def check_observers(tx: Tx, session_id: int) -> None:
         .select_from(memberships.join(peers, peers.c.id == memberships.c.peer_id))
         .where(memberships.c.session_id == session_id, text(OBSERVING), peers.c.kind == "peer")
     )
-    if tx.execute(query).scalar_one() > limits.OBSERVERS:
-        raise _too_many_observers()
+    _check_observer_count(tx.execute(query).scalar_one())
 
 
-def _too_many_observers() -> Refused:
-    return Refused(f"A session can have at most {limits.OBSERVERS} peers that observe others")
+def _check_observer_count(observers: int) -> None:
+    if observers > limits.OBSERVERS:
+        most = f"Maximum allowed is {limits.OBSERVERS} observers per session"
+        raise Refused(f"A session cannot have {observers} observers (peers with observe_others). {most}")
 
 
 def _member(tx: Tx, session: Record, name: str) -> Record:

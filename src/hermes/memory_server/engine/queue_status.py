@@ -19,7 +19,7 @@ from hermes.memory_server.engine.workspaces import workspace_id_of
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Work units by state. A unit that failed for good is no longer waiting, so it counts as completed."""
+    """Work units by state. One that failed is pending: it is tried again."""
 
     completed: int = 0
     running: int = 0
@@ -32,13 +32,14 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """All counts; those of each session under its internal id, unless one session was asked for. `promised` are the
-    deletions and merges of the workspace that are not done, by their kinds: how many wait or run, and how often one of
-    them was tried."""
+    """All counts; those of each session under its internal id, unless one session was asked for. Of the workspace, by
+    kind: `promised` has the deletions, merges and scopes that are not done (how many, and the most tries of one),
+    `failing` the work units that failed and are tried again, with the reason of one of them."""
 
     all: Counts
     sessions: dict[str, Counts] | None
     promised: dict[str, dict[str, int]]
+    failing: dict[str, dict[str, int | str]]
 
 
 def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None, session: str | None) -> QueueCounts:
@@ -58,24 +59,26 @@ def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None
         found = find_session(tx, place, session)
         query = query.where(jobs.c.session_id == (found.id if found is not None else 0))
     rows = tx.execute(query.group_by(sessions.c.uid, jobs.c.state)).all()
-    promised = _promised(tx, place)
-    if session is not None:
-        return QueueCounts(_sum(rows), None, promised)
-    names = {row.uid for row in rows if row.uid is not None}
-    return QueueCounts(
-        _sum(rows), {name: _sum(row for row in rows if row.uid == name) for name in names} or None, promised
-    )
+    names = {row.uid for row in rows if row.uid is not None} if session is None else ()
+    by_session = {name: _sum(row for row in rows if row.uid == name) for name in names} or None
+    return QueueCounts(_sum(rows), by_session, *_unfinished(tx, place))
 
 
-def _promised(tx: Tx, workspace_id: int) -> dict[str, dict[str, int]]:
+def _unfinished(tx: Tx, workspace_id: int) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int | str]]]:
+    """Return what is promised and what fails, by kind."""
+    counts = (func.count().label("waiting"), func.max(jobs.c.attempts).label("tries"))
+    errors = (func.count(jobs.c.error).label("failed"), func.max(jobs.c.error).label("reason"))
     own = (jobs.c.workspace_id == workspace_id, text(OPEN_JOB), jobs.c.kind.in_(PROMISED))
-    query = select(jobs.c.kind, func.count().label("waiting"), func.max(jobs.c.attempts).label("tries"))
-    found = tx.execute(query.where(*own).group_by(jobs.c.kind).order_by(jobs.c.kind))
-    return {row.kind: {"waiting": row.waiting, "tries": row.tries} for row in found}
+    rows = tx.execute(
+        select(jobs.c.kind, *counts, *errors).where(*own).group_by(jobs.c.kind).order_by(jobs.c.kind)
+    ).all()
+    promised = {row.kind: {"waiting": row.waiting, "tries": row.tries} for row in rows if row.kind not in TRACKED}
+    failed = [row for row in rows if row.kind in TRACKED and row.failed]
+    return promised, {row.kind: {"waiting": row.failed, "tries": row.tries, "reason": row.reason} for row in failed}
 
 
 def _sum(rows: Iterable[Any]) -> Counts:
     by_state: Counter[str] = Counter()
     for row in rows:
         by_state[row.state] += row.number
-    return Counts(by_state["done"] + by_state["failed"], by_state["running"], by_state["pending"])
+    return Counts(by_state["done"], by_state["running"], by_state["pending"])

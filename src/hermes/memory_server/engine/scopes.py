@@ -20,7 +20,7 @@ from hermes.memory_server.engine.sessions import COLUMNS as SESSION_COLUMNS
 from hermes.memory_server.engine.sessions import SESSIONS, lock_session
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
-from hermes.memory_server.ids import SCOPE_PREFIX, check_name
+from hermes.memory_server.ids import SCOPE_PREFIX
 
 
 def ensure_scope(tx: Tx, workspace: str, name: str, metadata: JsonMap | None, at: int) -> tuple[Record, bool]:
@@ -37,8 +37,7 @@ def ensure_scope(tx: Tx, workspace: str, name: str, metadata: JsonMap | None, at
 
 
 def get_scope(tx: Tx, workspace: str, name: str) -> Record:
-    """The scope; refused when there is none, or can be none of that name."""
-    check_name(name)
+    """The scope; refused when there is none."""
     place = get_workspace(tx, workspace)
     found = find_peer(tx, place.id, SCOPE_PREFIX + name)
     if found is None:

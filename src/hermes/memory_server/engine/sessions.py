@@ -128,12 +128,15 @@ def list_sessions(tx: Tx, workspace: str, filters: JsonMap | None, page: PageReq
     return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)
 
 
-def list_sessions_of(tx: Tx, workspace: str, peer: str, filters: JsonMap | None, page: PageRequest) -> Paged:
+def list_sessions_of(
+    tx: Tx, workspace: str, peer: str, filters: JsonMap | None, page: PageRequest, *, is_in_now: bool = False
+) -> Paged:
     """Sessions that the peer is or was in, the oldest first; none of a peer that is not there."""
     place = workspace_id_of(tx, workspace)
     member = find_peer(tx, place, peer)
     member_id = 0 if member is None else member.id
     been = exists().where(memberships.c.peer_id == member_id, memberships.c.session_id == sessions.c.id)
+    been = been.where(memberships.c.left_seq.is_(None)) if is_in_now else been
     query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place, been)
     query = query.where(build_filter(follow_names(tx, place, filters), _fields_in(place)))
     return fetch_page(tx, query, (sessions.c.created_at, sessions.c.id), page)

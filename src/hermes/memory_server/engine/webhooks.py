@@ -15,7 +15,7 @@ from hermes.memory_server.engine.delivery import is_public, literal_address
 from hermes.memory_server.engine.jobs import TRACKED, add_job
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.workspaces import get_workspace, lock_workspace
-from hermes.memory_server.faults import Conflict, Invalid, Missing
+from hermes.memory_server.faults import Conflict, Missing
 from hermes.memory_server.ids import new_id
 
 COLUMNS = (*webhooks.c, workspaces.c.name.label("workspace"))
@@ -29,27 +29,27 @@ WAITING = PreparedStatement(
 ANY = PreparedStatement(select(webhooks.c.id).where(webhooks.c.workspace_id == bindparam("workspace_id")).limit(1))
 
 
-def check_url(url: str) -> None:
+def check_url(url: str) -> str:
     """Refuse what is not a public HTTP address. What a name leads to is looked at when something is sent there."""
     if len(url) > limits.URL_CHARS:
-        raise Invalid(f"URL exceeds maximum of {limits.URL_CHARS} characters")
+        raise ValueError(f"URL exceeds maximum of {limits.URL_CHARS} characters")
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
         _ = parts.port
     except ValueError as error:
-        raise Invalid(f"Invalid webhook URL: {error}") from error
+        raise ValueError(f"Invalid URL format: {error}") from error
     if parts.scheme not in ("http", "https") or not host:
-        raise Invalid("A webhook URL begins with http:// or https:// and names a host")
+        raise ValueError("Invalid URL format: a webhook URL begins with http:// or https:// and names a host")
     address = literal_address(host)
     inner = host.rstrip(".").lower() == "localhost" or host.rstrip(".").lower().endswith(".localhost")
     if inner or (address is not None and not is_public(address)):
-        raise Invalid("A webhook cannot point to a private, loopback, link-local or reserved address")
+        raise ValueError("A webhook cannot point to a private, loopback, link-local or reserved address")
+    return url
 
 
 def ensure_webhook(tx: Tx, workspace: str, url: str, at: int) -> tuple[Record, bool]:
     """The endpoint, and whether it was made now; refused where there is no workspace."""
-    check_url(url)
     place = lock_workspace(tx, workspace)
     query = select(*COLUMNS).select_from(WEBHOOKS).where(webhooks.c.workspace_id == place.id, webhooks.c.url == url)
     found = tx.execute(query).first()

@@ -92,14 +92,18 @@ class JobWorker:
         return not self._stopped and time.monotonic() - self._turned < STUCK
 
     async def run(self) -> None:
-        """Work until stopped. A job that fails is tried again later and delays no other unit."""
-        began = False
+        """Work until stopped. A job that fails is tried again later, and at once after a start; it delays no other
+        unit."""
+        began = resumed = False
         while not self._stopped:
             self._turned = time.monotonic()
             self._news.clear()
             if not began:
                 await self._settle()
             try:
+                if not resumed:
+                    await self._database.write(queue.retry_failed)
+                    resumed = True
                 began = await self._begin()
                 await self._clean()
             except StoreError as error:
