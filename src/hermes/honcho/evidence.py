@@ -12,23 +12,32 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from hermes.fence import disarm
 from hermes.honcho.recall_reader import RecalledConclusion, RecalledMessage
 from hermes.ranking.relative_times import write_out
+from hermes.ranking.traits import speaks_of_oneself
 from hermes.ranking.words import share_held, split_words, telling_words
 
 MAX_CANDIDATES = 50
 """Messages that are looked at for one question."""
 MAX_QUERY_CHARS = 10_000
-MAX_QUOTE_CHARS = 420
-"""Characters of one message that are quoted; of a longer one the sentences that fit the question best."""
+MAX_WHOLE_CHARS = 500
+"""A message up to this length is quoted whole: half of an answer is often none."""
+MAX_EXCERPT_CHARS = 200
+"""Characters that are quoted of a longer one. Many short excerpts hold more of what is asked for than few long ones."""
 MIN_CERTAINTY = 0.07
 """Less sure hits are no evidence. On the dialogues of LoCoMo, 0.03 to 0.07 brought most; at 0.21, where answers begin,
 a tenth of the evidence was lost."""
 MIN_ROOM_CHARS = 40
-"""Room in a quote that is too small for another sentence."""
+"""Room in an excerpt that is too small for another sentence."""
+MIN_TELLING_WORDS = 4
+"""Fewer words before a question ("I wonder, …") tell nothing."""
 SURE_RANKS = 10
 """Of a server that gives no scores, so many of the first hits count as being about the question."""
 SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+PIECE = re.compile(rf"\S.{{0,{MAX_WHOLE_CHARS - 2}}}(?!\S)|\S.{{0,{MAX_WHOLE_CHARS - 2}}}", re.DOTALL)
+"""Sentences without an end (code, tables) are split at a space."""
+CLAUSE_END = re.compile(r"[,;:，、；：–—]|\s-\s")
 QUESTION_ENDS = ("?", "？")
 TITLE = "Said earlier"
 
@@ -68,25 +77,26 @@ def score_by_rank(found: Iterable[RecalledMessage], question: str) -> list[Score
     return sorted(scored, key=lambda one: -one.score)
 
 
-def quote_all(found: Evidence, question: str, person: str | None) -> tuple[Quote, ...]:
-    """Return quotes of what is about the question, the best first, each text once. The question itself, and what the
-    person only asked, are no evidence."""
+def quote_all(found: Evidence, question: str, agent: str) -> tuple[Quote, ...]:
+    """Return quotes of what is about the question, the best first, each text once. The question itself, and what
+    people only asked the agent, are no evidence."""
     wanted, asked = telling_words(split_words(question)), _folded(question)
     quotes: dict[str, Quote] = {}
     for one in found.messages:
         message = one.message
         if one.certainty < MIN_CERTAINTY or _folded(message.content) in asked:
             continue
-        sentences = [part.strip() for part in SENTENCE_END.split(message.content) if part.strip()]
-        if message.peer_id == person and all(part.endswith(QUESTION_ENDS) for part in sentences):
+        sentences = _split(message.content)
+        if message.peer_id != agent and all(map(_only_asks, sentences)):
             continue
         said_on = datetime.fromisoformat(message.created_at)
-        text = write_out(" ".join(_choose(sentences, wanted)), said_on)
-        why = f"{one.score:.2f} {message.session_id or 'a session'}, message {message.id}"
-        line = f"{message.peer_id}: {text}"
-        quotes.setdefault(line, Quote(f"{said_on.day} {said_on:%B %Y}", message.created_at, line, why))
+        chosen = " ".join(_choose(sentences, wanted))
+        line = disarm(f"{message.peer_id}: {write_out(chosen, said_on)}")
+        where = f"session {message.session_id}, message {message.id}"
+        why = f"score {one.score:.2f}, {where}, {len(chosen)} of {len(message.content)} characters"
+        quotes.setdefault(line, Quote(f"{said_on.day} {said_on:%B %Y}", said_on.isoformat(), line, why))
     for rank, held in enumerate(found.conclusions):
-        text = " ".join(held.content.split())
+        text = disarm(" ".join(held.content.split()))
         if not any(text in quote for quote in quotes):
             quotes[text] = Quote("", "", text, f"conclusion {held.id}, rank {rank + 1}")
     return tuple(quotes.values())
@@ -112,13 +122,29 @@ def write_quotes(quotes: Sequence[Quote], limit: int) -> tuple[str, Sequence[Quo
     return "\n".join(lines), kept
 
 
+def _split(text: str) -> list[str]:
+    """Return the sentences of a text, none longer than a message that is quoted whole."""
+    return [piece.rstrip() for part in SENTENCE_END.split(text) for piece in PIECE.findall(part)]
+
+
+def _only_asks(sentence: str) -> bool:
+    """Return True for a question, unless a person first tells something of themselves ("I moved to Ghent, …?")."""
+    if not sentence.endswith(QUESTION_ENDS):
+        return False
+    before = sentence[: max((found.start() for found in CLAUSE_END.finditer(sentence)), default=0)]
+    words = split_words(before)
+    return len(words) < MIN_TELLING_WORDS or not speaks_of_oneself(before, words)
+
+
 def _choose(sentences: Sequence[str], wanted: Sequence[str]) -> Sequence[str]:
-    """Return a short message whole; of a long one the sentences that hold most of the wanted words, in their order."""
-    if sum(map(len, sentences)) <= MAX_QUOTE_CHARS:
+    """Return a short message whole; of a long one the sentences that hold most of the wanted words for their length, in
+    their order."""
+    if sum(map(len, sentences)) <= MAX_WHOLE_CHARS:
         return sentences
-    best = sorted(range(len(sentences)), key=lambda number: (-share_held(wanted, sentences[number]), number))
+    worth = [share_held(wanted, one) / (MIN_ROOM_CHARS + len(one)) ** 0.5 for one in sentences]
+    best = sorted(range(len(sentences)), key=lambda number: -worth[number])
     chosen: list[int] = []
-    room = MAX_QUOTE_CHARS
+    room = MAX_EXCERPT_CHARS
     for number in best:
         if not chosen or len(sentences[number]) <= room:
             chosen.append(number)

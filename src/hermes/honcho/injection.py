@@ -13,6 +13,7 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes.fence import OVERHEAD_CHARS, disarm
 from hermes.honcho.evidence import Quote, write_quotes
 from hermes.memory.provider import Part
 
@@ -62,30 +63,29 @@ class Section(Struct, frozen=True):
 
 
 def budget_chars(tokens: int | None) -> int:
-    """Characters that a recall may have."""
-    return min((tokens or DEFAULT_TOKENS) * CHARS_PER_TOKEN, MOST_CHARS)
+    """Return the characters that a recall may have, so that its block in the request, the fence's note included, has no
+    more than four for each token."""
+    return min(max((tokens or DEFAULT_TOKENS) * CHARS_PER_TOKEN - OVERHEAD_CHARS, 0), MOST_CHARS)
 
 
 def compose(sections: Iterable[Section], limit: int) -> tuple[Part, ...]:
-    """Return the sections as parts that, joined, have at most `limit` characters. What evidence or an earlier section
-    says is left out of later ones. A part with empty text did not fit; its `cut` says how long it was."""
+    """Return the sections as parts that, joined, have at most `limit` characters. What a part says is left out of those
+    that are filled after it. A part with empty text did not fit; its `cut` says how long it was."""
     given = [_beginning(section, READ * limit) for section in sections]
-    evidence = [section for section in given if section.layer == EVIDENCE]
-    standing = [section for section in given if section.layer == STANDING]
-    first = _fill(standing, min(int(limit * STANDING_SHARE), MAX_STANDING_CHARS), 0) if evidence else ()
-    used = _length(first)
-    wanted = sum(len(_write(one, one.text)) + BETWEEN for one in given if one.layer == SUPPLEMENT)
-    kept = min(wanted, max(0, int(limit * LEFT_SHARE) - used))
-    last = tuple(_quote(section, limit - used - kept) for section in evidence)
-    used += _length(last)
+    standing, evidence, supplement = (
+        [section for section in given if section.layer == layer] for layer in (STANDING, EVIDENCE, SUPPLEMENT)
+    )
+    base = [section for section in given if section.layer not in (STANDING, EVIDENCE, SUPPLEMENT)]
+    wanted = sum(len(_write(section, section.text)) + BETWEEN for section in supplement)
+    first = _fill(standing, min(int(limit * STANDING_SHARE), MAX_STANDING_CHARS), "")
+    room = limit - _length(first)
+    kept = min(wanted, max(0, int(limit * LEFT_SHARE) - _length(first)))
+    last = tuple(_quote(section, room - kept) for section in evidence)
+    room -= _length(last)
     said = "\n".join(part.text for part in (*first, *last))
-    rest = [section for section in given if section.layer not in ((STANDING, EVIDENCE) if evidence else (EVIDENCE,))]
-    fresh = _without_repetition(rest, said)
-    base = [section for section in fresh if section.layer != SUPPLEMENT]
-    room = limit - used
-    between = _fill(base, room - min(wanted, room // 2), 0)
-    supplement = _fill([section for section in fresh if section.layer == SUPPLEMENT], room, _length(between))
-    return (*first, *between, *supplement, *last)
+    between = _fill(base, room - min(wanted, max(kept, room // 2)), said)
+    said = "\n".join((said, *(part.text for part in between)))
+    return (*first, *between, *_fill(supplement, room - _length(between), said), *last)
 
 
 def _length(parts: Iterable[Part]) -> int:
@@ -103,9 +103,12 @@ def _quote(section: Section, room: int) -> Part:
 
 
 def _beginning(section: Section, most: int) -> Section:
-    """As much of a section as can matter: a server may send anything, and comparing lines takes its time."""
-    surplus = len(section.text) - most
-    return section if surplus <= 0 else replace(section, text=section.text[:most], left=surplus)
+    """Return as much of a section as can matter: a server may send anything, and comparing lines takes its time. Of
+    dated lines these are the last."""
+    text, surplus = section.text[:most], max(0, len(section.text) - most)
+    if surplus and _is_dated(text.splitlines()):
+        text = section.text[-most:].partition("\n")[2]
+    return replace(section, text=disarm(text), left=surplus)
 
 
 def cut_at_word(text: str, limit: int) -> str:
@@ -131,65 +134,64 @@ def _is_mark(character: str) -> bool:
     return unicodedata.category(character).startswith("M")
 
 
-def _fill(sections: Sequence[Section], limit: int, used: int) -> tuple[Part, ...]:
+def _fill(sections: Sequence[Section], limit: int, said: str) -> tuple[Part, ...]:
+    """Return the sections as parts, as far as there is room, without lines that `said` or an earlier part holds."""
     parts: list[Part] = []
     for section in sections:
-        room = limit - used - len(_write(section, ""))
-        kept = section.text if len(section.text) <= room else _newest_lines(section.text, room)
-        if len(kept) < len(section.text):
-            kept = _drop_bare_headings(kept.splitlines())
+        lines = section.text.splitlines()
+        whole = _drop_bare_headings(_leave_out(lines, said))
+        if not whole:
+            continue
+        kept = _cut(whole, lines, limit - len(_write(section, "")), said)
         text = _write(section, kept) if kept else ""
-        used += len(text) + BETWEEN if text else 0
-        cut = len(section.text) - len(kept) + section.left
+        limit -= len(text) + BETWEEN if text else 0
+        said = f"{said}\n{kept}"
         tokens = -(-len(text) // CHARS_PER_TOKEN)  # rounded up
-        parts.append(Part(section.layer, text, section.as_of, tokens, cut))
+        parts.append(Part(section.layer, text, section.as_of, tokens, len(whole) - len(kept) + section.left))
     return tuple(parts)
 
 
-def _newest_lines(text: str, room: int) -> str:
-    """Return what fits of a text. Dated lines are in order of time: of these the last ones are kept."""
-    lines = text.splitlines()
-    if sum(bool(DATED.match(line)) for line in lines) < len(lines) // 2:
-        return cut_at_word(text, room)
+def _cut(whole: str, lines: Sequence[str], room: int, said: str) -> str:
+    """Return what fits of a section. Dated lines are in order of time: of these the last ones are kept, and of a line
+    that is there twice the later one."""
+    if len(whole) <= room:
+        return whole
+    if not _is_dated(lines):
+        return _drop_bare_headings(cut_at_word(whole, room).splitlines())
     kept: list[str] = []
-    for line in reversed(lines):
-        if not _is_heading(line):
-            room -= len(line) + 1
-        if room < 0:
+    for line in _leave_out(lines[::-1], said):
+        room -= len(line) + 1
+        if room < -1:  # nothing stands behind the last line
             break
         kept.append(line)
-    headings = [line for line in lines if _is_heading(line) and line not in kept]
-    while headings and sum(map(len, headings)) + len(headings) > room:
-        headings.pop(0)
-    return "\n".join((*headings, *reversed(kept)))
+    return _drop_bare_headings(kept[::-1])
+
+
+def _is_dated(lines: Sequence[str]) -> bool:
+    """Return True if most lines begin with their day: a server writes these in order of time."""
+    return 2 * sum(bool(DATED.match(line)) for line in lines) >= len(lines) > 0
 
 
 def _write(section: Section, text: str) -> str:
     return f"## {section.title}\n{text}"
 
 
-def _without_repetition(sections: Iterable[Section], known: str) -> list[Section]:
-    """Leave out lines that `known`, or an earlier section, says."""
+def _leave_out(lines: Iterable[str], known: str) -> list[str]:
+    """Return the lines without those that `known`, or one before them, says."""
     said = "\n".join(("", *(f" {_plain(line)} " for line in known.splitlines()), ""))
     compared: set[str] = set()
-    fresh: list[Section] = []
-    for section in sections:
-        kept: list[str] = []
-        here: set[str] = set()
-        for line in section.text.splitlines():
-            plain = f" {_plain(line)} "
-            if plain.isspace() or _is_heading(line):
-                kept.append(line)
-                continue
-            # What is noted is told as it is, and again as something that its person says.
-            if plain not in compared and plain not in said and _unsigned(line) not in here:
-                kept.append(line)
-                said += f"{plain}\n"
-            compared.add(plain)
-            here.add(plain.strip())
-        if text := _drop_bare_headings(kept):
-            fresh.append(replace(section, text=text))
-    return fresh
+    kept: list[str] = []
+    for line in lines:
+        plain = f" {_plain(line)} "
+        if plain.isspace() or _is_heading(line):
+            kept.append(line)
+            continue
+        # What is noted is told as it is, and again as something that its person says.
+        if plain not in compared and plain not in said and _unsigned(line) not in compared:
+            kept.append(line)
+            said += f"{plain}\n"
+        compared.add(plain)
+    return kept
 
 
 def _drop_bare_headings(lines: Sequence[str]) -> str:
@@ -219,7 +221,7 @@ def _plain(line: str) -> str:
 def _unsigned(line: str) -> str | None:
     """What a line says as it is compared, without the name before it; None where there is no name."""
     found = SIGNED.match(line)
-    return None if found is None else _plain(line[found.end() :])
+    return None if found is None else f" {_plain(line[found.end() :])} "
 
 
 def _make_plain(line: str) -> str:

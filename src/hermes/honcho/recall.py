@@ -6,8 +6,8 @@ fetched beside the turn and kept until they are fetched again.
             └─> dialectic (cold or warm, up to three passes) ┘
 
 A turn waits for evidence until its deadline, and for a layer that has no result yet for half of what is left then. A
-fetch that misses a turn's deadline is named in `missed` and goes on; its result is used in the next turn. Later turns
-do not wait for it again.
+fetch that misses a turn's deadline is named in `missed`. A layer goes on to be fetched then: its result is used in the
+next turn, and later turns do not wait for it again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ class RecallLayer:
         self.sections: tuple[Section, ...] = ()
         self.asked_for = 0
         self.fetched_for: int | None = None
-        self.was_given = False
         self.failure: HermesError | None = None
         self.task: asyncio.Task[None] | None = None
         self.made_wait = False
@@ -83,7 +82,7 @@ class RecallLayer:
             except HermesError as error:
                 self.failure = error
             else:
-                self.fetched_for, self.failure, self.was_given = self.asked_for, None, False
+                self.fetched_for, self.failure = self.asked_for, None
 
         self.asked_for, self.made_wait, self.begun_at = turn, False, now
         self.task = asyncio.create_task(run())
@@ -157,8 +156,6 @@ class Recaller:
         await self._wait([layers[BASE], layers[DIALECTIC]], (until - self._source.reader.now()) / 2)
         sections = [section for layer in layers.values() for section in layer.sections]
         missed = {name: why for name, layer in layers.items() if (why := layer.missed()) is not None}
-        for layer in layers.values():
-            layer.was_given = True
         return Recalled(compose(sections, budget_chars(self._tokens)), missed)
 
     async def close(self) -> None:
@@ -205,7 +202,8 @@ class Recaller:
     async def _finish(self) -> None:
         """Wait for the fetches that were begun; when cancelled, cancel them. Raises the last failure of a layer, also
         one of an earlier turn, until that layer works again."""
-        running = {layer.task for layer in self._layers.values() if layer.task is not None and layer.is_running}
+        ahead = (self._layers[BASE], self._layers[DIALECTIC])
+        running = {layer.task for layer in ahead if layer.task is not None and layer.is_running}
         try:
             if running:
                 await asyncio.wait(running)
@@ -213,7 +211,7 @@ class Recaller:
             for task in running:
                 task.cancel()
             raise
-        for layer in self._layers.values():
+        for layer in ahead:
             if layer.failure is not None:
                 raise layer.failure
             if layer.task is not None and layer.task.done() and not layer.task.cancelled():
@@ -255,7 +253,7 @@ class Recaller:
     async def _find_evidence(self, question: str) -> tuple[Section, ...]:
         """Ask with the message itself, whatever the server."""
         found = await self._source.find_evidence(question)
-        quotes = quote_all(found, question, self._source.whose.user)
+        quotes = quote_all(found, question, self._source.whose.ai)
         return (Section(EVIDENCE, TITLE, "", self._source.reader.now(), quotes=quotes),) if quotes else ()
 
     def _answer_section(self, answer: str) -> tuple[Section, ...]:

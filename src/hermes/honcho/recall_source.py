@@ -244,14 +244,21 @@ class RecallSource:
             return await self._find_evidence_at_once(query) or Evidence()
         whose = self.whose
         peer = whose.user or whose.guest
-        searches = [self._search(session_path(whose.session, "search"), query)]
+        paths = [session_path(whose.session, "search")]
         if whose.reach == "everything":
-            searches = [self._search("search", query, {"peer_perspective": peer})]
+            paths = ["search"]
         elif whose.reach == "own" and peer is not None:
-            searches.append(self._search(peer_path(peer, "search"), query))
-        views = [] if peer is None else await self._query_views(query, peer, MAX_CONCLUSIONS)
-        hits = {one.id or one.content: one for found in await asyncio.gather(*searches) for one in found}
-        return Evidence(score_by_rank(hits.values(), query), [one for view in views for one in view])
+            paths.append(peer_path(peer, "search"))
+        body: dict[str, Json] = {"query": query, "limit": MAX_CANDIDATES}
+        if whose.reach == "everything":
+            body["filters"] = {"peer_perspective": peer}
+        searches = asyncio.gather(*(self.reader.post(list[RecalledMessage], path, body) for path in paths))
+        pages, concluded = await asyncio.gather(searches, self._find_concluded(query, peer))
+        hits = {one.id or one.content: one for page in pages for one in page or ()}
+        return Evidence(score_by_rank(hits.values(), query), concluded)
+
+    async def _find_concluded(self, query: str, peer: str | None) -> Sequence[RecalledConclusion]:
+        return () if peer is None else await self.find_conclusions(query, peer, MAX_CONCLUSIONS)
 
     async def _find_evidence_at_once(self, query: str) -> Evidence | None:
         whose = self.whose
@@ -266,10 +273,6 @@ class RecallSource:
         if peer is not None:
             body["views"] = self._pairs(peer)
         return await self.reader.post(Evidence, "ext/evidence", body)
-
-    async def _search(self, path: str, query: str, filters: Json = None) -> Sequence[RecalledMessage]:
-        body = {"query": query, "limit": MAX_CANDIDATES, **({} if filters is None else {"filters": filters})}
-        return await self.reader.post(list[RecalledMessage], path, body) or ()
 
     async def newest_messages(self, most: int) -> Sequence[RecalledMessage]:
         """The end of this session, in order."""

@@ -64,8 +64,9 @@ def sessions_alone(tx: Tx, workspace_id: int, names: Sequence[str]) -> tuple[int
         return ()
     other = memberships.alias("other")
     stranger = exists().where(other.c.session_id == memberships.c.session_id, other.c.peer_id.not_in(known))
-    own = select(memberships.c.session_id.distinct()).where(memberships.c.peer_id == first.id, ~stranger)
-    return tuple(tx.execute(own.limit(limits.SESSIONS_PER_RECALL)).scalars())
+    own = select(memberships.c.session_id).where(memberships.c.peer_id == first.id, ~stranger).distinct()
+    newest = own.order_by(memberships.c.session_id.desc()).limit(limits.SESSIONS_PER_RECALL)
+    return tuple(tx.execute(newest).scalars())
 
 
 def parts(given: Mapping[str, T]) -> list[dict[str, T]]:
