@@ -37,6 +37,7 @@ BENCHES = {
     "repair": repair.run,
     "memory_server": memory_server.run,
     "hostile": hostile.run,
+    "bounds": hostile.run_bounds,
     "embedded": embedded.run,
     "honcho_writing": honcho_writing.run,
     "honcho_recall": honcho_recall.run,

@@ -3,6 +3,9 @@
 Twenty clients send what costs a server most, side by side and again and again, while one makes ordinary calls. Told are
 how much longer those take than alone, how long `/health` takes, how much memory the server takes with the processes it
 starts, how long it takes to end in the middle of all that, and every status that is an error of ours.
+
+`python -m bench bounds` sends the largest requests that there are, each alone and four times at once, and reports how
+long `/health` of another client waits meanwhile and how much the server's memory grows.
 """
 
 from __future__ import annotations
@@ -20,15 +23,18 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
 from bench.memory_server import serve, words
 from bench.table import Row, report, summarise
+from hermes.memory_server.api.auth import ADMIN, make_key
 
 MESSAGES = int(os.environ.get("BENCH_MESSAGES", "20000"))
 CALLS = int(os.environ.get("BENCH_CALLS", "1000"))
@@ -202,12 +208,12 @@ def watched(url: str, pid: int, seen: Seen) -> Iterator[None]:
     over, told = context.Event(), context.Queue()
     process = context.Process(target=_watch, args=(url, pid, over, told))
     process.start()
+    first = told.get(timeout=60)  # it has begun
     try:
         yield
     finally:
         over.set()
-        while (one := told.get(timeout=60)) is not None:
-            status, taken, resident = one
+        for status, taken, resident in itertools.chain([first], iter(lambda: told.get(timeout=60), None)):
             seen.statuses["health", status] += 1
             seen.health.append(taken)
             seen.resident = max(seen.resident, resident)
@@ -290,3 +296,111 @@ def run() -> None:
     )
     for (name, status), count in sorted(under.statuses.items()):
         print(f"    {name:<16} {status} × {count}")  # noqa: T201
+
+
+SECRET = "a secret of the bench, which is long enough for HS256"  # noqa: S105
+UNREAD_CONNECTIONS = 200
+LONG = 25_000
+"""Characters of the longest message."""
+MESSAGES_PATH = f"{W}/sessions/s/messages"
+
+
+def _said(text: str, count: int) -> bytes:
+    return json.dumps({"messages": [{"content": text, "peer_id": "p"}] * count}).encode()
+
+
+def _schema(properties: int) -> bytes:
+    wanted = {f"f{n}": {"type": "array"} for n in range(properties)}
+    return json.dumps({"query": "item", "response_format": {"type": "object", "properties": wanted}}).encode()
+
+
+def _names(count: int) -> bytes:
+    return b"{" + b",".join(b'"n%d":1' % n for n in range(count)) + b"}"
+
+
+BOUNDS: dict[str, tuple[str, bytes, bool]] = {
+    "schema of 36,000 properties": (f"{W}/peers/p/chat", _schema(36_000), True),
+    "schema of 100 properties": (f"{W}/peers/p/chat", _schema(100), True),
+    "16 MB of lists, no key": (MESSAGES_PATH, b"[" + b"[]," * 5_500_000 + b"[]]", False),
+    "16 MB of lists": (MESSAGES_PATH, b"[" + b"[]," * 5_500_000 + b"[]]", True),
+    "16 MB of names": (MESSAGES_PATH, _names(1_300_000), True),
+    "16 MB of one text": (MESSAGES_PATH, _said("x" * 16_000_000, 1), True),
+    "16 MB of escapes": (MESSAGES_PATH, b'{"messages": "' + b"\\u0001" * 2_700_000 + b'"}', True),
+    "50,000 values in 4 MB": (MESSAGES_PATH, b'{"messages": [' + b",".join([b"%80d" % 1] * 49_000) + b"]}", True),
+    "a message of blanks": (MESSAGES_PATH, _said(" " * LONG, 1), True),
+    "40 messages of blanks": (MESSAGES_PATH, _said(" " * LONG, 40), True),
+    "100 messages without blanks": (MESSAGES_PATH, _said("x7k" * (LONG // 3), 100), True),
+}
+"""Path, body, and whether a key is sent."""
+
+
+def _send(url: str, path: str, body: bytes, key: str | None) -> int:
+    headers = {**JSON, **({} if key is None else {"Authorization": f"Bearer {key}"})}
+    try:
+        return httpx.post(url + path, content=body, headers=headers, timeout=300).status_code
+    except httpx.WriteError:  # refused and closed before all was sent
+        return 0
+
+
+def leave_unread(url: str, key: str, count: int) -> Counter[int]:
+    """Ask for a page of the longest messages on so many connections, and read no more than the status."""
+    place = urlsplit(url)
+    head = f"POST {MESSAGES_PATH}/list?size=100 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n"
+    open_: list[socket.socket] = []
+    try:
+        for _ in range(count):
+            client = socket.socket()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.settimeout(60)
+            client.connect((place.hostname, place.port))
+            client.sendall(head.encode())
+            open_.append(client)
+        statuses = Counter(int(client.recv(12)[9:]) for client in open_)
+        time.sleep(3)  # so that the memory that they hold is seen
+        return statuses
+    finally:
+        for client in open_:
+            client.close()
+
+
+def _bounds_row(url: str, pid: int, name: str, at_once: int, send: Callable[[], Counter[int]]) -> None:
+    seen, before = Seen(), _resident(pid)
+    statuses: Counter[int] = Counter()
+    with watched(url, pid, seen):
+        start = time.perf_counter()
+        with ThreadPoolExecutor(at_once) as pool:
+            for part in pool.map(lambda _: send(), range(at_once)):
+                statuses += part
+        seconds = time.perf_counter() - start
+        time.sleep(1)
+    told = ", ".join(f"{status} x {count}" for status, count in sorted(statuses.items()))
+    print(  # noqa: T201
+        f"  {name:<30} x {at_once}: health at most {max(seen.health) * 1000:5.0f} ms, "
+        f"memory {seen.resident - before:+5.0f} MB, {seconds:5.1f} s, {told}"
+    )
+
+
+def run_bounds() -> None:
+    """Send the largest requests alone and four times at once."""
+    os.environ |= {"AUTH_USE_AUTH": "true", "AUTH_JWT_SECRET": SECRET}
+    key = make_key(ADMIN, SECRET, time.time_ns() // 1000, None)
+    with tempfile.TemporaryDirectory(prefix="hermes-bench") as folder:
+        process, url, _ = serve(folder)
+        try:
+            for _ in range(10):
+                _send(url, MESSAGES_PATH, _said("I keep item " + words(5000)[: LONG - 20], 10), key)
+            print("Bounds: the largest requests")  # noqa: T201
+            for at_once in (1, 4):
+                for name, (path, body, has_key) in BOUNDS.items():
+                    given = key if has_key else None
+                    _bounds_row(
+                        url,
+                        process.pid,
+                        name,
+                        at_once,
+                        lambda: Counter([_send(url, path, body, given)]),  # noqa: B023
+                    )
+            _bounds_row(url, process.pid, "200 unread pages", 1, lambda: leave_unread(url, key, UNREAD_CONNECTIONS))
+        finally:
+            process.kill()
+            process.wait()

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bench.table import report, summarise, time_calls
+import httpx
+
+from bench.table import Row, report, summarise, time_calls
+from hermes.llm.connection import ConnectionPool
+from hermes.llm.endpoint import Endpoint
+from hermes.llm.patience import Patience, Timeouts
 
 RUNS = 12
+AT_ONCE = 100
+BODY = json.dumps({"messages": [{"role": "user", "content": "Hello."}]}, separators=(",", ":")).encode()
 DELAY = 0.2
 """Seconds that the endpoint thinks about each reply."""
 
@@ -23,10 +33,44 @@ def run() -> None:
         offline = {**os.environ, "HERMES_HOME": folder, "OPENAI_BASE_URL": "", "OPENAI_API_KEY": ""}
         floor = time_calls(lambda: _run(offline, "-m", "hermes", "chat", "-q", "hi"), RUNS)
         waited = [seconds - DELAY for seconds in _time_turns(Path(folder))]
+    report("Connections: CPU of a model request, 100 at once", _connections())
     report(
         "Turn: hermes chat -q, less the endpoint's own time",
         [bare, summarise("one reply", waited, bare), summarise("no model", floor, bare)],
     )
+
+
+def _connections() -> list[Row]:
+    """CPU of a request over our connections, and over one httpx client that holds them all."""
+    with subprocess.Popen([sys.executable, "-m", "bench.swift_model"], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            return asyncio.run(_compare(f"http://127.0.0.1:{json.loads(server.stdout.readline())['port']}/v1"))
+        finally:
+            server.kill()
+
+
+async def _compare(url: str) -> list[Row]:
+    pool, limits = ConnectionPool(Endpoint.parse(url), Timeouts()), httpx.Limits(max_connections=None)
+
+    async def ours(_: int) -> None:
+        async with pool.exchange("POST", "", Patience(60), BODY) as answer:
+            await answer.text(10_000)
+
+    async with httpx.AsyncClient(limits=limits, timeout=60, verify=False, trust_env=False) as client:
+        shared = summarise(
+            "one httpx client", [await _cpu(lambda _: client.post(url, content=BODY)) for _ in range(RUNS)]
+        )
+    own = summarise("ours", [await _cpu(ours) for _ in range(RUNS)], shared)
+    await pool.close()
+    return [shared, own]
+
+
+async def _cpu(ask: Callable[[int], Awaitable[object]]) -> float:
+    """Seconds of CPU for each of so many requests at once."""
+    begun = time.process_time()
+    await asyncio.gather(*(ask(number) for number in range(AT_ONCE)))
+    return (time.process_time() - begun) / AT_ONCE
 
 
 def _time_turns(folder: Path) -> list[float]:

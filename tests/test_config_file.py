@@ -308,6 +308,31 @@ def test_broken_file_is_not_overwritten(config: Path) -> None:
     assert config.read_text() == "a: [1\n"
 
 
+ALIASES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{p: *a{n - 1}, q: *a{n - 1}}}\n" for n in range(1, 40))
+
+
+@pytest.mark.contract("5.3")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[" * 20_000, "line 1: lists and maps are nested more than 64 deep"),
+        ("a: 1\nb: " + '{"c":' * 20_000, "line 2: lists and maps are nested more than 64 deep"),
+        ("- " * 20_000, "nested more than 64 deep"),
+        ("".join(" " * depth + f"k{depth}:\n" for depth in range(100)), "line 65: lists and maps are nested"),
+        ("[" * 60_000_000, "it has 60,000,000 bytes, and at most 131,072 are read"),
+        (ALIASES, "more than 10,000 settings"),
+    ],
+    ids=["lists", "maps", "dashes", "blocks", "size", "aliases"],
+)
+def test_file_that_takes_too_long_to_read_is_refused_and_kept(config: Path, text: str, told: str) -> None:
+    config.write_text(text, encoding="utf-8")
+    for use in (read_entries, lambda path: write_setting(path, COLOR, "never")):
+        with pytest.raises(SettingsError, match=re.escape(str(config))) as error:
+            use(config)
+        assert told in error.value.message
+    assert config.read_text(encoding="utf-8") == text
+
+
 def test_put_value_is_pure() -> None:
     assert put_value("a: 1\n", ["b"], 2) == put_value("a: 1\n", ["b"], 2) == "a: 1\nb: 2\n"
 

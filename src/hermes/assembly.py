@@ -94,6 +94,7 @@ def open_agent(
         policy=Policy(
             max_steps=get(table.MAX_STEPS),
             max_calls=get(table.MAX_CALLS),
+            max_requests=get(table.MAX_REQUESTS),
             delegate_steps=get(table.DELEGATE_STEPS),
             delegate_deadline=get(table.DELEGATE_TIMEOUT),
             tools_off=frozenset(get(table.TOOLS_OFF)),

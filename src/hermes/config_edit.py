@@ -7,6 +7,8 @@ from io import StringIO
 from typing import Any
 
 STEP = 2
+MAX_DEPTH = 64
+"""Lists and maps inside each other; the time that the parser takes grows with the square of them."""
 
 
 def put_value(text: str, names: Sequence[str], value: object) -> str:
@@ -34,8 +36,18 @@ def open_block(text: str, name: str, leaf: str) -> str:
 def yaml() -> Any:
     """A reader and writer that keeps comments, quotes and long lines."""
     from ruamel.yaml import YAML
+    from ruamel.yaml.scanner import RoundTripScanner, ScannerError
+
+    class ShallowScanner(RoundTripScanner):
+        def fetch_more_tokens(self) -> Any:
+            comment = super().fetch_more_tokens()
+            if len(self.flow_context) + len(self.indents) > MAX_DEPTH:
+                problem = f"lists and maps are nested more than {MAX_DEPTH} deep"
+                raise ScannerError(None, None, problem, self.reader.get_mark())
+            return comment
 
     made = YAML()
+    made.Scanner = ShallowScanner
     made.preserve_quotes = True
     made.width = 1_000_000
     return made

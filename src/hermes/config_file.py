@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from io import StringIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ from hermes.settings.kinds import plain
 from hermes.settings.layers import Given
 from hermes.settings.setting import Table
 
+MAX_CONFIG_BYTES = 128 * 1024
+"""Of config.yaml or .env; a parser takes seconds for as many."""
+MAX_ENTRIES = 10_000
+"""Settings of a file; aliases can make any number out of a few lines."""
 LED_NOWHERE = "Bring that back (is its disk mounted?), or remove the link"
 
 
@@ -35,7 +40,10 @@ def _entries(path: Path, text: str, table: Table) -> list[Given]:
     if document is None:
         return []
     settings = {setting.key for setting in table}
-    return list(_leaves(document, "", path, settings, (id(document),)))
+    leaves = list(islice(_leaves(document, "", path, settings, (id(document),)), MAX_ENTRIES + 1))
+    if len(leaves) > MAX_ENTRIES:
+        raise SettingsError(f"{path}: more than {MAX_ENTRIES:,} settings", hint="Mend it; nothing was changed")
+    return leaves
 
 
 def write_setting(path: Path, setting: Setting[Any], value: object) -> None:
@@ -142,7 +150,7 @@ def load_shared_env(home: Home) -> dict[str, str]:
 def _read(path: Path) -> str | None:
     """The file's text, line ends and all, or None when there is no such file."""
     try:
-        return read_file(path).decode("utf-8-sig")
+        return read_file(path, MAX_CONFIG_BYTES).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError) as error:
         if path.is_symlink() and not path.resolve().parent.is_dir():  # else it is yet to be made
             led = f"it is a link to {path.readlink()}, which is not there"

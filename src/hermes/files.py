@@ -23,6 +23,7 @@ KINDS = {
 T = TypeVar("T")
 TRIES = 50
 """How often a file that another program changes is read anew before a change of ours is given up."""
+MAX_FILE_BYTES = 64 * 1024 * 1024
 ROOM = 256 * 1024
 """Bytes that must fit for a folder to have room."""
 NO_FILE = "it is {}, not a file"
@@ -36,9 +37,12 @@ def check_file(path: Path) -> None:
         raise OSError(errno.EINVAL, NO_FILE.format(KINDS.get(kind, "something else")), str(path))
 
 
-def read_file(path: Path) -> bytes:
-    """What a file holds. Raises OSError at once for what is no file."""
+def read_file(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """Return the contents of a file. Raises OSError at once for anything that is no file or has more than
+    `max_bytes`."""
     check_file(path)
+    if (size := path.stat().st_size) > max_bytes:
+        raise OSError(errno.EFBIG, f"it has {size:,} bytes, and at most {max_bytes:,} are read", str(path))
     return path.read_bytes()
 
 

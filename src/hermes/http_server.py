@@ -13,6 +13,8 @@ import uvicorn
 
 from hermes.errors import UsageError
 
+SEND_BUFFER_BYTES = 262_144
+
 
 class GuestServer(uvicorn.Server):
     """Serves one application. It ends when told, and by nothing else: signals are its host's, and so is the log."""
@@ -77,4 +79,6 @@ def listen(host: str, port: int, advice: str) -> socket.socket:
         raise UsageError(f"cannot listen on {host}:{port}: {reason}; {advice}") from error
     # Connections inherit it. Without it the second piece waits until the first is acknowledged, some 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Else the system takes megabytes of a response for each client that reads nothing.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     return listener

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.agent.agent import Agent
 from hermes.agent.tools import Tool, ToolResult
 from hermes.events import Failed, Notice, Replied, ToolFinished
 from hermes.llm.events import Reply
+from hermes.llm.model import ModelRequest
 from hermes.llm.patience import Timeouts
 from hermes.store.store import Store
 from hermes.types import ToolCall, ToolSpec
@@ -56,6 +58,27 @@ async def test_arguments_nested_too_deeply_are_told_to_the_model(store: Store, d
     assert not finished.ok
     assert "nested too deeply" in finished.result
     check_conversation(model.requests[1].messages)
+
+
+@pytest.mark.contract("4.6")
+async def test_turn_and_its_sub_agents_share_one_budget_of_requests(store: Store) -> None:
+    many = tuple(ToolCall(f"c{number}", "delegate", '{"task": "search"}') for number in range(32))
+
+    def answer(request: ModelRequest) -> Reply:
+        if any(tool.name == "delegate" for tool in request.tools):
+            return Reply("I ask around.", tool_calls=many)
+        return Reply(tool_calls=(ToolCall("s", "session_search", '{"query": "x"}'),))
+
+    model = ScriptedModel(answer)
+    session = await store.create_session("cli")
+    agent = make_agent(store, session.id, model)
+    agent.policy = replace(agent.policy, max_requests=20)
+    for turn in (1, 2):  # each turn has a budget of its own
+        last = (await take_turn(agent, "what do they say?"))[-1]
+        assert len(model.requests) == turn * 20
+        assert isinstance(last, Failed)
+        assert last.message == "the turn has used up its 20 model requests; `agent.max_requests` allows more"
+    assert ("assistant", "I ask around.") in await spoken(store, session.id)
 
 
 async def test_reply_that_was_cut_is_kept_and_said(store: Store) -> None:

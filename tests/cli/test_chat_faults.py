@@ -23,8 +23,12 @@ HALF = "Once upon a time"
 FAULTS: dict[str, tuple[list[Json], str, str]] = {
     "reset in the stream": ([{"says": {"text": HALF, "ending": "reset"}}], "closed the connection", HALF),
     "cut in the stream": ([{"says": {"text": HALF, "ending": "cut"}}], "closed the connection", HALF),
-    "silence in the stream": ([{"says": {"text": HALF, "ending": "hang"}}], "sent nothing more for 4 s", HALF),
-    "silence": ([{"says": {"text": "late", "delay": 60.0}}], "did not answer within 4 s", ""),
+    "silence in the stream": (
+        [{"says": {"text": HALF, "ending": "hang"}}],
+        "sent nothing more for 4 s (`model.timeout`)",
+        HALF,
+    ),
+    "silence": ([{"says": {"text": "late", "delay": 60.0}}], "did not answer within 4 s (`model.timeout`)", ""),
     "wrong key": ([{"fails": {"status": 401, "message": f"Incorrect API key: {KEY}"}}], "check the key", ""),
     "server errors": ([BROKEN] * 4, "answered 500 (oops)", ""),
     "invalid JSON": ([{"chunks": ["data: {nonsense\n\n"]}], "not JSON", ""),

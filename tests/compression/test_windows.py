@@ -111,7 +111,7 @@ async def test_five_hundred_tool_calls_in_one_turn_keep_the_question_and_end_wit
     session_id = (await store.create_session("test")).id
     calls = [Reply(tool_calls=(ToolCall(f"c{number}", "look", "{}"),)) for number in range(500)]
     model = strict_model(8_000, replies=calls)
-    policy = Policy(review_every=0, max_steps=501)
+    policy = Policy(review_every=0, max_steps=501, max_requests=502)
     agent = make_agent(store, session_id, model, policy=policy, tools=counting_tool)
     events = await take_turn(agent, "look five hundred times")
     await agent.close()

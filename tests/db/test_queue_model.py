@@ -61,6 +61,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.holdings: list[Holding] = []  # also of owners that vanished or were slow: they may come back late
         self.epochs: dict[str, int] = {}
         self.crashes: Counter[int] = Counter()  # claims of an item in a row that were not settled, or a defect
+        self.defects: Counter[int] = Counter()
+        self.lost: Counter[int] = Counter()
         self.tried: dict[int, float | None] = {}
         self.due: dict[int, float] = {}
         self.doomed: set[int] = set()  # items that a handler gave up, at any time
@@ -107,19 +109,23 @@ class QueueMachine(RuleBasedStateMachine):
         claimable = self.claimable_lanes()
         with transaction(self.db) as tx:
             claim = queue.claim(tx, QUEUE, owner, ttl=TTL, now=self.now, limit=limit, lane=lane)
+        self.count_lost()
         if claim is None:
             assert lane not in claimable if lane else not claimable
             return
         assert 1 <= len(claim.items) <= limit
-        assert len(claim.items) == 1 or all(item.crashes < SUSPECT_CRASHES for item in claim.items)
+        assert len(claim.items) == 1 or all(item.crashes + item.lost < SUSPECT_CRASHES for item in claim.items)
         assert all(item.not_before <= self.now for item in claim.items)
         assert lane in (None, claim.lane)
-        assert claim.lane in claimable or self.buried_head(claim)
+        assert claim.lane in claimable
         self.hold(Holding(claim.lane, claim.lease, claim))
 
-    def buried_head(self, claim: Claim) -> bool:
-        """Whether the lane became claimable because its head was put aside by this very claim."""
-        return any(self.crashes[item] >= MAX_CRASHES for item in self.ids("state = 'dead'", claim.lane))
+    def count_lost(self) -> None:
+        """Take note of losses that a claim has counted; a suspect's time begins anew with each."""
+        for row in self.db.execute("SELECT id, lost FROM hermes_queue"):
+            if row["lost"] > self.lost[row["id"]] and row["lost"] >= SUSPECT_CRASHES:
+                self.due[row["id"]] = self.now
+            self.lost[row["id"]] = row["lost"]
 
     @rule(lane=st.sampled_from(LANES), owner=st.sampled_from(OWNERS))
     def hold_lane(self, lane: str, owner: str) -> None:
@@ -190,7 +196,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.remember(claim, outcomes, recorded)
 
     def too_often(self, item: Item, outcome: ItemOutcome) -> bool:
-        return isinstance(outcome, Defect) and self.crashes[item.id] >= MAX_CRASHES
+        return isinstance(outcome, Defect) and self.defects[item.id] + 1 >= MAX_CRASHES
 
     def remember(self, claim: Claim, outcomes: list[ItemOutcome], recorded: list[ItemOutcome]) -> None:
         """What the model knows of the items after they were settled."""
@@ -207,8 +213,9 @@ class QueueMachine(RuleBasedStateMachine):
                 self.due[item.id], last = outcome.at, outcome
             elif isinstance(outcome, Dead):
                 self.doomed.add(item.id)
+            self.defects[item.id] += isinstance(outcome, Defect)
             if isinstance(outcome, Retry):
-                self.crashes[item.id] = 0
+                self.crashes[item.id] = self.defects[item.id] = 0
             elif not isinstance(outcome, Defect):
                 self.crashes[item.id] -= 1
 
@@ -261,7 +268,7 @@ class QueueMachine(RuleBasedStateMachine):
             queue_items.revive(tx, item, now=self.now)
         self.doomed.add(item)
         self.due[item] = self.now
-        del self.crashes[item]
+        del self.crashes[item], self.defects[item]
 
     @rule(session=st.sampled_from(SESSIONS))
     def drop_session(self, session: str) -> None:
@@ -336,7 +343,7 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def an_item_dies_only_for_a_reason(self) -> None:
         for item in set(self.ids("state = 'dead'")) - self.doomed:
-            assert self.crashes[item] >= MAX_CRASHES
+            assert self.defects[item] >= MAX_CRASHES
 
     @invariant()
     def each_item_is_as_the_model_knows_it(self) -> None:
@@ -344,7 +351,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert row["tried_at"] == self.tried.get(row["id"]), "when it was tried is never forgotten"
             if row["state"] == "waiting":
                 assert row["not_before"] == self.due[row["id"]]
-                assert row["crashes"] + row["claimed"] == self.crashes[row["id"]]
+                assert row["crashes"] + row["lost"] + row["claimed"] == self.crashes[row["id"]]
 
     def teardown(self) -> None:
         try:

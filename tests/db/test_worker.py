@@ -16,8 +16,9 @@ import pytest
 
 from hermes.db import lanes, queue, queue_items
 from hermes.db.engine import Tx
+from hermes.db.isolation import Isolation
 from hermes.db.leases import new_owner
-from hermes.db.outcomes import MAX_CRASHES, Dead, Done, ItemOutcome, Postponed, Retry
+from hermes.db.outcomes import GIVEN_UP, MAX_CRASHES, SUSPECT_CRASHES, Dead, Done, ItemOutcome, Postponed, Retry
 from hermes.db.queue import Claim, Item
 from hermes.db.worker import QueueWorker, Work, WorkerTerms
 from hermes.errors import StaleError, StoreBusyError
@@ -88,21 +89,31 @@ class Bench:
         self.clock = HandClock()
         self.tasks: list[asyncio.Task[None]] = []
 
-    def add(self, lane: str, *keys: str, until: float | None = None) -> None:
+    def add(self, lane: str, *keys: str, until: float | None = None, name: str = "work") -> None:
         with transaction(self.file.db) as tx:
             for key in keys:
-                assert queue.enqueue(tx, "work", lane, key, {}, now=self.clock.now(), not_before=until)
+                assert queue.enqueue(tx, name, lane, key, {}, now=self.clock.now(), not_before=until)
 
-    def worker(self, work: Work, *, batch: int = 1, at_once: int = 8, owner: str | None = None) -> QueueWorker:
+    def worker(
+        self,
+        work: Work,
+        *,
+        batch: int = 1,
+        at_once: int = 8,
+        owner: str | None = None,
+        name: str = "work",
+        isolation: Isolation | None = None,
+    ) -> QueueWorker:
         return QueueWorker(
             self.file,
             self.clock,
-            "work",
+            name,
             work,
             owner=owner or new_owner(),
             terms=WorkerTerms(batch=batch, at_once=at_once),
             chance=lambda: 0.0,
             wake=asyncio.Event(),
+            isolation=isolation,
         )
 
     def start(self, worker: QueueWorker) -> asyncio.Task[None]:
@@ -580,7 +591,145 @@ async def test_whatever_handlers_do_each_item_has_its_effect_once_and_in_order(b
             break
         await bench.clock.pass_time(50.0)
     given_up = queue_items.items(bench.file.db, "work", "dead")
-    assert all(item.reason == f"its handler was lost {MAX_CRASHES} times" for item in given_up)
+    assert all(item.reason == GIVEN_UP for item in given_up)
     left = {f"{number:02}" for number in range(30)} - {item.key for item in given_up}
     for place, lane in enumerate("abc"):
         assert bench.effects(lane) == [f"{number:02}" for number in range(place, 30, 3) if f"{number:02}" in left]
+
+
+class Crashing(Work):
+    """Work that ends the process, as far as a test can: what runs then is never settled."""
+
+    def __init__(self, bench: Bench, poison: str = "", *, seconds: float = 0.0) -> None:
+        self.bench, self.poison, self.seconds = bench, poison, seconds
+        self.running: set[str] = set()
+        self.crashed = asyncio.Event()
+        self.company: list[set[str]] = []
+        """What ran at each crash that the poison item caused."""
+        self.done: list[str] = []
+        self.dead: list[str] = []
+
+    async def handle(self, claimed: Claim) -> Sequence[ItemOutcome]:
+        keys = {item.key for item in claimed.items}
+        self.running |= keys
+        try:
+            await self.bench.clock.sleep(self.seconds)
+            if self.poison in keys:
+                self.company.append(set(self.running))
+                self.crashed.set()
+            if self.crashed.is_set():
+                await asyncio.Event().wait()
+        finally:
+            self.running -= keys
+        self.done += keys
+        return await all_done(claimed)
+
+    def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
+        dead = zip(claimed.items, recorded, strict=False)
+        self.dead += [item.key for item, outcome in dead if isinstance(outcome, Dead)]
+
+    async def live(self, *workers: QueueWorker, seconds: float) -> None:
+        """Let workers of one process run for so long, or until it crashes; then the process is gone."""
+        tasks = [self.bench.start(worker) for worker in workers]
+        for _ in range(int(seconds * 2)):
+            if not self.crashed.is_set():
+                await self.bench.clock.pass_time(0.5)
+        self.bench.file.failing = True
+        for task in tasks:
+            await self.bench.stop(task)
+        for worker in workers:
+            await worker.drain(0.0)
+        self.bench.file.failing = False
+        self.crashed.clear()
+        await self.bench.clock.pass_time(31.0)  # its leases run out
+
+
+@pytest.mark.contract("2.1", "P1")
+async def test_items_lost_in_crashes_that_they_did_not_cause_are_all_handled(bench: Bench) -> None:
+    lanes = [f"lane{number}" for number in range(24)]
+    for lane in lanes:
+        bench.add(lane, f"{lane}-1", f"{lane}-2")
+    work = Crashing(bench, seconds=5.0)
+    for _ in range(40):
+        await work.live(bench.worker(work, batch=50), seconds=2.0)
+    assert work.done == []
+    assert bench.keys("dead") == []
+    bench.start(bench.worker(work, batch=50))
+    await bench.clock.pass_time(1200.0)
+    assert sorted(work.done) == sorted(f"{lane}-{number}" for lane in lanes for number in (1, 2))
+
+
+@pytest.mark.contract("2.1", "P1")
+async def test_item_that_ends_the_process_is_dead_after_it_was_alone_five_times(bench: Bench) -> None:
+    bench.add("p", "before", "poison", "after")
+    for number in range(24):
+        bench.add(f"lane{number}", f"good{number}")
+    work = Crashing(bench, "poison", seconds=1.0)
+    for _ in range(40):
+        await work.live(bench.worker(work, batch=50, at_once=50), seconds=60.0)
+        if bench.keys("dead"):
+            break
+    assert work.dead == ["poison"]
+    assert [item.reason for item in queue_items.items(bench.file.db, "work", "dead")] == [GIVEN_UP]
+    assert all(len(company) > 1 for company in work.company[:SUSPECT_CRASHES])
+    assert work.company[SUSPECT_CRASHES:] == [{"poison"}] * MAX_CRASHES
+    assert sorted(work.done) == sorted(["before", "after", *(f"good{number}" for number in range(24))])
+
+
+def suspect(bench: Bench, lane: str) -> None:
+    """Make the items of a lane look as if they had been lost often."""
+    with transaction(bench.file.db) as tx:
+        tx.execute("UPDATE hermes_queue SET lost = ? WHERE lane = ?", (SUSPECT_CRASHES, lane))
+
+
+@pytest.mark.contract("2.1", "2.3")
+async def test_lanes_of_all_workers_of_a_process_wait_for_one_that_is_alone(bench: Bench) -> None:
+    bench.add("suspect", "slow")
+    suspect(bench, "suspect")
+    work, isolation = Crashing(bench, seconds=20.0), Isolation()
+    first = bench.worker(work, isolation=isolation)
+    second = bench.worker(work, isolation=isolation, name="other")
+    bench.start(first)
+    bench.start(second)
+    await bench.clock.pass_time(1.0)
+    assert work.running == {"slow"}
+    bench.add("free", "later")
+    bench.add("free", "elsewhere", name="other")
+    await bench.clock.pass_time(10.0)
+    assert work.running == {"slow"}
+    await bench.clock.pass_time(10.0)
+    assert work.running == {"later", "elsewhere"}
+
+
+@pytest.mark.contract("2.1", "2.3")
+async def test_suspect_gets_its_turn_between_lanes_that_never_end(bench: Bench) -> None:
+    for number in range(60):
+        bench.add(f"busy{number % 3}", f"busy{number}")
+    bench.add("suspect", "innocent")
+    suspect(bench, "suspect")
+    work = Crashing(bench, seconds=3.0)
+    bench.start(bench.worker(work))
+    await bench.clock.pass_time(30.0)
+    assert "innocent" in work.done
+    assert len(work.done) > 5, "the other lanes went first, and go on"
+    await bench.clock.pass_time(60.0)
+    assert len(work.done) == 61
+
+
+@pytest.mark.contract("2.1", "2.3")
+async def test_others_wait_for_a_minute_at_most_and_then_a_crash_no_longer_counts(bench: Bench) -> None:
+    bench.add("suspect", "slow")
+    suspect(bench, "suspect")
+    work = Crashing(bench, seconds=90.0)
+    bench.start(bench.worker(work))
+    await bench.clock.pass_time(1.0)
+    bench.add("free", "other")
+
+    def crashes() -> int:
+        [row] = bench.file.db.execute("SELECT crashes FROM hermes_queue WHERE key = 'slow'").fetchall()
+        return int(row["crashes"])
+
+    await bench.clock.pass_time(58.0)
+    assert (work.running, crashes()) == ({"slow"}, 1)
+    await bench.clock.pass_time(3.0)
+    assert (work.running, crashes()) == ({"slow", "other"}, 0)

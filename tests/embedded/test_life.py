@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 
 import httpx
@@ -18,6 +22,7 @@ from hermes.embedded.place import Place, is_taken
 from hermes.embedded.rendezvous import read_rendezvous
 from hermes.errors import MemoryServerError
 from tests.embedded.clients import client_of, read_all, wait_until, write
+from tests.embedded.conftest import servers
 from tests.memory_server.serving import SECRET, running
 from tests.plain_http import PLAIN
 
@@ -198,3 +203,56 @@ def test_memory_that_an_earlier_version_left_under_a_profile_is_said_at_the_star
     old.mkdir(parents=True)
     (old / "memory.db").touch()
     assert f"memory of an earlier version in {old} is not used here" in command(place.home, "start").stderr
+
+
+def restore_folder(place: Place, copy: Path) -> None:
+    place.folder.rename(place.folder.with_name("old"))
+    shutil.copytree(copy, place.folder)
+
+
+def restore_database(place: Place, copy: Path) -> None:
+    """As rsync does: a new file takes the name, and the log of the old one stays."""
+    shutil.copy(copy / "memory.db", place.folder / "new")
+    (place.folder / "new").replace(place.folder / "memory.db")
+
+
+def remove_log(place: Place, _copy: Path) -> None:
+    (place.folder / "memory.db-wal").unlink()
+
+
+@pytest.mark.contract("9.2")
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        (restore_folder, ["early"]),
+        (restore_database, ["early"]),
+        (remove_log, ["early", "late"]),
+    ],
+)
+def test_server_whose_files_are_replaced_ends_and_the_next_serves_what_is_there(
+    place: Place, tmp_path: Path, change: Callable[[Place, Path], None], kept: list[str]
+) -> None:
+    with client_of(connect(place)) as client:
+        write(client, "early")
+        (tmp_path / "copy").mkdir()
+        with (
+            closing(sqlite3.connect(place.folder / "memory.db")) as source,
+            closing(sqlite3.connect(tmp_path / "copy" / "memory.db")) as copy,
+        ):
+            source.backup(copy)
+        write(client, "late")
+        change(place, tmp_path / "copy")
+        with suppress(httpx.TransportError):  # it has ended
+            while (answer := client.get("/health")).status_code == 200:
+                pass
+            assert answer.json()["status"] == "gone"
+    with client_of(connect(place)) as client:
+        assert read_all(client) == kept
+        write(client, "new")
+        wait_until(lambda: len(servers(place)) == 1)
+        found = find_running(place)
+        assert found is not None
+        assert servers(place) == [found.pid]
+        assert read_all(client) == [*kept, "new"]
+    assert stop(place) == found
+    wait_until(lambda: servers(place) == [])

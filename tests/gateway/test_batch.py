@@ -14,7 +14,7 @@ from tests.gateway.core import message
 
 def item(number: int, text: str, kind: ChatType = "dm", chat_id: str = "7") -> Item:
     payload = message(text, chat_id, kind=kind, message_id=str(number)).to_json()
-    return Item(number, "inbox", "lane", f"k{number}", "s", payload, "waiting", 1, 0, 0.0, 0.0, None, None)
+    return Item(number, "inbox", "lane", f"k{number}", "s", payload, "waiting", 1, 0, 0, 0.0, 0.0, None, None)
 
 
 def batches(texts: list[str], kind: ChatType = "dm") -> list[list[str]]:

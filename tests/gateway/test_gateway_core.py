@@ -38,6 +38,17 @@ async def test_what_arrives_during_a_turn_joins_the_next_one_each_with_its_autho
     assert stored[2:5] == [("user", "one"), ("user", "two"), ("user", "three")]
 
 
+@pytest.mark.contract("2.1")
+async def test_nul_in_a_message_of_a_platform_is_replaced_and_the_rest_kept(tmp_path: Path) -> None:
+    again = message("a\0b\0")
+    async with running_core(tmp_path) as core:
+        for _ in range(2):
+            await core.platform.deliver(again)
+        await core.platform.until(lambda: bool(core.platform.sent))
+        assert core.platform.sent[0][1] == "echo: a\ufffdb\ufffd"
+    assert rows(tmp_path, "SELECT content FROM messages WHERE role = 'user'") == [("a\ufffdb\ufffd",)]
+
+
 @pytest.mark.contract("2.2", "P2")
 async def test_the_same_message_delivered_again_has_one_effect(tmp_path: Path) -> None:
     again = message("once")
@@ -152,7 +163,7 @@ async def test_a_message_that_a_defect_spoils_again_and_again_is_put_aside_and_t
     [(state, reason, attempts)] = rows(tmp_path, "SELECT state, reason, attempts FROM hermes_queue WHERE id = 1")
     assert (state, attempts) == ("dead", 5)
     assert "RuntimeError" in str(reason)
-    assert rows(tmp_path, "SELECT content FROM messages") == [("defect",)]
+    assert rows(tmp_path, "SELECT content FROM messages") == [("defect",), (core.platform.sent[0][1],)]
 
 
 @pytest.mark.contract("P1")

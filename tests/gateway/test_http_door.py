@@ -11,6 +11,7 @@ import pytest
 
 from hermes.gateway.platforms.api_door import MOST_WAITING, PAUSE, Door
 from hermes.gateway.platforms.api_wire import ApiError
+from hermes.types import Json
 from tests.compression.hand_clock import HandClock
 from tests.gateway.asking import ask, body, in_session, reply
 from tests.gateway.processes import GatewayProcess, LoopbackModel, api_settings, scripted_model, write_config
@@ -57,6 +58,31 @@ def test_key_counts_as_a_bearer_token_alone(model: LoopbackModel, empty_home: Pa
             assert ask(gateway.url, "hi", headers={"Authorization": f"{scheme} {KEY}"}).status_code == 401
         for scheme in ("Bearer", "bearer"):
             assert reply(ask(gateway.url, "hi", headers={"Authorization": f"{scheme} {KEY}"})) == "echo: hi"
+
+
+@pytest.mark.parametrize("name", ["X-Hermes-Session-Id", "X-Hermes-Session-Key", "Idempotency-Key"])
+@pytest.mark.parametrize("second", ["one", "two"])
+def test_header_that_comes_twice_is_refused_and_nothing_is_stored(
+    gateway: GatewayProcess, name: str, second: str
+) -> None:
+    before = gateway.rows("SELECT count(*) FROM messages")
+    headers = [("X-Hermes-Session-Id", "one"), ("X-Hermes-Session-Key", "one"), (name, "one"), (name, second)]
+    given = list({pair: None for pair in headers[:2] if pair[0] != name}) + headers[2:]
+    url = f"{gateway.url}/chat/completions"
+    answer = httpx.post(url, json=body("hi"), headers=given, timeout=60, verify=PLAIN)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == f"the request has 2 {name.lower()} headers; send one"
+    assert gateway.rows("SELECT count(*) FROM messages") == before
+
+
+@pytest.mark.parametrize("headers", [{}, in_session("nul")])
+@pytest.mark.parametrize("content", ["a\0b", [{"type": "text", "text": "a\0b"}]])
+def test_message_with_a_nul_is_refused(gateway: GatewayProcess, headers: dict[str, str], content: Json) -> None:
+    given = {"messages": [{"role": "user", "content": content}]}
+    url = f"{gateway.url}/chat/completions"
+    answer = httpx.post(url, json=given, headers=headers, timeout=60, verify=PLAIN)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith("messages[0].content holds a NUL character (U+0000)")
 
 
 @pytest.mark.parametrize("name", ["user", "model"])

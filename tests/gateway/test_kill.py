@@ -11,11 +11,13 @@ import httpx
 import pytest
 
 from tests.gateway.asking import ask_async, in_session, reply
-from tests.gateway.processes import GatewayProcess, LoopbackModel, api_settings, rows, write_config
+from tests.gateway.processes import GatewayProcess, LoopbackModel, api_settings, appears, rows, write_config
 from tests.plain_http import PLAIN
 from tests.scale import scale
 
 KILLS = scale(4, 200)
+LOOP_KILLS = scale(6, 40)
+CONVERSATIONS = 24
 SEED = 20260101
 SESSIONS = 3
 PER_ROUND = 6
@@ -99,3 +101,35 @@ def _check(home: Path, sent: dict[str, str], acknowledged: dict[str, str]) -> No
     assert set(stored) == expected
     assert rows(home, "SELECT DISTINCT state FROM hermes_queue WHERE queue = 'inbox'") == [("done",)]
     assert rows(home, "PRAGMA integrity_check") == [("ok",)]
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(3000)
+@pytest.mark.contract("2.1", "P1", "P2")
+async def test_messages_caught_in_a_crash_loop_are_all_answered_once(model: LoopbackModel, empty_home: Path) -> None:
+    write_config(empty_home, api_settings(model))
+    sent = {f"message {number}": f"c{number}" for number in range(CONVERSATIONS)}
+    tries = "SELECT coalesce(sum(attempts), 0) FROM hermes_queue WHERE queue = 'inbox'"
+    model.hold()
+    try:
+        with GatewayProcess(empty_home) as gateway:
+            async with httpx.AsyncClient(verify=PLAIN) as client:
+                asking = [
+                    asyncio.create_task(ask_async(client, gateway.url, text, headers=in_session(session, text)))
+                    for text, session in sent.items()
+                ]
+                await appears(empty_home, f"SELECT 1 WHERE ({tries}) = ?", CONVERSATIONS)
+                gateway.kill()
+                await asyncio.gather(*asking, return_exceptions=True)
+            for _ in range(LOOP_KILLS - 1):
+                [(before,)] = rows(empty_home, tries)
+                gateway.begin()
+                await appears(empty_home, f"SELECT 1 WHERE ({tries}) > ?", before)
+                gateway.kill()
+            model.go_on()
+            gateway.start()
+            await appears(empty_home, "SELECT 1 WHERE 0 = (SELECT count(*) FROM hermes_queue WHERE state = 'waiting')")
+            await _repeat(gateway, sent)
+    finally:
+        model.go_on()
+    _check(empty_home, sent, {})

@@ -8,11 +8,31 @@ from pathlib import Path
 
 import pytest
 
+from hermes.db.outcomes import GIVEN_UP, MAX_CRASHES, SUSPECT_CRASHES
 from tests.gateway.bot_api import BotApi, Call
 from tests.gateway.processes import BotGateway, scripted_model, wait_until
 from tests.scale import scale
 
 pytestmark = pytest.mark.processes
+
+POISONED = """
+import os, runpy, signal, sys
+from hermes.db import worker
+from hermes.llm.openai_compatible import OpenAICompatible
+
+stream = OpenAICompatible.stream
+
+def stream_or_die(self, request):
+    if "poison" in str(request.messages[-1]["content"]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return stream(self, request)
+
+OpenAICompatible.stream = stream_or_die
+worker.backoff = lambda *_, **__: 0.1  # the pauses between tries
+sys.argv = ["hermes", "gateway", "run"]
+runpy.run_module("hermes", run_name="__main__")
+"""
+"""A gateway that is killed whenever its model is asked about poison."""
 
 MOMENTS = ("getupdates", "sendmessage", "editmessagetext", "sendchataction", "any")
 
@@ -159,3 +179,31 @@ def test_message_of_a_turn_that_a_crash_cut_off_is_answered_after_the_restart(tm
             api.until(lambda: api.texts(ann.dm.id) == ["hello"])
             gateway.stop()
         assert gateway.said() == ["hello"]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.contract("2.1")
+def test_message_that_kills_the_gateway_is_given_up_and_others_are_answered(tmp_path: Path) -> None:
+    with BotApi() as api, scripted_model() as model:
+        people = [api.person(f"P{number}") for number in range(4)]
+        gateway = BotGateway(tmp_path / "home", api, model)
+        gateway.wrap(POISONED)
+        for person in people[1:]:
+            api.say(person.dm, f"{person.name}: hello", person)
+        api.say(people[0].dm, "poison", people[0])
+        lives = 0
+        with gateway:
+            while not gateway.rows("SELECT 1 FROM hermes_queue WHERE queue = 'inbox' AND state = 'dead'"):
+                wait_until(
+                    lambda: not gateway.running or gateway.rows("SELECT 1 FROM hermes_queue WHERE state = 'dead'")
+                )
+                if not gateway.running:
+                    lives += 1
+                    gateway.begin()
+            api.until(lambda: all(api.texts(person.id) for person in people))
+            gateway.stop()
+        assert api.texts(people[0].id) == ["I could not answer."]
+        assert gateway.rows("SELECT reason FROM hermes_queue WHERE state = 'dead'") == [(GIVEN_UP,)]
+        assert lives == SUSPECT_CRASHES + MAX_CRASHES
+        assert [api.texts(person.id)[-1] for person in people[1:]] == [f"{one.name}: hello" for one in people[1:]]
+        assert gateway.said("assistant")[-1] == "I could not answer.", "the session shows it too"

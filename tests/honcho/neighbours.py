@@ -40,7 +40,7 @@ from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 from tests.memory_server.talking import settle
 
 OWNER, GROUP = "111", "-100"
-TOLD = re.compile(r"My secret word is (\w+)\.")
+TOLD = re.compile(r"My secret word about \w+ is (\w+)\.")
 CALLS = "Call these tools: "
 UNSENT = "SELECT 1 FROM hermes_queue WHERE queue LIKE 'memory:%' AND state NOT IN ('done', 'dead')"
 PAUSE_SECONDS = 0.02
@@ -106,13 +106,27 @@ def by_key(user: str | None, name: str) -> Seat:
 
 def secret_of(place: str) -> str:
     """A random word that belongs to one place, the same in every run."""
-    chance = random.Random(f"secret of {place}")
+    return _random_word(f"secret of {place}")
+
+
+def hint_of(place: str) -> str:
+    """Another one, by which the secret can be asked for."""
+    return _random_word(f"hint of {place}")
+
+
+def _random_word(seed: str) -> str:
+    chance = random.Random(seed)
     return "".join(chance.choice("bdfgklmnprstvz") + chance.choice("aeiou") for _ in range(6))
 
 
 def told_in(place: str) -> str:
     """The sentence in which a secret is told."""
-    return f"My secret word is {secret_of(place)}."
+    return f"My secret word about {hint_of(place)} is {secret_of(place)}."
+
+
+def searches(places: Iterable[str]) -> list[Call]:
+    """Calls that look for the secrets of places."""
+    return [("honcho_search", {"query": hint_of(place)}) for place in sorted(places)]
 
 
 def secrets_in(text: str, places: Iterable[str]) -> set[str]:
@@ -121,14 +135,15 @@ def secrets_in(text: str, places: Iterable[str]) -> set[str]:
 
 
 def obey(request: ModelRequest) -> ScriptedAnswer:
-    """Call the tools that the person names; repeat everything else."""
+    """Call the tools that the person names, and repeat a secret that is told. Questions are not repeated: a memory full
+    of them would hide what a search finds."""
     last = request.messages[-1]
     if last["role"] != "user":
         return Reply("Done.")
     said = strip_fences(str(last["content"])).strip()
     _, wants, calls = said.partition(CALLS)
     if not wants:
-        return Reply(f"I noted it: {said}")
+        return Reply(f"I noted it: {said}" if TOLD.search(said) else "Fine.")
     named = enumerate(json.loads(calls))
     return Reply(tool_calls=tuple(ToolCall(f"c{place}", tool, json.dumps(given)) for place, (tool, given) in named))
 

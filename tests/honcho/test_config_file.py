@@ -206,7 +206,8 @@ def test_a_wrong_value_is_refused_before_anything_is_written(machine: Machine) -
         ("[]", "must hold one JSON object"),
         ('{"hosts": []}', "hosts is no map of host blocks"),
         ('{"hosts": {"hermes": 3}}', "hosts.hermes is no map"),
-        ("[" * 100_000, "nested too deeply"),
+        ("[" * 100_000, "nested more than 64 deep"),
+        ('{"a": "' + "x" * 5_000_000 + '"}', "it has 5,000,009 bytes, and at most 4,194,304 are read"),
     ],
 )
 def test_a_broken_file_is_told_and_never_overwritten(machine: Machine, text: str, told: str) -> None:

@@ -117,15 +117,15 @@ def test_on_our_own_server_what_is_known_of_the_old_peer_becomes_the_new_ones(
 ) -> None:
     root = f"/v3/workspaces/{workspace}"
     with served.client() as client:
-        for peer in ("bot", "17", "ann"):
+        for peer in ("bot", "17", "bea"):
             client.post(f"{root}/peers", json={"id": peer}).raise_for_status()
         facts = [{"content": text, "observer_id": "bot", "observed_id": "17"} for text in ("a", "b")]
         client.post(f"{root}/conclusions", json={"conclusions": facts}).raise_for_status()
         person = Person("merge").sits_down(monkeypatch)
-        assert hermes("honcho", "peers", "map", "17", "ann").code == 0
+        assert hermes("honcho", "peers", "map", "17", "bea").code == 0
         assert person.heard[0].startswith("17 has 0 messages, and 2 conclusions concern it.")
         until = time.monotonic() + 120
         while client.get(f"{root}/ext/merges").json()["items"][0]["state"] != "done":
             assert time.monotonic() < until, "the merge is not done"
             time.sleep(0.2)
-    assert conclusions(served, workspace, "ann") == {"a", "b"}
+    assert conclusions(served, workspace, "bea") == {"a", "b"}

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from hermes.embedded.connect import connect, stop
+from hermes.embedded.place import Place
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.provider import Address, Conversation, MemorySession
 from tests.gateway.core import Core, message, running_core
-from tests.gateway.processes import GatewayProcess, write_config
+from tests.gateway.processes import GatewayProcess, appears, write_config
 from tests.honcho.configuring import Machine
 from tests.honcho.hearing import OPENS
 from tests.memory.page import install
+from tests.plain_http import PLAIN
 
 NOBODY = {"baseUrl": "http://127.0.0.1:9"}
 """A server that nobody runs: what is said waits."""
@@ -107,3 +113,30 @@ def test_a_gateway_says_at_its_start_that_a_pin_leaves_somebody_out(machine: Mac
     with GatewayProcess(machine.home, env={"HOME": str(machine.folder)}) as gateway:
         gateway.stop()
     assert "`hermes gateway people --me telegram:17` says that it is yours" in gateway.output()
+
+
+@pytest.mark.processes
+@pytest.mark.contract("9.2", "4.13")
+async def test_what_is_said_after_the_memory_folder_was_removed_goes_to_a_new_server(machine: Machine) -> None:
+    machine.write({"peerName": "ann", "workspace": "lab", "server": "embedded"})
+    place = Place(machine.home / "memory", machine.home)
+
+    async def remembered(core: Core, text: str) -> str:
+        """Say something, wait until memory was told, and return the URL of the server that holds it."""
+        await say(core, text)
+        await appears(machine.home, "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM hermes_queue WHERE state = 'waiting')")
+        found = await asyncio.to_thread(connect, place)
+        headers = {"Authorization": f"Bearer {found.api_key}"}
+        async with httpx.AsyncClient(base_url=found.base_url, headers=headers, verify=PLAIN) as client:
+            sessions = (await client.post("/v3/workspaces/lab/sessions/list", json={})).json()["items"]
+            path = f"/v3/workspaces/lab/sessions/{sessions[0]['id']}/messages/list"
+            assert text in [one["content"] for one in (await client.post(path, json={})).json()["items"]]
+        return found.base_url
+
+    try:
+        async with running_core(machine.home, **PATIENT) as core:
+            first = await remembered(core, "before")
+            shutil.rmtree(place.folder)
+            assert await remembered(core, "after") != first
+    finally:
+        await asyncio.to_thread(stop, place)

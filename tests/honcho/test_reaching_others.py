@@ -23,22 +23,22 @@ from tests.honcho.neighbours import (
     by_key,
     every,
     in_group,
+    searches,
     secret_of,
     secrets_in,
     telegram,
     told_in,
 )
 from tests.left_behind import end_all
+from tests.memory_server.talking import say
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.contract("1.9", "5.7", "5.10"),
-    pytest.mark.asyncio(loop_scope="module"),
-]
+ONE_LOOP = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.processes, pytest.mark.contract("1.9", "5.7", "5.10"), ONE_LOOP]
 ASKED = "Which secret word is there?"
 LONG_ID = "n" * 190
 DOCUMENT = {"workspace": "shared", "peerName": "ann", "hosts": {"hermes_work": {"aiPeer": "scribe"}}}
 NOTE, LISTED = "the owner's note", "the owner's note in MEMORY.md"
+ADDED = "the owner in a session that was a guest's"
 OWNERS: dict[str, Seat] = {
     "the owner on Telegram": telegram(OWNER),
     "the owner's my-notes": by_id(None, "my-notes"),
@@ -68,7 +68,7 @@ TITLES = {
 }
 DIRECTORY, PREFIXED = "a directory like a guest's session", "a title behind a prefix"
 TERMINAL = (*TITLES, DIRECTORY, PREFIXED)
-PLACES = (*OWNERS, *GUESTS, *GROUP_SEATS, *TERMINAL, NOTE, LISTED)
+PLACES = (*OWNERS, *GUESTS, *GROUP_SEATS, *TERMINAL, NOTE, LISTED, ADDED)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -119,13 +119,15 @@ def held_by_server(world: Neighbours) -> set[str]:
 
 async def ask_twice(world: Neighbours, seat: Seat) -> str:
     """Ask with every tool, then plainly, which brings what was prepared meanwhile; return all that was read."""
-    return await world.say(seat, ASKED, *TOOLS) + await world.say(seat, ASKED)
+    read = await world.say(seat, ASKED, *TOOLS) + await world.say(seat, ASKED)
+    assert read.count("'role': 'tool'") >= len(TOOLS) or "not_your_session" in read
+    return read
 
 
 ALL_OWNERS = {*OWNERS, *TERMINAL, NOTE, LISTED}
 FINDERS: dict[str, tuple[Seat, set[str], set[str]]] = {
-    "the owner on Telegram": (telegram(OWNER), ALL_OWNERS, {"the owner in the group"}),
-    "the owner over the API": (by_id(None, "a new day"), ALL_OWNERS, {"the owner in the group"}),
+    "the owner on Telegram": (telegram(OWNER), ALL_OWNERS, {"the owner in the group", ADDED}),
+    "the owner over the API": (by_id(None, "a new day"), ALL_OWNERS, {"the owner in the group", ADDED}),
     "Telegram 222": (telegram("222"), {"Telegram 222"}, {"a guest in the group"}),
     "Telegram 333": (telegram("333"), {"Telegram 333"}, set()),
     "API 333": (by_id("333", "a new day of 333"), {"API 333"}, set()),
@@ -139,25 +141,25 @@ FINDERS: dict[str, tuple[Seat, set[str], set[str]]] = {
 """Who asks in a fresh conversation, whose secrets they find, and which of their own they may find beside them."""
 
 
-async def find_own(world: Neighbours, seat: Seat) -> set[str]:
-    """The places whose secret is read in a fresh conversation, by asking plainly and by searching memory."""
+async def find_own(world: Neighbours, seat: Seat, own: set[str]) -> set[str]:
+    """The places whose secret is read in a fresh conversation, by asking plainly and by searching for one's own."""
     if seat.by in ("telegram", "group"):
         await world.say(seat, "/new")
     await world.settle()
-    return secrets_in(await world.say(seat, ASKED, SEARCH), PLACES)
+    return secrets_in(await world.say(seat, ASKED, *searches(own)), PLACES)
 
 
 @pytest.mark.parametrize(("seat", "own", "beside"), FINDERS.values(), ids=FINDERS)
 async def test_everybody_finds_their_own_words_and_no_others(
     world: Neighbours, seat: Seat, own: set[str], beside: set[str]
 ) -> None:
-    found = await find_own(world, seat)
+    found = await find_own(world, seat, own)
     assert own <= found
     assert found - own <= beside
 
 
-def ids_of(*names: str, user: str = "mallory") -> list[tuple[str, Seat, set[str]]]:
-    return [(f"a session id {name[-40:]!r}", by_id(f"{user} {name[-20:]}", name), set()) for name in names]
+def ids_of(*names: str) -> list[tuple[str, Seat, set[str]]]:
+    return [(f"a session id {name[-40:]!r}", by_id(f"mallory {name[-20:]}", name), set()) for name in names]
 
 
 def users_of(*names: str) -> list[tuple[str, Seat, set[str]]]:
@@ -165,13 +167,13 @@ def users_of(*names: str) -> list[tuple[str, Seat, set[str]]]:
 
 
 SEATS: list[tuple[str, Seat, set[str]]] = [
-    *ids_of("my.notes", "my notes", "my/notes", "my:notes", "(my-notes)", "my-notes "),
-    *ids_of("team-notes", "team.notes", "é", "!!!", "ß"),
-    *ids_of(f"{LONG_ID}-the-other", f"{LONG_ID}-the.first", f"{LONG_ID}"),
+    *ids_of("my.notes", "my notes", "my/notes", "my:notes", "my-notes "),
+    *ids_of("team-notes", "team.notes", "é", "!!!"),
+    *ids_of(f"{LONG_ID}-the-other", f"{LONG_ID}-the.first"),
     *ids_of("plans.0123456789abcdef", "garden-bed", "garden.bed", "desk", "shared", "hermes", "x-agent-main-api-api-k"),
     *ids_of("agent-main-telegram-dm-333", "agent:main:telegram:dm:333", "agent:main:telegram:dm:111"),
     *ids_of("agent-main-telegram-group--100", "agent:main:telegram:group:-100"),
-    *ids_of("api-eve-x-y", "api:eve:x-y", "bob 1", "bob.1", "diary.", "zoes "),
+    *ids_of("api-eve-x-y", "api:eve:x-y", "bob 1", "bob.1", "zoes "),
     ("the owner's very session id", by_id("mallory", "my-notes"), set()),
     ("another guest's very session id", by_id("mallory", "diary"), set()),
     ("a user and a key that join to another's", by_key("eve-x", "y"), set()),
@@ -179,8 +181,8 @@ SEATS: list[tuple[str, Seat, set[str]]] = [
     ("a key that the owner used for a guest's name", by_key("zoe", "letters"), {"API zoe"}),
     ("a key like a Telegram chat's", by_key("mallory", "agent:main:telegram:dm:333"), set()),
     ("a key like the owner's", by_key("mallory", "agent:main:api:api:garden bed"), set()),
-    *users_of("222", "telegram-333", "telegram:333", "api-333", "api-eve", "api:eve", "bob.1", "BOB-1", "eve "),
-    *users_of("hermes", "hermes_work", "hermes-work", "scribe", "ann", "Ann", "user", "unknown", "owner", "111"),
+    *users_of("222", "telegram-333", "telegram:333", "api-333", "api-eve", "bob.1"),
+    *users_of("hermes", "hermes_work", "scribe", "ann", "user", "unknown", "111"),
     ("an API guest with the id of a Telegram guest", by_id("333", "again"), {"API 333"}),
     ("a Telegram guest with the id of an API guest", telegram("333"), {"Telegram 333"}),
     ("a Telegram guest whose chat a title imitates", telegram("222"), {"Telegram 222", "a guest in the group"}),
@@ -255,11 +257,26 @@ async def the_servers_name_of_an_api_guest(world: Neighbours) -> str:
     return "".join([await ask_twice(world, by_id(name, f"of {name}")) for name in names])
 
 
+async def a_session_that_the_owner_was_added_to(world: Neighbours) -> str:
+    """A name that two people shared has left such sessions behind."""
+    seats = (by_id("wanda", "wandas"), telegram("425"))
+    for seat in seats:
+        await world.say(seat, told_in(f"session of {seat.user}"))
+    await world.settle()
+    for seat in seats:
+        session = world.find_telling(f"session of {seat.user}")["session_id"]
+        with world.at_server() as http:
+            say(http, session, told_in(ADDED), peer="ann")
+    await world.settle()
+    with world.configured(contextTokens=1999):  # another agent, which has not looked at the session before
+        return "".join([await ask_twice(world, seat) for seat in seats])
+
+
 async def commands(world: Neighbours) -> str:
     lines = (
         *("/memory", "/memory search secret", "/memory more", "/memory why 1", "/memory forget 1 --yes"),
-        *("/status", "/usage", "/title", "/title my-notes", "/resume my-notes", "/sessions", "/unfold", "/retry"),
-        *("/new my-notes", "/compress secret", "/model", "/help", "/memory ann", "/save x.md", "/undo"),
+        *("/status", "/usage", "/title", "/title my-notes", "/resume my-notes", "/sessions", "/unfold"),
+        *("/new my-notes", "/compress secret", "/model", "/help", "/memory ann", "/save x.md"),
     )
     seats = (by_id("olga", "my.notes;"), telegram("421"))
     return "".join([await world.say(seat, line) for seat in seats for line in lines])
@@ -295,7 +312,7 @@ async def searching_sessions(world: Neighbours) -> str:
 
 async def the_owners_notes_by_their_words(world: Neighbours) -> str:
     calls = [
-        ("memory", {"action": action, "target": target, "content": "x", "old_text": "secret word is"})
+        ("memory", {"action": action, "target": target, "content": "x", "old_text": "secret word about"})
         for action in ("remove", "replace")
         for target in ("user", "memory", "../USER", "owner")
     ]
@@ -316,6 +333,7 @@ ATTACKS: tuple[Attack, ...] = (
     the_servers_name_of_a_guests_session,
     the_end_of_the_servers_name_of_a_guests_session,
     the_servers_name_of_an_api_guest,
+    a_session_that_the_owner_was_added_to,
     commands,
     deleting_the_owners_conclusions,
     arguments_that_no_tool_has,
@@ -372,6 +390,6 @@ async def restarted(world: Neighbours) -> Neighbours:
 async def test_after_all_that_and_a_restart_everybody_finds_their_own_words(
     restarted: Neighbours, seat: Seat, own: set[str], beside: set[str]
 ) -> None:
-    found = await find_own(restarted, seat)
+    found = await find_own(restarted, seat, own)
     assert own <= found
     assert found - own <= beside

@@ -90,8 +90,8 @@ class Talk:
         author = f"{chat}{self._count % 3}" if CHATS[chat] == "group" else f"1{chat}"
         before = len(core.platform.texts(chat))
         await core.platform.deliver(message(said, chat, kind=CHATS[chat], author=author))  # type: ignore[arg-type]
-        await core.platform.until(lambda: len(core.platform.texts(chat)) > before)
         reply = "reply after the task" if "delegate" in said else f"reply to turn {self._count}"
+        await core.platform.until(lambda: reply in core.platform.texts(chat)[before:])  # a notice may come first
         self.said[chat] += [(author, said), ("bot", reply)]
 
     async def command(self, core: Core, chat: str, text: str) -> str:

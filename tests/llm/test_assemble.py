@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hermes.llm.assemble import Assembler, MalformedChunk, StreamedError
+from hermes.llm.assemble import MAX_TOOL_CALLS, Assembler, MalformedChunk, StreamedError
 from hermes.llm.events import ReasoningPiece, Reply, TextPiece, Usage
 from hermes.llm.reading import EventDecoder
 from hermes.types import Json, ToolCall
@@ -40,6 +40,31 @@ def test_parallel_calls_come_in_pieces_by_index() -> None:
         piece(0, None, None, "{}"),
         piece(1, None, None, ":1}"),
     ) == (ToolCall("a", "read", "{}"), ToolCall("b", "write", '{"x":1}'))
+
+
+def test_calls_with_any_indices_come_in_the_order_in_which_they_began() -> None:
+    indices = (7, 10**12, 0, None, -3)
+    begun = [piece(index, f"id{index}", "read", "{") for index in indices]
+    ended = [piece(index, None, None, "}") for index in reversed(indices)]
+    assert [call.id for call in calls_of(*begun, *ended)] == [f"id{index}" for index in indices]
+    assert {call.arguments for call in calls_of(*begun, *ended)} == {"{}"}
+
+
+def test_reply_with_too_many_calls_is_malformed_and_what_it_said_is_kept() -> None:
+    assembler = Assembler("s")
+    assembler.feed(json.dumps(chunk({"content": "Wait."})))
+    calls = [piece(index, f"id{index}", "read", "{}") for index in range(MAX_TOOL_CALLS + 1)]
+    with pytest.raises(MalformedChunk, match="more than 1,000 tool calls"):
+        assembler.feed(json.dumps(chunk({"tool_calls": calls})))
+    assert (assembler.reply().text, len(assembler.reply().tool_calls)) == ("Wait.", MAX_TOOL_CALLS)
+
+
+def test_arguments_are_no_longer_than_a_reply_may_be() -> None:
+    assembler = Assembler("s", longest=1_000)
+    calls = [piece(0, "a", "read", "x" * 300), *[piece(0, None, None, "x" * 300)] * 50]
+    assembler.feed(json.dumps(chunk({"tool_calls": calls})))
+    assert assembler.is_over
+    assert len(assembler.reply().tool_calls[0].arguments) == 900
 
 
 def test_arguments_that_are_not_json_are_kept_as_the_model_wrote_them() -> None:

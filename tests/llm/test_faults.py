@@ -190,7 +190,7 @@ async def test_an_endpoint_that_never_answers_runs_into_the_first_time_out() -> 
         failed = await fail(model_at(server, timeouts=IMPATIENT))
         await server.hung_up.wait()
     assert (failed.kind, failed.retryable, len(server.requests)) == ("timeout", True, 1)
-    assert failed.message == f"127.0.0.1:{server.port} did not answer within 0.5 s"
+    assert failed.message == f"127.0.0.1:{server.port} did not answer within 0.5 s (`model.timeout`)"
 
 
 async def test_an_endpoint_that_falls_silent_runs_into_the_idle_time_out() -> None:
@@ -199,7 +199,7 @@ async def test_an_endpoint_that_falls_silent_runs_into_the_idle_time_out() -> No
         failed = await fail(model_at(server, timeouts=timeouts))
         await server.hung_up.wait()
     assert (failed.kind, failed.partial.text) == ("timeout", "Hello")
-    assert failed.message == f"127.0.0.1:{server.port} sent nothing more for 0.5 s"
+    assert failed.message == f"127.0.0.1:{server.port} sent nothing more for 0.5 s (`model.timeout`)"
 
 
 async def test_an_endpoint_that_drips_for_ever_runs_into_the_total_time_out() -> None:

@@ -173,6 +173,17 @@ async def test_a_failure_after_the_last_turn_is_said_before_the_process_ends(tmp
 
 
 @pytest.mark.processes
+@pytest.mark.contract("4.8")
+async def test_what_a_plugin_prints_is_logged_and_not_part_of_the_reply(tmp_path: Path) -> None:
+    install(tmp_path, "diary", f"print('loaded')\n{example()}")
+    async with LoopbackServer([says("one")]) as server:
+        done = await chat(tmp_path, server, "chat", "-q", "hello")
+    assert (done.code, done.out, done.err) == (0, "one\n", "")
+    [log] = (tmp_path / "logs").glob("*.log")
+    assert "the memory provider printed: loaded" in log.read_text(encoding="utf-8")
+
+
+@pytest.mark.processes
 @pytest.mark.contract("4.10")
 @pytest.mark.parametrize("shown", [True, False])
 async def test_a_noted_fact_is_told_once_unless_the_person_wants_no_notices(tmp_path: Path, shown: bool) -> None:

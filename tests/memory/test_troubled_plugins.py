@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from hermes.errors import ProviderError
 from hermes.memory.active import Deadlines
 from hermes.memory.caller import BLOCK, RECALL, RESULT, Memory
+from hermes.memory.health import ProviderHealth, Told
 from hermes.memory.plugin_thread import Returned
 from hermes.memory.provider import MemoryPlugin, MemorySession, Part, Recalled
 from hermes.types import ToolSpec
@@ -33,6 +34,7 @@ from tests.memory.providers import (
     hang,
     hang_in_pool,
     raise_error,
+    swallow_cancel,
 )
 from tests.memory.remembering import active, begin, begin_well, live, turn
 
@@ -220,6 +222,39 @@ async def test_a_conversation_whose_recall_hangs_delays_no_other_and_no_delivery
         assert quick.take_notices() == []
         [line] = slow.take_notices()
         assert "recall took longer than 0." in line
+
+
+@pytest.mark.contract("P4", "4.8")
+async def test_a_tool_runs_while_recall_has_not_come_back(tmp_path: Path) -> None:
+    plugin = Troubled("recall", swallow_cancel)
+    plugin.troubled = False
+    async with active(tmp_path, plugin) as provider:
+        memory = await begin_well(provider)
+        plugin.troubled, provider.deadlines = True, hasty("recall")
+        assert await turn(memory) == ""
+        provider.deadlines = PATIENT
+        assert await memory.call_tool("lookup", {"what": "figs"}, "k") == Returned("lookup found figs")
+
+
+@pytest.mark.contract("4.8")
+def test_an_outage_is_told_once_whichever_hooks_it_fails() -> None:
+    told = Told("diary")
+    assert told.news({"recall": "it is down"}) == ["memory provider diary: it is down; going on without it"]
+    assert told.news({"recall": "it is down", "delivery": "delivery is put off: it is down"}) == []
+    assert told.news({"delivery": "delivery is put off: it is down"}) == []
+    [flaw] = told.news({"delivery": "it is down", "tools": "tools has no name"})
+    assert "tools has no name" in flaw
+    assert told.news({"tools": "tools has no name"}) == ["memory provider diary works again, but not all of it"]
+
+
+@pytest.mark.contract("4.8")
+def test_each_new_reason_of_a_hook_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    health = ProviderHealth("diary")
+    for reason in ("recall: down", "recall: refused", "recall: down"):
+        health.missed("recall", reason)
+    health.worked("recall")
+    health.missed("recall", "recall: down")
+    assert [record.message.partition(": recall: ")[2] for record in caplog.records] == ["down", "refused", "down"]
 
 
 @pytest.mark.contract("P4")

@@ -12,15 +12,18 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hermes.http_server import GuestServer
 from hermes.memory_server import limits
+from hermes.memory_server.api import connection as connection_module
 from hermes.memory_server.api import intake as intake_module
-from hermes.memory_server.api.connection import PatientConnection
-from hermes.memory_server.api.intake import LARGE_BODY, BodyIntake
+from hermes.memory_server.api.connection import PatientConnection, most_connections
+from hermes.memory_server.api.intake import BodyIntake
 from hermes.memory_server.api.wire import JsonResponse
+from hermes.memory_server.db.database import Database
 from tests.memory_server.floor import embed
+from tests.memory_server.inside import serving
 
 LONG = "x" * (limits.SEARCH_CHARS + 1)
 PAIR = {"observer": "ann", "observed": "ann"}
@@ -100,7 +103,7 @@ def test_text_or_list_beyond_its_bound_is_refused(http: httpx.Client, method: st
         ("DELETE", "/sessions/s/peers", list(range(limits.MEMBERS))),
         ("POST", "/sessions/s/peers", {f"a b{n}": n for n in range(limits.MEMBERS)}),
         ("POST", "/sessions/s/messages", {"messages": [{"content": 5}] * 5000}),
-        ("POST", "/conclusions", {"conclusions": [{}] * 100_000}),
+        ("POST", "/conclusions", {"conclusions": [{}] * 20_000}),
     ],
 )
 def test_thousand_problems_of_a_request_are_told_in_a_short_answer(
@@ -190,19 +193,19 @@ async def test_large_body_is_let_go_and_then_refused_after_a_pause(monkeypatch: 
         await JsonResponse({"detail": "no"}, 422)(scope, receive, send)
 
     monkeypatch.setattr(intake_module, "sleep", pause)
-    monkeypatch.setattr(limits, "REQUESTS_BYTES", LARGE_BODY + 1)
+    monkeypatch.setattr(limits, "REQUESTS_BYTES", limits.LARGE_BODY_BYTES + 1)
     intake = BodyIntake(refuse)
     small, large, another = Body(), Body(), Body()
     small.send_piece(b"x", last=True)
     await intake(SCOPE, small.receive, small.send)
     assert small.sent[0]["status"] == 422
     assert not paused.is_set()
-    large.send_piece(b"x" * (LARGE_BODY + 1), last=True)
+    large.send_piece(b"x" * (limits.LARGE_BODY_BYTES + 1), last=True)
     refused = asyncio.create_task(intake(SCOPE, large.receive, large.send))
     async with asyncio.timeout(60):
         await paused.wait()
     assert large.sent == []
-    another.send_piece(b"x" * LARGE_BODY, last=True)
+    another.send_piece(b"x" * limits.LARGE_BODY_BYTES, last=True)
     await intake(SCOPE, another.receive, another.send)
     assert another.sent[0]["status"] == 422, "what was held is let go"
     go_on.set()
@@ -239,10 +242,10 @@ async def test_work_for_a_client_that_left_is_cancelled() -> None:
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[tuple[str, int]]:
+async def listening(app: ASGIApp = read_all) -> AsyncIterator[tuple[str, int]]:
     """A server in this loop, with our connections."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = GuestServer(read_all, http=PatientConnection, drain=5)
+    server = GuestServer(app, http=PatientConnection, drain=5)
     running = asyncio.create_task(server.serve_on(listener))
     try:
         yield listener.getsockname()
@@ -282,3 +285,144 @@ async def test_what_is_no_http_is_refused_in_the_shape_of_every_refusal() -> Non
     assert head.startswith(b"HTTP/1.1 400")
     assert b"Content-Type: application/json" in head
     assert json.loads(body) == {"detail": "Invalid HTTP request received."}
+
+
+@pytest.mark.contract("9.17")
+def test_large_body_of_too_many_values_is_refused_and_commas_in_texts_are_no_values(http: httpx.Client) -> None:
+    numbers = b'{"query": "tea", "n": [' + b"1," * limits.BODY_VALUES + b"1]}"
+    answer = http.post("/search", content=numbers, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()) == (
+        413,
+        {"detail": f"Request holds more than {limits.BODY_VALUES} JSON values"},
+    )
+    texts = [mark * limits.MESSAGE_CHARS for mark in (",", '["', "\\", '\\"[')]
+    said = [{"content": text[: limits.MESSAGE_CHARS], "peer_id": "ann"} for text in texts]
+    assert http.post("/sessions/s/messages", json={"messages": said}).status_code == 201
+
+
+@pytest.mark.parametrize(("numbers", "status"), [(4, 200), (5, 413)])
+async def test_values_are_counted_alike_in_whatever_pieces_they_come(
+    monkeypatch: pytest.MonkeyPatch, numbers: int, status: int
+) -> None:
+    monkeypatch.setattr(limits, "LARGE_BODY_BYTES", 5)
+    monkeypatch.setattr(limits, "BODY_VALUES", 5)
+    body = Body()
+    for byte in json.dumps(['[,"\\', *[1] * numbers]).encode():
+        body.send_piece(bytes([byte]))
+    body.send_piece(b"", last=True)
+    [refused] = await asyncio.gather(BodyIntake(read_all)(SCOPE, body.receive, body.send), return_exceptions=True)
+    assert getattr(refused, "status_code", 200) == status
+
+
+async def test_large_response_waits_for_room_unless_it_says_what_was_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "RESPONSES_BYTES", 100_000)
+    taken = asyncio.Event()
+
+    async def show(scope: Scope, receive: Receive, send: Send) -> None:
+        await JsonResponse("x" * scope["size"], scope["status"])(scope, receive, send)
+
+    async def take_late(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            await taken.wait()
+
+    async def ask(size: int, status: int = 200) -> tuple[int, int]:
+        given = Body()
+        await intake({**SCOPE, "size": size, "status": status}, given.receive, given.send)
+        return given.sent[0]["status"], sum(len(message.get("body", b"")) for message in given.sent)
+
+    intake = BodyIntake(show)
+    waiting = asyncio.create_task(intake({**SCOPE, "size": 80_000, "status": 200}, Body().receive, take_late))
+    await asyncio.sleep(0)
+    assert (await ask(80_000))[0] == 503
+    assert await ask(80_000, 201) == (201, 80_002)
+    assert await ask(1000) == (200, 1002)
+    taken.set()
+    await waiting
+    assert await ask(80_000) == (200, 80_002)
+
+
+async def test_connection_whose_client_takes_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SEND_SECONDS", 0.05)
+    done = asyncio.Event()
+
+    async def show(scope: Scope, receive: Receive, send: Send) -> None:
+        await JsonResponse("x" * 50_000_000)(scope, receive, send)
+        done.set()
+
+    async with listening(BodyIntake(show)) as address, asyncio.timeout(60):
+        with socket.create_connection(address) as client:
+            await asyncio.get_running_loop().sock_sendall(client, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            await done.wait()
+
+
+async def test_connections_beyond_their_number_are_answered_health_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "MOST_CONNECTIONS", 1)
+    monkeypatch.setattr(connection_module, "FOR_HEALTH", 1)
+
+    async def ask(path: str) -> bytes:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        told = await reader.readline()
+        writer.close()
+        return told[9:12]
+
+    async with listening(BodyIntake(read_all)) as address, asyncio.timeout(60):
+        assert await ask("/x") == b"200"
+        kept = [await asyncio.open_connection(*address)]
+        kept[0][1].write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await kept[0][0].readline())[9:12] == b"200"
+        assert await ask("/x") == b"503"
+        assert await ask("/health") == b"200"
+        kept.append(await asyncio.open_connection(*address))
+        assert await ask("/health") == b"503"
+        for _, writer in kept:
+            writer.close()
+
+
+def test_connections_leave_half_of_the_files_that_a_process_may_have() -> None:
+    assert 0 < most_connections() <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+
+
+@pytest.mark.contract("9.17")
+def test_properties_of_a_response_format_share_one_bounded_answer(http: httpx.Client) -> None:
+    said = {"messages": [{"content": "I like tea. " + "x" * 24_000, "peer_id": "ann"}] * 5}
+    http.post("/sessions/s/messages", json=said).raise_for_status()
+    for count in (1, 20, limits.SCHEMA_PROPERTIES):
+        wanted = {f"f{n}": {"type": "array", "items": {"type": "string"}} for n in range(count)}
+        asked = {"query": "tea", "response_format": {"type": "object", "properties": wanted}}
+        content = http.post("/peers/ann/chat", json=asked).json()["content"]
+        filled = json.loads(content)
+        assert len(filled) == count
+        assert all(texts[0].startswith("I like tea.") for texts in filled.values())
+        assert sum(len(text) for texts in filled.values() for text in texts) <= limits.ANSWER_CHARS
+
+
+FIELDS = {f"f{n}": {"type": "string"} for n in range(limits.SCHEMA_PROPERTIES)}
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"properties": {**FIELDS, "one": {}}}, "100 properties"),
+        ({"properties": {"a": {"type": "object", "properties": FIELDS}}}, "100 properties"),
+        ({"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"properties": FIELDS}}}, "100 properties"),
+        ({"properties": {"a": {"enum": ["x" * 70_000]}}}, "65536 characters"),
+        ({"properties": {}, "description": "x" * 70_000}, "65536 characters"),
+    ],
+)
+def test_response_format_that_is_too_large_is_refused(http: httpx.Client, schema: Any, reason: str) -> None:
+    answer = http.post("/chat", json={"query": "tea", "response_format": {"type": "object", **schema}})
+    assert answer.status_code == 422
+    assert reason in answer.json()["detail"]
+
+
+async def test_status_of_the_queue_tells_so_many_sessions_apart(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STATUS_SESSIONS", 2)
+    async with serving(database) as client:
+        for session in ("a", "b", "c"):
+            said = {"messages": [{"content": "I like tea.", "peer_id": "ann"}]}
+            await client.post(f"/v3/workspaces/w/sessions/{session}/messages", json=said)
+        told = (await client.get("/v3/workspaces/w/queue/status")).json()
+    assert (told["total_work_units"], len(told["sessions"])) == (3, 2)

@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from hermes import errors
-from hermes.memory_server.api.faults import NO_ROOM, TOO_SLOW, UNEXPECTED, install
+from hermes.memory_server.api.faults import NO_ROOM, REPLACED, TOO_SLOW, UNEXPECTED, install
 
 STORE = {
     errors.StoreError: 500,
@@ -18,7 +18,7 @@ STORE = {
     errors.StoreStoppedError: 422,
     errors.StoreReadOnlyError: 500,
     errors.StoreDamagedError: 500,
-    errors.StoreGoneError: 500,
+    errors.StoreGoneError: 503,
     errors.StoreNewerError: 500,
     errors.StoreEmbedderError: 500,
 }
@@ -46,6 +46,6 @@ async def test_error_of_the_file_has_its_status_and_shows_no_path(kind: type[err
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as client:
         answer = await client.get("/")
     assert answer.status_code == STORE[kind]
-    told = {errors.StoreFullError: NO_ROOM, errors.StoreStoppedError: TOO_SLOW}
+    told = {errors.StoreFullError: NO_ROOM, errors.StoreStoppedError: TOO_SLOW, errors.StoreGoneError: REPLACED}
     assert answer.json()["detail"] == told.get(kind, UNEXPECTED)
-    assert ("Retry-After" in answer.headers) == (kind is errors.StoreBusyError)
+    assert ("Retry-After" in answer.headers) == (STORE[kind] == 503)

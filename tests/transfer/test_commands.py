@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes.errors import TransferError
+from hermes.transfer.importing import Progress
 from tests.conftest import Ran
 from tests.memory_server.serving import ROOT, SECRET, Served, inside, running
 from tests.memory_server.talking import say, settle
@@ -71,16 +73,27 @@ def test_key_is_taken_from_the_environment(
         assert hermes("memory", "import", str(tmp_path / "e")).code == 0
 
 
-def test_memory_of_this_home_is_the_one_that_is_meant_when_none_is_named(
-    hermes: Callable[..., Ran], new: Served, workspace: str, tmp_path: Path
+def test_memory_of_this_home_is_meant_when_none_is_named_also_on_another_port(
+    hermes: Callable[..., Ran], new: Served, workspace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    save = Progress.save
+
+    def save_and_stop(progress: Progress) -> None:
+        save(progress)
+        raise TransferError("it was cut off")
+
     with inside(new, workspace) as http:
         say(http, "talk", "I like tea.")
         settle(http)
     file = str(tmp_path / "e.jsonl")
     assert hermes("memory", "export", workspace, file, "--from", new.url).code == 0
     try:
-        assert hermes("memory", "import", file).code == 0
+        with monkeypatch.context() as cut_off:
+            cut_off.setattr(Progress, "save", save_and_stop)
+            assert "it was cut off" in hermes("memory", "import", file).err
+        assert hermes("memory", "stop").code == 0, "the next one is found on another port"
+        brought = hermes("memory", "import", file)
+        assert brought.code == 0, brought.err
         told = hermes("memory", "export", workspace, str(tmp_path / "again.jsonl"))
         assert told.code == 0, told.err
         assert items(Path(file)) == items(tmp_path / "again.jsonl")

@@ -50,6 +50,8 @@ class Policy(Struct, frozen=True):
 
     max_steps: int = 30
     max_calls: int = 32
+    max_requests: int = 200
+    """Requests to the model in one turn, those of its sub-agents included."""
     delegate_steps: int = 8
     delegate_deadline: float = 120.0
     tools_off: frozenset[str] = frozenset()

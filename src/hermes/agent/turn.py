@@ -26,6 +26,7 @@ from hermes.agent.transcript import PreparedRequest
 from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleError, StoreError
 from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.fence import fence, strip_fences
+from hermes.llm.metered import Limited
 from hermes.memory.corrections import Corrections
 from hermes.memory.plugin_thread import Returned
 from hermes.memory.undoing import new_call_key
@@ -104,6 +105,7 @@ async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     """Ask memory, within one deadline for all of it, and put the prompt and the tools together."""
     accepted, corrections = turn.opening, Corrections(turn.opening.corrections)
     speaking = agent.incognito() if accepted.incognito else agent
+    speaking = replace(speaking, model=Limited(speaking.model, agent.policy.max_requests))
     memory, own = speaking.memory, _own_tools(speaking, accepted)
     until = memory.begin()
     block = await memory.prompt_block(until)

@@ -79,7 +79,7 @@ class _Server(GuestServer):
             options=replace(terms.options, start_id=start_id),
             embedder=WordVectors(),
             open_for_work=(lambda: open_for_work(folder)) if terms.works else None,
-            life=Life(end=self.end if terms.idle else None, idle=terms.idle, listeners=[access.add]),
+            life=Life(self.end if terms.idle else None, terms.idle, [access.add], self._lose),
             finer=choose_finer(terms.place.home),
         )
         super().__init__(app, http=PatientConnection, lifespan="on", drain=DRAIN)
@@ -97,6 +97,11 @@ class _Server(GuestServer):
         except HermesError as error:
             self.problem = error
             self.end()
+
+    def _lose(self) -> None:
+        folder = self._terms.place.folder
+        self.problem = MemoryServerError(f"{folder} was removed or replaced while it was served", hint="")
+        self.end()
 
     def end(self) -> None:
         """Be found no more, finish what is being done, and end."""

@@ -35,7 +35,7 @@ def export(
     from hermes.transfer.public_source import PublicSource
     from hermes.transfer.remote import Remote
 
-    url, key = _server(ctx, from_)
+    url, key, _ = _server(ctx, from_)
     remote = Remote(url, key, workspace)
     try:
         own = "export" in remote.extensions()
@@ -69,13 +69,12 @@ def import_(
     from hermes.transfer.remote import Remote
 
     checked = check_file(file)
-    url, key = _server(ctx, to)
+    url, key, name = _server(ctx, to)
     remote = Remote(url, key, checked.workspace)
     try:
         own = "import" in remote.extensions()
-        progress = Progress.take_up(
-            file.with_name(file.name + ".progress"), checked.sha256, remote.url, checked.workspace
-        )
+        path = file.with_name(file.name + ".progress")
+        progress = Progress.take_up(path, checked.sha256, name, checked.workspace)
         target = OwnTarget(remote) if own else PublicTarget(remote)
         report = import_file(target, checked, file, progress, _teller("imported"))
     finally:
@@ -87,14 +86,16 @@ def import_(
     return 1 if report["refused"] else 0
 
 
-def _server(ctx: typer.Context, given: str | None) -> tuple[str, str | None]:
-    """Where the server is, and the key for it. That of this home is started when it does not run."""
+def _server(ctx: typer.Context, given: str | None) -> tuple[str, str | None, str]:
+    """Return URL, key and lasting name of the server. That of this home is started when it does not run; its port
+    changes with each start, so its name is its folder."""
     home = find_home(ctx)
     env = load_shared_env(home)
     if url := given or env.get(URL):
-        return url, env.get(KEY)
-    found = connect(find_place(home, env), say=note)
-    return found.base_url, found.api_key
+        return url, env.get(KEY), url.rstrip("/")
+    place = find_place(home, env)
+    found = connect(place, say=note)
+    return found.base_url, found.api_key, str(place.folder)
 
 
 def _teller(done: str) -> Callable[[str, int], None]:

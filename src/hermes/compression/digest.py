@@ -23,9 +23,9 @@ LONGEST = 240
 IDENTIFIER = re.compile(
     r"""
     https?://[^\s<>"']*[\w/]                            # addresses
-    | [\w.+-]+@[\w-]+\.[\w.-]*\w                        # mail
+    | (?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]*\w            # mail
     | (?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\][\w.@+-]+){2,}    # paths
-    | \b[\w-]+\.(?:py|md|json|ya?ml|toml|txt|csv|sql|db|js|ts|go|rs|sh|html?|pdf|log|conf|lock)\b
+    | \b[\w-]{1,255}\.(?:py|md|json|ya?ml|toml|txt|csv|sql|db|js|ts|go|rs|sh|html?|pdf|log|conf|lock)\b
     | \b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?\b | \b\d{1,2}:\d{2}\b
     | \b[A-Za-z]+(?:[-_][A-Za-z]+)*[-_#]\d[\w-]*        # ABC-123, release_7
     | \#\d+ | @\w{2,}

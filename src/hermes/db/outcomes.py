@@ -8,12 +8,12 @@ from typing import TypeAlias
 from msgspec import Struct
 
 MAX_CRASHES = 5
-"""How often in a row handling an item may end the process, or its handler raise, before the item is put aside.
+"""How often in a row the handler of an item may raise, or the process end while it handles nothing else, before the
+item is dead. In a queue that keeps lost items (`WorkerTerms.keeps_lost`) only what the handler raises counts."""
 
-Of a queue that keeps what was lost (`WorkerTerms.keeps_lost`) only what its handler raises puts an item aside."""
-
+GIVEN_UP = f"the process ended {MAX_CRASHES} times while it handled nothing else"
 SUSPECT_CRASHES = 3
-"""From here on an item is handled alone, so that only the one that is to blame is put aside."""
+"""Crashes and losses in a row from which on an item is a suspect: claimed alone, handled while no other lane runs."""
 
 
 class Done(Struct, frozen=True):

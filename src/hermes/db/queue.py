@@ -24,7 +24,7 @@ from hermes.db.engine import Tx
 from hermes.db.lanes import SCHEMA as LANES
 from hermes.db.lanes import head_time, hold_lane, release_lane, schedule
 from hermes.db.leases import Lease
-from hermes.db.outcomes import MAX_CRASHES, SUSPECT_CRASHES, Dead, Defect, Done, ItemOutcome, Postponed, Retry, weigh
+from hermes.db.outcomes import SUSPECT_CRASHES, Dead, Defect, Done, ItemOutcome, Postponed, Retry, weigh
 from hermes.errors import StaleError
 from hermes.types import Json
 
@@ -64,7 +64,7 @@ TRIED_AT = (
 """A later migration: when an item was last taken (NULL: never), and the index that `release` uses."""
 
 LOST = "ALTER TABLE hermes_queue ADD COLUMN lost INTEGER NOT NULL DEFAULT 0"
-"""A later migration: how often in a row the owner of an item vanished, for queues that keep what was lost."""
+"""A later migration: how often in a row the owner of an item vanished."""
 
 ItemState = Literal["waiting", "done", "dead"]
 
@@ -84,10 +84,16 @@ class Item(Struct, frozen=True):
     state: ItemState
     attempts: int
     crashes: int
+    lost: int
     created_at: float
     not_before: float
     tried_at: float | None
     reason: str | None
+
+    @property
+    def is_suspect(self) -> bool:
+        """True for an item that may be the cause of crashes."""
+        return self.crashes + self.lost >= SUSPECT_CRASHES
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> Item:
@@ -173,12 +179,12 @@ def claim(
     now: float,
     limit: int = 1,
     lane: str | None = None,
-    lost_pause: Callable[[int], float] | None = None,
+    lost_pause: Callable[[int], float] = lambda _: 0.0,
 ) -> Claim | None:
     """Take the lane that has waited longest, or `lane` and no other, and up to `limit` of its items.
 
-    None when nothing is due, or all that is due is held by others. An item whose owners vanish again and again is put
-    aside; with `lost_pause` it is not, but waits for so many seconds, by its attempts, before it is taken again.
+    None when nothing is due, or all that is due is held by others. An item that is lost again and again waits for
+    `lost_pause(n)` seconds after its n-th loss as a suspect.
     """
     while (due := _due_lane(tx, queue, lane, now)) is not None:
         lease = hold_lane(tx, queue, due, owner, ttl=ttl, now=now)
@@ -255,20 +261,24 @@ def backoff(attempts: int, chance: Callable[[], float], *, base: float = 0.5, ca
     return min(cap, base * 2.0 ** min(attempts - 1, 60)) * (1.0 - 0.5 * chance())
 
 
-def _count_lost(tx: Tx, queue: str, lane: str, now: float, lost_pause: Callable[[int], float] | None) -> None:
-    """Count one more loss for items that were under way when their owner vanished. After too many an item is put aside;
-    in a queue that keeps what was lost it only waits longer, since there a kill is not the item's fault."""
-    counter = "crashes" if lost_pause is None else "lost"
+def count_alone(tx: Tx, claimed: Claim, *, alone: bool) -> None:
+    """Count a crash for the items in advance while they are handled alone: if the process ends now, they are to blame.
+    Settling the claim, or `alone=False`, takes it back."""
+    for item in claimed.items:
+        tx.execute("UPDATE hermes_queue SET crashes = ? WHERE id = ? AND claimed = 1", (item.crashes + alone, item.id))
+
+
+def _count_lost(tx: Tx, queue: str, lane: str, now: float, lost_pause: Callable[[int], float]) -> None:
+    """Count one more loss for items that were under way when their owner vanished."""
     lost = tx.execute(
-        f"UPDATE hermes_queue SET {counter} = {counter} + 1, claimed = 0 "
-        f"WHERE queue = ? AND lane = ? AND claimed = 1 RETURNING id, attempts, {counter} AS times",
+        "UPDATE hermes_queue SET lost = lost + 1, claimed = 0 "
+        "WHERE queue = ? AND lane = ? AND claimed = 1 RETURNING id, lost",
         (queue, lane),
     ).fetchall()
     for row in lost:
-        if lost_pause is None and row["times"] >= MAX_CRASHES:
-            _finish(tx, row["id"], "dead", f"its handler was lost {row['times']} times", now)
-        elif lost_pause is not None and row["times"] >= SUSPECT_CRASHES:
-            pause = (now + lost_pause(row["attempts"]), "its handler was lost again and again", row["id"])
+        if row["lost"] >= SUSPECT_CRASHES:
+            at = now + lost_pause(row["lost"] - SUSPECT_CRASHES + 1)
+            pause = (at, f"the process ended {row['lost']} times while this was handled", row["id"])
             tx.execute("UPDATE hermes_queue SET not_before = ?, reason = ? WHERE id = ? AND state = 'waiting'", pause)
 
 
@@ -279,14 +289,14 @@ def _take_items(tx: Tx, queue: str, lane: str, now: float, limit: int) -> tuple[
     ).fetchall()
     taken: list[Item] = []
     for row in rows:
-        suspect = row["crashes"] + row["lost"] >= SUSPECT_CRASHES
-        if row["not_before"] > now or (suspect and taken):
+        item = Item.from_row(row)
+        if item.not_before > now or (item.is_suspect and taken):
             break
         tx.execute(
             "UPDATE hermes_queue SET claimed = 1, attempts = attempts + 1, tried_at = ? WHERE id = ?", (now, row["id"])
         )
-        taken.append(replace(Item.from_row(row), attempts=row["attempts"] + 1))
-        if suspect:
+        taken.append(replace(item, attempts=item.attempts + 1))
+        if item.is_suspect:
             break
     return tuple(taken)
 
@@ -302,9 +312,9 @@ def _wait(tx: Tx, item: Item, at: float, reason: str | None, crashes: int) -> No
 def _leave(tx: Tx, item: Item, *, begun: bool) -> None:
     """An item without an outcome: its attempt does not count, but what was begun may have had its effect."""
     tx.execute(
-        "UPDATE hermes_queue SET claimed = 0, attempts = attempts - 1, tried_at = iif(?, tried_at, ?) "
+        "UPDATE hermes_queue SET claimed = 0, attempts = attempts - 1, tried_at = iif(?, tried_at, ?), crashes = ? "
         "WHERE id = ? AND state = 'waiting'",
-        (begun, item.tried_at, item.id),
+        (begun, item.tried_at, item.crashes, item.id),
     )
 
 

@@ -15,6 +15,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -22,8 +23,9 @@ from msgspec import Struct
 from hermes.clock import Clock
 from hermes.db import queue
 from hermes.db.engine import Tx
+from hermes.db.isolation import Isolation, Taken
 from hermes.db.lanes import free_lanes, head_time, heed_clock
-from hermes.db.outcomes import Defect, ItemOutcome, Postponed, Retry
+from hermes.db.outcomes import GIVEN_UP, MAX_CRASHES, SUSPECT_CRASHES, Dead, Defect, ItemOutcome, Postponed, Retry
 from hermes.db.queue import Claim, backoff
 from hermes.errors import StaleError, StoreError
 
@@ -32,6 +34,7 @@ log = logging.getLogger("hermes.queue")
 
 LOOK_AGAIN = 0.2
 """Seconds between two looks at a lane that another process holds, while someone waits for it."""
+SUSPECTS_PER_LOOK = 8
 SET_BACK = 1.0
 """Seconds by which the clock must go back to count as set back."""
 
@@ -73,7 +76,8 @@ class WorkerTerms(Struct, frozen=True):
     longest_wait: float = 60.0
     """The cap of the back-off, which begins with one second."""
     keeps_lost: bool = False
-    """Whether an item whose owners vanish again and again is tried for as long as it takes, and not put aside."""
+    """Whether an item whose owners vanish again and again is tried for as long as it takes. Otherwise it is handled
+    alone (see `isolation.py`), and dead once that has ended the process MAX_CRASHES times."""
 
 
 def log_trouble(error: StoreError) -> None:
@@ -95,8 +99,9 @@ class QueueWorker:
         chance: Callable[[], float],
         wake: asyncio.Event,
         on_trouble: Callable[[StoreError], None] = log_trouble,
+        isolation: Isolation | None = None,
     ) -> None:
-        """`on_trouble` hears of every failure of the store."""
+        """`on_trouble` hears of every failure of the store; workers of one process share `isolation`."""
         self.wake = wake
         self._on_trouble = on_trouble
         self._db = db
@@ -112,7 +117,8 @@ class QueueWorker:
         """The lanes that are ours, with their leases as they are."""
         self._unrecorded: list[tuple[Claim, Sequence[ItemOutcome]]] = []
         """What came of lanes when it could not be stored."""
-        self._taking = asyncio.Lock()
+        self._isolation = isolation or Isolation()
+        self._isolation.wakes.append(wake)
         self._paused_until = 0.0
         self._latest = 0.0
         """The time of the last look."""
@@ -192,25 +198,31 @@ class QueueWorker:
     async def _begin(self, lane: str | None) -> int:
         """All that is due, or this lane alone, in one transaction. What was taken while we are being cancelled is
         given back: nobody would handle it."""
-        async with self._taking:
+        isolation = self._isolation
+        async with isolation.taking:
             self._look_at_clock()
-            room = self._terms.at_once - len(self._running)
-            if room <= 0 or self._paused_until > self._clock.now():
+            room, now = self._terms.at_once - len(self._running), self._clock.now()
+            if (room <= 0 and isolation.alone is None) or self._paused_until > now:
+                return 0
+            if lane is None and not isolation.admits(self._name, now):  # a named lane belongs to a turn that runs
                 return 0
             taking = asyncio.ensure_future(self._db.write(lambda tx: self._take(tx, lane, room)))
             try:
                 taken = await asyncio.shield(taking)
             except asyncio.CancelledError:
                 with suppress(StoreError):  # then nothing was taken
-                    for claimed in await taking:
+                    for claimed in (await taking).claims:
                         await self._settle(claimed, [Postponed(claimed.items[0].not_before)])
                 raise
             self._is_set_back = False
-            for claimed in taken:
+            if lane is None:
+                isolation.begin(self._name, taken, now)
+            for claimed in taken.claims:
                 task = asyncio.create_task(self._handle(claimed), context=self._context.copy())
                 self._running[task] = claimed.lane
-                task.add_done_callback(self._ended)
-            return len(taken)
+                isolation.running += 1
+                task.add_done_callback(partial(self._ended, claimed))
+            return len(taken.claims)
 
     def _look_at_clock(self) -> None:
         """A clock that was set back ends a pause, which might last for as long as it was ahead."""
@@ -220,24 +232,42 @@ class QueueWorker:
             self._is_set_back, self._paused_until = True, 0.0
         self._latest = now
 
-    def _take(self, tx: Tx, lane: str | None, room: int) -> list[Claim]:
-        now, terms = self._clock.now(), self._terms
+    def _take(self, tx: Tx, lane: str | None, room: int) -> Taken:
+        now, isolation = self._clock.now(), self._isolation
         if self._is_set_back:
             heed_clock(tx, self._name, now=now)
-        queue.renew_expired(tx, self._held, ttl=terms.ttl, now=now)
-        pause = self._pause_after if terms.keeps_lost else None
+        queue.renew_expired(tx, self._held, ttl=self._terms.ttl, now=now)
+        if lane is None and isolation.alone is not None:  # it is ours, and others have waited long enough
+            queue.count_alone(tx, isolation.alone, alone=False)
         taken: list[Claim] = []
-        while len(taken) < room:
-            claimed = queue.claim(
-                tx, self._name, self._owner, ttl=terms.ttl, now=now, limit=terms.batch, lane=lane, lost_pause=pause
-            )
-            if claimed is None:
-                break
+        suspects: list[Claim] = []
+        overdue = isolation.overdue_lane(self._name, now) if lane is None else None
+        if overdue is not None and (claimed := self._claim(tx, overdue, now)) is not None:
+            if self._is_suspect(claimed) and not isolation.running:
+                queue.count_alone(tx, claimed, alone=True)
+                return Taken([claimed], is_alone=True)
             taken.append(claimed)
-        return taken
+        while len(taken) < room and len(suspects) < SUSPECTS_PER_LOOK and (claimed := self._claim(tx, lane, now)):
+            (suspects if self._is_suspect(claimed) else taken).append(claimed)
+        is_alone = bool(suspects) and not (taken or isolation.running)
+        if is_alone:
+            taken.append(suspects.pop(0))
+            queue.count_alone(tx, taken[0], alone=True)
+        for claimed in suspects:
+            queue.settle(tx, claimed, [Postponed(claimed.items[0].not_before)], now=now)
+        return Taken(taken, is_alone, suspects[0].lane if suspects else None)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _claim(self, tx: Tx, lane: str | None, now: float) -> Claim | None:
+        ttl, limit, pause = self._terms.ttl, self._terms.batch, self._pause_after
+        return queue.claim(tx, self._name, self._owner, ttl=ttl, now=now, limit=limit, lane=lane, lost_pause=pause)
+
+    def _is_suspect(self, claimed: Claim) -> bool:
+        head = claimed.items[0]
+        return not self._terms.keeps_lost and head.lost >= SUSPECT_CRASHES and head.crashes < MAX_CRASHES
+
+    def _ended(self, claimed: Claim, task: asyncio.Task[None]) -> None:
         del self._running[task]
+        self._isolation.end(claimed)
         self.wake.set()  # its lane may have more, and there is room
 
     async def _handle(self, claimed: Claim) -> None:
@@ -245,7 +275,7 @@ class QueueWorker:
         heart = asyncio.create_task(self._keep(claimed))
         self._held[claimed.lane] = claimed
         try:
-            outcomes = await self._work.handle(claimed)
+            outcomes = self._give_up(claimed) or await self._work.handle(claimed)
             if outcomes is not None:
                 await self._settle(claimed, outcomes)
         except asyncio.CancelledError:
@@ -264,6 +294,12 @@ class QueueWorker:
             heart.cancel()
             if not any(one is claimed for one, _ in self._unrecorded):
                 self._held.pop(claimed.lane, None)
+
+    def _give_up(self, claimed: Claim) -> list[ItemOutcome] | None:
+        if claimed.items[0].crashes < MAX_CRASHES:
+            return None
+        log.error("%s: an item of lane %s is given up: handling it ends the process", self._name, claimed.lane)
+        return [Dead(GIVEN_UP)]
 
     async def _settle(self, claimed: Claim, outcomes: Sequence[ItemOutcome]) -> None:
         """Settle a claim, even while we are being cancelled, so that what was done is not done again."""

@@ -1,6 +1,6 @@
 """Address and key of the memory server, which is started when there is none.
 
-Whoever is refused by the server, or gets a 401, calls `connect` again: it reads the rendezvous anew.
+Whoever is refused by the server, or gets a 401 or a 5xx, calls `connect` again: it reads the rendezvous anew.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ PATIENCE = 30.0
 """Seconds for all of it: an ending server to be gone, a new one to answer."""
 LOOK_EVERY, START_LOOK_EVERY = 0.05, 0.02
 """Seconds between two looks at the rendezvous; who started the server itself looks more often."""
+LOST = "gone"
+"""Status in `/health` of a server whose files were removed or replaced: it ends by itself."""
 TellStep = Callable[[str], None]
 
 
@@ -132,10 +134,11 @@ class _Search:
     def _look(self) -> Rendezvous | None:
         """The server to use; None when there is none, or one that is about to end."""
         while (found := read_own(self._place)) is not None:
-            presence, _ = look(found)
-            if presence == "ours" and _is_of_today(found):
+            presence, health = look(found)
+            is_ending = presence == "ours" and health.get("status") == LOST
+            if presence == "ours" and _is_of_today(found) and not is_ending:
                 return found
-            if presence == "ours" and ask_to_end(found):
+            if presence == "ours" and not is_ending and ask_to_end(found):
                 self._tell(f"the memory server of version {found.version} ends; {__version__} takes its place")
                 return None
             if presence != "ours" and not (presence == "silent" and is_taken(self._place)):

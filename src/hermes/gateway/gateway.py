@@ -19,6 +19,7 @@ from hermes.agent.agent import Agent
 from hermes.agent.leftovers import AGAIN, see_to_leftovers
 from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
+from hermes.db.isolation import Isolation
 from hermes.db.leases import Lease, new_owner
 from hermes.db.worker import QueueWorker, Work, WorkerTerms
 from hermes.errors import GatewayRunningError, StaleError, StoreError
@@ -91,6 +92,7 @@ class Gateway:
         ledger = Ledger(store, self._platforms, self._wake_delivery)
         turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear, terms.remarks)
         self._lanes = Lanes(store=store, inbox=self._inbox, agents=agents, ledger=ledger, turns=turns)
+        self._isolation = Isolation() if deliveries is None else deliveries.isolation
         side_by_side = WorkerTerms(batch=JOINED, at_once=terms.at_once)
         self._answering = self._worker(INBOX, self._lanes, side_by_side, self._wake)
         sending = OutboundWork(store.clock, self._platforms, self._lock_of, random.random)
@@ -108,6 +110,7 @@ class Gateway:
             chance=random.random,
             wake=wake,
             on_trouble=self._watch.hear,
+            isolation=self._isolation,
         )
 
     async def receive(self, message: Inbound) -> Received:

@@ -70,7 +70,8 @@ class Inbox(Struct, frozen=True):
 
     async def receive(self, message: Inbound) -> Received:
         """Commit a message. When this returns it cannot get lost, and the same one again has no effect. Raises
-        UsageError for a session id that no session may have."""
+        UsageError for a session id that no session may have. A NUL becomes U+FFFD: not every memory can store one."""
+        message = replace(message, text=message.text.replace("\0", "\ufffd"))
         received = await self.store.write(lambda tx: self._commit(tx, message))
         if received.fresh and is_stop(message.text):
             received = replace(received, stopped=self.stop(received.session_id or ""))

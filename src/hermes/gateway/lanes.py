@@ -41,7 +41,9 @@ from hermes.slash.acts import NOT_RUNNING
 from hermes.slash.here import Again, Answer, Say
 from hermes.slash.table import TypedCommand
 from hermes.store.held_lease import UNSAID, WAITING
+from hermes.store.inbox import said_already
 from hermes.store.store import Store
+from hermes.types import Draft
 
 log = logging.getLogger("hermes.gateway")
 
@@ -198,10 +200,13 @@ class Lanes(Work):
         return None
 
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
-        """Tell the chat of messages that were given up."""
+        """Tell the chat of messages that were given up, and record it in the session."""
         for item, failed in _given_up(claimed, recorded):
             text = apology(failed, self.inbox.chats.reach_of(tx, Inbound.from_json(item.payload)))
             self.ledger.enqueue(tx, Chat(*item.payload["chat"]), claimed.lane, text, f"note:{item.key}")
+            if said_already(tx, [item.id]) and self.store.sessions.exists(tx, failed.session_id):
+                reply = Draft("assistant", text)
+                self.store.messages.append(tx, failed.session_id, [reply], now=self.store.clock.now())
 
     def settled(self, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
         for item, failed in _given_up(claimed, recorded):

@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from hermes.config_edit import MAX_DEPTH
 from hermes.errors import HomeError, SettingsError
 from hermes.files import edit_file, read_file
 from hermes.home import Home
@@ -27,8 +28,9 @@ FILE = "honcho.json"
 GLOBAL = Path(".honcho") / "config.json"
 """Below the user's folder: the file that other Honcho programs share. Only our own host block is written there."""
 HOSTS = "hosts"
-LONGEST = 4 * 1024 * 1024
-"""Bytes of a file that is read."""
+MAX_FILE_BYTES = 4 * 1024 * 1024
+JSON_MARKS = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
+"""Strings and brackets, which tell how deep a file is nested before it is parsed."""
 SURROGATE = re.compile("[\ud800-\udfff]")
 MEND = "Mend it; nothing was changed"
 
@@ -165,22 +167,25 @@ def _hosts(root: Mapping[str, Any], path: Path) -> dict[str, Block]:
 def _raw(path: Path) -> bytes | None:
     """What the file holds; None when there is none."""
     try:
-        return read_file(path) if _is_there(path) else None
+        return read_file(path, MAX_FILE_BYTES) if _is_there(path) else None
     except OSError as error:
-        raise SettingsError(f"cannot read {path}: {error.strerror}", hint="Check its owner and permissions") from error
+        raise SettingsError(
+            f"cannot read {path}: {error.strerror}", hint="Check its owner, permissions and contents"
+        ) from error
 
 
 def _parse(path: Path, raw: bytes) -> Block:
-    if len(raw) > LONGEST:
-        raise SettingsError(f"{path} has more than {LONGEST // 1024 // 1024} MB", hint="Is it the right file?")
+    depth = 0
+    for mark in JSON_MARKS.finditer(raw):
+        depth += (mark[0] in b"[{") - (mark[0] in b"]}")
+        if depth > MAX_DEPTH:
+            raise SettingsError(f"{path}: lists and maps are nested more than {MAX_DEPTH} deep", hint=MEND)
     try:
         found = json.loads(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} is not UTF-8 text", hint=MEND) from error
     except json.JSONDecodeError as error:
         raise SettingsError(f"{path}, line {error.lineno}: this is not JSON ({error.msg})", hint=MEND) from error
-    except RecursionError as error:
-        raise SettingsError(f"{path} is nested too deeply", hint=MEND) from error
     if not isinstance(found, dict):
         raise SettingsError(f"{path}: the file must hold one JSON object", hint=MEND)
     return found

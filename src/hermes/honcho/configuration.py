@@ -31,7 +31,7 @@ from hermes.settings.setting import nearest
 T = TypeVar("T")
 CLOUD = "https://api.honcho.dev"
 LOCAL = "http://localhost:8000"
-VERSION_PATH = re.compile(r"(?:/v[1-3])?/*$")
+VERSION_PATH = re.compile(r"(?:/v[1-3]/*|(?<!/)/+)$")
 HOST, ROOT, VARIABLE = "host block", "root", "environment"
 BOTH = {"observeMe": True, "observeOthers": True}
 PRESETS: Mapping[str, Mapping[str, Mapping[str, bool]]] = {

@@ -50,8 +50,8 @@ OWN_SESSIONS = 20
 """Of the owner's sessions, how many of the newest the agent's view of itself may come from."""
 OWN_FACTS = 20
 """Of a person's own view, how many facts are asked for beside the agent's."""
-ALONE_SECONDS = 60.0
-"""How long it counts that a guest is alone in a session."""
+ALONE_SECONDS = 2.0
+"""How long it counts that a guest is alone in a session: for the requests of one recall."""
 SAME = 10
 """Of what is closest to a conclusion, how many are looked at for one that says the same."""
 MAX_CONCLUSIONS = 10
@@ -238,10 +238,10 @@ class RecallSource:
     async def find_evidence(self, query: str) -> Evidence:
         """Return what was said that fits a question, by both speakers and within reach, and what was concluded."""
         query = query[:MAX_QUERY_CHARS]
-        if not await self._may_read_session():
-            return Evidence()
         if await self.reader.finds_evidence():
             return await self._find_evidence_at_once(query) or Evidence()
+        if not await self._may_read_session():
+            return Evidence()
         whose = self.whose
         peer = whose.user or whose.guest
         paths = [session_path(whose.session, "search")]
@@ -266,9 +266,9 @@ class RecallSource:
         body: dict[str, Json] = {"query": query, "limit": MAX_CANDIDATES}
         if whose.reach == "here":
             body["session_id"] = whose.session
-        elif whose.reach == "own":
+        if whose.reach == "own" or whose.guest is not None:
             body["alone"] = [peer, whose.ai]
-        else:
+        if whose.reach == "everything":
             body["heard_by"] = peer
         if peer is not None:
             body["views"] = self._pairs(peer)

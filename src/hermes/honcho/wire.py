@@ -12,7 +12,7 @@ import msgspec
 
 from hermes.clock import Clock
 from hermes.honcho.failures import KEY_REFUSED, NoTime, Refusal, Unanswered, Unreached
-from hermes.honcho.server import NO_KEY, HonchoServer
+from hermes.honcho.server import BROKEN, NO_KEY, HonchoServer
 from hermes.types import Json
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Wire:
         self._clock = clock
         self._patience = patience
         self.is_lost = False
-        """Nobody was there, or the key was refused: a server of ours may have moved."""
+        """Nobody was there, the key was refused, or our own server failed: it may have moved."""
         self._running = 0
         self._retired = False
 
@@ -85,9 +85,11 @@ class Wire:
             self.is_lost = True
             raise Unreached(f"the server cannot be reached: {_words(error)}") from error
         except Refusal as refusal:
-            self.is_lost = self.is_lost or refusal.status == KEY_REFUSED
+            failed = refusal.status >= BROKEN and self.server.kind == "embedded"
+            self.is_lost = self.is_lost or failed or refusal.status == KEY_REFUSED
             raise
         except httpx.HTTPError as error:
+            self.is_lost = self.is_lost or self.server.kind == "embedded"
             raise Unanswered(f"the connection to the server broke: {_words(error)}") from error
         finally:
             self._running -= 1

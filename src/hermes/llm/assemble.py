@@ -65,6 +65,14 @@ class TextPieces:
         return text
 
 
+MAX_TOOL_CALLS = 1_000
+MAX_TOOL_NAME_CHARS = 1_000
+
+
+class MalformedChunk(Exception):
+    """A piece of the stream is not what the protocol allows."""
+
+
 class _Call(Struct):
     index: int | None
     id: str = ""
@@ -83,7 +91,7 @@ class _Call(Struct):
     def add(self, id_: str, name: str, arguments: str) -> None:
         self.id = self.id or id_
         # Some endpoints repeat the whole name with every piece.
-        self.name += name if name != self.name else ""
+        self.name = (self.name + (name if name != self.name else ""))[:MAX_TOOL_NAME_CHARS]
         self.arguments.append(arguments)
 
 
@@ -100,6 +108,7 @@ class CallPieces:
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
+        self._latest: dict[int | None, _Call] = {}
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -121,24 +130,20 @@ class CallPieces:
         return tuple(calls)
 
     def _find(self, index: int | None, id_: str, name: str) -> _Call:
-        for call in reversed(self._calls):
-            if call.index == index:
-                return self._begin(index) if call.is_over(id_, name) else call
-        return self._begin(index)
-
-    def _begin(self, index: int | None) -> _Call:
-        self._calls.append(_Call(index))
-        return self._calls[-1]
+        call = self._latest.get(index)
+        if call is not None and not call.is_over(id_, name):
+            return call
+        if len(self._calls) == MAX_TOOL_CALLS:
+            raise MalformedChunk(f"a reply with more than {MAX_TOOL_CALLS:,} tool calls")
+        self._latest[index] = call = _Call(index)
+        self._calls.append(call)
+        return call
 
 
 DONE = "[DONE]"
 CUT = "length"
 """The reason of an end that is no end, in the endpoints' own words."""
 LONGEST = 200_000
-
-
-class MalformedChunk(Exception):
-    """A piece of the stream is not what the protocol allows."""
 
 
 class StreamedError(Exception):
@@ -219,6 +224,8 @@ class Assembler:
         piece = mapping(choice.get("delta")) or mapping(choice.get("message"))
         for call in mappings(piece.get("tool_calls")):
             self._admit("".join(call_texts(call)) + " ")  # a call without a word is not without end either
+            if self.is_over:
+                return []
             self._calls.add(call)
         thought, said = _read_content(piece.get("content"))
         # Endpoints in transition send both names with the same text.

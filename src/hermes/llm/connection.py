@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 KEEP_ALIVE = 30.0
 """Seconds for which an idle connection is kept: long enough for a tool to run between two calls."""
+POOL_TIMEOUT_SECONDS = 5.0
+MAX_IDLE_CONNECTIONS = 100
 
 
 class OpenResponse:
@@ -30,6 +32,8 @@ class OpenResponse:
     def __init__(self, response: httpx.Response, endpoint: Endpoint, patience: Patience, timeouts: Timeouts) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
+        self.is_read = False
+        """The body was read to its end: only then is the connection known to be in order."""
         self._chunks = response.aiter_bytes()
         self._endpoint = endpoint
         self._patience = patience
@@ -48,18 +52,16 @@ class OpenResponse:
         gap = limit or self._timeouts.idle
         quiet = self._timeouts.silence - (self._patience.spent - self._heard_at)
         try:
-            return await self._patience.wait(anext(self._chunks, None), min(gap, quiet))
+            chunk = await self._patience.wait(anext(self._chunks, None), min(gap, quiet))
         except OutOfPatience as error:
-            raise ModelFault("timeout", f"{self._endpoint.netloc} {self._lateness(error, gap <= quiet)}") from error
+            late = f"sent nothing more for {error.seconds:g} s{self._timeouts.named}"
+            if gap > quiet:
+                late = f"sent no word of a reply for {self._timeouts.silence:g} s (`model.silence`)"
+            raise _timed_out(self._endpoint, error, late) from error
         except (httpx.HTTPError, httpx.StreamError, OSError) as error:
             raise from_transport(self._endpoint, error) from error
-
-    def _lateness(self, error: OutOfPatience, is_gap: bool) -> str:
-        if error.together:
-            return f"took longer than {error.seconds:g} s for a reply (`model.total_timeout`)"
-        if is_gap:
-            return f"sent nothing more for {error.seconds:g} s"
-        return f"sent no word of a reply for {self._timeouts.silence:g} s (`model.silence`)"
+        self.is_read = chunk is None
+        return chunk
 
     async def text(self, largest: int) -> str:
         """The rest of the body, or about `largest` bytes of it."""
@@ -72,10 +74,18 @@ class OpenResponse:
         return b"".join(pieces).decode(errors="replace")
 
 
-class ConnectionPool:
-    """Connections to one endpoint, opened when first needed; one that is free is used again.
+def _timed_out(endpoint: Endpoint, error: OutOfPatience, late: str) -> ModelFault:
+    if error.together:
+        late = f"took longer than {error.seconds:g} s for a reply (`model.total_timeout`)"
+    return ModelFault("timeout", f"{endpoint.netloc} {late}")
 
-    Each is a client of its own: a client that holds many looks at all of them, several times, for every request.
+
+class ConnectionPool:
+    """Connections to one endpoint, opened when first needed. One is used again only after an answer that was read to
+    its end: httpx may take a connection for busy, for ever, once a request on it was cancelled.
+
+    Each is a client of its own: a client that holds many looks at all of them, several times, for every request, and
+    keeps those of cancelled requests open.
     """
 
     def __init__(self, endpoint: Endpoint, timeouts: Timeouts) -> None:
@@ -91,21 +101,22 @@ class ConnectionPool:
         self, method: str, path: str, patience: Patience, body: bytes | None = None
     ) -> AsyncGenerator[OpenResponse, None]:
         """Send a request and give the answer, whatever its status. Raises ModelFault."""
-        import httpx
-
-        async with self._client() as client:
+        closings = self._closings
+        client = self._free.pop() if self._free else self._new_client()
+        answer: OpenResponse | None = None
+        try:
+            response = await self._send(client, method, path, patience, body)
+            answer = OpenResponse(response, self._endpoint, patience, self._timeouts)
             try:
-                response = await self._send(client, method, path, patience, body)
-            except OutOfPatience as error:
-                raise ModelFault(
-                    "timeout", f"{self._endpoint.netloc} did not answer within {error.seconds:g} s"
-                ) from error
-            except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
-                raise from_transport(self._endpoint, error) from error
-            try:
-                yield OpenResponse(response, self._endpoint, patience, self._timeouts)
+                yield answer
             finally:
                 await response.aclose()
+        finally:
+            is_clean = answer is not None and answer.is_read
+            if is_clean and closings == self._closings and len(self._free) < MAX_IDLE_CONNECTIONS:
+                self._free.append(client)
+            else:
+                await client.aclose()
 
     async def close(self) -> None:
         """Close what is open; what is in use closes when it is free. The next exchange opens a new one."""
@@ -114,24 +125,20 @@ class ConnectionPool:
         for client in free:
             await client.aclose()
 
-    @asynccontextmanager
-    async def _client(self) -> AsyncGenerator[httpx.AsyncClient, None]:
-        closings = self._closings
-        client = self._free.pop() if self._free else self._new_client()
-        try:
-            yield client
-        finally:
-            if closings == self._closings:
-                self._free.append(client)
-            else:
-                await client.aclose()
-
     async def _send(
         self, client: httpx.AsyncClient, method: str, path: str, patience: Patience, body: bytes | None
     ) -> httpx.Response:
+        import httpx
+
         headers = {"Content-Type": "application/json"} if body is not None else {}
-        request = client.build_request(method, self._url(path), content=body, headers=headers)
-        return await patience.wait(client.send(request, stream=True), self._timeouts.first_byte)
+        try:
+            request = client.build_request(method, self._url(path), content=body, headers=headers)
+            return await patience.wait(client.send(request, stream=True), self._timeouts.first_byte)
+        except OutOfPatience as error:
+            late = f"did not answer within {error.seconds:g} s{self._timeouts.named}"
+            raise _timed_out(self._endpoint, error, late) from error
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+            raise from_transport(self._endpoint, error) from error
 
     def _url(self, path: str) -> httpx.URL:
         """Parsed once: httpx would do so twice for every request."""
@@ -150,7 +157,7 @@ class ConnectionPool:
             return httpx.AsyncClient(
                 headers={"User-Agent": "hermes", **self._endpoint.headers()},
                 # Reading is timed by Patience, which also knows the total.
-                timeout=httpx.Timeout(None, connect=self._timeouts.connect),
+                timeout=httpx.Timeout(None, connect=self._timeouts.connect, pool=POOL_TIMEOUT_SECONDS),
                 limits=httpx.Limits(max_connections=1, keepalive_expiry=KEEP_ALIVE),
                 # Proxies and certificates come from the environment, but nothing stands between us and this machine.
                 trust_env=not self._endpoint.is_loopback,

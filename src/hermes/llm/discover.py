@@ -135,7 +135,8 @@ async def _probe(probe: Probe, timeout: float) -> LocalEndpoint | None:
 
 async def _fetch(endpoint: Endpoint, path: str, timeout: float) -> Json:
     """The JSON at `path`, or a ModelFault."""
-    connection = ConnectionPool(endpoint, Timeouts(connect=timeout, first_byte=timeout, idle=timeout, total=timeout))
+    timeouts = Timeouts(connect=timeout, first_byte=timeout, idle=timeout, total=timeout, named="")
+    connection = ConnectionPool(endpoint, timeouts)
     try:
         async with connection.exchange("GET", path, Patience(timeout)) as answer:
             text = await answer.text(LARGEST_LIST)

@@ -157,7 +157,7 @@ TRANSPORT: dict[str, tuple[ModelFailureKind, str]] = {
     "ConnectTimeout": ("refused", "does not accept the connection: is it running?"),
     "ReadTimeout": ("timeout", "sent nothing for too long"),
     "WriteTimeout": ("timeout", "takes no data"),
-    "PoolTimeout": ("timeout", "is busy with our other requests"),
+    "PoolTimeout": ("refused", "is busy with our other requests"),
     "ReadError": ("interrupted", "closed the connection before the reply ended"),
     "WriteError": ("interrupted", "closed the connection while the request was sent"),
     "CloseError": ("interrupted", "closed the connection before the reply ended"),

@@ -1,4 +1,4 @@
-"""A model whose tokens are counted: as the endpoint says, else estimated."""
+"""Models whose tokens are counted, as the endpoint says or else estimated, and whose requests are limited."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ class Spending(Struct):
         return taken
 
 
-class Metered:
-    """A `Model` that answers as another one does and adds up what it spends."""
+class _Wrapper:
+    """The part of a `Model` that another one answers as it is."""
 
-    def __init__(self, model: Model, spending: Spending) -> None:
+    def __init__(self, model: Model) -> None:
         self._model = model
-        self._spending = spending
 
     @property
     def name(self) -> str:
@@ -45,6 +44,14 @@ class Metered:
 
     async def close(self) -> None:
         await self._model.close()
+
+
+class Metered(_Wrapper):
+    """A `Model` that answers as another one does and adds up what it spends."""
+
+    def __init__(self, model: Model, spending: Spending) -> None:
+        super().__init__(model)
+        self._spending = spending
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         usage: Usage | None = None
@@ -62,6 +69,25 @@ class Metered:
         finally:  # also when nobody wants to hear the rest
             if usage is not None or said:
                 self._spending.add(self.name, _spent(request, usage, said))
+
+
+class Limited(_Wrapper):
+    """A `Model` for one turn and its sub-agents, which answers `most` requests and fails each further one."""
+
+    def __init__(self, model: Model, most: int) -> None:
+        super().__init__(model)
+        self._most = most
+        self._asked = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        if self._asked == self._most:
+            line = f"the turn has used up its {self._most:,} model requests; `agent.max_requests` allows more"
+            yield ModelFailed("bad_reply", line, retryable=False)
+            return
+        self._asked += 1
+        async with aclosing(self._model.stream(request)) as events:
+            async for event in events:
+                yield event
 
 
 def _spent(request: ModelRequest, usage: Usage | None, said: list[str]) -> Spent:

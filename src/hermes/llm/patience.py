@@ -26,9 +26,11 @@ class Timeouts(Struct, frozen=True):
     idle: float = 120.0
     silence: float = 300.0
     total: float = 1800.0
+    named: str = " (`model.timeout`)"
+    """Ends a sentence about `first_byte` or `idle`: the setting that they come from."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
+        for name in ("connect", "first_byte", "idle", "silence", "total"):
             if not getattr(self, name) > 0:
                 raise SettingsError(f"the time-out '{name}' is not more than 0 seconds")
 

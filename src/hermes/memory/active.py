@@ -129,12 +129,11 @@ class ActiveProvider:
         hook, where = ("open", whose) if self._starting is not None and self._starting.done() else (START, EVERYWHERE)
         self.health.missed(hook, f"{hook} has not come back", where)
 
-    def let_go(self, session_id: str, lines: Iterable[str]) -> None:
+    def let_go(self, session_id: str) -> None:
         """A conversation is closed: nothing more is asked for it."""
         self.health.forget(session_id)
         if self._thread is not None:
-            for line in lines:
-                self._thread.forget(f"{line}:{session_id}")
+            self._thread.forget(session_id)
 
     def warm_up(self) -> None:
         """Have the plugin make ready what a first question will need, once and beside everything else."""

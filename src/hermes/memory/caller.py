@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import methodcaller
 from typing import Literal
 
 from msgspec import Struct
@@ -182,9 +183,9 @@ class Memory:
         if await self._caller.open(until) is None:
             return Missed("the provider's session is not open", skipped=True)
         use, speaker = ToolUse(name, arguments, key, self.provider.wall(until)), self._speaker
-        found = await self._caller.ask(
-            "call_tool", lambda session: session.call_tool(use, speaker), str, until, flaw=_longer(RESULT)
-        )
+        call = methodcaller("call_tool", use, speaker)
+        # A line of its own: what only writes the outbox waits neither for a late recall nor for another tool.
+        found = await self._caller.ask("call_tool", call, str, until, line=f"tool:{name}", flaw=_longer(RESULT))
         return Returned(found.value[:RESULT]) if isinstance(found, Returned) else found
 
     # What happens at the end of a turn, and off it.

@@ -11,6 +11,7 @@ from math import isnan
 from msgspec import Struct
 
 from hermes.db.engine import Tx
+from hermes.db.isolation import Isolation
 from hermes.db.outcomes import Dead, Defect, Done, ItemOutcome, Postponed, Retry
 from hermes.db.queue import Claim, Item, backoff
 from hermes.db.queue_items import drop, prune, stats
@@ -68,6 +69,7 @@ class Deliveries(Work):
         self._chance = chance
         self._put_off = 0
         self._running: list[asyncio.Task[None]] = []
+        self.isolation = Isolation()
         self._worker = QueueWorker(
             provider.store,
             provider.store.clock,
@@ -77,6 +79,7 @@ class Deliveries(Work):
             terms=WorkerTerms(ttl=LEASE, batch=BATCH, at_once=at_once, keeps_lost=True),
             chance=chance,
             wake=provider.wake,
+            isolation=self.isolation,
         )
 
     def start(self) -> None:

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-MARKER = re.compile(r"[ \t]*(?:[-*+]|\d{1,4}[.)]|#{1,6}|>)[ \t]+")
+MARKER = re.compile(r"\A[ \t]*(?:[-*+]|\d{1,4}[.)]|#{1,6}|>)[ \t]+")
 PARTING = "§"
 """A line of its own between two entries."""
 BLANK = f"{PARTING} \t\r\n"

@@ -13,6 +13,12 @@ log = logging.getLogger("hermes.memory")
 EVERYWHERE = ""
 """Whose failure concerns every conversation: the plugin's own hooks, deliveries."""
 
+MAX_LOGGED_REASONS = 20
+"""Reasons of one failing hook that are logged until it works again."""
+
+OFFERED = frozenset({"tools", "prompt_block"})
+"""What a session offers: a flaw of it is no outage of the provider, which is told as one, whichever hooks it fails."""
+
 LATE = "memory was not there in time: this reply goes without it"
 
 
@@ -22,10 +28,13 @@ class ProviderHealth:
     def __init__(self, provider: str) -> None:
         self._provider = provider
         self._failing: dict[str, dict[str, str]] = {}
+        self._logged: dict[str, set[str]] = {}
 
     def missed(self, hook: str, reason: str, whose: str = EVERYWHERE) -> None:
-        """The hook failed. The first time it is logged."""
-        if hook not in self._failing:
+        """Record that the hook failed, and log each new reason."""
+        logged = self._logged.setdefault(hook, set())
+        if reason not in logged and len(logged) < MAX_LOGGED_REASONS:
+            logged.add(reason)
             named = reason if hook in reason else f"{reason} ({hook})"
             log.warning("memory provider %s: %s", self._provider, named)
         self._failing.setdefault(hook, {})[whose] = reason
@@ -35,13 +44,13 @@ class ProviderHealth:
         failing = self._failing.get(hook)
         if failing is None or failing.pop(whose, None) is None or failing:
             return
-        del self._failing[hook]
+        del self._failing[hook], self._logged[hook]
         log.info("memory provider %s: %s works again", self._provider, hook)
 
     def forget(self, whose: str) -> None:
         """A conversation is closed: what failed in it is no longer known."""
         for hook in [hook for hook, failing in self._failing.items() if failing.pop(whose, None) and not failing]:
-            del self._failing[hook]
+            del self._failing[hook], self._logged[hook]
 
     def failing(self, whose: str = EVERYWHERE) -> dict[str, str]:
         """Why, by hook, of all that fails everywhere or in one conversation."""
@@ -63,8 +72,9 @@ class Told:
 
     def news(self, failing: dict[str, str]) -> list[str]:
         """At most one line about what began to fail since the last time, and one about what works again."""
-        began = [hook for hook in failing if hook not in self.failing]
-        ended = [hook for hook in self.failing if hook not in failing]
+        was_out, is_out = self.failing.keys() - OFFERED, failing.keys() - OFFERED
+        began = [hook for hook in failing if hook not in self.failing and not (was_out and hook in is_out)]
+        ended = [hook for hook in self.failing if hook not in failing and not (is_out and hook in was_out)]
         self.failing = dict(failing)
         lines = []
         if began:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TextIO, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
 
@@ -21,6 +22,8 @@ from hermes.memory.thread_pool import DaemonPool
 
 T = TypeVar("T")
 log = logging.getLogger("hermes.memory")
+THREAD = "hermes-memory"
+"""How the names of threads that run a plugin's code begin."""
 BLOCKING_CALLS = 16
 """Threads for what hooks hand to `asyncio.to_thread`."""
 SPAWNED = 64
@@ -72,6 +75,23 @@ class _Started(Generic[T]):
         self.ended.set_result(Missed(f"{self.hook} was cancelled") if task.cancelled() else task.result())
 
 
+class _OwnOutput:
+    """Standard output without what a plugin prints, which is logged: programs read what the host prints."""
+
+    def __init__(self, stdout: TextIO) -> None:
+        self._stdout = stdout
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stdout, name)
+
+    def write(self, text: str) -> int:
+        if not threading.current_thread().name.startswith(THREAD):
+            return self._stdout.write(text)
+        if line := text.strip():
+            log.info("the memory provider printed: %s", line[:LONGEST_REASON])
+        return len(text)
+
+
 class PluginThread:
     """Makes a plugin in its own thread and calls its hooks there, each for as long as its caller wants to wait."""
 
@@ -83,8 +103,10 @@ class PluginThread:
         self._closing = False
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(_log_stray)
-        self._loop.set_default_executor(DaemonPool(BLOCKING_CALLS, "hermes-memory-call"))
-        self._thread = threading.Thread(target=self._run, name="hermes-memory", daemon=True)
+        self._loop.set_default_executor(DaemonPool(BLOCKING_CALLS, f"{THREAD}-call"))
+        if not isinstance(sys.stdout, _OwnOutput):
+            sys.stdout = cast(TextIO, _OwnOutput(sys.stdout))
+        self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
         self._thread.start()
 
     async def call(self, hook: str, run: Hook[T], *, line: str, expect: Expected[T], deadline: float) -> HookResult[T]:
@@ -110,9 +132,9 @@ class PluginThread:
         await asyncio.wait({ended}, timeout=grace)
         return Missed(f"{hook} took longer than {deadline:.2g} s{blocking}")
 
-    def forget(self, line: str) -> None:
-        """Nothing more will be called in this line."""
-        self._late.pop(line, None)
+    def forget(self, session_id: str) -> None:
+        """Forget the lines of a session: nothing more will be called in them."""
+        self._late = {line: late for line, late in self._late.items() if not line.endswith(f":{session_id}")}
 
     def _came_back(self, line: str, started: _Started[Any]) -> None:
         if self._late.get(line) is started:

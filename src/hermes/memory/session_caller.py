@@ -113,7 +113,7 @@ class SessionCaller:
         if self.opened is not None:
             wall = self._provider.wall(until)
             await self.ask("close", lambda session: session.close(why, wall), NOTHING, until)
-        self._provider.let_go(self.conversation.session_id, ("open", "ask", "prepare"))
+        self._provider.let_go(self.conversation.session_id)
 
     async def _open(self, until: float) -> OpenedMemory | None:
         session_id, provider = self.conversation.session_id, self._provider

@@ -35,13 +35,29 @@ SEARCH_CHARS = 25_000
 REQUEST_BYTES = 16 * 1024 * 1024
 """What a hundred of the longest messages take, as JSON."""
 MEMBERS_REQUEST_BYTES = 4 * 1024 * 1024
-MEMBERS_REQUEST_COMMAS = 15_000
-"""For requests that name members; each is written with a few commas at most. Who sends more is refused unread."""
 SMALL_REQUEST_BYTES = 1024 * 1024
-"""For all others."""
-REQUESTS_BYTES = 64 * 1024 * 1024
+"""For requests that name members, and for all others."""
+REQUESTS_BYTES = 24 * 1024 * 1024
 """What all requests that are being answered may hold together."""
+LARGE_BODY_BYTES = 65_536
+"""Larger bodies are counted before they are decoded, and decoded in a thread; larger responses are counted too."""
+BODY_VALUES = 50_000
+MEMBERS_BODY_VALUES = 20_000
+IMPORT_BODY_VALUES = 250_000
+"""How many JSON values a large body may hold. Members are a few values each; imported items name their sources."""
+RESPONSES_BYTES = 32 * 1024 * 1024
+"""What all large responses that clients have not taken yet may hold together."""
+SEND_SECONDS = 30.0
+"""A connection that takes nothing of a response for so long is closed."""
+SCHEMA_PROPERTIES = 100
+SCHEMA_CHARS = 65_536
+ANSWER_CHARS = 65_536
+"""For `response_format`, and for an answer of `chat`, which the properties of the schema share."""
 REQUEST_SECONDS = 60.0
+STATUS_SESSIONS = 1000
+"""How many sessions the status of the queue tells apart."""
+CONNECTIONS = 1000
+"""Fewer where the system lets a process have few files open."""
 HEAD_SECONDS = 10.0
 HEAD_BYTES = 65_536
 PROBLEMS = 20

@@ -96,6 +96,9 @@ MAX_STEPS = Setting(
 MAX_CALLS = Setting(
     "agent.max_calls", Integer(1, 1000), 32, "Tool calls of one reply that are run; the others are not."
 )
+MAX_REQUESTS = Setting(
+    "agent.max_requests", Integer(1, 100_000), 200, "Model requests of one turn at most, those of sub-agents included."
+)
 DELEGATE_STEPS = Setting(
     "agent.delegate_steps", Integer(1, 100), 8, "Rounds of tool calls that a sub-agent has at most."
 )

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Generic, Literal
 
-from hermes.sqlite.connection import Opened, T, Tx, wait_for_lock
+from hermes.sqlite.connection import Opened, T, Tx, identity, wait_for_lock
 from hermes.sqlite.faults import translated
 from hermes.sqlite.log import empty_log
 from hermes.sqlite.reading import Readers, ReadLane
@@ -48,8 +49,10 @@ class SqliteDatabase(Generic[Tx]):
         self._lock_timeout = lock_timeout
         self._pragmas = (f"synchronous = {synchronous}", "secure_delete = ON", *pragmas)
         self._closed = False
+        self._log_path = path.with_name(f"{path.name}-wal")
         self._writer = Writer(path, self._open_to_write(inspect, prepare), lock_timeout=lock_timeout)
         self._readers = Readers(path, connect, lock_timeout=lock_timeout, lanes=lanes, seconds=read_seconds)
+        self._file, self._log = identity(path), identity(self._log_path)
 
     async def write(self, run: Callable[[Tx], T]) -> T:
         """Run `run` in a write transaction. When this returns, what it wrote is committed."""
@@ -72,6 +75,18 @@ class SqliteDatabase(Generic[Tx]):
         neither any more. Refused as locked when somebody reads or writes all the time."""
         self._check_open()
         await asyncio.to_thread(empty_log, self.path)
+
+    def is_replaced(self) -> bool:
+        """Return True if the file or its write-ahead log was deleted, moved or exchanged under us. A log of ours that
+        is left beside another file is renamed: SQLite would apply it to that file."""
+        file, log = identity(self.path), identity(self._log_path)
+        self._log = self._log or log
+        if (file, log) == (self._file, self._log):
+            return False
+        if file not in (None, self._file) and log is not None and log == self._log:
+            with suppress(OSError):
+                self._log_path.replace(f"{self._log_path}.orphaned")
+        return True
 
     async def close(self) -> None:
         """Finish every accepted write, then close the file. Closing twice is fine."""

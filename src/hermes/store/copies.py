@@ -19,7 +19,7 @@ from hermes.store.incognito import Range, is_hidden
 from hermes.store.schema import TableShape, as_text, as_time, kept_rows
 from hermes.types import Session
 
-SUMMARY = re.compile(r"\s*\[(CONTEXT COMPACTION|CONTEXT SUMMARY\]:|PRIOR CONTEXT —)")
+SUMMARY = re.compile(r"\A\s*\[(CONTEXT COMPACTION|CONTEXT SUMMARY\]:|PRIOR CONTEXT —)")
 """How other versions begin a summary that they store as a message, alone or merged into the first that they keep."""
 MERGED = "PRIOR CONTEXT —"
 """What a summary that was merged has around the message."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-SNAPSHOT = re.compile(r"(?P<session>.+)\.snapshot\.(?P<stamp>\d{8}T\d{6}(?:\d{6})?Z)")
+SNAPSHOT = re.compile(r"\A(?P<session>.+)\.snapshot\.(?P<stamp>\d{8}T\d{6}(?:\d{6})?Z)")
 
 SESSIONS = "session"
 """The queue name under which sessions have their lanes. It differs from the inbox's: the gateway holds a lane of the

@@ -14,7 +14,7 @@ from hermes.sqlite.connection import read_text
 from hermes.sqlite.faults import translate
 from hermes.store.schema import MIGRATIONS
 
-OUR_TABLE = re.compile(r"\s*(?:CREATE|ALTER) TABLE (hermes_\w+)")
+OUR_TABLE = re.compile(r"\A\s*(?:CREATE|ALTER) TABLE (hermes_\w+)")
 
 
 @contextmanager

@@ -150,6 +150,8 @@ def _clean(text: str, where: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise ApiError(400, f"{where} is not valid Unicode: it holds half a surrogate pair", param=where) from None
+    if "\0" in text:
+        raise ApiError(400, f"{where} holds a NUL character (U+0000), which no message may have", param=where)
     return text
 
 

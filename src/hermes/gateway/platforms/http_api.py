@@ -218,9 +218,12 @@ def _too_large() -> ApiError:
 
 
 def _named(request: Request, header: str) -> str | None:
-    value = request.headers.get(header)
-    if value is None:
+    values = request.headers.getlist(header)
+    if not values:
         return None
+    if len(values) > 1:
+        raise ApiError(400, f"the request has {len(values)} {header} headers; send one", param=header)
+    value = values[0]
     if not 0 < len(value) <= LONGEST_NAME or not value.isprintable():
         raise ApiError(400, f"{header} takes 1 to {LONGEST_NAME} printable characters", param=header)
     return value

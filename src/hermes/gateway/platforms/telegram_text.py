@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 EntityKind: TypeAlias = Literal["bold", "italic", "strikethrough", "code", "pre", "text_link", "blockquote"]
 
-FENCE = re.compile(r"(?P<indent>\s*)(?P<mark>`{3,}|~{3,})\s*(?P<language>[\w+#.-]*)[^`]*")
+FENCE = re.compile(r"\A(?P<indent>\s*)(?P<mark>`{3,}|~{3,})\s*(?P<language>[\w+#.-]*)[^`]*")
 HEADING = re.compile(r"\s{0,3}#{1,6}\s+(?P<text>.*?)\s*#*\s*")
 RULE = re.compile(r"\s{0,3}([-*_])(?:\s*\1){2,}\s*")
 QUOTE = re.compile(r"\s{0,3}>\s?(?P<text>.*)")
-BULLET = re.compile(r"(?P<indent>\s*)[-*+]\s+(?P<text>.*)")
-TABLE_RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*|\s*\|\s*:?-+:?\s*\|\s*")
+BULLET = re.compile(r"\A(?P<indent>\s*)[-*+]\s+(?P<text>.*)")
+TABLE_RULE = re.compile(r"\A\s*(?:(?:\|\s*)?:?-+:?\s*(?:\|\s*:?-+:?\s*)+(?:\|\s*)?|\|\s*:?-+:?\s*\|\s*)")
 PRODUCT = re.compile(r"(`+.+?`+)|(?<=\w)\*(?=\w)")
 """A star between letters or digits outside of code: 2*3*4 is a product, whatever Markdown says."""
 

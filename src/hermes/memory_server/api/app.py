@@ -33,10 +33,9 @@ from hermes.memory_server.api import (
 from hermes.memory_server.api.auth import StartKey
 from hermes.memory_server.api.health import report_health
 from hermes.memory_server.api.intake import BodyIntake
-from hermes.memory_server.api.life import Life, end_when_unused
+from hermes.memory_server.api.life import Life, end_when_lost, end_when_unused
 from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.api.server import Options, Server
-from hermes.memory_server.api.swift import ShortWay
 from hermes.memory_server.api.traffic import HEALTH, Metrics, Traffic
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
@@ -138,6 +137,7 @@ def create_app(
         beside = [
             asyncio.create_task(_warm_up(database, embedder, health)),
             asyncio.create_task(end_when_unused(life, traffic, server)),
+            asyncio.create_task(end_when_lost(life, server)),
         ]
         try:
             if open_for_work is None:
@@ -160,7 +160,6 @@ def create_app(
         redirect_slashes=False, docs_url=None, redoc_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False},  # it would look for takers with each request
     )  # fmt: skip
-    app.add_middleware(ShortWay, routes=app.router.routes)
     app.add_middleware(BodyIntake)
     if options.start_key:
         app.add_middleware(StartKey, key=options.start_key)

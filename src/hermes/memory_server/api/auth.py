@@ -23,6 +23,8 @@ from hermes.memory_server.engine.peers import is_member, is_merged
 from hermes.memory_server.faults import Invalid, Stranger, Unauthorized
 
 ALGORITHM = "HS256"
+CALLER = "hermes.caller"
+"""The key of a request's scope under which its caller stands once it is known."""
 Pass = Literal["peer", "session", "member", "any"]
 """Beside admin and workspace keys: the path's own peer, its own session, a member of its session, whoever holds a key
 of the workspace (the handler then checks the body)."""
@@ -99,6 +101,13 @@ class Gate:
         self._passes = frozenset(passes)
 
     async def __call__(self, request: Request) -> Caller:
+        """Return whose key it is. A route has one gate, which is asked once for each request."""
+        if (known := request.scope.get(CALLER)) is None:
+            known = request.scope[CALLER] = await self._examine(request)
+        caller: Caller = known
+        return caller
+
+    async def _examine(self, request: Request) -> Caller:
         server: Server = request.app.state.server
         if not server.options.use_auth:
             if (strange := find_strangeness(request.headers)) is not None:
@@ -147,14 +156,17 @@ def require(allowed: bool) -> None:
         raise Unauthorized("JWT not permissioned for this resource")
 
 
-Admin = Annotated[Caller, Depends(Gate())]
+_HOLDER, _OWN_PEER, _OWN_SESSION = Gate(), Gate("peer"), Gate("session")
+_MEMBER, _ANY = Gate("session", "member"), Gate("any")
+# Each gate stands there twice: FastAPI finds the first, and the route, which asks before the body is read, the second.
+Admin = Annotated[Caller, Depends(_HOLDER), _HOLDER]
 """For paths without a workspace: the admin key alone."""
-WorkspaceCaller = Annotated[Caller, Depends(Gate())]
+WorkspaceCaller = Annotated[Caller, Depends(_HOLDER), _HOLDER]
 """For paths with a workspace: its own key, or the admin key."""
-OwnPeer = Annotated[Caller, Depends(Gate("peer"))]
-OwnSession = Annotated[Caller, Depends(Gate("session"))]
-Member = Annotated[Caller, Depends(Gate("session", "member"))]
-AnyKey = Annotated[Caller, Depends(Gate("any"))]
+OwnPeer = Annotated[Caller, Depends(_OWN_PEER), _OWN_PEER]
+OwnSession = Annotated[Caller, Depends(_OWN_SESSION), _OWN_SESSION]
+Member = Annotated[Caller, Depends(_MEMBER), _MEMBER]
+AnyKey = Annotated[Caller, Depends(_ANY), _ANY]
 REFUSED = {"detail": "This server's key is in server.json of its folder, for the owner of the folder alone"}
 
 

@@ -12,9 +12,10 @@ from starlette.responses import StreamingResponse
 
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import OwnPeer, WorkspaceCaller
+from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.recall import allowed_sessions, check_scope, make_view, scope_rows, session_rows
 from hermes.memory_server.api.schemas import DialecticOptions, WorkspaceDialectic
-from hermes.memory_server.api.server import ServerDep, new_router
+from hermes.memory_server.api.server import ServerDep
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.dialectic import PeerAnswer, answer, check_schema, structure
@@ -45,7 +46,7 @@ async def chat_with_peer(
 
     question = await here.ask_messages(workspace_id, body.query)
 
-    def run(tx: Tx, observer: Record) -> PeerAnswer:
+    def run(tx: Tx, observer: Record) -> wire.WireObject:
         observed = get_peer(tx, workspace_id, body.target) if body.target else observer
         place = _place(tx, workspace_id, body, names)
         view = make_view(tx, workspace_id, observer.id, observed.id, body.scope, names)
@@ -54,9 +55,9 @@ async def chat_with_peer(
         alone = observed.id == observer.id or isinstance(body.scope, str)
         views = [view] if alone or not body.with_own_view else [view, replace(view, observer=observed.id)]
         heard = None if alone or body.with_own_view else {"peer_perspective": observer.name}
-        return answer(tx, here.vectors, views, said, question, body.reasoning_level, heard)
+        return _reply(answer(tx, here.vectors, views, said, question, body.reasoning_level, heard), body)
 
-    def run_if_known(tx: Tx) -> PeerAnswer | None:
+    def run_if_known(tx: Tx) -> wire.WireObject | None:
         observer = find_peer(tx, workspace_id_of(tx, workspace_id), peer_id)
         return None if observer is None else run(tx, observer)
 
@@ -64,7 +65,7 @@ async def chat_with_peer(
     if found is None:  # only the first question to a peer writes
         await here.write(lambda tx: ensure_peer(tx, workspace_id, peer_id, here.now()))
         found = await here.read(lambda tx: run(tx, get_peer(tx, workspace_id, peer_id)))
-    return _reply(found, body)
+    return _response(found, body)
 
 
 @router.post(f"{ROOT}/chat", response_model=replies.DialecticAnswer, responses=STREAM)
@@ -75,15 +76,14 @@ async def chat_with_workspace(
     names = _check(body)
     question = await here.ask_messages(workspace_id, body.query)
 
-    def run(tx: Tx) -> PeerAnswer:
+    def run(tx: Tx) -> wire.WireObject:
         place = _place(tx, workspace_id, body, names)
         scopes = None if body.scope is None else get_scopes(tx, workspace_id, body.scope)
         rows = session_rows(tx, workspace_id, names)
-        return answer(
-            tx, here.vectors, every_view(tx, place.workspace_id, scopes, rows), place, question, body.reasoning_level
-        )
+        views = every_view(tx, place.workspace_id, scopes, rows)
+        return _reply(answer(tx, here.vectors, views, place, question, body.reasoning_level), body)
 
-    return _reply(await here.read(run), body)
+    return _response(await here.read(run), body)
 
 
 def _check(body: WorkspaceDialectic) -> Sequence[str] | None:
@@ -103,12 +103,15 @@ def _place(tx: Tx, workspace: str, body: WorkspaceDialectic, names: Sequence[str
     return SearchArea(found.id, session_rows(tx, workspace, names))
 
 
-def _reply(found: PeerAnswer, body: WorkspaceDialectic) -> Response:
+def _reply(found: PeerAnswer, body: WorkspaceDialectic) -> wire.WireObject:
     content = found.content if body.response_format is None else structure(found, body.response_format)
-    evidence = wire.evidence(found) if body.include_evidence else None
+    return {"content": content, **({"evidence": wire.evidence(found)} if body.include_evidence else {})}
+
+
+def _response(reply: wire.WireObject, body: WorkspaceDialectic) -> Response:
     if body.stream:
-        return StreamingResponse(_stream(content or "", evidence), media_type="text/event-stream")
-    return wire.JsonResponse({"content": content} if evidence is None else {"content": content, "evidence": evidence})
+        return StreamingResponse(_stream(reply["content"] or "", reply.get("evidence")), media_type="text/event-stream")
+    return wire.JsonResponse(reply)
 
 
 async def _stream(content: str, evidence: dict[str, Any] | None) -> AsyncIterator[str]:

@@ -12,9 +12,10 @@ from sqlalchemy import ColumnElement, Row
 from hermes.memory_server import limits
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import WorkspaceCaller
+from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.once import KeyHeader, asked
 from hermes.memory_server.api.schemas import ConclusionBatchCreate, ConclusionCreate, ConclusionQuery, Filter
-from hermes.memory_server.api.server import Paging, ServerDep, new_router
+from hermes.memory_server.api.server import Paging, ServerDep
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import conclusions
@@ -76,8 +77,9 @@ async def list_conclusions(
 ) -> Response:
     """Conclusions, the newest first."""
     filters = body.filters if body else None
-    found = await here.read(lambda tx: engine.list_conclusions(tx, workspace_id, filters, page))
-    return wire.page(found, wire.conclusion)
+    return await here.read(
+        lambda tx: wire.page(engine.list_conclusions(tx, workspace_id, filters, page), wire.conclusion)
+    )
 
 
 @router.post(f"{ROOT}/query", response_model=list[replies.Conclusion])

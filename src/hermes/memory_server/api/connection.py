@@ -1,31 +1,69 @@
-"""A connection whose client must say what it wants within a time and a size, and in HTTP."""
+"""A connection whose client must say what it wants, and take the response, within a time; and how many there may be."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
+import sys
+from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hermes.memory_server import limits
-from hermes.memory_server.api.intake import ASKER
+from hermes.memory_server.api.intake import ASKER, CROWDED, TOO_MANY_CONNECTIONS
 from hermes.memory_server.db.patience import Asker
+
+FOR_HEALTH = 16
+"""Connections beyond the most there may be, on which `/health` alone is answered."""
+
+
+def most_connections() -> int:
+    """Return how many connections there may be: half of the files that this process may have open."""
+    if importlib.util.find_spec("resource") is None:
+        return limits.CONNECTIONS
+    resource = importlib.import_module("resource")
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return limits.CONNECTIONS if soft == resource.RLIM_INFINITY else min(limits.CONNECTIONS, soft // 2)
+
+
+MOST_CONNECTIONS = most_connections()
 
 
 class PatientConnection(HttpToolsProtocol):
-    """As uvicorn's, but a request line with headers that comes too slowly, or is too long, ends the connection."""
+    """As uvicorn's, but a request line with headers that comes too slowly, or is too long, ends the connection, and so
+    does a response that the client does not take. Beyond so many connections only `/health` is answered."""
 
     _waiting: asyncio.TimerHandle | None = None
+    _sending: asyncio.TimerHandle | None = None
     _head_bytes = 0
+    _unsent_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._asker = Asker()
         self._wait_for_head()
+        if len(self.connections) > MOST_CONNECTIONS + FOR_HEALTH:
+            self._refuse(503, TOO_MANY_CONNECTIONS)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        if self._sending is not None:
+            self._sending.cancel()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_sending()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unsent_bytes = sys.maxsize  # whatever is written from now on is news
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.get_write_buffer_size():
+            self._watch_sending()
 
     def data_received(self, data: bytes) -> None:
         if self._waiting is not None:
@@ -38,10 +76,7 @@ class PatientConnection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP is refused in the shape of every refusal."""
-        body = json.dumps({"detail": msg}).encode()
-        head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-        self.transport.write(f"{head}Connection: close\r\n\r\n".encode() + body)
-        self.transport.close()
+        self._refuse(400, msg)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -50,6 +85,7 @@ class PatientConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._stop_waiting()
+        self.scope[CROWDED] = len(self.connections) > MOST_CONNECTIONS  # type: ignore[literal-required]
         super().on_headers_complete()
 
     def _wait_for_head(self) -> None:
@@ -61,6 +97,27 @@ class PatientConnection(HttpToolsProtocol):
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
+
+    def _watch_sending(self) -> None:
+        if self._sending is None:
+            self._unsent_bytes = self.transport.get_write_buffer_size()
+            self._sending = self.loop.call_later(limits.SEND_SECONDS, self._look_at_sending)
+
+    def _look_at_sending(self) -> None:
+        """Cut the connection off if the client took nothing since the last look."""
+        self._sending = None
+        unsent = self.transport.get_write_buffer_size()
+        if unsent and unsent >= self._unsent_bytes:
+            self.transport.abort()
+        elif unsent:
+            self._watch_sending()
+
+    def _refuse(self, status: int, reason: str) -> None:
+        body = json.dumps({"detail": reason}).encode()
+        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
+        retry = "Retry-After: 1\r\n" if status == 503 else ""
+        self.transport.write(f"{head}{retry}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+        self.transport.close()
 
     def _end(self) -> None:
         self._stop_waiting()

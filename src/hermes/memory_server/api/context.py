@@ -12,9 +12,10 @@ from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import Caller, Member
 from hermes.memory_server.api.clean import SearchText
+from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.recall import checked_names, make_view
 from hermes.memory_server.api.schemas import Distance, Limit
-from hermes.memory_server.api.server import Server, ServerDep, new_router
+from hermes.memory_server.api.server import Server, ServerDep
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine.cards import read_card
 from hermes.memory_server.engine.context import measure_card, share_budget

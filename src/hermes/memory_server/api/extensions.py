@@ -8,9 +8,10 @@ from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import OwnSession, WorkspaceCaller
 from hermes.memory_server.api.clean import CleanText
 from hermes.memory_server.api.conclusions import check_size
+from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
 from hermes.memory_server.api.schemas import ConclusionEdit, PeerMerge, PeerMove
-from hermes.memory_server.api.server import Paging, Server, ServerDep, new_router
+from hermes.memory_server.api.server import Paging, Server, ServerDep
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine import merging, provenance

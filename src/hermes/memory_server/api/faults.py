@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from hermes.errors import StoreBusyError, StoreError, StoreFullError, StoreStoppedError
+from hermes.errors import StoreBusyError, StoreError, StoreFullError, StoreGoneError, StoreStoppedError
 from hermes.memory_server import faults, limits
 from hermes.memory_server.api.wire import JsonResponse
 
@@ -31,10 +31,12 @@ STATUS: dict[type[faults.Fault], int] = {
 }
 UNEXPECTED = "An unexpected error occurred"
 NO_ROOM = "There is no room on the disk; nothing of this was kept"
+REPLACED = "The memory folder was removed or replaced; this server ends"
 TOO_SLOW = f"This query or filter takes longer than {limits.READ_SECONDS:g} seconds; ask for less"
 STORE: dict[type[StoreError], tuple[int, str]] = {
     StoreBusyError: (503, UNEXPECTED),
     StoreFullError: (507, NO_ROOM),
+    StoreGoneError: (503, REPLACED),
     StoreStoppedError: (422, TOO_SLOW),
 }
 """What the file refuses; everything else is a 500."""
@@ -45,11 +47,6 @@ def install(app: FastAPI) -> None:
     for kind, handler in HANDLERS.items():
         app.add_exception_handler(kind, handler)
     app.add_exception_handler(Exception, _unexpected)
-
-
-def find_handler(error: Exception) -> Handler | None:
-    """What tells a client of this error; None where nobody expected it."""
-    return next((HANDLERS[kind] for kind in type(error).__mro__ if kind in HANDLERS), None)
 
 
 async def _fault(_request: Request, error: Exception) -> JsonResponse:

@@ -1,4 +1,4 @@
-"""Requests on their way in: how much of them is held in memory, how long they may take to come, and who left."""
+"""Bytes on their way in and out: how much of requests and responses is held in memory, and for how long."""
 
 from __future__ import annotations
 
@@ -10,24 +10,29 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hermes.memory_server import limits
+from hermes.memory_server.api.traffic import HEALTH
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.patience import asker
 
 MEMBERS = ("/sessions", "/peers")
-LARGE = ("/messages", "/messages/", "/messages/upload", "/conclusions")
+UPLOAD = "/messages/upload"
+LARGE = ("/messages", "/messages/", UPLOAD, "/conclusions")
 """What the paths end with where a body names members, or may be large."""
 IMPORT = "/ext/import/"
 """What the path of an import holds, whatever it ends with: its body may be large."""
 TOO_MUCH = "The server holds as many large requests as it can; try again"
 TOO_SLOW = f"The request did not come within {limits.REQUEST_SECONDS:g} seconds"
-TOO_LONG = f"The request names more than {limits.MEMBERS} members"
-CLOSE = {"Connection": "close"}
+TOO_MANY_MEMBERS = f"The request names more than {limits.MEMBERS} members"
+NOT_TAKEN = "Clients have not taken the large responses that wait for them; try again"
+CLOSE, RETRY = {"Connection": "close"}, {"Retry-After": "1"}
 ATTENTION = 0.25
 """Seconds after which one looks whether the client is still there: most requests are answered by then."""
 ASKER = "hermes.asker"
 """What of a request's scope says whose connection it came on."""
-REFUSED = 400
-LARGE_BODY = 65_536
+CROWDED = "hermes.crowded"
+"""What of a request's scope says that there are more connections than there may be."""
+TOO_MANY_CONNECTIONS = "The server has as many connections as it can; try again"
+OK, REFUSED = 200, 400
 PAUSE = 0.5
 """Seconds after which a large body is refused, when it is let go already: who sends one after another would take a
 processor from everybody."""
@@ -35,15 +40,21 @@ processor from everybody."""
 
 class BodyIntake:
     """An ASGI layer. A body is counted as it comes, whether or not its length was told; what nobody waits for any more
-    is cancelled."""
+    is cancelled. A large response is counted until its client has taken it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._held = 0
+        self.untaken = 0
+        """Bytes of large responses that clients have not taken yet."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if scope.get(CROWDED) and scope["path"] != HEALTH:
+            refusal = JsonResponse({"detail": TOO_MANY_CONNECTIONS}, 503, headers={**CLOSE, **RETRY})
+            await refusal(scope, receive, send)
             return
         most = _most(scope["path"])
         told = dict(scope["headers"]).get(b"content-length", b"0")
@@ -52,43 +63,34 @@ class BodyIntake:
             await JsonResponse({"detail": _too_large(most)}, 413, headers=CLOSE)(scope, receive, send)
             return
         asker.set(scope.get(ASKER))
-        coming = _Coming(self, receive, most, counts_commas=_names_members(scope["path"]))
-        refusal: list[Message] = []
-
-        async def keep_refusal(message: Message) -> None:
-            if refusal or (message.get("status", 0) >= REFUSED and coming.is_large):
-                refusal.append(message)
-            else:
-                await send(message)
-
+        coming = _Coming(self, receive, most, _most_values(scope["path"]))
+        going = _Going(self, coming, scope, send)
         try:
-            await self._app(scope, coming.receive, keep_refusal)
+            await self._app(scope, coming.receive, going.send)
         except asyncio.CancelledError:
             if not coming.left:
                 raise
         finally:
             coming.end()
-        if refusal:
-            await sleep(PAUSE)
-            for message in refusal:
-                await send(message)
+        await going.end()
 
     def hold(self, size: int) -> None:
         """Count so many bytes more (or less, when they are let go)."""
         self._held += size
         if size > 0 and self._held > limits.REQUESTS_BYTES:
-            raise HTTPException(429, TOO_MUCH, {**CLOSE, "Retry-After": "1"})
+            raise HTTPException(429, TOO_MUCH, {**CLOSE, **RETRY})
 
 
 class _Coming:
     """One request while it lasts."""
 
-    def __init__(self, intake: BodyIntake, receive: Receive, most: int, *, counts_commas: bool) -> None:
+    def __init__(self, intake: BodyIntake, receive: Receive, most: int, most_values: int | None) -> None:
         self._intake = intake
         self._receive = receive
         self._most = most
         self._came = self._read = 0
-        self._commas: int | None = 0 if counts_commas else None
+        self._most_values = most_values
+        self._count = _JsonCount()
         self._complete = False
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + limits.REQUEST_SECONDS
@@ -105,24 +107,25 @@ class _Coming:
                 message = await self._receive()
         except TimeoutError:
             raise HTTPException(408, TOO_SLOW, CLOSE) from None
-        size = len(message.get("body", b""))
+        body = message.get("body", b"")
+        size = len(body)
         self._complete = not message.get("more_body", False)
         self._came += size
         self._read += size
         if self._read > self._most:
             self._read -= size
             raise HTTPException(413, _too_large(self._most), CLOSE)
-        if self._commas is not None:
-            self._commas += message.get("body", b"").count(b",")
-            if self._commas > limits.MEMBERS_REQUEST_COMMAS:
+        if self._most_values is not None and (self.is_large or not self._complete):
+            self._count.add(body)
+            if self.is_large and self._count.values > self._most_values:
                 self._read -= size
-                raise HTTPException(413, TOO_LONG, CLOSE)
+                raise HTTPException(413, _too_many(self._most_values), CLOSE)
         self._intake.hold(size)
         return message
 
     @property
     def is_large(self) -> bool:
-        return self._came > LARGE_BODY
+        return self._came > limits.LARGE_BODY_BYTES
 
     def end(self) -> None:
         self._timer.cancel()
@@ -144,10 +147,85 @@ class _Coming:
             self._task.cancel()
 
 
+class _JsonCount:
+    """Counts the values of JSON that comes in pieces: commas and opening brackets outside of texts."""
+
+    def __init__(self) -> None:
+        self.values = 0
+        self._in_text = 0
+        self._left = b""
+
+    def add(self, piece: bytes) -> None:
+        piece = (self._left + piece).replace(b"\\\\", b"").replace(b'\\"', b"")
+        self._left = b"\\" if piece.endswith(b"\\") else b""  # what it escapes comes with the next piece
+        parts = piece.split(b'"')
+        outside = b"".join(parts[self._in_text :: 2])
+        self._in_text = (self._in_text + len(parts) - 1) % 2
+        self.values += sum(map(outside.count, (b",", b"[", b"{")))
+
+
+class _Going:
+    """One response on its way out."""
+
+    def __init__(self, intake: BodyIntake, request: _Coming, scope: Scope, send: Send) -> None:
+        self._intake = intake
+        self._request = request
+        self._scope = scope
+        self._send = send
+        self._late: list[Message] = []
+        self._is_replaced = False
+
+    async def send(self, message: Message) -> None:
+        if self._is_replaced:
+            return
+        if self._late or (message.get("status", 0) >= REFUSED and self._request.is_large):
+            self._late.append(message)
+        elif message.get("status") == OK and self._finds_no_room(message):
+            # Nothing is lost: whatever creates something each time it is asked responds with 201.
+            self._is_replaced = True
+            refusal = JsonResponse({"detail": NOT_TAKEN}, 503, headers=RETRY)
+            await refusal(self._scope, self._request.receive, self._send)
+        elif len(message.get("body", b"")) > limits.LARGE_BODY_BYTES:
+            await self._send_in_pieces(message)
+        else:
+            await self._send(message)
+
+    async def end(self) -> None:
+        """Send the refusal of a large request, which is let go by now."""
+        if self._late:
+            await sleep(PAUSE)
+            for message in self._late:
+                await self._send(message)
+
+    def _finds_no_room(self, message: Message) -> bool:
+        size = int(dict(message["headers"]).get(b"content-length", b"0"))
+        return size > limits.LARGE_BODY_BYTES and self._intake.untaken + size > limits.RESPONSES_BYTES
+
+    async def _send_in_pieces(self, message: Message) -> None:
+        """Each piece waits until the client has taken most of what was sent before."""
+        body = message["body"]
+        self._intake.untaken += len(body)
+        try:
+            for start in range(0, len(body), limits.LARGE_BODY_BYTES):
+                piece = body[start : start + limits.LARGE_BODY_BYTES]
+                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+            await self._send({"type": "http.response.body", "more_body": message.get("more_body", False)})
+        finally:
+            self._intake.untaken -= len(body)
+
+
 def _most(path: str) -> int:
     if path.endswith(LARGE) or IMPORT in path:
         return limits.REQUEST_BYTES
     return limits.MEMBERS_REQUEST_BYTES if _names_members(path) else limits.SMALL_REQUEST_BYTES
+
+
+def _most_values(path: str) -> int | None:
+    if IMPORT in path:
+        return limits.IMPORT_BODY_VALUES
+    if path.endswith(UPLOAD):
+        return None
+    return limits.MEMBERS_BODY_VALUES if _names_members(path) else limits.BODY_VALUES
 
 
 def _names_members(path: str) -> bool:
@@ -156,3 +234,9 @@ def _names_members(path: str) -> bool:
 
 def _too_large(most: int) -> str:
     return f"Request exceeds maximum of {most} bytes"
+
+
+def _too_many(values: int) -> str:
+    if values == limits.MEMBERS_BODY_VALUES:
+        return TOO_MANY_MEMBERS
+    return f"Request holds more than {values} JSON values"

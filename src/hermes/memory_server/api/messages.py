@@ -13,10 +13,11 @@ from pydantic import ValidationError
 from hermes.memory_server import limits, times
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Member, OwnSession
+from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.once import MESSAGE_KEY, KeyHeader, asked
 from hermes.memory_server.api.schemas import Filter, MessageBatchCreate, MessageCreate, MessageUpdate
-from hermes.memory_server.api.server import Paging, Server, ServerDep, new_router
-from hermes.memory_server.db.database import JsonMap
+from hermes.memory_server.api.server import Paging, Server, ServerDep
+from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.engine import messages as engine
 from hermes.memory_server.engine.answers import KeyedRequest
 from hermes.memory_server.engine.drafts import MessageDraft, prepare_drafts
@@ -88,8 +89,11 @@ async def list_messages(
 ) -> Response:
     """A session's messages in order."""
     filters = body.filters if body else None
-    found = await here.read(lambda tx: engine.list_messages(tx, workspace_id, session_id, filters, page))
-    return wire.page(found, wire.message)
+
+    def run(tx: Tx) -> Response:  # also written out by the reader: a page may take milliseconds
+        return wire.page(engine.list_messages(tx, workspace_id, session_id, filters, page), wire.message)
+
+    return await here.read(run)
 
 
 @router.get(f"{ROOT}/{{message_id}}", response_model=replies.Message)

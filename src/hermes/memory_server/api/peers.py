@@ -10,6 +10,7 @@ from fastapi import Response
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import AnyKey, OwnPeer, WorkspaceCaller
 from hermes.memory_server.api.clean import SearchText
+from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
 from hermes.memory_server.api.recall import check_scope, make_view, named_sessions
 from hermes.memory_server.api.schemas import (
@@ -22,7 +23,7 @@ from hermes.memory_server.api.schemas import (
     PeerUpdate,
     RepresentationGet,
 )
-from hermes.memory_server.api.server import Paging, ServerDep, new_router
+from hermes.memory_server.api.server import Paging, ServerDep
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine import peers as engine
 from hermes.memory_server.engine.cards import read_card, write_card

@@ -17,9 +17,10 @@ from hermes.memory_server.api.auth import WorkspaceCaller
 from hermes.memory_server.api.body import Body
 from hermes.memory_server.api.clean import CleanText, ConclusionText, Filters, MessageText, Metadata, Name, clean_text
 from hermes.memory_server.api.conclusions import check_size
+from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.schemas import CleanConfiguration, WebhookUrl
-from hermes.memory_server.api.server import Server, ServerDep, new_router
-from hermes.memory_server.db.database import JsonMap
+from hermes.memory_server.api.server import Server, ServerDep
+from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine.drafts import MessageDraft, prepare_drafts
 from hermes.memory_server.engine.export import export_part
@@ -184,8 +185,12 @@ async def export_section(
     after: Annotated[int, Query(ge=0, le=limits.LARGEST_INTEGER)] = 0,
 ) -> Response:
     """A part of a section, in order; `after` of the answer begins the next one."""
-    items, following = await here.read(lambda tx: export_part(tx, get_workspace(tx, workspace_id).id, section, after))
-    return wire.JsonResponse({"items": items, "after": following})
+
+    def run(tx: Tx) -> Response:
+        items, following = export_part(tx, get_workspace(tx, workspace_id).id, section, after)
+        return wire.JsonResponse({"items": items, "after": following})
+
+    return await here.read(run)
 
 
 @router.post(f"{ROOT}/import/{{section}}", response_model=replies.Imported)

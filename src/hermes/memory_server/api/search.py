@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Member, OwnPeer, WorkspaceCaller
+from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.recall import session_rows
 from hermes.memory_server.api.schemas import EvidenceSearch, MessageSearch, WorkspaceSearch
-from hermes.memory_server.api.server import REFUSALS, ServerDep
+from hermes.memory_server.api.server import ServerDep
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.conclusions import without_messages
@@ -22,7 +23,7 @@ from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.ranking.scoring import ABOUT
 
-router = APIRouter(responses=REFUSALS)
+router = new_router()
 MAX_CONCLUSIONS = 10
 """Conclusions that evidence holds at most."""
 ROOT = "/v3/workspaces/{workspace_id}"
@@ -37,7 +38,7 @@ async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: Serve
         where = _place(tx, workspace_id, body)
         return [wire.message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
 
-    return wire.JsonResponse(await here.read(run))
+    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
 
 
 @router.post(f"{ROOT}/sessions/{{session_id}}/search", response_model=list[replies.Message], tags=["sessions"])
@@ -52,7 +53,7 @@ async def search_session(
         where = SearchArea(0, ()) if session is None else SearchArea(session.workspace_id, (session.id,))
         return [wire.message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
 
-    return wire.JsonResponse(await here.read(run))
+    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
 
 
 @router.post(f"{ROOT}/peers/{{peer_id}}/search", response_model=list[replies.Message], tags=["peers"])
@@ -66,7 +67,7 @@ async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here
         where = SearchArea(place, ()) if author is None else SearchArea(place, peer=author.id)
         return [wire.message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
 
-    return wire.JsonResponse(await here.read(run))
+    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
 
 
 @router.post(f"{ROOT}/ext/search", response_model=list[replies.Found], tags=["extensions"])
@@ -78,7 +79,7 @@ async def search_with_scores(workspace_id: str, body: WorkspaceSearch, here: Ser
         hits = find_hits(tx, here.vectors, _place(tx, workspace_id, body), question, body.filters, body.limit)
         return [_found(hit) for hit in hits]
 
-    return wire.JsonResponse(await here.read(run))
+    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
 
 
 @router.post(f"{ROOT}/ext/evidence", response_model=replies.FoundEvidence, tags=["extensions"])
@@ -103,7 +104,7 @@ async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep
             "conclusions": [wire.conclusion(row) for row in without_messages(tx, concluded)],
         }
 
-    return wire.JsonResponse(await here.read(run))
+    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
 
 
 def _evidence_sessions(tx: Tx, workspace: str, place: int, body: EvidenceSearch) -> tuple[int, ...] | None:

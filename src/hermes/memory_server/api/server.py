@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from http import HTTPStatus
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 
 from hermes.clock import Clock
 from hermes.errors import StoreError
 from hermes.memory_server import limits, times
-from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder, SearchQuestion
 from hermes.memory_server.engine.asking import without_names
@@ -25,19 +23,6 @@ from hermes.memory_server.engine.worker import JobWorker
 from hermes.memory_server.engine.workspaces import workspace_id_of
 
 T = TypeVar("T")
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    code: {
-        "description": HTTPStatus(code).phrase,
-        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{Detail.__name__}"}}},
-    }
-    for code in (400, 401, 403, 404, 408, 409, 413, 422, 429)
-}
-"""By name: a model given with every status of every route takes a tenth of the time to start. `/health` gives it."""
-
-
-def new_router(tag: str) -> APIRouter:
-    """Routes of one kind; all of them can be refused in the same ways."""
-    return APIRouter(tags=[tag], responses=REFUSALS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from hermes.errors import StoreError
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import AnyKey, Caller, Member, OwnSession, WorkspaceCaller
 from hermes.memory_server.api.clean import TextList
+from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
 from hermes.memory_server.api.schemas import (
     Filter,
@@ -21,7 +22,7 @@ from hermes.memory_server.api.schemas import (
     SessionPeerConfig,
     SessionUpdate,
 )
-from hermes.memory_server.api.server import ForwardPaging, Paging, Server, ServerDep, new_router
+from hermes.memory_server.api.server import ForwardPaging, Paging, Server, ServerDep
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine import members
 from hermes.memory_server.engine import sessions as engine

@@ -6,9 +6,10 @@ from fastapi import Response
 
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import WorkspaceCaller
+from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
 from hermes.memory_server.api.schemas import WebhookCreate
-from hermes.memory_server.api.server import ForwardPaging, ServerDep, new_router
+from hermes.memory_server.api.server import ForwardPaging, ServerDep
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine import webhooks as engine
 from hermes.memory_server.engine.workspaces import get_workspace

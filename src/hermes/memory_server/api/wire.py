@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -189,7 +188,7 @@ def evidence(found: PeerAnswer) -> WireObject:
 def _evidence_conclusion(row: Row[Any]) -> WireObject:
     shown = conclusion(row)
     del shown["times_derived"]
-    return {**shown, "source_ids": json.loads(row.source_ids or "[]")}
+    return {**shown, "source_ids": raw(row.source_ids or "[]")}
 
 
 def queue_status(status: QueueCounts) -> WireObject:

@@ -8,9 +8,10 @@ from hermes.memory_server import times
 from hermes.memory_server.api import auth, replies, wire
 from hermes.memory_server.api.auth import Admin, AnyKey, Caller, WorkspaceCaller
 from hermes.memory_server.api.clean import Name
+from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
 from hermes.memory_server.api.schemas import Filter, ScheduleDream, WorkspaceCreate, WorkspaceUpdate
-from hermes.memory_server.api.server import Paging, ServerDep, new_router
+from hermes.memory_server.api.server import Paging, ServerDep
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine import workspaces as engine
 from hermes.memory_server.engine.deletion import delete_workspace

@@ -39,5 +39,8 @@ class Database(Protocol):
     def free_bytes(self) -> int:
         """How much more the disk takes."""
 
+    def is_replaced(self) -> bool:
+        """Return True if what is stored under its name is another database by now, or none."""
+
     async def close(self) -> None:
         """Finish every write that was begun, then close. Closing twice is fine."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import operator
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, func
+from sqlalchemy import Boolean, ColumnElement, case, false, func, null, or_
 
 ORDERED: dict[str, Callable[[Any, Any], Any]] = {
     "gte": operator.ge,
@@ -23,6 +24,10 @@ ORDERED: dict[str, Callable[[Any, Any], Any]] = {
 }
 FACTS = 64
 """How many facts of one document are kept."""
+PLAIN = re.compile(r"[ !#-\[\]-~]{1,100}")
+"""A text that stands in JSON as it is."""
+LOOKED_FOR = 4
+"""How many texts of a pattern are looked for in a document before it is parsed."""
 MANY = 0
 """The single fact of a document with too many values: it may contain any pattern."""
 
@@ -65,12 +70,28 @@ def holds_text(column: ColumnElement[Any], part: str) -> ColumnElement[bool]:
 
 def holds_json(column: ColumnElement[Any], pattern: str) -> ColumnElement[bool]:
     """Does the JSON contain the pattern: every key of an object, every item of a list, equal scalars?"""
-    return func.holds_json(column, pattern, type_=Boolean())
+    leaves = _leaves(json.loads(pattern), ())
+    texts = [text for path, leaf in leaves for text in (*path, leaf) if isinstance(text, str)]
+    return _where_mentioned(column, texts, func.holds_json(column, pattern, type_=Boolean()), false())
 
 
 def compares_json(column: ColumnElement[Any], key: str, op: str, operand: str) -> ColumnElement[bool]:
     """Compare the text of the key's value with the operand, which is JSON; as numbers when the operand is one."""
-    return func.compares_json(column, key, op, operand, type_=Boolean())
+    compares = func.compares_json(column, key, op, operand, type_=Boolean())
+    return compares if op == "ne" else _where_mentioned(column, [key], compares, null())
+
+
+def _where_mentioned(
+    column: ColumnElement[Any], texts: Iterable[str], holds: ColumnElement[bool], otherwise: ColumnElement[Any]
+) -> ColumnElement[bool]:
+    """Return the condition `holds`, whose function is called only for documents in which these texts stand.
+
+    SQLite finds a text ten times as fast as Python parses a document.
+    """
+    plain = [f'"{text}"' for text in dict.fromkeys(texts) if PLAIN.fullmatch(text)][:LOOKED_FOR]
+    if not plain:
+        return holds
+    return case((or_(*(func.instr(column, text) == 0 for text in plain)), otherwise), else_=holds)
 
 
 def holds_any(column: ColumnElement[Any], values: Sequence[str]) -> ColumnElement[bool]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Row
 
-from hermes.memory_server import times
+from hermes.memory_server import limits, times
 from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SearchQuestion
@@ -66,23 +66,30 @@ def _write(concluded: Sequence[Row[Any]], said: Sequence[Row[Any]]) -> str | Non
     if said:
         lines = (f"- [{times.to_stamp(row.created_at)}] {row.peer}: {_quote(row.content)}" for row in said)
         parts += ["", "Said:", *lines]
-    return "\n".join(parts)
+    return _cut("\n".join(parts), limits.ANSWER_CHARS)
 
 
 def _quote(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= QUOTE_CHARS else flat[: QUOTE_CHARS - 1] + "…"
+    return _cut(" ".join(text.split()), QUOTE_CHARS)
+
+
+def _cut(text: str, size: int) -> str:
+    return text if len(text) <= size else text[: size - 1] + "…"
 
 
 def structure(found: PeerAnswer, schema: JsonMap) -> str | None:
-    """The answer as JSON of the wanted shape; refused where only a model could fill a field."""
+    """Return the answer as JSON of the wanted shape. Refused where only a model could fill a field."""
     if found.content is None:
         return None
     return json.dumps(_fill(found, schema), ensure_ascii=False)
 
 
 def check_schema(schema: JsonMap) -> None:
-    """Refuse a schema whose root is not an object with properties."""
+    """Refuse a schema that is too large, or whose root is not an object with properties."""
+    if len(json.dumps(schema)) > limits.SCHEMA_CHARS:
+        raise Invalid(f"response_format exceeds maximum of {limits.SCHEMA_CHARS} characters")
+    if _count_properties(schema) > limits.SCHEMA_PROPERTIES:
+        raise Invalid(f"response_format exceeds maximum of {limits.SCHEMA_PROPERTIES} properties, nested ones included")
     properties = schema.get("properties", {})
     if schema.get("type") != "object" or not isinstance(properties, Mapping):
         raise Invalid("response_format must be a JSON schema whose root has type object")
@@ -93,20 +100,39 @@ def check_schema(schema: JsonMap) -> None:
         raise Invalid("response_format: every property must be a schema")
 
 
+def _count_properties(schema: Any) -> int:
+    """Count properties at every depth, also of definitions that are only referred to."""
+    inside = schema.values() if isinstance(schema, Mapping) else schema if isinstance(schema, list) else ()
+    own = schema.get("properties") if isinstance(schema, Mapping) else None
+    return (len(own) if isinstance(own, Mapping) else 0) + sum(map(_count_properties, inside))
+
+
 def _fill(found: PeerAnswer, schema: JsonMap) -> dict[str, Any]:
     required = set(schema.get("required", []))
+    properties = schema.get("properties", {})
+    share = limits.ANSWER_CHARS // max(len(properties), 1)
     filled: dict[str, Any] = {}
-    for name, wanted in schema.get("properties", {}).items():
+    for name, wanted in properties.items():
         kinds = _kinds(wanted)
         if "string" in kinds and "enum" not in wanted and "const" not in wanted:
-            filled[name] = found.content
+            filled[name] = _cut(found.content or "", share)
         elif "array" in kinds and _kinds(wanted.get("items", {})) <= {"string"}:
-            filled[name] = [row.content for row in (*found.conclusions, *found.messages)]
+            filled[name] = _fitting((row.content for row in (*found.conclusions, *found.messages)), share)
         elif "null" in kinds:
             filled[name] = None
         elif name in required:
             raise Invalid(f"response_format: '{name}' cannot be filled without a model; none is configured")
     return filled
+
+
+def _fitting(texts: Iterable[str], size: int) -> list[str]:
+    """Return the texts that fit into `size` characters together, the last of them cut."""
+    fitting: list[str] = []
+    for text in texts:
+        if size > 0:
+            fitting.append(_cut(text, size))
+            size -= len(text)
+    return fitting
 
 
 def _kinds(schema: Any) -> set[str]:

@@ -35,19 +35,17 @@ class MessageDraft:
 
 
 async def prepare_drafts(embedder: Embedder, drafts: Sequence[MessageDraft]) -> list[MessageDraft]:
-    contents = [draft.content for draft in drafts]
-    if is_ready_to_count() and sum(map(len, contents)) < LONG:
-        counts = [count_tokens(content) for content in contents]
+    if is_ready_to_count() and sum(len(draft.content) for draft in drafts) < LONG:
+        counted = [_count(draft) for draft in drafts]
     else:
-        counts = [await compute(count_tokens, content) for content in contents]
-    pieces = [split_pieces(content) for content in contents]
+        counted = [await compute(_count, draft) for draft in drafts]
+    pieces = [split_pieces(draft.content) for draft in drafts]
     vectors = iter(await embedder.embed([piece for parts in pieces for piece in parts]))
     return [
-        replace(
-            draft,
-            token_count=count,
-            traits=traits_of(draft.content),
-            vectors=tuple(to_blob(next(vectors)) for _ in parts),
-        )
-        for draft, count, parts in zip(drafts, counts, pieces, strict=True)
+        replace(draft, vectors=tuple(to_blob(next(vectors)) for _ in parts))
+        for draft, parts in zip(counted, pieces, strict=True)
     ]
+
+
+def _count(draft: MessageDraft) -> MessageDraft:
+    return replace(draft, token_count=count_tokens(draft.content), traits=traits_of(draft.content))

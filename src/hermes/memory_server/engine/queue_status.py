@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import exists, func, select, text
 
+from hermes.memory_server import limits
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs, sessions
 from hermes.memory_server.engine.jobs import PROMISED, TRACKED
@@ -32,9 +33,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """All counts; those of each session under its internal id, unless one session was asked for. Of the workspace, by
-    kind: `promised` has the deletions, merges and scopes that are not done (how many, and the most tries of one),
-    `failing` the work units that failed and are tried again, with the reason of one of them."""
+    """All counts; those of each session under its internal id, unless one session was asked for: of so many sessions
+    (`limits.STATUS_SESSIONS`), those with open work first. Of the workspace, by kind: `promised` has the deletions,
+    merges and scopes that are not done (how many, and the most tries of one), `failing` the work units that failed and
+    are tried again, with the reason of one of them."""
 
     all: Counts
     sessions: dict[str, Counts] | None
@@ -59,9 +61,14 @@ def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None
         found = find_session(tx, place, session)
         query = query.where(jobs.c.session_id == (found.id if found is not None else 0))
     rows = tx.execute(query.group_by(sessions.c.uid, jobs.c.state)).all()
-    names = {row.uid for row in rows if row.uid is not None} if session is None else ()
-    by_session = {name: _sum(row for row in rows if row.uid == name) for name in names} or None
-    return QueueCounts(_sum(rows), by_session, *_unfinished(tx, place))
+    unfinished = _unfinished(tx, place)
+    if session is not None:
+        return QueueCounts(_sum(rows), None, *unfinished)
+    by_session: dict[str, list[Any]] = {}
+    for row in sorted(rows, key=lambda row: row.state == "done"):
+        if row.uid is not None and (row.uid in by_session or len(by_session) < limits.STATUS_SESSIONS):
+            by_session.setdefault(row.uid, []).append(row)
+    return QueueCounts(_sum(rows), {name: _sum(parts) for name, parts in by_session.items()} or None, *unfinished)
 
 
 def _unfinished(tx: Tx, workspace_id: int) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int | str]]]:

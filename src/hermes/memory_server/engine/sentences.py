@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-END = re.compile(r"(?<=[.!?])\s+|\s*\n\s*|(?<=[。！？])\s*")
+END = re.compile(r"(?<=[.!?])\s+|(?<!\s)\s*\n\s*|(?<=[。！？])\s*")
 TITLE = re.compile(
     r"(?:^|[\s(])(?:dr|mr|mrs|ms|mx|prof|rev|hon|gen|col|capt|sgt|lt|st|ste|sta|sto|sr|sra|srta|jr|fr|hr|mme|mlle|mt|ft"
     r"|ca|approx|vs|cf|e\.g|i\.e|z\. ?b|d\. ?h|u\. ?a|p\. ?ej)\.$",
@@ -20,7 +20,7 @@ SHORTENED = re.compile(
 """Ends with a word after which it goes on, if what follows does not begin like a sentence."""
 INITIAL = re.compile(r"(?:^|[\s.(])[A-HJ-Z]\.$")
 ORDINAL = re.compile(r"(?:^|\s)\d{1,2}\.$")
-NUMBERED = re.compile(r"\s*\d{1,3}\.$")
+NUMBERED = re.compile(r"\s{0,20}\d{1,3}\.$")
 MONTH = re.compile(
     r"jan|feb|fév|m[aä]r|apr|avr|abr|ma[ijy]|jun|jui|jul|aug|aoû|ago|se[pt]|o[ck]t|out|nov|d[eé][cz]|des|gen|giu|lug|dic",
     re.IGNORECASE,

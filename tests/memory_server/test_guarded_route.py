@@ -1,23 +1,18 @@
-"""A request is answered alike whichever way it takes: straight to its function, or through FastAPI."""
+"""Keys are checked before bodies are read; a request is answered alike with and without FastAPI."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import socket
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from fastapi.routing import APIRoute
 
-from hermes.clock import SystemClock
-from hermes.memory_server.api.app import create_app
-from hermes.memory_server.api.server import Options
-from hermes.memory_server.api.swift import ShortWay
-from hermes.memory_server.db.schema import open_database
-from hermes.memory_server.engine.word_vectors import WordVectors
+from tests.memory_server.serving import Served
 
 SHORT, LONG = "application/json", "application/json; charset=utf-8"
-"""Only the first goes the short way."""
+"""Requests of the second content type go through FastAPI."""
 BODIES: dict[str, bytes] = {
     "right": b'{"query": "tea", "limit": 5}',
     "missing field": b'{"limit": 5}',
@@ -61,19 +56,18 @@ def test_key_of_a_request_is_looked_at(http: httpx.Client) -> None:
     assert http.post("sessions/s/messages", json=said, headers={"Idempotency-Key": ""}).status_code == 422
 
 
-def test_what_is_asked_most_goes_the_short_way(tmp_path: Path) -> None:
-    app = create_app(
-        lambda: open_database(tmp_path),
-        clock=SystemClock(),
-        options=Options(),
-        embedder=WordVectors(),
-        open_for_work=None,
-    )
-    short = [way.route for ways in ShortWay(app, app.routes)._ways.values() for way in ways if way.is_short]
-    paths = {route.path.removeprefix("/v3/workspaces/{workspace_id}") for route in short}
-    assert {"/health", "/search", "/conclusions/query", "/sessions/{session_id}/messages", "/conclusions"} <= paths
-    assert all(_returns_response(route) for route in short), "FastAPI alone makes a response of something else"
+@pytest.mark.contract("9.17")
+@pytest.mark.parametrize("path", ["/sessions/s/messages", "/search", "/sessions/s/messages/upload", "/peers/list"])
+def test_key_is_refused_before_any_byte_of_the_body_has_come(guarded: Served, path: str) -> None:
+    place = urlsplit(guarded.url)
+    head = f"POST /v3/workspaces/w{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with socket.create_connection((place.hostname, place.port), timeout=60) as client:
+        client.sendall(f"{head}Content-Length: 1000000\r\n\r\n".encode())
+        assert client.recv(12) == b"HTTP/1.1 401"
 
 
-def _returns_response(route: APIRoute) -> bool:
-    return str(route.endpoint.__annotations__["return"]) == "Response"
+@pytest.mark.processes
+def test_large_body_that_is_no_json_is_refused_as_a_small_one_is(http: httpx.Client) -> None:
+    answers = [http.post("search", content=b"{" + b" " * size, headers={"content-type": SHORT}) for size in (1, 70_000)]
+    assert [answer.status_code for answer in answers] == [422, 422]
+    assert {problem["type"] for answer in answers for problem in answer.json()["detail"]} == {"json_invalid"}
