@@ -93,28 +93,29 @@ async def test_a_long_question_is_thought_about_harder(recalling: Recalling) -> 
     assert [body["reasoning_level"] for body in recalling.between.bodies("chat")] == ["low", "low", "medium", "high"]
 
 
-@pytest.mark.contract("7.3", "7.5")
+@pytest.mark.contract("7.3", "7.5", "7.9")
 @pytest.mark.parametrize(
-    ("settings", "contexts", "chats"),
+    ("settings", "contexts", "chats", "searches"),
     [
-        ({}, 21, 21),
-        ({"contextCadence": 3}, 7, 21),
-        ({"dialecticCadence": 5}, 21, 5),
-        ({"contextCadence": 4, "dialecticCadence": 10}, 6, 3),
-        ({"injectionFrequency": "first-turn"}, 1, 1),
-        ({"recallMode": "tools"}, 0, 0),
-        ({"recallMode": "context"}, 21, 21),
-        ({"enabled": False}, 0, 0),
+        ({}, 21, 21, 20),
+        ({"contextCadence": 3}, 7, 21, 20),
+        ({"dialecticCadence": 5}, 21, 5, 20),
+        ({"contextCadence": 4, "dialecticCadence": 10}, 6, 3, 20),
+        ({"injectionFrequency": "first-turn"}, 1, 1, 1),
+        ({"recallMode": "tools"}, 0, 0, 0),
+        ({"recallMode": "context"}, 21, 21, 20),
+        ({"enabled": False}, 0, 0, 0),
     ],
 )
-async def test_requests_over_twenty_turns_follow_the_cadence(
-    recalling: Recalling, settings: dict[str, object], contexts: int, chats: int
+async def test_requests_over_twenty_turns_follow_the_cadence_and_evidence_each_message(
+    recalling: Recalling, settings: dict[str, object], contexts: int, chats: int, searches: int
 ) -> None:
     recalling.configure(**settings)
     recalling.between.rule = like_a_model("answer")
     async with recalling.host() as talk:
         recalled = [bool(await talk.turn(f"question {number}")) for number in range(20)]
-    assert (recalling.between.count("context"), recalling.between.count("chat")) == (contexts, chats)
+    counted = tuple(map(recalling.between.count, ("context", "chat", "search")))
+    assert counted == (contexts, chats, searches)
     injecting = 20 if contexts > 1 else contexts
     assert recalled == [True] * injecting + [False] * (20 - injecting)
 
