@@ -12,7 +12,7 @@ from hermes.honcho.evidence import (
     MAX_WHOLE_CHARS,
     MIN_CERTAINTY,
     TITLE,
-    Evidence,
+    RecalledEvidence,
     ScoredMessage,
     quote_all,
     write_quotes,
@@ -37,7 +37,7 @@ def found(*texts: str, peer: str = ANN, day: int = 8, certainty: float = 1.0) ->
 
 
 def quoted(messages: list[ScoredMessage], question: str = QUESTION) -> list[str]:
-    return [quote.text for quote in quote_all(Evidence(messages), question, BOT)]
+    return [quote.text for quote in quote_all(RecalledEvidence(messages), question, BOT)]
 
 
 def test_relative_time_is_worked_out_behind_the_quote() -> None:
@@ -48,7 +48,7 @@ def test_relative_time_is_worked_out_behind_the_quote() -> None:
 
 def test_quotes_stand_in_order_of_time_under_their_day() -> None:
     quotes = quote_all(
-        Evidence([*found(CAT, day=8), *found(DOG, peer=BOT, day=2), *found("A cat.", day=8)]), "cat", BOT
+        RecalledEvidence([*found(CAT, day=8), *found(DOG, peer=BOT, day=2), *found("A cat.", day=8)]), "cat", BOT
     )
     text, _ = write_quotes(quotes, 1000)
     assert text == f"2 May 2023:\n- bot: {DOG}\n8 May 2023:\n- ann: {CAT}\n- ann: A cat."
@@ -56,7 +56,7 @@ def test_quotes_stand_in_order_of_time_under_their_day() -> None:
 
 def test_each_text_is_quoted_once() -> None:
     held = [RecalledConclusion("c1", CAT), RecalledConclusion("c2", "Her cat is old.")]
-    quotes = quote_all(Evidence(found(CAT, CAT), held), QUESTION, BOT)
+    quotes = quote_all(RecalledEvidence(found(CAT, CAT), held), QUESTION, BOT)
     assert [quote.text for quote in quotes] == [f"ann: {CAT}", "Her cat is old."]
 
 
@@ -102,7 +102,7 @@ LAYERS = (STANDING, "summary", "user representation", SUPPLEMENT)
 def test_block_with_evidence_never_exceeds_the_budget(
     said: list[str], others: list[tuple[str, str]], tokens: int
 ) -> None:
-    quotes = quote_all(Evidence(found(*said, "<memory-context " * 9)), QUESTION, BOT)
+    quotes = quote_all(RecalledEvidence(found(*said, "<memory-context " * 9)), QUESTION, BOT)
     sections = [Section(layer, layer, text, 1.0) for layer, text in others]
     parts = compose([*sections, Section(EVIDENCE, TITLE, "", 1.0, quotes=quotes)], budget_chars(tokens))
     text = "\n\n".join(part.text for part in parts if part.text)
@@ -111,7 +111,9 @@ def test_block_with_evidence_never_exceeds_the_budget(
 
 
 FACTS = "\n".join(f"Fact {number}: she is allergic to thing {number}." for number in range(90))
-MANY = quote_all(Evidence(found(*(f"My cat number {number} is called Miso." for number in range(200)))), QUESTION, BOT)
+MANY = quote_all(
+    RecalledEvidence(found(*(f"My cat number {number} is called Miso." for number in range(200)))), QUESTION, BOT
+)
 
 
 def fill(*sections: Section, limit: int = 3000) -> dict[str, Part]:

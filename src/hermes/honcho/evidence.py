@@ -50,7 +50,7 @@ class ScoredMessage(Struct, frozen=True):
     certainty: float = 1.0
 
 
-class Evidence(Struct, frozen=True):
+class RecalledEvidence(Struct, frozen=True):
     """What a server found for a question: messages, and conclusions that no message says."""
 
     messages: Sequence[ScoredMessage] = ()
@@ -77,7 +77,7 @@ def score_by_rank(found: Iterable[RecalledMessage], question: str) -> list[Score
     return sorted(scored, key=lambda one: -one.score)
 
 
-def quote_all(found: Evidence, question: str, agent: str) -> tuple[Quote, ...]:
+def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote, ...]:
     """Return quotes of what is about the question, the best first, each text once. The question itself, and what
     people only asked the agent, are no evidence."""
     wanted, asked = telling_words(split_words(question)), _folded(question)

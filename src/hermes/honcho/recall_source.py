@@ -26,7 +26,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes.errors import ProviderError
-from hermes.honcho.evidence import MAX_CANDIDATES, MAX_QUERY_CHARS, Evidence, score_by_rank
+from hermes.honcho.evidence import MAX_CANDIDATES, MAX_QUERY_CHARS, RecalledEvidence, score_by_rank
 from hermes.honcho.injection import Section
 from hermes.honcho.names import card_path, peer_path, session_path
 from hermes.honcho.recall_reader import (
@@ -235,13 +235,13 @@ class RecallSource:
             path = peer_path(peer, "search")
         return await self.reader.post(list[RecalledMessage], path, body) or ()
 
-    async def find_evidence(self, query: str) -> Evidence:
+    async def find_evidence(self, query: str) -> RecalledEvidence:
         """Return what was said that fits a question, by both speakers and within reach, and what was concluded."""
         query = query[:MAX_QUERY_CHARS]
         if await self.reader.finds_evidence():
-            return await self._find_evidence_at_once(query) or Evidence()
+            return await self._find_evidence_at_once(query) or RecalledEvidence()
         if not await self._may_read_session():
-            return Evidence()
+            return RecalledEvidence()
         whose = self.whose
         peer = whose.user or whose.guest
         paths = [session_path(whose.session, "search")]
@@ -255,12 +255,12 @@ class RecallSource:
         searches = asyncio.gather(*(self.reader.post(list[RecalledMessage], path, body) for path in paths))
         pages, concluded = await asyncio.gather(searches, self._find_concluded(query, peer))
         hits = {one.id or one.content: one for page in pages for one in page or ()}
-        return Evidence(score_by_rank(hits.values(), query), concluded)
+        return RecalledEvidence(score_by_rank(hits.values(), query), concluded)
 
     async def _find_concluded(self, query: str, peer: str | None) -> Sequence[RecalledConclusion]:
         return () if peer is None else await self.find_conclusions(query, peer, MAX_CONCLUSIONS)
 
-    async def _find_evidence_at_once(self, query: str) -> Evidence | None:
+    async def _find_evidence_at_once(self, query: str) -> RecalledEvidence | None:
         whose = self.whose
         peer = whose.user or whose.guest
         body: dict[str, Json] = {"query": query, "limit": MAX_CANDIDATES}
@@ -272,7 +272,7 @@ class RecallSource:
             body["heard_by"] = peer
         if peer is not None:
             body["views"] = self._pairs(peer)
-        return await self.reader.post(Evidence, "ext/evidence", body)
+        return await self.reader.post(RecalledEvidence, "ext/evidence", body)
 
     async def newest_messages(self, most: int) -> Sequence[RecalledMessage]:
         """The end of this session, in order."""

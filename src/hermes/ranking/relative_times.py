@@ -44,7 +44,7 @@ DIGITS = re.compile(r"\d{1,6}")
 OTHER = ("x", "")
 COMMAS = frozenset(",:，、：–—")
 SENTENCE_ENDS = frozenset(".!?;\n。！？；")
-SENTENCE_END = re.compile(r"[.!?]+(?=\s|$)|[。！？]+|(?=\n)")
+SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。！？](?![。！？])|(?=\n)")
 Meaning = tuple[date, date, str]
 """The first and the last day, and both in words."""
 Values = Mapping[str, str]
