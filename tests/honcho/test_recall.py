@@ -97,13 +97,13 @@ async def test_a_long_question_is_thought_about_harder(recalling: Recalling) -> 
 @pytest.mark.parametrize(
     ("settings", "contexts", "chats", "searches"),
     [
-        ({}, 21, 21, 20),
-        ({"contextCadence": 3}, 7, 21, 20),
-        ({"dialecticCadence": 5}, 21, 5, 20),
-        ({"contextCadence": 4, "dialecticCadence": 10}, 6, 3, 20),
-        ({"injectionFrequency": "first-turn"}, 1, 1, 1),
+        ({}, 21, 21, 40),
+        ({"contextCadence": 3}, 7, 21, 40),
+        ({"dialecticCadence": 5}, 21, 5, 40),
+        ({"contextCadence": 4, "dialecticCadence": 10}, 6, 3, 40),
+        ({"injectionFrequency": "first-turn"}, 1, 1, 2),
         ({"recallMode": "tools"}, 0, 0, 0),
-        ({"recallMode": "context"}, 21, 21, 20),
+        ({"recallMode": "context"}, 21, 21, 40),
         ({"enabled": False}, 0, 0, 0),
     ],
 )

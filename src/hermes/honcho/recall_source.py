@@ -244,15 +244,14 @@ class RecallSource:
             return RecalledEvidence()
         whose = self.whose
         peer = whose.user or whose.guest
-        paths = [session_path(whose.session, "search")]
-        if whose.reach == "everything":
-            paths = ["search"]
-        elif whose.reach == "own" and peer is not None:
-            paths.append(peer_path(peer, "search"))
         body: dict[str, Json] = {"query": query, "limit": MAX_CANDIDATES}
+        bodies = {session_path(whose.session, "search"): body}
         if whose.reach == "everything":
-            body["filters"] = {"peer_perspective": peer}
-        searches = asyncio.gather(*(self.reader.post(list[RecalledMessage], path, body) for path in paths))
+            bodies = {"search": {**body, "filters": {"peer_perspective": peer}}}
+        if whose.reach != "here" and peer is not None:
+            # A stock server's perspective begins when its peer last spoke; this finds what they said before.
+            bodies[peer_path(peer, "search")] = body
+        searches = asyncio.gather(*(self.reader.post(list[RecalledMessage], *one) for one in bodies.items()))
         pages, concluded = await asyncio.gather(searches, self._find_concluded(query, peer))
         hits = {one.id or one.content: one for page in pages for one in page or ()}
         return RecalledEvidence(score_by_rank(hits.values(), query), concluded)
