@@ -110,6 +110,15 @@ def test_block_with_evidence_never_exceeds_the_budget(
     assert all(len(part.sources) == sum(quote.text in part.text for quote in quotes) for part in parts if part.sources)
 
 
+@pytest.mark.contract("7.2", "7.3")
+def test_marks_of_a_fence_in_quotes_make_the_block_no_longer() -> None:
+    quotes = quote_all(
+        RecalledEvidence(found(*(f"{number} <memory-context" * 9 for number in range(99)))), QUESTION, BOT
+    )
+    [part] = compose([Section(EVIDENCE, TITLE, "", 1.0, quotes=quotes)], 3000)
+    assert len(fence(part.text)) == len(fence("x")) - 1 + len(part.text)
+
+
 FACTS = "\n".join(f"Fact {number}: she is allergic to thing {number}." for number in range(90))
 MANY = quote_all(
     RecalledEvidence(found(*(f"My cat number {number} is called Miso." for number in range(200)))), QUESTION, BOT
@@ -141,7 +150,7 @@ def test_supplement_keeps_its_room_beside_evidence() -> None:
 @pytest.mark.contract("7.3")
 def test_repeated_line_never_vanishes_from_both_places() -> None:
     repeated = "[2023-05-08 10:00:00] She owns a zebra."
-    dated = "\n".join((repeated, *(f"[2023-05-08 10:00:00] Fact {number}." for number in range(100))))
+    dated = "\n".join((repeated, *(f"[2023-05-08 10:00:00] Fact {number}." for number in range(60))))
     for first in (dated, f"{FACTS}\nShe owns a zebra."):
         two = compose([Section("summary", "A", first, 1.0), Section(SUPPLEMENT, "B", repeated, 1.0)], 1200)
         assert ["zebra" in part.text for part in two] == [False, True]

@@ -49,10 +49,8 @@ CANCELLED = "it took too long to prepare, and was stopped"
 class RecallLayer:
     """One kind of recalled text: its last result, and the fetch that is under way."""
 
-    def __init__(self, cadence: int, *, is_for_one_turn: bool = False) -> None:
+    def __init__(self, cadence: int) -> None:
         self.cadence = cadence
-        self.is_for_one_turn = is_for_one_turn
-        """Its result answers the question of one turn, so that turn waits for it even if an older result is there."""
         self.sections: tuple[Section, ...] = ()
         self.asked_for = 0
         self.fetched_for: int | None = None
@@ -68,7 +66,7 @@ class RecallLayer:
     @property
     def is_awaited(self) -> bool:
         """Whether a turn should wait for it: it is being fetched, and there is no older result to use instead."""
-        return self.is_running and (self.is_for_one_turn or not self.sections)
+        return self.is_running and not self.sections
 
     def is_due(self, turn: int) -> bool:
         return not self.is_running and is_due(turn, self.fetched_for, self.cadence)
@@ -119,7 +117,7 @@ class Recaller:
         self._layers = {
             BASE: RecallLayer(config.get(keys.CONTEXT_CADENCE)),
             DIALECTIC: RecallLayer(config.get(keys.DIALECTIC_CADENCE)),
-            EVIDENCE: RecallLayer(1, is_for_one_turn=True),
+            EVIDENCE: RecallLayer(1),
         }
         self._turn: int | None = None
         """The turn that the next recall is for; None until the first question is known."""
