@@ -60,6 +60,15 @@ def test_each_text_is_quoted_once() -> None:
     assert [quote.text for quote in quotes] == [f"ann: {CAT}", "Her cat is old."]
 
 
+def test_conclusions_have_a_place_among_many_quotes() -> None:
+    said = found(*(f"My cat number {number} is called Miso." for number in range(50)))
+    quotes = quote_all(RecalledEvidence(said, [RecalledConclusion("c", "Ann owns many cats.")] * 2), QUESTION, BOT)
+    text, kept = write_quotes(quotes, 1000)
+    assert text.startswith("- Ann owns many cats.\n8 May 2023:\n- ann: My cat number 0 is called Miso.")
+    assert text.count("many cats") == 1
+    assert kept[0].why == "conclusion c, rank 1"
+
+
 @pytest.mark.parametrize(
     "text", [QUESTION, "what is my  CAT called?", "Which cat?", "Is it big? A cat？", "Tell me, who?"]
 )

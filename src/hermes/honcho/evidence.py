@@ -34,6 +34,8 @@ MIN_TELLING_WORDS = 4
 """Fewer words before a question ("I wonder, …") tell nothing."""
 SURE_RANKS = 10
 """Of a server that gives no scores, so many of the first hits count as being about the question."""
+FIRST_QUOTES = 10
+"""So many quotes come before conclusions, which have no score to compare with theirs."""
 SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 PIECE = re.compile(rf"\S.{{0,{MAX_WHOLE_CHARS - 2}}}(?!\S)|\S.{{0,{MAX_WHOLE_CHARS - 2}}}", re.DOTALL)
 """Sentences without an end (code, tables) are split at a space."""
@@ -95,11 +97,13 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
         where = f"session {message.session_id}, message {message.id}"
         why = f"score {one.score:.2f}, {where}, {len(chosen)} of {len(message.content)} characters"
         quotes.setdefault(line, Quote(f"{said_on.day} {said_on:%B %Y}", said_on.isoformat(), line, why))
+    concluded: dict[str, Quote] = {}
     for rank, held in enumerate(found.conclusions):
         text = disarm(" ".join(held.content.split()))
         if not any(text in quote for quote in quotes):
-            quotes[text] = Quote("", "", text, f"conclusion {held.id}, rank {rank + 1}")
-    return tuple(quotes.values())
+            concluded.setdefault(text, Quote("", "", text, f"conclusion {held.id}, rank {rank + 1}"))
+    said = tuple(quotes.values())
+    return (*said[:FIRST_QUOTES], *concluded.values(), *said[FIRST_QUOTES:])
 
 
 def write_quotes(quotes: Sequence[Quote], limit: int) -> tuple[str, Sequence[Quote]]:
