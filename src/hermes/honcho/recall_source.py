@@ -246,7 +246,7 @@ class RecallSource:
         peer = whose.user or whose.guest
         body: dict[str, Json] = {"query": query, "limit": MAX_CANDIDATES}
         bodies = {session_path(whose.session, "search"): body}
-        if whose.reach == "everything":
+        if whose.reach == "everything" and peer is not None:
             bodies = {"search": {**body, "filters": {"peer_perspective": peer}}}
         if whose.reach != "here" and peer is not None:
             # A stock server's perspective begins when its peer last spoke; this finds what they said before.
@@ -263,12 +263,12 @@ class RecallSource:
         whose = self.whose
         peer = whose.user or whose.guest
         body: dict[str, Json] = {"query": query, "limit": MAX_CANDIDATES}
-        if whose.reach == "here":
+        if whose.reach == "here" or peer is None:
             body["session_id"] = whose.session
-        if whose.reach == "own" or whose.guest is not None:
-            body["alone"] = [peer, whose.ai]
-        if whose.reach == "everything":
+        elif whose.reach == "everything":
             body["heard_by"] = peer
+        if whose.reach == "own" or whose.guest is not None:
+            body["alone"] = [peer or whose.ai, whose.ai]
         if peer is not None:
             body["views"] = self._pairs(peer)
         return await self.reader.post(RecalledEvidence, "ext/evidence", body)
