@@ -33,10 +33,12 @@ $(DEVELOPED): $(INSTALLED) requirements-dev.lock
 	@$(BIN)/python scripts/install.py requirements-dev.lock
 	@touch $(DEVELOPED)
 
+# A few tests that failed run once more, alone, and are printed as flaky (scripts/rerun_failed.py).
 # Types take one core for the better part of a minute: they are checked beside the tests, and told of after them.
 test: lint
 	@$(MAKE) --no-print-directory types > $(VENV)/types.log 2>&1 & types=$$!; \
-	echo "$(PARALLEL)"; $(PARALLEL); suite=$$?; \
+	echo "$(PARALLEL)"; HERMES_FAILED_TESTS=$(VENV)/failed.json $(PARALLEL); suite=$$?; \
+	[ $$suite -ne 1 ] || { $(BIN)/python -m scripts.rerun_failed $(VENV)/failed.json; suite=$$?; }; \
 	wait $$types; types=$$?; cat $(VENV)/types.log; \
 	exit $$((suite || types))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import os
 import re
@@ -47,6 +48,29 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.suffix != ".py" or "not processes" not in config.getoption("markexpr"):
         return None
     return True if ALL_START_PROCESSES.search(collection_path.read_text(encoding="utf-8")) else None
+
+
+FAILED_TESTS = os.environ.get("HERMES_FAILED_TESTS") or None
+"""The file that the failed tests are written to, with the facts of the contract that each proves."""
+_failed: dict[str, list[str]] = {}
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Let a report carry the facts of its test, also from a worker."""
+    outcome = yield
+    facts = [str(fact) for mark in item.iter_markers("contract") for fact in mark.args]
+    outcome.get_result().user_properties.append(("facts", facts))  # type: ignore[attr-defined]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed and FAILED_TESTS is not None:
+        _failed[report.nodeid] = list(dict(report.user_properties).get("facts", []))  # type: ignore[call-overload]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if FAILED_TESTS is not None and not hasattr(session.config, "workerinput"):
+        Path(FAILED_TESTS).write_text(json.dumps(_failed), encoding="utf-8")
 
 
 def pytest_collection_finish() -> None:
