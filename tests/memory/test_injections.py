@@ -98,6 +98,16 @@ async def test_whatever_a_plugin_says_of_its_parts_the_turn_is_kept(tmp_path: Pa
     assert found.missed == {"x": "5"}
 
 
+@pytest.mark.contract("7.8")
+async def test_record_of_an_earlier_version_has_no_sources_and_loads(tmp_path: Path) -> None:
+    async with active(tmp_path, Parts()) as provider:
+        await turn(await begin(provider))
+        store = provider.store
+        old = "UPDATE hermes_injections SET record = json_remove(record, '$.parts[0].sources', '$.parts[1].sources')"
+        await store.write(lambda tx: tx.execute(old))
+        assert [part.sources for part in (await record(store)).parts] == [(), ()]
+
+
 async def test_only_the_newest_turns_of_a_session_are_kept_and_none_of_a_deleted_one(tmp_path: Path) -> None:
     async with active(tmp_path, Parts(), delivers=False) as provider:
         memory, store = await begin(provider), provider.store
