@@ -99,7 +99,7 @@ def test_json_says_what_is_in_force_as_the_text_does(chosen: Path, hermes: Herme
     assert (told["peerName"], told["aiPeer"]) == ("ann", "hermes")
     found = json.loads(hermes("honcho", "status", "--json").out)["keys"]
     values = [found[key]["value"] for key in ("enabled", "workspace", "aiPeer", "contextTokens")]
-    assert values == [True, "hermes", "hermes", 2000]
+    assert values == [True, "hermes", "hermes", 1000]
 
 
 @pytest.mark.contract("10.3", "P5")

@@ -101,13 +101,14 @@ def person_of(seat: Seat) -> str:
 
 
 def may_read(seat: Seat) -> set[str]:
-    """The places that are the person's own, or the group's. The owner's session that was written in stays as it is."""
+    """The places that are the person's own, or the group's. The owner's session that was written in stays as it is. The
+    owner is reminded of what others said where he is a member."""
     if seat.by == "group":
         return IN_GROUP
     own = {place for place, other in TOLD.items() if person_of(other) == person_of(seat)}
     if person_of(seat) != "the owner":
         return own
-    return own | {TERMINAL, NOTE} | ({"mallory in the owner's session"} if seat.name == "my-notes" else set())
+    return own | {TERMINAL, NOTE, "mallory in the owner's session"} | IN_GROUP
 
 
 ASKING = {**SEATS, **{name: seat for name, (seat, _) in FINDERS.items() if seat not in SEATS.values()}}

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.fence import OVERHEAD_CHARS, fence
 from hermes.honcho.injection import (
     DEFAULT_TOKENS,
     MOST_CHARS,
@@ -81,7 +82,7 @@ def test_a_cut_leaves_no_heading_that_nothing_stands_under() -> None:
 
 
 def test_a_part_without_room_says_that_all_of_it_is_cut() -> None:
-    first, second = compose([section("one two"), section("three", "user card")], len("## Summary\none two"))
+    first, second = compose([section("one two"), section("three", "ai card")], len("## Summary\none two"))
     assert (first.cut, second.text, second.cut) == (0, "", 5)
 
 
@@ -130,9 +131,17 @@ def test_a_section_that_says_nothing_new_is_left_out() -> None:
     assert len(compose([section("I like figs"), section("# Facts\n\n- I like figs", "user card")], 2000)) == 1
 
 
-def test_the_budget_is_four_characters_a_token_and_no_more_than_the_host_takes() -> None:
-    assert budget_chars(10) == 40
-    assert budget_chars(None) == DEFAULT_TOKENS * 4 == 8000
+@pytest.mark.contract("7.3")
+@given(st.integers(1, 8000))
+def test_block_with_its_note_has_four_characters_a_token_at_most(tokens: int) -> None:
+    """The budget is used to the last character, where there is room for anything beside the note."""
+    room = budget_chars(tokens)
+    block = fence("x" * room).removeprefix("<memory-context>").removesuffix("</memory-context>")
+    assert len(block) == (min(tokens * 4, MOST_CHARS + OVERHEAD_CHARS) if room else 0)
+
+
+def test_default_budget_is_a_thousand_tokens_and_the_largest_what_the_host_takes() -> None:
+    assert budget_chars(None) == budget_chars(DEFAULT_TOKENS) == 4000 - OVERHEAD_CHARS
     assert budget_chars(100_000) == MOST_CHARS == RECALL
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
+from hermes.fence import OVERHEAD_CHARS
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.honcho.recall import CANCELLED
 from hermes.honcho.recall_policy import COLD, WARM
@@ -31,26 +32,30 @@ async def test_the_first_turn_has_what_was_said_in_another_session(recalling: Re
 
 
 @pytest.mark.contract("7.3")
-async def test_layers_come_in_their_order_and_the_answer_last(recalling: Recalling) -> None:
-    recalling.configure()
+async def test_layers_come_in_their_order_and_evidence_last(recalling: Recalling) -> None:
+    recalling.configure(contextTokens=4000)
     session = SESSIONS[HERE.session_id]
     recalling.tell(session, *[(ANN, f"I own book number {number}.") for number in range(25)])
     recalling.tell(session, (BOT, "I keep my answers short."))
     recalling.conclude(BOT, ANN, "Ann collects old maps.")
     recalling.set_card(BOT, ["Name: Ann"], ANN)
     recalling.set_card(BOT, ["I am a librarian"])
-    recalling.between.rule = like_a_model("She wants the atlas.")
+    answers = like_a_model("She wants the atlas.")
+    said = {"content": "I lent you an atlas.", "peer_id": BOT, "created_at": "2026-01-02T03:04:05Z", "id": "m"}
+    found = {"search": [said], "query": []}
+    recalling.between.rule = lambda asked: Instead(found[asked.what]) if asked.what in found else answers(asked)
     async with recalling.host() as talk:
         text = await talk.turn("Which books do I have?")
     places = [
         text.index(mark)
         for mark in (
+            "## Key facts about ann\nName: Ann",
             "## Summary of what was said here so far",
             "## What is known about ann",
-            "## Key facts about ann\nName: Ann",
             "## What you know about yourself",
             "## Key facts about yourself\nI am a librarian",
             "## What matters now\nShe wants the atlas.",
+            "## Said earlier\n2 January 2026:\n- bot: I lent you an atlas.",
         )
     ]
     assert places == sorted(places)
@@ -88,28 +93,29 @@ async def test_a_long_question_is_thought_about_harder(recalling: Recalling) -> 
     assert [body["reasoning_level"] for body in recalling.between.bodies("chat")] == ["low", "low", "medium", "high"]
 
 
-@pytest.mark.contract("7.3", "7.5")
+@pytest.mark.contract("7.3", "7.5", "7.9")
 @pytest.mark.parametrize(
-    ("settings", "contexts", "chats"),
+    ("settings", "contexts", "chats", "searches"),
     [
-        ({}, 21, 21),
-        ({"contextCadence": 3}, 7, 21),
-        ({"dialecticCadence": 5}, 21, 5),
-        ({"contextCadence": 4, "dialecticCadence": 10}, 6, 3),
-        ({"injectionFrequency": "first-turn"}, 1, 1),
-        ({"recallMode": "tools"}, 0, 0),
-        ({"recallMode": "context"}, 21, 21),
-        ({"enabled": False}, 0, 0),
+        ({}, 21, 21, 40),
+        ({"contextCadence": 3}, 7, 21, 40),
+        ({"dialecticCadence": 5}, 21, 5, 40),
+        ({"contextCadence": 4, "dialecticCadence": 10}, 6, 3, 40),
+        ({"injectionFrequency": "first-turn"}, 1, 1, 2),
+        ({"recallMode": "tools"}, 0, 0, 0),
+        ({"recallMode": "context"}, 21, 21, 40),
+        ({"enabled": False}, 0, 0, 0),
     ],
 )
-async def test_requests_over_twenty_turns_follow_the_cadence(
-    recalling: Recalling, settings: dict[str, object], contexts: int, chats: int
+async def test_requests_over_twenty_turns_follow_the_cadence_and_evidence_each_message(
+    recalling: Recalling, settings: dict[str, object], contexts: int, chats: int, searches: int
 ) -> None:
     recalling.configure(**settings)
     recalling.between.rule = like_a_model("answer")
     async with recalling.host() as talk:
         recalled = [bool(await talk.turn(f"question {number}")) for number in range(20)]
-    assert (recalling.between.count("context"), recalling.between.count("chat")) == (contexts, chats)
+    counted = tuple(map(recalling.between.count, ("context", "chat", "search")))
+    assert counted == (contexts, chats, searches)
     injecting = 20 if contexts > 1 else contexts
     assert recalled == [True] * injecting + [False] * (20 - injecting)
 
@@ -161,8 +167,8 @@ async def test_the_budget_holds_whatever_the_server_has(recalling: Recalling, to
     recalling.between.rule = like_a_model("word " * 500)
     async with recalling.host() as talk:
         text = await talk.turn("Which books do I own?")
-    assert len(text) <= tokens * 4
-    assert bool(text) is (tokens > 1)
+    assert len(text) <= max(0, tokens * 4 - OVERHEAD_CHARS)
+    assert bool(text) is (tokens > 20)
 
 
 @pytest.mark.contract("7.5")
@@ -209,29 +215,29 @@ async def test_a_failure_of_what_is_no_longer_asked_does_not_stand(recalling: Re
 
 
 @pytest.mark.contract("7.9")
-async def test_an_answer_without_a_model_is_asked_once_with_the_question_and_loses_its_notice(
-    recalling: Recalling,
-) -> None:
+async def test_evidence_of_our_own_server_is_one_request_with_the_message(recalling: Recalling) -> None:
     assert NOTICE == HEAD
     recalling.configure(dialecticDepth=3)
     recalling.tell("elsewhere", (ANN, FIGS), (ANN, "The printer in the hall is broken again."))
     async with recalling.host() as talk:
         text = await talk.turn("What is my cat called?")
-    [asked] = recalling.between.bodies("chat")
-    assert (asked["query"], asked["target"]) == ("What is my cat called?", ANN)
-    assert asked["with_own_view"], "what she said to another agent counts too"
+    [asked] = recalling.between.bodies("evidence")
+    assert (asked["query"], asked["heard_by"]) == ("What is my cat called?", ANN)
+    assert {"observer_id": ANN, "observed_id": ANN} in asked["views"], "what she said to another agent counts too"
+    assert [recalling.between.count(other) for other in ("chat", "search", "query")] == [0, 0, 0]
     assert text.count("Miso") == 1
     assert NOTICE not in text
 
 
-async def test_what_a_server_without_a_model_says_serves_one_turn(recalling: Recalling) -> None:
+@pytest.mark.contract("7.9")
+async def test_evidence_serves_one_turn(recalling: Recalling) -> None:
     recalling.configure(dialecticCadence=2, contextTokens=100)
     recalling.tell("elsewhere", (ANN, FIGS))
     nothing = {"context": {"id": "s", "messages": []}, "representation": {"representation": ""}}
     recalling.between.rule = lambda asked: Instead(nothing[asked.what]) if asked.what in nothing else None
     async with recalling.host() as talk:
-        assert "## What matters now" in await talk.turn("What is my cat called?")
-        assert "## What matters now" not in await talk.turn("How is the weather?")
+        assert "## Said earlier" in await talk.turn("What is my cat called?")
+        assert "## Said earlier" not in await talk.turn("How is the weather?")
 
 
 @pytest.mark.contract("7.6")
@@ -257,17 +263,15 @@ async def test_asking_makes_nothing_on_the_server(recalling: Recalling) -> None:
 
 
 @pytest.mark.contract("7.5", "7.9")
-async def test_after_one_late_answer_the_words_of_a_question_are_those_of_its_own_turn_again(
-    recalling: Recalling,
-) -> None:
+async def test_after_late_evidence_each_turn_has_its_own_again(recalling: Recalling) -> None:
     recalling.configure()
     recalling.tell("elsewhere", (ANN, FIGS), (ANN, "My bike is called Rocinante."))
     nothing = Instead({"id": "s", "messages": []})
     is_slow = True
 
     def rule(asked: Asked) -> Instead | None:
-        if asked.what == "chat" and is_slow:
-            return Instead({"content": f"{NOTICE}\n\nConcluded:\n- late"}, hang=True)
+        if asked.what == "evidence" and is_slow:
+            return Instead({"messages": [], "conclusions": [{"id": "c", "content": "late"}]}, hang=True)
         return nothing if asked.what == "context" else None
 
     recalling.between.rule = rule
@@ -275,14 +279,15 @@ async def test_after_one_late_answer_the_words_of_a_question_are_those_of_its_ow
         memory = await talk.memory()
         said = await talk.say("What is my cat called?")
         first = await memory.recall([said], memory.begin())
-        assert first.missed is not None
+        assert first.missed == "evidence: it was not there in time"
         is_slow = False
         recalling.between.go_on.set()
         memory.after_turn([said])
         await memory.settle()
         for question, name in (("What is my bike called?", "Rocinante"), ("What is my cat called?", "Miso")):
             found = await memory.recall([await talk.say(question)], memory.begin())
-            assert name in found.text.rpartition("## What matters now")[2]
+            assert name in found.text.rpartition("## Said earlier")[2]
+            assert "late" not in found.text
             assert found.missed is None
 
 

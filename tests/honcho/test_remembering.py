@@ -172,4 +172,4 @@ async def test_a_server_that_dies_and_comes_back_is_told_of_once_each(recalling:
             await turn(text)
     assert [len(lines) for lines in told] == [1, 0, 0, 0, 1, 0, 1, 0]
     assert "the connection to the server broke" in told[0][0]
-    assert ["Miso" in text for text in recalled] == [False] * 5 + [True] * 3  # what was fetched last is still there
+    assert ["Miso" in text for text in recalled] == [False] * 4 + [True] * 4  # what was fetched last is still there

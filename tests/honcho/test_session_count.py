@@ -18,6 +18,7 @@ from hermes.clock import SystemClock
 from hermes.compression.summarise import PROMPT as SUMMARISE
 from hermes.db.leases import new_owner
 from hermes.db.queue_items import items
+from hermes.fence import strip_fences
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
@@ -68,7 +69,7 @@ class Agent:
             return Reply("the sub-agent's result")
         if last["role"] == "tool":
             return Reply("reply after the task")
-        said = str(last["content"])
+        said = strip_fences(str(last["content"]))
         if "delegate" in said:
             return Reply(tool_calls=(ToolCall("c1", "delegate", '{"task": "look it up"}'),))
         found = re.search(r"turn \d+", said)

@@ -334,7 +334,7 @@ def test_the_questions_fit_the_window(home: Path, tmp_path: Path, columns: int) 
             ("Number or word [async]:", "every"),
             ("How many turns [5]:", ""),
             ("Number or word [per-directory]:", "per-repo"),
-            ("Tokens of recalled context with a message, at most [2000]:", ""),
+            ("Tokens of recalled context with a message, at most [1000]:", ""),
         ):
             screen.wait_for(shown).type(typed + ENTER)
         assert screen.ended() == 0

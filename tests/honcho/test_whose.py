@@ -80,7 +80,7 @@ async def test_a_group_is_reminded_of_what_each_member_said_there(told: Recallin
     async with told.host() as talk:
         text = await talk.turn("Who brings what?", GROUP, OWNER)
     assert "## What 55 said here" in text
-    assert "## What 17 said here" in text
+    assert "- 17: I bring the tent." in text
 
 
 @pytest.mark.contract("7.10")

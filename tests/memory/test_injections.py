@@ -25,7 +25,11 @@ class Parts(Recorder):
     """Recalls two parts, and misses something."""
 
     found = Recalled(
-        (Part("notes", "likes figs", 1000.0, 3), Part("dialectic", "", 900.0, 0, 400)), {"summary": "it was late"}
+        (
+            Part("notes", "2 May 2023:\n- likes figs\n- likes tea", 1000.0, 3, sources=("score 0.80", "score 0.70")),
+            Part("dialectic", "", 900.0, 0, 400),
+        ),
+        {"summary": "it was late"},
     )
 
     async def run(self, hook: str, result: Any, *arguments: Any) -> Any:
@@ -45,7 +49,7 @@ async def test_a_turn_leaves_a_record_of_what_was_injected_and_what_was_missing(
         found = await record(provider.store)
     assert (found.turn, found.provider) == (1, "troubled")
     assert [(part.layer, part.text, part.as_of, part.tokens, part.cut) for part in found.parts] == [
-        ("notes", "likes figs", 1000.0, 3, 0),
+        ("notes", "2 May 2023:\n- likes figs\n- likes tea", 1000.0, 3, 0),
         ("dialectic", "", 900.0, 0, 400),
     ]
     assert found.missed == {"summary": "it was late"}
@@ -94,6 +98,16 @@ async def test_whatever_a_plugin_says_of_its_parts_the_turn_is_kept(tmp_path: Pa
     assert found.missed == {"x": "5"}
 
 
+@pytest.mark.contract("7.8")
+async def test_record_of_an_earlier_version_has_no_sources_and_loads(tmp_path: Path) -> None:
+    async with active(tmp_path, Parts()) as provider:
+        await turn(await begin(provider))
+        store = provider.store
+        old = "UPDATE hermes_injections SET record = json_remove(record, '$.parts[0].sources', '$.parts[1].sources')"
+        await store.write(lambda tx: tx.execute(old))
+        assert [part.sources for part in (await record(store)).parts] == [(), ()]
+
+
 async def test_only_the_newest_turns_of_a_session_are_kept_and_none_of_a_deleted_one(tmp_path: Path) -> None:
     async with active(tmp_path, Parts(), delivers=False) as provider:
         memory, store = await begin(provider), provider.store
@@ -133,9 +147,10 @@ def test_the_command_shows_the_last_turn_or_the_one_that_is_named(home: Path, he
     assert shown.code == 0
     assert "turn 2 of s1" in shown.out
     assert "missing: summary: it was late" in shown.out
-    assert "likes figs" in shown.out
+    assert "- likes figs\n    score 0.80\n- likes tea\n    score 0.70\n" in shown.out
     told = json.loads(hermes("memory", "explain", "1", "--session", "s1", "--json").out)
     assert (told["turn"], told["parts"][1]["cut"]) == (1, 400)
+    assert told["parts"][0]["sources"] == ["score 0.80", "score 0.70"]
     assert "turn 2 of s1" in hermes("memory", "explain", "--session", "s").out
     unknown = hermes("memory", "explain", "--session", "nothing")
     assert (unknown.code, unknown.err) == (1, hermes("sessions", "show", "nothing").err)

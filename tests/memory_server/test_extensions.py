@@ -50,6 +50,50 @@ def test_extensions_are_announced(server: Served) -> None:
         assert http.get("/health").json()["extensions"] == [*EXTENSIONS]
 
 
+def found_evidence(http: httpx.Client, **where: Any) -> list[str]:
+    answer = http.post("/ext/evidence", json={"query": "Where is the key?", **where})
+    assert answer.status_code == 200, answer.text
+    return sorted(one["message"]["content"] for one in answer.json()["messages"])
+
+
+@pytest.mark.contract("7.9")
+def test_evidence_of_peers_who_are_alone_comes_from_no_session_with_another(http: httpx.Client) -> None:
+    for session, peers in {
+        "two": ["ann", "bot"],
+        "three": ["ann", "bot", "eve"],
+        "left": ["ann", "bot", "eve"],
+    }.items():
+        http.post("/sessions", json={"id": session, "peers": {peer: {} for peer in peers}}).raise_for_status()
+        say(http, session, f"The key of {session} is here.")
+    say(http, "two", "I put the key there.", peer="bot")
+    say(http, "others", "My key is under the mat.", peer="eve")
+    http.request("DELETE", "/sessions/left/peers", json=["eve"]).raise_for_status()
+    alone = found_evidence(http, alone=["ann", "bot"])
+    assert alone == ["I put the key there.", "The key of two is here."]
+    assert found_evidence(http, alone=["ann", "bot"], session_id="three") == []
+    assert found_evidence(http, alone=["nobody", "bot"]) == []
+    assert found_evidence(http, session_id="three") == ["The key of three is here."]
+    heard = [*alone, "The key of left is here.", "The key of three is here."]
+    assert found_evidence(http, heard_by="ann") == sorted(heard)
+
+
+@pytest.mark.contract("7.9")
+def test_evidence_has_conclusions_of_the_views_that_no_message_says(http: httpx.Client) -> None:
+    say(http, "talk", "The key is here.")
+    settle(http)
+    conclude(http, "Ann hides the key in the shed.")
+    views = [{"observer_id": "ann", "observed_id": "ann"}]
+    told = http.post("/ext/evidence", json={"query": "Where is the key?", "views": views}).json()
+    assert [one["content"] for one in told["conclusions"]] == ["Ann hides the key in the shed."]
+    assert [one["message"]["content"] for one in told["messages"]] == ["The key is here."]
+    assert {"score", "certainty", "about"} < told["messages"][0].keys()
+
+
+@pytest.mark.parametrize("body", [{}, {"query": "x", "alone": []}, {"query": "x", "limit": 0}])
+def test_evidence_refuses_a_body_that_names_nothing(http: httpx.Client, body: dict[str, Any]) -> None:
+    assert http.post("/ext/evidence", json=body).status_code == 422
+
+
 def test_deleted_message_is_found_nowhere_and_the_others_keep_their_order(http: httpx.Client) -> None:
     said = say(http, "talk", "I am one.", f"I like {WORD}.", "I am three.", "I am four.")
     settle(http)

@@ -34,23 +34,26 @@ def test_every_labelled_sentence_is_understood(language: str) -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("I saw him yesterday.", "I saw him yesterday (7 May 2023)."),
-        ("Last week's show was fun.", "Last week's (week of 1 May 2023) show was fun."),
-        ("It rained last weekend.", "It rained last weekend (weekend of 6 May 2023)."),
+        ("I saw him yesterday.", "I saw him yesterday. (7 May 2023)"),
+        ("Last week's show was fun.", "Last week's show was fun. (week of 1 May 2023)"),
+        ("It rained last weekend.", "It rained last weekend. (weekend of 6 May 2023)"),
         (
             "We skied last winter, three years ago too.",
-            "We skied last winter (winter 2022/23), three years ago (2020) too.",
+            "We skied last winter, three years ago too. (last winter: winter 2022/23; three years ago: 2020)",
         ),
-        ("I met her in May last year.", "I met her in May last year (May 2022)."),
+        ("I met her in May last year.", "I met her in May last year. (May 2022)"),
         ("We flew on 29 February and 31 June.", "We flew on 29 February and 31 June."),
-        ("We will fly on 29 February.", "We will fly on 29 February (29 February 2024)."),
-        ("I was there on Friday last week.", "I was there on Friday last week (5 May 2023)."),
+        ("We will fly on 29 February.", "We will fly on 29 February. (29 February 2024)"),
+        ("I was there on Friday last week.", "I was there on Friday last week. (5 May 2023)"),
         ("In 2019 I was born again, on Friday, 5 May 2017.", "In 2019 I was born again, on Friday, 5 May 2017."),
+        ("I left yesterday!! He is 3.5 m tall", "I left yesterday!! (7 May 2023) He is 3.5 m tall"),
+        ("I left yesterday\nand slept", "I left yesterday (7 May 2023)\nand slept"),
+        ("我昨天见了他。很好", "我昨天见了他。 (7 May 2023)很好"),
         ("Nothing of the kind.", "Nothing of the kind."),
         ("", ""),
     ],
 )
-def test_meaning_stands_in_brackets_behind_the_phrase(text: str, shown: str) -> None:
+def test_meaning_stands_in_brackets_behind_the_sentence(text: str, shown: str) -> None:
     assert write_out(text, MONDAY) == shown
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from hermes.cli.output import print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, read_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
-from hermes.store.injections import Injection, find_injection
+from hermes.store.injections import InjectedPart, Injection, find_injection
 from hermes.store.store import Store
 
 
@@ -52,7 +53,18 @@ def _print(found: Injection) -> None:
     for part in found.parts:
         if part.text:
             say()
-            say(printable(part.text))
+            for line in _with_sources(part):
+                say(printable(line))
+
+
+def _with_sources(part: InjectedPart) -> Iterator[str]:
+    """Yield the lines of a part, each quote with why it is there below it."""
+    sources = iter(part.sources)
+    for line in part.text.splitlines():
+        yield line
+        if line.startswith("- ") and (why := next(sources, None)) is not None:
+            yield f"    {why}"
+    yield from sources
 
 
 def _age(now: float, as_of: float | None) -> str:

@@ -1,4 +1,8 @@
-"""What was fetched, put together for one request: nothing twice, never above its budget, cut at a word. Pure."""
+"""What was fetched, put together for one request: nothing twice, never above its budget, cut at a word. Pure.
+
+The budget goes first to the standing part (who the person is), then to evidence for the message, then to the layers in
+their order. In the request the standing part stands first and evidence last, nearest to the message.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,12 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes.fence import OVERHEAD_CHARS, disarm
+from hermes.honcho.evidence import Quote, write_quotes
 from hermes.memory.provider import Part
 
 CHARS_PER_TOKEN = 4
-DEFAULT_TOKENS = 2000
+DEFAULT_TOKENS = 1000
 MOST_CHARS = 32_000
 """What the host takes of one recall."""
 READ = 2
@@ -22,9 +28,17 @@ USUAL, LINES_KEPT = 400, 4096
 BETWEEN = 2
 """Characters that the host puts between two parts."""
 SUPPLEMENT = "dialectic"
-"""The layer that comes last. Room is kept for it, up to half of the budget."""
+"""The layer after the others. Evidence leaves room for it."""
+EVIDENCE = "evidence"
+"""The layer that comes last."""
+STANDING = "user card"
+"""The layer that comes first and never falls out."""
+MAX_STANDING_CHARS = 1200
+STANDING_SHARE, LEFT_SHARE = 0.2, 0.3
+"""Shares of the budget: what the standing part may have, and what it and the supplement may keep from evidence."""
 
 MARKER = re.compile(r"^\s*(?:[-*•]\s+|\d{1,3}[.)]\s+)?(?:\[\d{4}-\d\d-\d\d[^\]\n]{0,30}\]\s*)?")
+DATED = re.compile(r"^\s*(?:[-*•]\s+)?\[\d{4}-\d\d-\d\d")
 SIGNED = re.compile(rf"{MARKER.pattern}[\w-]{{1,100}}: ")
 NOT_WORDS = re.compile(r"[\W_]+")
 # Scripts that put no space between words: there any character may end a piece.
@@ -44,28 +58,57 @@ class Section(Struct, frozen=True):
     as_of: float
     left: int = 0
     """Characters of it that were never looked at."""
+    quotes: tuple[Quote, ...] = ()
+    """Evidence, the best first, instead of a text."""
 
 
 def budget_chars(tokens: int | None) -> int:
-    """Characters that a recall may have."""
-    return min((tokens or DEFAULT_TOKENS) * CHARS_PER_TOKEN, MOST_CHARS)
+    """Return the characters that a recall may have, so that its block in the request, the fence's note included, has no
+    more than four for each token."""
+    return min(max((tokens or DEFAULT_TOKENS) * CHARS_PER_TOKEN - OVERHEAD_CHARS, 0), MOST_CHARS)
 
 
 def compose(sections: Iterable[Section], limit: int) -> tuple[Part, ...]:
-    """The sections as parts that, joined, have at most `limit` characters. What an earlier section says is left out of
-    later ones. A part with empty text did not fit; its `cut` says how long it was."""
-    fresh = _without_repetition([_beginning(section, READ * limit) for section in sections])
-    supplement = [section for section in fresh if section.layer == SUPPLEMENT]
-    base = [section for section in fresh if section.layer != SUPPLEMENT]
+    """Return the sections as parts that, joined, have at most `limit` characters. What a part says is left out of those
+    that are filled after it. A part with empty text did not fit; its `cut` says how long it was."""
+    given = [_beginning(section, READ * limit) for section in sections]
+    standing, evidence, supplement = (
+        [section for section in given if section.layer == layer] for layer in (STANDING, EVIDENCE, SUPPLEMENT)
+    )
+    base = [section for section in given if section.layer not in (STANDING, EVIDENCE, SUPPLEMENT)]
     wanted = sum(len(_write(section, section.text)) + BETWEEN for section in supplement)
-    parts = _fill(base, limit - min(wanted, limit // 2), 0)
-    return (*parts, *_fill(supplement, limit, sum(len(part.text) + BETWEEN for part in parts if part.text)))
+    first = _fill(standing, min(int(limit * STANDING_SHARE), MAX_STANDING_CHARS), "")
+    room = limit - _length(first)
+    kept = min(wanted, max(0, int(limit * LEFT_SHARE) - _length(first)))
+    last = tuple(_quote(section, room - kept) for section in evidence)
+    room -= _length(last)
+    said = "\n".join(part.text for part in (*first, *last))
+    between = _fill(base, room - min(wanted, max(kept, room // 2)), said)
+    said = "\n".join((said, *(part.text for part in between)))
+    return (*first, *between, *_fill(supplement, room - _length(between), said), *last)
+
+
+def _length(parts: Iterable[Part]) -> int:
+    """The characters that parts take up, each with what stands between it and the next."""
+    return sum(len(part.text) + BETWEEN for part in parts if part.text)
+
+
+def _quote(section: Section, room: int) -> Part:
+    """Return evidence as a part: the best quotes that fit, each with why it is there."""
+    text, kept = write_quotes(section.quotes, room - len(_write(section, "")) - BETWEEN)
+    whole = _write(section, text) if text else ""
+    cut = sum(len(quote.text) for quote in section.quotes) - sum(len(quote.text) for quote in kept)
+    tokens = -(-len(whole) // CHARS_PER_TOKEN)
+    return Part(section.layer, whole, section.as_of, tokens, cut, tuple(quote.why for quote in kept))
 
 
 def _beginning(section: Section, most: int) -> Section:
-    """As much of a section as can matter: a server may send anything, and comparing lines takes its time."""
-    surplus = len(section.text) - most
-    return section if surplus <= 0 else replace(section, text=section.text[:most], left=surplus)
+    """Return as much of a section as can matter: a server may send anything, and comparing lines takes its time. Of
+    dated lines these are the last."""
+    text, surplus = section.text[:most], max(0, len(section.text) - most)
+    if surplus and _is_dated(text.splitlines()):
+        text = section.text[-most:].partition("\n")[2]
+    return replace(section, text=disarm(text), left=surplus)
 
 
 def cut_at_word(text: str, limit: int) -> str:
@@ -91,46 +134,64 @@ def _is_mark(character: str) -> bool:
     return unicodedata.category(character).startswith("M")
 
 
-def _fill(sections: Sequence[Section], limit: int, used: int) -> tuple[Part, ...]:
+def _fill(sections: Sequence[Section], limit: int, said: str) -> tuple[Part, ...]:
+    """Return the sections as parts, as far as there is room, without lines that `said` or an earlier part holds."""
     parts: list[Part] = []
     for section in sections:
-        room = limit - used - len(_write(section, ""))
-        kept = cut_at_word(section.text, room)
-        if len(kept) < len(section.text):
-            kept = _drop_bare_headings(kept.splitlines())
+        lines = section.text.splitlines()
+        whole = _drop_bare_headings(_leave_out(lines, said))
+        if not whole:
+            continue
+        kept = _cut(whole, lines, limit - len(_write(section, "")), said)
         text = _write(section, kept) if kept else ""
-        used += len(text) + BETWEEN if text else 0
-        cut = len(section.text) - len(kept) + section.left
+        limit -= len(text) + BETWEEN if text else 0
+        said = f"{said}\n{kept}"
         tokens = -(-len(text) // CHARS_PER_TOKEN)  # rounded up
-        parts.append(Part(section.layer, text, section.as_of, tokens, cut))
+        parts.append(Part(section.layer, text, section.as_of, tokens, len(whole) - len(kept) + section.left))
     return tuple(parts)
+
+
+def _cut(whole: str, lines: Sequence[str], room: int, said: str) -> str:
+    """Return what fits of a section. Dated lines are in order of time: of these the last ones are kept, and of a line
+    that is there twice the later one."""
+    if len(whole) <= room:
+        return whole
+    if not _is_dated(lines):
+        return _drop_bare_headings(cut_at_word(whole, room).splitlines())
+    kept: list[str] = []
+    for line in _leave_out(lines[::-1], said):
+        room -= len(line) + 1
+        if room < -1:  # nothing stands behind the last line
+            break
+        kept.append(line)
+    return _drop_bare_headings(kept[::-1])
+
+
+def _is_dated(lines: Sequence[str]) -> bool:
+    """Return True if most lines begin with their day: a server writes these in order of time."""
+    return 2 * sum(bool(DATED.match(line)) for line in lines) >= len(lines) > 0
 
 
 def _write(section: Section, text: str) -> str:
     return f"## {section.title}\n{text}"
 
 
-def _without_repetition(sections: Iterable[Section]) -> list[Section]:
-    said = "\n"
+def _leave_out(lines: Iterable[str], known: str) -> list[str]:
+    """Return the lines without those that `known`, or one before them, says."""
+    said = "\n".join(("", *(f" {_plain(line)} " for line in known.splitlines()), ""))
     compared: set[str] = set()
-    fresh: list[Section] = []
-    for section in sections:
-        kept: list[str] = []
-        here: set[str] = set()
-        for line in section.text.splitlines():
-            plain = f" {_plain(line)} "
-            if plain.isspace() or _is_heading(line):
-                kept.append(line)
-                continue
-            # What is noted is told as it is, and again as something that its person says.
-            if plain not in compared and plain not in said and _unsigned(line) not in here:
-                kept.append(line)
-                said += f"{plain}\n"
-            compared.add(plain)
-            here.add(plain.strip())
-        if text := _drop_bare_headings(kept):
-            fresh.append(replace(section, text=text))
-    return fresh
+    kept: list[str] = []
+    for line in lines:
+        plain = f" {_plain(line)} "
+        if plain.isspace() or _is_heading(line):
+            kept.append(line)
+            continue
+        # What is noted is told as it is, and again as something that its person says.
+        if plain not in compared and plain not in said and _unsigned(line) not in compared:
+            kept.append(line)
+            said += f"{plain}\n"
+        compared.add(plain)
+    return kept
 
 
 def _drop_bare_headings(lines: Sequence[str]) -> str:
@@ -160,7 +221,7 @@ def _plain(line: str) -> str:
 def _unsigned(line: str) -> str | None:
     """What a line says as it is compared, without the name before it; None where there is no name."""
     found = SIGNED.match(line)
-    return None if found is None else _plain(line[found.end() :])
+    return None if found is None else f" {_plain(line[found.end() :])} "
 
 
 def _make_plain(line: str) -> str:

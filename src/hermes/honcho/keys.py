@@ -176,7 +176,7 @@ REASONING_LEVEL_CAP = Key(
 )
 
 CONTEXT_TOKENS = Key(
-    "contextTokens", optional(Capped(1, MOST_CONTEXT)), None, "Tokens of recalled context in a request. Unset, 2,000."
+    "contextTokens", optional(Capped(1, MOST_CONTEXT)), None, "Tokens of recalled context in a request. Unset, 1,000."
 )
 MESSAGE_MAX_CHARS = Key(
     "messageMaxChars",

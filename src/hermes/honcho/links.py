@@ -21,10 +21,11 @@ from hermes.loopback import is_loopback_url
 from hermes.types import Json
 
 KEYS, DELETES, NARROW, EDITS = "idempotency", "delete_messages", "narrow_answers", "edit_conclusion"
-MOVES = "move_in_session"
+MOVES, EVIDENCE = "move_in_session", "evidence"
 """What `/health` of our server names: it writes what carries a key once, however often it is sent; it deletes messages
 one by one; a question that names sessions is answered from them alone, without cards; a conclusion can be corrected in
-place, with what it said before; and what a peer said in one session can become another's."""
+place, with what it said before; what a peer said in one session can become another's; and one request finds all
+evidence for a question."""
 
 
 class Link:
@@ -37,6 +38,7 @@ class Link:
         self.answers_narrowly = NARROW in extensions
         self.edits_conclusions = EDITS in extensions
         self.moves_in_session = MOVES in extensions
+        self.finds_evidence = EVIDENCE in extensions
         self.members = Members(wire)
 
 

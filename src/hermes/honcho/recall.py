@@ -1,17 +1,19 @@
-"""The two layers of one conversation's recall: fetched beside the turn, kept until they are fetched again.
+"""The layers of one conversation's recall. Evidence is asked for with each message, before the model is; the others are
+fetched beside the turn and kept until they are fetched again.
 
-    prepare ──> base (summary, representations, cards)      ┐
-            └─> dialectic (cold or warm, up to three passes) ├─ what is there by the deadline ──> parts
-    recall ───> words (a server without a model: this question itself) ┘
+    recall ───> evidence (this very message)                 ┐
+    prepare ──> base (summary, representations, cards)       ├─ what is there by the deadline ──> parts
+            └─> dialectic (cold or warm, up to three passes) ┘
 
-A fetch that misses a turn's deadline is named in `missed` and goes on; its result is used in the next turn. Later turns
-do not wait for it again.
+A turn waits for evidence until its deadline, and for a layer that has no result yet for half of what is left then. A
+fetch that misses a turn's deadline is named in `missed`. A layer goes on to be fetched then: its result is used in the
+next turn, and later turns do not wait for it again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -19,9 +21,11 @@ from msgspec.structs import replace
 from hermes.errors import HermesError
 from hermes.honcho import keys
 from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.evidence import TITLE, quote_all
 from hermes.honcho.injection import (
     CHARS_PER_TOKEN,
     DEFAULT_TOKENS,
+    EVIDENCE,
     SUPPLEMENT,
     Section,
     budget_chars,
@@ -29,13 +33,13 @@ from hermes.honcho.injection import (
     cut_at_word,
 )
 from hermes.honcho.recall_policy import DialecticPlan, choose_levels, is_due, is_strong, is_trivial, word_pass
-from hermes.honcho.recall_reader import is_floor_answer, keep_what_fits
+from hermes.honcho.recall_reader import is_floor_answer
 from hermes.honcho.recall_source import AI_CARD, USER_CARD, RecallSource
 from hermes.memory.provider import Question, Recalled
 
 CARD_TOKENS = 200
 """What of a card is recalled."""
-BASE, DIALECTIC, WORDS = "base", "dialectic", "words"
+BASE, DIALECTIC = "base", "dialectic"
 MARGIN = 0.1
 """The share of the time that is kept back for putting the answer together: one that comes too late is not used."""
 LATE = "it was not there in time"
@@ -45,14 +49,11 @@ CANCELLED = "it took too long to prepare, and was stopped"
 class RecallLayer:
     """One kind of recalled text: its last result, and the fetch that is under way."""
 
-    def __init__(self, cadence: int, *, is_for_one_turn: bool = False) -> None:
+    def __init__(self, cadence: int) -> None:
         self.cadence = cadence
-        self.is_for_one_turn = is_for_one_turn
-        """Its result answers the question of one turn, so that turn waits for it even if an older result is there."""
         self.sections: tuple[Section, ...] = ()
         self.asked_for = 0
         self.fetched_for: int | None = None
-        self.was_given = False
         self.failure: HermesError | None = None
         self.task: asyncio.Task[None] | None = None
         self.made_wait = False
@@ -65,7 +66,7 @@ class RecallLayer:
     @property
     def is_awaited(self) -> bool:
         """Whether a turn should wait for it: it is being fetched, and there is no older result to use instead."""
-        return self.is_running and (self.is_for_one_turn or not self.sections)
+        return self.is_running and not self.sections
 
     def is_due(self, turn: int) -> bool:
         return not self.is_running and is_due(turn, self.fetched_for, self.cadence)
@@ -79,7 +80,7 @@ class RecallLayer:
             except HermesError as error:
                 self.failure = error
             else:
-                self.fetched_for, self.failure, self.was_given = self.asked_for, None, False
+                self.fetched_for, self.failure = self.asked_for, None
 
         self.asked_for, self.made_wait, self.begun_at = turn, False, now
         self.task = asyncio.create_task(run())
@@ -116,7 +117,7 @@ class Recaller:
         self._layers = {
             BASE: RecallLayer(config.get(keys.CONTEXT_CADENCE)),
             DIALECTIC: RecallLayer(config.get(keys.DIALECTIC_CADENCE)),
-            WORDS: RecallLayer(config.get(keys.DIALECTIC_CADENCE), is_for_one_turn=True),
+            EVIDENCE: RecallLayer(1),
         }
         self._turn: int | None = None
         """The turn that the next recall is for; None until the first question is known."""
@@ -140,18 +141,19 @@ class Recaller:
         """What is there in so many seconds."""
         if is_trivial(question) or (self._first_turn_only and question.turn > 1):
             return Recalled()
+        until = self._source.reader.now() + seconds * (1 - MARGIN)
+        is_forgotten = self._forget_before(question.since)
+        self._begin_evidence(question)
         if self._turn is None:
             self._meet(question.turn, about)
         self._turn = question.turn
-        if self._forget_before(question.since):
+        if is_forgotten:
             self._begin(question.turn, "")
-        self._begin_words(question, about)
-        await self._wait(seconds * (1 - MARGIN))
-        layers = self._in_use()
+        layers = self._layers
+        await self._wait([layers[EVIDENCE]], until - self._source.reader.now())
+        await self._wait([layers[BASE], layers[DIALECTIC]], (until - self._source.reader.now()) / 2)
         sections = [section for layer in layers.values() for section in layer.sections]
         missed = {name: why for name, layer in layers.items() if (why := layer.missed()) is not None}
-        for layer in layers.values():
-            layer.was_given = True
         return Recalled(compose(sections, budget_chars(self._tokens)), missed)
 
     async def close(self) -> None:
@@ -165,11 +167,12 @@ class Recaller:
     def _meet(self, turn: int, about: str | None) -> None:
         """Take in the first question: what was fetched ahead of it was meant for its turn. Nothing may have been."""
         self._about = about
-        for layer in self._layers.values():
+        ahead = (self._layers[BASE], self._layers[DIALECTIC])
+        for layer in ahead:
             layer.asked_for = turn
             if layer.fetched_for is not None:
                 layer.fetched_for = turn
-        if all(layer.task is None for layer in self._layers.values()):
+        if all(layer.task is None for layer in ahead):
             self._begin(turn, "")
 
     def _forget_before(self, since: float) -> bool:
@@ -187,23 +190,18 @@ class Recaller:
         if base.is_due(turn):
             base.fetch(turn, self._source.reader.now(), partial(self._fetch_base, question))
 
-    def _begin_words(self, question: Question, about: str | None) -> None:
-        """Ask a server without a model this question itself. The answer serves one turn, the next if it was late."""
-        words = self._layers[WORDS]
-        if words.was_given:
-            words.sections = ()
-        if words.is_due(question.turn) and not self._source.reader.has_model:
-            words.fetch(question.turn, self._source.reader.now(), partial(self._ask_words, question.text, about))
-
-    def _in_use(self) -> dict[str, RecallLayer]:
-        """The layers in use. `words` is one only where the server has no model."""
-        unused = WORDS if self._source.reader.has_model else None
-        return {name: layer for name, layer in self._layers.items() if name != unused}
+    def _begin_evidence(self, question: Question) -> None:
+        """Ask for evidence for this message. What an earlier message was about is not used for it."""
+        self._layers[EVIDENCE].drop()
+        self._layers[EVIDENCE].fetch(
+            question.turn, self._source.reader.now(), partial(self._find_evidence, question.text)
+        )
 
     async def _finish(self) -> None:
         """Wait for the fetches that were begun; when cancelled, cancel them. Raises the last failure of a layer, also
         one of an earlier turn, until that layer works again."""
-        running = {layer.task for layer in self._layers.values() if layer.task is not None and layer.is_running}
+        ahead = (self._layers[BASE], self._layers[DIALECTIC])
+        running = {layer.task for layer in ahead if layer.task is not None and layer.is_running}
         try:
             if running:
                 await asyncio.wait(running)
@@ -211,16 +209,15 @@ class Recaller:
             for task in running:
                 task.cancel()
             raise
-        for layer in self._in_use().values():
+        for layer in ahead:
             if layer.failure is not None:
                 raise layer.failure
             if layer.task is not None and layer.task.done() and not layer.task.cancelled():
                 layer.task.result()  # a defect is raised, and named by the host
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait(self, layers: Sequence[RecallLayer], seconds: float) -> None:
         """Wait for layers that this turn should wait for; not for one that was late or failed before."""
-        waits = [layer for layer in self._in_use().values() if layer.is_awaited]
-        waits = [layer for layer in waits if not layer.made_wait and layer.failure is None]
+        waits = [layer for layer in layers if layer.is_awaited and not layer.made_wait and layer.failure is None]
         if waits and seconds > 0:
             await asyncio.wait({layer.task for layer in waits if layer.task is not None}, timeout=seconds)
         for layer in waits:
@@ -251,14 +248,11 @@ class Recaller:
                 break
         return self._answer_section(answers[-1] if answers else "")
 
-    async def _ask_words(self, question: str, about: str | None) -> tuple[Section, ...]:
-        """A server without a model finds what fits the words: it is asked with this question itself, once."""
-        if not about or not await self._source.reader.is_floor():
-            return ()
-        asked = cut_at_word(question, self._plan.longest_question)
-        level = choose_levels(replace(self._plan, depth=1), len(question))[0]
-        answer = await self._source.answer(asked, level, about, in_session=False, own="too") if asked else None
-        return self._answer_section(keep_what_fits(answer, question) if answer else "")
+    async def _find_evidence(self, question: str) -> tuple[Section, ...]:
+        """Ask with the message itself, whatever the server."""
+        found = await self._source.find_evidence(question)
+        quotes = quote_all(found, question, self._source.whose.ai)
+        return (Section(EVIDENCE, TITLE, "", self._source.reader.now(), quotes=quotes),) if quotes else ()
 
     def _answer_section(self, answer: str) -> tuple[Section, ...]:
         text = cut_at_word(answer, self._plan.longest_answer)

@@ -3,7 +3,6 @@ the answers of a server without a model not all is kept."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Generic, TypeVar
 from urllib.parse import urlencode
@@ -63,6 +62,8 @@ class RecalledMessage(Struct, frozen=True):
     content: str
     peer_id: str
     created_at: str
+    id: str = ""
+    session_id: str = ""
 
 
 class RecalledConclusion(Struct, frozen=True):
@@ -80,11 +81,6 @@ class RecallReader:
         self._asked: Link | None = None
         self._is_floor: bool | None = None
 
-    @property
-    def has_model(self) -> bool:
-        """Whether a model is known to answer there; nothing is asked."""
-        return self._is_floor is False
-
     async def get(self, shape: type[T], path: str, **query: str | int | None) -> T | None:
         """Read something; None where the server does not know it."""
         given = {name: value for name, value in query.items() if value is not None}
@@ -100,6 +96,13 @@ class RecallReader:
         """Whether an answer comes from the sessions that a question names, and from nothing else."""
         try:
             return (await self._links.link(self.now() + PATIENCE)).answers_narrowly
+        except Failure as failure:
+            raise ProviderError(str(failure), hint="") from failure
+
+    async def finds_evidence(self) -> bool:
+        """Return True if one request gives all evidence for a question, with scores."""
+        try:
+            return (await self._links.link(self.now() + PATIENCE)).finds_evidence
         except Failure as failure:
             raise ProviderError(str(failure), hint="") from failure
 
@@ -148,33 +151,8 @@ class RecallReader:
 
 NOTICE = "No model is configured; this is what memory holds that fits the question."
 """How such an answer begins."""
-SAID = "Said:"
-WORD = re.compile(r"\w+")
-SHORTEST = 4
-"""Letters of a word that says what a question is about."""
-STEM = 5
-"""Letters by which two forms of a word are taken for one."""
 
 
 def is_floor_answer(answer: str) -> bool:
     """Whether no model gave this answer."""
     return answer.startswith(NOTICE)
-
-
-def keep_what_fits(answer: str, question: str) -> str:
-    """The answer without its notice. Conclusions were chosen by the server for the question; of what was said only
-    lines that share a word with it are kept, and the question itself is not."""
-    about = _stems(question)
-    asked = " ".join(question.lower().split())
-    kept: list[str] = []
-    in_said = False
-    for line in answer.removeprefix(NOTICE).strip().splitlines():
-        in_said = in_said or line.strip() == SAID
-        is_quote = in_said and line.startswith("- ")
-        if not is_quote or (about & _stems(line) and asked not in " ".join(line.lower().split())):
-            kept.append(line)
-    return "\n".join(kept).strip()
-
-
-def _stems(text: str) -> set[str]:
-    return {word[:STEM] for word in WORD.findall(text.lower()) if len(word) >= SHORTEST or not word.isascii()}

@@ -26,6 +26,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes.errors import ProviderError
+from hermes.honcho.evidence import MAX_CANDIDATES, MAX_QUERY_CHARS, RecalledEvidence, score_by_rank
 from hermes.honcho.injection import Section
 from hermes.honcho.names import card_path, peer_path, session_path
 from hermes.honcho.recall_reader import (
@@ -53,6 +54,8 @@ ALONE_SECONDS = 2.0
 """How long it counts that a guest is alone in a session: for the requests of one recall."""
 SAME = 10
 """Of what is closest to a conclusion, how many are looked at for one that says the same."""
+MAX_CONCLUSIONS = 10
+"""Conclusions that are looked at as evidence, of each view."""
 LONGEST_SEARCH = 500
 """Characters of a question that conclusions are chosen by."""
 DATED = re.compile(r"^(?:- )?(?:\[[^\]]*\] ?)?")
@@ -211,12 +214,14 @@ class RecallSource:
 
     async def _views(self, peer: str) -> list[dict[str, Json]]:
         """The conditions for what is held about a peer and within reach: by the agent, then by the peer itself."""
+        where = await self._where(peer)
+        return [] if where is None else [{**pair, **where} for pair in self._pairs(peer)]
+
+    def _pairs(self, peer: str) -> list[dict[str, Json]]:
+        """Who holds what about a peer: the agent, then the peer itself."""
         observer, target = self.whose.view(peer)
         pairs = [(observer, target or observer), *([(peer, peer)] if self.has_own_view(peer) else [])]
-        where = await self._where(peer)
-        if where is None:
-            return []
-        return [{"observer_id": observer, "observed_id": observed, **where} for observer, observed in pairs]
+        return [{"observer_id": one, "observed_id": other} for one, other in pairs]
 
     async def find_messages(self, query: str, peer: str, most: int) -> Sequence[RecalledMessage]:
         """What fits a query of what a peer said; in a group, of what anyone said there."""
@@ -231,6 +236,44 @@ class RecallSource:
             body["filters"] = where or None
             path = peer_path(peer, "search")
         return await self.reader.post(list[RecalledMessage], path, body) or ()
+
+    async def find_evidence(self, query: str) -> RecalledEvidence:
+        """Return what was said that fits a question, by both speakers and within reach, and what was concluded."""
+        query = query[:MAX_QUERY_CHARS]
+        if await self.reader.finds_evidence():
+            return await self._find_evidence_at_once(query) or RecalledEvidence()
+        if not await self._may_read_session():
+            return RecalledEvidence()
+        whose = self.whose
+        peer = whose.user or whose.guest
+        body: dict[str, Json] = {"query": query, "limit": MAX_CANDIDATES}
+        bodies = {session_path(whose.session, "search"): body}
+        if whose.reach == "everything" and peer is not None:
+            bodies = {"search": {**body, "filters": {"peer_perspective": peer}}}
+        if whose.reach != "here" and peer is not None:
+            # A stock server's perspective begins when its peer last spoke; this finds what they said before.
+            bodies[peer_path(peer, "search")] = body
+        searches = asyncio.gather(*(self.reader.post(list[RecalledMessage], *one) for one in bodies.items()))
+        pages, concluded = await asyncio.gather(searches, self._find_concluded(query, peer))
+        hits = {one.id or one.content: one for page in pages for one in page or ()}
+        return RecalledEvidence(score_by_rank(hits.values(), query), concluded)
+
+    async def _find_concluded(self, query: str, peer: str | None) -> Sequence[RecalledConclusion]:
+        return () if peer is None else await self.find_conclusions(query, peer, MAX_CONCLUSIONS)
+
+    async def _find_evidence_at_once(self, query: str) -> RecalledEvidence | None:
+        whose = self.whose
+        peer = whose.user or whose.guest
+        body: dict[str, Json] = {"query": query, "limit": MAX_CANDIDATES}
+        if whose.reach == "here" or peer is None:
+            body["session_id"] = whose.session
+        elif whose.reach == "everything":
+            body["heard_by"] = peer
+        if whose.reach == "own" or whose.guest is not None:
+            body["alone"] = [peer or whose.ai, whose.ai]
+        if peer is not None:
+            body["views"] = self._pairs(peer)
+        return await self.reader.post(RecalledEvidence, "ext/evidence", body)
 
     async def newest_messages(self, most: int) -> Sequence[RecalledMessage]:
         """The end of this session, in order."""

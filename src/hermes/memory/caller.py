@@ -36,6 +36,7 @@ from hermes.types import Json, Message, ToolSpec
 
 BLOCK, RECALL, RESULT = 16_000, 32_000, 64_000
 """Characters that a provider may bring; more would crowd the conversation out of the model's window."""
+MAX_SOURCES, MAX_SOURCE_CHARS = 200, 500
 DELEGATED = 16_000
 """Characters of a task, and of its result, that a provider is told."""
 NOTHING = type(None)
@@ -329,7 +330,10 @@ def _recorded(part: Part) -> InjectedPart:
     """A part as it is kept. A plugin may give anything for a number."""
     as_of, tokens, cut = map(_number, (part.as_of, part.tokens, part.cut))
     layer, text = _storable(str(part.layer), 100), _storable(part.text, RECALL)
-    return InjectedPart(layer, text, as_of, int(tokens or 0), int(cut or 0))
+    given: object = part.sources
+    listed = given[:MAX_SOURCES] if isinstance(given, tuple | list) else ()
+    sources = tuple(_storable(str(source), MAX_SOURCE_CHARS) for source in listed)
+    return InjectedPart(layer, text, as_of, int(tokens or 0), int(cut or 0), sources)
 
 
 def _number(value: object) -> float | None:

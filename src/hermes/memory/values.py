@@ -202,6 +202,7 @@ class Part(Struct, frozen=True):
     cut: int = 0
     """Characters that were left out to fit."""
     sources: tuple[str, ...] = ()
+    """Why each line that begins with "- " is there, in their order."""
 
 
 class Recalled(Struct, frozen=True):

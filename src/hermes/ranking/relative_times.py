@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache, cached_property
-from itertools import islice
+from itertools import groupby, islice
 
 from hermes.ranking.time_words import COMMON, TABLES, VERBS
 
@@ -44,6 +44,7 @@ DIGITS = re.compile(r"\d{1,6}")
 OTHER = ("x", "")
 COMMAS = frozenset(",:，、：–—")
 SENTENCE_ENDS = frozenset(".!?;\n。！？；")
+SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。！？](?![。！？])|(?=\n)")
 Meaning = tuple[date, date, str]
 """The first and the last day, and both in words."""
 Values = Mapping[str, str]
@@ -77,13 +78,21 @@ def resolve(text: str, said_on: date, language: str | None = None) -> list[Relat
 
 
 def write_out(text: str, said_on: date, language: str | None = None) -> str:
-    """Return the text with each relative time followed by what it means: "last week (week of 1 May 2023)"."""
+    """Return the text, letter for letter, with what its relative times mean behind each sentence: "I ran last week.
+    (week of 1 May 2023)"; of several in one sentence also which is which."""
     parts: list[str] = []
     done = 0
-    for time in resolve(text, said_on, language):
-        parts += (text[done : time.end], f" ({time.written})")
-        done = time.end
+    for end, times in groupby(resolve(text, said_on, language), lambda time: _sentence_end(text, time.end)):
+        found = list(times)
+        meant = [f"{text[each.start : each.end]}: {each.written}" if found[1:] else each.written for each in found]
+        parts += (text[done:end], f" ({'; '.join(meant)})")
+        done = end
     return "".join((*parts, text[done:]))
+
+
+def _sentence_end(text: str, place: int) -> int:
+    found = SENTENCE_END.search(text, place)
+    return len(text.rstrip()) if found is None else found.end()
 
 
 class _Reader:

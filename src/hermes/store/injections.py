@@ -25,13 +25,15 @@ KEPT = 50
 
 
 class InjectedPart(Struct, frozen=True):
-    """One piece of recalled text. `cut` counts the characters that were left out to fit."""
+    """One piece of recalled text. `cut` counts the characters that were left out to fit, `sources` say why each line
+    that begins with "- " is there."""
 
     layer: str
     text: str
     as_of: float | None
     tokens: int
     cut: int
+    sources: tuple[str, ...] = ()
 
 
 class Injection(Struct, frozen=True):

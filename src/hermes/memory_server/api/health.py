@@ -24,6 +24,7 @@ EXTENSIONS: tuple[str, ...] = (
     "export",
     "import",
     "search_scores",
+    "evidence",
     "narrow_answers",
     "both_views",
 )

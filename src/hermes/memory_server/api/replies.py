@@ -90,6 +90,13 @@ class Merge(BaseModel):
     undo_until: datetime
 
 
+class FoundEvidence(BaseModel):
+    """Messages that fit a question, and conclusions that no message says."""
+
+    messages: list[Found]
+    conclusions: list[Conclusion]
+
+
 class Removed(BaseModel):
     deleted: int
 

@@ -226,6 +226,25 @@ class WorkspaceSearch(MessageSearch):
     scope: CleanText | None = None
 
 
+class EvidenceView(Body):
+    """Whose conclusions about whom."""
+
+    observer_id: Name
+    observed_id: Name
+
+
+class EvidenceSearch(Body):
+    """What to find evidence for, and where: what a peer heard, sessions that certain peers are alone in, or one
+    session; and in which views."""
+
+    query: CleanText
+    limit: Limit = 50
+    heard_by: Name | None = None
+    alone: Annotated[list[Name], Field(min_length=1, max_length=8)] | None = None
+    session_id: Name | None = None
+    views: Annotated[list[EvidenceView], Field(max_length=4)] | None = None
+
+
 class ConclusionCreate(Body):
     """A conclusion to store."""
 

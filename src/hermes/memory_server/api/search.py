@@ -7,17 +7,25 @@ from fastapi import Response
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Member, OwnPeer, WorkspaceCaller
 from hermes.memory_server.api.guarded_route import new_router
-from hermes.memory_server.api.schemas import MessageSearch, WorkspaceSearch
+from hermes.memory_server.api.recall import session_rows
+from hermes.memory_server.api.schemas import EvidenceSearch, MessageSearch, WorkspaceSearch
 from hermes.memory_server.api.server import ServerDep
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import SearchArea
+from hermes.memory_server.engine.conclusions import without_messages
+from hermes.memory_server.engine.dialectic import MAX_DISTANCE
+from hermes.memory_server.engine.members import sessions_alone
 from hermes.memory_server.engine.peers import find_peer
+from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.scopes import get_scopes, session_ids
-from hermes.memory_server.engine.search import find_hits
+from hermes.memory_server.engine.search import Hit, find_hits
 from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.workspaces import workspace_id_of
+from hermes.ranking.scoring import ABOUT
 
 router = new_router()
+MAX_CONCLUSIONS = 10
+"""Conclusions that evidence holds at most."""
 ROOT = "/v3/workspaces/{workspace_id}"
 
 
@@ -69,12 +77,47 @@ async def search_with_scores(workspace_id: str, body: WorkspaceSearch, here: Ser
 
     def run(tx: Tx) -> list[wire.WireObject]:
         hits = find_hits(tx, here.vectors, _place(tx, workspace_id, body), question, body.filters, body.limit)
-        return [
-            {"message": wire.message(hit.row), "score": hit.score, "certainty": hit.certainty, "about": hit.is_about}
-            for hit in hits
-        ]
+        return [_found(hit) for hit in hits]
 
     return await here.read(lambda tx: wire.JsonResponse(run(tx)))
+
+
+@router.post(f"{ROOT}/ext/evidence", response_model=replies.FoundEvidence, tags=["extensions"])
+async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep, _: WorkspaceCaller) -> Response:
+    """Find what was said and concluded that a question is about, with scores, in one request."""
+    question = await here.ask_messages(workspace_id, body.query)
+    filters = None if body.heard_by is None else {"peer_perspective": body.heard_by}
+
+    def run(tx: Tx) -> wire.WireObject:
+        place = workspace_id_of(tx, workspace_id)
+        sessions = _evidence_sessions(tx, workspace_id, place, body)
+        hits = find_hits(tx, here.vectors, SearchArea(place, sessions), question, filters, body.limit)
+        held = [
+            View(observer.id, observed.id, sessions if body.session_id is not None else None)
+            for view in body.views or ()
+            if (observer := find_peer(tx, place, view.observer_id)) is not None
+            and (observed := find_peer(tx, place, view.observed_id)) is not None
+        ]
+        concluded = query_views(tx, here.vectors, held, question, MAX_CONCLUSIONS, MAX_DISTANCE, least=ABOUT)
+        return {
+            "messages": [_found(hit) for hit in hits],
+            "conclusions": [wire.conclusion(row) for row in without_messages(tx, concluded)],
+        }
+
+    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
+
+
+def _evidence_sessions(tx: Tx, workspace: str, place: int, body: EvidenceSearch) -> tuple[int, ...] | None:
+    """The sessions that evidence may come from; None for all."""
+    found = None if body.session_id is None else session_rows(tx, workspace, [body.session_id])
+    if body.alone is None:
+        return found
+    alone = sessions_alone(tx, place, body.alone)
+    return alone if found is None else tuple(set(found) & set(alone))
+
+
+def _found(hit: Hit) -> wire.WireObject:
+    return {"message": wire.message(hit.row), "score": hit.score, "certainty": hit.certainty, "about": hit.is_about}
 
 
 def _place(tx: Tx, workspace: str, body: WorkspaceSearch) -> SearchArea:

@@ -98,6 +98,14 @@ def select_conclusions() -> Select[Any]:
     return select(*COLUMNS).select_from(CONCLUSIONS).where(conclusions.c.deleted_at.is_(None))
 
 
+def without_messages(tx: Tx, rows: Sequence[Record]) -> list[Record]:
+    """Return the conclusions that were read from no message."""
+    ids = [row.id for row in rows]
+    query = select(conclusion_messages.c.conclusion_id).where(conclusion_messages.c.conclusion_id.in_(ids))
+    read = set(tx.execute(query).scalars()) if ids else set()
+    return [row for row in rows if row.id not in read]
+
+
 AT_ONCE = 20
 KEYS = [f"id{number}" for number in range(AT_ONCE)]
 BY_IDS = PreparedStatement(select_conclusions().where(conclusions.c.id.in_([bindparam(key) for key in KEYS])))

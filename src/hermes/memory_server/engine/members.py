@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sqlalchemy import bindparam, func, select, text, union_all, update
+from sqlalchemy import bindparam, exists, func, select, text, union_all, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
@@ -54,6 +54,19 @@ class Observation:
 
     observe_me: bool | None = None
     observe_others: bool | None = None
+
+
+def sessions_alone(tx: Tx, workspace_id: int, names: Sequence[str]) -> tuple[int, ...]:
+    """Return the sessions that the first of these peers is in, and in which nobody but these peers ever was."""
+    known = [found.id for name in names if (found := find_peer(tx, workspace_id, name)) is not None]
+    first = find_peer(tx, workspace_id, names[0])
+    if first is None:
+        return ()
+    other = memberships.alias("other")
+    stranger = exists().where(other.c.session_id == memberships.c.session_id, other.c.peer_id.not_in(known))
+    own = select(memberships.c.session_id).where(memberships.c.peer_id == first.id, ~stranger).distinct()
+    newest = own.order_by(memberships.c.session_id.desc()).limit(limits.SESSIONS_PER_RECALL)
+    return tuple(tx.execute(newest).scalars())
 
 
 def parts(given: Mapping[str, T]) -> list[dict[str, T]]:

@@ -1,0 +1,162 @@
+"""Evidence for one message: what was said earlier that it is about, quoted letter for letter. Pure.
+
+messages found, with scores ── about the message? ── sentences that fit ── Quote, the best first
+quotes ── as many as fit ── in order of time, by day
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from hermes.fence import disarm
+from hermes.honcho.recall_reader import RecalledConclusion, RecalledMessage
+from hermes.ranking.relative_times import write_out
+from hermes.ranking.traits import speaks_of_oneself
+from hermes.ranking.words import share_held, split_words, telling_words
+
+MAX_CANDIDATES = 50
+"""Messages that are looked at for one question."""
+MAX_QUERY_CHARS = 10_000
+MAX_WHOLE_CHARS = 500
+"""A message up to this length is quoted whole: half of an answer is often none."""
+MAX_EXCERPT_CHARS = 200
+"""Characters that are quoted of a longer one. Many short excerpts hold more of what is asked for than few long ones."""
+MIN_CERTAINTY = 0.07
+"""Less sure hits are no evidence. On the dialogues of LoCoMo, 0.03 to 0.07 brought most; at 0.21, where answers begin,
+a tenth of the evidence was lost."""
+MIN_ROOM_CHARS = 40
+"""Room in an excerpt that is too small for another sentence."""
+MIN_TELLING_WORDS = 4
+"""Fewer words before a question ("I wonder, …") tell nothing."""
+SURE_RANKS = 10
+"""Of a server that gives no scores, so many of the first hits count as being about the question."""
+FIRST_QUOTES = 10
+"""So many quotes come before conclusions, which have no score to compare with theirs."""
+SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+PIECE = re.compile(rf"\S.{{0,{MAX_WHOLE_CHARS - 2}}}(?!\S)|\S.{{0,{MAX_WHOLE_CHARS - 2}}}", re.DOTALL)
+"""Sentences without an end (code, tables) are split at a space."""
+CLAUSE_END = re.compile(r"[,;:，、；：–—]|\s-\s")
+QUESTION_ENDS = ("?", "？")
+TITLE = "Said earlier"
+
+
+class ScoredMessage(Struct, frozen=True):
+    """A message that was found, how well it fits, and from 0 to 1 how sure it is that it is about the question."""
+
+    message: RecalledMessage
+    score: float = 0.0
+    certainty: float = 1.0
+
+
+class RecalledEvidence(Struct, frozen=True):
+    """What a server found for a question: messages, and conclusions that no message says."""
+
+    messages: Sequence[ScoredMessage] = ()
+    conclusions: Sequence[RecalledConclusion] = ()
+
+
+class Quote(Struct, frozen=True):
+    """Sentences of one message as they stand in a prompt, and why they are there."""
+
+    day: str
+    """The day in words; "" for a conclusion."""
+    at: str
+    text: str
+    why: str
+
+
+def score_by_rank(found: Iterable[RecalledMessage], question: str) -> list[ScoredMessage]:
+    """Score the hits of a server that only orders them: by their rank, and by the words of the question they hold."""
+    wanted = telling_words(split_words(question))
+    scored = []
+    for rank, message in enumerate(found):
+        held = share_held(wanted, message.content)
+        scored.append(ScoredMessage(message, held + 1 / (rank + 2), float(rank < SURE_RANKS or held > 0)))
+    return sorted(scored, key=lambda one: -one.score)
+
+
+def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote, ...]:
+    """Return quotes of what is about the question, the best first, each text once. The question itself, and what
+    people only asked the agent, are no evidence."""
+    wanted, asked = telling_words(split_words(question)), _folded(question)
+    quotes: dict[str, Quote] = {}
+    for one in found.messages:
+        message = one.message
+        if one.certainty < MIN_CERTAINTY or _folded(message.content) in asked:
+            continue
+        sentences = _split(message.content)
+        if message.peer_id != agent and all(map(_only_asks, sentences)):
+            continue
+        said_on = datetime.fromisoformat(message.created_at)
+        chosen = " ".join(_choose(sentences, wanted))
+        line = disarm(f"{message.peer_id}: {write_out(chosen, said_on)}")
+        where = f"session {message.session_id}, message {message.id}"
+        why = f"score {one.score:.2f}, {where}, {len(chosen)} of {len(message.content)} characters"
+        quotes.setdefault(line, Quote(f"{said_on.day} {said_on:%B %Y}", said_on.isoformat(), line, why))
+    concluded: dict[str, Quote] = {}
+    for rank, held in enumerate(found.conclusions):
+        text = disarm(" ".join(held.content.split()))
+        if not any(text in quote for quote in quotes):
+            concluded.setdefault(text, Quote("", "", text, f"conclusion {held.id}, rank {rank + 1}"))
+    said = tuple(quotes.values())
+    return (*said[:FIRST_QUOTES], *concluded.values(), *said[FIRST_QUOTES:])
+
+
+def write_quotes(quotes: Sequence[Quote], limit: int) -> tuple[str, Sequence[Quote]]:
+    """Return as many of the best quotes as fit, in order of time under their days, and which these are."""
+    kept: list[Quote] = []
+    days: set[str] = set()
+    room = limit
+    for quote in quotes:
+        cost = len(quote.text) + 3 + (0 if quote.day in days else len(quote.day) + 2)
+        if cost <= room:
+            kept.append(quote)
+            days.add(quote.day)
+            room -= cost
+    kept.sort(key=lambda quote: quote.at)
+    lines: list[str] = []
+    for quote, before in zip(kept, [None, *kept], strict=False):
+        if quote.day and (before is None or before.day != quote.day):
+            lines.append(f"{quote.day}:")
+        lines.append(f"- {quote.text}")
+    return "\n".join(lines), kept
+
+
+def _split(text: str) -> list[str]:
+    """Return the sentences of a text, none longer than a message that is quoted whole."""
+    return [piece.rstrip() for part in SENTENCE_END.split(text) for piece in PIECE.findall(part)]
+
+
+def _only_asks(sentence: str) -> bool:
+    """Return True for a question, unless a person first tells something of themselves ("I moved to Ghent, …?")."""
+    if not sentence.endswith(QUESTION_ENDS):
+        return False
+    before = sentence[: max((found.start() for found in CLAUSE_END.finditer(sentence)), default=0)]
+    words = split_words(before)
+    return len(words) < MIN_TELLING_WORDS or not speaks_of_oneself(before, words)
+
+
+def _choose(sentences: Sequence[str], wanted: Sequence[str]) -> Sequence[str]:
+    """Return a short message whole; of a long one the sentences that hold most of the wanted words for their length, in
+    their order."""
+    if sum(map(len, sentences)) <= MAX_WHOLE_CHARS:
+        return sentences
+    worth = [share_held(wanted, one) / (MIN_ROOM_CHARS + len(one)) ** 0.5 for one in sentences]
+    best = sorted(range(len(sentences)), key=lambda number: -worth[number])
+    chosen: list[int] = []
+    room = MAX_EXCERPT_CHARS
+    for number in best:
+        if not chosen or len(sentences[number]) <= room:
+            chosen.append(number)
+            room -= len(sentences[number]) + 1
+        if room < MIN_ROOM_CHARS:
+            break
+    return [sentences[number] for number in sorted(chosen)]
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.lower().split())

@@ -1,0 +1,231 @@
+"""Evidence: what was said earlier that a message is about, asked for in its own turn and quoted letter for letter."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.fence import OVERHEAD_CHARS, fence
+from hermes.honcho.evidence import (
+    MAX_EXCERPT_CHARS,
+    MAX_WHOLE_CHARS,
+    MIN_CERTAINTY,
+    TITLE,
+    RecalledEvidence,
+    ScoredMessage,
+    quote_all,
+    write_quotes,
+)
+from hermes.honcho.injection import EVIDENCE, STANDING, SUPPLEMENT, Section, budget_chars, compose
+from hermes.honcho.recall_reader import RecalledConclusion, RecalledMessage
+from hermes.memory.provider import Part
+from hermes.memory_server.api.health import EXTENSIONS
+from tests.honcho.between import Asked, Instead, like_a_model
+from tests.honcho.recalling import ANN, BOB, BOT, DIRECT, GUEST, SESSIONS, Recalling
+
+pytestmark = pytest.mark.contract("7.9")
+QUESTION = "What is my cat called?"
+CAT, DOG = "My cat is called Miso.", "I noted that your cat likes fish."
+
+
+def found(*texts: str, peer: str = ANN, day: int = 8, certainty: float = 1.0) -> list[ScoredMessage]:
+    return [
+        ScoredMessage(RecalledMessage(text, peer, f"2023-05-{day:02}T10:00:00Z", f"m{place}", "s"), 0.5, certainty)
+        for place, text in enumerate(texts)
+    ]
+
+
+def quoted(messages: list[ScoredMessage], question: str = QUESTION) -> list[str]:
+    return [quote.text for quote in quote_all(RecalledEvidence(messages), question, BOT)]
+
+
+def test_relative_time_is_worked_out_behind_the_quote() -> None:
+    assert quoted(found("I found my cat yesterday. She is well.")) == [
+        "ann: I found my cat yesterday. (7 May 2023) She is well."
+    ]
+
+
+def test_quotes_stand_in_order_of_time_under_their_day() -> None:
+    quotes = quote_all(
+        RecalledEvidence([*found(CAT, day=8), *found(DOG, peer=BOT, day=2), *found("A cat.", day=8)]), "cat", BOT
+    )
+    text, _ = write_quotes(quotes, 1000)
+    assert text == f"2 May 2023:\n- bot: {DOG}\n8 May 2023:\n- ann: {CAT}\n- ann: A cat."
+
+
+def test_each_text_is_quoted_once() -> None:
+    held = [RecalledConclusion("c1", CAT), RecalledConclusion("c2", "Her cat is old.")]
+    quotes = quote_all(RecalledEvidence(found(CAT, CAT), held), QUESTION, BOT)
+    assert [quote.text for quote in quotes] == [f"ann: {CAT}", "Her cat is old."]
+
+
+def test_conclusions_have_a_place_among_many_quotes() -> None:
+    said = found(*(f"My cat number {number} is called Miso." for number in range(50)))
+    quotes = quote_all(RecalledEvidence(said, [RecalledConclusion("c", "Ann owns many cats.")] * 2), QUESTION, BOT)
+    text, kept = write_quotes(quotes, 1000)
+    assert text.startswith("- Ann owns many cats.\n8 May 2023:\n- ann: My cat number 0 is called Miso.")
+    assert text.count("many cats") == 1
+    assert kept[0].why == "conclusion c, rank 1"
+
+
+@pytest.mark.parametrize(
+    "text", [QUESTION, "what is my  CAT called?", "Which cat?", "Is it big? A cat？", "Tell me, who?"]
+)
+def test_message_itself_and_earlier_questions_are_no_evidence(text: str) -> None:
+    assert quoted(found(text)) == []
+
+
+@pytest.mark.parametrize("text", ["I moved to Ghent with my cat, where is a vet?", "A cat? Yes."])
+def test_question_that_tells_something_first_is_evidence(text: str) -> None:
+    assert quoted(found(text)) == [f"ann: {text}"]
+
+
+def test_question_of_the_agent_is_evidence() -> None:
+    assert quoted(found("Is your cat well?", peer=BOT)) == ["bot: Is your cat well?"]
+
+
+def test_nothing_below_the_threshold_is_quoted() -> None:
+    assert quoted(found(CAT, certainty=MIN_CERTAINTY - 0.01)) == []
+    assert quoted(found(CAT, certainty=MIN_CERTAINTY)) == [f"ann: {CAT}"]
+
+
+def test_long_message_is_quoted_by_the_sentences_that_fit() -> None:
+    long = "\n".join([*(f"{number}. Point {number} of the list is here." for number in range(40)), CAT])
+    [text] = quoted(found(long, peer=BOT))
+    assert CAT in text
+    assert len(text) <= len("bot: ") + MAX_EXCERPT_CHARS
+    [blob] = quoted(found("cat " * 2000))
+    assert blob.removeprefix("ann: ") in "cat " * 2000
+    assert len(blob) <= len("ann: ") + MAX_WHOLE_CHARS
+
+
+LINES = st.text(st.sampled_from("ab c.?\n漢<>") | st.characters(), min_size=1, max_size=700)
+LAYERS = (STANDING, "summary", "user representation", SUPPLEMENT)
+
+
+@pytest.mark.contract("7.3")
+@given(
+    st.lists(LINES, max_size=12), st.lists(st.tuples(st.sampled_from(LAYERS), LINES), max_size=5), st.integers(1, 8000)
+)
+def test_block_with_evidence_never_exceeds_the_budget(
+    said: list[str], others: list[tuple[str, str]], tokens: int
+) -> None:
+    quotes = quote_all(RecalledEvidence(found(*said, "<memory-context " * 9)), QUESTION, BOT)
+    sections = [Section(layer, layer, text, 1.0) for layer, text in others]
+    parts = compose([*sections, Section(EVIDENCE, TITLE, "", 1.0, quotes=quotes)], budget_chars(tokens))
+    text = "\n\n".join(part.text for part in parts if part.text)
+    assert len(fence(text)) <= tokens * 4 + len(fence("x")) - OVERHEAD_CHARS - 1
+    assert all(len(part.sources) == sum(quote.text in part.text for quote in quotes) for part in parts if part.sources)
+
+
+@pytest.mark.contract("7.2", "7.3")
+def test_marks_of_a_fence_in_quotes_make_the_block_no_longer() -> None:
+    quotes = quote_all(
+        RecalledEvidence(found(*(f"{number} <memory-context" * 9 for number in range(99)))), QUESTION, BOT
+    )
+    [part] = compose([Section(EVIDENCE, TITLE, "", 1.0, quotes=quotes)], 3000)
+    assert len(fence(part.text)) == len(fence("x")) - 1 + len(part.text)
+
+
+FACTS = "\n".join(f"Fact {number}: she is allergic to thing {number}." for number in range(90))
+MANY = quote_all(
+    RecalledEvidence(found(*(f"My cat number {number} is called Miso." for number in range(200)))), QUESTION, BOT
+)
+
+
+def fill(*sections: Section, limit: int = 3000) -> dict[str, Part]:
+    return {part.layer: part for part in compose([*sections, Section(EVIDENCE, TITLE, "", 1.0, quotes=MANY)], limit)}
+
+
+@pytest.mark.contract("7.3")
+def test_standing_part_comes_first_and_has_at_most_a_fifth() -> None:
+    parts = fill(Section("summary", "Summary", FACTS, 1.0), Section(STANDING, "Key facts", FACTS, 1.0))
+    assert next(iter(parts)) == STANDING
+    assert 400 < len(parts[STANDING].text) <= 600
+    assert len(parts[EVIDENCE].text) > 0.7 * 3000
+
+
+@pytest.mark.contract("7.3")
+def test_supplement_keeps_its_room_beside_evidence() -> None:
+    answer = Section(SUPPLEMENT, "What matters now", "She moves soon. " * 30, 1.0)
+    parts = fill(Section(STANDING, "Key facts", "Name: Ann", 1.0), Section("summary", "Summary", FACTS, 1.0), answer)
+    assert parts[SUPPLEMENT].cut == 0
+    long = fill(Section(STANDING, "Key facts", FACTS, 1.0), Section(SUPPLEMENT, "Now", "word " * 900, 1.0))
+    assert len(long[STANDING].text) + len(long[SUPPLEMENT].text) <= 0.3 * 3000
+    assert len(long[EVIDENCE].text) > 0.65 * 3000
+
+
+@pytest.mark.contract("7.3")
+def test_repeated_line_never_vanishes_from_both_places() -> None:
+    repeated = "[2023-05-08 10:00:00] She owns a zebra."
+    dated = "\n".join((repeated, *(f"[2023-05-08 10:00:00] Fact {number}." for number in range(60))))
+    for first in (dated, f"{FACTS}\nShe owns a zebra."):
+        two = compose([Section("summary", "A", first, 1.0), Section(SUPPLEMENT, "B", repeated, 1.0)], 1200)
+        assert ["zebra" in part.text for part in two] == [False, True]
+    [part] = compose([Section("summary", "A", f"{dated}\n{repeated}", 1.0)], 1200)
+    assert part.text.count("zebra") == 1
+    parts = fill(Section("user representation", "Known", f"ann: {MANY[0].text[5:]}\nann: I like figs.", 1.0))
+    assert "I like figs." not in parts[EVIDENCE].text
+    assert sum(MANY[0].text in part.text for part in parts.values()) == 1
+
+
+async def test_both_speakers_are_quoted(recalling: Recalling) -> None:
+    recalling.configure()
+    recalling.tell("elsewhere", (ANN, CAT), (BOT, DOG))
+    async with recalling.host() as talk:
+        text = await talk.turn(QUESTION)
+    assert f"- ann: {CAT}\n- bot: {DOG}" in text.partition(f"## {TITLE}")[2]
+
+
+@pytest.mark.contract("7.5")
+@pytest.mark.parametrize("model", [None, "x"])
+async def test_warm_turn_asks_for_evidence_alone_whether_the_server_has_a_model(
+    recalling: Recalling, model: str | None
+) -> None:
+    recalling.configure(contextCadence=5, dialecticCadence=5)
+    recalling.tell("elsewhere", (ANN, CAT))
+    health = {"status": "ok", "extensions": list(EXTENSIONS), "model": model}
+    answers = {"health": health, "chat": {"content": "She has a cat."}}
+    recalling.between.rule = lambda asked: Instead(answers[asked.what]) if asked.what in answers else None
+    async with recalling.host() as talk:
+        await talk.turn("Hello, how are you today?")
+        before = len(recalling.between.asked)
+        text = await talk.turn(QUESTION)
+    assert [asked.what for asked in recalling.between.asked[before:]] == ["evidence"]
+    assert f"- ann: {CAT}" in text.partition(f"## {TITLE}")[2]
+
+
+async def test_server_of_another_kind_is_searched_with_the_message(recalling: Recalling) -> None:
+    recalling.configure()
+    recalling.tell("elsewhere", (ANN, CAT), (BOT, DOG))
+    recalling.conclude(BOT, ANN, "Ann owns one cat.")
+    recalling.between.rule = like_a_model("an answer")
+    async with recalling.host() as talk:
+        text = (await talk.turn(QUESTION)).partition(f"## {TITLE}")[2]
+    heard, said = sorted(recalling.between.bodies("search"), key=len, reverse=True)
+    assert heard == {**said, "filters": {"peer_perspective": ANN}}
+    assert said["query"] == QUESTION
+    assert {body["query"] for body in recalling.between.bodies("query")} == {QUESTION}
+    assert recalling.between.count("evidence") == 0
+    assert all(said in text for said in (f"- ann: {CAT}", f"- bot: {DOG}", "- Ann owns one cat."))
+
+
+@pytest.mark.contract("1.9")
+@pytest.mark.parametrize("is_foreign", [False, True])
+async def test_guest_gets_what_was_said_where_nobody_else_was(recalling: Recalling, is_foreign: bool) -> None:
+    recalling.configure()
+    recalling.tell("elsewhere", (BOB, "My cat is called Tom."))
+    recalling.tell(SESSIONS["s2"], (BOB, "Hello."), (BOT, "Your cat is called Tom, you told me."))
+    recalling.tell("group", (BOB, "I fed a cat."), (ANN, CAT), (BOT, DOG))
+    recalling.tell("owners", (ANN, "My second cat is called Ada."), (BOT, "Both cats are well."))
+
+    def rule(asked: Asked) -> Instead | None:
+        return like_a_model("an answer")(asked) if is_foreign else None
+
+    recalling.between.rule = rule
+    async with recalling.host() as talk:
+        text = (await talk.turn(QUESTION, DIRECT, GUEST)).partition(f"## {TITLE}")[2]
+    assert "- 17: My cat is called Tom." in text
+    assert "- bot: Your cat is called Tom, you told me." in text
+    assert not [word for word in ("Miso", "fish", "Ada", "Both") if word in text]
