@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.db import queue, queue_items
-from hermes.db.outcomes import MAX_CRASHES, Dead, Defect, Done, Retry
+from hermes.db.outcomes import MAX_CRASHES, SPLIT_LOSSES, Dead, Defect, Done, Retry
 from hermes.db.queue import Claim
 from hermes.errors import NotFoundError, StaleError
 from tests.db.files import make_file, transaction
@@ -53,8 +53,8 @@ def test_items_that_are_lost_again_and_again_are_claimed_alone_and_later_each_ti
         assert head.reason == f"the process ended {len(taken)} times while this was handled"
         waits.append(head.not_before - now)
         now = head.not_before
-    assert taken[:3] == [["one", "two"]] * 3
-    assert set(map(tuple, taken[3:])) == {("one",)}
+    assert taken[:SPLIT_LOSSES] == [["one", "two"]] * SPLIT_LOSSES
+    assert set(map(tuple, taken[SPLIT_LOSSES:])) == {("one",)}
     assert waits == [9.0 * times for times in range(1, 1 + len(waits))]
     assert len(taken) > MAX_CRASHES
     assert queue_items.items(db, "work", "dead") == []

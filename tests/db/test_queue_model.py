@@ -114,7 +114,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert lane not in claimable if lane else not claimable
             return
         assert 1 <= len(claim.items) <= limit
-        assert len(claim.items) == 1 or all(item.crashes + item.lost < SUSPECT_CRASHES for item in claim.items)
+        assert len(claim.items) == 1 or not any(item.is_apart for item in claim.items)
         assert all(item.not_before <= self.now for item in claim.items)
         assert lane in (None, claim.lane)
         assert claim.lane in claimable

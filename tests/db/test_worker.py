@@ -18,7 +18,17 @@ from hermes.db import lanes, queue, queue_items
 from hermes.db.engine import Tx
 from hermes.db.isolation import Isolation
 from hermes.db.leases import new_owner
-from hermes.db.outcomes import GIVEN_UP, MAX_CRASHES, SUSPECT_CRASHES, Dead, Done, ItemOutcome, Postponed, Retry
+from hermes.db.outcomes import (
+    GIVEN_UP,
+    MAX_CRASHES,
+    SPLIT_LOSSES,
+    SUSPECT_CRASHES,
+    Dead,
+    Done,
+    ItemOutcome,
+    Postponed,
+    Retry,
+)
 from hermes.db.queue import Claim, Item
 from hermes.db.worker import QueueWorker, Work, WorkerTerms
 from hermes.errors import StaleError, StoreBusyError
@@ -669,10 +679,14 @@ async def test_item_that_ends_the_process_is_dead_after_it_was_alone_five_times(
         await work.live(bench.worker(work, batch=50, at_once=50), seconds=60.0)
         if bench.keys("dead"):
             break
+    await work.live(bench.worker(work, batch=50, at_once=50), seconds=300.0)
     assert work.dead == ["poison"]
     assert [item.reason for item in queue_items.items(bench.file.db, "work", "dead")] == [GIVEN_UP]
     assert all(len(company) > 1 for company in work.company[:SUSPECT_CRASHES])
-    assert work.company[SUSPECT_CRASHES:] == [{"poison"}] * MAX_CRASHES
+    assert all(company <= {"before", "poison", "after"} for company in work.company[SUSPECT_CRASHES:])
+    alone = work.company[SPLIT_LOSSES:]  # once its process may have ended for another reason
+    assert alone == [{"poison"}] * len(alone)
+    assert MAX_CRASHES - 1 <= len(alone) <= MAX_CRASHES
     assert sorted(work.done) == sorted(["before", "after", *(f"good{number}" for number in range(24))])
 
 

@@ -13,7 +13,9 @@ item is dead. In a queue that keeps lost items (`WorkerTerms.keeps_lost`) only w
 
 GIVEN_UP = f"the process ended {MAX_CRASHES} times while it handled nothing else"
 SUSPECT_CRASHES = 3
-"""Crashes and losses in a row from which on an item is a suspect: claimed alone, handled while no other lane runs."""
+"""Crashes and losses in a row from which on an item is a suspect: its lane is handled while no other runs."""
+SPLIT_LOSSES = 5
+"""Losses in a row from which on an item is also claimed without its neighbours, so that the one to blame shows."""
 
 
 class Done(Struct, frozen=True):

@@ -24,7 +24,7 @@ from hermes.db.engine import Tx
 from hermes.db.lanes import SCHEMA as LANES
 from hermes.db.lanes import head_time, hold_lane, release_lane, schedule
 from hermes.db.leases import Lease
-from hermes.db.outcomes import SUSPECT_CRASHES, Dead, Defect, Done, ItemOutcome, Postponed, Retry, weigh
+from hermes.db.outcomes import SPLIT_LOSSES, SUSPECT_CRASHES, Dead, Defect, Done, ItemOutcome, Postponed, Retry, weigh
 from hermes.errors import StaleError
 from hermes.types import Json
 
@@ -91,9 +91,9 @@ class Item(Struct, frozen=True):
     reason: str | None
 
     @property
-    def is_suspect(self) -> bool:
-        """True for an item that may be the cause of crashes."""
-        return self.crashes + self.lost >= SUSPECT_CRASHES
+    def is_apart(self) -> bool:
+        """True for an item that is claimed without its neighbours: one of them may be the cause of crashes."""
+        return self.lost >= SPLIT_LOSSES or (self.crashes > 0 and self.crashes + self.lost >= SUSPECT_CRASHES)
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> Item:
@@ -262,9 +262,9 @@ def backoff(attempts: int, chance: Callable[[], float], *, base: float = 0.5, ca
 
 
 def count_alone(tx: Tx, claimed: Claim, *, alone: bool) -> None:
-    """Count a crash for the items in advance while they are handled alone: if the process ends now, they are to blame.
-    Settling the claim, or `alone=False`, takes it back."""
-    for item in claimed.items:
+    """Count a crash for an item in advance while it is handled alone: if the process ends now, it is to blame. Of
+    several items nobody can tell which. Settling the claim, or `alone=False`, takes it back."""
+    for item in claimed.items if len(claimed.items) == 1 else ():
         tx.execute("UPDATE hermes_queue SET crashes = ? WHERE id = ? AND claimed = 1", (item.crashes + alone, item.id))
 
 
@@ -290,13 +290,13 @@ def _take_items(tx: Tx, queue: str, lane: str, now: float, limit: int) -> tuple[
     taken: list[Item] = []
     for row in rows:
         item = Item.from_row(row)
-        if item.not_before > now or (item.is_suspect and taken):
+        if item.not_before > now or (item.is_apart and taken):
             break
         tx.execute(
             "UPDATE hermes_queue SET claimed = 1, attempts = attempts + 1, tried_at = ? WHERE id = ?", (now, row["id"])
         )
         taken.append(replace(item, attempts=item.attempts + 1))
-        if item.is_suspect:
+        if item.is_apart:
             break
     return tuple(taken)
 
