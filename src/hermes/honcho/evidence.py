@@ -26,8 +26,8 @@ MAX_WHOLE_CHARS = 500
 MAX_EXCERPT_CHARS = 200
 """Characters that are quoted of a longer one. Many short excerpts hold more of what is asked for than few long ones."""
 MIN_CERTAINTY = 0.03
-"""Less sure hits are no evidence. On the dialogues of LoCoMo this brought most; at 0.21, where answers begin, a tenth of
-the evidence was lost."""
+"""Less sure hits are no evidence. On the dialogues of LoCoMo this brought most; at 0.21, where answers begin, a tenth
+of the evidence was lost."""
 MIN_ROOM_CHARS = 40
 """Room in an excerpt that is too small for another sentence."""
 MIN_TELLING_WORDS = 4
