@@ -333,7 +333,7 @@ async def test_large_response_waits_for_room_unless_it_says_what_was_created(mon
     intake = BodyIntake(show)
     waiting = asyncio.create_task(intake({**SCOPE, "size": 80_000, "status": 200}, Body().receive, take_late))
     await asyncio.sleep(0)
-    assert (await ask(80_000))[0] == 503
+    assert (await ask(80_000))[0] == 429
     assert await ask(80_000, 201) == (201, 80_002)
     assert await ask(1000) == (200, 1002)
     taken.set()

@@ -183,7 +183,7 @@ class _Going:
         elif message.get("status") == OK and self._finds_no_room(message):
             # Nothing is lost: whatever creates something each time it is asked responds with 201.
             self._is_replaced = True
-            refusal = JsonResponse({"detail": NOT_TAKEN}, 503, headers=RETRY)
+            refusal = JsonResponse({"detail": NOT_TAKEN}, 429, headers=RETRY)
             await refusal(self._scope, self._request.receive, self._send)
         elif len(message.get("body", b"")) > limits.LARGE_BODY_BYTES:
             await self._send_in_pieces(message)
