@@ -64,7 +64,7 @@ class Isolation:
             self._waiting = None
 
     def end(self, claimed: Claim) -> None:
-        """Note that a lane is no longer handled."""
+        """Record the end of a lane's work."""
         self.running -= 1
         if self.alone is claimed:
             self.alone = None

@@ -1,5 +1,5 @@
-"""What an earlier version left behind, carried over once: guests keep their peers, and nobody is given a session or a
-peer that holds someone else's words."""
+"""Migration of guests from an earlier version, once per profile: they keep their peers, and nobody gets a session or
+a peer with someone else's words."""
 
 from __future__ import annotations
 

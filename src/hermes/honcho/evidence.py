@@ -53,7 +53,7 @@ class ScoredMessage(Struct, frozen=True):
 
 
 class RecalledEvidence(Struct, frozen=True):
-    """What a server found for a question: messages, and conclusions that no message says."""
+    """Hits of a server for one question: messages, and conclusions without a source message."""
 
     messages: Sequence[ScoredMessage] = ()
     conclusions: Sequence[RecalledConclusion] = ()

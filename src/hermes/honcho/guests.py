@@ -35,7 +35,7 @@ class MisfiledWords(Struct, frozen=True):
 
 
 class GuestRecord(Struct, frozen=True, omit_defaults=True, dict=True):
-    """What is known of the guests of one workspace."""
+    """The guests of one workspace: accounts, first platform, and leftovers of an earlier version."""
 
     first: str | None = None
     """The first platform that guests came from. An id of any other one is prefixed with the platform's name."""
