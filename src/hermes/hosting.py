@@ -8,6 +8,7 @@ from importlib import import_module
 from hermes import settings as table
 from hermes.agent.agent import Agent
 from hermes.agent.loop import Responder
+from hermes.agent.offline import NOT_KEPT
 from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.session_search import session_search_tool
 from hermes.agent.tools import Toolbox
@@ -21,7 +22,6 @@ from hermes.gateway.platforms import switched_on
 from hermes.gateway.platforms.api_terms import ApiTerms
 from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
 from hermes.gateway.remarks import RemarkTerms
-from hermes.llm.floor import NOT_KEPT
 from hermes.llm.model import Model
 from hermes.memory.deliveries import Deliveries
 from hermes.scope import Scope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.llm.floor import is_asking
+from hermes.ranking.utterances import is_question
 
 
 @pytest.mark.contract("10.5")
@@ -22,7 +22,7 @@ from hermes.llm.floor import is_asking
     ],
 )
 def test_a_question_is_known_without_its_mark_in_several_languages(text: str) -> None:
-    assert is_asking(text)
+    assert is_question(text)
 
 
 @pytest.mark.contract("10.5")
@@ -38,4 +38,4 @@ def test_a_question_is_known_without_its_mark_in_several_languages(text: str) ->
     ],
 )
 def test_what_only_begins_like_a_question_is_said_and_not_asked(text: str) -> None:
-    assert not is_asking(text)
+    assert not is_question(text)
