@@ -31,6 +31,10 @@ ASKING = re.compile(
     r"|¿|tell me\b|[^。！]{0,30}(?:(?<!没)什么|谁|哪|怎么|多少|吗$)(?!都)[^。！]{0,20}$",
     re.IGNORECASE | re.DOTALL,
 )
+NOTED = re.compile(
+    r"(?:do|does|did|is|are|was|were|can|could)\s+(?!(?:i|you|we|my|your|our|there|ist|habe?)\b)", re.IGNORECASE
+)
+"""Begins as a note does that leaves out whom it is about ("is called Ada")."""
 REQUEST = re.compile(
     r"(?:please |bitte |por favor |s['’]il te plaît,? )?(?:(?:write|translate|summari[sz]e|explain|fix|draft"
     r"|calculate|generate|help me"
@@ -133,7 +137,7 @@ def only_asks(text: str) -> bool:
 
 def _only_asks(sentence: str) -> bool:
     if not sentence.rstrip(CLOSING).endswith(tuple(QUESTION_MARKS)):
-        return ASKING.match(sentence) is not None
+        return ASKING.match(sentence) is not None and NOTED.match(sentence) is None
     before = sentence[: max((found.start() for found in CLAUSE_END.finditer(sentence)), default=0)]
     words = split_words(before)
     return len(words) < MIN_TELLING_WORDS or not speaks_of_oneself(before, words)
