@@ -46,6 +46,8 @@ MIN_CERTAINTY = 0.21
 """Less sure lines are no answer."""
 MIN_SHARE = 0.5
 """Of a line that nobody weighed, the share of the question's words that it must hold."""
+MIN_OF_BEST = 0.6
+"""A line must be so sure, as a share of the surest."""
 MIN_SURE = 0.5
 """So sure, a line answers a question about "my cat" without naming the cat."""
 OWNED = re.compile(r"\b(?:my|mein(?:e[mnrs]?)?|mis?|mon|ma|mes) (\w{3,})|我的(\w)", re.IGNORECASE)
@@ -156,7 +158,9 @@ def find_answers(
 ) -> list[RecalledLine]:
     """Return the lines that answer a question, the best first: recalled ones, and local ones where those are newer or
     there are no others."""
-    found = _once(line for line in recalled if is_answer(line, inquiry))
+    fitting = [line for line in recalled if is_answer(line, inquiry)]
+    least = MIN_OF_BEST * max((line.certainty or 0.0 for line in fitting), default=0.0)
+    found = _once(line for line in fitting if line.certainty is None or line.certainty >= least)
     newest = max((line.at or 0.0 for line in found), default=-1.0)
     more = [line for line in local if (line.at or 0.0) > newest and is_answer(line, inquiry)]
     return _once([*more, *found] if found else more)[:MAX_QUOTES]

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import date
 from typing import Literal
 
+from hermes.ranking.relative_times import write_out
 from hermes.ranking.traits import speaks_of_oneself
 from hermes.ranking.words import split_words, telling_words
 
@@ -145,10 +147,13 @@ def is_general(question: str) -> bool:
     return known >= GENERAL_SHARE * max(1, len(words)) or GENERAL_CHINESE.search(question) is not None
 
 
-def expand(question: str) -> str:
-    """Return what to search for: a question about a name, a home or a job with the words in which people state it."""
-    stated = PROTOTYPES.get(find_topic(question) or "said")
-    return f"{question} {stated}" if stated else question
+def expand(question: str, today: date) -> str:
+    """Return what to search for: a question about a name, a home or a job with the words in which people state it, one
+    for what was said at a time with the date."""
+    topic = find_topic(question)
+    if topic == "said":
+        return write_out(question, today)
+    return f"{question} {PROTOTYPES[topic]}" if topic in PROTOTYPES else question
 
 
 def states(topic: Topic, text: str) -> bool:

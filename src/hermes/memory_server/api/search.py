@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from fastapi import Response
 
 from hermes.memory_server.api import replies, wire
@@ -86,7 +88,8 @@ async def search_with_scores(workspace_id: str, body: WorkspaceSearch, here: Ser
 @router.post(f"{ROOT}/ext/evidence", response_model=replies.FoundEvidence, tags=["extensions"])
 async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Find what was said and concluded that a question is about, with scores, in one request."""
-    question = await here.ask_messages(workspace_id, expand(body.query))
+    today = datetime.fromtimestamp(here.now() / 1_000_000, UTC)
+    question = await here.ask_messages(workspace_id, expand(body.query, today))
     filters = None if body.heard_by is None else {"peer_perspective": body.heard_by}
 
     def run(tx: Tx) -> wire.WireObject:
