@@ -81,7 +81,7 @@ def test_small_talk_is_answered_and_not_said_to_be_saved(home: Path) -> None:
     out = chat(environment(home), said="\n".join(said)).out.splitlines()
     assert out[:3] == ["You're welcome.", "All right.", "Goodbye!"]
     assert out[3].startswith("Hello! Tell me")
-    assert out[4].startswith("That needs a model.")
+    assert out[4].startswith("Without a model I can only keep")
     assert out[5] == "Saved: Hi, my dog is sick."
 
 

@@ -21,7 +21,7 @@ from hermes.llm.model import ModelRequest
 from hermes.ranking.personal import Topic, find_name, find_topic, holds_secret, states
 from hermes.ranking.relative_times import resolve, write_out
 from hermes.ranking.traits import speaks_of_oneself
-from hermes.ranking.utterances import find_small_talk, is_question, is_request, only_asks
+from hermes.ranking.utterances import find_small_talk, is_question, is_request, only_asks, wants_forgetting
 from hermes.ranking.words import split_words, telling_words
 from hermes.types import ECHO, RecalledLine
 
@@ -29,7 +29,8 @@ SAVED = "Saved"
 HERE_ALONE = "Kept in this conversation alone"
 NOT_KEPT = "Heard, and not kept"
 """What becomes of what a person says: in a session, in an incognito turn, and where there is no session."""
-NEEDS_MODEL = "That needs a model. Without one I keep what you tell me, and answer questions from it."
+NEEDS_MODEL = "Without a model I can only keep what you tell me, and answer questions from it."
+HOW_TO_FORGET = "Nothing is forgotten yet: `/memory search WORDS` shows what is kept, `/memory forget N` removes it."
 HELLO = "{0}! Tell me what I should remember, or ask me about what you told me."
 SMALL_TALK = {"farewell": "Goodbye!", "thanks": "You're welcome.", "nod": "All right."}
 UNKNOWN: dict[Topic | None, str] = {
@@ -41,7 +42,7 @@ UNKNOWN: dict[Topic | None, str] = {
     "said": "I remember nothing that you said then.",
 }
 NOT_READ = "But a part of memory could not be read just now: ask again in a moment."
-MAX_QUOTE_CHARS, MAX_QUOTES, MAX_LISTED = 300, 3, 8
+MAX_QUOTE_CHARS, MAX_QUOTES, MAX_LISTED = 300, 3, 10
 MIN_CERTAINTY = 0.21
 """Less sure lines are no answer."""
 MIN_SHARE = 0.5
@@ -50,7 +51,12 @@ MIN_OF_BEST = 0.6
 """A line must be so sure, as a share of the surest."""
 MIN_SURE = 0.5
 """So sure, a line answers a question about "my cat" without naming the cat."""
-OWNED = re.compile(r"\b(?:my|mein(?:e[mnrs]?)?|mis?|mon|ma|mes) (\w{3,})|我的(\w)", re.IGNORECASE)
+OWNED = re.compile(
+    r"\b(?:my|mein(?:e[mnrs]?)?|mis?|mon|ma|mes) (?:(?:fav\w+|new|old|first|last|next|best|own|current) )*(\w{3,})"
+    r"|我的(\w)",
+    re.IGNORECASE,
+)
+"""The noun that a question says is somebody's own."""
 OF_ANOTHER = re.compile(
     r"\b(?:my|mein\w*|mi|mon|ma) \w+ (?:lives|works|moved|wohnt|lebt|arbeitet|vive|trabaja|habite|travaille)\b",
     re.IGNORECASE,
@@ -119,6 +125,8 @@ class OfflineModel(Struct, frozen=True):
             return HELLO.format("Hello" if is_question(said) else first[:1].upper() + first[1:])
         if kind is not None:
             return SMALL_TALK[kind]
+        if wants_forgetting(said):
+            return HOW_TO_FORGET
         if is_request(said):
             return NEEDS_MODEL
         if not is_question(said):

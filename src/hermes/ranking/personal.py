@@ -46,6 +46,12 @@ ASKED: dict[Topic, re.Pattern[str]] = {
     ),
 }
 """What a question asks for, in small letters."""
+ABOUT_SOMETHING = re.compile(r"\b(?:about|regarding|über|von|zu|sobre|acerca|sur|à propos)\b|关于")
+REPORTED = re.compile(
+    r"\b(?:sa(?:id|ys)|told|asked|claim(?:s|ed)|pretend\w*|if|sagte?|fragte|wenn|dijo|dice|dit|disait)\b|[\"“„«]|说",
+    re.IGNORECASE,
+)
+"""What follows is somebody's words, or not so."""
 STATED: dict[Topic, re.Pattern[str]] = {
     "home": re.compile(
         r"\b(?:i|we)(?:['’](?:m|ve|re)| am| have| are)?(?: just| now| recently)? (?:live|living|moved|relocated"
@@ -118,7 +124,7 @@ SECRET = re.compile(
     r"|:)|\b(?:api|secret|access|private)[ _-]?"
     r"(?:key|token)s?\b|\btokens? (?:is|:)|\bsk-[\w-]{8,}|\b(?:account|iban|card|routing|social security"
     r"|passport) (?:number|no\b)|\biban\b|\bcvv\b|\bssn\b"
-    r"|\b(?:safe|lock|alarm|door) (?:code|combination)\b"
+    r"|\b(?:safe|lock|locker|alarm|door|gate|garage|entry) (?:code|combination)\b"
     r"|\bpassw(?:ort|örter)\b|\bkennw[oö]rt|\bgeheimzahl\b|\b(?:konto|karten)nummer\b|\bcontraseñas?\b"
     r"|\bclave\b|\bnúmero de cuenta\b"
     r"|\bmots? de passe\b|\bcode (?:secret|pin)\b|\bnuméro de (?:compte|carte)\b|密码|口令|账号|卡号"
@@ -131,6 +137,8 @@ def find_topic(question: str) -> Topic | None:
     if len(small) > MAX_QUESTION_CHARS:
         return None
     found = next((topic for topic, asked in ASKED.items() if asked.search(small)), None)
+    if found == "said" and ABOUT_SOMETHING.search(small):
+        return None
     if found is None and is_general(question) and (speaks_of_oneself(question, split_words(question)) or _me(small)):
         return "oneself"
     return found
@@ -160,7 +168,8 @@ def states(topic: Topic, text: str) -> bool:
     """Return True if a text states what questions of a topic ask for."""
     if topic == "name":
         return find_name([text]) is not None
-    return STATED[topic].search(text.lower()) is not None
+    found = STATED[topic].search(text.lower())
+    return found is not None and not _is_reported(text, found.start())
 
 
 def find_name(texts: Iterable[str]) -> tuple[str, str] | None:
@@ -178,9 +187,15 @@ def find_name(texts: Iterable[str]) -> tuple[str, str] | None:
 def _first_name(pattern: re.Pattern[str], text: str) -> str | None:
     for found in pattern.finditer(text):
         name = next(given for given in found.groups() if given)
-        if not NO_NAME.match(name):
+        if not NO_NAME.match(name) and not _is_reported(text, found.start()):
             return name[:1].upper() + name[1:]
     return None
+
+
+def _is_reported(text: str, place: int) -> bool:
+    """Whether the sentence up to a place says that somebody else's words follow."""
+    begin = max(text.rfind(end, 0, place) for end in ".!?。！？\n") + 1
+    return REPORTED.search(text, begin, place) is not None
 
 
 def holds_secret(text: str) -> bool:

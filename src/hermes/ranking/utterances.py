@@ -45,6 +45,11 @@ REQUEST = re.compile(
     r"|wer bist du\b|was kannst du\b|quién eres\b|qui es-tu\b|你是谁)",
     re.IGNORECASE,
 )
+FORGET = re.compile(
+    r"(?:please |bitte |por favor )?(?:(?:forget|delete) (?:that|this|it|what|everything|about|all|my|me)\b|vergiss\b"
+    r"|lösche?\b|olvida\b|borra\b|oublie\b|efface\b|忘[记了掉]|删除)",
+    re.IGNORECASE,
+)
 GREETINGS = frozenset(
     """
     hi hello hey hiya howdy hallo hoi servus moin hola salut bonjour bonsoir coucou morning afternoon evening day good
@@ -105,6 +110,11 @@ def is_question(text: str) -> bool:
 def is_request(text: str) -> bool:
     """Return True if a text wants something done that memory alone cannot do, or asks what can be done."""
     return REQUEST.match(text.strip()) is not None
+
+
+def wants_forgetting(text: str) -> bool:
+    """Return True if a text wants something that was said to be forgotten."""
+    return FORGET.match(text.strip()) is not None
 
 
 def find_small_talk(text: str) -> SmallTalk | None:
