@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
 from honcho import Honcho
 from pydantic import BaseModel
 
 from hermes.honcho.recall_policy import COLD, WARM
 from tests.memory_server.sdk import Caller
-from tests.memory_server.test_sdk import needs_chat, tell, wait_for_reasoning
+from tests.memory_server.talking import say, settle
 
-pytestmark = pytest.mark.contract("9.3")
 STOCK = "What should I know about this user?"
 """What other clients ask before a conversation begins."""
 GENERAL = [
@@ -33,10 +33,14 @@ TOLD = (
 )
 
 
+needs_chat = pytest.mark.skipif(not hasattr(Honcho, "chat"), reason="this version of the SDK does not have it")
+
+
 @pytest.fixture
-async def alice(call: Caller, honcho: Honcho) -> Any:
-    await tell(call, honcho, "talk", *TOLD)
-    await wait_for_reasoning(call, honcho)
+async def alice(call: Caller, honcho: Honcho, http: httpx.Client) -> Any:
+    http.post("/sessions", json={"id": "talk"}).raise_for_status()
+    say(http, "talk", *TOLD, peer="alice")
+    settle(http)
     return await call(honcho.peer, "alice")
 
 

@@ -58,19 +58,19 @@ STATED: dict[Topic, re.Pattern[str]] = {
         r"|reside)\b"
         r"|\bi(?:['’]m| am) (?:based|from)\b|\b(?:my home|my flat|my apartment) is\b|\bich (?:wohne|lebe"
         r"|komme aus)\b|\bwohne ich\b"
-        r"|\b(?:ich bin|wir sind)\b.*\bgezogen\b|\bvivo en\b|\bme (?:he )?mud(?:é|ado)\b|\bsoy de\b"
+        r"|\b(?:ich bin|wir sind)\b.{0,80}\bgezogen\b|\bvivo en\b|\bme (?:he )?mud(?:é|ado)\b|\bsoy de\b"
         r"|\bj['’]habite\b|\bje vis\b"
         r"|\bj['’]ai déménagé\b|\bj['’]ai emménagé\b|\bje suis de\b|我(?:现在)?住|我搬[到去家]|我家在|我来自"
     ),
     "work": re.compile(
         r"\bi(?:['’]m| am)? (?:now )?(?:work|working) (?:as|at|for|in|on)\b|\bmy (?:new )?(?:job|profession"
         r"|occupation) is\b"
-        r"|\bi(?:['’]m| am) an? \w+(?:er|or|ist|ian|ant|nurse|chef|cook|pilot|judge|nurse)\b|\bi(?:['’]m"
+        r"|\bi(?:['’]m| am) an? \w{1,20}(?:er|or|ist|ian|ant|nurse|chef|cook|pilot|judge)\b|\bi(?:['’]m"
         r"| am) a (?:nurse|chef|cook)\b"
         r"|\bi (?:got|have|started) a (?:new )?job\b|\bich arbeite (?:als|bei|in|im)\b|\bmein (?:beruf"
-        r"|job) ist\b|\bich bin \w+(?:er|in)\b"
-        r"|\btrabajo (?:como|de|en|para)\b|\bje travaille\b|\bmon métier\b|我(?:是|当)\w*(?:师|员|生|工)"
-        r"|我在.*(?:工作|上班)|我的工作是"
+        r"|job) ist\b|\bich bin \w{1,20}(?:er|in)\b"
+        r"|\btrabajo (?:como|de|en|para)\b|\bje travaille\b|\bmon métier\b|我(?:是|当)\w{0,8}(?:师|员|生|工)"
+        r"|我在.{0,40}(?:工作|上班)|我的工作是"
     ),
 }
 """How people state it, in small letters."""
@@ -79,7 +79,7 @@ PROTOTYPES: dict[Topic, str] = {
     "home": "I live in. I moved to. Ich wohne in. Vivo en. J'habite à. 我住在",
     "work": "I work as. My job is. Ich arbeite als. Trabajo como. Je travaille comme. 我的工作是",
 }
-_NAME = r"(?P<name>[^\W\d_a-zß-öø-ÿ][^\W\d_]*(?:[ '’-][^\W\d_a-zß-öø-ÿ][^\W\d_]*){0,3})"
+_NAME = r"(?P<name>[^\W\d_a-zß-öø-ÿ][^\W\d_]{0,30}(?:[ '’-][^\W\d_a-zß-öø-ÿ][^\W\d_]{0,30}){0,3})"
 GIVEN_NAME = re.compile(
     rf"\b(?:[Mm]y (?:full |first )?name(?:['’]s| is)|(?:[Pp]lease )?[Cc]all me|(?:I['’]m|I am) called"
     rf"|[Ii]ch hei(?:ß|ss)e"
@@ -98,7 +98,7 @@ LIKELY_NAME = re.compile(
 )
 """Says who speaks, or what they are: "I'm Nina", "I'm German"."""
 NO_NAME = re.compile(
-    r"(?:\w+(?:ish|ese)|german|italian|american|mexican|canadian|australian|russian|indian|french|greek|dutch|swiss"
+    r"(?:\w{1,20}(?:ish|ese)|german|italian|american|mexican|canadian|australian|russian|indian|french|greek|dutch|swiss"
     r"|catholic|christian|muslim|jewish|buddhist|hindu|vegan|vegetarian|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
     r"|tomorrow|later|back|ok|okay|not|so|very|sorry|happy|allergic)\b",
     re.IGNORECASE,

@@ -13,6 +13,8 @@ from hermes.ranking.words import split_words
 
 SmallTalk = Literal["greeting", "farewell", "thanks", "nod"]
 MAX_SMALL_TALK_CHARS = 100
+MAX_UNMARKED_CHARS = 80
+"""A longer question without its mark tells something beside."""
 MIN_TELLING_WORDS = 4
 """Fewer words before a question ("I wonder, …") tell nothing."""
 SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|(?<=[。！？])|\n+")
@@ -147,7 +149,8 @@ def only_asks(text: str) -> bool:
 
 def _only_asks(sentence: str) -> bool:
     if not sentence.rstrip(CLOSING).endswith(tuple(QUESTION_MARKS)):
-        return ASKING.match(sentence) is not None and NOTED.match(sentence) is None
+        is_short = len(sentence) <= MAX_UNMARKED_CHARS
+        return is_short and ASKING.match(sentence) is not None and NOTED.match(sentence) is None
     before = sentence[: max((found.start() for found in CLAUSE_END.finditer(sentence)), default=0)]
     words = split_words(before)
     return len(words) < MIN_TELLING_WORDS or not speaks_of_oneself(before, words)
