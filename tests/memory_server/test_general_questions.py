@@ -37,10 +37,14 @@ needs_chat = pytest.mark.skipif(not hasattr(Honcho, "chat"), reason="this versio
 
 
 @pytest.fixture
-async def alice(call: Caller, honcho: Honcho, http: httpx.Client) -> Any:
+def told(http: httpx.Client) -> None:
     http.post("/sessions", json={"id": "talk"}).raise_for_status()
     say(http, "talk", *TOLD, peer="alice")
     settle(http)
+
+
+@pytest.fixture
+async def alice(call: Caller, honcho: Honcho, told: None) -> Any:
     return await call(honcho.peer, "alice")
 
 
