@@ -38,8 +38,8 @@ def test_the_official_client_gets_an_answer_whole(gateway: GatewayProcess) -> No
         assert answer.choices[0].finish_reason == "stop"
         assert answer.usage is not None
         assert answer.usage.total_tokens == 12
-        assert [model.id for model in client.models.list()] == ["hermes"]
-        assert client.models.retrieve("hermes").id == "hermes"
+        assert next(model.id for model in client.models.list()) == "hermes"
+        assert client.models.retrieve("hermes:full").id == "hermes:full"
 
 
 def test_the_official_client_gets_an_answer_as_a_stream(gateway: GatewayProcess) -> None:
