@@ -168,8 +168,10 @@ def test_what_is_told_in_recall_is_not_known_in_the_next_chat(place: Place) -> N
 
 @pytest.mark.contract("P2")
 def test_growing_conversation_is_one_session_and_each_message_is_kept_once(place: Place) -> None:
-    chat = place.chat(system="Speak like a pirate.")
-    replies = [chat.say(f"Oak number {number}.") for number in range(4)]
+    chat = place.chat()
+    replies = [chat.say(f"Oak number {number}.") for number in range(3)]
+    chat.system = "Speak like a pirate."
+    replies.append(chat.say("Oak number 3."))
     texts = [f"Oak number {number}." for number in range(4)]
     assert place.said_in(chat) == texts
     assert place.said_in(chat, "assistant") == replies
@@ -251,6 +253,38 @@ def test_reply_that_the_client_has_in_part_goes_on(place: Place) -> None:
     chat.messages[1]["content"] = chat.messages[1]["content"][:9]
     chat.say("Gum goes on.")
     assert chat.session_id == first
+
+
+def test_reply_in_the_middle_that_is_wanted_anew_is_not_kept(place: Place) -> None:
+    chat = place.chat()
+    chat.say("Box begins.")
+    chat.say("Box goes on.")
+    before, trunk = place.remembered(), list(chat.messages)
+    chat.messages = trunk[:2]
+    assert chat.regenerate().startswith("echo: Box begins.")
+    assert (chat.session_id, place.remembered()) == ("", before)
+    chat.say("Box branches off.")
+    assert place.said_in(chat) == ["Box branches off."]
+    assert place.told("Box begins.") == ["ann"]
+
+
+def test_command_in_a_chat_is_answered_and_the_session_goes_on(place: Place) -> None:
+    chat = place.chat()
+    chat.say("Teak begins.")
+    first = chat.session_id
+    assert "tokens" in chat.say("/usage")
+    chat.say("Teak goes on.")
+    assert (chat.session_id, place.said_in(chat)) == (first, ["Teak begins.", "Teak goes on."])
+
+
+def test_message_that_was_taken_back_is_said_anew_when_it_comes_again(place: Place) -> None:
+    chat = place.chat()
+    chat.say("Lime begins.")
+    chat.say("Lime is taken back.")
+    reply(ask(place.url, "/undo", headers=in_session(chat.session_id)))
+    chat.regenerate()
+    assert place.said_in(chat) == ["Lime begins.", "Lime is taken back."]
+    assert place.told("Lime is taken back.") == ["ann"]
 
 
 def test_client_that_leaves_out_the_beginning_stays_in_its_session(place: Place) -> None:

@@ -76,4 +76,5 @@ def mark_delivered(tx: Tx, session_id: str, item: str) -> None:
 
 
 def _turn(row: sqlite3.Row) -> ApiTurn:
-    return ApiTurn(*row[:5], is_delivered=bool(row["is_delivered"]))
+    key, chain, words, session_id, item, is_delivered = row
+    return ApiTurn(key, chain, words, session_id, item, bool(is_delivered))

@@ -152,6 +152,12 @@ class Messages:
         )
         return [int(row["id"]) for row in rows]
 
+    def find_said(self, tx: Tx, session_id: str, text: str) -> int:
+        """The newest message of a person with this text, by its id, or 0."""
+        said = f"t.session_id = ? AND t.role = 'user' AND t.content = ? AND {self._kept}"
+        found = tx.execute(f"SELECT max(t.id) FROM messages t WHERE {said}", (session_id, text))
+        return int(found.fetchone()[0] or 0)
+
     def last_said(self, tx: Tx, session_id: str) -> int:
         """The newest message of a person, by its id, or 0."""
         query = f"SELECT max(t.id) FROM messages t WHERE t.session_id = ? AND t.role = 'user' AND {self._kept}"

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from hermes.db import queue_items
 from hermes.db.engine import Tx
 from hermes.db.queue import Item
-from hermes.events import Failed
+from hermes.events import Failed, Replied, Stopped
 from hermes.fence import strip_fences
 from hermes.gateway.inbox import INBOX, item_key_of
 from hermes.gateway.inbox_record import recall_ending
@@ -111,7 +111,7 @@ class Conversations(Struct, frozen=True):
             turn = find_turn(tx, chain)
         if turn is not None:
             return self._again(tx, turn, history, message)
-        goes_on = last is not None and self._goes_on(tx, last, history)
+        goes_on = last is not None and self._goes_on(tx, last, history, message)
         session_id = last.session_id if last is not None and goes_on else self._new_id(tx)
         item = message.message_id or chain
         if self._find_item(tx, session_id, message) is None:  # else the id is another message's, which is refused
@@ -122,21 +122,23 @@ class Conversations(Struct, frozen=True):
         """The turn before the new message, where a client has left out what came earlier: one with the same words and
         reply. Both must be there: the words alone may be those of another conversation."""
         for turn in turns_with_words(tx, history.words_before or ""):
-            ours = [_plain(reply) for reply in self._replies(tx, turn, RECENT_REPLIES)]
+            ours = map(_plain, self.store.messages.last_replies(tx, turn.session_id, RECENT_REPLIES))
             if history.replies and history.replies[-1] in ours:
                 return turn
         return None
 
-    def _goes_on(self, tx: Tx, last: ApiTurn, history: History) -> bool:
+    def _goes_on(self, tx: Tx, last: ApiTurn, history: History, message: Inbound) -> bool:
         """Whether a session can go on with the new message: it ends with the message before, and its reply is what the
-        client has, or as much of it as the client waited for or had continued."""
+        client has, or the client has the beginning of it, or none."""
         if extent_of(tx, last.session_id)[1] != last.id:
             return False
-        ours, theirs = self._replies(tx, last, 1), " ".join(history.replies)
-        return not ours or _plain(ours[0]).startswith(theirs) or theirs.startswith(_plain(ours[0]))
-
-    def _replies(self, tx: Tx, turn: ApiTurn, count: int) -> list[str]:
-        return self.store.messages.last_replies(tx, turn.session_id, count)
+        item = self._find_item(tx, last.session_id, replace(message, message_id=last.item))
+        if item is None:
+            ours = next(iter(self.store.messages.last_replies(tx, last.session_id, 1)), None)
+        else:
+            ending = recall_ending(tx, self.store, item)
+            ours = ending.text if isinstance(ending, Replied | Stopped) else None
+        return ours is None or _plain(ours).startswith(" ".join(history.replies))
 
     def _new_id(self, tx: Tx) -> str:
         return self.store.sessions.new_id(tx, self.store.clock.now())
@@ -144,8 +146,6 @@ class Conversations(Struct, frozen=True):
     def _again(self, tx: Tx, turn: ApiTurn, history: History, message: Inbound) -> Inbound | None:
         """A message that was handed in before. Whoever waits for its reply, or never got it, gets that one; whoever got
         it wants another. The client's own message id goes before all of this."""
-        if extent_of(tx, turn.session_id)[1] != turn.id:
-            return None
         placed = self._said_in(tx, turn.session_id, history, message)
         if (own := self._find_item(tx, turn.session_id, message)) is not None:
             return replace(placed, text=_text_of(own))
@@ -154,21 +154,22 @@ class Conversations(Struct, frozen=True):
             ending = recall_ending(tx, self.store, item)
             if ending is None or not (turn.is_delivered or isinstance(ending, Failed)):
                 return replace(placed, text=_text_of(item))
-        elif not self._was_said(tx, turn.session_id, history.said):
+        messages = self.store.messages
+        said = messages.find_said(tx, turn.session_id, strip_fences(history.said))
+        is_last = not said or said == messages.last_said(tx, turn.session_id)
+        if not is_last or extent_of(tx, turn.session_id)[1] != turn.id:
+            return None
+        if item is None and not said:
             return placed
         anew = message.message_id or secrets.token_hex(16)
         answer_anew(tx, turn, anew)
-        return replace(placed, message_id=anew, text=RETRY)
+        return replace(placed, message_id=anew, text=RETRY if said else history.said)
 
     def _find_item(self, tx: Tx, session_id: str, message: Inbound) -> Item | None:
         """The inbox item of a message in a session, where the message has an id."""
         if not message.message_id:
             return None
         return queue_items.find(tx, INBOX, item_key_of(replace(message, session_id=session_id)))
-
-    def _was_said(self, tx: Tx, session_id: str, text: str) -> bool:
-        said = self.store.messages.get(tx, self.store.messages.last_said(tx, session_id))
-        return said is not None and said.content == strip_fences(text)
 
     def _said_in(self, tx: Tx, session_id: str, history: History, message: Inbound) -> Inbound:
         """The message in a session, with what the model sees before the session's own messages: the client's
