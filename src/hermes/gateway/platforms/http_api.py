@@ -55,7 +55,7 @@ NAME = "api"
 LARGEST_BODY = 10 * 1024 * 1024
 REUSED = "this Idempotency-Key was another message's in this conversation; a new message takes a new key"
 NOT_YOURS = "this session is not one of the user's"
-SESSION_KEEPS = "a session has memory of its own; `/incognito` in it switches that off"
+SESSION_KEEPS = "a session has memory of its own; `/memory off` said in it switches that off"
 NOBODY = "'user' is empty: it names the guest who speaks, and a request without it is the owner's"
 SESSION_ID, SESSION_KEY, IDEMPOTENCY = "x-hermes-session-id", "x-hermes-session-key", "idempotency-key"
 
