@@ -71,8 +71,11 @@ class Place:
         """The messages of the last request to the model."""
         return self.model.requests()[-1]
 
-    def counts(self) -> list[object]:
-        return [rows(self.gateway.home, f"SELECT count(*) FROM {table}")[0][0] for table in TABLES]
+    def kept(self) -> tuple[list[object], list[str], list[tuple[str, str]]]:
+        """How much the store holds, the sessions on the memory server, and all that was said in them."""
+        remembered = self.remembered()
+        counts = [rows(self.gateway.home, f"SELECT count(*) FROM {table}")[0][0] for table in TABLES]
+        return counts, Arrived(self.server, self.workspace).sessions(), remembered
 
     def said_in(self, chat: ChatProgram, role: str = "user") -> list[object]:
         """What stands in the session of a chat, and was not taken back."""
@@ -132,8 +135,7 @@ def test_the_official_client_recalls_by_default_and_nothing_is_kept(place: Place
     import openai  # a second to import: only for whoever runs this
 
     place.chat().say("My piano teacher is Mrs Okafor.")
-    place.learn()
-    before, remembered = place.counts(), place.remembered()
+    before = place.kept()
     with openai.OpenAI(base_url=place.url, api_key="none") as client:
         asked: list[Any] = [
             {"role": "system", "content": "Be brief."},
@@ -145,18 +147,17 @@ def test_the_official_client_recalls_by_default_and_nothing_is_kept(place: Place
     assert "My piano teacher is Mrs Okafor." in last["content"]
     assert last["content"].startswith("Who is my piano teacher?\n\n<memory-context>")
     assert [one["content"] for one in earlier[1:]] == ["Be brief.", "Hello there, friend", "hi"]
-    assert (place.counts(), place.remembered()) == (before, remembered)
+    assert place.kept() == before
 
 
 def test_off_reads_nothing_and_keeps_nothing(place: Place) -> None:
     place.chat().say("My cello is by Testore.")
-    place.learn()
-    before, remembered = place.counts(), place.remembered()
+    before = place.kept()
     chat = place.chat("hermes:off")
     assert chat.say("Who made my cello?") == "echo: Who made my cello?"
     assert "Testore" not in json.dumps(place.asked())
     assert "tools" not in place.model.server.requests[-1].body
-    assert (chat.session_id, place.counts(), place.remembered()) == ("", before, remembered)
+    assert (chat.session_id, place.kept()) == ("", before)
 
 
 def test_what_is_told_in_recall_is_not_known_in_the_next_chat(place: Place) -> None:
@@ -320,11 +321,10 @@ def test_guests_have_memory_of_their_own_and_never_one_session(place: Place) -> 
 def test_task_of_a_program_is_no_conversation_and_reads_no_memory(place: Place, task: str) -> None:
     chat = place.chat()
     chat.say("My canoe is by Larch and Sons.")
-    place.learn()
-    before, remembered = place.counts(), place.remembered()
+    before = place.kept()
     chat.run_task(TASKS[task])
     assert "<memory-context>" not in place.asked()[-1]["content"]
-    assert (place.counts(), place.remembered()) == (before, remembered)
+    assert place.kept() == before
 
 
 def test_documents_around_a_message_are_read_and_not_kept_as_said(place: Place) -> None:
