@@ -371,9 +371,11 @@ def test_lost_reply_is_given_to_the_same_request_also_after_a_kill(own: Callable
     place.gateway.kill()
     place.gateway.start()
     place.model.go_on()
+    wait_until(lambda: place.gateway.said("assistant"))
+    asked = len(place.model.requests())
     chat = place.chat("hermes")
     assert chat.say("Cedar is lost.").startswith("echo: Cedar is lost.")
-    asked = len(place.model.requests())
+    assert len(place.model.requests()) == asked
     assert place.said_in(chat) == ["Cedar is lost."]
     assert len(place.said_in(chat, "assistant")) == 1
     chat.regenerate()
@@ -381,6 +383,16 @@ def test_lost_reply_is_given_to_the_same_request_also_after_a_kill(own: Callable
     assert place.told("Cedar is lost.") == ["ann"]
     chat.say("Cedar goes on.")
     assert place.said_in(chat) == ["Cedar is lost.", "Cedar goes on."]
+
+
+def test_setting_off_keeps_nothing_of_any_client(own: Callable[..., Place]) -> None:
+    place = own(api__memory="off")
+    chat = place.chat("hermes")
+    assert [chat.say(text) for text in ("Sloe begins.", "Sloe goes on.")] == [
+        "echo: Sloe begins.",
+        "echo: Sloe goes on.",
+    ]
+    assert [rows(place.gateway.home, f"SELECT count(*) FROM {table}") for table in TABLES] == [[(0,)]] * len(TABLES)
 
 
 @pytest.mark.contract("2.2")
