@@ -11,7 +11,6 @@ from hermes import settings as table
 from hermes.agent.agent import Agent, Policy
 from hermes.agent.builtin_tools import builtin_tools
 from hermes.agent.offline import SAVED, OfflineModel, recollect_nothing
-from hermes.agent.recollection import recollect
 from hermes.app import App
 from hermes.db.engine import Tx
 from hermes.gateway.agent_cache import NOBODY, Person
@@ -57,6 +56,8 @@ def scoped(app: App, store: Store, model: Model, scope: Scope, fate: str = SAVED
     it is told."""
     if not isinstance(model, OfflineModel):
         return model
+    from hermes.agent.recollection import recollect  # only where no model answers
+
     return OfflineModel(partial(recollect, store, open_notes(app, scope)), fate, app.clock.now)
 
 

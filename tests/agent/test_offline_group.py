@@ -43,6 +43,4 @@ async def test_who_asks_in_a_group_is_answered_from_their_own_words(tmp_path: Pa
         assert await say(agent, "Bob", "Where do I live?") == "From memory: “I live in Lima, my boat is red.”"
         assert await say(agent, "Cid", "Where do I live?") == "I was not told where you live."
         assert await say(agent, "Cid", "What's my name?") == "Here you are Cid."
-        assert (
-            await say(agent, "Ann", "Which boat is red?") == "From memory: “I live in Lima, my boat is red.” (Bob)"
-        )
+        assert await say(agent, "Ann", "Which boat is red?") == "From memory: “I live in Lima, my boat is red.” (Bob)"

@@ -1,67 +1,26 @@
-"""What answers where no model is configured: memory alone, always in the same words, each answer with its source.
-
-message ── small talk? ── a request? ── a question? ─no─ said what becomes of it
-                                            └─ recalled lines, then local ones ── which answer it ── quoted
-"""
+"""The model of a home where none is configured: it answers from memory alone, always in the same words."""
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from datetime import datetime, timedelta
-from typing import TypeAlias
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hermes.fence import strip_fences
 from hermes.llm.events import Completed, ModelEvent, Reply, TextPiece
 from hermes.llm.model import ModelRequest
-from hermes.ranking.personal import Topic, find_name, find_topic, holds_secret, states
-from hermes.ranking.relative_times import resolve, write_out
-from hermes.ranking.traits import speaks_of_oneself
-from hermes.ranking.utterances import find_small_talk, is_question, is_request, only_asks, wants_forgetting
-from hermes.ranking.words import split_words, telling_words
 from hermes.types import ECHO, RecalledLine
+
+if TYPE_CHECKING:
+    from hermes.ranking.personal import Topic
 
 SAVED = "Saved"
 HERE_ALONE = "Kept in this conversation alone"
 NOT_KEPT = "Heard, and not kept"
 """What becomes of what a person says: in a session, in an incognito turn, and where there is no session."""
-NEEDS_MODEL = "Without a model I can only keep what you tell me, and answer questions from it."
-HOW_TO_FORGET = "Nothing is forgotten yet: `/memory search WORDS` shows what is kept, `/memory forget N` removes it."
-HELLO = "{0}! Tell me what I should remember, or ask me about what you told me."
-SMALL_TALK = {"farewell": "Goodbye!", "thanks": "You're welcome.", "nod": "All right."}
-UNKNOWN: dict[Topic | None, str] = {
-    None: "I remember nothing about that.",
-    "name": "I was not told your name.",
-    "home": "I was not told where you live.",
-    "work": "I was not told what you do for work.",
-    "oneself": "I was not told anything about you yet.",
-    "said": "I remember nothing that you said then.",
-}
-NOT_READ = "But a part of memory could not be read just now: ask again in a moment."
-MAX_QUOTE_CHARS, MAX_QUOTES, MAX_LISTED = 300, 3, 10
-MIN_CERTAINTY = 0.21
-"""Less sure lines are no answer."""
-MIN_SHARE = 0.5
-"""Of a line that nobody weighed, the share of the question's words that it must hold."""
-MIN_OF_BEST = 0.6
-"""A line must be so sure, as a share of the surest."""
-MIN_SURE = 0.5
-"""So sure, a line answers a question about "my cat" without naming the cat."""
-OWNED = re.compile(
-    r"\b(?:my|mein(?:e[mnrs]?)?|mis?|mon|ma|mes) (?:(?:fav\w+|new|old|first|last|next|best|own|current) )*(\w{3,})"
-    r"|我的(\w)",
-    re.IGNORECASE,
-)
-"""The noun that a question says is somebody's own."""
-OF_ANOTHER = re.compile(
-    r"\b(?:my|mein\w*|mi|mon|ma) \w+ (?:lives|works|moved|wohnt|lebt|arbeitet|vive|trabaja|habite|travaille)\b",
-    re.IGNORECASE,
-)
-"""Says where somebody else lives or works."""
 
 
 class Inquiry(Struct, frozen=True):
@@ -73,16 +32,6 @@ class Inquiry(Struct, frozen=True):
     until: float = float("inf")
     period: str = ""
     """That time in words."""
-
-    @classmethod
-    def read(cls, text: str, now: float) -> Inquiry:
-        topic = find_topic(text)
-        times = resolve(text, datetime.fromtimestamp(now)) if topic == "said" else []
-        if not times:
-            return cls(text, topic)
-        first = datetime.combine(times[0].first, datetime.min.time())
-        end = datetime.combine(times[0].last, datetime.min.time()) + timedelta(days=1)
-        return cls(text, topic, first.timestamp(), end.timestamp(), times[0].written)
 
 
 Recollect: TypeAlias = Callable[[Inquiry], Awaitable[Sequence[RecalledLine]]]
@@ -111,158 +60,10 @@ class OfflineModel(Struct, frozen=True):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         asked = next((m["content"] for m in reversed(request.messages) if m["role"] == "user"), "")
         plain = strip_fences(str(asked)).strip().removeprefix(f"[{self.asker}] ")
-        text = await self._reply(plain)
+        # Loaded by name: its patterns are compiled only where no model answers.
+        text: str = await import_module("hermes.agent.offline_answers").reply(self, plain)
         yield TextPiece(text)
         yield Completed(Reply(text=text, finish_reason=ECHO, model=self.name))
 
     async def close(self) -> None:
         """There is nothing to let go."""
-
-    async def _reply(self, said: str) -> str:
-        kind = find_small_talk(said)
-        if kind == "greeting":
-            first = said.strip(" .!?¡¿").splitlines()[0]
-            return HELLO.format("Hello" if is_question(said) else first[:1].upper() + first[1:])
-        if kind is not None:
-            return SMALL_TALK[kind]
-        if wants_forgetting(said):
-            return HOW_TO_FORGET
-        if is_request(said):
-            return NEEDS_MODEL
-        if not is_question(said):
-            return f"{self.fate}: {_brief(said)}"
-        inquiry = Inquiry.read(said, self.now())
-        local = [self._own(line) for line in await self.recollect(inquiry)]
-        text = answer(inquiry, [self._own(line) for line in self.recalled], local, self.now(), self.asker)
-        return text if self.is_whole or text not in UNKNOWN.values() else f"{text} {NOT_READ}"
-
-    def _own(self, line: RecalledLine) -> RecalledLine:
-        return replace(line, speaker="") if self.asker and line.speaker == self.asker else line
-
-
-def answer(
-    inquiry: Inquiry, recalled: Sequence[RecalledLine], local: Sequence[RecalledLine], now: float, asker: str = ""
-) -> str:
-    """Return what is remembered of what was asked, in words that depend on nothing else."""
-    if inquiry.topic is None:
-        quotes = find_answers(inquiry, recalled, local)
-        return _quote(quotes, now) if quotes else UNKNOWN[None]
-    own = _once(line for line in (*recalled, *local) if not line.speaker and _may_tell(line, inquiry))
-    newest = sorted(own, key=lambda line: -(line.at or 0.0))
-    if inquiry.topic == "name":
-        return _tell_name(newest, now) or (f"Here you are {asker}." if asker else UNKNOWN["name"])
-    if inquiry.topic == "said":
-        return _tell_said(inquiry, newest, now)
-    if inquiry.topic == "oneself":
-        return _tell_all(own, newest, now)
-    stated = [line for line in newest if states(inquiry.topic, line.text)]
-    others = (line for line in own if is_answer(line, inquiry) and not OF_ANOTHER.search(line.text))
-    quotes = stated[:MAX_QUOTES] or list(others)[:MAX_QUOTES]
-    return _quote(quotes, now) if quotes else UNKNOWN[inquiry.topic]
-
-
-def find_answers(
-    inquiry: Inquiry, recalled: Sequence[RecalledLine], local: Sequence[RecalledLine]
-) -> list[RecalledLine]:
-    """Return the lines that answer a question, the best first: recalled ones, and local ones where those are newer or
-    there are no others."""
-    fitting = [line for line in recalled if is_answer(line, inquiry)]
-    least = MIN_OF_BEST * max((line.certainty or 0.0 for line in fitting), default=0.0)
-    found = _once(line for line in fitting if line.certainty is None or line.certainty >= least)
-    newest = max((line.at or 0.0 for line in found), default=-1.0)
-    more = [line for line in local if (line.at or 0.0) > newest and is_answer(line, inquiry)]
-    return _once([*more, *found] if found else more)[:MAX_QUOTES]
-
-
-def is_answer(line: RecalledLine, inquiry: Inquiry) -> bool:
-    """Decide whether a line answers a question. This is the only place that does."""
-    if not _may_tell(line, inquiry):
-        return False
-    words = telling_words(split_words(inquiry.text))
-    certainty, least = line.certainty, MIN_CERTAINTY
-    if certainty is None:
-        certainty, least = share_of(words, line.text), MIN_SHARE
-    owned = [word.lower() for found in OWNED.findall(inquiry.text) for word in found if word]
-    names_it = not owned or share_of(owned, line.text) > 0 or all(word not in words for word in owned)
-    return certainty >= least and (names_it or (line.certainty or 0.0) >= MIN_SURE)
-
-
-def share_of(words: Sequence[str], text: str) -> float:
-    """Return the share of the words that a text holds, in any form that differs by its ending alone."""
-    said = set(split_words(text))
-    held = [any(_is_form(word.rstrip("*"), other.rstrip("*")) for other in said) for word in words]
-    return sum(held) / max(1, len(held))
-
-
-def _is_form(one: str, other: str) -> bool:
-    if one == other or not (one.isascii() or other.isascii()) or one.isdigit():
-        return one == other
-    shorter, longer = sorted((one, other), key=len)
-    return (
-        len(shorter) >= 3 and len(longer) - len(shorter) <= 3 and longer.startswith(shorter[: max(3, len(shorter) - 1)])
-    )
-
-
-def _may_tell(line: RecalledLine, inquiry: Inquiry) -> bool:
-    """Whether a line says something, and no secret that was not asked for."""
-    is_open = holds_secret(inquiry.text) or not holds_secret(line.text)
-    return is_open and find_small_talk(line.text) is None and not only_asks(line.text)
-
-
-def _tell_name(newest: Sequence[RecalledLine], now: float) -> str:
-    named = find_name(line.text for line in newest)
-    if named is None:
-        return ""
-    line = next(line for line in newest if line.text == named[1])
-    return f"Your name is {named[0]}. From memory: {_written(line, now)}"
-
-
-def _tell_said(inquiry: Inquiry, newest: Sequence[RecalledLine], now: float) -> str:
-    said = [line for line in newest if line.at is not None and inquiry.since <= line.at < inquiry.until]
-    if not said:
-        return UNKNOWN["said"]
-    when = f"From memory, what you said ({inquiry.period}):" if inquiry.period else "From memory, what you said last:"
-    return "\n".join([when, *(f"- {_written(line, now)}" for line in reversed(said[:MAX_LISTED]))])
-
-
-def _tell_all(own: Sequence[RecalledLine], newest: Sequence[RecalledLine], now: float) -> str:
-    """What is noted comes first, then what the person said of themselves, the newest first."""
-    named = find_name(line.text for line in newest)
-    noted = [line for line in own if line.at is None]
-    said = [line for line in newest if line.at is not None and speaks_of_oneself(line.text, split_words(line.text))]
-    first = [line for line in newest if named is not None and line.text == named[1]][:1]
-    listed = _once([*first, *noted, *said])[:MAX_LISTED]
-    if not listed:
-        return UNKNOWN["oneself"]
-    head = "From memory, about you:" if named is None else f"You are {named[0]}. From memory, about you:"
-    return "\n".join([head, *(f"- {_written(line, now)}" for line in listed)])
-
-
-def _quote(lines: Sequence[RecalledLine], now: float) -> str:
-    return "From memory: " + " · ".join(_written(line, now) for line in lines)
-
-
-def _written(line: RecalledLine, now: float) -> str:
-    """A line in quotes, with who said it where it was somebody else, and when where that was not today."""
-    if line.at is None:
-        return f"“{_brief(line.text)}”"
-    said_on, today = datetime.fromtimestamp(line.at), datetime.fromtimestamp(now)
-    day = "" if said_on.date() == today.date() else f"{said_on.day} {said_on:%B %Y}"
-    source = ", ".join(part for part in (line.speaker, day) if part)
-    text = _brief(line.text if not day else write_out(line.text, said_on))
-    return f"“{text}”" + (f" ({source})" if source else "")
-
-
-def _once(lines: Iterable[RecalledLine]) -> list[RecalledLine]:
-    """The lines, each text once: an extract of one that is there is left out too."""
-    kept: dict[str, RecalledLine] = {}
-    for line in lines:
-        plain = " ".join(line.text.lower().split()).strip(".!。 ")
-        if not any(plain in other for other in kept):
-            kept[plain] = line
-    return list(kept.values())
-
-
-def _brief(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= MAX_QUOTE_CHARS else f"{flat[: MAX_QUOTE_CHARS - 1]}…"

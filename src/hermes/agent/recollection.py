@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from hermes.agent.offline import MAX_QUOTES, Inquiry
+from hermes.agent.offline import Inquiry
+from hermes.agent.offline_answers import MAX_QUOTES
 from hermes.db.engine import Tx
 from hermes.memory.corrections import Corrections
 from hermes.memory.notes import Notes

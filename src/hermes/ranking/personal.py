@@ -21,8 +21,7 @@ GENERAL_SHARE = 0.75
 ASKED: dict[Topic, re.Pattern[str]] = {
     "name": re.compile(
         r"\bmy (?:\w+ )?name\b(?! (?:is|day))|\b(?:what|how) am i called\b|\bwho am i called\b|\bwie hei(?:ß"
-        r"|ss)e ich\b"
-        r"|\bmein(?:en)? (?:vor|nach)?namen?\b|\bc[oó]mo me llamo\b|\bmi (?:nombre|apellido)\b"
+        r"|ss)e ich\b|\bmein(?:en)? (?:vor|nach)?namen?\b|\bc[oó]mo me llamo\b|\bmi (?:nombre|apellido)\b"
         r"|\bje m['’]appelle\b|\bm['’]appell?[eé]-je\b|\bmon (?:pr[eé])?nom\b|我叫什么|我的?名字|我姓什么"
     ),
     "home": re.compile(
@@ -32,16 +31,13 @@ ASKED: dict[Topic, re.Pattern[str]] = {
     ),
     "work": re.compile(
         r"\bmy (?:job|profession|occupation)\b|\bwhat do i (?:do for|work)\b|\bwhere do i work\b|\b(?:was"
-        r"|wo) arbeite ich\b"
-        r"|\bals was arbeite ich\b|\bmein (?:beruf|job)\b|\b(?:[ed][ne] qu[eé]|d[oó]nde) trabajo\b"
+        r"|wo) arbeite ich\b|\bals was arbeite ich\b|\bmein (?:beruf|job)\b|\b(?:[ed][ne] qu[eé]|d[oó]nde) trabajo\b"
         r"|\bmi (?:trabajo|profesi[oó]n)\b|\bmon (?:m[eé]tier|travail|job|boulot)\b"
-        r"|\bo[uù] (?:est-ce que )?je travaille\b"
-        r"|我是?做什么|我的(?:工作|职业)|我在哪里?(?:工作|上班)"
+        r"|\bo[uù] (?:est-ce que )?je travaille\b|我是?做什么|我的(?:工作|职业)|我在哪里?(?:工作|上班)"
     ),
     "said": re.compile(
-        r"\bwhat (?:did i (?:say|tell|mention|write)|have i (?:said|told))\b|\bwas (?:habe?"
-        r"|hatte) ich\b.*\b(?:gesagt|erzählt)"
-        r"|\bqu[eé] (?:te |le )?(?:dije|cont[eé]|he dicho|he contado)\b|\bque? ?(?:t['’]|['’])?ai-je dit\b"
+        r"\bwhat (?:did i (?:say|tell|mention|write)|have i (?:said|told))\b|\bwas (?:habe?|hatte) ich\b.*\b(?:gesagt"
+        r"|erzählt)|\bqu[eé] (?:te |le )?(?:dije|cont[eé]|he dicho|he contado)\b|\bque? ?(?:t['’]|['’])?ai-je dit\b"
         r"|\bqu['’]est-ce que (?:je t['’]|j['’])ai dit\b|我.{0,6}(?:说|讲|告诉你?)[了过]?(?:什么|啥)"
     ),
 }
@@ -55,22 +51,17 @@ REPORTED = re.compile(
 STATED: dict[Topic, re.Pattern[str]] = {
     "home": re.compile(
         r"\b(?:i|we)(?:['’](?:m|ve|re)| am| have| are)?(?: just| now| recently)? (?:live|living|moved|relocated"
-        r"|reside)\b"
-        r"|\bi(?:['’]m| am) (?:based|from)\b|\b(?:my home|my flat|my apartment) is\b|\bich (?:wohne|lebe"
-        r"|komme aus)\b|\bwohne ich\b"
-        r"|\b(?:ich bin|wir sind)\b.{0,80}\bgezogen\b|\bvivo en\b|\bme (?:he )?mud(?:é|ado)\b|\bsoy de\b"
-        r"|\bj['’]habite\b|\bje vis\b"
-        r"|\bj['’]ai déménagé\b|\bj['’]ai emménagé\b|\bje suis de\b|我(?:现在)?住|我搬[到去家]|我家在|我来自"
+        r"|reside)\b|\bi(?:['’]m| am) (?:based|from)\b|\b(?:my home|my flat|my apartment) is\b|\bich (?:wohne|lebe"
+        r"|komme aus)\b|\bwohne ich\b|\b(?:ich bin|wir sind)\b.{0,80}\bgezogen\b|\bvivo en\b|\bme (?:he )?mud(?:é"
+        r"|ado)\b|\bsoy de\b|\bj['’]habite\b|\bje vis\b|\bj['’]ai déménagé\b|\bj['’]ai emménagé\b|\bje suis de\b"
+        r"|我(?:现在)?住|我搬[到去家]|我家在|我来自"
     ),
     "work": re.compile(
         r"\bi(?:['’]m| am)? (?:now )?(?:work|working) (?:as|at|for|in|on)\b|\bmy (?:new )?(?:job|profession"
-        r"|occupation) is\b"
-        r"|\bi(?:['’]m| am) an? \w{1,20}(?:er|or|ist|ian|ant|nurse|chef|cook|pilot|judge)\b|\bi(?:['’]m"
-        r"| am) a (?:nurse|chef|cook)\b"
-        r"|\bi (?:got|have|started) a (?:new )?job\b|\bich arbeite (?:als|bei|in|im)\b|\bmein (?:beruf"
-        r"|job) ist\b|\bich bin \w{1,20}(?:er|in)\b"
-        r"|\btrabajo (?:como|de|en|para)\b|\bje travaille\b|\bmon métier\b|我(?:是|当)\w{0,8}(?:师|员|生|工)"
-        r"|我在.{0,40}(?:工作|上班)|我的工作是"
+        r"|occupation) is\b|\bi(?:['’]m| am) an? \w{1,20}(?:er|or|ist|ian|ant|nurse|chef|cook|pilot|judge)\b"
+        r"|\bi(?:['’]m| am) a (?:nurse|chef|cook)\b|\bi (?:got|have|started) a (?:new )?job\b|\bich arbeite (?:als"
+        r"|bei|in|im)\b|\bmein (?:beruf|job) ist\b|\bich bin \w{1,20}(?:er|in)\b|\btrabajo (?:como|de|en|para)\b"
+        r"|\bje travaille\b|\bmon métier\b|我(?:是|当)\w{0,8}(?:师|员|生|工)|我在.{0,40}(?:工作|上班)|我的工作是"
     ),
 }
 """How people state it, in small letters."""
@@ -86,9 +77,8 @@ GIVEN_NAME = re.compile(
     rf"|[Mm]ein (?:Vorn|N)ame ist|[Mm]e llamo|[Mm]i nombre es|[Jj]e m['’]appelle|[Mm]on (?:pré)?nom est) {_NAME}"
     r"|(?:^|[Uu]ser['’]?s? |[Pp]erson['’]?s? )(?:[Nn]ame(?: is|:)|[Ii]s (?:called|named)|[Gg]oes by) "
     rf"{_NAME.replace('name', 'noted')}"
-    r"|我(?:的名字[叫是]|叫)(?P<chinese>[^\W\d_a-z]{2,4}?)(?=[，。,.！!\s]|$)"
-    r"|\b(?:my name is|ich hei(?:ß|ss)e|me llamo|je m['’]appelle) (?P<small>[^\W\d_]{2,20})(?=[.,!]|$| (?:and"
-    r"|und|y|et)\b)"
+    r"|我(?:的名字[叫是]|叫)(?P<chinese>[^\W\d_a-z]{2,4}?)(?=[，。,.！!\s]|$)|\b(?:my name is|ich hei(?:ß|ss)e"
+    r"|me llamo|je m['’]appelle) (?P<small>[^\W\d_]{2,20})(?=[.,!]|$| (?:and|und|y|et)\b)"
 )
 LIKELY_NAME = re.compile(
     rf"(?:^|[.!,…] |\b(?:[Hh]i|[Hh]ello|[Hh]ey|[Hh]ola|[Bb]onjour|[Ss]alut)[,!]? )"
@@ -98,9 +88,9 @@ LIKELY_NAME = re.compile(
 )
 """Says who speaks, or what they are: "I'm Nina", "I'm German"."""
 NO_NAME = re.compile(
-    r"(?:\w{1,20}(?:ish|ese)|german|italian|american|mexican|canadian|australian|russian|indian|french|greek|dutch|swiss"
-    r"|catholic|christian|muslim|jewish|buddhist|hindu|vegan|vegetarian|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
-    r"|tomorrow|later|back|ok|okay|not|so|very|sorry|happy|allergic)\b",
+    r"(?:\w{1,20}(?:ish|ese)|german|italian|american|mexican|canadian|australian|russian|indian|french|greek|dutch"
+    r"|swiss|catholic|christian|muslim|jewish|buddhist|hindu|vegan|vegetarian|(?:mon|tues|wednes|thurs|fri|satur"
+    r"|sun)day|tomorrow|later|back|ok|okay|not|so|very|sorry|happy|allergic)\b",
     re.IGNORECASE,
 )
 GENERAL = frozenset(
@@ -120,14 +110,12 @@ GENERAL = frozenset(
 )
 GENERAL_CHINESE = re.compile(r"我是谁|(?:知道|了解|记得|关于)我|(?:这个|该)(?:人|用户)")
 SECRET = re.compile(
-    r"(?i)\bpass(?:word|code|phrase)s?\b|\bpasswd\b|\b(?:my|the|a|card|sim|bank|phone) pin\b|\bpin(?: code| is"
-    r"|:)|\b(?:api|secret|access|private)[ _-]?"
-    r"(?:key|token)s?\b|\btokens? (?:is|:)|\bsk-[\w-]{8,}|\b(?:account|iban|card|routing|social security"
-    r"|passport) (?:number|no\b)|\biban\b|\bcvv\b|\bssn\b"
-    r"|\b(?:safe|lock|locker|alarm|door|gate|garage|entry) (?:code|combination)\b"
-    r"|\bpassw(?:ort|örter)\b|\bkennw[oö]rt|\bgeheimzahl\b|\b(?:konto|karten)nummer\b|\bcontraseñas?\b"
-    r"|\bclave\b|\bnúmero de cuenta\b"
-    r"|\bmots? de passe\b|\bcode (?:secret|pin)\b|\bnuméro de (?:compte|carte)\b|密码|口令|账号|卡号"
+    r"(?i)\bpass(?:word|code|phrase)s?\b|\bpasswd\b|\b(?:my|the|a|card|sim|bank|phone) pin\b|\bpin(?: code| is|:)"
+    r"|\b(?:api|secret|access|private)[ _-]?(?:key|token)s?\b|\btokens? (?:is|:)|\bsk-[\w-]{8,}|\b(?:account|iban"
+    r"|card|routing|social security|passport) (?:number|no\b)|\biban\b|\bcvv\b|\bssn\b|\b(?:safe|lock|locker|alarm"
+    r"|door|gate|garage|entry) (?:code|combination)\b|\bpassw(?:ort|örter)\b|\bkennw[oö]rt|\bgeheimzahl\b|\b(?:konto"
+    r"|karten)nummer\b|\bcontraseñas?\b|\bclave\b|\bnúmero de cuenta\b|\bmots? de passe\b|\bcode (?:secret|pin)\b"
+    r"|\bnuméro de (?:compte|carte)\b|密码|口令|账号|卡号"
 )
 
 

@@ -24,13 +24,11 @@ CLOSING = "\"'”’»)] "
 NOT_WORDS = re.compile(r"[\W_]+")
 ASKING = re.compile(
     r"(?:(?:what|what['’]?s|who|who['’]?s|whose|when|where|where['’]?s|which|why|how|do|does|did|is|are|was|were|can"
-    r"|could|wer|wem|wen|wann|wie|wo|woher|wohin|warum|wieso|weshalb|wessen|welche[mnrs]?|wo(?:gegen|mit|für"
-    r"|von|r?an|rin)"
-    r"|qui|quoi|quand|où|comment|pourquoi|combien|quels?|quelles?|est-ce|qu['’]est-ce|que sais"
-    r"|qué|quién(?:es)?|cuándo|d[oó]nde|cómo|como (?:se|me)|cuál(?:es)?|cuánt[oa]s?|por qué|que sabes|quien soy)\b"
-    r"(?!\s+(?:ich|je)\b|\s+j['’])"
-    r"|remind me (?:what|who|whose|when|where|which|why|how)\b)(?!.*[.!…]$)"
-    r"|¿|tell me\b|[^。！]{0,30}(?:(?<!没)什么|谁|哪|怎么|多少|吗$)(?!都)[^。！]{0,20}$",
+    r"|could|wer|wem|wen|wann|wie|wo|woher|wohin|warum|wieso|weshalb|wessen|welche[mnrs]?|wo(?:gegen|mit|für|von|r?an"
+    r"|rin)|qui|quoi|quand|où|comment|pourquoi|combien|quels?|quelles?|est-ce|qu['’]est-ce|que sais|qué|quién(?:es)?"
+    r"|cuándo|d[oó]nde|cómo|como (?:se|me)|cuál(?:es)?|cuánt[oa]s?|por qué|que sabes|quien soy)\b(?!\s+(?:ich|je)\b"
+    r"|\s+j['’])|remind me (?:what|who|whose|when|where|which|why|how)\b)(?!.*[.!…]$)|¿|tell me\b"
+    r"|[^。！]{0,30}(?:(?<!没)什么|谁|哪|怎么|多少|吗$)(?!都)[^。！]{0,20}$",
     re.IGNORECASE | re.DOTALL,
 )
 NOTED = re.compile(
@@ -39,12 +37,10 @@ NOTED = re.compile(
 """Begins as a note does that leaves out whom it is about ("is called Ada")."""
 REQUEST = re.compile(
     r"(?:please |bitte |por favor |s['’]il te plaît,? )?(?:(?:write|translate|summari[sz]e|explain|fix|draft"
-    r"|calculate|generate|help me"
-    r"|give me|make me|tell me (?:a|an) |schreibe?|übersetze?|erkläre?|hilf mir|escribe|traduce|explica|ayúdame"
-    r"|écris|traduis"
-    r"|explique|aide-moi)\b(?!:)|帮我|请?(?:写|翻译|解释)|help[.!?]?$|who are you\b|what (?:can"
-    r"|are) you\b(?! (?:tell|remember|know))"
-    r"|wer bist du\b|was kannst du\b|quién eres\b|qui es-tu\b|你是谁)",
+    r"|calculate|generate|help me|give me|make me|tell me (?:a|an) |schreibe?|übersetze?|erkläre?|hilf mir|escribe"
+    r"|traduce|explica|ayúdame|écris|traduis|explique|aide-moi)\b(?!:)|帮我|请?(?:写|翻译|解释)|help[.!?]?$"
+    r"|who are you\b|what (?:can|are) you\b(?! (?:tell|remember|know))|wer bist du\b|was kannst du\b|quién eres\b"
+    r"|qui es-tu\b|你是谁)",
     re.IGNORECASE,
 )
 FORGET = re.compile(
@@ -80,10 +76,9 @@ NODS = frozenset(
 NOD_PHRASES = frozenset({"thank you", "got it", "go on", "go ahead", "do it", "all right", "sounds good", "i see"})
 WHOLE = re.compile(
     r"(?P<greeting>how are you(?: doing)?(?: today)?|how['’]s it going|how do you do|what['’]?s up"
-    r"|wie geht['’]?s(?: dir)?"
-    r"|wie geht es (?:dir|ihnen)|(?:¿ ?)?qué tal(?: estás)?|(?:¿ ?)?cómo estás|(?:comment )?ça va"
-    r"|你好[吗啊呀]?|您好|早上好|下午好|晚上好|早安|嗨|哈喽)"
-    r"|(?P<farewell>再见|拜拜|晚安|明天见)|(?P<thanks>(?:谢谢|多谢)你?)",
+    r"|wie geht['’]?s(?: dir)?|wie geht es (?:dir|ihnen)|(?:¿ ?)?qué tal(?: estás)?|(?:¿ ?)?cómo estás"
+    r"|(?:comment )?ça va|你好[吗啊呀]?|您好|早上好|下午好|晚上好|早安|嗨|哈喽)|(?P<farewell>再见|拜拜|晚安|明天见)"
+    r"|(?P<thanks>(?:谢谢|多谢)你?)",
     re.IGNORECASE,
 )
 """Small talk that is known only as a whole."""
@@ -93,8 +88,8 @@ FIRST = {
         r"|guten? (?:morgen|tag|abend)|good (?:morning|afternoon|evening|day)|morning|morgen$"
     ),
     "farewell": re.compile(
-        r"bye|goodbye|cya|see you|good night|gute nacht|tschüss?|ciao|bis (?:bald|morgen|später)|auf wieder"
-        r"|adi[oó]s|hasta|buenas noches|au revoir|à (?:demain|bientôt)|bonne nuit"
+        r"bye|goodbye|cya|see you|good night|gute nacht|tschüss?|ciao|bis (?:bald|morgen|später)|auf wieder|adi[oó]s"
+        r"|hasta|buenas noches|au revoir|à (?:demain|bientôt)|bonne nuit"
     ),
     "thanks": re.compile(r"thanks|thank you|thx|ty$|many thanks|danke|vielen dank|(?:muchas |mil )?gracias|merci"),
 }
