@@ -19,6 +19,8 @@ class ModelRequest(Struct, frozen=True):
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int | None = None
     tokens: int | None = None
+    response_format: Json = None
+    """The form of the reply, as OpenAI takes it; few endpoints do."""
 
 
 def tool_to_wire(tool: ToolSpec) -> dict[str, Json]:

@@ -39,6 +39,8 @@ class Dialect(Struct, frozen=True):
         body: dict[str, Json] = {"model": model, "messages": list(request.messages), "stream": True}
         if request.tools:
             body["tools"] = [tool_to_wire(tool) for tool in request.tools]
+        if request.response_format is not None:
+            body["response_format"] = request.response_format
         if self.asks_usage:
             body["stream_options"] = {"include_usage": True}
         if request.max_tokens is not None:

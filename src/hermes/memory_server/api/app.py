@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
@@ -47,6 +47,7 @@ from hermes.memory_server.engine.outlines import Outlines, clean_outlines
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import working
+from hermes.memory_server.model.door import ModelDoor
 from hermes.memory_server.threads import compute
 from hermes.memory_server.tokens import count_tokens
 
@@ -114,11 +115,13 @@ def create_app(
     open_for_work: Opener | None,
     life: Life | None = None,
     finer: Embedder | None = None,
+    model_env: Callable[[], Mapping[str, str]] = dict,
 ) -> FastAPI:
     """An application that takes its database when it starts, and closes it when it ends.
 
     Background work has a database of its own; with none it is left to others. Without `life` it runs until stopped.
     With a finer embedder, messages get its vectors in the background, which searches then use beside the others.
+    `model_env` gives the variables in which a model's settings and key may be.
     """
     life = life or Life()
     metrics = Metrics()
@@ -132,7 +135,8 @@ def create_app(
         delivery = WebhookDelivery(options.webhook_secret)
         vectors = VectorIndex(embedder.space.dimension, folder=database.folder)
         loading = Loading(database, vectors.outlines)
-        server = Server(database, clock, options, embedder, vectors, health, Parsers(), refinement)
+        models = ModelDoor(database, clock, database.folder, model_env)
+        server = Server(database, clock, options, embedder, vectors, health, Parsers(), models, refinement)
         app.state.server = server
         beside = [
             asyncio.create_task(_warm_up(database, embedder, health)),
@@ -144,7 +148,10 @@ def create_app(
                 yield
             else:
                 work = open_for_work()
-                async with working(work, clock, embedder, delivery) as server.worker, refining(work, refinement):
+                async with (
+                    working(work, clock, embedder, delivery, models) as server.worker,
+                    refining(work, refinement),
+                ):
                     yield
         finally:
             for task in beside:
@@ -152,6 +159,7 @@ def create_app(
                 with suppress(asyncio.CancelledError):
                     await task
             await loading.close()
+            await models.close()
             await health.close()
             await database.close()
 

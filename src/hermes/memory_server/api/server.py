@@ -21,6 +21,7 @@ from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import JobWorker
 from hermes.memory_server.engine.workspaces import workspace_id_of
+from hermes.memory_server.model.door import ModelDoor
 
 T = TypeVar("T")
 
@@ -55,6 +56,7 @@ class Server:
     vectors: VectorIndex
     health: ServerHealth
     parsers: Parsers
+    models: ModelDoor
     refinement: Refinement | None = None
     worker: JobWorker | None = None
 

@@ -378,5 +378,22 @@ merge_rows = _table(
 )
 """What a merge moved, so that it can be moved back."""
 
+model_calls = _table(
+    "model_calls",
+    Column("id", Whole, primary_key=True),
+    Column("workspace_id", Whole, nullable=False),
+    Column("day", Whole, nullable=False),
+    _text("purpose"),
+    _text("model"),
+    Column("prompt_tokens", Whole, nullable=False),
+    Column("completion_tokens", Whole, nullable=False),
+    Column("milliseconds", Whole, nullable=False),
+    _text("outcome"),
+    Column("created_at", Whole, nullable=False),
+    Index("model_calls_by_day", "day"),
+    Index("model_calls_by_workspace", "workspace_id", "day"),
+)
+"""Requests to a model. `workspace_id` is 0 for the self-test; `day` counts from 1970, in UTC."""
+
 meta = _table("meta", Column("name", Text, primary_key=True), _text("value"))
 """What a folder says of itself; `db.schema` reads it."""

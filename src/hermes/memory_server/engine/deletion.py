@@ -25,6 +25,7 @@ from hermes.memory_server.db.tables import (
     merges,
     message_vectors,
     messages,
+    model_calls,
     peers,
     scope_sessions,
     sessions,
@@ -143,7 +144,7 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
     merged = select(merges.c.id).where(merges.c.workspace_id == workspace_id)
     if _purge_rows(tx, merge_rows, merge_rows.c.merge_id.in_(merged)):
         return True
-    for table in (answers, collections, webhooks, merges, peers, finer_progress, finer_again, departures):
+    for table in (answers, collections, webhooks, merges, peers, finer_progress, finer_again, departures, model_calls):
         if _purge_rows(tx, table, table.c.workspace_id == workspace_id):
             return True
     drop_jobs(tx, (jobs.c.workspace_id == workspace_id, jobs.c.kind != "delete_workspace"))

@@ -30,6 +30,10 @@ LONGEST_WAIT = 2 * 3600 * 1_000_000
 KEEP_DONE = 24 * 3600 * 1_000_000
 KEEP_FAILED = 30 * KEEP_DONE
 REASON_CHARS = 500
+DEFERRED = "waiting: "
+"""Begins the reason of a job that waits for a model."""
+MIN_DEFERRAL = 120 * 1_000_000
+"""Microseconds that such a job waits at least."""
 FORGOTTEN = 1000
 """How many finished jobs are dropped in one transaction."""
 JobKind = Literal[
@@ -258,6 +262,21 @@ def retry_failed(tx: Tx) -> None:
     """Make all failed jobs that are still to be done due at once: what they failed for may be mended."""
     failed = (text(OPEN_JOB), jobs.c.state == "pending", jobs.c.error.is_not(None), jobs.c.kind.in_(PROMISED))
     tx.execute(update(jobs).where(*failed).values(not_before=0))
+
+
+def defer_job(tx: Tx, job: Job, reason: str, seconds: float, at: int) -> None:
+    """Let a job wait for a model, which is no failure of the job. It waits long enough to keep no server running; the
+    model's return makes it due (`resume_deferred`)."""
+    wait = min(max(int(seconds * 1e6), MIN_DEFERRAL), LONGEST_WAIT // 2)
+    changes: dict[str, Any] = {"state": "pending", "attempts": jobs.c.attempts - 1, "not_before": at + wait}
+    changes["error"] = f"{DEFERRED}{reason}"[:REASON_CHARS]
+    tx.execute(update(jobs).where(*MINE).values(changes), _identity(job))
+
+
+def resume_deferred(tx: Tx) -> None:
+    """Make all jobs due that wait for a model."""
+    waiting = (text(OPEN_JOB), jobs.c.state == "pending", jobs.c.error.startswith(DEFERRED))
+    tx.execute(update(jobs).where(*waiting).values(not_before=0))
 
 
 def release_job(tx: Tx, job: Job) -> None:

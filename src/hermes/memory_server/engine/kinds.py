@@ -2,7 +2,8 @@
 where it is caused; `jobs.py` also says which kinds are never given up (`PROMISED`) or wait (`AFTER_LEARNING`).
 
 `prepare` runs outside any transaction, side by side with others and for at most `seconds`: it reads, asks a model, an
-embedder or the outside. It may raise; then the job is tried again later. `commit` gets what was prepared and runs in
+embedder or the outside. It may raise; then the job is tried again later, and after `ModelWaiting` it waits without that
+counting as a try. `commit` gets what was prepared and runs in
 the transaction that ends the job: its effect is there exactly once. Between the two, others may have written. When it
 returns True something is left to do, and the job is done once more, before the rest of its unit.
 """
@@ -27,6 +28,7 @@ from hermes.memory_server.engine.removal import go_on_removing
 from hermes.memory_server.engine.scopes import copy_conclusions
 from hermes.memory_server.engine.summaries import SessionSummary, count_removals, make_summary, store_summary
 from hermes.memory_server.engine.tidying import tidy_files, tidy_index
+from hermes.memory_server.model.door import ModelDoor
 
 P = TypeVar("P")
 READ_AT_ONCE = 500
@@ -43,6 +45,8 @@ class JobTools:
     database: Database
     embedder: Embedder
     delivery: WebhookDelivery = field(default_factory=WebhookDelivery)
+    models: ModelDoor | None = None
+    """`await models.of(workspace_id)` is the model to ask, or None; None where this worker asks none."""
 
 
 @dataclass(frozen=True, slots=True)

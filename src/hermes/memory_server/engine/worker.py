@@ -29,6 +29,9 @@ from hermes.memory_server.engine.jobs import Job
 from hermes.memory_server.engine.kinds import KINDS, JobHandler, JobTools
 from hermes.memory_server.engine.merging import forget_merges
 from hermes.memory_server.engine.webhooks import announce_empty_queue
+from hermes.memory_server.model.answer import ModelWaiting
+from hermes.memory_server.model.calls import forget_calls
+from hermes.memory_server.model.door import ModelDoor
 
 log = logging.getLogger(__name__)
 IDLE, LONGEST_IDLE = 0.25, 1.0
@@ -59,11 +62,12 @@ class JobWorker:
         embedder: Embedder,
         *,
         delivery: WebhookDelivery | None = None,
+        models: ModelDoor | None = None,
         kinds: Mapping[str, JobHandler[Any]] = KINDS,
     ) -> None:
         self._database = database
         self._clock = clock
-        self._tools = JobTools(database, embedder, delivery or WebhookDelivery())
+        self._tools = JobTools(database, embedder, delivery or WebhookDelivery(), models)
         self._kinds = kinds
         self._news = asyncio.Event()
         self._written = float("-inf")
@@ -183,6 +187,8 @@ class JobWorker:
             log.info("memory worker: job %s was taken over, or what it was about was deleted", job.id)
         except asyncio.CancelledError:
             await self._give_back(job)
+        except ModelWaiting as waiting:
+            await self._wait(job, waiting)
         except TimeoutError:
             await self._fail(job, TimeoutError(f"not done within {kind.seconds:g} seconds"))
         except Exception as error:  # noqa: BLE001 - the boundary of a job: recorded with it and tried again
@@ -224,6 +230,10 @@ class JobWorker:
         log.log(level, "memory worker: job %s (%s) failed: %s", job.id, job.kind, reason)
         await self._record(job, lambda tx: queue.fail_job(tx, job, reason, self._now()))
 
+    async def _wait(self, job: Job, waiting: ModelWaiting) -> None:
+        """Let a job wait for a model; the model's own log says why, once."""
+        await self._record(job, lambda tx: queue.defer_job(tx, job, str(waiting), waiting.retry_seconds, self._now()))
+
     async def _give_back(self, job: Job) -> None:
         await self._record(job, lambda tx: queue.release_job(tx, job))
 
@@ -244,7 +254,8 @@ class JobWorker:
         """Drop a part of what was kept long enough. Is there more?"""
         jobs_left = queue.forget_finished(tx, self._now())
         answers_left = forget_answers(tx, self._now())
-        return forget_merges(tx, self._now()) or answers_left or jobs_left
+        calls_left = forget_calls(tx, self._now())
+        return forget_merges(tx, self._now()) or answers_left or jobs_left or calls_left
 
     def _now(self) -> int:
         return times.now(self._clock)
@@ -252,10 +263,10 @@ class JobWorker:
 
 @asynccontextmanager
 async def working(
-    database: Database, clock: Clock, embedder: Embedder, delivery: WebhookDelivery
+    database: Database, clock: Clock, embedder: Embedder, delivery: WebhookDelivery, models: ModelDoor | None = None
 ) -> AsyncIterator[JobWorker]:
     """A worker for the length of a block, on a database of its own, which is closed afterwards."""
-    worker = JobWorker(database, clock, embedder, delivery=delivery)
+    worker = JobWorker(database, clock, embedder, delivery=delivery, models=models)
     running = asyncio.create_task(worker.run())
     running.add_done_callback(lambda task: _tell_of_defect(worker, task))
     try:

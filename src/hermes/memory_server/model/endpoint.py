@@ -1,0 +1,95 @@
+"""One endpoint as this process knows it: how it wants to be asked, and whether it is down."""
+
+from __future__ import annotations
+
+import logging
+
+from hermes.clock import Clock
+from hermes.llm.discover import list_models
+from hermes.llm.endpoint import Endpoint
+from hermes.llm.events import ModelFailed
+from hermes.llm.offer import ConfiguredModel, ModelOffer
+from hermes.llm.openai_compatible import OpenAICompatible
+from hermes.llm.patience import Retries, Timeouts
+from hermes.memory_server.model.answer import ModelFailure
+from hermes.memory_server.model.settings import GUESSED_WINDOW_TOKENS, ModelSettings
+
+log = logging.getLogger(__name__)
+TIMEOUTS = Timeouts(first_byte=900.0, idle=300.0, silence=900.0, total=1800.0, named="")
+"""Generous, since a small machine reads a long prompt for minutes; who asks has a deadline of its own."""
+FIRST_BACK_OFF_SECONDS, MAX_BACK_OFF_SECONDS = 5.0, 600.0
+PROBE_SECONDS = 60.0
+"""While one request finds out whether the endpoint is back, all others are refused for so long at most."""
+AT_ONCE = ("refused", "auth", "rate_limited")
+"""Failures after which an endpoint counts as down; after others only when they come `MAX_FAILURES` times in a row."""
+MAX_FAILURES = 3
+
+
+class ModelEndpoint:
+    """A model at an endpoint. Opening it needs no network."""
+
+    def __init__(self, settings: ModelSettings, clock: Clock) -> None:
+        self.settings = settings
+        self._clock = clock
+        self.takes_schema = self.takes_tools = True
+        """Whether it accepts `response_format` and `tools`; found out from its refusals."""
+        self.thinks = False
+        """Whether it uses up the tokens of an answer with thoughts, and needs more of them."""
+        self.is_tight = False
+        """Whether it said that a request was too long, so that less of its window is used."""
+        self.last_failure: str | None = None
+        self.last_failure_at: float | None = None
+        self._failures = 0
+        self._back_off = 0.0
+        self._down_until = 0.0
+        self.is_down = False
+        key = settings.key or None
+        where = Endpoint.parse(settings.url, key)
+        self.place = f"{where.scheme}://{where.netloc}{where.path}"
+        offer = ModelOffer(self.place, settings.name, lambda: list_models(settings.url, key), self._open, clock)
+        is_guess = settings.window is None
+        self.model = ConfiguredModel(offer, settings.window or GUESSED_WINDOW_TOKENS, is_guess=is_guess)
+
+    def _open(self, name: str, length: int | None) -> OpenAICompatible:
+        return OpenAICompatible(
+            self.settings.url,
+            name,
+            api_key=self.settings.key or None,
+            context_length=length or self.settings.window or GUESSED_WINDOW_TOKENS,
+            timeouts=TIMEOUTS,
+            retries=Retries(most=0),  # each request is counted, so it is not repeated unseen
+            clock=self._clock,
+        )
+
+    def refuse(self) -> ModelFailure | None:
+        """Return why it is not asked now; None when it may be. After the back-off one request goes ahead."""
+        now = self._clock.now()
+        left = self._down_until - now
+        if 0 < left <= MAX_BACK_OFF_SECONDS:
+            return ModelFailure("down", self.last_failure or "it failed", left)
+        if self.is_down:
+            self._down_until = now + PROBE_SECONDS
+        return None
+
+    def worked(self) -> bool:
+        """Note an answer. Returns True if it was down before."""
+        was_down, self.is_down = self.is_down, False
+        self._failures, self._back_off, self._down_until = 0, 0.0, 0.0
+        if was_down:
+            log.info("memory server: the model at %s answers again", self.place)
+        return was_down
+
+    def failed(self, failed: ModelFailed) -> ModelFailure:
+        """Note a failure, which the log says once; the endpoint is left alone for longer after each further one."""
+        now = self._clock.now()
+        self.last_failure, self.last_failure_at = failed.message, now
+        self._failures += 1
+        if failed.kind not in AT_ONCE and self._failures < MAX_FAILURES and not self.is_down:
+            return ModelFailure(failed.kind, failed.message, failed.retry_after or 0.0)
+        wished = max(failed.retry_after or 0.0, 2 * self._back_off, FIRST_BACK_OFF_SECONDS)
+        self._back_off = min(wished, MAX_BACK_OFF_SECONDS)
+        self._down_until = now + self._back_off
+        if not self.is_down:
+            log.warning("memory server: answers come without a model for now: %s", failed.message)
+        self.is_down = True
+        return ModelFailure(failed.kind, failed.message, self._back_off)

@@ -1,0 +1,71 @@
+"""Messages cut to a model's window. Texts lose their end, so callers put what is worth most first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hermes.llm.tokens import estimate_request, estimate_tokens, fit_tokens
+from hermes.types import Json, ToolSpec
+
+MARGIN = 0.9
+"""The share of a window that is used: tokens are estimated."""
+MAX_ANSWER_SHARE = 0.4
+"""The share of a window that the answer may have."""
+MIN_TEXT_TOKENS = 32
+"""No text is cut to less while another one is longer."""
+CUT_MARK = " […]"
+
+Messages = Sequence[dict[str, Json]]
+
+
+def answer_tokens(window: int, wanted: int) -> int:
+    """Return how many tokens an answer may have."""
+    return max(1, min(wanted, int(window * MAX_ANSWER_SHARE)))
+
+
+def fit_messages(messages: Messages, tools: Sequence[ToolSpec], window: int, answer: int) -> list[dict[str, Json]]:
+    """Return the messages that fit into a window beside the answer: the oldest exchanges go first, then the ends of the
+    longest texts. System messages, the last question and the last exchange stay, cut."""
+    room = int(window * MARGIN) - answer - estimate_request((), tools)
+    groups = _groups(messages)
+    last_question = max((at for at, group in enumerate(groups) if group[0].get("role") == "user"), default=0)
+    kept = {at for at, group in enumerate(groups) if group[0].get("role") == "system"}
+    kept |= {last_question, len(groups) - 1}
+    sizes = [estimate_request(group) for group in groups]
+    gone: set[int] = set()
+    for at in range(len(groups)):
+        if sum(size for number, size in enumerate(sizes) if number not in gone) <= room:
+            break
+        if at not in kept:
+            gone.add(at)
+    left = [message for at, group in enumerate(groups) if at not in gone for message in group]
+    return _cut(left, room)
+
+
+def _groups(messages: Messages) -> list[list[dict[str, Json]]]:
+    """A call of tools and its results belong together: endpoints refuse one without the other."""
+    groups: list[list[dict[str, Json]]] = []
+    for message in messages:
+        if message.get("role") == "tool" and groups:
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+    return groups
+
+
+def _cut(messages: list[dict[str, Json]], room: int) -> list[dict[str, Json]]:
+    """Shorten the longest text, again and again, until all fit or none can be shortened."""
+    sizes = [estimate_tokens(text) if isinstance(text := one.get("content"), str) else 0 for one in messages]
+    texts = {at: messages[at]["content"] for at, size in enumerate(sizes) if size}
+    over = estimate_request(messages) - room
+    while over > 0 and texts:
+        longest = max(texts, key=lambda at: sizes[at])
+        second = max((sizes[at] for at in texts if at != longest), default=0)
+        target = max(MIN_TEXT_TOKENS, sizes[longest] - over, min(second, sizes[longest] - 1))
+        if target >= sizes[longest]:
+            break
+        cut = fit_tokens(texts[longest], target - 1) + CUT_MARK
+        messages[longest] = {**messages[longest], "content": cut}
+        over -= sizes[longest] - target
+        texts[longest], sizes[longest] = cut, target
+    return messages

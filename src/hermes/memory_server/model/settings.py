@@ -1,0 +1,194 @@
+"""Which model a memory folder uses: the file `model.json` in it, which `hermes memory model` writes."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import asdict
+
+from hermes.errors import SettingsError
+from hermes.llm.endpoint import Endpoint
+
+log = logging.getLogger(__name__)
+FILE = "model.json"
+ModelClass = Literal["point", "compose"]
+"""`point`: asked yes/no and which. `compose`: also writes answers and summaries out of numbered quotes."""
+ModelSource = Literal["off", "own", "host", "env"]
+"""Where the address comes from: this file, the host's model (copied here after a yes), or the environment."""
+OPENAI_URL = "https://api.openai.com/v1"
+MAX_FILE_BYTES = 1024 * 1024
+MIN_WINDOW_TOKENS, MAX_WINDOW_TOKENS = 1024, 100_000_000
+GUESSED_WINDOW_TOKENS = 8192
+"""For an endpoint that does not tell how long its context is."""
+VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "url": ("HERMES_MEMORY_MODEL_URL", "LLM_OPENAI_COMPATIBLE_BASE_URL"),
+    "name": ("HERMES_MEMORY_MODEL_NAME", "DERIVER_MODEL"),
+    "key": ("HERMES_MEMORY_MODEL_KEY", "LLM_OPENAI_COMPATIBLE_API_KEY", "LLM_OPENAI_API_KEY"),
+    "window": ("HERMES_MEMORY_MODEL_WINDOW",),
+    "model_class": ("HERMES_MEMORY_MODEL_CLASS",),
+    "cap_calls": ("HERMES_MEMORY_MODEL_CAP_CALLS",),
+    "cap_tokens": ("HERMES_MEMORY_MODEL_CAP_TOKENS",),
+}
+"""Environment variables by field, the first that is set wins; those after our own are Honcho's."""
+
+
+class ModelSettings(Struct, frozen=True, omit_defaults=True):
+    """The model of a folder, or of one of its workspaces. Caps are per workspace and day (UTC)."""
+
+    source: ModelSource = "off"
+    url: str = ""
+    name: str = ""
+    """Empty for the first model of the endpoint's list that talks."""
+    key: str = ""
+    key_env: str = ""
+    """The environment variable that holds the key, in place of `key`."""
+    window: int | None = None
+    """Tokens of context; None for what the endpoint tells."""
+    model_class: ModelClass | None = None
+    """None: a self-test at the first use decides."""
+    cap_calls: int = 2_000
+    cap_tokens: int = 2_000_000
+    guests: bool = False
+    """Whether words of people other than the owner may be sent."""
+    workspaces: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Fields that differ in single workspaces, by the workspace's name."""
+
+    def __repr__(self) -> str:
+        return f"ModelSettings({self.source}, {self.name})"
+
+    def check(self) -> None:
+        """Raise SettingsError, which names the field and what is allowed, for values that cannot be used."""
+        if self.source == "off":
+            return
+        if self.source != "env" and not self.url:
+            raise SettingsError("the memory model has no URL", hint="`hermes memory model --url URL` sets one")
+        if self.window is not None and not MIN_WINDOW_TOKENS <= self.window <= MAX_WINDOW_TOKENS:
+            allowed = f"{MIN_WINDOW_TOKENS:,} to {MAX_WINDOW_TOKENS:,} tokens"
+            raise SettingsError(f"the memory model's window is {self.window:,}, and {allowed} are allowed", hint="")
+        for name in ("cap_calls", "cap_tokens"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"the memory model's {name} must be 1 or more", hint="`--off` sends nothing at all")
+        if self.url:
+            Endpoint.parse(self.url, self.key or None)
+
+    def for_workspace(self, name: str) -> ModelSettings:
+        """Return the settings of one workspace. Raises SettingsError for values that cannot be used."""
+        found = self.workspaces.get(name)
+        return self if not found else _convert({**asdict(self), **found, "workspaces": {}}, f"of workspace '{name}'")
+
+    def resolved(self, env: Mapping[str, str]) -> ModelSettings:
+        """Return the settings with what they take from the environment. Raises SettingsError as `check` does."""
+        if self.source == "env":
+            given = {name: value for name, names in VARIABLES.items() if (value := first_set(env, names))}
+            found = _convert({**asdict(self), "url": OPENAI_URL, **given}, "in the environment", strict=False)
+        elif self.key_env and not env.get(self.key_env):
+            hint = "Set it, in the environment or the home's .env, or give another key with `hermes memory model`"
+            raise SettingsError(f"the memory model's key is in {self.key_env}, which is not set", hint=hint)
+        else:
+            found = msgspec.structs.replace(self, key=env[self.key_env]) if self.key_env else self
+        found.check()
+        return found
+
+
+def first_set(env: Mapping[str, str], names: tuple[str, ...]) -> str:
+    """Return the first of these variables that is not empty, else ""."""
+    return next((value for name in names if (value := env.get(name, "").strip())), "")
+
+
+def _convert(value: Mapping[str, Any], where: str, *, strict: bool = True) -> ModelSettings:
+    try:
+        return msgspec.convert(value, ModelSettings, strict=strict)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"the memory model's settings {where} are wrong: {error}", hint="") from error
+
+
+def read_settings(folder: Path) -> ModelSettings:
+    """Read the folder's file; without one, no model is used. Raises SettingsError for a file that cannot be used, also
+    for one with a key in it that others may read."""
+    path = folder / FILE
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
+            raise OSError(errno.EINVAL, "it is no file of settings")
+        settings = msgspec.json.decode(path.read_bytes(), type=ModelSettings)
+    except FileNotFoundError:
+        return ModelSettings()
+    except (OSError, msgspec.MsgspecError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise SettingsError(f"cannot use {path}: {why}", hint="`hermes memory model` writes it anew") from error
+    has_key = settings.key or any(one.get("key") for one in settings.workspaces.values())
+    if has_key and os.name != "nt" and found.st_mode & 0o077:
+        raise SettingsError(f"{path} holds a key and can be read by others", hint=f"chmod 600 {path}")
+    return settings
+
+
+def to_json(settings: ModelSettings) -> str:
+    """Return what the file holds."""
+    return msgspec.json.format(msgspec.json.encode(settings)).decode() + "\n"
+
+
+class SettingsFile:
+    """The settings of a folder as they are now: the file's state is compared at each use. Without a folder: off."""
+
+    def __init__(self, folder: Path | None, env: Callable[[], Mapping[str, str]] = dict) -> None:
+        self._folder = folder
+        self._env = env
+        self._seen: tuple[int, ...] | None = None
+        self._settings = ModelSettings()
+        self._by_workspace: dict[str, ModelSettings | None] = {}
+        self.problem: str | None = None
+        """Why the settings cannot be used; no model is asked then."""
+
+    @property
+    def settings(self) -> ModelSettings:
+        """The folder's settings, also while they cannot be used."""
+        self.has_changed()
+        return self._settings
+
+    def has_changed(self) -> bool:
+        """Return True if the file is another than at the last call, and read it."""
+        state = self._state()
+        if state == self._seen:
+            return False
+        self._seen, self._by_workspace, self.problem = state, {}, None
+        try:
+            self._settings = ModelSettings() if self._folder is None else read_settings(self._folder)
+        except SettingsError as error:
+            self._settings = ModelSettings()
+            self._complain(error)
+        return True
+
+    def find(self, workspace: str) -> ModelSettings | None:
+        """Return the settings to use in a workspace, keys resolved; None where no model may be asked."""
+        self.has_changed()
+        if workspace not in self._by_workspace:
+            self._by_workspace[workspace] = self._resolve(workspace)
+        return self._by_workspace[workspace]
+
+    def _resolve(self, workspace: str) -> ModelSettings | None:
+        try:
+            settings = self._settings.for_workspace(workspace)
+            return None if settings.source == "off" else settings.resolved(self._env())
+        except SettingsError as error:
+            self._complain(error)
+            return None
+
+    def _complain(self, error: SettingsError) -> None:
+        if self.problem is None:
+            log.warning("memory server: no model is used: %s", error.line())
+        self.problem = error.line()
+
+    def _state(self) -> tuple[int, ...]:
+        try:
+            found = (self._folder / FILE).stat() if self._folder is not None else None
+        except OSError:
+            found = None
+        return () if found is None else (found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode)
