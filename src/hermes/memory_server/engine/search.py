@@ -29,7 +29,9 @@ from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import rank_by_words
 from hermes.memory_server.faults import Invalid
+from hermes.ranking.changes import Statement, count_looked_at, put_newer_first
 from hermes.ranking.scoring import ABOUT, Floats, certainty, score
+from hermes.ranking.words import split_words, telling_words
 
 ALIKE = 48
 """Two messages whose vectors differ in fewer signs than this may be the same text, and are compared."""
@@ -62,7 +64,18 @@ class Hit(NamedTuple):
 def find_hits(
     tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None, limit: int
 ) -> list[Hit]:
-    """The messages that fit best, the best first. Repetitions of a text come after everything else."""
+    """The messages that fit best, the best first. Repetitions of a text come after everything else, and a value that
+    its speaker changed later comes after the later one."""
+    looked_at = max(limit, count_looked_at(question.text))
+    hits = _find_fitting(tx, index, place, question, filters, looked_at)
+    said = [Statement(hit.row.content, hit.row.peer_id, hit.row.created_at) for hit in hits]
+    words = telling_words(split_words(question.text))
+    return [hits[at] for at in put_newer_first(question.text, words, said)][:limit]
+
+
+def _find_fitting(
+    tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None, limit: int
+) -> list[Hit]:
     seen = index.outlines.find(tx, place.workspace_id)
     given = dict(follow_names(tx, place.workspace_id, filters) or {})
     listener = _find_listener(tx, place.workspace_id, given.pop(PERSPECTIVE, None))
