@@ -42,6 +42,11 @@ maintenant désormais nouveau nouvelle nouveaux nouvelles changé changée augme
 reportée finalement plutôt récemment dernièrement déménagé passé passée
 """.split()  # noqa: SIM905 - one word a line would be a page
 CHANGE_SIGNS = (
+    "as of ",
+    "from now on",
+    "ab jetzt",
+    "a partir de ahora",
+    "à partir de maintenant",
     "en realidad",
     "现在",
     "改成",

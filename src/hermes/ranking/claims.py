@@ -145,6 +145,14 @@ ENDS = re.compile(
     r"|\bne \w+ plus\b|\bn['’]\w+ plus\b|不再",
     re.IGNORECASE,
 )
+CORRECTS = re.compile(
+    r"\bactually\b|\bcorrection\b|\bi (?:meant|was wrong|misspoke)\b|\btold you wrong\b"
+    r"|\bgot .{1,30}(?:wrong|muddled|mixed up)\b|\beigentlich\b|\bkorrektur\b|\bich meinte\b|\bhabe mich geirrt\b"
+    r"|\ben realidad\b|\bme equivoqué\b|\bquise decir\b|\ben fait\b|\bje me suis trompée?\b|\bje voulais dire\b"
+    r"|其实|说错了|更正",
+    re.IGNORECASE,
+)
+"""Takes back what the speaker said shortly before."""
 EVERY_STOP_WORD = frozenset[str]().union(*STOP_WORDS)
 KINDS = ("time", "date", "percent", "number")
 MIN_SHARED, MIN_SHARE = 2, 0.5
@@ -216,6 +224,11 @@ def changes_value(older: str, newer: str) -> bool:
         if all(values):
             return values[0].isdisjoint(values[1])
     return False
+
+
+def corrects(older: str, newer: str) -> bool:
+    """Return True if a statement takes back one that its speaker made shortly before: they share a word."""
+    return CORRECTS.search(newer) is not None and bool(_topic(older) & _topic(newer))
 
 
 def split_speaker(text: str) -> tuple[str, str]:

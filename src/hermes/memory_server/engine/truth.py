@@ -7,17 +7,28 @@ transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from sqlalchemy import and_, bindparam, delete, or_, select, update
 
 from hermes.memory_server import times
 from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement, in_parts, inserting_new
-from hermes.memory_server.db.tables import claims, conclusions, supersessions
+from hermes.memory_server.db.tables import claims, conclusion_messages, conclusions, supersessions
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
-from hermes.ranking.claims import ENDABLE, LEFT, Claim, changes_value, compare, is_change, read_claims, split_speaker
+from hermes.ranking.claims import (
+    CORRECTS,
+    ENDABLE,
+    LEFT,
+    Claim,
+    changes_value,
+    compare,
+    corrects,
+    is_change,
+    read_claims,
+    split_speaker,
+)
 from hermes.ranking.relative_times import resolve
 
 LIVE = and_(conclusions.c.deleted_at.is_(None), conclusions.c.retired_at.is_(None))
@@ -25,6 +36,9 @@ LIVE = and_(conclusions.c.deleted_at.is_(None), conclusions.c.retired_at.is_(Non
 COMPARED = 200
 """How many of the newest claims of an attribute, and of the newest statements with a value, are compared."""
 PAIRS_SHOWN = 100
+CORRECTED, CORRECTED_MICROSECONDS = 10, 3600 * 1_000_000
+"""A correction is about one of so many statements before it, within an hour."""
+CORRECTION = "correction"
 VALUE = "value"
 """Why a pair was found that no attribute has: a number, time or date was changed."""
 COLUMNS = tuple(
@@ -103,10 +117,25 @@ def _related(tx: Tx, row: Record, own: Sequence[Claim]) -> Iterator[tuple[Record
             if (kind := compare(older, newer, is_change=is_change(text))) is not None:
                 seen.add(other.id)
                 yield other, kind, older.attribute
-    if is_change(row.content):
-        for other in NEWEST.rows(tx, collection_id=row.collection_id):
-            if other.id not in seen and _order(other) < _order(row) and changes_value(other.content, row.content):
-                yield other, "change", VALUE
+    if is_change(row.content) or CORRECTS.search(row.content):
+        yield from _changed_before(tx, row, seen)
+
+
+def _changed_before(tx: Tx, row: Record, seen: Set[int]) -> Iterator[tuple[Record, str, str]]:
+    """Yield earlier statements of which this one changes a value, or the last one before it that it corrects."""
+    before = [
+        other
+        for other in NEWEST.rows(tx, collection_id=row.collection_id)
+        if other.id not in seen and other.digest != row.digest and _order(other) < _order(row)
+    ]
+    changed = [other for other in before if changes_value(other.content, row.content)]
+    if changed:
+        yield from ((other, "change", VALUE) for other in changed)
+        return
+    soon = [other for other in before[:CORRECTED] if row.created_at - other.created_at <= CORRECTED_MICROSECONDS]
+    corrected = next((other for other in soon if corrects(other.content, row.content)), None)
+    if corrected is not None and len(seen) == 1:
+        yield corrected, "change", CORRECTION
 
 
 def _claiming_alike(tx: Tx, row: Record, claim: Claim) -> Iterator[Record]:
@@ -199,6 +228,27 @@ def contradictions(tx: Tx, ids: Sequence[int]) -> dict[int, list[int]]:
         for row in tx.execute(select(own, other).where(own.in_(ids), stands).order_by(supersessions.c.id)):
             found.setdefault(row[0], []).append(row[1])
     return found
+
+
+SUCCESSORS_AT_ONCE = 20
+OF_OLDER, OF_NEWER = conclusion_messages.alias("of_older"), conclusion_messages.alias("of_newer")
+MESSAGE_KEYS = [f"id{number}" for number in range(SUCCESSORS_AT_ONCE)]
+CHANGED_MESSAGES = PreparedStatement(
+    select(OF_OLDER.c.message_id.label("older"), OF_NEWER.c.message_id.label("newer"))
+    .join_from(OF_OLDER, conclusions, conclusions.c.id == OF_OLDER.c.conclusion_id)
+    .join(OF_NEWER, OF_NEWER.c.conclusion_id == conclusions.c.superseded_by)
+    .where(OF_OLDER.c.message_id.in_([bindparam(key) for key in MESSAGE_KEYS]), LIVE)
+    .order_by(OF_NEWER.c.message_id)
+)
+
+
+def changed_messages(tx: Tx, ids: Sequence[int]) -> dict[int, int]:
+    """Return, for those of the first messages of which a statement was changed later, the message that changed it."""
+    some = list(ids[:SUCCESSORS_AT_ONCE])
+    if not some:
+        return {}
+    given = dict(zip(MESSAGE_KEYS, some + some[-1:] * (SUCCESSORS_AT_ONCE - len(some)), strict=True))
+    return {row.older: row.newer for row in CHANGED_MESSAGES.rows(tx, **given) if row.older != row.newer}
 
 
 SHOWN = select(
