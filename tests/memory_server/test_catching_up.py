@@ -17,6 +17,7 @@ from hermes.memory_server.engine.worker import JobWorker
 from hermes.ranking.traits import traits_of
 from tests.memory_server.floor import EMBEDDER
 from tests.memory_server.in_file import wait_for_work
+from tests.memory_server.older import BEFORE_TRUTH
 from tests.memory_server.serving import inside, running
 from tests.memory_server.talking import say
 
@@ -46,6 +47,8 @@ async def make_old(folder: Path) -> None:
         for name in ("finer_vectors", "finer_progress", "finer_again", "departures", "model_calls"):
             file.execute(f"DROP TABLE {name}")
         file.execute("DROP INDEX answers_of_clones")
+        for change in BEFORE_TRUTH:
+            file.execute(change)
         file.execute("UPDATE alembic_version SET version_num = '0005'")
 
 

@@ -27,6 +27,7 @@ EXTENSIONS: tuple[str, ...] = (
     "evidence",
     "narrow_answers",
     "both_views",
+    "truth_over_time",
 )
 """A name for each; a name keeps its meaning for good."""
 
