@@ -1,0 +1,187 @@
+"""Numbered lines that a model may rest on, and what of its text rests on them. A model points at lines by number; a
+sentence that points at none, at one that does not exist, or that has a number which its lines do not have, is dropped.
+
+Lines are data: each is one line of its own, and nothing in it can close the block that they stand in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hermes.memory_server import times
+from hermes.memory_server.db.database import Record
+from hermes.ranking.personal import holds_secret
+from hermes.ranking.relative_times import write_out
+
+QuoteKind = Literal["said", "concluded", "noted"]
+LINE_CHARS = 600
+CHARS_PER_TOKEN = 3
+"""Rather too few, so that lines fit."""
+CITED = re.compile(r"\s*\[(?:lines?\s+)?(\d{1,4}(?:\s*[,;]\s*\d{1,4})*)\]", re.IGNORECASE)
+CITED_BEHIND = r"(?:\s*\[[^\[\]\n]{1,40}\])*"
+SENTENCE = re.compile(rf"\S.*?(?:[.!?…]+[\"')”]*{CITED_BEHIND}(?=\s|$)|[。！？]+{CITED_BEHIND}|$)")
+GOES_ON = re.compile(r"(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|jr|sr|e\.g|i\.e|z\.b|d\.h|ca|approx|vs|nr|no|[a-z]|\d{1,2})\.$", re.I)
+"""Ends with a word after which a sentence goes on."""
+NUMBER = re.compile(r"\d+")
+MARKS = re.compile(r"</?\s*lines\s*>", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """One line: a message, a conclusion, or (without a row) a line of a card. `text` is how a model is shown it."""
+
+    kind: QuoteKind
+    text: str
+    row: Record | None = None
+
+    @property
+    def key(self) -> tuple[str, object]:
+        return self.kind, self.text if self.row is None else self.row.id
+
+    @property
+    def words(self) -> str:
+        """What is quoted, letter for letter."""
+        return self.text if self.row is None else str(self.row.content)
+
+
+def quote_message(row: Record) -> Quote:
+    """A message with its day and speaker, its relative times worked out."""
+    day = times.to_day(row.created_at)
+    return Quote("said", f"{_day(row.created_at)}, {row.peer} said: {write_out(_flat(row.content), day)}", row)
+
+
+def quote_conclusion(row: Record) -> Quote:
+    """A conclusion with the day on which it was said or drawn, and until when it held."""
+    until = "" if row.valid_until is None else f", no longer so since {_day(row.valid_until)}"
+    how = "" if row.level == "explicit" else " (drawn from other lines)"
+    content = write_out(_flat(row.content), times.to_day(row.created_at))
+    return Quote("concluded", f"{_day(row.created_at)}{until}: {content}{how}", row)
+
+
+def quote_card(line: str) -> Quote:
+    return Quote("noted", _flat(line))
+
+
+def quote_rows(conclusions: Iterable[Record], messages: Iterable[Record]) -> list[Quote]:
+    """Quotes of rows that hold no secret: those are not given to a model."""
+    found = [*map(quote_conclusion, conclusions), *map(quote_message, messages)]
+    return [quote for quote in found if not holds_secret(quote.words)]
+
+
+def _day(micros: int) -> str:
+    day = times.to_day(micros)
+    return f"{day.day} {day:%B %Y}"
+
+
+def _flat(text: str) -> str:
+    """The text on one line, without what ends the block of lines."""
+    line = MARKS.sub(" ", " ".join(text.split()))
+    return line if len(line) <= LINE_CHARS else line[: LINE_CHARS - 1] + "…"
+
+
+class Numbered:
+    """Lines with numbers, from 1 on, in the order in which they were given to a model."""
+
+    def __init__(self, room_chars: int) -> None:
+        self._room = room_chars
+        self._numbers: dict[tuple[str, object], int] = {}
+        self.quotes: list[Quote] = []
+        self.cited: dict[int, None] = {}
+        """The lines that kept sentences rest on."""
+
+    def give(self, quotes: Iterable[Quote]) -> list[str]:
+        """Number lines and return how they are shown; those that were given before keep their number, and those that
+        there is no room for are left out."""
+        shown: list[str] = []
+        for quote in quotes:
+            number = self._numbers.get(quote.key)
+            if number is None:
+                if len(quote.text) > self._room:
+                    break
+                self._room -= len(quote.text) + 6
+                self.quotes.append(quote)
+                number = self._numbers[quote.key] = len(self.quotes)
+            shown.append(f"[{number}] {quote.text}")
+        return shown
+
+    def pick(self, numbers: Iterable[object]) -> list[Quote]:
+        """Return the lines with these numbers, each once. Numbers that no line has are passed over."""
+        wanted = [one for one in numbers if type(one) is int and 1 <= one <= len(self.quotes)]
+        self.cited |= dict.fromkeys(wanted)
+        return [self.quotes[number - 1] for number in dict.fromkeys(wanted)]
+
+    def keep(self, sentence: str) -> str | None:
+        """Return a sentence without its citations; None if it does not rest on lines."""
+        numbers = [int(one) for found in CITED.finditer(sentence) for one in NUMBER.findall(found.group(1))]
+        bare = CITED.sub("", sentence).strip()
+        if not numbers or not bare or not all(1 <= one <= len(self.quotes) for one in numbers):
+            return None
+        if not is_within(bare, [self.quotes[number - 1].text for number in numbers]):
+            return None
+        self.cited |= dict.fromkeys(numbers)
+        return bare
+
+    def cited_first(self) -> list[Quote]:
+        """All lines that were given, those that were rested on before the others."""
+        others = (number for number in range(1, len(self.quotes) + 1) if number not in self.cited)
+        return [self.quotes[number - 1] for number in (*self.cited, *others)]
+
+
+def is_within(text: str, sources: Sequence[str]) -> bool:
+    """Whether every number in a text stands in its sources, too: a model works out no dates and no sums."""
+    known = {int(number) for source in sources for number in NUMBER.findall(source)}
+    return all(int(number) in known for number in NUMBER.findall(re.sub(r"^\s*\d{1,3}[.)]\s", "", text)))
+
+
+def fence(lines: Sequence[str]) -> str:
+    """Lines as a block of data."""
+    return "\n".join(["<lines>", *lines, "</lines>"])
+
+
+def split_sentences(line: str) -> Iterator[str]:
+    """The sentences of one line, each with the citations behind it."""
+    begun = ""
+    for found in SENTENCE.finditer(line):
+        begun = f"{begun} {found.group()}".strip()
+        if not GOES_ON.search(begun):
+            yield begun
+            begun = ""
+    if begun:
+        yield begun
+
+
+class SentenceFilter:
+    """Lets those sentences of a growing text through that rest on lines."""
+
+    def __init__(self, lines: Numbered) -> None:
+        self._lines = lines
+        self._rest = self._between = ""
+
+    def add(self, piece: str) -> str:
+        """Return the sentences that are whole by now and are kept, with what separates them from earlier ones."""
+        *whole, last = (self._rest + piece).split("\n")
+        kept = [self._keep(line) for line in whole]
+        *begun, rest = [*split_sentences(last)] or [""]
+        if begun and rest.startswith("["):  # perhaps the beginning of a citation of the sentence before
+            *begun, before = begun
+            rest = f"{before} {rest}"
+        self._rest = rest + last[len(last.rstrip()) :]
+        return "".join([*kept, *map(self._keep_sentence, begun)])
+
+    def end(self) -> str:
+        """Return the same for what is left."""
+        return self._keep(self._rest)
+
+    def _keep(self, line: str) -> str:
+        kept = "".join(map(self._keep_sentence, split_sentences(line)))
+        self._between = self._between and "\n"
+        return kept
+
+    def _keep_sentence(self, sentence: str) -> str:
+        if (bare := self._lines.keep(sentence)) is None:
+            return ""
+        before, self._between = self._between, " "
+        return before + bare
