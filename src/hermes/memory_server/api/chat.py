@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +16,14 @@ from hermes.memory_server.api.auth import OwnPeer, WorkspaceCaller
 from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.recall import allowed_sessions, check_scope, make_view, scope_rows, session_rows
 from hermes.memory_server.api.schemas import DialecticOptions, WorkspaceDialectic
-from hermes.memory_server.api.server import ServerDep
+from hermes.memory_server.api.server import Server, ServerDep
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.text_index import SearchArea
+from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.dialectic import PeerAnswer, answer, check_schema, structure
 from hermes.memory_server.engine.peers import ensure_peer, find_peer, get_peer, is_member
+from hermes.memory_server.engine.reading import MemoryReader, ReadingBounds
+from hermes.memory_server.engine.reasoning import Access, Reasoner
 from hermes.memory_server.engine.recall import every_view
 from hermes.memory_server.engine.scopes import get_scopes
 from hermes.memory_server.engine.sessions import get_session
@@ -29,6 +33,8 @@ from hermes.memory_server.ids import refuse_scopes
 router = new_router("chat")
 ROOT = "/v3/workspaces/{workspace_id}"
 PIECE = 48
+Found = tuple[PeerAnswer, ReadingBounds]
+"""The answer without a model, and what a model may read for a better one."""
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
 
 
@@ -46,7 +52,7 @@ async def chat_with_peer(
 
     question = await here.ask_messages(workspace_id, body.query)
 
-    def run(tx: Tx, observer: Record) -> wire.WireObject:
+    def run(tx: Tx, observer: Record) -> Found:
         observed = get_peer(tx, workspace_id, body.target) if body.target else observer
         place = _place(tx, workspace_id, body, names)
         view = make_view(tx, workspace_id, observer.id, observed.id, body.scope, names)
@@ -55,9 +61,11 @@ async def chat_with_peer(
         alone = observed.id == observer.id or isinstance(body.scope, str)
         views = [view] if alone or not body.with_own_view else [view, replace(view, observer=observed.id)]
         heard = None if alone or body.with_own_view else {"peer_perspective": observer.name}
-        return _reply(answer(tx, here.vectors, views, said, question, body.reasoning_level, heard), body)
+        offline = answer(tx, here.vectors, views, said, question, body.reasoning_level, heard)
+        listener = heard or {"peer_perspective": observer.name}
+        return offline, ReadingBounds(views, said, heard, _session_id(tx, workspace_id, body), listener)
 
-    def run_if_known(tx: Tx) -> wire.WireObject | None:
+    def run_if_known(tx: Tx) -> Found | None:
         observer = find_peer(tx, workspace_id_of(tx, workspace_id), peer_id)
         return None if observer is None else run(tx, observer)
 
@@ -65,7 +73,7 @@ async def chat_with_peer(
     if found is None:  # only the first question to a peer writes
         await here.write(lambda tx: ensure_peer(tx, workspace_id, peer_id, here.now()))
         found = await here.read(lambda tx: run(tx, get_peer(tx, workspace_id, peer_id)))
-    return _response(found, body)
+    return await _respond(here, workspace_id, question, found, body)
 
 
 @router.post(f"{ROOT}/chat", response_model=replies.DialecticAnswer, responses=STREAM)
@@ -76,14 +84,15 @@ async def chat_with_workspace(
     names = _check(body)
     question = await here.ask_messages(workspace_id, body.query)
 
-    def run(tx: Tx) -> wire.WireObject:
+    def run(tx: Tx) -> Found:
         place = _place(tx, workspace_id, body, names)
         scopes = None if body.scope is None else get_scopes(tx, workspace_id, body.scope)
         rows = session_rows(tx, workspace_id, names)
         views = every_view(tx, place.workspace_id, scopes, rows)
-        return _reply(answer(tx, here.vectors, views, place, question, body.reasoning_level), body)
+        offline = answer(tx, here.vectors, views, place, question, body.reasoning_level)
+        return offline, ReadingBounds(views, place, None, _session_id(tx, workspace_id, body))
 
-    return _response(await here.read(run), body)
+    return await _respond(here, workspace_id, question, await here.read(run), body)
 
 
 def _check(body: WorkspaceDialectic) -> Sequence[str] | None:
@@ -103,22 +112,52 @@ def _place(tx: Tx, workspace: str, body: WorkspaceDialectic, names: Sequence[str
     return SearchArea(found.id, session_rows(tx, workspace, names))
 
 
-def _reply(found: PeerAnswer, body: WorkspaceDialectic) -> wire.WireObject:
-    content = found.content if body.response_format is None else structure(found, body.response_format)
-    return {"content": content, **({"evidence": wire.evidence(found)} if body.include_evidence else {})}
+def _session_id(tx: Tx, workspace: str, body: WorkspaceDialectic) -> int | None:
+    return None if body.session_id is None else int(get_session(tx, workspace, body.session_id).id)
 
 
-def _response(reply: wire.WireObject, body: WorkspaceDialectic) -> Response:
+async def _respond(
+    here: Server, workspace: str, question: SearchQuestion, found: Found, body: WorkspaceDialectic
+) -> Response:
+    """Answer with the model of the workspace, where it has one; memory is not locked meanwhile."""
+    offline, bounds = found
+    model = here.models.find(workspace, bounds.place.workspace_id)
+    if model is None:
+        return _response(offline, body)
+    access = Access(here.read, lambda text: here.ask_messages(workspace, text))
+    reader = MemoryReader(here.vectors, bounds)
+    reasoner = Reasoner(model, access, reader, question, body.reasoning_level, offline)
+    if body.stream and body.response_format is None:
+        return StreamingResponse(_stream(reasoner.stream(), body), media_type="text/event-stream")
+    return _response(await reasoner.answer(body.response_format), body)
+
+
+def _response(found: PeerAnswer, body: WorkspaceDialectic) -> Response:
+    content = found.content
+    if body.response_format is not None and not found.is_in_shape:
+        content = structure(found, body.response_format)
     if body.stream:
-        return StreamingResponse(_stream(reply["content"] or "", reply.get("evidence")), media_type="text/event-stream")
-    return wire.JsonResponse(reply)
+        return StreamingResponse(_stream(_pieces(content or "", found), body), media_type="text/event-stream")
+    return wire.JsonResponse({"content": content, **_evidence(found, body)})
 
 
-async def _stream(content: str, evidence: dict[str, Any] | None) -> AsyncIterator[str]:
-    for start in range(0, len(content), PIECE):
-        piece = content[start : start + PIECE]
-        yield f"data: {json.dumps({'delta': {'content': piece}, 'done': False})}\n\n"
-    end: dict[str, Any] = {"done": True}
-    if evidence is not None:
-        end["evidence"] = evidence
+def _evidence(found: PeerAnswer, body: WorkspaceDialectic) -> wire.WireObject:
+    return {"evidence": wire.evidence(found)} if body.include_evidence else {}
+
+
+async def _pieces(content: str, found: PeerAnswer) -> AsyncGenerator[str | PeerAnswer, None]:
+    yield content
+    yield found
+
+
+async def _stream(given: AsyncGenerator[str | PeerAnswer, None], body: WorkspaceDialectic) -> AsyncIterator[str]:
+    end: wire.WireObject = {"done": True}
+    async with aclosing(given) as parts:
+        async for part in parts:
+            if isinstance(part, PeerAnswer):
+                end |= _evidence(part, body)
+                continue
+            for start in range(0, len(part), PIECE):
+                piece = {"delta": {"content": part[start : start + PIECE]}, "done": False}
+                yield f"data: {json.dumps(piece)}\n\n"
     yield f"data: {wire.JsonResponse(end).body.decode()}\n\n"  # type: ignore[union-attr]

@@ -220,7 +220,7 @@ def evidence(found: PeerAnswer) -> WireObject:
     return {
         "conclusions": [_evidence_conclusion(row) for row in found.conclusions],
         "messages": [{key: shown[key] for key in EVIDENCE} for shown in map(message, found.messages)],
-        "tool_calls": [],
+        "tool_calls": list(found.tool_calls),
         "reasoning_trace_id": None,
     }
 

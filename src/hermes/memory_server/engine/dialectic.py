@@ -33,6 +33,8 @@ MAX_VIEWS = 20
 CANDIDATES = 3
 """So many times the wanted messages are read: what a person only asked is no answer."""
 HEAD = "No model is configured; this is what memory holds that fits the question."
+NOT_ANSWERED = "The model did not answer; this is what memory holds that fits the question."
+"""How answers without a model begin: where there is none, and where one was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,10 @@ class PeerAnswer:
     conclusions: Sequence[Row[Any]]
     messages: Sequence[Row[Any]]
     card: Sequence[str] = ()
+    tool_calls: Sequence[JsonMap] = ()
+    """What a model used to read more."""
+    is_in_shape: bool = False
+    """Whether the text is JSON of the wanted shape already."""
 
 
 def answer(
@@ -58,11 +64,9 @@ def answer(
     is not about the question is left out, and so is what was only asked. A question about a person as a whole is
     answered with what is held about them in general."""
     width = WIDTHS[level]
-    if _asks_for_all(tx, place.workspace_id, question.text):
-        card = _read_cards(tx, views)
-        held = _once(
-            row for row in _hold_in_general(tx, index, views, question, width) if not holds_secret(row.content)
-        )
+    if asks_for_all(tx, place.workspace_id, question.text):
+        card = read_cards(tx, views)
+        held = _once(row for row in hold_in_general(tx, index, views, question, width) if not holds_secret(row.content))
         if card or held:
             return PeerAnswer(_write(card, held[: 2 * width], ()), held[: 2 * width], (), card)
     fitting = query_views(tx, index, views, question, width * min(len(views), 2), MAX_DISTANCE, least=ABOUT)
@@ -81,7 +85,7 @@ def _once(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
     return list(once.values())
 
 
-def _hold_in_general(
+def hold_in_general(
     tx: Tx, index: VectorIndex, views: Sequence[View], question: SearchQuestion, width: int
 ) -> Iterable[Row[Any]]:
     """What fits a question about a person as a whole, then what was concluded most often, then the newest."""
@@ -91,13 +95,13 @@ def _hold_in_general(
         yield from choose(tx, index, view, wanted)
 
 
-def _asks_for_all(tx: Tx, workspace_id: int, question: str) -> bool:
+def asks_for_all(tx: Tx, workspace_id: int, question: str) -> bool:
     """Whether a question is about a person as a whole, called by a name or not."""
     unnamed = without_names(tx, workspace_id, question)
     return is_general(question if unnamed == question else f"{unnamed} person")
 
 
-def _read_cards(tx: Tx, views: Sequence[View]) -> list[str]:
+def read_cards(tx: Tx, views: Sequence[View]) -> list[str]:
     """The lines of the cards of these views. A card does not say which sessions it comes from."""
     open_views = [view for view in views[:MAX_VIEWS] if view.sessions is None]
     lines = (line for view in open_views for line in read_card(tx, view.observer, view.observed) or ())
@@ -172,7 +176,7 @@ def _fill(found: PeerAnswer, schema: JsonMap) -> dict[str, Any]:
         elif "null" in kinds:
             filled[name] = None
         elif name in required:
-            raise Invalid(f"response_format: '{name}' cannot be filled without a model; none is configured")
+            raise Invalid(f"response_format: '{name}' cannot be filled without a model, and none answered")
     return filled
 
 

@@ -23,7 +23,9 @@ CHARS_PER_TOKEN = 3
 CITED = re.compile(r"\s*\[(?:lines?\s+)?(\d{1,4}(?:\s*[,;]\s*\d{1,4})*)\]", re.IGNORECASE)
 CITED_BEHIND = r"(?:\s*\[[^\[\]\n]{1,40}\])*"
 SENTENCE = re.compile(rf"\S.*?(?:[.!?…]+[\"')”]*{CITED_BEHIND}(?=\s|$)|[。！？]+{CITED_BEHIND}|$)")
-GOES_ON = re.compile(r"(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|jr|sr|e\.g|i\.e|z\.b|d\.h|ca|approx|vs|nr|no|[a-z]|\d{1,2})\.$", re.I)
+GOES_ON = re.compile(
+    r"(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|jr|sr|e\.g|i\.e|z\.b|d\.h|ca|approx|vs|nr|no|[a-z]|\d{1,2})\.$", re.I
+)
 """Ends with a word after which a sentence goes on."""
 NUMBER = re.compile(r"\d+")
 MARKS = re.compile(r"</?\s*lines\s*>", re.IGNORECASE)

@@ -111,13 +111,13 @@ def _find_fitting(
 ) -> list[Hit]:
     seen = index.outlines.find(tx, place.workspace_id)
     given = dict(follow_names(tx, place.workspace_id, filters) or {})
-    listener = _find_listener(tx, place.workspace_id, given.pop(PERSPECTIVE, None))
+    listener = find_listener(tx, place.workspace_id, given.pop(PERSPECTIVE, None))
     where = _place_within(tx, place, given)
     conditions = [build_filter(given, FIELDS)] if given else []
     if listener is not None:
         heard = None if seen is None or listener == NOBODY else heard_part(tx, seen, where, listener)
         if heard is None:
-            conditions.append(_heard_by(listener))
+            conditions.append(heard_by(listener))
         else:
             where = heard
     if where.sessions == () or where.peer == NOBODY:
@@ -195,7 +195,7 @@ def _place_within(tx: Tx, place: SearchArea, filters: JsonMap) -> SearchArea:
     return SearchArea(place.workspace_id, sessions_, peer)
 
 
-def _find_listener(tx: Tx, workspace_id: int, name: Any) -> int | None:
+def find_listener(tx: Tx, workspace_id: int, name: Any) -> int | None:
     """The peer of the filter `peer_perspective`, which finds only messages that the peer heard; None without it."""
     if name is None:
         return None
@@ -205,7 +205,7 @@ def _find_listener(tx: Tx, workspace_id: int, name: Any) -> int | None:
     return NOBODY if found is None else int(found.id)
 
 
-def _heard_by(listener: int) -> ColumnElement[bool]:
+def heard_by(listener: int) -> ColumnElement[bool]:
     """SQL condition: the peer was a member of the message's session when the message came, whoever wrote it."""
     stay = (
         memberships.c.peer_id == listener,

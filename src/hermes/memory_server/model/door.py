@@ -98,10 +98,17 @@ class MemoryModel:
             return self._too_late(deadline_seconds)
 
     async def stream(
-        self, purpose: Purpose, messages: Messages, *, max_tokens: int, deadline_seconds: float
+        self,
+        purpose: Purpose,
+        messages: Messages,
+        *,
+        tools: Sequence[ToolSpec] = (),
+        max_tokens: int,
+        deadline_seconds: float,
     ) -> AsyncGenerator[str | ModelAnswer, None]:
-        """Yield pieces of the text as they come, and last the whole answer. Wrap it in `contextlib.aclosing`."""
-        question = _Question(purpose, messages, (), None, max_tokens)
+        """Yield pieces of the text as they come, and last the whole answer, which may be tool calls. Wrap it in
+        `contextlib.aclosing`."""
+        question = _Question(purpose, messages, tuple(tools), None, max_tokens)
         end = time.monotonic() + deadline_seconds
         events, visible = self._send(question), _Visible()
         try:

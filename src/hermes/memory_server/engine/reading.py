@@ -1,0 +1,195 @@
+"""What a question may read, and the tools with which a model reads more of it. Tools read within the same bounds as the
+question itself: the same views, the same sessions, the same speaker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hermes.memory_server import times
+from hermes.memory_server.db.database import JsonMap, Record, Tx
+from hermes.memory_server.db.matching import holds_text
+from hermes.memory_server.db.tables import conclusions, messages, sessions
+from hermes.memory_server.db.text_index import SearchArea
+from hermes.memory_server.embedder import SearchQuestion
+from hermes.memory_server.engine.conclusions import message_ids, select_conclusions
+from hermes.memory_server.engine.dialectic import asks_for_all, hold_in_general, read_cards
+from hermes.memory_server.engine.messages import find_messages, select_messages
+from hermes.memory_server.engine.quotes import Quote, quote_card, quote_rows
+from hermes.memory_server.engine.recall import View, query_views
+from hermes.memory_server.engine.search import PERSPECTIVE, find_hits, find_listener, heard_by
+from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.faults import Invalid
+from hermes.ranking.utterances import only_asks
+from hermes.types import ToolSpec
+
+FOUND = 20
+"""Lines that one call of a tool gives at most."""
+AROUND = 3
+"""Messages before and after one that are shown with it."""
+HISTORY = 20
+"""The newest messages of a session that a question in it is read with."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingBounds:
+    """Whose conclusions and messages a question may read. `filters` limits messages to those that the asker heard."""
+
+    views: Sequence[View]
+    place: SearchArea
+    filters: JsonMap | None = None
+    session: int | None = None
+    """The session in which is asked."""
+    listener: JsonMap | None = None
+    """As `filters`, for what others said in that session."""
+
+
+class MemoryReader:
+    """Reads within bounds, in transactions that others open."""
+
+    def __init__(self, index: VectorIndex, bounds: ReadingBounds) -> None:
+        self._index = index
+        self.bounds = bounds
+
+    def prefetch(self, tx: Tx, question: SearchQuestion, width: int) -> list[Quote]:
+        """What is nearest to a question, however sure it is that it is about it; of a question about a person as a
+        whole also what is held in general."""
+        bounds = self.bounds
+        card: list[str] = []
+        held: list[Record] = []
+        if asks_for_all(tx, bounds.place.workspace_id, question.text):
+            card = read_cards(tx, bounds.views)
+            held = list(hold_in_general(tx, self._index, bounds.views, question, width))
+        near = query_views(tx, self._index, bounds.views, question, width, None)
+        here = [] if bounds.session is None else self._select(tx, messages.c.session_id == bounds.session, HISTORY)
+        said = [*here, *self._search(tx, question, None, width)]
+        return [*map(quote_card, card), *quote_rows(_once([*near, *held]), _once(said))]
+
+    def history(self, tx: Tx) -> list[str]:
+        """What others said lately in the session in which is asked: no line that a sentence may rest on."""
+        if self.bounds.session is None:
+            return []
+        own = self.bounds.place.peer
+        query = select_messages().where(messages.c.session_id == self.bounds.session, sessions.c.is_active.is_(True))
+        query = query.where(*self._heard(tx, self.bounds.listener)).order_by(messages.c.seq.desc()).limit(HISTORY)
+        rows = [row for row in tx.execute(query).all() if own is not None and row.peer_id != own]
+        return [quote.text for quote in quote_rows((), reversed(rows))]
+
+    def search_memory(self, tx: Tx, question: SearchQuestion, _given: JsonMap) -> list[Quote]:
+        return quote_rows(query_views(tx, self._index, self.bounds.views, question, FOUND, None), ())
+
+    def search_messages(self, tx: Tx, question: SearchQuestion, given: JsonMap) -> list[Quote]:
+        return quote_rows((), self._search(tx, question, _between(given), FOUND))
+
+    def list_messages(self, tx: Tx, given: JsonMap) -> list[Quote]:
+        """Messages of a time, or with a text in them, the oldest first."""
+        bounds = [messages.c.created_at >= at for at in [_time(given, "after_date")] if at is not None]
+        bounds += [messages.c.created_at < at for at in [_time(given, "before_date")] if at is not None]
+        if "text" in given:
+            bounds.append(holds_text(messages.c.content, str(given["text"])[:200]))
+        if not bounds:
+            raise Invalid("give after_date or before_date")
+        return quote_rows((), reversed(self._select(tx, *bounds, limit=FOUND)))
+
+    def read_around(self, tx: Tx, quote: Quote) -> list[Quote]:
+        """What was said before and after a message, or before and after those that a conclusion was read from."""
+        assert quote.row is not None
+        ids = [quote.row.id] if quote.kind == "said" else message_ids(tx, [quote.row.id])[:AROUND]
+        found: list[Record] = []
+        for row in find_messages(tx, ids):
+            near = messages.c.seq.between(row.seq - AROUND, row.seq + AROUND)
+            found += reversed(self._select(tx, messages.c.session_id == row.session_id, near, limit=FOUND))
+        return quote_rows((), _once(found))
+
+    def read_chain(self, tx: Tx, quote: Quote) -> list[Quote]:
+        """What a conclusion was drawn or read from."""
+        row = quote.row
+        assert row is not None
+        if quote.kind == "said":
+            return []
+        sources = json.loads(row.source_ids or "[]")[:FOUND]
+        own = (conclusions.c.collection_id == row.collection_id, conclusions.c.public_id.in_(sources))
+        drawn = tx.execute(select_conclusions().where(*own)).all() if sources else []
+        linked = messages.c.id.in_(message_ids(tx, [row.id])[:FOUND])
+        return quote_rows(drawn, self._select(tx, linked, limit=FOUND))
+
+    def _search(self, tx: Tx, question: SearchQuestion, dates: JsonMap | None, limit: int) -> list[Record]:
+        filters = {**(self.bounds.filters or {}), **(dates or {})}
+        hits = find_hits(tx, self._index, self.bounds.place, question, filters or None, limit)
+        return [hit.row for hit in hits if not only_asks(hit.row.content)]
+
+    def _select(self, tx: Tx, *where: Any, limit: int = HISTORY) -> list[Record]:
+        """The newest messages within bounds that fit, the newest first."""
+        place = self.bounds.place
+        query = select_messages().where(messages.c.workspace_id == place.workspace_id, sessions.c.is_active.is_(True))
+        if place.sessions is not None:
+            query = query.where(messages.c.session_id.in_(place.sessions))
+        if place.peer is not None:
+            query = query.where(messages.c.peer_id == place.peer)
+        query = query.where(*where, *self._heard(tx, self.bounds.filters)).order_by(
+            messages.c.created_at.desc(), messages.c.id.desc()
+        )
+        return [row for row in tx.execute(query.limit(limit)).all() if not only_asks(row.content)]
+
+    def _heard(self, tx: Tx, filters: JsonMap | None) -> list[Any]:
+        listener = find_listener(tx, self.bounds.place.workspace_id, (filters or {}).get(PERSPECTIVE))
+        return [] if listener is None else [heard_by(listener)]
+
+
+def _once(rows: Sequence[Record]) -> list[Record]:
+    """Each text once."""
+    once: dict[str, Record] = {}
+    for row in rows:
+        once.setdefault(row.content, row)
+    return list(once.values())
+
+
+def _between(given: JsonMap) -> JsonMap | None:
+    bounds = {"gte": _time(given, "after_date"), "lt": _time(given, "before_date")}
+    dates = {name: times.to_wire(at) for name, at in bounds.items() if at is not None}
+    return {"created_at": dates} if dates else None
+
+
+def _time(given: JsonMap, name: str) -> int | None:
+    return times.parse(str(given[name])[:40]) if given.get(name) else None
+
+
+def _tool(name: str, description: str, required: Sequence[str] = (), **properties: str) -> ToolSpec:
+    kinds = {
+        key: {"type": "integer" if key == "line" else "string", "description": why} for key, why in properties.items()
+    }
+    return ToolSpec(name, description, {"type": "object", "properties": kinds, "required": list(required)})
+
+
+QUERY, AFTER, BEFORE = "what to look for", "a date such as 2026-05-01", "a date; that day is not included"
+LINE = "the number of a line"
+TOOLS: Mapping[str, ToolSpec] = {
+    tool.name: tool
+    for tool in (
+        _tool("search_memory", "Find conclusions by meaning.", ["query"], query=QUERY),
+        _tool("search_messages", "Find messages by words and meaning.", ["query"], query=QUERY),
+        _tool("get_observation_context", "Read what was said around a line.", ["line"], line=LINE),
+        _tool("grep_messages", "Find messages that hold this very text.", ["text"], text="the text"),
+        _tool("get_messages_by_date_range", "Read messages of a time.", after_date=AFTER, before_date=BEFORE),
+        _tool(
+            "search_messages_temporal", "Find messages of a time by words and meaning.", ["query"],
+            query=QUERY, after_date=AFTER, before_date=BEFORE,
+        ),
+        _tool("get_reasoning_chain", "Read what a conclusion was drawn from.", ["line"], line=LINE),
+    )
+}  # fmt: skip
+SEARCHING: Mapping[str, Callable[[MemoryReader, Tx, SearchQuestion, JsonMap], list[Quote]]] = {
+    "search_memory": MemoryReader.search_memory,
+    "search_messages": lambda reader, tx, question, _: reader.search_messages(tx, question, {}),
+    "search_messages_temporal": MemoryReader.search_messages,
+}
+LISTING: Mapping[str, Callable[[MemoryReader, Tx, JsonMap], list[Quote]]] = {
+    "grep_messages": MemoryReader.list_messages,
+    "get_messages_by_date_range": MemoryReader.list_messages,
+}
+FOLLOWING: Mapping[str, Callable[[MemoryReader, Tx, Quote], list[Quote]]] = {
+    "get_observation_context": MemoryReader.read_around,
+    "get_reasoning_chain": MemoryReader.read_chain,
+}
