@@ -44,7 +44,7 @@ async def make_old(folder: Path) -> None:
         file.execute("INSERT INTO message_index (rowid, scope, content) SELECT id, scope, content FROM message_texts")
         for name in ("traits", "said_at"):
             file.execute(f"ALTER TABLE message_vectors DROP COLUMN {name}")
-        for name in ("finer_vectors", "finer_progress", "finer_again", "departures", "model_calls"):
+        for name in ("finer_vectors", "finer_progress", "finer_again", "departures", "model_calls", "dreams"):
             file.execute(f"DROP TABLE {name}")
         file.execute("DROP INDEX answers_of_clones")
         for change in BEFORE_TRUTH:

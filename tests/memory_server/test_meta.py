@@ -65,7 +65,7 @@ def as_version_one(folder: Path) -> None:
         folder,
         f"{';'.join(BEFORE_TRUTH)};"
         "DROP TABLE finer_vectors; DROP TABLE finer_progress; DROP TABLE finer_again; DROP TABLE departures;"
-        "DROP TABLE model_calls; DROP TABLE merges; DROP TABLE merge_rows; DROP TABLE answers;"
+        "DROP TABLE model_calls; DROP TABLE dreams; DROP TABLE merges; DROP TABLE merge_rows; DROP TABLE answers;"
         "DROP TABLE conclusion_messages; DROP TABLE conclusion_versions;"
         "ALTER TABLE sessions DROP COLUMN removals; DROP INDEX conclusions_drawn;"
         "DROP TABLE meta; DROP INDEX jobs_open_by_kind; DROP TABLE message_facts;"

@@ -16,12 +16,18 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine.context import fill_window
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.sessions import get_session
-from hermes.memory_server.engine.summaries import make_summary, store_summary
+from hermes.memory_server.engine.summaries import SessionSummary, plan_summary, store_summary
 from hermes.memory_server.tokens import count_tokens
 from tests.memory_server.floor import draft
 from tests.memory_server.talking import conclude, held, itself, say, settle
 
 NOW = 1_700_000_000_000_000
+
+
+def make_summary(tx: Tx, session_id: int, kind: str, seq: int) -> SessionSummary | None:
+    """The summary by rule."""
+    plan = plan_summary(tx, session_id, kind, seq)
+    return None if plan is None else plan.extract()
 
 
 def test_who_observes_others_holds_a_view_of_its_own_and_nobody_else_does(http: httpx.Client) -> None:

@@ -14,7 +14,7 @@ from hermes.memory_server.api.schemas import ConclusionEdit, PeerMerge, PeerMove
 from hermes.memory_server.api.server import Paging, Server, ServerDep
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.embedder import to_blob
-from hermes.memory_server.engine import merging, provenance
+from hermes.memory_server.engine import dreams, merging, provenance
 from hermes.memory_server.engine.answers import merge_route
 from hermes.memory_server.engine.conclusions import get_conclusion
 from hermes.memory_server.engine.deletion import PART
@@ -168,3 +168,16 @@ async def undo_supersession(workspace_id: str, supersession_id: str, here: Serve
     """Undo that a conclusion changed another: both hold, for good. Undoing twice is fine."""
     row = await here.write(lambda tx: provenance.undo_change(tx, workspace_id, supersession_id, here.now()))
     return wire.JsonResponse(wire.supersession(row))
+
+
+@router.get(f"{ROOT}/dreams", response_model=replies.Page[replies.Dream])
+async def list_dreams(workspace_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller) -> Response:
+    """What each dream added and retired, the oldest first."""
+    return wire.page(await here.read(lambda tx: dreams.list_dreams(tx, workspace_id, page)), wire.dream)
+
+
+@router.delete(f"{ROOT}/dreams/{{dream_id}}", response_model=replies.Dream)
+async def undo_dream(workspace_id: str, dream_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
+    """Undo a dream: what it retired is back, what it added is gone for good. Undoing twice is fine."""
+    row = await here.write(lambda tx: dreams.undo_dream(tx, workspace_id, dream_id, here.now()))
+    return wire.JsonResponse(wire.dream(row))

@@ -28,6 +28,7 @@ EXTENSIONS: tuple[str, ...] = (
     "narrow_answers",
     "both_views",
     "truth_over_time",
+    "dreams",
 )
 """A name for each; a name keeps its meaning for good."""
 

@@ -106,6 +106,23 @@ class ConclusionHistory(BaseModel):
     supersessions: list[Supersession]
 
 
+class Retired(BaseModel):
+    """A conclusion that a dream hid: another says the same, or a premise no longer holds."""
+
+    id: str
+    why: Literal["same", "premise"]
+
+
+class Dream(BaseModel):
+    """What a dream did."""
+
+    id: str
+    created_at: datetime
+    undone_at: datetime | None
+    added: list[str]
+    retired: list[Retired]
+
+
 class MergePreview(BaseModel):
     messages: int
     sessions: int

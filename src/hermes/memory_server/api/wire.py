@@ -175,6 +175,17 @@ def _moment(micros: int | None) -> str | None:
     return None if micros is None else times.to_wire(micros)
 
 
+def dream(row: Row[Any]) -> WireObject:
+    report = orjson.loads(row.report)
+    return {
+        "id": row.public_id,
+        "created_at": times.to_wire(row.created_at),
+        "undone_at": _moment(row.undone_at),
+        "added": report["added"],
+        "retired": [{"id": one["id"], "why": one["why"]} for one in report["retired"]],
+    }
+
+
 def merge(row: Row[Any]) -> WireObject:
     return {
         "id": row.public_id,

@@ -441,5 +441,18 @@ model_calls = _table(
 )
 """Requests to a model. `workspace_id` is 0 for the self-test; `day` counts from 1970, in UTC."""
 
+dreams = _table(
+    "dreams",
+    Column("id", Whole, primary_key=True),
+    Column("public_id", Text, nullable=False, unique=True),
+    Column("workspace_id", Whole, nullable=False),
+    Column("collection_id", Whole, nullable=False),
+    _text("report"),
+    Column("created_at", Whole, nullable=False),
+    Column("undone_at", Whole),
+    Index("dreams_by_workspace", "workspace_id", "id"),
+)
+"""What each dream added and retired, by ids."""
+
 meta = _table("meta", Column("name", Text, primary_key=True), _text("value"))
 """What a folder says of itself; `db.schema` reads it."""

@@ -16,6 +16,7 @@ from hermes.memory_server.db.tables import (
     conclusion_messages,
     conclusions,
     departures,
+    dreams,
     finer_again,
     finer_progress,
     job_observers,
@@ -148,7 +149,7 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
     if _purge_rows(tx, merge_rows, merge_rows.c.merge_id.in_(merged)):
         return True
     owned = (answers, collections, webhooks, merges, peers, finer_progress, finer_again, departures, tombstones)
-    for table in (*owned, model_calls):
+    for table in (*owned, model_calls, dreams):
         if _purge_rows(tx, table, table.c.workspace_id == workspace_id):
             return True
     drop_jobs(tx, (jobs.c.workspace_id == workspace_id, jobs.c.kind != "delete_workspace"))

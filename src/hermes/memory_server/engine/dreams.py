@@ -1,25 +1,37 @@
-"""Dreams: going over what is held. The floor merges conclusions that say the same and fills in a missing card."""
+"""Dreams: going over what is held. Conclusions that say the same become one, what a model drew from premises that no
+longer hold is retired, and what it draws now is added; a missing card is filled in. Nothing is removed: each dream has
+a report of what it added and retired, and can be undone."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Row, select, update
+from sqlalchemy import Row, delete, insert, select, update
 
-from hermes.memory_server.db.database import JsonMap, Tx
-from hermes.memory_server.db.tables import conclusions, workspaces
+from hermes.memory_server.db.database import JsonMap, Record, Tx
+from hermes.memory_server.db.tables import conclusion_messages, conclusions, dreams, workspaces
 from hermes.memory_server.engine.cards import is_written_by_person, write_card
-from hermes.memory_server.engine.conclusions import link_messages, lock_collection, message_ids, remove_conclusions
+from hermes.memory_server.engine.conclusions import (
+    let_go,
+    link_messages,
+    lock_collection,
+    message_ids,
+    remove_conclusions,
+)
+from hermes.memory_server.engine.deductions import DreamProposals, store_drawn
 from hermes.memory_server.engine.jobs import add_job
+from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.settings import resolve
+from hermes.memory_server.engine.tombstones import bury
 from hermes.memory_server.engine.truth import LIVE
 from hermes.memory_server.engine.workspaces import get_workspace
-from hermes.memory_server.faults import Refused
-from hermes.memory_server.ids import refuse_scopes
+from hermes.memory_server.faults import Missing, Refused
+from hermes.memory_server.ids import new_id, refuse_scopes
 
 CARD_LINES = 40
 IDENTITY = re.compile(
@@ -48,7 +60,8 @@ def schedule_dream(
     add_job(tx, "dream", unit, at, place.id, payload, session_id=session_id, observers=[watcher.id])
 
 
-def dream(tx: Tx, workspace_id: int, payload: JsonMap, at: int) -> None:
+def dream(tx: Tx, workspace_id: int, payload: JsonMap, found: DreamProposals, at: int) -> None:
+    """Have a dream, with what a model proposes for it."""
     observer, observed = payload["observer"], payload["observed"]
     collection = lock_collection(tx, observer, observed)
     if collection is None:
@@ -56,30 +69,94 @@ def dream(tx: Tx, workspace_id: int, payload: JsonMap, at: int) -> None:
     live = (conclusions.c.collection_id == collection, LIVE)
     rows = list(tx.execute(select(conclusions).where(*live).order_by(conclusions.c.created_at, conclusions.c.id)))
     if payload["kind"] == "omni":
-        rows = _merge_equal(tx, collection, rows, at)
+        rows, retired = _retire_equal(tx, rows, at)
+        retired += _retire_baseless(tx, rows, at)
+        added = store_drawn(tx, workspace_id, collection, found, at)
+        _report(tx, workspace_id, collection, added, retired, at)
+        if retired:
+            let_go(tx, collection)
     configuration = select(workspaces.c.configuration).where(workspaces.c.id == workspace_id)
     settings = resolve(tx.execute(configuration).scalar_one())
     if settings.create_card and not is_written_by_person(tx, observer, observed):
-        lines = list(dict.fromkeys(row.content for row in reversed(rows) if IDENTITY.search(row.content)))
-        if lines:
+        told = [row.content for row in reversed(rows) if row.level == "explicit" and IDENTITY.search(row.content)]
+        if lines := list(dict.fromkeys(told)):
             write_card(tx, workspace_id, observer, observed, lines[:CARD_LINES], at, written_by="dream")
 
 
-def _merge_equal(tx: Tx, collection: int, rows: list[Row[Any]], at: int) -> list[Row[Any]]:
-    """Keep the first of those that say the same, with the count and the messages of all; what is left. Each session
-    keeps its own: it may be deleted. So does each time that it held."""
+def _retire_equal(tx: Tx, rows: list[Row[Any]], at: int) -> tuple[list[Row[Any]], list[JsonMap]]:
+    """Retire all but the first of those that say the same; it gets the count and the messages of all. Returns what is
+    left, and the report. Each session keeps its own: it may be deleted. So does each time that it held."""
     same: dict[tuple[str, str, int | None, int | None], list[Row[Any]]] = {}
     for row in rows:
         same.setdefault((row.digest, row.level, row.session_id, row.superseded_by), []).append(row)
-    for found in same.values():
-        if len(found) > 1:
-            _merge_into(tx, found[0], found[1:], collection, at)
-    return [found[0] for found in same.values()]
+    report: list[JsonMap] = []
+    for kept, *others in same.values():
+        own = set(message_ids(tx, [kept.id]))
+        for row in others:
+            new = sorted(set(message_ids(tx, [row.id])) - own)
+            own |= {*new}
+            _count(tx, kept.id, row.times_derived)
+            link_messages(tx, kept.id, new)
+            report.append(
+                {**_retire(tx, row, "same", at), "into": kept.id, "count": row.times_derived, "messages": new}
+            )
+    return [found[0] for found in same.values()], report
 
 
-def _merge_into(tx: Tx, kept: Row[Any], others: Sequence[Row[Any]], collection: int, at: int) -> None:
-    own, theirs = (set(message_ids(tx, [row.id for row in some])) for some in ([kept], others))
-    remove_conclusions(tx, [row.id for row in others], collection, at)
-    count = kept.times_derived + sum(row.times_derived for row in others)
-    tx.execute(update(conclusions).where(conclusions.c.id == kept.id).values(times_derived=count))
-    link_messages(tx, kept.id, sorted(theirs - own))
+def _retire_baseless(tx: Tx, rows: Sequence[Row[Any]], at: int) -> list[JsonMap]:
+    """Retire what was drawn from premises of which one no longer holds."""
+    holding = {row.public_id for row in rows if row.superseded_by is None}
+    drawn = [row for row in rows if row.source_ids is not None]
+    return [_retire(tx, row, "premise", at) for row in drawn if not holding.issuperset(json.loads(row.source_ids))]
+
+
+def _retire(tx: Tx, row: Row[Any], why: str, at: int) -> dict[str, Any]:
+    tx.execute(update(conclusions).where(conclusions.c.id == row.id).values(retired_at=at, retired_why=why))
+    return {"id": row.public_id, "why": why}
+
+
+def _count(tx: Tx, conclusion_id: int, times: int) -> None:
+    more = {"times_derived": conclusions.c.times_derived + times}
+    tx.execute(update(conclusions).where(conclusions.c.id == conclusion_id).values(more))
+
+
+def _report(
+    tx: Tx, workspace_id: int, collection_id: int, added: Sequence[str], retired: Sequence[JsonMap], at: int
+) -> None:
+    """Keep what a dream did, by ids: no text outlives what it is about."""
+    values = {"public_id": new_id(), "workspace_id": workspace_id, "collection_id": collection_id, "created_at": at}
+    tx.execute(insert(dreams).values({**values, "report": json.dumps({"added": added, "retired": retired})}))
+
+
+def list_dreams(tx: Tx, workspace: str, page: PageRequest) -> Paged:
+    """The reports of a workspace's dreams, the oldest first."""
+    query = select(dreams).where(dreams.c.workspace_id == get_workspace(tx, workspace).id)
+    return fetch_page(tx, query, (dreams.c.id,), page)
+
+
+def undo_dream(tx: Tx, workspace: str, public_id: str, at: int) -> Record:
+    """Bring back what a dream retired, and remove what it added, which no later dream adds again. Undoing twice is
+    fine."""
+    own = (dreams.c.workspace_id == get_workspace(tx, workspace).id, dreams.c.public_id == public_id)
+    found = tx.execute(select(dreams).where(*own).with_for_update()).first()
+    if found is None:
+        raise Missing("Dream", public_id, workspace)
+    if found.undone_at is None:
+        report = json.loads(found.report)
+        for one in report["retired"]:
+            _bring_back(tx, one)
+        inside = (conclusions.c.collection_id == found.collection_id, conclusions.c.public_id.in_(report["added"]))
+        rows = tx.execute(select(conclusions.c.id, conclusions.c.content).where(*inside)).all()
+        bury(tx, found.collection_id, [row.content for row in rows], at)
+        remove_conclusions(tx, [row.id for row in rows], found.collection_id, at)
+        tx.execute(update(dreams).where(*own).values(undone_at=at))
+    return tx.execute(select(dreams).where(*own)).one()
+
+
+def _bring_back(tx: Tx, one: JsonMap) -> None:
+    row = (conclusions.c.public_id == one["id"], conclusions.c.retired_at.is_not(None))
+    if tx.execute(update(conclusions).where(*row).values(retired_at=None, retired_why=None)).rowcount and "into" in one:
+        _count(tx, one["into"], -one["count"])
+        linked = conclusion_messages.c
+        own = (linked.conclusion_id == one["into"], linked.message_id.in_(one["messages"]))
+        tx.execute(delete(conclusion_messages).where(*own))

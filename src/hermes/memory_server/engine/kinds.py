@@ -17,6 +17,8 @@ from typing import Any, Generic, TypeVar
 from hermes.memory_server.db.catching_up import catch_up
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder
+from hermes.memory_server.engine.composing import compose_lines
+from hermes.memory_server.engine.deductions import DreamProposals, propose
 from hermes.memory_server.engine.deletion import purge_session, purge_workspace
 from hermes.memory_server.engine.delivery import WebhookDelivery
 from hermes.memory_server.engine.derive import Statement, embed_statements, read_statements, remember
@@ -26,13 +28,16 @@ from hermes.memory_server.engine.merging import go_on_merging
 from hermes.memory_server.engine.peer_deletion import purge_peer
 from hermes.memory_server.engine.removal import go_on_removing
 from hermes.memory_server.engine.scopes import copy_conclusions
-from hermes.memory_server.engine.summaries import SessionSummary, count_removals, make_summary, store_summary
+from hermes.memory_server.engine.summaries import SessionSummary, count_removals, plan_summary, store_summary
 from hermes.memory_server.engine.tidying import tidy_files, tidy_index
-from hermes.memory_server.model.door import ModelDoor
+from hermes.memory_server.model.answer import ModelWaiting
+from hermes.memory_server.model.door import MemoryModel, ModelDoor
 
 P = TypeVar("P")
 READ_AT_ONCE = 500
 """How many messages of an earlier version are read in one transaction: who wants to write waits meanwhile."""
+MODEL_SECONDS = 1200.0
+"""For work that may ask a model, several times and each with a deadline of its own."""
 WEBHOOK_SECONDS = 10.0
 WEBHOOKS = 100
 """How many events are on their way at once, one for each endpoint. One that hangs takes a place and nothing else."""
@@ -69,8 +74,30 @@ async def _statements(tools: JobTools, job: Job) -> list[Statement]:
 
 
 async def _summary(tools: JobTools, job: Job) -> SessionSummary | None:
-    given = job.payload
-    return await tools.database.read(lambda tx: make_summary(tx, job.session_id or 0, given["kind"], given["seq"]))
+    given, session = job.payload, job.session_id or 0
+    model = await _composing(tools, job)
+    has_model = model is not None
+    plan = await tools.database.read(
+        lambda tx: plan_summary(tx, session, given["kind"], given["seq"], has_model=has_model)
+    )
+    if plan is None or model is None:
+        return None if plan is None else plan.extract()
+    try:
+        return plan.finish(await compose_lines(model, plan.kind, plan.rows))
+    except ModelWaiting:  # meanwhile there is an extract
+        await tools.database.write(lambda tx: _summarised(tx, job, plan.extract(), plan.rows[-1].created_at))
+        raise
+
+
+async def _composing(tools: JobTools, job: Job) -> MemoryModel | None:
+    """The model that may write, of the job's workspace; None where there is none."""
+    model = None if tools.models is None else await tools.models.of(job.workspace_id)
+    return model if model is not None and model.model_class == "compose" else None
+
+
+async def _propose(tools: JobTools, job: Job) -> DreamProposals:
+    model = await _composing(tools, job)
+    return DreamProposals() if model is None else await propose(tools.database, tools.embedder, model, job.payload)
 
 
 async def _tidy_files(tools: JobTools, job: Job) -> None:
@@ -96,8 +123,10 @@ def _summarised(tx: Tx, job: Job, made: SessionSummary | None, at: int) -> bool:
 
 KINDS: Mapping[str, JobHandler[Any]] = {
     "representation": JobHandler(_statements, _learn, places=4),
-    "summary": JobHandler(_summary, _summarised, places=4),
-    "dream": JobHandler(_nothing, lambda tx, job, _, at: dream(tx, job.workspace_id, job.payload, at)),
+    "summary": JobHandler(_summary, _summarised, places=4, seconds=MODEL_SECONDS),
+    "dream": JobHandler(
+        _propose, lambda tx, job, found, at: dream(tx, job.workspace_id, job.payload, found, at), seconds=MODEL_SECONDS
+    ),
     "scope": JobHandler(_nothing, lambda tx, job, _, at: copy_conclusions(tx, job.workspace_id, job.payload, at)),
     "delete_session": JobHandler(_nothing, lambda tx, job, _, at: purge_session(tx, job.payload["session"], at)),
     "delete_workspace": JobHandler(_nothing, lambda tx, job, _, at: purge_workspace(tx, job.workspace_id, at)),

@@ -134,9 +134,9 @@ class Reasoner:
 
     def read_so_far(self, content: str | None) -> PeerAnswer:
         """An answer with everything that was read for it, what it rests on first."""
-        quotes = [quote for quote in self._lines.cited_first() if quote.row is not None]
-        concluded = [quote.row for quote in quotes if quote.kind == "concluded"]
-        said = [quote.row for quote in quotes if quote.kind == "said"]
+        quotes = self._lines.cited_first()
+        concluded = [quote.row for quote in quotes if quote.kind == "concluded" and quote.row is not None]
+        said = [quote.row for quote in quotes if quote.kind == "said" and quote.row is not None]
         if not quotes:
             return replace(self._offline, content=content)
         return PeerAnswer(content, concluded, said, self._offline.card, tuple(self._calls))
@@ -167,7 +167,8 @@ class Reasoner:
         lines, history = await self._prefetch()
         if not lines:
             return
-        messages = [{"role": "system", "content": RULES}, {"role": "user", "content": self._word(lines, history)}]
+        messages: list[dict[str, Json]] = [{"role": "system", "content": RULES}]
+        messages.append({"role": "user", "content": self._word(lines, history)})
         sentences, is_answered = SentenceFilter(self._lines), False
         known: set[str] = set()
         for left in range(self._budget.rounds, -1, -1):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import and_, bindparam, or_, select
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement, upsert
@@ -27,8 +27,11 @@ MESSAGES_AT_ONCE = 2000
 """More are not read for one summary: of a session that was never summarised, the first and the last of them are."""
 END_SHARE = 4
 """The share of the room that is kept for the beginning, and again for the end."""
-WHOLE = re.compile(r"Extract of messages 1 to \d+ \(")
-"""How an extract begins that holds the beginning. Those of earlier versions did not."""
+WHOLE = re.compile(r"(?:Extract|Summary) of messages 1 to \d+ \(")
+"""How a summary begins that holds the beginning. Those of earlier versions did not."""
+BY_MODEL = "* "
+"""Begins a line that a model wrote; those by rule are quotes and begin with a dash."""
+WITHOUT_MODEL = "Extract"
 NEWEST = PreparedStatement(
     select(*summaries.c, messages.c.public_id)
     .select_from(summaries.join(messages, messages.c.id == summaries.c.message_id))
@@ -54,17 +57,36 @@ class SessionSummary:
     """How often messages had been taken out of the session when it was made."""
 
 
-def make_summary(tx: Tx, session_id: int, kind: str, seq: int) -> SessionSummary | None:
-    """Summarise from the beginning to message number `seq`; None when there is nothing new."""
+@dataclass(frozen=True, slots=True)
+class SummaryPlan:
+    """What a summary is made of: lines that are known, and the messages that are new."""
+
+    kind: str
+    known: Sequence[str]
+    rows: Sequence[Record]
+    removals: int
+
+    def extract(self) -> SessionSummary:
+        """Return the summary by rule."""
+        return self.finish([line for line in map(write_line, self.rows) if line])
+
+    def finish(self, new: Sequence[str]) -> SessionSummary:
+        """Return the summary of what is known and these lines, as far as there is room."""
+        last = self.rows[-1]
+        content = write_lines([*self.known, *new], last.seq, MAX_TOKENS[self.kind])
+        return SessionSummary(self.kind, content, last.id, last.seq, count_tokens(content), self.removals)
+
+
+def plan_summary(tx: Tx, session_id: int, kind: str, seq: int, *, has_model: bool = False) -> SummaryPlan | None:
+    """Plan a summary from the beginning to message number `seq`; None when there is nothing new. One that was made
+    without a model while a model was waited for is made again from the messages."""
     before = read_summaries(tx, session_id).get(kind)
+    if before is not None and has_model and before.seq == seq and before.content.startswith(WITHOUT_MODEL):
+        before = None
     known = [] if before is None or not WHOLE.match(before.content) else before.content.split("\n")[1:]
     start = before.seq + 1 if before is not None and known else 1
     rows = _read_new(tx, session_id, start, seq)
-    if not rows:
-        return None
-    content = extract(known, rows, MAX_TOKENS[kind])
-    removals = count_removals(tx, session_id)
-    return SessionSummary(kind, content, rows[-1].id, rows[-1].seq, count_tokens(content), removals)
+    return SummaryPlan(kind, known, rows, count_removals(tx, session_id)) if rows else None
 
 
 def count_removals(tx: Tx, session_id: int) -> int:
@@ -80,7 +102,7 @@ def _read_new(tx: Tx, session_id: int, first: int, last: int) -> list[Record]:
 
 
 def store_summary(tx: Tx, session_id: int, made: SessionSummary, at: int) -> None:
-    """Keep it, unless there is one that covers more."""
+    """Keep it, unless there is one that covers more, or as much with a model."""
     values = {
         "session_id": session_id,
         "kind": made.kind,
@@ -90,17 +112,19 @@ def store_summary(tx: Tx, session_id: int, made: SessionSummary, at: int) -> Non
         "token_count": made.token_count,
         "created_at": at,
     }
-    upsert(tx, summaries, ("session_id", "kind"), values, where=summaries.c.seq < made.seq)
+    again = and_(summaries.c.seq == made.seq, summaries.c.content.startswith(WITHOUT_MODEL))
+    upsert(tx, summaries, ("session_id", "kind"), values, where=or_(summaries.c.seq < made.seq, again))
 
 
-def extract(known: Sequence[str], rows: Sequence[Record], max_tokens: int) -> str:
-    """What was known, line by line, and a line for each message, as far as there is room."""
-    head = f"Extract of messages 1 to {rows[-1].seq} (made without a model):"
-    lines = [*known, *(line for line in map(_line, rows) if line)]
+def write_lines(lines: Sequence[str], seq: int, max_tokens: int) -> str:
+    """A summary of these lines, as far as there is room; its head says how it was made."""
+    head = f"{WITHOUT_MODEL} of messages 1 to {seq} (made without a model):"
+    if any(line.startswith(BY_MODEL) for line in lines):
+        head = f"Summary of messages 1 to {seq} (lines with * by a model, from what was said):"
     return "\n".join([head, *_fit(lines, max_tokens - count_tokens(head))])
 
 
-def _line(row: Record) -> str:
+def write_line(row: Record) -> str:
     """What a message says in at most a line: its statements first, then what tells the most."""
     sentences = split_sentences(row.content)
     if not sentences:
