@@ -53,7 +53,7 @@ OTHERS = {
         "backup_paths",
         "remarks",
     ),
-    *("find_remembered", "forget", "facts", "fact_sources", "warm_up"),
+    *("find_remembered", "forget", "facts", "fact_sources", "fact_changes", "warm_up"),
     *("prompt_block", "tools", "settings", "save_config", "setup", "commands", "connect"),
 }
 ENDED_BY: dict[str, tuple[str, ...]] = {

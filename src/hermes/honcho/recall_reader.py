@@ -92,6 +92,10 @@ class RecallReader:
         """The same with a body; it may take `longest` seconds, where that is given."""
         return await self._ask(shape, "POST", f"{path}?{urlencode(query)}" if query else path, body, longest)
 
+    async def delete(self, shape: type[T], path: str) -> T | None:
+        """Delete something, and read what is said of it; None where there is none."""
+        return await self._ask(shape, "DELETE", path, None)
+
     async def answers_narrowly(self) -> bool:
         """Whether an answer comes from the sessions that a question names, and from nothing else."""
         try:
