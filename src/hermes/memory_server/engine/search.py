@@ -29,7 +29,7 @@ from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import rank_by_words
 from hermes.memory_server.faults import Invalid
-from hermes.ranking.admission import likelihood, read_features
+from hermes.ranking.admission import LEAST_LIKELY, likelihood, read_features
 from hermes.ranking.scoring import ABOUT, Floats, certainty, score
 
 ALIKE = 48
@@ -59,6 +59,11 @@ class Hit(NamedTuple):
     def is_about(self) -> bool:
         """Is it about the question, as far as can be told?"""
         return self.certainty >= ABOUT
+
+    @property
+    def is_told(self) -> bool:
+        """Was memory probably told the answer to the question?"""
+        return self.answered >= LEAST_LIKELY
 
 
 def find_hits(
