@@ -68,6 +68,7 @@ DEFAULTS: dict[str, Any] = {
     "baseUrl": "",
     "environment": "production",
     "server": "auto",
+    "timeout": None,
     "enabled": None,
     "workspace": "",
     "peerName": "",
@@ -77,12 +78,21 @@ DEFAULTS: dict[str, Any] = {
     "userPeerAliases": {},
     "runtimePeerPrefix": "",
     "recallMode": "hybrid",
+    "recallSync": False,
+    "queryRewrite": False,
+    "injection": {},
+    "firstTurnBaseWait": None,
+    "firstTurnDialecticWait": None,
+    "initOnSessionStart": True,
+    "logging": False,
     "observationMode": "directional",
     "observation": {},
     "writeFrequency": "async",
     "saveMessages": True,
     "sessionStrategy": "per-directory",
     "sessionPeerPrefix": False,
+    "sessionAiPeerPrefix": False,
+    "a2aSessions": True,
     "sessions": {},
     "newSessionPolicy": "keep",
     "dialecticDepth": 1,
@@ -137,7 +147,12 @@ RESOLVED_TWO = {
 }
 
 # Of each key two values that differ, as a file has them, and one that is wrong.
-VARIABLES = {"apiKey": "HONCHO_API_KEY", "baseUrl": "HONCHO_BASE_URL", "environment": "HONCHO_ENVIRONMENT"}
+VARIABLES = {
+    "apiKey": "HONCHO_API_KEY",
+    "baseUrl": "HONCHO_BASE_URL",
+    "environment": "HONCHO_ENVIRONMENT",
+    "logging": "HONCHO_LOGGING",
+}
 ROWS = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.key)
 
 

@@ -57,19 +57,20 @@ class Links:
         self._configuration = configuration
         self._patience = patience
         self._finding = asyncio.Lock()
-        self._meant: HonchoServer | None = None
+        self._meant: tuple[HonchoServer, float | None] | None = None
         self._link: Link | None = None
         self._ended = False
 
     async def link(self, until: float) -> Link:
         """The server that the configuration means now. Raises Failure, or ProviderError for a broken configuration."""
         async with self._finding:
-            meant = find_server(self._configuration())
+            config = self._configuration()
+            meant = find_server(config), config.request_seconds
             if self._link is not None and meant == self._meant and not self._link.wire.is_lost:
                 return self._link
             await self._let_go()
             if not self._ended:
-                self._link, self._meant = await self._reach(meant, until), meant
+                self._link, self._meant = await self._reach(*meant, until), meant
             if self._ended or self._link is None:  # it may have ended meanwhile
                 await self._let_go()
                 raise Unreached("it has ended")
@@ -90,11 +91,11 @@ class Links:
         if link is not None:
             await link.wire.retire()
 
-    async def _reach(self, meant: HonchoServer, until: float) -> Link:
+    async def _reach(self, meant: HonchoServer, timeout: float | None, until: float) -> Link:
         if meant.lacks_key:
             raise Unreached(f"Honcho ({meant.shown}) needs a key")
         server = await self._find_own(until) if meant.kind == "embedded" else meant
-        wire = await asyncio.to_thread(_open_wire, server, self._clock, self._patience)
+        wire = await asyncio.to_thread(_open_wire, server, self._clock, self._patience, timeout)
         try:
             link = Link(wire, await _ask_extensions(wire, until))
             await self._carry(link, until)
@@ -120,7 +121,7 @@ class Links:
         return HonchoServer("embedded", found.base_url, found.api_key)
 
 
-def _open_wire(server: HonchoServer, clock: Clock, patience: DeliveryPatience) -> Wire:
+def _open_wire(server: HonchoServer, clock: Clock, patience: DeliveryPatience, seconds: float | None) -> Wire:
     """It reads certificates where they are needed: off the loop."""
     import httpx
 
@@ -130,7 +131,7 @@ def _open_wire(server: HonchoServer, clock: Clock, patience: DeliveryPatience) -
         client = httpx.AsyncClient(timeout=timeout, verify=not is_plain, trust_env=not is_loopback_url(server.url))
     except (ValueError, ImportError, OSError) as error:  # a proxy or a certificate that the environment names
         raise Unreached(f"the server cannot be reached from here: {error}") from error
-    return Wire(server, client, clock, patience)
+    return Wire(server, client, clock, patience, seconds)
 
 
 async def _ask_extensions(wire: Wire, until: float) -> list[Json]:

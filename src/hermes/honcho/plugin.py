@@ -255,6 +255,6 @@ class HonchoPlugin(MemoryPlugin):
 def _writing(config: HonchoConfiguration) -> str:
     """What is sent when, in words."""
     if not config.get(SAVE_MESSAGES):
-        return "no messages, conclusions alone"
+        return "nothing by itself, only what tools write on request"
     pace = config.get(WRITE_FREQUENCY)
     return PACES.get(str(pace), f"after every {pace} turns")

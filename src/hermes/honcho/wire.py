@@ -53,9 +53,15 @@ class Wire:
     """Sends requests that end before a given time. Where too little time is left it raises NoTime and sends nothing."""
 
     def __init__(
-        self, server: HonchoServer, client: httpx.AsyncClient, clock: Clock, patience: DeliveryPatience
+        self,
+        server: HonchoServer,
+        client: httpx.AsyncClient,
+        clock: Clock,
+        patience: DeliveryPatience,
+        timeout: float | None = None,
     ) -> None:
         self.server = server
+        self._timeout = timeout
         self._client = client
         self._clock = clock
         self._patience = patience
@@ -67,10 +73,11 @@ class Wire:
     async def ask(
         self, method: str, path: str, body: Json = None, *, until: float, longest: float | None = None
     ) -> WireAnswer:
-        """One request, never repeated; it takes at most `longest` seconds, the usual unless given. Raises Failure."""
+        """One request, never repeated. It takes at most the configured timeout, else `longest` seconds, else the usual.
+        Raises Failure."""
         import httpx  # heavy: only who talks with a server pays for it
 
-        seconds = min(longest or self._patience.request, until - self._clock.now())
+        seconds = min(self._timeout or longest or self._patience.request, until - self._clock.now())
         if seconds < SHORTEST_REQUEST:
             raise NoTime("there was no time left for it")
         if self._retired:
