@@ -47,7 +47,9 @@ def _sync(bench: Workbench, default: HonchoConfiguration, given: Mapping[str, An
     places, left = bench.machine.places, _stays_behind(bench, default.workspace)
     edit_document(places, _make_block(places.host, default.workspace, given))
     needs = "; it needs a sign-in or key of its own" if given.get(keys.OAUTH.key) else ""
-    return f"hosts.{places.host} was made{needs}" + (f"; {left}" if left else "")
+    chosen = "" if bench.machine.is_chosen else "; Honcho was chosen there (memory.provider)"
+    bench.choose()
+    return f"hosts.{places.host} was made{needs}{chosen}" + (f"; {left}" if left else "")
 
 
 def _own(bench: Workbench) -> str:
