@@ -20,7 +20,7 @@ NEW, NAMED = "new", "hermes honcho peers map ACCOUNT NAME"
 def choose_mapping(
     bench: Workbench, config: HonchoConfiguration, people: Sequence[Acquaintance], old: str | None
 ) -> tuple[str, str]:
-    """Ask which account, unless it is given, and which peer it shall be. Raises UsageError where nobody can be asked."""
+    """Ask which account, unless it is given, and which peer it shall be. Raises UsageError where nobody can answer."""
     dialog = bench.desk.dialog
     if not dialog.can_ask:
         raise UsageError("nobody can be asked which account and which peer", hint=f"Give both: `{NAMED}`")
