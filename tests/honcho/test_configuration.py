@@ -14,45 +14,8 @@ from hermes.honcho.server import HonchoServer, find_server
 from hermes.settings.kinds import plain
 from tests.honcho.configuring import Machine
 from tests.honcho.places import plugin
-from tests.honcho.values import VALUES
+from tests.honcho.values import EXAMPLE, VALUES
 
-EXAMPLE: dict[str, Any] = {
-    "apiKey": "hch-key",
-    "workspace": "hermes",
-    "peerName": "username",
-    "contextCadence": 2,
-    "dialecticCadence": 3,
-    "dialecticDepth": 2,
-    "hosts": {
-        "hermes": {
-            "enabled": True,
-            "aiPeer": "hermes",
-            "recallMode": "hybrid",
-            "observation": {
-                "user": {"observeMe": True, "observeOthers": True},
-                "ai": {"observeMe": True, "observeOthers": True},
-            },
-            "writeFrequency": "async",
-            "sessionStrategy": "per-directory",
-            "dialecticReasoningLevel": "low",
-            "dialecticDepth": 2,
-            "dialecticMaxChars": 600,
-            "saveMessages": True,
-        },
-        "hermes_coder": {
-            "enabled": True,
-            "aiPeer": "coder",
-            "sessionStrategy": "per-repo",
-            "dialecticDepth": 1,
-            "dialecticDepthLevels": ["low"],
-            "observation": {
-                "user": {"observeMe": True, "observeOthers": False},
-                "ai": {"observeMe": True, "observeOthers": True},
-            },
-        },
-    },
-    "sessions": {"/srv/myproject": "myproject-main"},
-}
 TWO_PROFILES: dict[str, Any] = {
     "apiKey": "hch-key",
     "workspace": "hermes",

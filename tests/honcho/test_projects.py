@@ -13,8 +13,7 @@ from hermes.memory.provider import Conversation, Notebook, Wording
 from tests.honcho.configuring import Machine
 from tests.honcho.places import CHAT, GROUP, HERE, plugin
 from tests.honcho.recalling import ANN, BOT, OWNER, Recalling
-from tests.honcho.setting_up import Hermes
-from tests.honcho.test_todays_keys import status
+from tests.honcho.setting_up import Hermes, status
 
 FILE = "honcho-projects.json"
 FORUM = Conversation("s6", "telegram", "here", None, "forum", "agent:main:telegram:forum:-100:7")

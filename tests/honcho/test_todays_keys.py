@@ -18,8 +18,8 @@ from hermes.honcho.server import find_server
 from hermes.memory.provider import Conversation, Notebook, Speaker
 from tests.honcho.configuring import Machine
 from tests.honcho.places import ANN, CHAT, HERE, OWNER, plugin
-from tests.honcho.setting_up import Hermes
-from tests.honcho.test_configuration import EXAMPLE
+from tests.honcho.setting_up import LAYERS, Hermes, placed, status
+from tests.honcho.values import EXAMPLE
 
 TODAY: dict[str, Any] = {
     "apiKey": "hch-key",
@@ -67,18 +67,6 @@ TODAY: dict[str, Any] = {
 }
 """Every key that today's plugin documents."""
 OURS = {"server", "pinGuests", "newSessionPolicy"}
-LAYERS = pytest.mark.parametrize("layer", [HOST, ROOT])
-
-
-def placed(layer: str, values: dict[str, Any]) -> dict[str, Any]:
-    return values if layer == ROOT else {"hosts": {"hermes": values}}
-
-
-def status(hermes: Hermes) -> dict[str, Any]:
-    ran = hermes("honcho", "status", "--json")
-    assert ran.code == 0, ran.out
-    found: dict[str, Any] = json.loads(ran.out)
-    return found
 
 
 def write(path: Path, value: dict[str, Any]) -> None:

@@ -14,12 +14,13 @@ from msgspec.structs import replace
 
 from hermes.errors import ProviderError
 from hermes.honcho import injection_log
-from hermes.honcho.configuration import ROOT
 from hermes.honcho.injection_log import append_line
 from hermes.honcho.recall_policy import COLD, REWRITE, WARM, pause_turns
 from tests.honcho.between import Asked, Instead, like_a_model, until_it_is_so
 from tests.honcho.recalling import ANN, BOT, HERE, PATIENT, SESSIONS, Recalling, Talk
-from tests.honcho.test_todays_keys import LAYERS
+from tests.honcho.setting_up import LAYERS, placed
+from tests.llm.loopback import LoopbackServer, says
+from tests.slash.surfaces import at_terminal, say
 
 FIGS = "I like figs and my cat is called Miso."
 HEADS = {
@@ -32,7 +33,7 @@ HEADS = {
 
 
 def configure(recalling: Recalling, layer: str, **values: Any) -> None:
-    recalling.configure(**(values if layer == ROOT else {"hosts": {"hermes": values}}))
+    recalling.configure(**placed(layer, values))
 
 
 def let_model(talk: Talk, *answers: str | ProviderError) -> list[tuple[str, str]]:
@@ -133,6 +134,21 @@ async def test_a_model_of_the_host_words_the_first_question(recalling: Recalling
     assert not any("Which" in _search(one) for one in recalling.between.asked), (
         "base context is asked for as it was said"
     )
+
+
+@pytest.mark.contract("7.4")
+async def test_the_configured_model_words_it_in_a_conversation(recalling: Recalling) -> None:
+    recalling.configure(queryRewrite=True)
+    recalling.between.rule = like_a_model("an answer")
+    question = "Which fruit does Ann like?"
+    async with LoopbackServer([says(question)] * 4) as model:
+        endpoint = {"model__base_url": model.base_url, "model__default": "loop-1", "compression__idle": 0}
+        async with at_terminal(recalling.machine.home, memory__provider="honcho", **endpoint) as talking:
+            await say(talking, "What fruit do I like?")
+            await asyncio.to_thread(until_it_is_so, lambda: bool(recalling.between.bodies("chat")))
+        systems = [request.body["messages"][0]["content"] for request in model.requests if request.body]
+    assert systems.count(REWRITE) == len(recalling.between.bodies("chat")), "one small call for each"
+    assert {body["query"] for body in recalling.between.bodies("chat")} == {question}
 
 
 @pytest.mark.contract("7.4")

@@ -1,4 +1,4 @@
-"""Two values that every key may have, and one that it may not."""
+"""Two values that every key may have, and one that it may not; and the example of an earlier reference."""
 
 from __future__ import annotations
 
@@ -50,4 +50,42 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
     "contextCadence": (2, 3, 0),
     "dialecticCadence": (2, 3, 1.5),
     "injectionFrequency": ("first-turn", "every-turn", "never"),
+}
+
+EXAMPLE: dict[str, Any] = {
+    "apiKey": "hch-key",
+    "workspace": "hermes",
+    "peerName": "username",
+    "contextCadence": 2,
+    "dialecticCadence": 3,
+    "dialecticDepth": 2,
+    "hosts": {
+        "hermes": {
+            "enabled": True,
+            "aiPeer": "hermes",
+            "recallMode": "hybrid",
+            "observation": {
+                "user": {"observeMe": True, "observeOthers": True},
+                "ai": {"observeMe": True, "observeOthers": True},
+            },
+            "writeFrequency": "async",
+            "sessionStrategy": "per-directory",
+            "dialecticReasoningLevel": "low",
+            "dialecticDepth": 2,
+            "dialecticMaxChars": 600,
+            "saveMessages": True,
+        },
+        "hermes_coder": {
+            "enabled": True,
+            "aiPeer": "coder",
+            "sessionStrategy": "per-repo",
+            "dialecticDepth": 1,
+            "dialecticDepthLevels": ["low"],
+            "observation": {
+                "user": {"observeMe": True, "observeOthers": False},
+                "ai": {"observeMe": True, "observeOthers": True},
+            },
+        },
+    },
+    "sessions": {"/srv/myproject": "myproject-main"},
 }
