@@ -64,7 +64,8 @@ async def test_session_start_lists_the_parts_of_base_context(
     recalling.conclude(BOT, ANN, "Ann collects old maps.")
     recalling.set_card(BOT, ["Name: Ann"], ANN)
     recalling.set_card(BOT, ["I am a librarian"])
-    answers, found = like_a_model("an answer"), {"search": [], "query": []}
+    found: dict[str, list[str]] = {"search": [], "query": []}
+    answers = like_a_model("an answer")
     recalling.between.rule = lambda asked: Instead(found[asked.what]) if asked.what in found else answers(asked)
     async with recalling.host() as talk:
         text = await talk.turn("Which books do I have?")

@@ -217,6 +217,7 @@ A2A_SESSIONS = Key(
     True,
     "Give each bot that talks to the agent a session of its own; false drops its messages. Takes effect with platforms "
     "that let bots speak; today none does, and messages of bots are ignored.",
+    frozen=False,
 )
 SESSIONS = Key(
     "sessions", Map(WrittenText()), {}, "Directories with the session's name that was given to each.", scope="shared"
