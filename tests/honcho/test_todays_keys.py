@@ -4,6 +4,9 @@ Files of today's plugin and of an earlier one work without a word."""
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,10 +19,13 @@ from hermes.honcho.plugin import HonchoPlugin
 from hermes.honcho.recall_policy import DialecticPlan
 from hermes.honcho.server import find_server
 from hermes.memory.provider import Conversation, Notebook, Speaker
+from tests.cli.chatting import serving
 from tests.honcho.configuring import Machine
 from tests.honcho.places import ANN, CHAT, HERE, OWNER, plugin
+from tests.honcho.recalling import Recalling
 from tests.honcho.setting_up import LAYERS, Hermes, placed, status
 from tests.honcho.values import EXAMPLE
+from tests.honcho.writing import Arrived
 
 TODAY: dict[str, Any] = {
     "apiKey": "hch-key",
@@ -263,3 +269,37 @@ def test_a_write_renames_the_old_pin_at_the_root_too(chosen: Path, hermes: Herme
     found = json.loads(chosen.read_text(encoding="utf-8"))
     assert (found.get("pinUserPeer"), "pinPeerName" in found) == (True, False)
     assert status(hermes)["keys"]["pinUserPeer"] == {"value": True, "from": ROOT, "where": str(chosen)}
+
+
+@pytest.mark.processes
+@pytest.mark.contract("5.2", "5.3", "5.10")
+@pytest.mark.parametrize(
+    ("document", "session_name", "logs"),
+    [(TODAY, "ann-scribe-work", True), (EXAMPLE, "work", False)],
+    ids=["today", "earlier"],
+)
+def test_a_conversation_goes_by_a_file_of_the_plugin(
+    recalling: Recalling, commanded: Path, document: dict[str, Any], session_name: str, logs: bool
+) -> None:
+    here = {"baseUrl": recalling.between.url, "workspace": recalling.workspace}
+    write(commanded / "honcho.json", {**document, **here})
+    folder = recalling.machine.folder
+    (folder / "work").mkdir()
+    env = {name: value for name, value in os.environ.items() if not name.startswith("HERMES_MEMORY_")}
+    with serving([], then={"echo": True}) as model:
+        env |= {"OPENAI_BASE_URL": model.base_url, "HERMES_MODEL": "m", "HERMES_AUTO_TITLE": "false"}
+        for text in ("My cat is called Miso.", "What is my cat called?"):
+            asked = [sys.executable, "-m", "hermes", "chat", "-q", text]
+            done = subprocess.run(asked, cwd=folder / "work", env=env, capture_output=True, text=True, check=True)
+            assert done.stderr == "", "nothing is said of the file"
+            deliver = [sys.executable, "-m", "hermes", "memory", "outbox", "deliver"]
+            subprocess.run(deliver, env=env, check=True, capture_output=True)
+    said = Arrived(recalling.server, recalling.workspace).said(session_name)
+    assert [(who, text) for who, text in said if who == document["peerName"]] == [
+        (document["peerName"], "My cat is called Miso."),
+        (document["peerName"], "What is my cat called?"),
+    ]
+    log = folder / ".honcho" / "injection.log"
+    assert log.exists() is logs
+    if logs:
+        assert "Miso" in log.read_text(encoding="utf-8").splitlines()[-1]
