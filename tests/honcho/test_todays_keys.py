@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.honcho.configuration import HOST, ROOT
 from hermes.honcho.keys import OAUTH, TABLE
+from hermes.honcho.names import digest
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.honcho.recall_policy import DialecticPlan
 from hermes.honcho.server import find_server
@@ -250,6 +252,16 @@ def test_both_prefixes_go_before_derived_names_and_not_before_given_ones(machine
         "ann-scribe-Stamps",
         "mine",
     ]
+
+
+@pytest.mark.contract("5.10")
+def test_conversations_of_an_earlier_version_keep_their_session(machine: Machine) -> None:
+    mark = digest(json.dumps(["hermes", "per-directory", False, None, None]))
+    bound = replace(HERE, bound={"session": "begun-as", "naming": mark})
+    machine.write({})
+    assert session(bound)(plugin(machine)) == "begun-as"
+    machine.write({"sessionAiPeerPrefix": True})
+    assert session(bound)(plugin(machine)) == "hermes-app"
 
 
 @pytest.mark.contract("5.3")

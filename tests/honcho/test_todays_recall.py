@@ -118,6 +118,17 @@ async def test_with_recall_sync_what_is_late_is_dropped_and_asked_for_again(reca
     assert "about the fruit" not in second
 
 
+@pytest.mark.contract("7.5")
+async def test_with_recall_sync_a_turn_has_no_answer_to_another_question(recalling: Recalling) -> None:
+    recalling.configure(recallSync=True, timeout=1)
+    recalling.between.rule = quick = like_a_model("about the fruit")
+    async with recalling.host() as talk:
+        assert "about the fruit" in await talk.turn("What fruit do I like?")
+        recalling.between.rule = lambda asked: Instead(hang=True) if asked.what == "chat" else quick(asked)
+        assert "about the fruit" not in await talk.turn("And my cat?")
+        recalling.between.go_on.set()
+
+
 @pytest.mark.contract("7.4")
 @LAYERS
 async def test_a_model_of_the_host_words_the_first_question(recalling: Recalling, layer: str) -> None:
