@@ -223,3 +223,17 @@ async def test_one_thing_at_a_time_is_asked_of_facts(recalling: Recalling, given
     recalling.configure()
     async with recalling.host() as talk:
         assert (await talk.use("honcho_conclude", **given)).startswith("failed: give one of")
+
+
+@pytest.mark.contract("6.6", "7.7")
+async def test_without_saved_messages_only_what_a_tool_writes_is_queued(recalling: Recalling) -> None:
+    recalling.configure(saveMessages=False)
+    async with recalling.host() as talk:
+        await talk.turn("My cat is called Miso.")
+        (await talk.memory()).note_written("user", "add", "Has a cat.")
+        await talk.provider.background.settle()
+        assert (await talk.use("honcho_conclude", conclusion="Ann has a cat.")).startswith("Saved.")
+        kinds = await talk.provider.store.read(
+            lambda tx: [json.loads(row[0])["kind"] for row in tx.execute("SELECT payload FROM hermes_queue").fetchall()]
+        )
+    assert kinds == ["own"]

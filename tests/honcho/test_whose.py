@@ -18,6 +18,8 @@ TOOLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("honcho_search", {"query": "password of the safe"}),
     ("honcho_context", {}),
     ("honcho_reasoning", {"query": QUESTION}),
+    ("honcho_conclude", {"list": True}),
+    ("honcho_conclude", {"query": "password of the safe"}),
 )
 
 
