@@ -228,8 +228,11 @@ async def test_one_thing_at_a_time_is_asked_of_facts(recalling: Recalling, given
 @pytest.mark.contract("6.6", "7.7")
 async def test_without_saved_messages_only_what_a_tool_writes_is_queued(recalling: Recalling) -> None:
     recalling.configure(saveMessages=False)
+    note = recalling.machine.home / "memories" / "USER.md"
+    note.parent.mkdir()
     async with recalling.host() as talk:
         await talk.turn("My cat is called Miso.")
+        note.write_text("Has a cat.", encoding="utf-8")
         (await talk.memory()).note_written("user", "add", "Has a cat.")
         await talk.provider.background.settle()
         assert (await talk.use("honcho_conclude", conclusion="Ann has a cat.")).startswith("Saved.")
