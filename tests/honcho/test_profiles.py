@@ -160,7 +160,7 @@ def test_sync_chooses_honcho_where_nobody_chose_a_provider(
     (home / "profiles" / "writer" / "config.yaml").write_text("memory:\n  provider: none\n", encoding="utf-8")
     done = json.loads(hermes("honcho", "sync", "--json").out)
     assert "Honcho was chosen there" in done["coder"]
-    assert "chosen" not in done["writer"], "a choice of the person's stays"
+    assert done["writer"].endswith("it is not followed: memory.provider is none there"), "a choice of a person's stays"
     shown = hermes("-p", "coder", "honcho", "status", "--json")
     assert json.loads(shown.out)["server"] == "self-hosted at http://127.0.0.1:9", "the block is followed"
     assert hermes("-p", "writer", "config", "get", "memory.provider").out.strip() == "none"
