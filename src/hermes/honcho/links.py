@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Collection
 from functools import partial
 
+from msgspec.structs import replace
+
 from hermes.clock import Clock
 from hermes.embedded.connect import PATIENCE as FINDING
 from hermes.embedded.connect import connect
@@ -57,7 +59,7 @@ class Links:
         self._configuration = configuration
         self._patience = patience
         self._finding = asyncio.Lock()
-        self._meant: tuple[HonchoServer, float | None] | None = None
+        self._meant: tuple[HonchoServer, DeliveryPatience] | None = None
         self._link: Link | None = None
         self._ended = False
 
@@ -65,7 +67,7 @@ class Links:
         """The server that the configuration means now. Raises Failure, or ProviderError for a broken configuration."""
         async with self._finding:
             config = self._configuration()
-            meant = find_server(config), config.request_seconds
+            meant = find_server(config), replace(self._patience, timeout=config.request_seconds)
             if self._link is not None and meant == self._meant and not self._link.wire.is_lost:
                 return self._link
             await self._let_go()
@@ -91,11 +93,11 @@ class Links:
         if link is not None:
             await link.wire.retire()
 
-    async def _reach(self, meant: HonchoServer, timeout: float | None, until: float) -> Link:
+    async def _reach(self, meant: HonchoServer, patience: DeliveryPatience, until: float) -> Link:
         if meant.lacks_key:
             raise Unreached(f"Honcho ({meant.shown}) needs a key")
         server = await self._find_own(until) if meant.kind == "embedded" else meant
-        wire = await asyncio.to_thread(_open_wire, server, self._clock, self._patience, timeout)
+        wire = await asyncio.to_thread(_open_wire, server, self._clock, patience)
         try:
             link = Link(wire, await _ask_extensions(wire, until))
             await self._carry(link, until)
@@ -121,7 +123,7 @@ class Links:
         return HonchoServer("embedded", found.base_url, found.api_key)
 
 
-def _open_wire(server: HonchoServer, clock: Clock, patience: DeliveryPatience, seconds: float | None) -> Wire:
+def _open_wire(server: HonchoServer, clock: Clock, patience: DeliveryPatience) -> Wire:
     """It reads certificates where they are needed: off the loop."""
     import httpx
 
@@ -131,7 +133,7 @@ def _open_wire(server: HonchoServer, clock: Clock, patience: DeliveryPatience, s
         client = httpx.AsyncClient(timeout=timeout, verify=not is_plain, trust_env=not is_loopback_url(server.url))
     except (ValueError, ImportError, OSError) as error:  # a proxy or a certificate that the environment names
         raise Unreached(f"the server cannot be reached from here: {error}") from error
-    return Wire(server, client, clock, patience, seconds)
+    return Wire(server, client, clock, patience)
 
 
 async def _ask_extensions(wire: Wire, until: float) -> list[Json]:

@@ -49,6 +49,7 @@ from hermes.honcho.recall_policy import (
 )
 from hermes.honcho.recall_reader import is_floor_answer
 from hermes.honcho.recall_source import AI, AI_CARD, SUMMARY, USER, USER_CARD, RecallSource
+from hermes.honcho.recalled_lines import read_lines
 from hermes.memory.provider import Question, Recalled
 
 log = logging.getLogger(__name__)
@@ -208,7 +209,7 @@ class Recaller:
         missed = {name: why for name, layer in layers.items() if (why := layer.missed()) is not None}
         if self._is_sync:
             await self.close()
-        return Recalled(compose(sections, budget_chars(self._tokens)), missed)
+        return Recalled(compose(sections, budget_chars(self._tokens)), missed, read_lines(sections, about))
 
     async def close(self) -> None:
         """Stop whatever is being fetched."""

@@ -34,6 +34,8 @@ class DeliveryPatience(msgspec.Struct, frozen=True):
 
     request: float = 30.0
     """For one request."""
+    timeout: float | None = None
+    """For every request, where the configuration says it."""
     look_after: float = 30.0
     """After a request that got no good answer, so long it may still arrive: only then can a look tell."""
     attempt: float = 45.0
@@ -53,15 +55,9 @@ class Wire:
     """Sends requests that end before a given time. Where too little time is left it raises NoTime and sends nothing."""
 
     def __init__(
-        self,
-        server: HonchoServer,
-        client: httpx.AsyncClient,
-        clock: Clock,
-        patience: DeliveryPatience,
-        timeout: float | None = None,
+        self, server: HonchoServer, client: httpx.AsyncClient, clock: Clock, patience: DeliveryPatience
     ) -> None:
         self.server = server
-        self._timeout = timeout
         self._client = client
         self._clock = clock
         self._patience = patience
@@ -77,7 +73,7 @@ class Wire:
         Raises Failure."""
         import httpx  # heavy: only who talks with a server pays for it
 
-        seconds = min(self._timeout or longest or self._patience.request, until - self._clock.now())
+        seconds = min(self._patience.timeout or longest or self._patience.request, until - self._clock.now())
         if seconds < SHORTEST_REQUEST:
             raise NoTime("there was no time left for it")
         if self._retired:
