@@ -18,12 +18,16 @@ JONAS = ("I broke my wrist while climbing in Arco.", "We baked sourdough bread o
 
 
 @pytest.fixture
-async def mara(call: Caller, honcho: Honcho, http: httpx.Client) -> Any:
+def told(http: httpx.Client) -> None:
     http.post("/sessions", json={"id": "talk"}).raise_for_status()
     for mine, yours in zip(MARA, JONAS, strict=True):
         say(http, "talk", mine, peer="Mara")
         say(http, "talk", yours, peer="Jonas")
     settle(http)
+
+
+@pytest.fixture
+async def mara(call: Caller, honcho: Honcho, told: None) -> Any:
     return await call(honcho.peer, "Mara")
 
 

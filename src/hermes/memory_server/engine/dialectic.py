@@ -88,7 +88,7 @@ def _is_told(tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQues
     of themselves is none."""
     everyone = SearchArea(place.workspace_id, place.sessions)
     best = find_hits(tx, index, everyone, question, filters, 1)
-    return bool(best) and best[0].is_told
+    return bool(best) and best[0].is_told and not only_asks(best[0].row.content)
 
 
 def _once(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
