@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from sqlalchemy import Row, select, update
 
 from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.db.tables import conclusions, workspaces
-from hermes.memory_server.engine.cards import is_written_by_person, write_card
+from hermes.memory_server.engine.cards import choose_lines, is_written_by_person, write_card
 from hermes.memory_server.engine.conclusions import link_messages, lock_collection, message_ids, remove_conclusions
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.peers import get_peer
@@ -20,11 +19,6 @@ from hermes.memory_server.engine.truth import LIVE
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Refused
 from hermes.memory_server.ids import refuse_scopes
-
-CARD_LINES = 40
-IDENTITY = re.compile(
-    r"\b(my name|i am|i'm|i live|i work|i like|i love|i hate|i prefer|i have|my [a-z]+ (is|are))\b", re.IGNORECASE
-)
 
 
 def schedule_dream(
@@ -60,9 +54,9 @@ def dream(tx: Tx, workspace_id: int, payload: JsonMap, at: int) -> None:
     configuration = select(workspaces.c.configuration).where(workspaces.c.id == workspace_id)
     settings = resolve(tx.execute(configuration).scalar_one())
     if settings.create_card and not is_written_by_person(tx, observer, observed):
-        lines = list(dict.fromkeys(row.content for row in reversed(rows) if IDENTITY.search(row.content)))
-        if lines:
-            write_card(tx, workspace_id, observer, observed, lines[:CARD_LINES], at, written_by="dream")
+        held = frozenset(row.digest for row in rows if row.superseded_by is None)
+        if lines := choose_lines([row.content for row in reversed(rows)], held):
+            write_card(tx, workspace_id, observer, observed, lines, at, written_by="dream")
 
 
 def _merge_equal(tx: Tx, collection: int, rows: list[Row[Any]], at: int) -> list[Row[Any]]:
