@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -11,6 +12,7 @@ from hermes import settings as table
 from hermes.agent.agent import Agent, Policy
 from hermes.agent.builtin_tools import builtin_tools
 from hermes.agent.session_search import recollect
+from hermes.agent.tool_verdicts import ToolVerdicts
 from hermes.app import App
 from hermes.db.engine import Tx
 from hermes.gateway.agent_cache import NOBODY, Person
@@ -21,6 +23,7 @@ from hermes.llm.model import Model
 from hermes.llm.offer import ConfiguredModel, ModelOffer
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.patience import Timeouts
+from hermes.llm.tool_use import ToolAbility, ToolSwitch
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
 from hermes.memory.caller import Memory
 from hermes.memory.no_memory import NoMemory
@@ -143,7 +146,15 @@ def open_offer(app: App) -> ModelOffer | None:
         return None
     where = table.BASE_URL.shown(settings.get(table.BASE_URL)) or OPENAI
     find = partial(list_models, settings.get(table.BASE_URL) or OPENAI, settings.get(table.API_KEY) or None)
-    return ModelOffer(where, settings.get(table.MODEL), find, partial(_open_named, settings), app.clock)
+    tool_use = ToolAbility(where, partial(_tool_switch, settings), ToolVerdicts(app.home.tool_verdicts_file), app.clock)
+    return ModelOffer(where, settings.get(table.MODEL), find, partial(_open_named, settings), app.clock, tool_use)
+
+
+def _tool_switch(settings: Settings, name: str) -> ToolSwitch:
+    """What the settings say of a model: its own word, or the one for all others."""
+    given = settings.get(table.MODEL_TOOLS)
+    switch = given if isinstance(given, str) else given.get(name, given.get("*", "auto"))
+    return cast(ToolSwitch, switch)
 
 
 def _open_named(settings: Settings, name: str, context_length: int | None = None) -> OpenAICompatible:

@@ -58,6 +58,7 @@ class HonchoSession(MemorySession):
         source = RecallSource(reader, find_whose(config, conversation, target))
         mode = config.get(keys.RECALL_MODE) if config.get(keys.ENABLED) is not False else None
         self.prompt_block = "" if mode is None else BLOCKS[mode]
+        self.block_without_tools = BLOCKS["context"] if mode == "hybrid" else None
         self.tools = tool_specs(config) if mode in ("hybrid", "tools") else ()
         self._tools = Tools(host, source, config, conversation)
         self._recaller = (
