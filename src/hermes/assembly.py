@@ -151,9 +151,9 @@ def open_offer(app: App) -> ModelOffer | None:
 
 
 def _tool_switch(settings: Settings, name: str) -> ToolSwitch:
-    """What the settings say of a model: its own word, or the one for all others."""
+    """What the settings say of a model: its own word, or the one for all others; nothing while its name is ""."""
     given = settings.get(table.MODEL_TOOLS)
-    switch = given if isinstance(given, str) else given.get(name, given.get("*", "auto"))
+    switch = given if isinstance(given, str) else given.get(name, given.get("*", "auto") if name else "auto")
     return cast(ToolSwitch, switch)
 
 

@@ -96,7 +96,7 @@ async def run_self_test(model: Model, now: Callable[[], float]) -> ToolVerdict |
         if sent:
             knows = all(_digits(number).endswith(_digits(NUMBER)) for number in sent)
             return ToolVerdict(knows, now(), "" if knows else "it invented what it should have looked up")
-        messages += _answered(reply)
+        messages = [*messages, *_answered(reply)]
     return ToolVerdict(False, now(), "it did not come to its second call")
 
 
