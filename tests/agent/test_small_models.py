@@ -20,7 +20,7 @@ from hermes.store.store import Store
 from tests.agent.agents import check_conversation, make_agent, notes_text, spoken, stored, take_turn
 from tests.agent.seam import open_seam, requests, say
 from tests.llm.scripted import ScriptedModel
-from tests.llm.test_tool_use import INVENTS, LOOKS_UP, SENDS
+from tests.llm.tool_test_replies import INVENTS, LOOKS_UP, SENDS
 from tests.memory.providers import Recorder
 
 pytestmark = pytest.mark.contract("7.11")

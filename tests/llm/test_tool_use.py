@@ -12,20 +12,13 @@ from hermes.agent.tool_verdicts import MAX_VERDICTS, ToolVerdicts
 from hermes.clock import SystemClock
 from hermes.llm.events import ModelFailed, Reply
 from hermes.llm.tool_use import NUMBER, ToolAbility, ToolSwitch, ToolVerdict, run_self_test
-from hermes.types import ToolCall
 from tests.llm.scripted import ScriptedAnswer, ScriptedModel
+from tests.llm.tool_test_replies import INVENTS, LOOKS_UP, SENDS
 
 HERE = "http://127.0.0.1:1/v1"
 pytestmark = pytest.mark.contract("7.11")
 
 
-def calls(*named: tuple[str, str]) -> Reply:
-    return Reply(tool_calls=tuple(ToolCall(f"c{place}", *call) for place, call in enumerate(named)))
-
-
-LOOKS_UP = calls(("find_contact", '{"name": "Ada"}'))
-SENDS = calls(("send_text", f'{{"number": "{NUMBER}", "text": "home at six"}}'))
-INVENTS = calls(("find_contact", '{"name": "Ada"}'), ("send_text", '{"number": "1234567890", "text": "x"}'))
 DOWN = ModelFailed("server", "it is down", retryable=False)
 
 
