@@ -149,13 +149,15 @@ class Memory:
         deadlines = self.provider.deadlines
         return _in(deadlines.first_turn if self._turn == 1 else deadlines.turn)
 
-    async def prompt_block(self, until: float) -> str | None:
+    async def prompt_block(self, until: float, *, with_tools: bool = True) -> str | None:
         """The session's text for the system prompt; None when it cannot be had now."""
         opened = await self._caller.open(until)
         if opened is None:
             return None
-        self._report("prompt_block", _longer(BLOCK)(opened.block))
-        return opened.block[:BLOCK]
+        plain = opened.block_without_tools
+        block = opened.block if with_tools or plain is None else plain
+        self._report("prompt_block", _longer(BLOCK)(block))
+        return block[:BLOCK]
 
     async def tools(self, until: float, taken: Collection[str] = ()) -> tuple[ToolSpec, ...]:
         """The session's tools; those that are malformed or named like one of `taken` are left out and reported."""

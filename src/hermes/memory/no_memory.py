@@ -40,7 +40,7 @@ class NoMemory:
     def begin(self) -> float:
         return asyncio.get_running_loop().time()
 
-    async def prompt_block(self, until: float) -> str | None:  # noqa: ARG002 - the shape, here and below
+    async def prompt_block(self, until: float, *, with_tools: bool = True) -> str | None:  # noqa: ARG002 - the shape
         return ""
 
     async def tools(self, until: float, taken: Collection[str] = ()) -> tuple[ToolSpec, ...]:  # noqa: ARG002

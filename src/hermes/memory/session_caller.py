@@ -34,6 +34,7 @@ class OpenedMemory(Struct, frozen=True):
     address: Address
     block: str
     tools: Sequence[object]
+    block_without_tools: str | None = None
 
 
 class SessionCaller:
@@ -131,7 +132,7 @@ class SessionCaller:
         async def open_session(plugin: MemoryPlugin) -> OpenedMemory:
             address = plugin.address(conversation)
             session = plugin.open(conversation, address)
-            return OpenedMemory(session, address, session.prompt_block, session.tools)
+            return OpenedMemory(session, address, session.prompt_block, session.tools, session.block_without_tools)
 
         patience = max(until, _now() + provider.deadlines.tool)
         found = await provider.call(
@@ -160,6 +161,7 @@ def _wrong_types(opened: OpenedMemory) -> str:
         "Address": (opened.address, Address),
         "prompt_block": (opened.block, str),
         "tools": (opened.tools, Sequence),
+        "block_without_tools": (opened.block_without_tools or "", str),
     }
     wrong = [
         f"{type(given).__name__} as {name}" for name, (given, kind) in parts.items() if not isinstance(given, kind)
