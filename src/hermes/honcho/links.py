@@ -14,10 +14,10 @@ from hermes.honcho.carrying import file_under_speaker
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.failures import Failure, Refusal, Unanswered, Unreached
 from hermes.honcho.guests import edit_guests, without_move
+from hermes.honcho.http_client import HttpClient, NotConnected, open_client
 from hermes.honcho.members import Members
-from hermes.honcho.server import HonchoServer, Machine, find_server
+from hermes.honcho.server import NO_KEY, HonchoServer, Machine, find_server
 from hermes.honcho.wire import DeliveryPatience, Wire, WireAnswer
-from hermes.loopback import is_loopback_url
 from hermes.types import Json
 
 KEYS, DELETES, NARROW, EDITS = "idempotency", "delete_messages", "narrow_answers", "edit_conclusion"
@@ -94,7 +94,7 @@ class Links:
         if meant.lacks_key:
             raise Unreached(f"Honcho ({meant.shown}) needs a key")
         server = await self._find_own(until) if meant.kind == "embedded" else meant
-        wire = await asyncio.to_thread(_open_wire, server, self._clock, self._patience)
+        wire = Wire(server, await self._open_client(server), self._clock, self._patience)
         try:
             link = Link(wire, await _ask_extensions(wire, until))
             await self._carry(link, until)
@@ -102,6 +102,12 @@ class Links:
         except (Failure, asyncio.CancelledError):
             await wire.retire()
             raise
+
+    async def _open_client(self, server: HonchoServer) -> HttpClient:
+        try:
+            return await asyncio.to_thread(open_client, server.url, server.key or NO_KEY, self._patience.request)
+        except NotConnected as error:
+            raise Unreached(f"the server cannot be reached from here: {error}") from error
 
     async def _carry(self, link: Link, until: float) -> None:
         """File what an earlier version mixed under who said it, before anything is read."""
@@ -118,19 +124,6 @@ class Links:
         except HermesError as error:
             raise Unreached(error.line()) from error
         return HonchoServer("embedded", found.base_url, found.api_key)
-
-
-def _open_wire(server: HonchoServer, clock: Clock, patience: DeliveryPatience) -> Wire:
-    """It reads certificates where they are needed: off the loop."""
-    import httpx
-
-    is_plain = server.url.startswith("http://")
-    timeout = httpx.Timeout(patience.request, read=None)  # each request has its own end
-    try:
-        client = httpx.AsyncClient(timeout=timeout, verify=not is_plain, trust_env=not is_loopback_url(server.url))
-    except (ValueError, ImportError, OSError) as error:  # a proxy or a certificate that the environment names
-        raise Unreached(f"the server cannot be reached from here: {error}") from error
-    return Wire(server, client, clock, patience)
 
 
 async def _ask_extensions(wire: Wire, until: float) -> list[Json]:
