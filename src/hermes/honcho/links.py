@@ -21,11 +21,11 @@ from hermes.honcho.wire import DeliveryPatience, Wire, WireAnswer
 from hermes.types import Json
 
 KEYS, DELETES, NARROW, EDITS = "idempotency", "delete_messages", "narrow_answers", "edit_conclusion"
-MOVES, EVIDENCE = "move_in_session", "evidence"
+MOVES, EVIDENCE, VIEWS = "move_in_session", "evidence", "context_views"
 """What `/health` of our server names: it writes what carries a key once, however often it is sent; it deletes messages
 one by one; a question that names sessions is answered from them alone, without cards; a conclusion can be corrected in
-place, with what it said before; what a peer said in one session can become another's; and one request finds all
-evidence for a question."""
+place, with what it said before; what a peer said in one session can become another's; one request finds all
+evidence for a question; and one reads all that several views hold."""
 
 
 class Link:
@@ -39,6 +39,7 @@ class Link:
         self.edits_conclusions = EDITS in extensions
         self.moves_in_session = MOVES in extensions
         self.finds_evidence = EVIDENCE in extensions
+        self.reads_views = VIEWS in extensions
         self.members = Members(wire)
 
 

@@ -48,6 +48,18 @@ class Card(Struct, frozen=True):
     peer_card: list[str] | None = None
 
 
+class ViewContext(Struct, frozen=True):
+    representation: str
+    card: list[str] | None = None
+
+
+class ReadContext(Struct, frozen=True):
+    """The summary of a session, and what views hold, in the order in which they were named."""
+
+    summary: str | None
+    views: list[ViewContext]
+
+
 class ChatAnswer(Struct, frozen=True):
     content: str | None = None
 
@@ -92,17 +104,10 @@ class RecallReader:
         """The same with a body; it may take `longest` seconds, where that is given."""
         return await self._ask(shape, "POST", f"{path}?{urlencode(query)}" if query else path, body, longest)
 
-    async def answers_narrowly(self) -> bool:
-        """Whether an answer comes from the sessions that a question names, and from nothing else."""
+    async def link(self) -> Link:
+        """Return the link to the server in force, which knows what that server can do."""
         try:
-            return (await self._links.link(self.now() + PATIENCE)).answers_narrowly
-        except Failure as failure:
-            raise ProviderError(str(failure), hint="") from failure
-
-    async def finds_evidence(self) -> bool:
-        """Return True if one request gives all evidence for a question, with scores."""
-        try:
-            return (await self._links.link(self.now() + PATIENCE)).finds_evidence
+            return await self._links.link(self.now() + PATIENCE)
         except Failure as failure:
             raise ProviderError(str(failure), hint="") from failure
 
