@@ -107,10 +107,10 @@ async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     speaking = agent.incognito() if accepted.incognito else agent
     speaking = replace(speaking, model=Limited(speaking.model, agent.policy.max_requests))
     memory, own = speaking.memory, _own_tools(speaking, accepted)
-    until = memory.begin()
-    block = await memory.prompt_block(until)
-    given = await memory.tools(until, taken={tool.spec.name for tool in own})
-    recall = await memory.recall(accepted.messages, until, is_read=not agent.answers_from_memory)
+    deadline = memory.begin()
+    block = await memory.prompt_block(deadline)
+    given = await memory.tools(deadline, taken={tool.spec.name for tool in own})
+    recall = await memory.recall(accepted.messages, deadline, is_read=not agent.answers_from_memory)
     agent.turns += not accepted.incognito
     provided = [_provider_tool(agent, spec, corrections) for spec in given]
     toolbox = Toolbox([*own, *provided], off=speaking.policy.tools_off)
