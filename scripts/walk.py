@@ -4,9 +4,9 @@
     python -m scripts.walk --source OLD/src        # the same for another checkout
     python -m scripts.walk --list "warm turn"      # the names on one way; --json for programs
 
-Each way is a process of its own that runs `hermes` as a person would, with a model on loopback, and as its name says with
-memory or without. What runs in it is seen by a profiler in every thread, from the message to its answer. A timer of a server
-that fires meanwhile is counted too, so figures of two runs may differ by a few functions.
+Each way is a process of its own that runs `hermes` as a person would, with a model on loopback and, as its name says,
+with memory or without. What runs in it is seen by a profiler in every thread, from the message to its answer. A timer
+of a server that fires meanwhile is counted too, so figures of two runs may differ by a few functions.
 """
 
 from __future__ import annotations
