@@ -4,7 +4,7 @@ the answers of a server without a model not all is kept."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 from urllib.parse import urlencode
 
 import msgspec
@@ -132,8 +132,8 @@ class RecallReader:
     async def _ask(self, shape: type[T], method: str, path: str, body: Json, longest: float | None = None) -> T | None:
         until = self.now() + max(PATIENCE, longest or 0.0)
         try:
-            told = await self._read(method, f"{self._root}/{path}", body, until, longest)
-            return msgspec.convert(told.value, shape)
+            told = await self._read(method, f"{self._root}/{path}", body, until, longest, shape)
+            return msgspec.convert(told.value, shape) if told.value is None else cast(T, told.value)
         except Failure as failure:
             if isinstance(failure, Refusal) and failure.status == NOT_FOUND:
                 return None
@@ -141,17 +141,19 @@ class RecallReader:
         except msgspec.ValidationError as error:
             raise ProviderError("the server's answer is none that Honcho gives", hint="") from error
 
-    async def _read(self, method: str, path: str, body: Json, until: float, longest: float | None = None) -> WireAnswer:
+    async def _read(
+        self, method: str, path: str, body: Json, until: float, longest: float | None = None, shape: Any = Any
+    ) -> WireAnswer:
         """One question. Our own server ends when nobody uses it: where it is gone, the one that takes its place is
         asked once. Raises Failure."""
         link = await self._links.link(until)
         try:
-            return await link.wire.ask(method, path, body, until=until, longest=longest)
+            return await link.wire.ask(method, path, body, until=until, longest=longest, shape=shape)
         except Unreached:
             if link.wire.server.kind != "embedded":
                 raise
         link = await self._links.link(until)
-        return await link.wire.ask(method, path, body, until=until, longest=longest)
+        return await link.wire.ask(method, path, body, until=until, longest=longest, shape=shape)
 
 
 NOTICE = "No model is configured; this is what memory holds that fits the question."

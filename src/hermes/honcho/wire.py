@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 import msgspec
 
@@ -40,8 +41,15 @@ class WireAnswer(msgspec.Struct, frozen=True):
 
     status: int
     value: Json
-    date: float | None = None
-    """The server's own time, where it tells it."""
+    told_date: str | None = None
+
+    @property
+    def date(self) -> float | None:
+        """The server's own time, where it tells it."""
+        try:
+            return None if self.told_date is None else parsedate_to_datetime(self.told_date).timestamp()
+        except ValueError:
+            return None
 
 
 class Wire:
@@ -58,9 +66,17 @@ class Wire:
         self._retired = False
 
     async def ask(
-        self, method: str, path: str, body: Json = None, *, until: float, longest: float | None = None
+        self,
+        method: str,
+        path: str,
+        body: Json = None,
+        *,
+        until: float,
+        longest: float | None = None,
+        shape: Any = Any,
     ) -> WireAnswer:
-        """One request, never repeated; it takes at most `longest` seconds, the usual unless given. Raises Failure."""
+        """One request, never repeated; it takes at most `longest` seconds, the usual unless given. Raises Failure, and
+        msgspec.ValidationError for an answer without the `shape`."""
         seconds = min(longest or self._patience.request, until - self._clock.now())
         if seconds < SHORTEST_REQUEST:
             raise NoTime("there was no time left for it")
@@ -71,7 +87,7 @@ class Wire:
         try:
             async with asyncio.timeout(seconds):
                 reply = await self._client.send(method, path, content)
-            return understand(reply.status, reply.body, reply.headers)
+            return understand(reply.status, reply.body, reply.headers, shape)
         except TimeoutError:
             raise Unanswered(f"the server did not answer within {seconds:.0f} s") from None
         except NotConnected as error:
@@ -98,17 +114,20 @@ class Wire:
             await self._client.close()
 
 
-def understand(status: int, read: bytes, headers: Mapping[str, str]) -> WireAnswer:
+def understand(status: int, read: bytes, headers: Mapping[str, str], shape: Any = Any) -> WireAnswer:
     """What a server answered. Raises Refusal, and Unanswered for a success that no Honcho server gives."""
+    is_success = 200 <= status < 300
     try:
-        value = msgspec.json.decode(read) if read else None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        if 200 <= status < 300:
+        value = msgspec.json.decode(read, type=shape if is_success else Any) if read else None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if isinstance(error, msgspec.ValidationError):
+            raise
+        if is_success:
             raise Unanswered("the server's answer is not JSON") from None
         value = None
-    if not 200 <= status < 300:
+    if not is_success:
         raise Refusal(status, _detail(value) or "no reason given", _pause(headers.get("retry-after")))
-    return WireAnswer(status, value, _date(headers.get("date")))
+    return WireAnswer(status, value, headers.get("date"))
 
 
 def items_of(told: WireAnswer, what: str) -> list[dict[str, Json]]:
@@ -142,10 +161,3 @@ def _detail(value: Json) -> str:
 def _pause(given: str | None) -> float | None:
     """`Retry-After` in seconds; None where it is missing or a date."""
     return min(float(given), LONGEST_PAUSE) if given is not None and given.isdecimal() else None
-
-
-def _date(given: str | None) -> float | None:
-    try:
-        return None if given is None else parsedate_to_datetime(given).timestamp()
-    except ValueError:
-        return None

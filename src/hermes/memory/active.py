@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
@@ -39,6 +40,8 @@ START = "is_available"
 """The hook that a plugin starts with."""
 PREPARING = 16
 """Conversations that prepare their next recall at a time; others wait their turn."""
+YIELD_SECONDS = 1.0
+"""How long preparing the next recall waits, at most, while turns wait for theirs."""
 
 
 class Deadlines(Struct, frozen=True):
@@ -84,6 +87,9 @@ class ActiveProvider:
         self.outbox = Outbox(name)
         self.background = Background(name)
         self.preparing = asyncio.Semaphore(PREPARING)
+        self._recalls = 0
+        self._no_recall = asyncio.Event()
+        self._no_recall.set()
         self.wake = asyncio.Event()
         """Set when there may be something to deliver."""
         self.deliver_lane: Callable[[str, float], Awaitable[bool]] | None = None
@@ -94,6 +100,7 @@ class ActiveProvider:
         self._starting: asyncio.Task[bool] | None = None
         self._warming: asyncio.Task[None] | None = None
         self._try_again = Deadline(0.0, 0.0)
+        self._signed: dict[str, Json] | None = None
         self._signature: str | None = None
         self._addressing: asyncio.Task[None] | None = None
         self._closed = False
@@ -118,6 +125,23 @@ class ActiveProvider:
         flawed = flaw(result.value) if isinstance(result, Returned) else ""
         self.report(hook, Missed(f"{hook} returned {flawed}") if flawed else result, whose)
         return result
+
+    @contextmanager
+    def recalling(self) -> Iterator[None]:
+        """A turn waits for its recall while the block runs."""
+        self._recalls += 1
+        self._no_recall.clear()
+        try:
+            yield
+        finally:
+            self._recalls -= 1
+            if not self._recalls:
+                self._no_recall.set()
+
+    async def yield_to_recalls(self) -> None:
+        """Return when no turn waits for its recall, or after a while: people come before what is prepared for later."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._no_recall.wait(), YIELD_SECONDS)
 
     def report(self, hook: str, result: HookResult[T], whose: str = EVERYWHERE) -> None:
         """Keep how a hook did. One that was skipped did nothing: it was said what it was skipped for."""
@@ -151,7 +175,8 @@ class ActiveProvider:
 
         deadline = self.within(self.deadlines.turn)
         found = await self.call("cache_busting_signature", ask, (dict, type(None)), deadline, line="signature")
-        if isinstance(found, Returned):
+        if isinstance(found, Returned) and found.value != self._signed:
+            self._signed = found.value
             self._signature = None if found.value is None else json.dumps(found.value, sort_keys=True, default=repr)
         return self._signature
 

@@ -82,6 +82,8 @@ class Memory:
         self._notes = notes
         self._opened: OpenedMemory | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._usable: tuple[frozenset[str], tuple[ToolSpec, ...], str] | None = None
+        """The session's tools that can be offered beside others, and what is wrong with the rest."""
         self._given_up: Deadline | None = None
         """The deadline of the turn that goes on without a session."""
         self._preparing: asyncio.Task[None] | None = None
@@ -179,7 +181,10 @@ class Memory:
         opened = await self._open(deadline)
         if opened is None:
             return ()
-        good, problem = usable_tools(opened.tools, taken)
+        names = frozenset(taken)
+        if self._usable is None or self._usable[0] != names:
+            self._usable = (names, *usable_tools(opened.tools, names))
+        _, good, problem = self._usable
         self._report("tools", problem)
         return good
 
@@ -190,7 +195,9 @@ class Memory:
         question = self._question(messages, deadline)
         found: HookResult[Recalled] = NOT_OPEN
         if await self._open(deadline) is not None:
-            found = await self._ask("recall", lambda one: one.recall(question), Recalled, deadline, flaw=recall_flaw)
+            recall = methodcaller("recall", question)
+            with self.provider.recalling():
+                found = await self._ask("recall", recall, Recalled, deadline, flaw=recall_flaw)
         recalled = found.value if isinstance(found, Returned) else Recalled(missed={"recall": found.reason})
         recalled = without_forgotten(recalled, self._fetched_since)
         missed = storable_reasons(recalled.missed)
@@ -397,8 +404,10 @@ class Memory:
 
     async def _prepare_next(self) -> None:
         while self._next and self._opened is not None:
-            question = self._next.pop()
             async with self.provider.preparing:
+                if self._next[0] is not None:  # the first turn may already wait for what is prepared for it
+                    await self.provider.yield_to_recalls()
+                question = self._next.pop()
                 deadline = self.provider.within(self.provider.deadlines.prepare)
                 await self._ask("prepare", methodcaller("prepare", question), NOTHING, deadline, line="prepare")
 
