@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
@@ -40,8 +40,9 @@ START = "is_available"
 """The hook that a plugin starts with."""
 PREPARING = 16
 """Conversations that prepare their next recall at a time; others wait their turn."""
-YIELD_SECONDS = 1.0
-"""How long preparing the next recall waits, at most, while turns wait for theirs."""
+QUIET_SECONDS, YIELD_SECONDS = 0.1, 1.0
+"""What is done after a turn (delivering it, preparing the next recall) waits until no turn has recalled for so long,
+and for the longer time at most. Each turn of a person is prepared for, and of a fast program's turns the last."""
 
 
 class Deadlines(Struct, frozen=True):
@@ -88,8 +89,7 @@ class ActiveProvider:
         self.background = Background(name)
         self.preparing = asyncio.Semaphore(PREPARING)
         self._recalls = 0
-        self._no_recall = asyncio.Event()
-        self._no_recall.set()
+        self._recalled_at = 0.0
         self.wake = asyncio.Event()
         """Set when there may be something to deliver."""
         self.deliver_lane: Callable[[str, float], Awaitable[bool]] | None = None
@@ -99,6 +99,7 @@ class ActiveProvider:
         self._thread: PluginThread | None = None
         self._starting: asyncio.Task[bool] | None = None
         self._warming: asyncio.Task[None] | None = None
+        self._waking: asyncio.Task[None] | None = None
         self._try_again = Deadline(0.0, 0.0)
         self._signed: dict[str, Json] | None = None
         self._signature: str | None = None
@@ -130,18 +131,30 @@ class ActiveProvider:
     def recalling(self) -> Iterator[None]:
         """A turn waits for its recall while the block runs."""
         self._recalls += 1
-        self._no_recall.clear()
         try:
             yield
         finally:
             self._recalls -= 1
-            if not self._recalls:
-                self._no_recall.set()
+            self._recalled_at = asyncio.get_running_loop().time()
 
     async def yield_to_recalls(self) -> None:
         """Return when no turn waits for its recall, or after a while: people come before what is prepared for later."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._no_recall.wait(), YIELD_SECONDS)
+        now, deadline = asyncio.get_running_loop().time, self.within(YIELD_SECONDS)
+        while left := deadline.seconds_left():
+            quiet_at = now() + QUIET_SECONDS if self._recalls else self._recalled_at + QUIET_SECONDS
+            if quiet_at <= now():
+                return
+            await asyncio.sleep(min(left, quiet_at - now()))
+
+    def deliver_soon(self) -> None:
+        """Have what a turn left delivered, as soon as no other turn waits for its recall."""
+
+        async def wake() -> None:
+            await self.yield_to_recalls()
+            self.wake.set()
+
+        if self._waking is None or self._waking.done():
+            self._waking = asyncio.create_task(wake(), name="memory-wake")
 
     def report(self, hook: str, result: HookResult[T], whose: str = EVERYWHERE) -> None:
         """Keep how a hook did. One that was skipped did nothing: it was said what it was skipped for."""
@@ -250,9 +263,10 @@ class ActiveProvider:
 
     async def close(self) -> None:
         """Let the plugin go, within its deadline. Sessions are closed before."""
-        if self._warming is not None:
-            self._warming.cancel()
-            await asyncio.wait({self._warming})
+        for task in (self._warming, self._waking):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
         await self.background.settle(self.deadlines.close / 3)
         if self._thread is not None and not self._closed:
             deadline = self.within(self.deadlines.close)

@@ -247,7 +247,7 @@ class Memory:
                 self._record(tx)
 
             await provider.write_beside(let_go, "letting a question go")
-        provider.wake.set()
+        provider.deliver_soon()
         if spot.address is not None and spot.address.pace == "turn":
             await self.flush(provider.deadlines.delivered)
 
