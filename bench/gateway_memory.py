@@ -111,14 +111,14 @@ async def _talk_alone(gateway: Bench, label: str) -> list[float]:
 
 
 async def _count_without_evidence(gateway: Bench) -> int:
-    """Ask for facts that were told before, from one chat after the other, and count the turns without evidence."""
+    """Ask for facts that were told before, each in a chat of its own, and count the turns without evidence."""
     with closing(sqlite3.connect(gateway.home / "state.db", timeout=30)) as db:
         (before,) = db.execute("SELECT max(at) FROM hermes_injections").fetchone()
 
     async def ask(number: int) -> None:
         client = await Client(gateway).open()
         for turn in range(number, BUSY_TURNS, CHATS):
-            await client.say(f"chat{number}", f"{FACTS[turn % len(FACTS)][1]} (busy {turn})")
+            await client.say(f"busy{turn}", f"{FACTS[turn % len(FACTS)][1]} (busy {turn})")
         client.close()
 
     await asyncio.gather(*(ask(number) for number in range(CHATS)))
