@@ -35,6 +35,7 @@ from hermes.honcho.injection import (
 from hermes.honcho.recall_policy import DialecticPlan, choose_levels, is_due, is_strong, is_trivial, word_pass
 from hermes.honcho.recall_reader import is_floor_answer
 from hermes.honcho.recall_source import AI_CARD, USER_CARD, RecallSource
+from hermes.honcho.recalled_lines import read_lines
 from hermes.memory.provider import Question, Recalled
 
 CARD_TOKENS = 200
@@ -154,7 +155,7 @@ class Recaller:
         await self._wait([layers[BASE], layers[DIALECTIC]], (until - self._source.reader.now()) / 2)
         sections = [section for layer in layers.values() for section in layer.sections]
         missed = {name: why for name, layer in layers.items() if (why := layer.missed()) is not None}
-        return Recalled(compose(sections, budget_chars(self._tokens)), missed)
+        return Recalled(compose(sections, budget_chars(self._tokens)), missed, read_lines(sections, about))
 
     async def close(self) -> None:
         """Stop whatever is being fetched."""

@@ -18,18 +18,14 @@ from hermes.honcho import keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.keys import LEVELS
 from hermes.memory.provider import Question
+from hermes.ranking.utterances import is_nod
 
 LONG, LONGER = 120, 400
 """Characters from which a question raises the level by one, and by two."""
 STRONG, STRONG_AND_STRUCTURED = 300, 100
 """Characters beyond which an answer is strong and ends the passes; the smaller is for one with bullets or headings."""
 STRUCTURE = re.compile(r"^\s{0,8}(?:[-*•]\s|\d{1,3}[.)]\s|#{1,6}\s|\*\*)", re.MULTILINE)
-TRIVIAL = frozenset(
-    "yes yeah yep yup y no nope nah n ok okay k sure fine good great nice cool perfect right exactly done next stop "  # noqa: SIM905
-    "continue thanks thx ty please hm hmm ah oh lol lgtm ja nein danke bitte oui non merci si sí gracias".split()
-)
-TRIVIAL_PHRASES = frozenset({"thank you", "got it", "go on", "go ahead", "do it", "all right", "sounds good", "i see"})
-NOT_WORDS = re.compile(r"[\W_]+")
+MAX_TRIVIAL_CHARS = 100
 
 COLD = (
     "Who is this person? What are their preferences, goals, and working style? "
@@ -118,8 +114,6 @@ def is_trivial(question: Question) -> bool:
 
 
 def _is_trivial(text: str) -> bool:
-    plain = text.strip().lower()
-    words = NOT_WORDS.sub(" ", plain[:100]).strip()
-    if plain.startswith("/") or not words:
-        return len(plain) <= 100 or plain.startswith("/")
-    return len(plain) <= 100 and (words in TRIVIAL_PHRASES or all(word in TRIVIAL for word in words.split()))
+    plain = text.strip()
+    is_wordless = len(plain) <= MAX_TRIVIAL_CHARS and not any(map(str.isalnum, plain))
+    return plain.startswith("/") or is_wordless or is_nod(plain)

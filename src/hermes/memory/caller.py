@@ -33,6 +33,7 @@ from hermes.memory.offered import (
     excess,
     opened_flaw,
     recall_flaw,
+    recall_lines,
     recall_text,
     storable_parts,
     storable_reasons,
@@ -41,20 +42,11 @@ from hermes.memory.offered import (
 from hermes.memory.outbox import Spot
 from hermes.memory.plugin_thread import Expected, HookResult, Missed, Returned
 from hermes.memory.provider import MemoryPlugin, MemorySession
-from hermes.memory.values import (
-    Conversation,
-    Ending,
-    Question,
-    Recalled,
-    Said,
-    Speaker,
-    ToolUse,
-    speaker_of,
-)
+from hermes.memory.values import Conversation, Ending, Question, Recalled, Said, Speaker, ToolUse, speaker_of
 from hermes.store.injections import Injection, keep_injection
 from hermes.store.memory_rows import find_place, get_health, told_title
 from hermes.store.store import Store
-from hermes.types import Json, Message, ToolSpec
+from hermes.types import Json, Message, RecalledLine, ToolSpec
 
 T = TypeVar("T")
 MAX_BLOCK_CHARS, MAX_RESULT_CHARS = 16_000, 64_000
@@ -70,6 +62,7 @@ class Recall(Struct, frozen=True):
 
     text: str = ""
     missed: str | None = None
+    lines: tuple[RecalledLine, ...] = ()
 
 
 class Memory:
@@ -149,6 +142,16 @@ class Memory:
         self._speaker = spoken[-1][1]
         self._asked = tuple(message.id for message in messages)
 
+    async def ask_only(self, turn: int) -> None:
+        """A turn begins that the provider is asked about and never told of: the so many-th of its conversation."""
+
+        def look(tx: Tx) -> tuple[float, bool]:
+            known = get_health(tx, self.provider.name).last_success is not None
+            return forgotten_at(tx, self.provider.name), known
+
+        forgotten, self._may_know = await self.provider.store.read(look)
+        self._turn, self._fetched_since = turn, min(forgotten, self._clock_now())
+
     def replied(self, tx: Tx, message: Message) -> None:
         """Record a reply, or as much of it as was kept when the person stopped it. When the owner had words forgotten
         since the turn began, the reply may hold them and stays out of memory."""
@@ -213,7 +216,8 @@ class Memory:
         )
         text = recall_text(recalled.parts)[:MAX_RECALL_CHARS]
         self._late.recalled(text, missed=bool(missed) and is_read and self._may_know)
-        return Recall(text, "; ".join(f"{name}: {why}" for name, why in missed.items()) or None)
+        said = "; ".join(f"{name}: {why}" for name, why in missed.items())
+        return Recall(text, said or None, recall_lines(recalled))
 
     async def call_tool(self, name: str, arguments: Mapping[str, Json], key: str) -> HookResult[str]:
         """Run one of the session's tools. Missed says what failed."""

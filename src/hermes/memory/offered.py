@@ -9,18 +9,21 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import TypeGuard, cast, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from hermes.fence import disarm
 from hermes.memory.outbox import UNADDRESSED
 from hermes.memory.provider import MemorySession
 from hermes.memory.values import Address, EntryKind, Part, Recalled
 from hermes.store.injections import InjectedPart
-from hermes.types import ToolSpec
+from hermes.types import RecalledLine, ToolSpec
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST = 64
 MAX_RECALL_CHARS = 32_000
 """Characters of a recall that are used; more would crowd the conversation out of the model's window."""
 MAX_SOURCES, MAX_SOURCE_CHARS = 200, 500
+MAX_LINES = 200
 MAX_LAYER_CHARS, MAX_REASON_CHARS = 100, 300
 MAX_NUMBER = 32503680000.0
 """The year 3000 in seconds: a larger time or number from a plugin is dropped."""
@@ -116,6 +119,14 @@ def recall_flaw(recalled: Recalled) -> str:
     return excess(recall_text(recalled.parts), MAX_RECALL_CHARS)
 
 
+def recall_lines(recalled: Recalled) -> tuple[RecalledLine, ...]:
+    """Return what was recalled as data. The text of a plugin that gives none is split into lines."""
+    given = [replace(line, text=disarm(line.text)) for line in recalled.lines if _is_line(line)]
+    text = "" if given else recall_text(recalled.parts)[:MAX_RECALL_CHARS]
+    split = (line.strip().lstrip("-*• ") for line in text.splitlines() if line[:1] != "#")
+    return tuple(given or (RecalledLine(line) for line in split if line))[:MAX_LINES]
+
+
 def excess(text: str, most: int) -> str:
     """Say that a text is longer than is used; "" when it is not."""
     return f"{len(text)} characters, {most} are used" if len(text) > most else ""
@@ -135,6 +146,10 @@ def storable_reasons(missed: Mapping[str, str]) -> dict[str, str]:
 
 def _is_part(part: object) -> TypeGuard[Part]:
     return isinstance(part, Part) and type(part.text) is str
+
+
+def _is_line(line: object) -> bool:
+    return isinstance(line, RecalledLine) and type(line.text) is str
 
 
 def _storable_part(part: Part) -> InjectedPart:

@@ -53,6 +53,7 @@ from hermes.memory.values import ToolUse as ToolUse
 from hermes.memory.values import Wording as Wording
 from hermes.settings import Setting
 from hermes.types import Json, Message, ToolSpec
+from hermes.types import RecalledLine as RecalledLine
 
 
 class Acquaintance(Struct, frozen=True):
