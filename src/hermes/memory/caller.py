@@ -62,7 +62,12 @@ class Recall(Struct, frozen=True):
 
     text: str = ""
     missed: str | None = None
-    lines: tuple[RecalledLine, ...] = ()
+    recalled: Recalled = Recalled()
+
+    @property
+    def lines(self) -> tuple[RecalledLine, ...]:
+        """The same as data."""
+        return recall_lines(self.recalled)
 
 
 class Memory:
@@ -217,7 +222,7 @@ class Memory:
         text = recall_text(recalled.parts)[:MAX_RECALL_CHARS]
         self._late.recalled(text, missed=bool(missed) and is_read and self._may_know)
         said = "; ".join(f"{name}: {why}" for name, why in missed.items())
-        return Recall(text, said or None, recall_lines(recalled))
+        return Recall(text, said or None, recalled)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Json], key: str) -> HookResult[str]:
         """Run one of the session's tools. Missed says what failed."""
