@@ -98,6 +98,12 @@ def fill_window(tx: Tx, session: Record, budget: int, *, with_summary: bool) -> 
     return Window(summary, shown, first == start or session.message_count == 0)
 
 
+def read_summary(tx: Tx, session_id: int, tokens: int) -> str | None:
+    """Return the text of the summary that fits into its share of a budget; None when none does."""
+    found = _choose_summary(tx, session_id, int(SUMMARY_SHARE * tokens))
+    return None if found is None else str(found.content)
+
+
 def _choose_summary(tx: Tx, session_id: int, budget: int) -> Record | None:
     found = read_summaries(tx, session_id)
     long, short = found.get("long"), found.get("short")
