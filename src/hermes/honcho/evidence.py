@@ -13,7 +13,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from hermes.fence import disarm
-from hermes.honcho.recall_reader import RecalledConclusion, RecalledMessage
+from hermes.honcho.recall_reader import RecalledConclusion, RecalledMessage, StandingConclusion
 from hermes.ranking.relative_times import write_out
 from hermes.ranking.traits import speaks_of_oneself
 from hermes.ranking.words import share_held, split_words, telling_words
@@ -53,10 +53,12 @@ class ScoredMessage(Struct, frozen=True):
 
 
 class RecalledEvidence(Struct, frozen=True):
-    """Hits of a server for one question: messages, and conclusions without a source message."""
+    """Hits of a server for one question: messages, and conclusions without a source message. Beside them what always
+    holds, the worthiest first."""
 
     messages: Sequence[ScoredMessage] = ()
     conclusions: Sequence[RecalledConclusion] = ()
+    standing: Sequence[StandingConclusion] = ()
 
 
 class Quote(Struct, frozen=True):
@@ -106,13 +108,39 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
     return (*said[:FIRST_QUOTES], *concluded.values(), *said[FIRST_QUOTES:])
 
 
+def quote_standing(lines: Sequence[StandingConclusion]) -> tuple[Quote, ...]:
+    """Return what always holds as lines, in the order given."""
+    quotes: dict[str, Quote] = {}
+    for held in lines:
+        text = disarm(" ".join(held.content.split()))
+        where = f", session {held.session_id}" if held.session_id else ""
+        quotes.setdefault(text, Quote("", "", text, f"{held.kind}{where}, conclusion {held.id}"))
+    return tuple(quotes.values())
+
+
+def surely_quoted(quotes: Sequence[Quote], limit: int) -> str:
+    """Return the best quotes, as many as have room one after another: they stay whatever more room brings."""
+    sure: list[str] = []
+    for quote in quotes:
+        limit -= _cost(quote)
+        if limit < 0:
+            break
+        sure.append(quote.text)
+    return "\n".join(sure)
+
+
+def _cost(quote: Quote) -> int:
+    """The characters of a quote that is the first of its day."""
+    return len(quote.text) + 3 + len(quote.day) + 2
+
+
 def write_quotes(quotes: Sequence[Quote], limit: int) -> tuple[str, Sequence[Quote]]:
     """Return as many of the best quotes as fit, in order of time under their days, and which these are."""
     kept: list[Quote] = []
     days: set[str] = set()
     room = limit
     for quote in quotes:
-        cost = len(quote.text) + 3 + (0 if quote.day in days else len(quote.day) + 2)
+        cost = _cost(quote) - (len(quote.day) + 2 if quote.day in days or not quote.day else 0)
         if cost <= room:
             kept.append(quote)
             days.add(quote.day)

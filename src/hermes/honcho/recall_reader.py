@@ -71,6 +71,13 @@ class RecalledConclusion(Struct, frozen=True):
     content: str
 
 
+class StandingConclusion(RecalledConclusion, frozen=True):
+    """What always holds of a person, and which kind of thing it is."""
+
+    kind: str = ""
+    session_id: str | None = None
+
+
 class RecallReader:
     """Asks the server in force about one workspace."""
 

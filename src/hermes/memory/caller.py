@@ -330,10 +330,14 @@ def _recorded(part: Part) -> InjectedPart:
     """A part as it is kept. A plugin may give anything for a number."""
     as_of, tokens, cut = map(_number, (part.as_of, part.tokens, part.cut))
     layer, text = _storable(str(part.layer), 100), _storable(part.text, RECALL)
-    given: object = part.sources
+    sources, left_out = map(_lines, (part.sources, part.left_out))
+    return InjectedPart(layer, text, as_of, int(tokens or 0), int(cut or 0), sources, left_out)
+
+
+def _lines(given: object) -> tuple[str, ...]:
+    """Lines that a row can hold, not too many of them."""
     listed = given[:MAX_SOURCES] if isinstance(given, tuple | list) else ()
-    sources = tuple(_storable(str(source), MAX_SOURCE_CHARS) for source in listed)
-    return InjectedPart(layer, text, as_of, int(tokens or 0), int(cut or 0), sources)
+    return tuple(_storable(str(line), MAX_SOURCE_CHARS) for line in listed)
 
 
 def _number(value: object) -> float | None:
