@@ -41,6 +41,8 @@ PIECE = re.compile(rf"\S.{{0,{MAX_WHOLE_CHARS - 2}}}(?!\S)|\S.{{0,{MAX_WHOLE_CHA
 """Sentences without an end (code, tables) are split at a space."""
 CLAUSE_END = re.compile(r"[,;:，、；：–—]|\s-\s")
 QUESTION_ENDS = ("?", "？")
+UNDATED_KINDS = ("name", "instruction")
+"""Kinds of what always holds that are the same whenever they were said."""
 TITLE = "Said earlier"
 
 
@@ -69,6 +71,8 @@ class Quote(Struct, frozen=True):
     at: str
     text: str
     why: str
+    when: str = ""
+    """The day behind the text, where it stands under none."""
 
 
 def score_by_rank(found: Iterable[RecalledMessage], question: str) -> list[ScoredMessage]:
@@ -98,7 +102,7 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
         line = disarm(f"{message.peer_id}: {write_out(chosen, said_on)}")
         where = f"session {message.session_id}, message {message.id}"
         why = f"score {one.score:.2f}, {where}, {len(chosen)} of {len(message.content)} characters"
-        quotes.setdefault(line, Quote(f"{said_on.day} {said_on:%B %Y}", said_on.isoformat(), line, why))
+        quotes.setdefault(line, Quote(_day(said_on), said_on.isoformat(), line, why))
     concluded: dict[str, Quote] = {}
     for rank, held in enumerate(found.conclusions):
         text = disarm(" ".join(held.content.split()))
@@ -109,29 +113,15 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
 
 
 def quote_standing(lines: Sequence[StandingConclusion]) -> tuple[Quote, ...]:
-    """Return what always holds as lines, in the order given."""
+    """Return what always holds as lines, in the order given. What may change says when it was said."""
     quotes: dict[str, Quote] = {}
     for held in lines:
-        text = disarm(" ".join(held.content.split()))
-        where = f", session {held.session_id}" if held.session_id else ""
-        quotes.setdefault(text, Quote("", "", text, f"{held.kind}{where}, conclusion {held.id}"))
+        said_on = datetime.fromisoformat(held.created_at)
+        text = write_out(" ".join(held.content.split()), said_on)
+        when = "" if held.kind in UNDATED_KINDS else f" (said {_day(said_on)})"
+        why = f"{held.kind}, conclusion {held.id}, session {held.session_id or 'none'}"
+        quotes.setdefault(text, Quote("", "", disarm(text), why, when))
     return tuple(quotes.values())
-
-
-def surely_quoted(quotes: Sequence[Quote], limit: int) -> str:
-    """Return the best quotes, as many as have room one after another: they stay whatever more room brings."""
-    sure: list[str] = []
-    for quote in quotes:
-        limit -= _cost(quote)
-        if limit < 0:
-            break
-        sure.append(quote.text)
-    return "\n".join(sure)
-
-
-def _cost(quote: Quote) -> int:
-    """The characters of a quote that is the first of its day."""
-    return len(quote.text) + 3 + len(quote.day) + 2
 
 
 def write_quotes(quotes: Sequence[Quote], limit: int) -> tuple[str, Sequence[Quote]]:
@@ -140,7 +130,7 @@ def write_quotes(quotes: Sequence[Quote], limit: int) -> tuple[str, Sequence[Quo
     days: set[str] = set()
     room = limit
     for quote in quotes:
-        cost = _cost(quote) - (len(quote.day) + 2 if quote.day in days or not quote.day else 0)
+        cost = len(quote.text) + len(quote.when) + 3 + (0 if quote.day in days else len(quote.day) + 2)
         if cost <= room:
             kept.append(quote)
             days.add(quote.day)
@@ -150,7 +140,7 @@ def write_quotes(quotes: Sequence[Quote], limit: int) -> tuple[str, Sequence[Quo
     for quote, before in zip(kept, [None, *kept], strict=False):
         if quote.day and (before is None or before.day != quote.day):
             lines.append(f"{quote.day}:")
-        lines.append(f"- {quote.text}")
+        lines.append(f"- {quote.text}{quote.when}")
     return "\n".join(lines), kept
 
 
@@ -184,6 +174,11 @@ def _choose(sentences: Sequence[str], wanted: Sequence[str]) -> Sequence[str]:
         if room < MIN_ROOM_CHARS:
             break
     return [sentences[number] for number in sorted(chosen)]
+
+
+def _day(moment: datetime) -> str:
+    """A day in words."""
+    return f"{moment.day} {moment:%B %Y}"
 
 
 def _folded(text: str) -> str:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.fence import OVERHEAD_CHARS, disarm
-from hermes.honcho.evidence import Quote, surely_quoted, write_quotes
+from hermes.honcho.evidence import Quote, write_quotes
 from hermes.memory.provider import Part
 
 CHARS_PER_TOKEN = 4
@@ -79,25 +79,23 @@ def compose(sections: Iterable[Section], limit: int) -> tuple[Part, ...]:
     card, lines, evidence, supplement = ([one for one in given if one.layer == layer] for layer in apart)
     base = [section for section in given if section.layer not in apart]
     wanted = sum(len(_write(section, section.text)) + BETWEEN for section in supplement)
-    open_to_all = limit - int(limit * LEFT_SHARE) - BETWEEN
-    sure = "\n".join(surely_quoted(one.quotes, open_to_all - len(_write(one, ""))) for one in evidence)
-    first = _fill_first(card, lines, min(int(limit * STANDING_SHARE), MAX_STANDING_CHARS), sure)
+    first = _fill_first(card, lines, min(int(limit * STANDING_SHARE), MAX_STANDING_CHARS))
     room = limit - _length(first)
     kept = min(wanted, max(0, int(limit * LEFT_SHARE) - _length(first)))
-    last = tuple(_quote(section, room - kept) for section in evidence)
+    said = "\n".join(part.text for part in first)
+    last = tuple(_quote(_unsaid(section, said), room - kept) for section in evidence)
     room -= _length(last)
-    said = "\n".join(part.text for part in (*first, *last))
+    said = "\n".join((said, *(part.text for part in last)))
     between = _fill(base, room - min(wanted, max(kept, room // 2)), said)
     said = "\n".join((said, *(part.text for part in between)))
     return (*first, *between, *_fill(supplement, room - _length(between), said), *last)
 
 
-def _fill_first(card: Sequence[Section], lines: Sequence[Section], room: int, said: str) -> tuple[Part, ...]:
-    """Return the standing part: key facts and what always holds, each with half of the room and what the other leaves,
-    without what evidence says anyway."""
-    wanted = _length(_quote(_unsaid(section, said), room) for section in lines)
-    first = _fill(card, room - min(wanted, room // 2), said)
-    said = "\n".join((said, *(part.text for part in first)))
+def _fill_first(card: Sequence[Section], lines: Sequence[Section], room: int) -> tuple[Part, ...]:
+    """Return the standing part: key facts and what always holds, each with half of the room, or all that is left."""
+    wanted = _length(_quote(section, room) for section in lines)
+    first = _fill(card, room - min(wanted, room // 2), "")
+    said = "\n".join(part.text for part in first)
     return (*first, *(_quote(_unsaid(section, said), room - _length(first)) for section in lines))
 
 

@@ -74,7 +74,8 @@ class RecalledConclusion(Struct, frozen=True):
 class StandingConclusion(RecalledConclusion, frozen=True):
     """What always holds of a person, and which kind of thing it is."""
 
-    kind: str = ""
+    kind: str
+    created_at: str
     session_id: str | None = None
 
 

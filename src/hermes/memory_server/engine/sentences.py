@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from hermes.memory_server.engine.standing_kinds import standing_kind
+from hermes.memory_server.engine.standing_kinds import is_instruction
 
 END = re.compile(r"(?<=[.!?])\s+|(?<!\s)\s*\n\s*|(?<=[。！？])\s*")
 TITLE = re.compile(
@@ -141,7 +141,7 @@ def _states(sentence: str) -> bool:
         return False
     if any(not _is_name(sentence, found) for found in FIRST_PERSON.finditer(sentence)):
         return True
-    return standing_kind(sentence) == "instruction"
+    return is_instruction(sentence)
 
 
 def _is_name(sentence: str, found: re.Match[str]) -> bool:

@@ -26,13 +26,13 @@ TRADE = (
 )
 KIN = (
     r"(?:wife|husband|partner|girlfriend|boyfriend|fianc[eé]e?|mother|mom|mum|father|dad|parents|sons?|daughters?|kids?"
-    r"|child(?:ren)?|baby|brothers?|sisters?|siblings?|twins?|grand\w+|niece|nephew|aunt|uncle|cousin|dog|cat"
+    r"|child(?:ren)?|baby|brothers?|sisters?|siblings?|twins?|grand\w+|niece|nephew|aunt|uncle|cousin"
     r"|(?:ehe)?frau|(?:ehe)?mann|freund(?:in)?|partnerin|mutter|vater|eltern|s[oö]hne?|t[oö]chter|kind(?:er)?|br[uü]der"
-    r"|schwestern?|geschwister|oma|opa|enkel\w*|nichte|neffe|tante|onkel|hund|katze"
-    r"|espos[oa]|marido|novi[oa]|pareja|madre|padres?|hij[oa]s?|herman[oa]s?|abuel[oa]s?|niet[oa]s?|perr[oa]|gat[oa]"
-    r"|femme|mari|copine|copain|compagn\w+|mère|père|fils|filles?|enfants?|frères?|s(?:œ|oe)urs?|chien|chat)"
+    r"|schwestern?|geschwister|oma|opa|enkel\w*|nichte|neffe|tante|onkel"
+    r"|espos[oa]|marido|novi[oa]|pareja|madre|padres?|hij[oa]s?|herman[oa]s?|abuel[oa]s?|niet[oa]s?"
+    r"|femme|mari|copine|copain|compagn\w+|mère|père|fils|filles?|enfants?|frères?|s(?:œ|oe)urs?)"
 )
-KIN_ZH = r"(?:老婆|妻子|老公|丈夫|女朋友|男朋友|妈妈|爸爸|母亲|父亲|儿子|女儿|孩子|哥哥|弟弟|姐姐|妹妹|爷爷|奶奶|狗|猫)"
+KIN_ZH = r"(?:老婆|妻子|老公|丈夫|女朋友|男朋友|妈妈|爸爸|母亲|父亲|儿子|女儿|孩子|哥哥|弟弟|姐姐|妹妹|爷爷|奶奶)"
 BIDS_EN = (
     r"(?:answer|reply|respond|use|write|speak|talk|call|address|tell|include|add|show|explain|ask|suggest|recommend"
     r"|mention|send|remind|start|end|keep|format|translate|cite|convert|round|assume|offer|book|order|say)"
@@ -62,8 +62,8 @@ RULES: Mapping[str, tuple[str, ...]] = {
         r"\bi (?:want|prefer|like) (?:short|brief|long|concise|detailed|simple|plain) (?:answers|replies)",
         rf"{PLEASE}(?:immer|nie|niemals)\b.{{1,40}}{BIDS_DE}|{PLEASE}(?:ab jetzt|von nun an)\b(?!.*\b(?:ich|wir)\b)",
         rf"{PLEASE}{BIDS_DE}\w*\b.{{0,20}}\b(?:immer|nie|niemals|stets)\b|{PLEASE}(?:duze?|sieze?|nenne?) mich\b",
-        rf"{PLEASE}(?:siempre|nunca)\b.{{1,20}}{BIDS_ES}|\b{BIDS_ES}\w*\b.{{0,20}}\b(?:siempre|nunca)\b",
-        rf"{PLEASE}(?:toujours|ne)\b.{{1,20}}{BIDS_FR}|\b{BIDS_FR}\w*\b.{{0,20}}\b(?:toujours|jamais)\b",
+        rf"{PLEASE}(?:siempre|nunca)\b.{{1,20}}{BIDS_ES}|{PLEASE}{BIDS_ES}\w*\b.{{0,20}}\b(?:siempre|nunca)\b",
+        rf"{PLEASE}(?:toujours|ne)\b.{{1,20}}{BIDS_FR}|{PLEASE}{BIDS_FR}\w*\b.{{0,20}}\b(?:toujours|jamais)\b",
         rf"{PLEASE}(?:总是|永远|始终|以后|从现在起|千万别|不要再)[^我]{{0,12}}(?:回[答复]|推荐|提|说|写|叫)"
         rf"|{PLEASE}叫我",
     ),
@@ -74,7 +74,7 @@ RULES: Mapping[str, tuple[str, ...]] = {
         r"|\bmy (?:birthday|job|address|home ?town|pronouns|native language) (?:is|are)",
         r"\bich (?:wohne|lebe|arbeite|studiere) (?:in|im|als|bei|für|an)\b|\bich komme aus\b"
         r"|\bich bin .{0,30}geboren\b",
-        rf"\bich bin (?:\d+(?: jahre)?\b|(?:von beruf )?{NAME}(?:in|er|ist)\b)"
+        rf"\bich bin (?:\d+(?: jahre)?\b|(?:von beruf )?(?!v[ei]g[ae]){NAME}(?:in|er|ist)\b)"
         r"|\bmein (?:geburtstag|beruf|wohnort) ist\b",
         r"\b(?:vivo|trabajo|estudio) (?:en|como|de|para)\b|\bsoy (?:de|\w+(?:er[oa]|or|ora|ista|dic[oa]|iante))\b"
         r"|\bnací\b",
@@ -117,11 +117,20 @@ def is_secret(text: str) -> bool:
     return _compiled(PRIVATE).search(text) is not None
 
 
+def is_instruction(sentence: str) -> bool:
+    """Return True for what is to be done always, or never, from now on: it need not speak of a person."""
+    return len(sentence) <= MAX_STANDING_CHARS and _is_of("instruction", sentence)
+
+
 def standing_kind(sentence: str) -> str | None:
     """Return which lasting fact of a life, wish or instruction a sentence is, if it is one. Secrets are none."""
     if len(sentence) > MAX_STANDING_CHARS or is_secret(sentence):
         return None
-    return next((kind for kind, rules in RULES.items() if _compiled("|".join(rules)).search(sentence)), None)
+    return next((kind for kind in RULES if _is_of(kind, sentence)), None)
+
+
+def _is_of(kind: str, sentence: str) -> bool:
+    return any(_compiled(rule).search(sentence) for rule in RULES[kind])  # one by one is faster than all in one
 
 
 @cache
