@@ -5,6 +5,7 @@ The facts are told in turns of a gateway; the small talk is put into the same me
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ from tests.honcho.fresh import FreshHome, fresh_home
 from tests.memory_server.talking import say, settle
 from tests.plain_http import PLAIN
 
-PERSON = "marta"
+PERSON, AGENT = "marta", "bot"
 FACTS = {
     "My name is Marta Quill.": ("What's my name?", "Marta Quill"),
     "I live in Trieste, near the harbour.": ("Where do I live?", "Trieste"),
@@ -105,6 +106,8 @@ class Month:
     def tell(self, texts: Sequence[str]) -> None:
         """Put small talk of the person into the memory."""
         with self.home.at_server() as http:
+            peers = {PERSON: {}, AGENT: {"observe_others": True}}
+            http.post("/sessions", json={"id": "small-talk", "peers": peers}).raise_for_status()
             for start in range(0, len(texts), 100):
                 say(http, "small-talk", *texts[start : start + 100], peer=PERSON)
             settle(http)
@@ -115,7 +118,7 @@ def month(folder: Path) -> Iterator[Month]:
     """A month that begins with the facts."""
     with echo_model() as model, fresh_home(folder, model.base_url) as home:
         home.home.mkdir(parents=True)
-        (home.home / "honcho.json").write_text(f'{{"peerName": "{PERSON}"}}', encoding="utf-8")
+        (home.home / "honcho.json").write_text(json.dumps({"peerName": PERSON, "aiPeer": AGENT}), encoding="utf-8")
         memory = "memory: {provider: honcho, deadline: 30, first_deadline: 30}\n"
         (home.home / "config.yaml").write_text(memory, encoding="utf-8")
         env = {**home.env, "API_SERVER_ENABLED": "true", "API_SERVER_PORT": "0", "HERMES_MEMORY_PROVIDER": "honcho"}

@@ -34,8 +34,8 @@ KIN = (
 )
 KIN_ZH = r"(?:老婆|妻子|老公|丈夫|女朋友|男朋友|妈妈|爸爸|母亲|父亲|儿子|女儿|孩子|哥哥|弟弟|姐姐|妹妹|爷爷|奶奶)"
 BIDS_EN = (
-    r"(?:answer|reply|respond|use|write|speak|talk|call|address|tell|include|add|show|explain|ask|suggest|recommend"
-    r"|mention|send|remind|start|end|keep|format|translate|cite|convert|round|assume|offer|book|order|say)"
+    r"(?:answer|reply|respond|use|write|speak|talk|call|address|tell|give(?! up)|include|add|show|explain|ask|suggest"
+    r"|recommend|mention|send|remind|start|end|keep|format|translate|cite|convert|round|assume|offer|book|order|say)"
 )
 BIDS_DE = r"(?:antwort|schreib|sprich|sprech|nenn|erklär|empf[eiah]+l|vorschlag|schlag|verwend|benutz|duz|siez|rechne)"
 BIDS_ES = r"(?:resp[oó]nd|contest|h[aá]bl|escr[ií]b|usa|utiliza|expl[ií]ca|recom[ie]+nd|sug[ie]+r)"
