@@ -6,7 +6,7 @@ import pytest
 
 from hermes.honcho.evidence import TITLE, RecalledEvidence, ScoredMessage, quote_all, quote_standing
 from hermes.honcho.injection import EVIDENCE, STANDING, STANDING_LINES, Section, budget_chars, compose
-from hermes.honcho.recall_reader import RecalledMessage, StandingConclusion
+from hermes.honcho.recall_reader import RecalledMessage, RecalledStanding
 from hermes.memory.active import Deadlines
 from hermes.memory.provider import Part
 from tests.honcho.between import Asked, Instead, like_a_model
@@ -20,7 +20,7 @@ HEAD = "## Keep in mind about ann\n"
 
 
 def lines(*texts: str, kind: str = "identity") -> Section:
-    held = [StandingConclusion(f"c{number}", text, kind, DAY, "s") for number, text in enumerate(texts)]
+    held = [RecalledStanding(f"c{number}", text, kind, DAY, "s") for number, text in enumerate(texts)]
     return Section(STANDING_LINES, "Keep in mind", "", 1.0, quotes=quote_standing(held))
 
 
@@ -141,8 +141,8 @@ def test_budget_holds_with_a_standing_part(tokens: int) -> None:
 
 
 def test_line_says_when_it_was_said_and_what_a_relative_time_means() -> None:
-    held = [StandingConclusion("c", "ann: I moved to Oslo yesterday.", "identity", DAY, "s")]
-    held.append(StandingConclusion("d", f"ann: {NAME}", "name", DAY))
+    held = [RecalledStanding("c", "ann: I moved to Oslo yesterday.", "identity", DAY, "s")]
+    held.append(RecalledStanding("d", f"ann: {NAME}", "name", DAY))
     moved, named = quote_standing(held)
     assert (moved.text, moved.when) == ("ann: I moved to Oslo yesterday. (7 May 2023)", " (said 8 May 2023)")
     assert (named.text, named.why) == (f"ann: {NAME}", "name, conclusion d, session none")

@@ -13,7 +13,7 @@ from tests.memory_server.sdk import Caller, connected
 from tests.memory_server.serving import Served
 from tests.memory_server.talking import conclude, say, settle
 
-pytestmark = pytest.mark.contract("9.1", "9.4")
+pytestmark = pytest.mark.contract("9.1")
 LIFE = (
     "My name is Nadia Petrov.",
     "I live in Ghent.",

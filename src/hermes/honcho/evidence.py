@@ -13,7 +13,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from hermes.fence import disarm
-from hermes.honcho.recall_reader import RecalledConclusion, RecalledMessage, StandingConclusion
+from hermes.honcho.recall_reader import RecalledConclusion, RecalledMessage, RecalledStanding
 from hermes.ranking.relative_times import write_out
 from hermes.ranking.traits import speaks_of_oneself
 from hermes.ranking.words import share_held, split_words, telling_words
@@ -60,7 +60,7 @@ class RecalledEvidence(Struct, frozen=True):
 
     messages: Sequence[ScoredMessage] = ()
     conclusions: Sequence[RecalledConclusion] = ()
-    standing: Sequence[StandingConclusion] = ()
+    standing: Sequence[RecalledStanding] = ()
 
 
 class Quote(Struct, frozen=True):
@@ -112,7 +112,7 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
     return (*said[:FIRST_QUOTES], *concluded.values(), *said[FIRST_QUOTES:])
 
 
-def quote_standing(lines: Sequence[StandingConclusion]) -> tuple[Quote, ...]:
+def quote_standing(lines: Sequence[RecalledStanding]) -> tuple[Quote, ...]:
     """Return what always holds as lines, in the order given. What may change says when it was said."""
     quotes: dict[str, Quote] = {}
     for held in lines:

@@ -71,7 +71,7 @@ class RecalledConclusion(Struct, frozen=True):
     content: str
 
 
-class StandingConclusion(RecalledConclusion, frozen=True):
+class RecalledStanding(RecalledConclusion, frozen=True):
     """What always holds of a person, and which kind of thing it is."""
 
     kind: str
