@@ -117,6 +117,16 @@ class Memory:
         self._speaker = spoken[-1][1]
         self._caller.asked = tuple(message.id for message in messages)
 
+    async def ask_only(self, turn: int) -> None:
+        """A turn begins that the provider is asked about and never told of: the so many-th of its conversation."""
+
+        def look(tx: Tx) -> tuple[float, bool]:
+            known = get_health(tx, self.provider.name).last_success is not None
+            return forgotten_at(tx, self.provider.name), known
+
+        forgotten, self._may_know = await self.provider.store.read(look)
+        self._turn, self._fetched_since = turn, min(forgotten, self._clock_now())
+
     def replied(self, tx: Tx, message: Message) -> None:
         """Record a reply, or as much of it as was kept when the person stopped it. When the owner had words forgotten
         since the turn began, the reply may hold them and stays out of memory."""
