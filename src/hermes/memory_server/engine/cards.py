@@ -18,6 +18,7 @@ from hermes.memory_server.db.statements import upsert
 from hermes.memory_server.db.tables import cards, conclusions, workspaces
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, find_collection
 from hermes.memory_server.engine.settings import resolve
+from hermes.memory_server.engine.standing_kinds import is_secret
 from hermes.memory_server.engine.truth import LIVE
 from hermes.ranking.claims import SINGLE, read_claims
 
@@ -75,7 +76,11 @@ def keep_card(tx: Tx, workspace_id: int, observer_id: int, observed_id: int, sai
 def choose_lines(contents: Iterable[str], held: frozenset[str]) -> list[str]:
     """Return the lines of a card out of conclusions, the newest first, of which those with these digests hold: the most
     important first, then the newest."""
-    told = {content: None for content in contents if digest(content) in held and is_identity(content)}
+    told = {
+        content: None
+        for content in contents
+        if digest(content) in held and is_identity(content) and not is_secret(content)
+    }
     return sorted(told, key=_rank)[:MAX_LINES]
 
 
