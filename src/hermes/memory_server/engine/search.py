@@ -31,7 +31,7 @@ from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import rank_by_words
 from hermes.memory_server.faults import Invalid
 from hermes.ranking.admission import LEAST_LIKELY, likelihood, read_features
-from hermes.ranking.changes import Statement, count_looked_at, put_newer_first
+from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first
 from hermes.ranking.scoring import ABOUT, Floats, certainty, score
 from hermes.ranking.words import split_words, telling_words
 
@@ -78,7 +78,7 @@ def find_hits(
     its speaker changed later comes after the later one."""
     looked_at = max(limit, count_looked_at(question.text))
     hits = _find_fitting(tx, index, place, question, filters, looked_at)
-    said = [Statement(hit.row.content, hit.row.peer_id, hit.row.created_at) for hit in hits]
+    said = [SaidText(hit.row.content, hit.row.peer_id, hit.row.created_at) for hit in hits]
     words = telling_words(split_words(question.text))
     ordered = [hits[at] for at in put_newer_first(question.text, words, said)]
     return _put_changes_first(tx, ordered, place, is_open=not filters)[:limit]
