@@ -22,6 +22,8 @@ from bench.memory_server import serve, wait_until_learnt
 
 FOLDER = Path(__file__).parent
 AT_ONCE = 50
+ADMITTED = "was not told the answer"
+"""How `chat` says that it does not know."""
 Ask = Callable[[str], str]
 
 
@@ -57,7 +59,8 @@ def ways(client: Honcho) -> dict[str, Ask]:
         return found[0].content if found else ""
 
     def answered(question: str) -> str:
-        lines = [line for line in (person.chat(question) or "").splitlines() if line.startswith("- ")]
+        answer = person.chat(question) or ""
+        lines = [] if ADMITTED in answer else [line for line in answer.splitlines() if line.startswith("- ")]
         return lines[0] if lines else ""
 
     return {"conclusions": concluded, "search": said, "chat": answered}

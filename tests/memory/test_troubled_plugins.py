@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from hermes.errors import ProviderError
 from hermes.memory.active import Deadlines
-from hermes.memory.caller import BLOCK, RECALL, RESULT, Memory
+from hermes.memory.caller import MAX_BLOCK_CHARS, MAX_RESULT_CHARS, Memory
 from hermes.memory.health import ProviderHealth, Told
+from hermes.memory.offered import MAX_RECALL_CHARS
 from hermes.memory.plugin_thread import Returned
-from hermes.memory.provider import MemoryPlugin, MemorySession, Part, Recalled
+from hermes.memory.provider import STILL_IN_FORCE, MemoryPlugin, MemorySession, Part, Recalled
 from hermes.types import ToolSpec
 from tests.memory.providers import (
     CONVERSATION,
@@ -53,8 +54,8 @@ OTHERS = {
         "backup_paths",
         "remarks",
     ),
-    *("find_remembered", "forget", "facts", "fact_sources", "warm_up"),
-    *("prompt_block", "tools", "settings", "save_config", "setup", "commands", "connect"),
+    *("find_remembered", "forget", "facts", "fact_sources", "fact_changes", "warm_up"),
+    *("prompt_block", "block_without_tools", "tools", "settings", "save_config", "setup", "commands", "connect"),
 }
 ENDED_BY: dict[str, tuple[str, ...]] = {
     "recall": ("first_turn", "turn"),
@@ -237,6 +238,12 @@ async def test_a_tool_runs_while_recall_has_not_come_back(tmp_path: Path) -> Non
 
 
 @pytest.mark.contract("4.8")
+def test_a_provider_that_works_by_what_it_read_earlier_is_not_gone_on_without() -> None:
+    line = f"its file is broken; {STILL_IN_FORCE}"
+    assert Told("diary").news({"configuration": line}) == [f"memory provider diary: {line}"]
+
+
+@pytest.mark.contract("4.8")
 def test_an_outage_is_told_once_whichever_hooks_it_fails() -> None:
     told = Told("diary")
     assert told.news({"recall": "it is down"}) == ["memory provider diary: it is down; going on without it"]
@@ -369,7 +376,8 @@ async def _tool(memory: Memory) -> str:
 
 @pytest.mark.contract("4.8")
 @pytest.mark.parametrize(
-    ("hook", "longest", "ask"), [("recall", RECALL, _recall), ("", BLOCK, _block), ("call_tool", RESULT, _tool)]
+    ("hook", "longest", "ask"),
+    [("recall", MAX_RECALL_CHARS, _recall), ("", MAX_BLOCK_CHARS, _block), ("call_tool", MAX_RESULT_CHARS, _tool)],
 )
 async def test_text_without_end_is_cut_and_said_once(
     tmp_path: Path, hook: str, longest: int, ask: Callable[[Memory], Awaitable[str]]

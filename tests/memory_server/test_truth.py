@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.memory_server.talking import conclude, held, say, settle
+from tests.memory_server.talking import conclude, held, itself, say, settle
 
 pytestmark = pytest.mark.contract("9.5")
 LISBON, PORTO, STAYED = "I live in Lisbon.", "I moved to Porto last week.", "Actually we stayed in Lisbon."
@@ -193,3 +193,28 @@ def test_the_same_sentence_in_three_sessions_is_one_line_with_all_sources(http: 
     assert [one["times_derived"] for one in listed(http)] == [2], "the others still say it"
     filtered = http.post("/conclusions/list", json={"filters": {"session_id": "one"}}).json()["items"]
     assert [one["session_id"] for one in filtered] == ["one"]
+
+
+def card(http: httpx.Client) -> list[str] | None:
+    lines: list[str] | None = http.get("/peers/ann/card").json()["peer_card"]
+    return lines
+
+
+def test_a_card_is_kept_up_without_a_dream_and_what_was_superseded_leaves(http: httpx.Client) -> None:
+    tell(http, LISBON, "I like figs.", PORTO)
+    assert card(http) == [f"ann: {PORTO}", "ann: I like figs."], "a home before what is liked"
+    assert http.get("/sessions/s/context?peer_target=ann").json()["peer_card"] == card(http)
+    tell(http, STAYED)
+    assert card(http) == [f"ann: {STAYED}", "ann: I like figs."]
+
+
+def test_a_card_that_a_person_wrote_is_left_alone(http: httpx.Client) -> None:
+    assert http.put("/peers/ann/card", json={"peer_card": ["mine"]}).is_success
+    tell(http, LISBON)
+    assert card(http) == ["mine"]
+
+
+def test_no_card_is_made_where_the_workspace_makes_none(http: httpx.Client) -> None:
+    assert http.put(itself(http), json={"configuration": {"peer_card": {"create": False}}}).is_success
+    tell(http, LISBON)
+    assert card(http) is None

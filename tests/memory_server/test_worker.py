@@ -296,6 +296,8 @@ async def test_learning_that_an_earlier_version_gave_up_is_tried_again(tmp_path:
         "DROP TABLE model_calls",
         "DROP TABLE dreams",
         *BEFORE_TRUTH,
+        "DROP INDEX conclusions_standing",
+        "ALTER TABLE conclusions DROP COLUMN standing",
         "UPDATE alembic_version SET version_num = '0010'",
     ):
         await database.write(lambda tx, change=change: tx.exec_driver_sql(change))  # type: ignore[misc]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.ranking.changes import Statement, asked_kind, count_looked_at, denies, names_change, put_newer_first
+from hermes.ranking.changes import SaidText, asked_kind, count_looked_at, denies, names_change, put_newer_first
 from hermes.ranking.words import split_words, telling_words
 
 pytestmark = pytest.mark.contract("9.5")
@@ -14,7 +14,7 @@ OLDER, NEWER = 0, 1
 def reorder(question: str, *said: str, speakers: str = "") -> list[int]:
     """The places after reordering; each text was said a day after the one before."""
     who = speakers or "a" * len(said)
-    found = [Statement(text, who[day], day * 86_400.0) for day, text in enumerate(said)]
+    found = [SaidText(text, who[day], day * 86_400.0) for day, text in enumerate(said)]
     return put_newer_first(question, telling_words(split_words(question)), found)
 
 
@@ -81,7 +81,7 @@ def test_values_of_two_people_are_not_compared() -> None:
 
 def test_a_value_that_is_only_repeated_is_no_change() -> None:
     said = ("The chickens in the garden: 7.", "In the garden the chickens are now 9.", "New: 7 chickens in the garden!")
-    found = [Statement(text, "a", day) for day, text in enumerate(said)]
+    found = [SaidText(text, "a", day) for day, text in enumerate(said)]
     question = "How many chickens are in the garden?"
     order = put_newer_first(question, telling_words(split_words(question)), [found[1], found[0], found[2]])
     assert order == [0, 1, 2], "the change to 9 stays before the 7 that was known before it"

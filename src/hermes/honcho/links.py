@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Collection
 from functools import partial
 
+from msgspec.structs import replace
+
 from hermes.clock import Clock
 from hermes.embedded.connect import PATIENCE as FINDING
 from hermes.embedded.connect import connect
@@ -14,18 +16,18 @@ from hermes.honcho.carrying import file_under_speaker
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.failures import Failure, Refusal, Unanswered, Unreached
 from hermes.honcho.guests import edit_guests, without_move
+from hermes.honcho.http_client import HttpClient, NotConnected, open_client
 from hermes.honcho.members import Members
-from hermes.honcho.server import HonchoServer, Machine, find_server
+from hermes.honcho.server import NO_KEY, HonchoServer, Machine, find_server
 from hermes.honcho.wire import DeliveryPatience, Wire, WireAnswer
-from hermes.loopback import is_loopback_url
 from hermes.types import Json
 
 KEYS, DELETES, NARROW, EDITS = "idempotency", "delete_messages", "narrow_answers", "edit_conclusion"
-MOVES, EVIDENCE = "move_in_session", "evidence"
+MOVES, EVIDENCE, VIEWS = "move_in_session", "evidence", "context_views"
 """What `/health` of our server names: it writes what carries a key once, however often it is sent; it deletes messages
 one by one; a question that names sessions is answered from them alone, without cards; a conclusion can be corrected in
-place, with what it said before; what a peer said in one session can become another's; and one request finds all
-evidence for a question."""
+place, with what it said before; what a peer said in one session can become another's; one request finds all
+evidence for a question; and one reads all that several views hold."""
 
 
 class Link:
@@ -39,6 +41,7 @@ class Link:
         self.edits_conclusions = EDITS in extensions
         self.moves_in_session = MOVES in extensions
         self.finds_evidence = EVIDENCE in extensions
+        self.reads_views = VIEWS in extensions
         self.members = Members(wire)
 
 
@@ -57,19 +60,20 @@ class Links:
         self._configuration = configuration
         self._patience = patience
         self._finding = asyncio.Lock()
-        self._meant: HonchoServer | None = None
+        self._meant: tuple[HonchoServer, DeliveryPatience] | None = None
         self._link: Link | None = None
         self._ended = False
 
     async def link(self, until: float) -> Link:
         """The server that the configuration means now. Raises Failure, or ProviderError for a broken configuration."""
         async with self._finding:
-            meant = find_server(self._configuration())
+            config = self._configuration()
+            meant = find_server(config), replace(self._patience, timeout=config.request_seconds)
             if self._link is not None and meant == self._meant and not self._link.wire.is_lost:
                 return self._link
             await self._let_go()
             if not self._ended:
-                self._link, self._meant = await self._reach(meant, until), meant
+                self._link, self._meant = await self._reach(*meant, until), meant
             if self._ended or self._link is None:  # it may have ended meanwhile
                 await self._let_go()
                 raise Unreached("it has ended")
@@ -90,11 +94,11 @@ class Links:
         if link is not None:
             await link.wire.retire()
 
-    async def _reach(self, meant: HonchoServer, until: float) -> Link:
+    async def _reach(self, meant: HonchoServer, patience: DeliveryPatience, until: float) -> Link:
         if meant.lacks_key:
             raise Unreached(f"Honcho ({meant.shown}) needs a key")
         server = await self._find_own(until) if meant.kind == "embedded" else meant
-        wire = await asyncio.to_thread(_open_wire, server, self._clock, self._patience)
+        wire = Wire(server, await self._open_client(server), self._clock, patience)
         try:
             link = Link(wire, await _ask_extensions(wire, until))
             await self._carry(link, until)
@@ -102,6 +106,12 @@ class Links:
         except (Failure, asyncio.CancelledError):
             await wire.retire()
             raise
+
+    async def _open_client(self, server: HonchoServer) -> HttpClient:
+        try:
+            return await asyncio.to_thread(open_client, server.url, server.key or NO_KEY, self._patience.request)
+        except NotConnected as error:
+            raise Unreached(f"the server cannot be reached from here: {error}") from error
 
     async def _carry(self, link: Link, until: float) -> None:
         """File what an earlier version mixed under who said it, before anything is read."""
@@ -118,19 +128,6 @@ class Links:
         except HermesError as error:
             raise Unreached(error.line()) from error
         return HonchoServer("embedded", found.base_url, found.api_key)
-
-
-def _open_wire(server: HonchoServer, clock: Clock, patience: DeliveryPatience) -> Wire:
-    """It reads certificates where they are needed: off the loop."""
-    import httpx
-
-    is_plain = server.url.startswith("http://")
-    timeout = httpx.Timeout(patience.request, read=None)  # each request has its own end
-    try:
-        client = httpx.AsyncClient(timeout=timeout, verify=not is_plain, trust_env=not is_loopback_url(server.url))
-    except (ValueError, ImportError, OSError) as error:  # a proxy or a certificate that the environment names
-        raise Unreached(f"the server cannot be reached from here: {error}") from error
-    return Wire(server, client, clock, patience)
 
 
 async def _ask_extensions(wire: Wire, until: float) -> list[Json]:

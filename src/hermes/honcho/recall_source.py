@@ -13,7 +13,8 @@ What an agent knows of a person is its own view and, beside it, the person's: so
 what any of them was told. Cards and conclusions that an agent made are its own.
 
 A Honcho server that is not ours uses cards in its answers, and a card does not say which session it comes from. There
-guests and groups get no answers, and nobody gets one about the agent. Reading creates nothing on the server.
+guests and groups get no answers, and the owner gets one about the agent only while nobody else is in its sessions.
+Reading creates nothing on the server.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Literal
 
 from msgspec import Struct
@@ -36,6 +38,7 @@ from hermes.honcho.recall_reader import (
     Context,
     ListPage,
     Named,
+    ReadContext,
     RecalledConclusion,
     RecalledMessage,
     RecalledRepresentation,
@@ -48,6 +51,10 @@ MEMBERS = 5
 """People of a group whose conclusions are asked for."""
 OWN_SESSIONS = 20
 """Of the owner's sessions, how many of the newest the agent's view of itself may come from."""
+MAX_AGENT_SESSIONS = 50
+"""Sessions of the agent's that are looked at for others than the owner."""
+MAX_FACTS = 50
+"""Of each other view, how many facts our server is asked for: more would not fit."""
 OWN_FACTS = 20
 """Of a person's own view, how many facts are asked for beside the agent's."""
 ALONE_SECONDS = 2.0
@@ -64,6 +71,7 @@ NOT_NARROW = (
     "this server answers from cards too, which say nothing of where they come from, so it is not asked here; "
     "honcho_search finds what was said in this conversation"
 )
+SUMMARY_TITLE = "Summary of what was said here so far"
 SUMMARY, USER, USER_CARD, AI, AI_CARD = "summary", "user representation", "user card", "ai representation", "ai card"
 
 
@@ -97,9 +105,43 @@ class RecallSource:
         self._alone_until = 0.0
 
     async def base(self, tokens: int, search: str = "") -> tuple[Section, ...]:
-        """The first layer, in its order."""
+        """The first layer, in its order; on our server in one request."""
+        if (await self.reader.link()).reads_views and await self._may_read_session():
+            return await self._base_at_once(tokens, search[:LONGEST_SEARCH])
         people, agent = await asyncio.gather(self._about_people(tokens, search), self.about_agent())
         return (*people, *agent)
+
+    async def _base_at_once(self, tokens: int, search: str) -> tuple[Section, ...]:
+        """Ask for every view of the first layer together. Each view comes with the sections that it becomes."""
+        whose, user = self.whose, self.whose.user
+        here = {"session_id": whose.session}
+        asked: list[tuple[dict[str, Json], str, str, str]] = []
+        if user is not None:
+            agents, *own = self._pairs(user)
+            view = {**agents, "searched": bool(search), "max_conclusions": MAX_FACTS, "card": True}
+            asked.append((view, USER, f"What is known about {user}", f"Key facts about {user}"))
+            view = {"searched": bool(search), "max_conclusions": OWN_FACTS}
+            asked += [({**pair, **view}, USER, f"What else {user} has said", "") for pair in own]
+        for peer in [] if user is not None else await self._members():
+            asked.append(({**self._pairs(peer)[0], **here}, USER, f"What {peer} said here", ""))
+        if whose.ai_observes_itself and whose.reach == "everything" and user is not None:
+            # A card does not say which conversations it comes from: it is the owner's alone.
+            view = {**_pair(whose.ai, whose.ai), "alone": [user, whose.ai], "max_conclusions": MAX_FACTS, "card": True}
+            asked.append((view, AI, "What you know about yourself", "Key facts about yourself"))
+        elif whose.ai_observes_itself:
+            view = {**_pair(whose.ai, whose.ai), **here, "max_conclusions": MAX_FACTS}
+            asked.append((view, AI, "What you know about yourself here", ""))
+        body = {"tokens": tokens, "views": [view for view, *_ in asked], **here}
+        if search:
+            body["search_query"] = search
+        found = await self.reader.post(ReadContext, "ext/context", body)
+        if found is None:
+            return ()
+        given: list[tuple[str, str, str | None]] = [(SUMMARY, SUMMARY_TITLE, found.summary)]
+        for (_, layer, title, card), held in zip(asked, found.views, strict=False):
+            given.append((layer, title, held.representation))
+            given.append((AI_CARD if layer == AI else USER_CARD, card, "\n".join(held.card or ())))
+        return self._sections(*given)
 
     async def about(self, peer: str, tokens: int, search: str = "") -> tuple[Section, ...]:
         """Summary, representation and card for one person of the conversation."""
@@ -124,7 +166,7 @@ class RecallSource:
         told, own = await asyncio.gather(context, self._own_view(peer, search))
         found = told or Context()
         return self._sections(
-            (SUMMARY, "Summary of what was said here so far", found.summary.content if found.summary else ""),
+            (SUMMARY, SUMMARY_TITLE, found.summary.content if found.summary else ""),
             (USER, f"What is known about {peer}", found.peer_representation),
             (USER_CARD, f"Key facts about {peer}", "\n".join(found.peer_card or ())),
             (USER, f"What else {peer} has said", without_repeats(own, found.peer_representation or "")),
@@ -154,7 +196,11 @@ class RecallSource:
 
     async def may_answer(self, about: str) -> bool:
         """Whether an answer about a peer would hold nothing that is out of reach."""
-        return not self._is_narrow(about) or await self.reader.answers_narrowly()
+        return (
+            not self._is_narrow(about)
+            or (await self.reader.link()).answers_narrowly
+            or (self.whose.reach == "everything" and about == self.whose.ai and await self._is_agent_alone())
+        )
 
     def has_own_view(self, peer: str) -> bool:
         """Whether a person's own view may be asked, and is another than the agent's."""
@@ -176,7 +222,7 @@ class RecallSource:
             body["with_own_view"] = True
         if in_session:
             body["session_id"] = self.whose.session
-        if self._is_narrow(about):
+        if self._is_narrow(about) and (await self.reader.link()).answers_narrowly:
             body["filters"] = _only(await self.own_sessions())
         found = await self.reader.post(ChatAnswer, peer_path(observer, "chat"), body, longest=THINKING)
         return None if found is None or not found.content else found.content.strip() or None
@@ -221,38 +267,58 @@ class RecallSource:
         """Who holds what about a peer: the agent, then the peer itself."""
         observer, target = self.whose.view(peer)
         pairs = [(observer, target or observer), *([(peer, peer)] if self.has_own_view(peer) else [])]
-        return [{"observer_id": one, "observed_id": other} for one, other in pairs]
+        return [_pair(one, other) for one, other in pairs]
+
+    async def list_conclusions(self, peer: str, most: int) -> Sequence[RecalledConclusion]:
+        """The newest conclusions about a peer; then what only the peer's own view holds."""
+        listed = (
+            self.reader.post(ListPage[RecalledConclusion], "conclusions/list", {"filters": view}, size=most)
+            for view in await self._views(peer)
+        )
+        found: dict[str, RecalledConclusion] = {}
+        for page in await asyncio.gather(*listed):
+            found = {**{one.content: one for one in (page.items if page else ())}, **found}
+        return list(found.values())[:most]
 
     async def find_messages(self, query: str, peer: str, most: int) -> Sequence[RecalledMessage]:
-        """What fits a query of what a peer said; in a group, of what anyone said there."""
+        """What fits a query of all that was said within reach; about the agent, of what it said itself."""
         body: dict[str, Json] = {"query": query, "limit": most}
         where = await self._where(peer)
         if where is None:
             return ()
-        if self.whose.reach == "here":
-            body["filters"] = {"peer_id": peer} if peer == self.whose.ai else None
-            path = session_path(self.whose.session, "search")
+        if peer != self.whose.ai:
+            bodies = self._searches(body)
+            if not await self._may_read_session():
+                bodies.pop(session_path(self.whose.session, "search"), None)
+        elif self.whose.reach == "here":
+            bodies = {session_path(self.whose.session, "search"): {**body, "filters": {"peer_id": peer}}}
         else:
-            body["filters"] = where or None
-            path = peer_path(peer, "search")
-        return await self.reader.post(list[RecalledMessage], path, body) or ()
+            bodies = {peer_path(peer, "search"): {**body, "filters": where}}
+        pages = await asyncio.gather(*(self.reader.post(list[RecalledMessage], *one) for one in bodies.items()))
+        ranked = [one for rank in zip_longest(*(page or () for page in pages)) for one in rank if one is not None]
+        return list({one.id or one.content: one for one in ranked}.values())[:most]
 
-    async def find_evidence(self, query: str) -> RecalledEvidence:
-        """Return what was said that fits a question, by both speakers and within reach, and what was concluded."""
-        query = query[:MAX_QUERY_CHARS]
-        if await self.reader.finds_evidence():
-            return await self._find_evidence_at_once(query) or RecalledEvidence()
-        if not await self._may_read_session():
-            return RecalledEvidence()
+    def _searches(self, body: dict[str, Json]) -> dict[str, dict[str, Json]]:
+        """The searches, by path, that together find what both speakers said within reach."""
         whose = self.whose
         peer = whose.user or whose.guest
-        body: dict[str, Json] = {"query": query, "limit": MAX_CANDIDATES}
         bodies = {session_path(whose.session, "search"): body}
         if whose.reach == "everything" and peer is not None:
             bodies = {"search": {**body, "filters": {"peer_perspective": peer}}}
         if whose.reach != "here" and peer is not None:
             # A stock server's perspective begins when its peer last spoke; this finds what they said before.
             bodies[peer_path(peer, "search")] = body
+        return bodies
+
+    async def find_evidence(self, query: str) -> RecalledEvidence:
+        """Return what was said that fits a question, by both speakers and within reach, and what was concluded."""
+        query = query[:MAX_QUERY_CHARS]
+        if (await self.reader.link()).finds_evidence:
+            return await self._find_evidence_at_once(query) or RecalledEvidence()
+        if not await self._may_read_session():
+            return RecalledEvidence()
+        peer = self.whose.user or self.whose.guest
+        bodies = self._searches({"query": query, "limit": MAX_CANDIDATES})
         searches = asyncio.gather(*(self.reader.post(list[RecalledMessage], *one) for one in bodies.items()))
         pages, concluded = await asyncio.gather(searches, self._find_concluded(query, peer))
         hits = {one.id or one.content: one for page in pages for one in page or ()}
@@ -315,22 +381,36 @@ class RecallSource:
         peers = await self._peers(session)
         return peers is not None and set(peers) <= {self.whose.user, self.whose.ai}
 
+    async def _is_agent_alone(self) -> bool:
+        """Return True if no session of the agent's has anybody but the owner: then all that it knows of itself is the
+        owner's. With more sessions than are looked at nobody can tell."""
+        path = peer_path(self.whose.ai, "sessions")
+        found = await self.reader.post(ListPage[Named], path, None, size=MAX_AGENT_SESSIONS)
+        names = [] if found is None else [one.id for one in found.items]
+        if len(names) == MAX_AGENT_SESSIONS:
+            return False
+        return all(await asyncio.gather(*(self._is_private(name) for name in names)))
+
     async def _about_people(self, tokens: int, search: str) -> tuple[Section, ...]:
         if self.whose.user is not None:
             return await self.about(self.whose.user, tokens, search)
         if not await self._may_read_session():
             return ()
-        summary, peers = await asyncio.gather(self._summary(tokens), self._peers(self.whose.session))
-        members = [peer for peer in peers or () if peer != self.whose.ai][:MEMBERS]
+        summary, members = await asyncio.gather(self._summary(tokens), self._members())
         said = await asyncio.gather(*(self._said_here(member) for member in members))
         return (*summary, *(section for sections in said for section in sections))
+
+    async def _members(self) -> list[str]:
+        """The people of a group whose conclusions are asked for."""
+        peers = await self._peers(self.whose.session)
+        return [peer for peer in peers or () if peer != self.whose.ai][:MEMBERS]
 
     async def _summary(self, tokens: int) -> tuple[Section, ...]:
         if not await self._may_read_session():
             return ()
         found = await self.reader.get(Context, session_path(self.whose.session, "context"), tokens=tokens)
         text = found.summary.content if found is not None and found.summary else ""
-        return self._sections((SUMMARY, "Summary of what was said here so far", text))
+        return self._sections((SUMMARY, SUMMARY_TITLE, text))
 
     async def _said_here(self, peer: str) -> tuple[Section, ...]:
         if not await self._may_read_session():
@@ -374,6 +454,10 @@ def without_repeats(text: str, known: str) -> str:
     held = {DATED.sub("", line.strip()) for line in known.splitlines()}
     facts = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return "\n".join(line for line in facts if DATED.sub("", line.strip()) not in held)
+
+
+def _pair(observer: str, observed: str) -> dict[str, Json]:
+    return {"observer_id": observer, "observed_id": observed}
 
 
 def _only(sessions: Sequence[str]) -> dict[str, Json]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hermes.honcho import keys
 from hermes.honcho.addresses import EntryTarget, peer_in
 from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.injection_log import InjectionLog
 from hermes.honcho.links import Links
 from hermes.honcho.recall import Recaller
 from hermes.honcho.recall_reader import RecallReader
@@ -25,8 +26,10 @@ from hermes.memory.provider import (
 
 INJECTED = (
     "What you remember of earlier conversations is put before you with the person's message, as background data. Use "
-    "it when it helps; do not recite it, and trust what the person says now over it."
+    "it when it helps; do not recite it. Where it says different things, the latest holds, and what the person says "
+    "now holds over it. What nobody told you about the person you do not know: say so, and guess nothing."
 )
+WHO = " In it, {person} is the person who talks to you, and {agent} is you."
 BY_TOOLS = "You remember earlier conversations. Nothing of it is put before you unasked."
 WITH_TOOLS = (
     "Look things up with `honcho_profile`, `honcho_search`, `honcho_context` and `honcho_reasoning`; keep a lasting "
@@ -57,12 +60,18 @@ class HonchoSession(MemorySession):
         reader = RecallReader(links, host.clock.now, target.workspace)
         source = RecallSource(reader, find_whose(config, conversation, target))
         mode = config.get(keys.RECALL_MODE) if config.get(keys.ENABLED) is not False else None
-        self.prompt_block = "" if mode is None else BLOCKS[mode]
+        person = peer_in(config, conversation).name
+        who = "" if conversation.person is None else WHO.format(person=person, agent=target.ai_peer)
+        self.prompt_block = "" if mode is None else BLOCKS[mode] + who
+        self.block_without_tools = BLOCKS["context"] + who if mode == "hybrid" else None
         self.tools = tool_specs(config) if mode in ("hybrid", "tools") else ()
         self._tools = Tools(host, source, config, conversation)
         self._recaller = (
-            Recaller(source, config, is_new=conversation.bound is None) if mode in ("hybrid", "context") else None
+            Recaller(source, config, host.ask_model, is_new=conversation.bound is None)
+            if mode in ("hybrid", "context")
+            else None
         )
+        self._log = InjectionLog.at(host, target, conversation.session_id) if config.get(keys.LOGGING) else None
 
     async def prepare(self, question: Question | None) -> None:
         if self._recaller is not None:
@@ -71,7 +80,10 @@ class HonchoSession(MemorySession):
     async def recall(self, question: Question) -> Recalled:
         if self._recaller is None:
             return Recalled()
-        return await self._recaller.recall(question, self._about(question), question.until - self._clock.now())
+        recalled = await self._recaller.recall(question, self._about(question), question.until - self._clock.now())
+        if self._log is not None:
+            self._log.write(question.turn, recalled)
+        return recalled
 
     async def call_tool(self, use: ToolUse, speaker: Speaker) -> str:
         return await self._tools.call(use, speaker)

@@ -33,6 +33,7 @@ from hermes.memory.values import Ending as Ending
 from hermes.memory.values import Entry as Entry
 from hermes.memory.values import EntryKind as EntryKind
 from hermes.memory.values import Fact as Fact
+from hermes.memory.values import FactChange as FactChange
 from hermes.memory.values import FactQuery as FactQuery
 from hermes.memory.values import Facts as Facts
 from hermes.memory.values import FactSource as FactSource
@@ -54,6 +55,9 @@ from hermes.memory.values import Wording as Wording
 from hermes.settings import Setting
 from hermes.types import Json, Message, ToolSpec
 from hermes.types import RecalledLine as RecalledLine
+
+STILL_IN_FORCE = "what it said before is in force"
+"""The end of a line of trouble about a file, while the provider works by what it read earlier."""
 
 
 class Acquaintance(Struct, frozen=True):
@@ -107,7 +111,12 @@ class Host(Protocol):
         """What became of an entry, whichever process delivered it; None while it is still queued at `until`."""
 
     def trouble(self, about: str, line: str | None) -> None:
-        """Say once that something is wrong, and with None that it is over. Never put a secret into it."""
+        """Say once that something is wrong, and with None that it is over. Never put a secret into it. A line that ends
+        with `STILL_IN_FORCE` says that memory goes on all the same."""
+
+    async def ask_model(self, instructions: str, text: str, until: float) -> str:
+        """Have the configured model answer once, without tools and without a trace in the conversation. Raises
+        ProviderError where there is none, it fails or is late: go on without."""
 
     def locked(self, path: Path, until: float) -> AbstractAsyncContextManager[None]:
         """Hold the lock `<path>.lock`, which other processes take too. Raises TimeoutError at `until`."""
@@ -130,6 +139,8 @@ class MemorySession(ABC):
 
     prompt_block: str = ""
     """A text for the system prompt, the same for the life of the session."""
+    block_without_tools: str | None = None
+    """The same for a model that is offered no tools; None where nothing in it speaks of them."""
     tools: Sequence[ToolSpec] = ()
     """Tools that the model may call, the same for the life of the session."""
 
@@ -253,6 +264,11 @@ class MemoryPlugin(ABC):
 
     async def fact_sources(self, whose: Notebook, fact: Fact) -> Sequence[FactSource]:
         """What people said that a fact was learnt from. With a fact that is forgotten, these go too."""
+        return ()
+
+    async def fact_changes(self, whose: Notebook, fact: Fact, *, undo: bool) -> Sequence[FactChange]:
+        """The facts that a fact changed, was changed by or contradicts, the oldest change first; with `undo` after
+        these changes were undone, so that both sides of each hold."""
         return ()
 
     def backup_paths(self) -> Sequence[Path]:

@@ -140,7 +140,7 @@ YEAR = re.compile(r"(?:19|20)\d\d")
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class SaidText:
     """A text with who said it, and when."""
 
     text: str
@@ -161,7 +161,7 @@ class _Value:
     """The form of the word behind a number, which says what is counted; empty for none."""
 
 
-def put_newer_first(question: str, words: Collection[str], found: Sequence[Statement]) -> list[int]:
+def put_newer_first(question: str, words: Collection[str], found: Sequence[SaidText]) -> list[int]:
     """Return the places of the statements in a better order: a newer value before the older value of the same kind, and
     both sides of what was denied among the first."""
     if (kind := asked_kind(question)) is not None:
@@ -196,7 +196,7 @@ def denies(text: str) -> bool:
     return DENIAL.search(text, 0, MAX_READ_CHARS) is not None
 
 
-def _put_both_sides_first(order: list[int], found: Sequence[Statement]) -> list[int]:
+def _put_both_sides_first(order: list[int], found: Sequence[SaidText]) -> list[int]:
     """After the first, put what the speaker of a denial said elsewhere before what others said."""
     speaker = next((found[place].speaker for place in order[:FIRST] if denies(found[place].text)), None)
     if speaker is None:
@@ -206,7 +206,7 @@ def _put_both_sides_first(order: list[int], found: Sequence[Statement]) -> list[
     return [*order[:FIRST], *own, *(place for place in order[FIRST:] if place not in own)]
 
 
-def _put_newer_values_first(kind: str, words: Collection[str], found: Sequence[Statement]) -> list[int]:
+def _put_newer_values_first(kind: str, words: Collection[str], found: Sequence[SaidText]) -> list[int]:
     order = list(range(len(found)))
     compared = sorted(order[:COMPARED], key=lambda place: found[place].said_at)
     forms = frozenset(word.rstrip("*")[:SAME] for word in words)

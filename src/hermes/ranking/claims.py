@@ -16,7 +16,7 @@ from hermes.ranking.changes import CHANGES, find_values, names_change
 from hermes.ranking.dates import MONTHS
 from hermes.ranking.words import STOP_WORDS, split_words
 
-Ending = Literal["change", "contradiction"]
+ClaimEnd = Literal["change", "contradiction"]
 MAX_CHARS = 600
 """Longer texts claim nothing that could be told apart."""
 MAX_CLAIMS = 8
@@ -160,7 +160,7 @@ MIN_SHARED, MIN_SHARE = 2, 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class AttributeClaim:
     """That somebody has, or does not have, a value of an attribute."""
 
     attribute: str
@@ -178,7 +178,7 @@ class Claim:
         return self.attribute.startswith("my ")
 
 
-def read_claims(text: str) -> list[Claim]:
+def read_claims(text: str) -> list[AttributeClaim]:
     """Return what a statement claims; `ann: I …` is what ann says."""
     if len(text) > MAX_CHARS:
         return []
@@ -187,7 +187,7 @@ def read_claims(text: str) -> list[Claim]:
     return list(found)[:MAX_CLAIMS]
 
 
-def compare(older: Claim, newer: Claim, *, is_change: bool) -> Ending | None:
+def compare(older: AttributeClaim, newer: AttributeClaim, *, is_change: bool) -> ClaimEnd | None:
     """Return how a later claim ends an earlier one; None if both hold."""
     same = bool(_words(older.value) & _words(newer.value)) or older.value == newer.value
     if newer.kind == LEFT:
@@ -237,24 +237,24 @@ def split_speaker(text: str) -> tuple[str, str]:
     return (name.lower(), said) if colon and " " not in name and len(name) <= 100 else ("", text)
 
 
-def _find_claims(said: str, speaker: str) -> Iterator[Claim]:
+def _find_claims(said: str, speaker: str) -> Iterator[AttributeClaim]:
     is_ended = ENDS.search(said) is not None
     for attribute, pattern in CLAIMS:
         for found in pattern.finditer(said):
             groups, value = found.groupdict(), _clean(found["value"])
             if value and (attribute not in NAMED or value[0].isupper() or not value.isascii() or said.islower()):
                 is_denied = bool(groups.get("not")) or (is_ended and attribute != LEFT)
-                yield Claim(_attribute_of(attribute, groups.get("who"), speaker), value, is_denied)
+                yield AttributeClaim(_attribute_of(attribute, groups.get("who"), speaker), value, is_denied)
     if AFTER_ALL.search(said) and (stayed := STAYED.search(said)) and (value := _clean(stayed["value"])):
-        yield Claim(_attribute_of("home", stayed["who"], speaker), value)
+        yield AttributeClaim(_attribute_of("home", stayed["who"], speaker), value)
 
 
-def _find_own(said: str) -> Iterator[Claim]:
+def _find_own(said: str) -> Iterator[AttributeClaim]:
     for pattern in OWN:
         for found in pattern.finditer(said):
             words = [word for word in split_words(found["noun"]) if word not in NEWNESS]
             if words and SEVERAL.isdisjoint(words) and (value := _clean(found["value"])):
-                yield Claim(f"my {' '.join(words)}", value)
+                yield AttributeClaim(f"my {' '.join(words)}", value)
 
 
 def _attribute_of(attribute: str, who: str | None, speaker: str) -> str:

@@ -236,6 +236,7 @@ conclusions = _table(
     Column("created_at", Whole, nullable=False),
     Column("vector", LargeBinary, nullable=False),
     Column("deleted_at", Whole),
+    Column("standing", Text),
     Column("happened_at", Whole),
     Column("learnt_at", Whole),
     Column("valid_until", Whole),
@@ -248,13 +249,15 @@ conclusions = _table(
     _partial("conclusions_by_workspace", "workspace_id", "id", where="deleted_at IS NULL"),
     Index("conclusions_by_session", "session_id"),
     _partial("conclusions_drawn", "collection_id", where="source_ids IS NOT NULL"),
+    _partial("conclusions_standing", "collection_id", "standing", "id", where="standing IS NOT NULL"),
     _partial("conclusions_superseded", "superseded_by", where="superseded_by IS NOT NULL"),
     _partial("conclusions_retired", "workspace_id", "id", where="retired_at IS NOT NULL"),
     sqlite_autoincrement=True,
 )
-"""`source_ids` are the conclusions it was drawn from. It was said at `created_at`, is about `happened_at` (NULL: when
-it was said), and held until `valid_until`; then `superseded_by` says what holds instead, as `supersessions` has it. One
-that is retired is shown nowhere and can be brought back."""
+"""`source_ids` are the conclusions it was drawn from. `standing` says what kind of thing it is that always holds
+(`engine.standing_kinds`). It was said at `created_at`, is about `happened_at` (NULL: when it was said), and held until
+`valid_until`; then `superseded_by` says what holds instead, as `supersessions` has it. One that is retired is shown
+nowhere and can be brought back."""
 
 conclusion_messages = _table(
     "conclusion_messages",

@@ -29,6 +29,7 @@ from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import is_shown, peer_in
 from hermes.memory_server.engine.sessions import session_in
+from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.tidying import queue_log_tidying
 from hermes.memory_server.engine.tombstones import buried_at, bury
 from hermes.memory_server.engine.truth import LIVE, happened_at, release, settle
@@ -96,7 +97,7 @@ INSERT_PAIR = PreparedStatement(inserting_new(collections, "workspace_id", "obse
 INSERT = PreparedInsert(
     conclusions,
     *("public_id", "workspace_id", "collection_id", "session_id", "content", "digest"),
-    *("created_at", "vector", "happened_at", "learnt_at", "metadata"),
+    *("created_at", "vector", "standing", "happened_at", "learnt_at", "metadata"),
 )
 LINK = PreparedStatement(inserting(conclusion_messages))
 FORGOTTEN = "forgotten_at"
@@ -182,6 +183,7 @@ def insert_conclusion(
         digest=digest(content),
         created_at=said_at,
         vector=vector,
+        standing=standing_kind(content),
         happened_at=happened_at(content, said_at),
         learnt_at=at,
         metadata=json.dumps(metadata),

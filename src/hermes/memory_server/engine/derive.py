@@ -11,6 +11,7 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import conclusion_messages, conclusion_versions, conclusions
 from hermes.memory_server.embedder import Embedder, to_blob
+from hermes.memory_server.engine.cards import keep_card
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, insert_conclusion, link_messages
 from hermes.memory_server.engine.messages import find_messages
 from hermes.memory_server.engine.sentences import find_statements
@@ -74,9 +75,10 @@ def remember(tx: Tx, workspace_id: int, observers: Iterable[int], statements: Se
     for observer in sorted(observers):
         for observed in sorted({said.message.peer_id for said in statements}):
             collection = ensure_collection(tx, workspace_id, observer, observed)
-            for said in statements:
-                if said.message.peer_id == observed:
-                    _remember(tx, collection, said, at)
+            own = [said for said in statements if said.message.peer_id == observed]
+            for said in own:
+                _remember(tx, collection, said, at)
+            keep_card(tx, workspace_id, observer, observed, [said.content for said in own], at)
 
 
 def _remember(tx: Tx, collection_id: int, said: Statement, at: int) -> None:

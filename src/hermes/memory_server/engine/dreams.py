@@ -5,7 +5,6 @@ a report of what it added and retired, and can be undone."""
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from sqlalchemy import Row, delete, insert, select, update
 
 from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.tables import conclusion_messages, conclusions, dreams, workspaces
-from hermes.memory_server.engine.cards import is_written_by_person, write_card
+from hermes.memory_server.engine.cards import choose_lines, is_written_by_person, write_card
 from hermes.memory_server.engine.conclusions import (
     let_go,
     link_messages,
@@ -32,11 +31,6 @@ from hermes.memory_server.engine.truth import LIVE
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Missing, Refused
 from hermes.memory_server.ids import new_id, refuse_scopes
-
-CARD_LINES = 40
-IDENTITY = re.compile(
-    r"\b(my name|i am|i'm|i live|i work|i like|i love|i hate|i prefer|i have|my [a-z]+ (is|are))\b", re.IGNORECASE
-)
 
 
 def schedule_dream(
@@ -78,9 +72,9 @@ def dream(tx: Tx, workspace_id: int, payload: JsonMap, found: DreamProposals, at
     configuration = select(workspaces.c.configuration).where(workspaces.c.id == workspace_id)
     settings = resolve(tx.execute(configuration).scalar_one())
     if settings.create_card and not is_written_by_person(tx, observer, observed):
-        told = [row.content for row in reversed(rows) if row.level == "explicit" and IDENTITY.search(row.content)]
-        if lines := list(dict.fromkeys(told)):
-            write_card(tx, workspace_id, observer, observed, lines[:CARD_LINES], at, written_by="dream")
+        held = frozenset(row.digest for row in rows if row.superseded_by is None)
+        if lines := choose_lines([row.content for row in reversed(rows) if row.level == "explicit"], held):
+            write_card(tx, workspace_id, observer, observed, lines, at, written_by="dream")
 
 
 def _retire_equal(tx: Tx, rows: list[Row[Any]], at: int) -> tuple[list[Row[Any]], list[JsonMap]]:

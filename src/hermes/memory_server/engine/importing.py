@@ -30,6 +30,7 @@ from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.messages import add_messages
 from hermes.memory_server.engine.peers import find_peer, insert_peer, peer_in
 from hermes.memory_server.engine.sessions import insert_session, session_in
+from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.summaries import SessionSummary, store_summary
 from hermes.memory_server.engine.tombstones import buried_at
 from hermes.memory_server.engine.truth import happened_at, import_pair, settle
@@ -174,6 +175,7 @@ def _take_conclusion(tx: Tx, place: Record, given: PreparedItem, at: int) -> boo
         "collection_id": collection,
         "session_id": session,
         "digest": digest(item["content"]),
+        "standing": standing_kind(item["content"]),
         "source_ids": None if item["source_ids"] is None else json.dumps(item["source_ids"]),
         "metadata": json.dumps(item["metadata"]),
         "vector": given.vector,

@@ -85,13 +85,15 @@ def move_conclusions(tx: Tx, merge: Record, at: int) -> bool:
 
 
 def move_cards(tx: Tx, merge: Record, gone: Record) -> None:
-    """Cards by and about one become the other's, unless it has one."""
-    query = select(cards.c.collection_id, cards.c.updated_at, collections.c.observer_id, collections.c.observed_id)
+    """Cards by and about one become the other's, unless it has one. A person's goes before one that no person wrote."""
+    query = select(cards, collections.c.observer_id, collections.c.observed_id)
     for row in tx.execute(query.join_from(cards, collections).where(about(gone))).all():
         pair = [merge.into_id if side == gone.id else side for side in (row.observer_id, row.observed_id)]
         target = ensure_collection(tx, merge.workspace_id, pair[0], pair[1])
-        taken = select(cards.c.collection_id).where(cards.c.collection_id == target)
-        if tx.execute(taken).first() is None:
+        theirs = [cards.c.collection_id == target]
+        if row.written_by == "person":
+            tx.execute(delete(cards).where(*theirs, cards.c.written_by != "person"))
+        if tx.execute(select(cards.c.collection_id).where(*theirs)).first() is None:
             own = cards.c.collection_id == row.collection_id
             tx.execute(update(cards).where(own).values(collection_id=target))
             _note(tx, merge, "card", [{"row_id": target, "before": f"{row.collection_id}@{row.updated_at}"}])

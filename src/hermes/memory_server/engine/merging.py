@@ -22,6 +22,7 @@ from hermes.memory_server.db.tables import (
     messages,
     peers,
 )
+from hermes.memory_server.engine.cards import keep_card
 from hermes.memory_server.engine.departures import EVERYTHING, begin_generation, note_departed
 from hermes.memory_server.engine.jobs import add_job, replace_peer
 from hermes.memory_server.engine.merge_moves import (
@@ -137,6 +138,7 @@ def go_on_merging(tx: Tx, public_id: str, at: int) -> bool:
         moved = merge.state == "undoing" and move_back(tx, merge)
         if not moved:
             _let_search_see(tx, merge)
+            _make_cards(tx, merge, at)
             _set_state(tx, merge.id, "undone")
     return moved
 
@@ -178,6 +180,13 @@ def _end(tx: Tx, merge: Record) -> None:
     tx.execute(update(peers).where(peers.c.id == gone.id).values(hidden))
     _let_search_see(tx, merge)
     _set_state(tx, merge.id, "done")
+
+
+def _make_cards(tx: Tx, merge: Record, at: int) -> None:
+    """Make cards again that no person wrote and that gave way to a person's."""
+    for peer in tx.execute(select(peers).where(peers.c.id.in_((merge.from_id, merge.into_id)))).all():
+        for row in tx.execute(select(collections).where(about(peer))).all():
+            keep_card(tx, merge.workspace_id, row.observer_id, row.observed_id, (), at)
 
 
 def _let_search_see(tx: Tx, merge: Record) -> None:

@@ -19,6 +19,7 @@ from hermes.memory_server.engine.conclusions import (
 )
 from hermes.memory_server.engine.messages import get_message, select_messages
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
+from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.truth import release, settle, undo_supersession
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Conflict
@@ -54,7 +55,7 @@ def edit_conclusion(tx: Tx, workspace: str, public_id: str, content: str, vector
     version = {"conclusion_id": found.id, "number": number, "content": found.content, "replaced_at": at}
     tx.execute(insert(conclusion_versions).values(version))
     _gather_twins(tx, found, at)
-    changes = {"content": content, "digest": digest(content), "vector": vector}
+    changes = {"content": content, "digest": digest(content), "vector": vector, "standing": standing_kind(content)}
     tx.execute(update(conclusions).where(conclusions.c.id == found.id).values(changes))
     release(tx, [found.id], at)
     settle(tx, found.id, at)

@@ -17,7 +17,7 @@ from typing import Any
 
 from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.embedder import SearchQuestion
-from hermes.memory_server.engine.dialectic import NOT_ANSWERED, PeerAnswer
+from hermes.memory_server.engine.dialectic import NOT_ANSWERED, NOT_ANSWERED_UNTOLD, PeerAnswer
 from hermes.memory_server.engine.quotes import CHARS_PER_TOKEN, Numbered, Quote, SentenceFilter, fence, is_within
 from hermes.memory_server.engine.reading import FOLLOWING, LISTING, SEARCHING, TOOLS, MemoryReader
 from hermes.memory_server.faults import Invalid
@@ -263,7 +263,8 @@ class Reasoner:
     def _without_model(self) -> str:
         """What is answered where the model does not."""
         content = self._offline.content or ""
-        return content and NOT_ANSWERED + content[content.index("\n") :]
+        head = NOT_ANSWERED if self._offline.is_told else NOT_ANSWERED_UNTOLD
+        return content and head + content[content.index("\n") :]
 
     def _left(self) -> float:
         return max(0.1, self._until - time.monotonic())

@@ -30,7 +30,8 @@ from hermes.memory_server.engine.truth import changed_messages
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import rank_by_words
 from hermes.memory_server.faults import Invalid
-from hermes.ranking.changes import Statement, count_looked_at, put_newer_first
+from hermes.ranking.admission import LEAST_LIKELY, likelihood, read_features
+from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first
 from hermes.ranking.scoring import ABOUT, Floats, certainty, score
 from hermes.ranking.words import split_words, telling_words
 
@@ -46,22 +47,28 @@ MAX_CHANGES = 5
 """How many messages that changed each other are followed."""
 NOBODY = 0
 """Who neither says nor hears anything."""
-Fitting = tuple[int, float, float]
-"""The id of a message, its score, and how sure it is that it is about the question."""
+Fitting = tuple[int, float, float, float]
+"""The id of a message, and what `Hit` says of it."""
 
 
 class Hit(NamedTuple):
-    """A message that was found, its score, and from 0 to 1 how sure it is that it is about the question (1.0 where that
-    is not known)."""
+    """A message that was found, its score, from 0 to 1 how sure it is that it is about the question, and how likely it
+    is that the question has an answer at all (1.0 where that is not known)."""
 
     row: Record
     score: float
     certainty: float
+    answered: float = 1.0
 
     @property
     def is_about(self) -> bool:
         """Is it about the question, as far as can be told?"""
         return self.certainty >= ABOUT
+
+    @property
+    def is_told(self) -> bool:
+        """Was memory probably told the answer to the question?"""
+        return self.answered >= LEAST_LIKELY
 
 
 def find_hits(
@@ -71,7 +78,7 @@ def find_hits(
     its speaker changed later comes after the later one."""
     looked_at = max(limit, count_looked_at(question.text))
     hits = _find_fitting(tx, index, place, question, filters, looked_at)
-    said = [Statement(hit.row.content, hit.row.peer_id, hit.row.created_at) for hit in hits]
+    said = [SaidText(hit.row.content, hit.row.peer_id, hit.row.created_at) for hit in hits]
     words = telling_words(split_words(question.text))
     ordered = [hits[at] for at in put_newer_first(question.text, words, said)]
     return _put_changes_first(tx, ordered, place, is_open=not filters)[:limit]
@@ -91,7 +98,7 @@ def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, *, is_open: b
         while (newer := changed.get(chain[-1].row.id)) is not None and len(chain) < MAX_CHANGES:
             found = known.get(newer)
             if found is None and newer in more and _is_inside(more[newer], place):
-                found = Hit(more[newer], hit.score, hit.certainty)
+                found = hit._replace(row=more[newer])
             if found is None or found in chain:
                 break
             chain.append(found)
@@ -141,9 +148,10 @@ def _ranked(
     the first time, words alone decide."""
     asked = understand(tx, place.workspace_id, question)
     if seen is None:
-        return [(found, 0.0, 1.0) for found in rank_by_words(tx, place, asked, allowed, limit)]
+        return [(found, 0.0, 1.0, 1.0) for found in rank_by_words(tx, place, asked, allowed, limit)]
     found = find_candidates(tx, seen, place, asked, allowed)
     scores, certain = score(found.evidence), certainty(found.evidence, found.known)
+    features = read_features(found.evidence, scores, found.known, names_one=len(asked.named) == 1)
     if question.finer is not None:
         scores = refined(tx, place.workspace_id, found, scores, question.finer)
     order = _best(scores, 2 * limit)
@@ -151,7 +159,9 @@ def _ranked(
     lines = seen.rows.lines(found.rows[best])
     if (np.bitwise_count(lines[:, None] ^ lines).sum(axis=2, dtype=np.int64) < ALIKE).sum() > len(best):
         best = order
-    return [*zip(found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist(), strict=True)]
+    ranked = zip(found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist(), strict=True)
+    answered = likelihood(features)
+    return [(*fitting, answered) for fitting in ranked]
 
 
 def _best(scores: Floats, wanted: int) -> Positions:

@@ -27,6 +27,8 @@ MESSAGES_AT_ONCE = 2000
 """More are not read for one summary: of a session that was never summarised, the first and the last of them are."""
 END_SHARE = 4
 """The share of the room that is kept for the beginning, and again for the end."""
+MIN_EXTRACT_TOKENS = 100
+"""An extract that is cut to less tells too little: its room is the messages'."""
 WHOLE = re.compile(r"(?:Extract|Summary) of messages 1 to \d+ \(")
 """How a summary begins that holds the beginning. Those of earlier versions did not."""
 BY_MODEL = "* "
@@ -122,6 +124,17 @@ def write_lines(lines: Sequence[str], seq: int, max_tokens: int) -> str:
     if any(line.startswith(BY_MODEL) for line in lines):
         head = f"Summary of messages 1 to {seq} (lines with * by a model, from what was said):"
     return "\n".join([head, *_fit(lines, max_tokens - count_tokens(head))])
+
+
+def cut_extract(content: str, max_tokens: int, said: str = "") -> str | None:
+    """Return the lines of an extract that tell most in so many tokens and that `said` does not hold, in their order;
+    None where there is too little room or none is left, and for a summary that is no extract."""
+    head, *lines = content.split("\n")
+    if max_tokens <= MIN_EXTRACT_TOKENS or not WHOLE.match(head):
+        return None
+    new = [line for line in lines if (line.partition(": ")[2] or line) not in said]
+    kept = _fit(new, max_tokens - count_tokens(head))
+    return "\n".join([head, *kept]) if kept else None
 
 
 def write_line(row: Record) -> str:

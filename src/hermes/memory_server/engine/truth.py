@@ -21,7 +21,7 @@ from hermes.ranking.claims import (
     CORRECTS,
     ENDABLE,
     LEFT,
-    Claim,
+    AttributeClaim,
     changes_value,
     compare,
     corrects,
@@ -104,7 +104,7 @@ def settle(tx: Tx, conclusion_id: int, at: int) -> None:
         supersede(tx, row, other, kind, why, at)
 
 
-def _related(tx: Tx, row: Record, own: Sequence[Claim]) -> Iterator[tuple[Record, str, str]]:
+def _related(tx: Tx, row: Record, own: Sequence[AttributeClaim]) -> Iterator[tuple[Record, str, str]]:
     """Yield conclusions that this one changes or is changed by, each once, with the kind and the reason."""
     seen = {row.id}
     for claim in own:
@@ -112,7 +112,7 @@ def _related(tx: Tx, row: Record, own: Sequence[Claim]) -> Iterator[tuple[Record
             is_older = _order(other) < _order(row)
             if other.id in seen or other.digest == row.digest or (is_older and other.superseded_by is not None):
                 continue
-            theirs = Claim(other.attribute, other.value, bool(other.is_denied))
+            theirs = AttributeClaim(other.attribute, other.value, bool(other.is_denied))
             older, newer, text = (theirs, claim, row.content) if is_older else (claim, theirs, other.content)
             if (kind := compare(older, newer, is_change=is_change(text))) is not None:
                 seen.add(other.id)
@@ -138,7 +138,7 @@ def _changed_before(tx: Tx, row: Record, seen: Set[int]) -> Iterator[tuple[Recor
         yield corrected, "change", CORRECTION
 
 
-def _claiming_alike(tx: Tx, row: Record, claim: Claim) -> Iterator[Record]:
+def _claiming_alike(tx: Tx, row: Record, claim: AttributeClaim) -> Iterator[Record]:
     alike = [claim.attribute]
     if claim.kind == LEFT:
         alike = sorted(ENDABLE)

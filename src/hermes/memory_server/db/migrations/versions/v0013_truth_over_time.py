@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0013"
-down_revision = "0011"
+down_revision = "0012"
 COLUMNS = ("happened_at", "learnt_at", "valid_until", "superseded_by", "retired_at")
 SUPERSEDED, RETIRED = sa.text("superseded_by IS NOT NULL"), sa.text("retired_at IS NOT NULL")
 
