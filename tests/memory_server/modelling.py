@@ -45,8 +45,10 @@ async def door_to(
     assert database.folder is not None
     write_model(database.folder, url=server.base_url, **given)
     door = ModelDoor(database, clock or SystemClock(), database.folder)
-    yield door
-    await door.close()
+    try:
+        yield door
+    finally:
+        await door.close()
 
 
 async def model_of(door: ModelDoor, database: Database, name: str = SPACE) -> MemoryModel:

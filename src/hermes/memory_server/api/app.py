@@ -35,8 +35,8 @@ from hermes.memory_server.api.health import report_health
 from hermes.memory_server.api.intake import BodyIntake
 from hermes.memory_server.api.life import Life, end_when_lost, end_when_unused
 from hermes.memory_server.api.replies import Detail
-from hermes.memory_server.api.server import Options, Server
-from hermes.memory_server.api.traffic import HEALTH, Metrics, Traffic
+from hermes.memory_server.api.server import Options, Server, ServerDep
+from hermes.memory_server.api.traffic import HEALTH, Metrics, Traffic, model_metrics
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.embedder import Embedder
@@ -142,6 +142,7 @@ def create_app(
             asyncio.create_task(_warm_up(database, embedder, health)),
             asyncio.create_task(end_when_unused(life, traffic, server)),
             asyncio.create_task(end_when_lost(life, server)),
+            asyncio.create_task(models.watch()),
         ]
         try:
             if open_for_work is None:
@@ -149,9 +150,10 @@ def create_app(
             else:
                 work = open_for_work()
                 async with (
-                    working(work, clock, embedder, delivery, models) as server.worker,
+                    working(work, clock, embedder, delivery, models) as worker,
                     refining(work, refinement),
                 ):
+                    server.worker, models.wake = worker, worker.wake
                     yield
         finally:
             for task in beside:
@@ -200,9 +202,9 @@ def _add_routes_about_us(app: FastAPI, metrics: Metrics, life: Life) -> None:
     app.get(HEALTH, tags=["server"], responses={408: {"model": Detail}, 503: broken}, name="health")(report_health)
 
     @app.get("/metrics", tags=["server"], response_class=Response)
-    async def show_metrics() -> Response:
+    async def show_metrics(here: ServerDep) -> Response:
         """Counters for Prometheus."""
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+        return Response(metrics.text() + model_metrics(here.models.metrics), media_type="text/plain; version=0.0.4")
 
     @app.get("/docs", include_in_schema=False)
     def show_docs() -> Response:  # on a thread: the first time, the document takes a while to make

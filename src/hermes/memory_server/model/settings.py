@@ -142,6 +142,7 @@ class SettingsFile:
         self._folder = folder
         self._env = env
         self._seen: tuple[int, ...] | None = None
+        self._version = 0
         self._settings = ModelSettings()
         self._by_workspace: dict[str, ModelSettings | None] = {}
         self.problem: str | None = None
@@ -150,25 +151,26 @@ class SettingsFile:
     @property
     def settings(self) -> ModelSettings:
         """The folder's settings, also while they cannot be used."""
-        self.has_changed()
+        self.version()
         return self._settings
 
-    def has_changed(self) -> bool:
-        """Return True if the file is another than at the last call, and read it."""
+    def version(self) -> int:
+        """Return how often the file was seen to have changed, 1 at first. A file that has changed is read."""
         state = self._state()
         if state == self._seen:
-            return False
+            return self._version
+        self._version += 1
         self._seen, self._by_workspace, self.problem = state, {}, None
         try:
             self._settings = ModelSettings() if self._folder is None else read_settings(self._folder)
         except SettingsError as error:
             self._settings = ModelSettings()
             self._complain(error)
-        return True
+        return self._version
 
     def find(self, workspace: str) -> ModelSettings | None:
         """Return the settings to use in a workspace, keys resolved; None where no model may be asked."""
-        self.has_changed()
+        self.version()
         if workspace not in self._by_workspace:
             self._by_workspace[workspace] = self._resolve(workspace)
         return self._by_workspace[workspace]
