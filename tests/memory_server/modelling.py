@@ -44,7 +44,7 @@ async def door_to(
     """A door whose folder names the server's model."""
     assert database.folder is not None
     write_model(database.folder, url=server.base_url, **given)
-    door = ModelDoor(database, clock or SystemClock(), database.folder)
+    door = ModelDoor(database, clock or SystemClock())
     try:
         yield door
     finally:

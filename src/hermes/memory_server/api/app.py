@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
@@ -48,6 +48,7 @@ from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import working
 from hermes.memory_server.model.door import ModelDoor
+from hermes.memory_server.model.settings import SettingsFile
 from hermes.memory_server.threads import compute
 from hermes.memory_server.tokens import count_tokens
 
@@ -115,13 +116,13 @@ def create_app(
     open_for_work: Opener | None,
     life: Life | None = None,
     finer: Embedder | None = None,
-    model_env: Callable[[], Mapping[str, str]] = dict,
+    model_file: SettingsFile | None = None,
 ) -> FastAPI:
     """An application that takes its database when it starts, and closes it when it ends.
 
     Background work has a database of its own; with none it is left to others. Without `life` it runs until stopped.
     With a finer embedder, messages get its vectors in the background, which searches then use beside the others.
-    `model_env` gives the variables in which a model's settings and key may be.
+    `model_file` says which model is asked; without it, the file in the database's folder does.
     """
     life = life or Life()
     metrics = Metrics()
@@ -135,7 +136,7 @@ def create_app(
         delivery = WebhookDelivery(options.webhook_secret)
         vectors = VectorIndex(embedder.space.dimension, folder=database.folder)
         loading = Loading(database, vectors.outlines)
-        models = ModelDoor(database, clock, database.folder, model_env)
+        models = ModelDoor(database, clock, model_file)
         server = Server(database, clock, options, embedder, vectors, health, Parsers(), models, refinement)
         app.state.server = server
         beside = [

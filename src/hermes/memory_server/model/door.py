@@ -6,9 +6,8 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -246,16 +245,11 @@ class MemoryModel:
 class ModelDoor:
     """The models of one memory folder, for one process. Without a folder there are none."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: Clock,
-        folder: Path | None,
-        env: Callable[[], Mapping[str, str]] = dict,
-    ) -> None:
+    def __init__(self, database: Database, clock: Clock, file: SettingsFile | None = None) -> None:
+        """Without a `file`, that of the database's folder is used, and no environment."""
         self._database = database
         self._clock = clock
-        self.file = SettingsFile(folder, env)
+        self.file = file or SettingsFile(database.folder)
         self._names: dict[int, str] = {}
         self._endpoints: dict[tuple[str, str, str, int | None], ModelEndpoint] = {}
         self.wake: Callable[[], None] = lambda: None

@@ -110,8 +110,8 @@ def _convert(value: Mapping[str, Any], where: str, *, strict: bool = True) -> Mo
         raise SettingsError(f"the memory model's settings {where} are wrong: {error}", hint="") from error
 
 
-def read_settings(folder: Path) -> ModelSettings:
-    """Read the folder's file; without one, no model is used. Raises SettingsError for a file that cannot be used, also
+def read_settings(folder: Path) -> ModelSettings | None:
+    """Read the folder's file; None where there is none. Raises SettingsError for a file that cannot be used, also
     for one with a key in it that others may read."""
     path = folder / FILE
     try:
@@ -120,7 +120,7 @@ def read_settings(folder: Path) -> ModelSettings:
             raise OSError(errno.EINVAL, "it is no file of settings")
         settings = msgspec.json.decode(path.read_bytes(), type=ModelSettings)
     except FileNotFoundError:
-        return ModelSettings()
+        return None
     except (OSError, msgspec.MsgspecError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise SettingsError(f"cannot use {path}: {why}", hint="`hermes memory model` writes it anew") from error
@@ -138,9 +138,16 @@ def to_json(settings: ModelSettings) -> str:
 class SettingsFile:
     """The settings of a folder as they are now: the file's state is compared at each use. Without a folder: off."""
 
-    def __init__(self, folder: Path | None, env: Callable[[], Mapping[str, str]] = dict) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        env: Callable[[], Mapping[str, str]] = dict,
+        default: ModelSettings = ModelSettings(),  # noqa: B008 - frozen
+    ) -> None:
+        """`env` gives the variables in which keys and settings may be, `default` what holds without a file."""
         self._folder = folder
         self._env = env
+        self._default = default
         self._seen: tuple[int, ...] | None = None
         self._version = 0
         self._settings = ModelSettings()
@@ -162,7 +169,8 @@ class SettingsFile:
         self._version += 1
         self._seen, self._by_workspace, self.problem = state, {}, None
         try:
-            self._settings = ModelSettings() if self._folder is None else read_settings(self._folder)
+            found = None if self._folder is None else read_settings(self._folder)
+            self._settings = self._default if found is None else found
         except SettingsError as error:
             self._settings = ModelSettings()
             self._complain(error)
