@@ -9,51 +9,34 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
-from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import select
 
 from hermes.clock import Clock
 from hermes.errors import StoreError
 from hermes.llm.events import Completed, ModelFailed, Reply, TextPiece
-from hermes.llm.model import ModelRequest
-from hermes.llm.tokens import estimate_request, estimate_tokens
+from hermes.llm.tokens import estimate_tokens
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.statements import upsert
 from hermes.memory_server.db.tables import meta, workspaces
 from hermes.memory_server.engine.jobs import resume_deferred
-from hermes.memory_server.model import calls, structured
+from hermes.memory_server.model import calls
 from hermes.memory_server.model.answer import ModelAnswer, ModelFailure, Purpose
 from hermes.memory_server.model.calls import CallCost
 from hermes.memory_server.model.endpoint import ModelEndpoint
-from hermes.memory_server.model.fitting import Messages, answer_tokens, fit_messages
+from hermes.memory_server.model.fitting import Messages
+from hermes.memory_server.model.form import Question, VisibleText, make_request, read_reply
 from hermes.memory_server.model.self_test import try_out
 from hermes.memory_server.model.settings import ModelClass, ModelSettings, SettingsFile
 from hermes.types import Json, ToolSpec
 
 log = logging.getLogger(__name__)
-THINKING_TOKENS = 2048
-"""What an answer may have beyond the tokens that were asked for, once a model was seen to think first."""
-SHRUNK = 0.6
-"""The share of its window that is used once an endpoint said that a request is too long."""
 WATCH_SECONDS = 1.0
 """Between two looks at the settings of a folder that is served."""
 SELF_TEST = 0
 """The workspace under which requests of no workspace are counted; they have no cap."""
-CUT, FILTERED = "length", "content_filter"
-"""Reasons of an end, in the endpoints' words."""
 REPAIR = "That cannot be used: {}. Give the same answer again, as JSON that follows the schema, and nothing else."
-
-
-class _Question(Struct, frozen=True):
-    """What is asked, before it is put into the form that an endpoint takes."""
-
-    purpose: Purpose
-    messages: Messages
-    tools: tuple[ToolSpec, ...]
-    schema: Json
-    max_tokens: int
 
 
 class MemoryModel:
@@ -112,7 +95,7 @@ class MemoryModel:
     ) -> ModelAnswer:
         """Ask once, and once more where the answer does not follow the schema. With `tools` the answer may be tool
         calls instead. Texts that do not fit the window lose their end."""
-        question = _Question(purpose, messages, tuple(tools), schema, max_tokens)
+        question = Question(purpose, messages, tuple(tools), schema, max_tokens)
         try:
             async with asyncio.timeout(deadline_seconds):
                 return await self._ask(question)
@@ -123,9 +106,9 @@ class MemoryModel:
         self, purpose: Purpose, messages: Messages, *, max_tokens: int, deadline_seconds: float
     ) -> AsyncGenerator[str | ModelAnswer, None]:
         """Yield pieces of the text as they come, and last the whole answer. Wrap it in `contextlib.aclosing`."""
-        question = _Question(purpose, messages, (), None, max_tokens)
+        question = Question(purpose, messages, (), None, max_tokens)
         end = time.monotonic() + deadline_seconds
-        events, visible = self._send(question), _Visible()
+        events, visible = self._send(question), VisibleText()
         try:
             while True:
                 async with asyncio.timeout(max(0.0, end - time.monotonic())):
@@ -135,16 +118,16 @@ class MemoryModel:
                         yield piece
                 elif isinstance(event, ModelFailure) and self._adapt(event, question):
                     await events.aclose()
-                    events, visible = self._send(question), _Visible()
+                    events, visible = self._send(question), VisibleText()
                 else:
-                    yield _read(event, question) if isinstance(event, Reply) else ModelAnswer(failure=event)
+                    yield read_reply(event, question) if isinstance(event, Reply) else ModelAnswer(failure=event)
                     return
         except TimeoutError:
             yield self._too_late(deadline_seconds)
         finally:
             await events.aclose()
 
-    async def _ask(self, question: _Question) -> ModelAnswer:
+    async def _ask(self, question: Question) -> ModelAnswer:
         answer, text = await self._answer(question)
         if answer.failure is None or answer.failure.kind != "invalid":
             return answer
@@ -155,13 +138,13 @@ class MemoryModel:
         again, _ = await self._answer(replace(question, messages=[*question.messages, *said], tools=()))
         return again
 
-    async def _answer(self, question: _Question) -> tuple[ModelAnswer, str]:
+    async def _answer(self, question: Question) -> tuple[ModelAnswer, str]:
         """Send a question, in another form if the first is refused. Returns the answer and its text."""
         while True:
             async with aclosing(self._send(question)) as events:
                 last = [event async for event in events if not isinstance(event, str)][-1]
             if isinstance(last, Reply):
-                answer = _read(last, question)
+                answer = read_reply(last, question)
                 if answer.failure is None or not self._needs_more(answer.failure, last):
                     return answer, last.text
             elif not self._adapt(last, question):
@@ -175,7 +158,7 @@ class MemoryModel:
         self.endpoint.thinks = True
         return True
 
-    def _adapt(self, failure: ModelFailure, question: _Question) -> bool:
+    def _adapt(self, failure: ModelFailure, question: Question) -> bool:
         """Change the form in which this endpoint is asked. False when there is none left to try."""
         endpoint = self.endpoint
         if failure.kind == "context_too_long" and not endpoint.is_tight:
@@ -188,12 +171,12 @@ class MemoryModel:
             return False
         return True
 
-    async def _send(self, question: _Question) -> AsyncGenerator[str | Reply | ModelFailure, None]:
+    async def _send(self, question: Question) -> AsyncGenerator[str | Reply | ModelFailure, None]:
         """Send one request, counted: pieces of text, and last the reply or a failure."""
         if (refused := self.endpoint.refuse()) is not None:
             yield refused
             return
-        request = self._form(question)
+        request = make_request(question, self.endpoint)
         reserved = CallCost(request.tokens or 0, request.max_tokens or 0)
         call = await self._door.reserve(self._workspace_id, self._settings, question.purpose, self.name, reserved)
         if isinstance(call, ModelFailure):
@@ -218,23 +201,6 @@ class MemoryModel:
             took = round((time.monotonic() - began) * 1000)
             spent = (usage.prompt_tokens, usage.completion_tokens) if usage else (reserved.prompt_tokens, said)
             await self._door.settle(call, question.purpose, CallCost(*spent, took), outcome)
-
-    def _form(self, question: _Question) -> ModelRequest:
-        """Put a question into the form that this endpoint takes, cut to its window."""
-        endpoint = self.endpoint
-        messages, tools, orders = question.messages, question.tools, []
-        if tools and not endpoint.takes_tools:
-            messages, orders, tools = structured.to_text_protocol(messages), [structured.describe_tools(tools)], ()
-        form: Json = None
-        if question.schema is not None:
-            orders.append(structured.describe_schema(question.schema))
-            if endpoint.takes_schema and not question.tools:
-                form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": question.schema}}
-        window = int(self.context_tokens * (SHRUNK if endpoint.is_tight else 1.0))
-        wanted = question.max_tokens + (THINKING_TOKENS if endpoint.thinks else 0)
-        answer = answer_tokens(window, wanted)
-        fitting = fit_messages(_with_orders(messages, orders), tools, window, answer)
-        return ModelRequest(fitting, tools, answer, estimate_request(fitting, tools), form)
 
     def _too_late(self, seconds: float) -> ModelAnswer:
         line = f"the model at {self.endpoint.place} did not answer within {seconds:g} s"
@@ -372,25 +338,6 @@ class ModelDoor:
         self.wake()
 
 
-class _Visible:
-    """Text as it comes, without thoughts between tags."""
-
-    def __init__(self) -> None:
-        self._all = ""
-        self._shown = 0
-
-    def add(self, piece: str) -> str:
-        """Return what can be shown now. A beginning that may become a tag waits."""
-        self._all += piece
-        visible = structured.without_thoughts(self._all)
-        held = visible.rfind("<")
-        if held >= 0 and len(visible) - held <= len("<reasoning>"):
-            visible = visible[:held]
-        new = visible[self._shown :]
-        self._shown = max(self._shown, len(visible))
-        return new
-
-
 def _read_meta(tx: Tx, name: str) -> ModelClass | None:
     value = tx.execute(select(meta.c.value).where(meta.c.name == name)).scalar()
     return value if value in ("point", "compose") else None
@@ -398,28 +345,3 @@ def _read_meta(tx: Tx, name: str) -> ModelClass | None:
 
 def _name_of(tx: Tx, workspace_id: int) -> str:
     return tx.execute(select(workspaces.c.name).where(workspaces.c.id == workspace_id)).scalar() or ""
-
-
-def _with_orders(messages: Messages, orders: Sequence[str]) -> Messages:
-    """Add what the form demands to the first system message."""
-    if not orders:
-        return messages
-    first, rest = (messages[0], messages[1:]) if messages[0].get("role") == "system" else ({"content": ""}, messages)
-    return [{"role": "system", "content": "\n\n".join([first["content"], *orders]).strip()}, *rest]
-
-
-def _read(reply: Reply, question: _Question) -> ModelAnswer:
-    """Read a whole reply: tool calls, JSON of the schema, or text."""
-    text = structured.without_thoughts(reply.text)
-    called = reply.tool_calls or structured.find_calls(text, question.tools)
-    if called:
-        return ModelAnswer(text, tool_calls=called)
-    is_cut = reply.finish_reason == CUT
-    if reply.finish_reason == FILTERED:
-        return ModelAnswer(text, failure=ModelFailure("refusal", "the endpoint held the answer back"))
-    if question.schema is not None and text:
-        parsed, problem = structured.read_json(text, question.schema)
-        return ModelAnswer(text, parsed, failure=ModelFailure("invalid", problem) if problem else None)
-    if not text:
-        return ModelAnswer(failure=ModelFailure("truncated" if is_cut else "bad_reply", "the answer has no text"))
-    return ModelAnswer(text, failure=ModelFailure("truncated", "the answer was cut off") if is_cut else None)
