@@ -7,17 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from hermes.memory_server.api.life import Life
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.db.schema import open_database, open_for_work
+from hermes.memory_server.db.tables import sessions
 from hermes.memory_server.engine.jobs import Job, add_job
 from hermes.memory_server.engine.kinds import KINDS, JobTools
 from hermes.memory_server.engine.queue_status import Counts, read_status
 from hermes.memory_server.engine.worker import JobWorker
 from hermes.memory_server.model.answer import ModelWaiting
 from hermes.memory_server.model.calls import DAY_MICROSECONDS
+from hermes.memory_server.model.own_words import own_sessions
 from hermes.memory_server.model.settings import FILE
+from hermes.types import OWN_MARK, Json
 from tests.compression.hand_clock import HandClock
 from tests.llm.loopback import LoopbackServer, fails, says
 from tests.memory_server.floor import EMBEDDER
@@ -243,3 +247,24 @@ async def test_calls_are_shown_by_health_and_metrics(tmp_path: Path) -> None:
     assert model["today"]["choice"]["calls"] == 1
     assert model["today"]["choice"]["tokens"] == 20
     assert 'hermes_memory_model_tokens_total{purpose="choice",outcome="ok"} 20' in metrics
+
+
+@pytest.mark.contract("9.3")
+async def test_sessions_are_the_owners_where_every_message_is_marked(tmp_path: Path) -> None:
+    database = open_database(tmp_path)
+    forged = {"note": f'"{OWN_MARK}": true'}
+    said: dict[str, list[Json]] = {
+        "own": [{OWN_MARK: True}] * 2,
+        "mixed": [{OWN_MARK: True}, {}],
+        "guest": [{}],
+        "forged": [forged],
+    }
+    async with serving(database) as client:
+        for name, marks in said.items():
+            messages = [{"content": "hi", "peer_id": "ann", "metadata": mark} for mark in marks]
+            path = f"/v3/workspaces/{SPACE}/sessions/{name}/messages"
+            (await client.post(path, json={"messages": messages})).raise_for_status()
+        (await client.post(f"/v3/workspaces/{SPACE}/sessions", json={"id": "empty"})).raise_for_status()
+        ids = await database.read(lambda tx: {row.name: row.id for row in tx.execute(select(sessions))})
+        own = await database.read(lambda tx: own_sessions(tx, ids.values()))
+    assert own == {ids["own"]}
