@@ -25,8 +25,8 @@ from hermes.memory_server.model import calls
 from hermes.memory_server.model.answer import ModelAnswer, ModelFailure, Purpose
 from hermes.memory_server.model.calls import CallCost
 from hermes.memory_server.model.endpoint import ModelEndpoint
-from hermes.memory_server.model.fitting import Messages
-from hermes.memory_server.model.form import Question, VisibleText, make_request, read_reply
+from hermes.memory_server.model.fitting import ChatMessages
+from hermes.memory_server.model.form import ModelQuestion, VisibleText, make_request, read_reply
 from hermes.memory_server.model.self_test import try_out
 from hermes.memory_server.model.settings import ModelClass, ModelSettings, SettingsFile
 from hermes.types import Json, ToolSpec
@@ -86,7 +86,7 @@ class MemoryModel:
     async def ask(
         self,
         purpose: Purpose,
-        messages: Messages,
+        messages: ChatMessages,
         *,
         tools: Sequence[ToolSpec] = (),
         schema: Json = None,
@@ -95,7 +95,7 @@ class MemoryModel:
     ) -> ModelAnswer:
         """Ask once, and once more where the answer does not follow the schema. With `tools` the answer may be tool
         calls instead. Texts that do not fit the window lose their end."""
-        question = Question(purpose, messages, tuple(tools), schema, max_tokens)
+        question = ModelQuestion(purpose, messages, tuple(tools), schema, max_tokens)
         try:
             async with asyncio.timeout(deadline_seconds):
                 return await self._ask(question)
@@ -103,10 +103,10 @@ class MemoryModel:
             return self._too_late(deadline_seconds)
 
     async def stream(
-        self, purpose: Purpose, messages: Messages, *, max_tokens: int, deadline_seconds: float
+        self, purpose: Purpose, messages: ChatMessages, *, max_tokens: int, deadline_seconds: float
     ) -> AsyncGenerator[str | ModelAnswer, None]:
         """Yield pieces of the text as they come, and last the whole answer. Wrap it in `contextlib.aclosing`."""
-        question = Question(purpose, messages, (), None, max_tokens)
+        question = ModelQuestion(purpose, messages, (), None, max_tokens)
         end = time.monotonic() + deadline_seconds
         events, visible = self._send(question), VisibleText()
         try:
@@ -127,7 +127,7 @@ class MemoryModel:
         finally:
             await events.aclose()
 
-    async def _ask(self, question: Question) -> ModelAnswer:
+    async def _ask(self, question: ModelQuestion) -> ModelAnswer:
         answer, text = await self._answer(question)
         if answer.failure is None or answer.failure.kind != "invalid":
             return answer
@@ -138,7 +138,7 @@ class MemoryModel:
         again, _ = await self._answer(replace(question, messages=[*question.messages, *said], tools=()))
         return again
 
-    async def _answer(self, question: Question) -> tuple[ModelAnswer, str]:
+    async def _answer(self, question: ModelQuestion) -> tuple[ModelAnswer, str]:
         """Send a question, in another form if the first is refused. Returns the answer and its text."""
         while True:
             async with aclosing(self._send(question)) as events:
@@ -158,7 +158,7 @@ class MemoryModel:
         self.endpoint.thinks = True
         return True
 
-    def _adapt(self, failure: ModelFailure, question: Question) -> bool:
+    def _adapt(self, failure: ModelFailure, question: ModelQuestion) -> bool:
         """Change the form in which this endpoint is asked. False when there is none left to try."""
         endpoint = self.endpoint
         if failure.kind == "context_too_long" and not endpoint.is_tight:
@@ -171,7 +171,7 @@ class MemoryModel:
             return False
         return True
 
-    async def _send(self, question: Question) -> AsyncGenerator[str | Reply | ModelFailure, None]:
+    async def _send(self, question: ModelQuestion) -> AsyncGenerator[str | Reply | ModelFailure, None]:
         """Send one request, counted: pieces of text, and last the reply or a failure."""
         if (refused := self.endpoint.refuse()) is not None:
             yield refused

@@ -12,7 +12,7 @@ from hermes.llm.tokens import estimate_request
 from hermes.memory_server.model import structured
 from hermes.memory_server.model.answer import ModelAnswer, ModelFailure, Purpose
 from hermes.memory_server.model.endpoint import ModelEndpoint
-from hermes.memory_server.model.fitting import Messages, answer_tokens, fit_messages
+from hermes.memory_server.model.fitting import ChatMessages, answer_tokens, fit_messages
 from hermes.types import Json, ToolSpec
 
 THINKING_TOKENS = 2048
@@ -23,17 +23,17 @@ CUT, FILTERED = "length", "content_filter"
 """Reasons of an end, in the endpoints' words."""
 
 
-class Question(Struct, frozen=True):
+class ModelQuestion(Struct, frozen=True):
     """What is asked, before it is put into the form that an endpoint takes."""
 
     purpose: Purpose
-    messages: Messages
+    messages: ChatMessages
     tools: tuple[ToolSpec, ...]
     schema: Json
     max_tokens: int
 
 
-def make_request(question: Question, endpoint: ModelEndpoint) -> ModelRequest:
+def make_request(question: ModelQuestion, endpoint: ModelEndpoint) -> ModelRequest:
     """Put a question into the form that this endpoint takes, cut to its window."""
     messages, tools, orders = question.messages, question.tools, []
     if tools and not endpoint.takes_tools:
@@ -50,7 +50,7 @@ def make_request(question: Question, endpoint: ModelEndpoint) -> ModelRequest:
     return ModelRequest(fitting, tools, answer, estimate_request(fitting, tools), form)
 
 
-def _with_orders(messages: Messages, orders: Sequence[str]) -> Messages:
+def _with_orders(messages: ChatMessages, orders: Sequence[str]) -> ChatMessages:
     """Add what the form demands to the first system message."""
     if not orders:
         return messages
@@ -58,7 +58,7 @@ def _with_orders(messages: Messages, orders: Sequence[str]) -> Messages:
     return [{"role": "system", "content": "\n\n".join([first["content"], *orders]).strip()}, *rest]
 
 
-def read_reply(reply: Reply, question: Question) -> ModelAnswer:
+def read_reply(reply: Reply, question: ModelQuestion) -> ModelAnswer:
     """Read a whole reply: tool calls, JSON of the schema, or text."""
     text = structured.without_thoughts(reply.text)
     called = reply.tool_calls or structured.find_calls(text, question.tools)
