@@ -10,6 +10,8 @@ from msgspec import Struct
 Json: TypeAlias = Any
 """What `json.loads` gives: its shape is not ours to promise."""
 
+OWN_MARK = "hermes_own"
+"""In the metadata of a message that memory is told: it is of a conversation that is the owner's alone."""
 ECHO = "echo"
 """Why a reply ended that only quotes what was said before: it is not found as something said itself."""
 

@@ -107,3 +107,17 @@ def test_a_provider_elsewhere_is_not_called_our_own_server(home: Path, hermes: C
     told = hermes("memory", "status").out + hermes("memory", "list").err
     assert "self-hosted at http://127.0.0.1:9" in told
     assert "our own" not in told
+
+
+@pytest.mark.contract("9.3", "P5")
+def test_status_names_the_model_of_the_memory_server_and_what_waits_for_it() -> None:
+    facts = {"url": "u", "pid": 1, "version": "v", "kind": "background", "started_at": 0.0, "folder": "f"}
+    today = {"summary": {"calls": 3, "failures": 1, "tokens": 1200, "milliseconds": 9}}
+    failed = {"kind": "refused", "at": "2026-11-18T17:00:00Z"}
+    model = {"name": "tea-1", "class": "point", "state": "down", "last_failure": failed, "today": today}
+    model |= {"cap_calls": 2000, "cap_tokens": 5000, "waiting": {"summary": 2}}
+    health = {"status": "ok", "lag": {}, "model": model}
+    said = "\n".join(server_lines({**facts, "problem": None, "running": True, "health": health}))
+    assert "model tea-1, down, class point: 3 calls and 1,200 tokens today" in said
+    assert "caps 2,000 and 5,000 per workspace), last failure refused at 2026-11-18T17:00:00Z" in said
+    assert "waiting for the model: 2 summary" in said

@@ -12,6 +12,7 @@ from hermes.honcho.acts import Conclude, Remove, SetCard, encode_act
 from hermes.honcho.failures import Unreached
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.provider import Delivered, Entry, Later, Parked, Speaker
+from hermes.types import OWN_MARK
 from tests.honcho.configuring import Machine
 from tests.honcho.misbehaving import Misbehaving, on
 from tests.honcho.writing import ANN, BOB, GROUP, HERE, NOTES, OWNER, Arrived, Lane, Writer
@@ -33,7 +34,7 @@ async def test_a_conversation_is_a_session_with_what_each_said_in_order(
     assert arrived.sessions() == ["app"]
     first = arrived.messages()[0]
     assert first["created_at"] == "2023-11-14T22:13:20.500000Z"
-    assert first["metadata"] == {"hermes_key": said, "hermes_session": "s1"}
+    assert first["metadata"] == {"hermes_key": said, "hermes_session": "s1", OWN_MARK: True}
     assert outcomes[said] == Delivered(first["id"])
 
 
@@ -50,6 +51,8 @@ async def test_each_member_of_a_group_is_a_peer_with_their_own_messages(
     assert said[:3] == [("17", "I am Ann"), ("23", "I am Bob"), ("ann", "I own this")]
     assert said[3][0].startswith(nobody)
     assert {"17", "23", "ann", "bot"} < arrived.peers()
+    marked = [OWN_MARK in one["metadata"] for one in arrived.messages("agent-main-telegram-group--100")]
+    assert not any(marked), "others were there, also when the owner spoke"
 
 
 @pytest.mark.contract("6.5")

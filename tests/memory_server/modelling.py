@@ -44,9 +44,11 @@ async def door_to(
     """A door whose folder names the server's model."""
     assert database.folder is not None
     write_model(database.folder, url=server.base_url, **given)
-    door = ModelDoor(database, clock or SystemClock(), database.folder)
-    yield door
-    await door.close()
+    door = ModelDoor(database, clock or SystemClock())
+    try:
+        yield door
+    finally:
+        await door.close()
 
 
 async def model_of(door: ModelDoor, database: Database, name: str = SPACE) -> MemoryModel:

@@ -183,3 +183,44 @@ async def test_a_folder_without_settings_has_no_model(database: Database, tmp_pa
     async with LoopbackServer() as server, door_to(database, server) as door:
         (tmp_path / "model.json").unlink()
         assert await door.of(1) is None
+
+
+RIGHT = [says('{"line": 2}'), says('{"line": 0}')]
+FAITHFUL = "Tove said on 14 May that her boat is moored at pier 9 [2]."
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ([*RIGHT, says(FAITHFUL)], "compose"),
+        ([*RIGHT, says("Tove said on 15 May that her boat is at pier 9 [2].")], "point"),
+        ([*RIGHT, says(FAITHFUL.replace(" [2]", ""))], "point"),
+        ([says('{"line": 3}'), says('{"line": 0}'), says(FAITHFUL)], "point"),
+    ],
+    ids=["faithful", "wrong date", "no citation", "wrong line"],
+)
+@pytest.mark.contract("9.3")
+async def test_what_a_model_is_trusted_with_is_tested_once(
+    database: Database, script: list[Answer], found: str
+) -> None:
+    async with LoopbackServer(script) as server:
+        for _ in range(2):
+            async with door_to(database, server, model_class=None) as door:
+                model = await model_of(door, database)
+                assert model.model_class == "point", "until it is known"
+                testing = model.endpoint.testing
+                assert testing is not None
+                await testing
+                assert model.model_class == found
+    assert len(server.requests) == 3, "the second start knows it"
+    assert {(row.purpose, row.workspace_id) for row in await rows(database)} == {("self_test", 0)}
+
+
+async def test_a_model_that_cannot_be_asked_is_tested_later(database: Database) -> None:
+    script = [fails(500, "no"), *RIGHT, says(FAITHFUL)]
+    async with LoopbackServer(script) as server, door_to(database, server, model_class=None) as door:
+        for expected in (None, "compose"):
+            model = await model_of(door, database)
+            assert model.endpoint.testing is not None
+            await model.endpoint.testing
+            assert model.endpoint.tested == expected

@@ -249,7 +249,7 @@ def test_queue_status_names_sessions_by_their_internal_id(quiet: httpx.Client, r
         say(other, "talk", "I am elsewhere.")
     uid = quiet.post("/sessions", json={"id": "talk"}).json()["uid"]
     told = quiet.get("/queue/status").json()
-    nothing: dict[str, object] = {"promised": {}, "failing": {}}
+    nothing: dict[str, object] = {"promised": {}, "failing": {}, "waiting": {}}
     counts = {"completed_work_units": 0, "in_progress_work_units": 0, "pending_work_units": 1, "total_work_units": 1}
     assert told == {**counts, "sessions": {uid: {**counts, "session_id": uid}}, **nothing}
     assert quiet.get("/queue/status?session_id=talk").json() == {
@@ -257,6 +257,7 @@ def test_queue_status_names_sessions_by_their_internal_id(quiet: httpx.Client, r
         "sessions": None,
         "promised": {},
         "failing": {},
+        "waiting": {},
     }
     assert quiet.get("/queue/status?session_id=other").json()["total_work_units"] == 0
     assert quiet.get("/queue/status?sender_id=ann&observer_id=ann").json()["total_work_units"] == 1

@@ -14,7 +14,7 @@ import typer
 from hermes.app import App
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import AT_THE_END, TerminalConversation, find_live
-from hermes.cli.first_start import offer_model
+from hermes.cli.first_start import offer_model, offer_to_memory
 from hermes.cli.json_lines import INTERRUPTED, event_line, how_it_ended
 from hermes.cli.lines import read_lines
 from hermes.cli.model import HOW_TO_SEE
@@ -55,6 +55,7 @@ def chat(
         app = load_app(ctx)
         if question is None and not json and offer_model(app):
             app = load_app(ctx)
+        offer_to_memory(app, may_ask=question is None and not json)
         asked = None if question is None else ask_with_input(question)
         return asyncio.run(_chat(app, asked, session, latest, model, json))
     except HermesError as error:

@@ -30,6 +30,7 @@ COMMANDS = {
     "backfill": "backfill:backfill",
     "forget": "forget:forget",
     "setup": "memory_setup:setup",
+    "model": "memory_model:model",
     "start": "memory_server:start",
     "stop": "memory_server:stop",
     "export": "transfer:export",
@@ -71,8 +72,13 @@ def serve(
     no_worker: Annotated[
         bool, typer.Option("--no-worker", help="Leave background work to `hermes memory worker`.")
     ] = False,
+    model_env: Annotated[
+        bool,
+        typer.Option("--model-env", help="Ask the model that HERMES_MEMORY_MODEL_* name, if the folder names none."),
+    ] = False,
 ) -> None:
-    """Serve the Honcho v3 API. AUTH_USE_AUTH and AUTH_JWT_SECRET switch keys on."""
+    """Serve the Honcho v3 API. AUTH_USE_AUTH and AUTH_JWT_SECRET switch keys on; `hermes memory model` names a
+    model."""
     set_up_process()
     place = place_of(ctx, data)
     serving = import_module("hermes.cli.memory_serving")  # loaded by name: only who serves needs a web server
@@ -91,6 +97,7 @@ def serve(
         terms = serving.Terms(
             place, listener, options, "serve", serving.key_for_programs(options),
             works=not no_worker, publishes=other is None, greet=lambda: note(greeting),
+            model_from_env=model_env,
         )  # fmt: skip
         serving.run(terms)
 
@@ -103,21 +110,29 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
     from hermes.memory_server.engine.embedding import Refinement, refining
     from hermes.memory_server.engine.word_vectors import WordVectors
     from hermes.memory_server.engine.worker import JobWorker
+    from hermes.memory_server.model.door import ModelDoor
 
     place = place_of(ctx, data)
     folder = place.folder
-    finer = import_module("hermes.cli.memory_serving").choose_finer(place.home)  # by name: only who works needs it
+    serving = import_module("hermes.cli.memory_serving")  # by name: only who works needs it
+    finer = serving.choose_finer(place.home)
     secret = Options.from_env(load_shared_env(find_home(ctx))).webhook_secret
 
     async def run() -> None:
         database = open_for_work(folder)
-        working = JobWorker(database, SystemClock(), WordVectors(), delivery=WebhookDelivery(secret))
+        models = ModelDoor(database, SystemClock(), serving.find_model(place))
+        delivery = WebhookDelivery(secret)
+        working = JobWorker(database, SystemClock(), WordVectors(), delivery=delivery, models=models)
+        models.wake = working.wake
+        watching = asyncio.create_task(models.watch())
         note(f"memory worker on {folder}")
         try:
             with on_signals(TO_END, lambda _: working.stop()):
                 async with refining(database, None if finer is None else Refinement(finer)):
                     await working.run()
         finally:
+            watching.cancel()
+            await models.close()
             await database.close()
 
     asyncio.run(run())

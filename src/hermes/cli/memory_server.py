@@ -70,8 +70,28 @@ def server_lines(server: Mapping[str, Any]) -> list[str]:
         f"{by} since {show_time(server['started_at'])}, data in {server['folder']}",
         f"          {lag.get('waiting_jobs')} jobs wait, the oldest for {lag.get('oldest_job_seconds')} s; "
         f"{health.get('disk_free_bytes', 0) / 1e9:.1f} GB free",
+        *_model_lines(health.get("model")),
         *([f"          not done yet: {', '.join(retried)}"] if retried else []),
     ]
+
+
+def _model_lines(model: Mapping[str, Any] | None) -> list[str]:
+    """Say which model the server asks, and what waits for it."""
+    if model is None:
+        return ["          no model: it works from the text alone; `hermes memory model` names one"]
+    today = (model.get("today") or {}).values()
+    calls, tokens = (sum(one[field] for one in today) for field in ("calls", "tokens"))
+    caps = f"caps {model.get('cap_calls', 0):,} and {model.get('cap_tokens', 0):,} per workspace"
+    failed = model.get("last_failure")
+    trouble = f", last failure {failed['kind']} at {failed['at']}" if failed else ""
+    lines = [
+        f"          model {model['name'] or '(first of its endpoint)'}, {model['state']}, class "
+        f"{model.get('class') or 'not known yet'}: {calls:,} calls and {tokens:,} tokens today ({caps}){trouble}"
+    ]
+    if waiting := model.get("waiting"):
+        listed = ", ".join(f"{number} {kind}" for kind, number in waiting.items())
+        lines.append(f"          waiting for the model: {listed}")
+    return lines
 
 
 def _tell_of_unused(home: Home, place: Place) -> None:

@@ -36,6 +36,7 @@ from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.endpoint import EmbeddingEndpoint
 from hermes.memory_server.engine.word_vectors import WordVectors
 from hermes.memory_server.minilm import INSTALL, MiniLm, missing_packages
+from hermes.memory_server.model.settings import ModelSettings, SettingsFile
 from hermes.settings import EMBEDDINGS_KEY, EMBEDDINGS_MODEL, EMBEDDINGS_URL, FINER_EMBEDDER, MEMORY_IDLE, Settings
 from hermes.settings.setting import Table
 
@@ -61,6 +62,8 @@ class Terms(Struct, frozen=True):
     publishes: bool = True
     idle: Callable[[], float] | None = None
     greet: Callable[[], None] = lambda: None
+    model_from_env: bool = False
+    """Whether the environment names the model where the folder names none."""
 
 
 class _Server(GuestServer):
@@ -81,6 +84,7 @@ class _Server(GuestServer):
             open_for_work=(lambda: open_for_work(folder)) if terms.works else None,
             life=Life(self.end if terms.idle else None, terms.idle, [access.add], self._lose),
             finer=choose_finer(terms.place.home),
+            model_file=find_model(terms.place, from_env=terms.model_from_env),
         )
         super().__init__(app, http=PatientConnection, lifespan="on", drain=DRAIN)
 
@@ -176,6 +180,12 @@ class _LogStream(io.TextIOBase):
         if line := text.strip():
             log.error("%s", line)
         return len(text)
+
+
+def find_model(place: Place, *, from_env: bool = False) -> SettingsFile:
+    """Return what names the model of a folder; its key may be in the environment or the default home's `.env`."""
+    default = ModelSettings(source="env") if from_env else ModelSettings()
+    return SettingsFile(place.folder, lambda: load_env(Home(place.home)), default)
 
 
 def choose_finer(home: Path) -> Embedder | None:

@@ -56,6 +56,9 @@ class EntryTarget(Struct, frozen=True, rename="camel"):
     takes_files: bool = False
     """Whether it is a session of the owner's own: only those get the contents of the owner's files, once."""
 
+    is_own: bool = False
+    """Whether it is a conversation of the owner's alone: its messages are marked so."""
+
     @property
     def came_by(self) -> str | None:
         """The platform; of an entry of an earlier version as its key tells."""
@@ -86,7 +89,8 @@ def find_address(config: HonchoConfiguration, place: Conversation | Notebook) ->
     files = place.reach == "everything" and not by_itself
     pace = cast(Pace, config.get(keys.WRITE_FREQUENCY))
     key, workspace = _speaker_key(place), workspace_of(config, place.gateway_session_key)
-    target = EntryTarget(workspace, named.name, ai, mark, key, chars, place.platform, files)
+    is_own = place.reach == "everything"
+    target = EntryTarget(workspace, named.name, ai, mark, key, chars, place.platform, files, is_own)
     return Address(f"{target.workspace}/{target.session}", target.to_json(), _wants(config), pace)
 
 

@@ -13,7 +13,7 @@ from hermes.honcho.keys import MOST_MESSAGE
 from hermes.honcho.names import in_path, session_path
 from hermes.honcho.wire import items_of
 from hermes.memory.provider import Delivered, Entry, Later, Outcome, Parked
-from hermes.types import Json
+from hermes.types import OWN_MARK, Json
 
 KEY, SESSION, STOPPED = "hermes_key", "hermes_session", "hermes_stopped"
 WHOLE, PIECE = "hermes_whole", "hermes_piece"
@@ -31,6 +31,7 @@ class Written(Struct, frozen=True):
     entry: Entry
     peer: str
     pieces: tuple[str, ...]
+    is_own: bool = False
 
     def to_json(self) -> list[Json]:
         entry, count = self.entry, len(self.pieces)
@@ -38,6 +39,8 @@ class Written(Struct, frozen=True):
         about: dict[str, Json] = {} if entry.session_id is None else {SESSION: entry.session_id}
         if isinstance(entry.data, dict) and entry.data.get("stopped"):
             about[STOPPED] = True
+        if self.is_own:
+            about[OWN_MARK] = True
         return [
             {"content": text, "peer_id": self.peer, "created_at": at, "metadata": {**about, **named}}
             for number, text in enumerate(self.pieces, 1)
@@ -67,7 +70,8 @@ async def write_messages(attempt: Attempt, entries: Sequence[Entry]) -> list[Out
 def _written(attempt: Attempt, entry: Entry) -> Written:
     peer = attempt.target.ai_peer if entry.kind == "reply" else attempt.peer_of(entry.speaker)
     text = entry.text.replace("\0", "")
-    return Written(entry, peer, tuple(split_text(text, attempt.target.max_chars)) if text.strip() else ())
+    pieces = tuple(split_text(text, attempt.target.max_chars)) if text.strip() else ()
+    return Written(entry, peer, pieces, attempt.target.is_own)
 
 
 def _runs(written: Sequence[Written]) -> Iterator[list[Written]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
@@ -35,8 +35,8 @@ from hermes.memory_server.api.health import report_health
 from hermes.memory_server.api.intake import BodyIntake
 from hermes.memory_server.api.life import Life, end_when_lost, end_when_unused
 from hermes.memory_server.api.replies import Detail
-from hermes.memory_server.api.server import Options, Server
-from hermes.memory_server.api.traffic import HEALTH, Metrics, Traffic
+from hermes.memory_server.api.server import Options, Server, ServerDep
+from hermes.memory_server.api.traffic import HEALTH, Metrics, Traffic, model_metrics
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.embedder import Embedder
@@ -48,6 +48,7 @@ from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import working
 from hermes.memory_server.model.door import ModelDoor
+from hermes.memory_server.model.settings import SettingsFile
 from hermes.memory_server.threads import compute
 from hermes.memory_server.tokens import count_tokens
 
@@ -115,13 +116,13 @@ def create_app(
     open_for_work: Opener | None,
     life: Life | None = None,
     finer: Embedder | None = None,
-    model_env: Callable[[], Mapping[str, str]] = dict,
+    model_file: SettingsFile | None = None,
 ) -> FastAPI:
     """An application that takes its database when it starts, and closes it when it ends.
 
     Background work has a database of its own; with none it is left to others. Without `life` it runs until stopped.
     With a finer embedder, messages get its vectors in the background, which searches then use beside the others.
-    `model_env` gives the variables in which a model's settings and key may be.
+    `model_file` says which model is asked; without it, the file in the database's folder does.
     """
     life = life or Life()
     metrics = Metrics()
@@ -135,13 +136,14 @@ def create_app(
         delivery = WebhookDelivery(options.webhook_secret)
         vectors = VectorIndex(embedder.space.dimension, folder=database.folder)
         loading = Loading(database, vectors.outlines)
-        models = ModelDoor(database, clock, database.folder, model_env)
+        models = ModelDoor(database, clock, model_file)
         server = Server(database, clock, options, embedder, vectors, health, Parsers(), models, refinement)
         app.state.server = server
         beside = [
             asyncio.create_task(_warm_up(database, embedder, health)),
             asyncio.create_task(end_when_unused(life, traffic, server)),
             asyncio.create_task(end_when_lost(life, server)),
+            asyncio.create_task(models.watch()),
         ]
         try:
             if open_for_work is None:
@@ -149,9 +151,10 @@ def create_app(
             else:
                 work = open_for_work()
                 async with (
-                    working(work, clock, embedder, delivery, models) as server.worker,
+                    working(work, clock, embedder, delivery, models) as worker,
                     refining(work, refinement),
                 ):
+                    server.worker, models.wake = worker, worker.wake
                     yield
         finally:
             for task in beside:
@@ -200,9 +203,9 @@ def _add_routes_about_us(app: FastAPI, metrics: Metrics, life: Life) -> None:
     app.get(HEALTH, tags=["server"], responses={408: {"model": Detail}, 503: broken}, name="health")(report_health)
 
     @app.get("/metrics", tags=["server"], response_class=Response)
-    async def show_metrics() -> Response:
+    async def show_metrics(here: ServerDep) -> Response:
         """Counters for Prometheus."""
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+        return Response(metrics.text() + model_metrics(here.models.metrics), media_type="text/plain; version=0.0.4")
 
     @app.get("/docs", include_in_schema=False)
     def show_docs() -> Response:  # on a thread: the first time, the document takes a while to make

@@ -50,7 +50,7 @@ def _say(here: Server, status: str, file: str) -> dict[str, Any]:
         "version": __version__,
         "database": file,
         "worker": worker,
-        "model": None,  # what answers is the floor
+        "model": _say_model(here),
         "finer_vectors": _say_finer(here),
         "lag": {
             "waiting_jobs": backlog.waiting,
@@ -62,6 +62,12 @@ def _say(here: Server, status: str, file: str) -> dict[str, Any]:
         "disk_free_bytes": here.health.free_bytes,
         "extensions": EXTENSIONS,
     }
+
+
+def _say_model(here: Server) -> dict[str, Any] | None:
+    """None: answers, summaries and conclusions come without a model."""
+    told = here.models.report()
+    return None if told is None else told | {"today": here.health.model_calls, "waiting": here.health.deferred}
 
 
 def _say_finer(here: Server) -> dict[str, Any] | None:

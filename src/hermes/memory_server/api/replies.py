@@ -298,6 +298,7 @@ class QueueStatus(BaseModel):
     sessions: dict[str, SessionQueueStatus] | None
     promised: dict[str, PromisedWork]
     failing: dict[str, FailingWork]
+    waiting: dict[str, FailingWork]
 
 
 class WebhookEndpoint(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -100,3 +100,16 @@ class Metrics:
             for (method, path), spent in sorted(self._seconds.items())
         ]
         return "\n".join(lines) + "\n"
+
+
+def model_metrics(counted: Mapping[tuple[str, str, str], int]) -> str:
+    """Requests to a model, their tokens and seconds in the text format, by purpose and outcome."""
+    lines: list[str] = []
+    for name in ("calls", "tokens", "milliseconds"):
+        shown = f"hermes_memory_model_{'seconds' if name == 'milliseconds' else name}_total"
+        lines.append(f"# TYPE {shown} counter")
+        for (of, purpose, outcome), number in sorted(counted.items()):
+            if of == name:
+                value = number / 1000 if name == "milliseconds" else number
+                lines.append(f'{shown}{{purpose="{purpose}",outcome="{outcome}"}} {value:g}')
+    return "\n".join(lines) + "\n"

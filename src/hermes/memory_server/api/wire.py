@@ -247,7 +247,13 @@ def queue_status(status: QueueCounts) -> WireObject:
     sessions = None
     if status.sessions is not None:
         sessions = {uid: {"session_id": uid, **_counts(counts)} for uid, counts in status.sessions.items()}
-    return {**_counts(status.all), "sessions": sessions, "promised": status.promised, "failing": status.failing}
+    return {
+        **_counts(status.all),
+        "sessions": sessions,
+        "promised": status.promised,
+        "failing": status.failing,
+        "waiting": status.waiting,
+    }
 
 
 def _counts(counts: Counts) -> WireObject:

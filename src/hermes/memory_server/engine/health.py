@@ -28,8 +28,9 @@ from hermes.memory_server.db.statements import PreparedStatement, upsert
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, message_vectors, messages, meta, metadata
 from hermes.memory_server.engine.embedding import Refinement
 from hermes.memory_server.engine.finer import count_behind, count_refused
-from hermes.memory_server.engine.jobs import PROMISED, has_work
+from hermes.memory_server.engine.jobs import DEFERRED, PROMISED, has_work
 from hermes.memory_server.engine.kinds import KINDS
+from hermes.memory_server.model.calls import count_by_purpose, day_of
 
 log = logging.getLogger(__name__)
 OK = "ok"
@@ -64,9 +65,13 @@ OLDEST = PreparedStatement(OPEN.with_only_columns(jobs.c.created_at).limit(1))
 TRIED = OPEN.with_only_columns(jobs.c.attempts, jobs.c.error).limit(LOOKED_AT).subquery()
 TRIES = PreparedStatement(
     select(func.max(TRIED.c.attempts).label("number"), func.max(TRIED.c.error).label("reason")).where(
-        TRIED.c.error.is_not(None)
+        TRIED.c.error.is_not(None), ~TRIED.c.error.startswith(DEFERRED)
     )
 )
+WAITS = PreparedStatement(
+    select(func.count().label("number")).select_from(TRIED).where(TRIED.c.error.startswith(DEFERRED))
+)
+"""How many of the oldest open jobs of a kind wait for a model."""
 """The highest number of tries, and a reason, among the oldest open jobs of a kind that failed."""
 SOON_MICROSECONDS = 60_000_000
 NEW = select(messages.c.id, messages.c.workspace_id).order_by(messages.c.id.desc()).limit(NEWEST).subquery()
@@ -109,6 +114,10 @@ class ServerHealth:
         self._looking: asyncio.Task[None] | None = None
         self._wrote = float("-inf")
         self.backlog = Backlog()
+        self.model_calls: Mapping[str, Mapping[str, int]] = {}
+        """Requests to a model on this day (UTC) by purpose: calls, failures, tokens, milliseconds."""
+        self.deferred: Mapping[str, int] = {}
+        """Jobs that wait for a model, by kind."""
         self.free_bytes = 0
 
     def note(self, error: StoreError) -> None:
@@ -163,6 +172,7 @@ class ServerHealth:
         try:
             self.free_bytes = self._database.free_bytes()
             self.backlog = await self._database.read(partial(_look_around, at=times.now(self._clock)))
+            self.model_calls, self.deferred = await self._database.read(partial(_model_work, at=times.now(self._clock)))
             if self.refinement is not None and (space := self.refinement.space) is not None:
                 counts = await self._database.read(lambda tx: (count_behind(tx, space), count_refused(tx)))
                 self.without_finer, self.refused_by_finer = counts
@@ -190,6 +200,21 @@ def _look_around(tx: Tx, at: int) -> Backlog:
     retried: dict[str, int] = {kind: row.number for kind, row in failed.items()}
     reasons: dict[str, str] = {kind: row.reason.partition(":")[0] for kind, row in failed.items()}
     return Backlog(waiting, max(0.0, (at - min(firsts, default=at)) / 1e6), unfindable, retried, reasons)
+
+
+def _model_work(tx: Tx, at: int) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """Return what was asked of a model today, by purpose, and the jobs that wait for one, by kind."""
+    asked = {
+        row.purpose: {
+            "calls": row.calls,
+            "failures": row.failures,
+            "tokens": row.prompt_tokens + row.completion_tokens,
+            "milliseconds": row.milliseconds,
+        }
+        for row in count_by_purpose(tx, day_of(at))
+    }
+    waiting: dict[str, int] = {kind: n for kind in PROMISED if (n := WAITS.rows(tx, kind=kind)[0].number)}
+    return asked, waiting
 
 
 def _write(tx: Tx) -> None:

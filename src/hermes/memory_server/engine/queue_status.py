@@ -12,7 +12,7 @@ from sqlalchemy import exists, func, select, text
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs, sessions
-from hermes.memory_server.engine.jobs import PROMISED, TRACKED
+from hermes.memory_server.engine.jobs import DEFERRED, PROMISED, TRACKED
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.sessions import find_session
 from hermes.memory_server.engine.workspaces import workspace_id_of
@@ -36,12 +36,13 @@ class QueueCounts:
     """All counts; those of each session under its internal id, unless one session was asked for: of so many sessions
     (`limits.STATUS_SESSIONS`), those with open work first. Of the workspace, by kind: `promised` has the deletions,
     merges and scopes that are not done (how many, and the most tries of one), `failing` the work units that failed and
-    are tried again, with the reason of one of them."""
+    are tried again, with the reason of one of them, `waiting` those that wait for a model, in the same shape."""
 
     all: Counts
     sessions: dict[str, Counts] | None
     promised: dict[str, dict[str, int]]
     failing: dict[str, dict[str, int | str]]
+    waiting: dict[str, dict[str, int | str]]
 
 
 def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None, session: str | None) -> QueueCounts:
@@ -71,17 +72,27 @@ def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None
     return QueueCounts(_sum(rows), {name: _sum(parts) for name, parts in by_session.items()} or None, *unfinished)
 
 
-def _unfinished(tx: Tx, workspace_id: int) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int | str]]]:
-    """Return what is promised and what fails, by kind."""
+def _unfinished(
+    tx: Tx, workspace_id: int
+) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int | str]], dict[str, dict[str, int | str]]]:
+    """Return what is promised, what fails and what waits for a model, by kind."""
+    deferred = func.coalesce(jobs.c.error.startswith(DEFERRED), False).label("deferred")
     counts = (func.count().label("waiting"), func.max(jobs.c.attempts).label("tries"))
     errors = (func.count(jobs.c.error).label("failed"), func.max(jobs.c.error).label("reason"))
     own = (jobs.c.workspace_id == workspace_id, text(OPEN_JOB), jobs.c.kind.in_(PROMISED))
-    rows = tx.execute(
-        select(jobs.c.kind, *counts, *errors).where(*own).group_by(jobs.c.kind).order_by(jobs.c.kind)
-    ).all()
+    query = select(jobs.c.kind, deferred, *counts, *errors).where(*own)
+    rows = tx.execute(query.group_by(jobs.c.kind, deferred).order_by(jobs.c.kind)).all()
     promised = {row.kind: {"waiting": row.waiting, "tries": row.tries} for row in rows if row.kind not in TRACKED}
     failed = [row for row in rows if row.kind in TRACKED and row.failed]
-    return promised, {row.kind: {"waiting": row.failed, "tries": row.tries, "reason": row.reason} for row in failed}
+    failing, waiting = (
+        {
+            row.kind: {"waiting": row.failed, "tries": row.tries, "reason": row.reason.removeprefix(DEFERRED)}
+            for row in failed
+            if bool(row.deferred) == is_deferred
+        }
+        for is_deferred in (False, True)
+    )
+    return promised, failing, waiting
 
 
 def _sum(rows: Iterable[Any]) -> Counts:

@@ -10,10 +10,10 @@ from hermes.llm.events import ModelFailureKind
 from hermes.types import Json, ToolCall
 
 Purpose = Literal["dialectic", "summary", "deduction", "choice", "dream", "self_test"]
-FailureKind = Literal[ModelFailureKind, "cap", "down", "truncated", "invalid", "refusal"]
+AnswerFailureKind = Literal[ModelFailureKind, "cap", "down", "truncated", "invalid", "refusal"]
 """Beside those of an endpoint: `cap`: the day's calls or tokens are used up. `down`: it failed lately and is not asked
 yet. `truncated`: the answer ended too early. `invalid`: it does not follow the schema. `refusal`: it was held back."""
-LATER: frozenset[FailureKind] = frozenset(
+LATER: frozenset[AnswerFailureKind] = frozenset(
     {"cap", "down", "refused", "auth", "rate_limited", "timeout", "server", "interrupted", "bad_reply"}
 )
 """The same request may succeed later, for reasons that are not in the request."""
@@ -22,7 +22,7 @@ LATER: frozenset[FailureKind] = frozenset(
 class ModelFailure(Struct, frozen=True):
     """Why there is no answer. `reason` is one line for a person; `retry_seconds` says when to ask again."""
 
-    kind: FailureKind
+    kind: AnswerFailureKind
     reason: str
     retry_seconds: float = 0.0
 

@@ -5,50 +5,38 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from pathlib import Path
 
-from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import select
 
 from hermes.clock import Clock
 from hermes.errors import StoreError
 from hermes.llm.events import Completed, ModelFailed, Reply, TextPiece
-from hermes.llm.model import ModelRequest
-from hermes.llm.tokens import estimate_request, estimate_tokens
+from hermes.llm.tokens import estimate_tokens
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Database, Tx
-from hermes.memory_server.db.tables import workspaces
-from hermes.memory_server.model import calls, structured
+from hermes.memory_server.db.statements import upsert
+from hermes.memory_server.db.tables import meta, workspaces
+from hermes.memory_server.engine.jobs import resume_deferred
+from hermes.memory_server.model import calls
 from hermes.memory_server.model.answer import ModelAnswer, ModelFailure, Purpose
 from hermes.memory_server.model.calls import CallCost
 from hermes.memory_server.model.endpoint import ModelEndpoint
-from hermes.memory_server.model.fitting import Messages, answer_tokens, fit_messages
+from hermes.memory_server.model.fitting import ChatMessages
+from hermes.memory_server.model.form import ModelQuestion, VisibleText, make_request, read_reply
+from hermes.memory_server.model.self_test import try_out
 from hermes.memory_server.model.settings import ModelClass, ModelSettings, SettingsFile
 from hermes.types import Json, ToolSpec
 
 log = logging.getLogger(__name__)
-THINKING_TOKENS = 2048
-"""What an answer may have beyond the tokens that were asked for, once a model was seen to think first."""
-SHRUNK = 0.6
-"""The share of its window that is used once an endpoint said that a request is too long."""
+WATCH_SECONDS = 1.0
+"""Between two looks at the settings of a folder that is served."""
 SELF_TEST = 0
 """The workspace under which requests of no workspace are counted; they have no cap."""
-CUT, FILTERED = "length", "content_filter"
-"""Reasons of an end, in the endpoints' words."""
 REPAIR = "That cannot be used: {}. Give the same answer again, as JSON that follows the schema, and nothing else."
-
-
-class _Question(Struct, frozen=True):
-    """What is asked, before it is put into the form that an endpoint takes."""
-
-    purpose: Purpose
-    messages: Messages
-    tools: tuple[ToolSpec, ...]
-    schema: Json
-    max_tokens: int
 
 
 class MemoryModel:
@@ -58,20 +46,37 @@ class MemoryModel:
         self._door = door
         self._workspace_id = workspace_id
         self._settings = settings
-        self._endpoint = endpoint
+        self.endpoint = endpoint
 
     @property
     def name(self) -> str:
         """What the endpoint calls it; "" while only the endpoint knows."""
-        return self._endpoint.model.name
+        return self.endpoint.model.name
 
     @property
     def context_tokens(self) -> int:
-        return self._endpoint.model.context_length
+        return self.endpoint.model.context_length
 
     @property
     def model_class(self) -> ModelClass:
-        return self._settings.model_class or "point"
+        """The class that was set, else what the self-test found; `point` while that is not known."""
+        return self._settings.model_class or self.endpoint.tested or "point"
+
+    @property
+    def is_untested(self) -> bool:
+        return self._settings.model_class is None and self.endpoint.tested is None
+
+    def report(self) -> dict[str, Json]:
+        """Return its name, class and state."""
+        endpoint = self.endpoint
+        failed = endpoint.last_failure
+        at = None if endpoint.last_failure_at is None else times.to_wire(round(endpoint.last_failure_at * 1e6))
+        return {
+            "name": self.name,
+            "class": None if self.is_untested else self.model_class,
+            "state": "down" if endpoint.is_down else "ok",
+            "last_failure": None if failed is None else {"kind": failed.kind, "at": at},
+        }
 
     @property
     def may_hear_guests(self) -> bool:
@@ -81,7 +86,7 @@ class MemoryModel:
     async def ask(
         self,
         purpose: Purpose,
-        messages: Messages,
+        messages: ChatMessages,
         *,
         tools: Sequence[ToolSpec] = (),
         schema: Json = None,
@@ -90,7 +95,7 @@ class MemoryModel:
     ) -> ModelAnswer:
         """Ask once, and once more where the answer does not follow the schema. With `tools` the answer may be tool
         calls instead. Texts that do not fit the window lose their end."""
-        question = _Question(purpose, messages, tuple(tools), schema, max_tokens)
+        question = ModelQuestion(purpose, messages, tuple(tools), schema, max_tokens)
         try:
             async with asyncio.timeout(deadline_seconds):
                 return await self._ask(question)
@@ -100,7 +105,7 @@ class MemoryModel:
     async def stream(
         self,
         purpose: Purpose,
-        messages: Messages,
+        messages: ChatMessages,
         *,
         tools: Sequence[ToolSpec] = (),
         max_tokens: int,
@@ -108,9 +113,9 @@ class MemoryModel:
     ) -> AsyncGenerator[str | ModelAnswer, None]:
         """Yield pieces of the text as they come, and last the whole answer, which may be tool calls. Wrap it in
         `contextlib.aclosing`."""
-        question = _Question(purpose, messages, tuple(tools), None, max_tokens)
+        question = ModelQuestion(purpose, messages, tuple(tools), None, max_tokens)
         end = time.monotonic() + deadline_seconds
-        events, visible = self._send(question), _Visible()
+        events, visible = self._send(question), VisibleText()
         try:
             while True:
                 async with asyncio.timeout(max(0.0, end - time.monotonic())):
@@ -119,16 +124,17 @@ class MemoryModel:
                     if piece := visible.add(event):
                         yield piece
                 elif isinstance(event, ModelFailure) and self._adapt(event, question):
-                    events, visible = self._send(question), _Visible()
+                    await events.aclose()
+                    events, visible = self._send(question), VisibleText()
                 else:
-                    yield _read(event, question) if isinstance(event, Reply) else ModelAnswer(failure=event)
+                    yield read_reply(event, question) if isinstance(event, Reply) else ModelAnswer(failure=event)
                     return
         except TimeoutError:
             yield self._too_late(deadline_seconds)
         finally:
             await events.aclose()
 
-    async def _ask(self, question: _Question) -> ModelAnswer:
+    async def _ask(self, question: ModelQuestion) -> ModelAnswer:
         answer, text = await self._answer(question)
         if answer.failure is None or answer.failure.kind != "invalid":
             return answer
@@ -139,13 +145,13 @@ class MemoryModel:
         again, _ = await self._answer(replace(question, messages=[*question.messages, *said], tools=()))
         return again
 
-    async def _answer(self, question: _Question) -> tuple[ModelAnswer, str]:
+    async def _answer(self, question: ModelQuestion) -> tuple[ModelAnswer, str]:
         """Send a question, in another form if the first is refused. Returns the answer and its text."""
         while True:
             async with aclosing(self._send(question)) as events:
                 last = [event async for event in events if not isinstance(event, str)][-1]
             if isinstance(last, Reply):
-                answer = _read(last, question)
+                answer = read_reply(last, question)
                 if answer.failure is None or not self._needs_more(answer.failure, last):
                     return answer, last.text
             elif not self._adapt(last, question):
@@ -154,14 +160,14 @@ class MemoryModel:
     def _needs_more(self, failure: ModelFailure, reply: Reply) -> bool:
         """Return True, once, if a model thought until its tokens were used up."""
         thought = bool(reply.reasoning) or "<think" in reply.text
-        if failure.kind != "truncated" or not thought or self._endpoint.thinks:
+        if failure.kind != "truncated" or not thought or self.endpoint.thinks:
             return False
-        self._endpoint.thinks = True
+        self.endpoint.thinks = True
         return True
 
-    def _adapt(self, failure: ModelFailure, question: _Question) -> bool:
+    def _adapt(self, failure: ModelFailure, question: ModelQuestion) -> bool:
         """Change the form in which this endpoint is asked. False when there is none left to try."""
-        endpoint = self._endpoint
+        endpoint = self.endpoint
         if failure.kind == "context_too_long" and not endpoint.is_tight:
             endpoint.is_tight = True
         elif failure.kind == "bad_request" and question.tools and endpoint.takes_tools:
@@ -172,12 +178,12 @@ class MemoryModel:
             return False
         return True
 
-    async def _send(self, question: _Question) -> AsyncGenerator[str | Reply | ModelFailure, None]:
+    async def _send(self, question: ModelQuestion) -> AsyncGenerator[str | Reply | ModelFailure, None]:
         """Send one request, counted: pieces of text, and last the reply or a failure."""
-        if (refused := self._endpoint.refuse()) is not None:
+        if (refused := self.endpoint.refuse()) is not None:
             yield refused
             return
-        request = self._form(question)
+        request = make_request(question, self.endpoint)
         reserved = CallCost(request.tokens or 0, request.max_tokens or 0)
         call = await self._door.reserve(self._workspace_id, self._settings, question.purpose, self.name, reserved)
         if isinstance(call, ModelFailure):
@@ -186,63 +192,43 @@ class MemoryModel:
         said, outcome, usage = 0, "unfinished", None
         began = time.monotonic()
         try:
-            async with aclosing(self._endpoint.model.stream(request)) as events:
+            async with aclosing(self.endpoint.model.stream(request)) as events:
                 async for event in events:
                     if isinstance(event, TextPiece):
                         said += estimate_tokens(event.text)
                         yield event.text
                     elif isinstance(event, Completed):
                         outcome, usage = calls.OK, event.reply.usage
-                        await self._door.worked(self._endpoint)
+                        await self._door.worked(self.endpoint)
                         yield event.reply
                     elif isinstance(event, ModelFailed):
                         outcome, usage = event.kind, event.partial.usage
-                        yield self._endpoint.failed(event)
+                        yield self.endpoint.failed(event)
         finally:  # also when nobody wants to hear the rest
             took = round((time.monotonic() - began) * 1000)
             spent = (usage.prompt_tokens, usage.completion_tokens) if usage else (reserved.prompt_tokens, said)
-            await self._door.settle(call, CallCost(*spent, took), outcome)
-
-    def _form(self, question: _Question) -> ModelRequest:
-        """Put a question into the form that this endpoint takes, cut to its window."""
-        endpoint = self._endpoint
-        messages, tools, orders = question.messages, question.tools, []
-        if tools and not endpoint.takes_tools:
-            messages, orders, tools = structured.to_text_protocol(messages), [structured.describe_tools(tools)], ()
-        form: Json = None
-        if question.schema is not None:
-            orders.append(structured.describe_schema(question.schema))
-            if endpoint.takes_schema and not question.tools:
-                form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": question.schema}}
-        window = int(self.context_tokens * (SHRUNK if endpoint.is_tight else 1.0))
-        wanted = question.max_tokens + (THINKING_TOKENS if endpoint.thinks else 0)
-        answer = answer_tokens(window, wanted)
-        fitting = fit_messages(_with_orders(messages, orders), tools, window, answer)
-        return ModelRequest(fitting, tools, answer, estimate_request(fitting, tools), form)
+            await self._door.settle(call, question.purpose, CallCost(*spent, took), outcome)
 
     def _too_late(self, seconds: float) -> ModelAnswer:
-        line = f"the model at {self._endpoint.place} did not answer within {seconds:g} s"
-        failure = self._endpoint.failed(ModelFailed("timeout", line, retryable=True))
+        line = f"the model at {self.endpoint.place} did not answer within {seconds:g} s"
+        failure = self.endpoint.failed(ModelFailed("timeout", line, retryable=True))
         return ModelAnswer(failure=failure)
 
 
 class ModelDoor:
     """The models of one memory folder, for one process. Without a folder there are none."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: Clock,
-        folder: Path | None,
-        env: Callable[[], Mapping[str, str]] = dict,
-    ) -> None:
+    def __init__(self, database: Database, clock: Clock, file: SettingsFile | None = None) -> None:
+        """Without a `file`, that of the database's folder is used, and no environment."""
         self._database = database
         self._clock = clock
-        self.file = SettingsFile(folder, env)
+        self.file = file or SettingsFile(database.folder)
         self._names: dict[int, str] = {}
         self._endpoints: dict[tuple[str, str, str, int | None], ModelEndpoint] = {}
-        self.on_recovery: Callable[[], None] = lambda: None
-        """Called when a model came, or answers again after it was down."""
+        self.wake: Callable[[], None] = lambda: None
+        """Called when jobs that waited for a model are due."""
+        self.metrics: Counter[tuple[str, str, str]] = Counter()
+        """By name of the count, purpose and outcome, since the start of this process."""
 
     async def of(self, workspace_id: int) -> MemoryModel | None:
         """Return the model of a workspace, by the settings as they are now; None where it has none."""
@@ -250,7 +236,10 @@ class ModelDoor:
         if name is None:
             name = await self._database.read(lambda tx: _name_of(tx, workspace_id))
             self._names[workspace_id] = name
-        return self.find(name, workspace_id)
+        found = self.find(name, workspace_id)
+        if found is not None and found.is_untested:
+            self._begin_test(found)
+        return found
 
     def find(self, workspace: str, workspace_id: int) -> MemoryModel | None:
         """As `of`, where the workspace's name is known."""
@@ -262,9 +251,55 @@ class ModelDoor:
             self._endpoints[key] = ModelEndpoint(settings, self._clock)
         return MemoryModel(self, workspace_id, settings, self._endpoints[key])
 
+    async def watch(self) -> None:
+        """Look for changed settings for as long as this runs: a new model is tested, and jobs that wait for one are
+        tried again."""
+        seen = 0
+        while True:
+            if (version := self.file.version()) != seen:
+                if seen:  # at its start a worker tries all again by itself
+                    await self._resume()
+                seen = version
+                if (found := self.find("", SELF_TEST)) is not None and found.is_untested:
+                    self._begin_test(found)
+            await asyncio.sleep(WATCH_SECONDS)
+
     async def close(self) -> None:
-        """Let go of connections."""
+        """Stop testing and let go of connections."""
+        testing = [endpoint.testing for endpoint in self._endpoints.values() if endpoint.testing is not None]
+        for task in testing:
+            task.cancel()
+        await asyncio.gather(*testing, return_exceptions=True)
         await asyncio.gather(*(endpoint.model.close() for endpoint in self._endpoints.values()))
+
+    def report(self) -> dict[str, Json] | None:
+        """Return what there is to say of the folder's own model, without its address: everybody may read it."""
+        settings = self.file.settings
+        if settings.source == "off" and self.file.problem is None:
+            return None
+        found = self.find("", SELF_TEST)
+        if found is None:
+            return {"name": settings.name, "state": "misconfigured"}
+        return {**found.report(), "cap_calls": settings.cap_calls, "cap_tokens": settings.cap_tokens}
+
+    def _begin_test(self, model: MemoryModel) -> None:
+        endpoint = model.endpoint
+        if endpoint.testing is None or endpoint.testing.done():
+            tester = MemoryModel(self, SELF_TEST, endpoint.settings, endpoint)
+            endpoint.testing = asyncio.create_task(self._test(tester))
+
+    async def _test(self, model: MemoryModel) -> None:
+        """Find out a model's class: what an earlier test found, else a test, whose result is kept."""
+        name = f"model_class {model.endpoint.place} {model.endpoint.settings.name}"
+        try:
+            known = await self._database.read(lambda tx: _read_meta(tx, name))
+            found = known or await try_out(model)
+            if found is not None and not known:
+                kept: ModelClass = found
+                await self._database.write(lambda tx: upsert(tx, meta, ("name",), {"name": name, "value": kept}))
+            model.endpoint.tested = found
+        except StoreError as error:
+            log.warning("memory server: the model is not tested yet: %s", error.line())
 
     async def reserve(
         self, workspace_id: int, settings: ModelSettings, purpose: Purpose, model: str, cost: CallCost
@@ -287,8 +322,11 @@ class ModelDoor:
         except StoreError as error:  # what cannot be counted is not sent
             return ModelFailure("down", error.line())
 
-    async def settle(self, call_id: int, cost: CallCost, outcome: str) -> None:
+    async def settle(self, call_id: int, purpose: Purpose, cost: CallCost, outcome: str) -> None:
         """Write what a request took, also when who asked is cancelled meanwhile."""
+        self.metrics["calls", purpose, outcome] += 1
+        self.metrics["tokens", purpose, outcome] += cost.prompt_tokens + cost.completion_tokens
+        self.metrics["milliseconds", purpose, outcome] += cost.milliseconds
         try:
             await asyncio.shield(self._database.write(lambda tx: calls.finish_call(tx, call_id, cost, outcome)))
         except StoreError as error:  # what was reserved stays counted
@@ -297,52 +335,20 @@ class ModelDoor:
     async def worked(self, endpoint: ModelEndpoint) -> None:
         """Note that an endpoint answered."""
         if endpoint.worked():
-            self.on_recovery()
+            await self._resume()
+
+    async def _resume(self) -> None:
+        try:
+            await self._database.write(resume_deferred)
+        except StoreError as error:  # they are due by themselves in a while
+            log.warning("memory server: %s", error.line())
+        self.wake()
 
 
-class _Visible:
-    """Text as it comes, without thoughts between tags."""
-
-    def __init__(self) -> None:
-        self._all = ""
-        self._shown = 0
-
-    def add(self, piece: str) -> str:
-        """Return what can be shown now. A beginning that may become a tag waits."""
-        self._all += piece
-        visible = structured.without_thoughts(self._all)
-        held = visible.rfind("<")
-        if held >= 0 and len(visible) - held <= len("<reasoning>"):
-            visible = visible[:held]
-        new = visible[self._shown :]
-        self._shown = max(self._shown, len(visible))
-        return new
+def _read_meta(tx: Tx, name: str) -> ModelClass | None:
+    value = tx.execute(select(meta.c.value).where(meta.c.name == name)).scalar()
+    return value if value in ("point", "compose") else None
 
 
 def _name_of(tx: Tx, workspace_id: int) -> str:
     return tx.execute(select(workspaces.c.name).where(workspaces.c.id == workspace_id)).scalar() or ""
-
-
-def _with_orders(messages: Messages, orders: Sequence[str]) -> Messages:
-    """Add what the form demands to the first system message."""
-    if not orders:
-        return messages
-    first, rest = (messages[0], messages[1:]) if messages[0].get("role") == "system" else ({"content": ""}, messages)
-    return [{"role": "system", "content": "\n\n".join([first["content"], *orders]).strip()}, *rest]
-
-
-def _read(reply: Reply, question: _Question) -> ModelAnswer:
-    """Read a whole reply: tool calls, JSON of the schema, or text."""
-    text = structured.without_thoughts(reply.text)
-    called = reply.tool_calls or structured.find_calls(text, question.tools)
-    if called:
-        return ModelAnswer(text, tool_calls=called)
-    is_cut = reply.finish_reason == CUT
-    if reply.finish_reason == FILTERED:
-        return ModelAnswer(text, failure=ModelFailure("refusal", "the endpoint held the answer back"))
-    if question.schema is not None and text:
-        parsed, problem = structured.read_json(text, question.schema)
-        return ModelAnswer(text, parsed, failure=ModelFailure("invalid", problem) if problem else None)
-    if not text:
-        return ModelAnswer(failure=ModelFailure("truncated" if is_cut else "bad_reply", "the answer has no text"))
-    return ModelAnswer(text, failure=ModelFailure("truncated", "the answer was cut off") if is_cut else None)

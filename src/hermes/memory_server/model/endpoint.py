@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from hermes.clock import Clock
@@ -12,7 +13,7 @@ from hermes.llm.offer import ConfiguredModel, ModelOffer
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.patience import Retries, Timeouts
 from hermes.memory_server.model.answer import ModelFailure
-from hermes.memory_server.model.settings import GUESSED_WINDOW_TOKENS, ModelSettings
+from hermes.memory_server.model.settings import GUESSED_WINDOW_TOKENS, ModelClass, ModelSettings
 
 log = logging.getLogger(__name__)
 TIMEOUTS = Timeouts(first_byte=900.0, idle=300.0, silence=900.0, total=1800.0, named="")
@@ -37,7 +38,10 @@ class ModelEndpoint:
         """Whether it uses up the tokens of an answer with thoughts, and needs more of them."""
         self.is_tight = False
         """Whether it said that a request was too long, so that less of its window is used."""
-        self.last_failure: str | None = None
+        self.tested: ModelClass | None = None
+        """The class that the self-test found."""
+        self.testing: asyncio.Task[None] | None = None
+        self.last_failure: ModelFailed | None = None
         self.last_failure_at: float | None = None
         self._failures = 0
         self._back_off = 0.0
@@ -66,7 +70,7 @@ class ModelEndpoint:
         now = self._clock.now()
         left = self._down_until - now
         if 0 < left <= MAX_BACK_OFF_SECONDS:
-            return ModelFailure("down", self.last_failure or "it failed", left)
+            return ModelFailure("down", self.last_failure.message if self.last_failure else "it failed", left)
         if self.is_down:
             self._down_until = now + PROBE_SECONDS
         return None
@@ -82,7 +86,7 @@ class ModelEndpoint:
     def failed(self, failed: ModelFailed) -> ModelFailure:
         """Note a failure, which the log says once; the endpoint is left alone for longer after each further one."""
         now = self._clock.now()
-        self.last_failure, self.last_failure_at = failed.message, now
+        self.last_failure, self.last_failure_at = failed, now
         self._failures += 1
         if failed.kind not in AT_ONCE and self._failures < MAX_FAILURES and not self.is_down:
             return ModelFailure(failed.kind, failed.message, failed.retry_after or 0.0)

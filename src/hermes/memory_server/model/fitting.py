@@ -15,7 +15,7 @@ MIN_TEXT_TOKENS = 32
 """No text is cut to less while another one is longer."""
 CUT_MARK = " […]"
 
-Messages = Sequence[dict[str, Json]]
+ChatMessages = Sequence[dict[str, Json]]
 
 
 def answer_tokens(window: int, wanted: int) -> int:
@@ -23,7 +23,7 @@ def answer_tokens(window: int, wanted: int) -> int:
     return max(1, min(wanted, int(window * MAX_ANSWER_SHARE)))
 
 
-def fit_messages(messages: Messages, tools: Sequence[ToolSpec], window: int, answer: int) -> list[dict[str, Json]]:
+def fit_messages(messages: ChatMessages, tools: Sequence[ToolSpec], window: int, answer: int) -> list[dict[str, Json]]:
     """Return the messages that fit into a window beside the answer: the oldest exchanges go first, then the ends of the
     longest texts. System messages, the last question and the last exchange stay, cut."""
     room = int(window * MARGIN) - answer - estimate_request((), tools)
@@ -42,7 +42,7 @@ def fit_messages(messages: Messages, tools: Sequence[ToolSpec], window: int, ans
     return _cut(left, room)
 
 
-def _groups(messages: Messages) -> list[list[dict[str, Json]]]:
+def _groups(messages: ChatMessages) -> list[list[dict[str, Json]]]:
     """A call of tools and its results belong together: endpoints refuse one without the other."""
     groups: list[list[dict[str, Json]]] = []
     for message in messages:

@@ -110,8 +110,8 @@ def _convert(value: Mapping[str, Any], where: str, *, strict: bool = True) -> Mo
         raise SettingsError(f"the memory model's settings {where} are wrong: {error}", hint="") from error
 
 
-def read_settings(folder: Path) -> ModelSettings:
-    """Read the folder's file; without one, no model is used. Raises SettingsError for a file that cannot be used, also
+def read_settings(folder: Path) -> ModelSettings | None:
+    """Read the folder's file; None where there is none. Raises SettingsError for a file that cannot be used, also
     for one with a key in it that others may read."""
     path = folder / FILE
     try:
@@ -120,7 +120,7 @@ def read_settings(folder: Path) -> ModelSettings:
             raise OSError(errno.EINVAL, "it is no file of settings")
         settings = msgspec.json.decode(path.read_bytes(), type=ModelSettings)
     except FileNotFoundError:
-        return ModelSettings()
+        return None
     except (OSError, msgspec.MsgspecError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise SettingsError(f"cannot use {path}: {why}", hint="`hermes memory model` writes it anew") from error
@@ -138,10 +138,18 @@ def to_json(settings: ModelSettings) -> str:
 class SettingsFile:
     """The settings of a folder as they are now: the file's state is compared at each use. Without a folder: off."""
 
-    def __init__(self, folder: Path | None, env: Callable[[], Mapping[str, str]] = dict) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        env: Callable[[], Mapping[str, str]] = dict,
+        default: ModelSettings = ModelSettings(),  # noqa: B008 - frozen
+    ) -> None:
+        """`env` gives the variables in which keys and settings may be, `default` what holds without a file."""
         self._folder = folder
         self._env = env
+        self._default = default
         self._seen: tuple[int, ...] | None = None
+        self._version = 0
         self._settings = ModelSettings()
         self._by_workspace: dict[str, ModelSettings | None] = {}
         self.problem: str | None = None
@@ -150,25 +158,27 @@ class SettingsFile:
     @property
     def settings(self) -> ModelSettings:
         """The folder's settings, also while they cannot be used."""
-        self.has_changed()
+        self.version()
         return self._settings
 
-    def has_changed(self) -> bool:
-        """Return True if the file is another than at the last call, and read it."""
+    def version(self) -> int:
+        """Return how often the file was seen to have changed, 1 at first. A file that has changed is read."""
         state = self._state()
         if state == self._seen:
-            return False
+            return self._version
+        self._version += 1
         self._seen, self._by_workspace, self.problem = state, {}, None
         try:
-            self._settings = ModelSettings() if self._folder is None else read_settings(self._folder)
+            found = None if self._folder is None else read_settings(self._folder)
+            self._settings = self._default if found is None else found
         except SettingsError as error:
             self._settings = ModelSettings()
             self._complain(error)
-        return True
+        return self._version
 
     def find(self, workspace: str) -> ModelSettings | None:
         """Return the settings to use in a workspace, keys resolved; None where no model may be asked."""
-        self.has_changed()
+        self.version()
         if workspace not in self._by_workspace:
             self._by_workspace[workspace] = self._resolve(workspace)
         return self._by_workspace[workspace]

@@ -1,0 +1,239 @@
+"""`hermes memory model`: which model the memory server asks, whether it answers, and what it may be sent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from msgspec.structs import asdict, replace
+
+from hermes.app import App
+from hermes.assembly import has_model
+from hermes.cli.memory import Data
+from hermes.cli.memory_server import place_of, read_server, server_lines
+from hermes.cli.output import note, print_json, printable, say
+from hermes.cli.start import AsJson, find_home, load_app
+from hermes.clock import SystemClock
+from hermes.config_file import load_shared_env
+from hermes.embedded.place import Place, find_place
+from hermes.errors import ModelError, UsageError
+from hermes.files import read_file, replace_file
+from hermes.llm.endpoint import Endpoint
+from hermes.llm.events import ModelFailed
+from hermes.llm.model import ModelRequest
+from hermes.memory_server.model.endpoint import ModelEndpoint
+from hermes.memory_server.model.settings import FILE, OPENAI_URL, ModelClass, ModelSettings, read_settings, to_json
+from hermes.settings import API_KEY, BASE_URL, CONTEXT_LENGTH, MODEL
+from hermes.types import Json
+
+MAX_KEY_FILE_BYTES = 16 * 1024
+MAX_TEST_TOKENS = 400
+TEST_SECONDS = 180.0
+QUESTION: list[dict[str, Json]] = [{"role": "user", "content": "Answer with the one word: ready"}]
+AUTO = "auto"
+ADDRESS = ("url", "name", "key", "key_env", "window", "source")
+"""Fields whose change is tested before it is kept."""
+
+
+def model(
+    ctx: typer.Context,
+    url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint; most end in /v1.")] = None,
+    name: Annotated[str | None, typer.Option(help="The model's name; empty for the endpoint's first.")] = None,
+    key_env: Annotated[str | None, typer.Option(help="The variable (environment or .env) that holds the key.")] = None,
+    key_file: Annotated[Path | None, typer.Option(help="A file with the key, which is copied to model.json.")] = None,
+    window: Annotated[str | None, typer.Option(help="Tokens of its context; auto: what the endpoint tells.")] = None,
+    class_: Annotated[
+        Literal["point", "compose", "auto"] | None,
+        typer.Option("--class", help="point: it only chooses among lines. compose: it also writes. auto: tested."),
+    ] = None,
+    cap_calls: Annotated[int | None, typer.Option(help="Calls per workspace and day (UTC).")] = None,
+    cap_tokens: Annotated[int | None, typer.Option(help="Tokens per workspace and day (UTC).")] = None,
+    guests: Annotated[
+        Literal["on", "off"] | None, typer.Option(help="Whether words of others than the owner may be sent.")
+    ] = None,
+    workspace: Annotated[str | None, typer.Option(help="Change what differs in this workspace alone.")] = None,
+    host: Annotated[bool, typer.Option("--host", help="Use the model that answers in `hermes chat`.")] = False,
+    env: Annotated[bool, typer.Option("--env", help="Use what HERMES_MEMORY_MODEL_* say.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="Ask no model.")] = False,
+    test: Annotated[
+        bool | None, typer.Option("--test/--no-test", help="Ask it once now; a new address is tested anyway.")
+    ] = None,
+    data: Data = None,
+    json: AsJson = False,
+) -> int:
+    """Show, test and change the model that the memory server asks; without one, memory answers from the text itself.
+    The settings are in model.json of the memory folder, for its owner alone. A running server notices a change."""
+    place = place_of(ctx, data)
+    before = read_settings(place.folder) or ModelSettings()
+    given = _address(ctx, before, url=url, host=host, env=env, off=off)
+    simple: dict[str, Any] = {"name": name, "cap_calls": cap_calls, "cap_tokens": cap_tokens}
+    simple |= {"window": None if window is None else _read_window(window), "model_class": class_}
+    given |= {field: value for field, value in simple.items() if value is not None}
+    given |= {field: None for field in ("window", "model_class") if given.get(field) == AUTO}
+    if key_env is not None or key_file is not None:
+        given |= {"key_env": key_env or "", "key": "" if key_file is None else _read_key(key_file)}
+    if guests is not None:
+        given["guests"] = guests == "on"
+    after = _change(before, given, workspace)
+    in_use = after if workspace is None else after.for_workspace(workspace)
+    in_use.check()
+    tested = _try(ctx, before, in_use, test)
+    if tested is not None and tested["error"] and given:
+        hint = "Nothing was changed. `--no-test` keeps the settings all the same"
+        raise ModelError(f"the memory model does not answer: {tested['error']}", hint=hint)
+    if given:
+        write_settings(place, after)
+    return _show(ctx, place, in_use, tested, json)
+
+
+def _address(
+    ctx: typer.Context, before: ModelSettings, *, url: str | None, host: bool, env: bool, off: bool
+) -> dict[str, Any]:
+    """Return the fields that say where the model is, as far as the options give them."""
+    if sum((host, env, off, url is not None)) > 1:
+        raise UsageError("--url, --host, --env and --off exclude each other", hint="Give one of them")
+    if host:
+        found = read_host(load_app(ctx))
+        return {field: getattr(found, field) for field in ADDRESS}
+    if url is None:
+        return {"source": "env"} if env else {"source": "off"} if off else {}
+    # A key goes to no other place than it was given for.
+    forgotten = {} if _same_place(url, before.url) else {"key": "", "key_env": ""}
+    return {"source": "own", "url": url, **forgotten}
+
+
+def _try(ctx: typer.Context, before: ModelSettings, in_use: ModelSettings, wish: bool | None) -> dict[str, Json] | None:
+    """Ask the model once, if that is wished or its address is new."""
+    is_new = any(getattr(in_use, field) != getattr(before, field) for field in ADDRESS)
+    if in_use.source == "off" or wish is False or not (wish or is_new):
+        return None
+    return asyncio.run(_test(in_use.resolved(load_shared_env(find_home(ctx)))))
+
+
+def _read_window(text: str) -> int | str:
+    if text == AUTO:
+        return AUTO
+    try:
+        return int(text)
+    except ValueError as error:
+        raise UsageError(f"--window is '{text}', which is no number of tokens", hint="A number, or auto") from error
+
+
+def _change(before: ModelSettings, given: Mapping[str, Any], workspace: str | None) -> ModelSettings:
+    """Return the settings with what was given, for all or for one workspace."""
+    if workspace is None or not given:
+        return replace(before, **given)
+    own = {**before.workspaces.get(workspace, {}), **given}
+    return replace(before, workspaces={**before.workspaces, workspace: own})
+
+
+def _same_place(url: str, other: str) -> bool:
+    return bool(other) and Endpoint.parse(url).netloc == Endpoint.parse(other).netloc
+
+
+def _read_key(path: Path) -> str:
+    try:
+        return read_file(path, MAX_KEY_FILE_BYTES).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the key in {path}: {error}") from error
+
+
+def read_host(app: App) -> ModelSettings:
+    """Return the host's model as settings of a memory folder. Raises UsageError where the host has none."""
+    if not has_model(app.settings):
+        raise UsageError("no model is configured for `hermes chat`", hint="`hermes model` shows how to get one")
+    get = app.settings.get
+    return ModelSettings(
+        source="host",
+        url=get(BASE_URL) or OPENAI_URL,
+        name=get(MODEL),
+        key=get(API_KEY) or "",
+        window=get(CONTEXT_LENGTH) if app.settings.is_given(CONTEXT_LENGTH) else None,
+    )
+
+
+def write_settings(place: Place, settings: ModelSettings) -> None:
+    """Write the folder's file, for its owner alone."""
+    replace_file(place.folder / FILE, to_json(settings))
+
+
+def sync_host(app: App) -> None:
+    """Carry a change of the host's model over, where the folder uses it."""
+    place = find_place(app.home, load_shared_env(app.home))
+    found = read_settings(place.folder)
+    if found is None or found.source != "host" or not has_model(app.settings):
+        return
+    now = read_host(app)
+    fresh = replace(found, **{field: getattr(now, field) for field in ADDRESS})
+    if fresh != found:
+        write_settings(place, fresh)
+
+
+async def _test(settings: ModelSettings) -> dict[str, Json]:
+    """Ask once. Returns the model's name, the seconds and what went wrong."""
+    endpoint = ModelEndpoint(settings, SystemClock())
+    began = time.perf_counter()
+    error = None
+    try:
+        async with (
+            asyncio.timeout(TEST_SECONDS),
+            aclosing(endpoint.model.stream(ModelRequest(QUESTION, max_tokens=MAX_TEST_TOKENS))) as events,
+        ):
+            last = [event async for event in events][-1]
+        error = last.message if isinstance(last, ModelFailed) else None
+    except TimeoutError:
+        error = f"{endpoint.place} did not answer within {TEST_SECONDS:g} s"
+    finally:
+        await endpoint.model.close()
+    seconds = round(time.perf_counter() - began, 2)
+    return {"name": endpoint.model.name, "window": endpoint.model.context_length, "seconds": seconds, "error": error}
+
+
+def _show(ctx: typer.Context, place: Place, settings: ModelSettings, tested: Json, as_json: bool) -> int:
+    server = read_server(find_home(ctx)) if place == find_place(find_home(ctx), load_shared_env(find_home(ctx))) else {}
+    running = (server.get("health") or {}).get("model")
+    where = settings.url and Endpoint.parse(settings.url).url("").split("?")[0]
+    shown = {
+        **{field: value for field, value in asdict(settings).items() if field not in ("key", "workspaces")},
+        "url": where,
+        "has_key": bool(settings.key or settings.key_env),
+        "file": str(place.folder / FILE),
+        "server": running,
+        "test": tested,
+    }
+    if as_json:
+        print_json(shown)
+    else:
+        for line in model_lines(settings, where):
+            say(printable(line))
+        for line in server_lines(server)[1:] if server.get("running") else ():
+            say(printable(line))
+        if tested is not None and not tested["error"]:
+            say(printable(f"{tested['name']} answers ({tested['seconds']:.1f} s)."))
+    if tested is not None and tested["error"]:
+        note(f"It does not answer: {printable(tested['error'])}")
+        return 1
+    return 0
+
+
+def model_lines(settings: ModelSettings, where: str) -> list[str]:
+    """Say what is set."""
+    if settings.source == "off":
+        return [
+            "No model is asked: memory answers, summarises and concludes from the text itself.",
+            "`hermes memory model --host` uses the model of `hermes chat`, `--url URL --name NAME` another one.",
+        ]
+    kept = {"own": "", "host": " (the model of `hermes chat`)", "env": " (from the environment)"}[settings.source]
+    who = "of everybody" if settings.guests else "of your own conversations alone (`--guests on` adds those of others)"
+    trusted: ModelClass | str = settings.model_class or "tested at its first use"
+    return [
+        f"{settings.name or 'The first model'} at {where or 'the address in HERMES_MEMORY_MODEL_URL'}{kept}",
+        f"sent      words {who}",
+        f"class     {trusted}",
+        f"caps      {settings.cap_calls:,} calls and {settings.cap_tokens:,} tokens per workspace and day (UTC)",
+    ]

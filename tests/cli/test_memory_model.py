@@ -1,0 +1,152 @@
+"""`hermes memory model`: set, tested, shown; and the question whether memory may use the model of the chat."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes.memory_server.model.settings import FILE
+from hermes.types import Json
+from tests.cli.screen import CTRL_D, ENTER, Screen, plain_env
+from tests.conftest import Ran
+from tests.llm.beside import beside
+from tests.llm.loopback import Answer, LoopbackServer, fails, says
+
+Hermes = Callable[..., Ran]
+KEY = "sk-only-for-this-test"
+
+
+@pytest.fixture
+def folder(home: Path) -> Path:
+    return home / "memory"
+
+
+def saved(folder: Path) -> Json:
+    return json.loads((folder / FILE).read_text(encoding="utf-8"))
+
+
+@pytest.mark.contract("9.3")
+def test_a_model_is_tested_kept_for_its_owner_alone_and_shown_without_its_key(
+    hermes: Hermes, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text(KEY + "\n", encoding="utf-8")
+    with beside(LoopbackServer(then=says("ready"))) as server:
+        ran = hermes(
+            "memory", "model", "--url", server.base_url, "--name", "loop-1", "--key-file", str(tmp_path / "key"),
+            "--cap-calls", "7", "--class", "point",
+        )  # fmt: skip
+        assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+    assert (ran.code, ran.err) == (0, "")
+    assert "loop-1 answers" in ran.out
+    assert (folder / FILE).stat().st_mode & 0o777 == 0o600
+    assert saved(folder)["cap_calls"] == 7
+    shown = hermes("memory", "model")
+    told = json.loads(hermes("memory", "model", "--json").out)
+    assert (told["name"], told["has_key"], told["cap_calls"], told["model_class"]) == ("loop-1", True, 7, "point")
+    assert KEY not in ran.out + shown.out + json.dumps(told)
+    assert "7 calls" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (fails(401, "no such key"), "check the key"),
+        (fails(404, "no model x", code="model_not_found"), "check the model's name"),
+        (fails(400, "not a chat model"), "not a chat model"),
+        (Answer(body="<html><title>Shop</title></html>"), "check the URL"),
+    ],
+    ids=["key", "model", "no chat model", "no endpoint"],
+)
+def test_a_model_that_does_not_answer_is_not_taken(hermes: Hermes, folder: Path, answer: Answer, said: str) -> None:
+    with beside(LoopbackServer(then=says("ready"))) as good:
+        hermes("memory", "model", "--url", good.base_url, "--name", "good")
+    before = saved(folder)
+    with beside(LoopbackServer(then=answer)) as server:
+        ran = hermes("memory", "model", "--url", server.base_url, "--name", "x")
+        assert (ran.code, said in ran.err, "Nothing was changed" in ran.err) == (1, True, True), ran.err
+        assert saved(folder) == before
+        assert hermes("memory", "model", "--url", server.base_url, "--name", "x", "--no-test").code == 0
+        tested = hermes("memory", "model", "--test")
+    assert (tested.code, said in tested.err) == (1, True)
+    assert saved(folder)["name"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--url", "ftp://here"], "not the URL of a model endpoint"),
+        (["--url", "http://127.0.0.1:9/v1"], "refuses the connection"),
+        (["--url", "http://127.0.0.1:9/v1", "--window", "0"], "1,024 to"),
+        (["--url", "http://127.0.0.1:9/v1", "--window", "wide"], "no number of tokens"),
+        (["--url", "http://127.0.0.1:9/v1", "--cap-calls", "0"], "must be 1 or more"),
+        (["--url", "http://127.0.0.1:9/v1", "--key-env", "NOT_SET_ANYWHERE"], "which is not set"),
+        (["--url", "http://127.0.0.1:9/v1", "--off"], "exclude each other"),
+        (["--host"], "no model is configured"),
+    ],
+)
+def test_bad_input_is_refused_by_name_and_nothing_is_written(
+    hermes: Hermes, folder: Path, options: list[str], said: str
+) -> None:
+    ran = hermes("memory", "model", *options)
+    assert ran.code != 0
+    assert said in ran.err
+    assert not (folder / FILE).exists()
+
+
+def test_a_key_is_not_sent_to_another_place_than_it_was_given_for(hermes: Hermes, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(KEY, encoding="utf-8")
+    with beside(LoopbackServer(then=says("ready"))) as first, beside(LoopbackServer(then=says("ready"))) as second:
+        hermes("memory", "model", "--url", first.base_url, "--key-file", str(tmp_path / "key"), "--name", "a")
+        hermes("memory", "model", "--url", second.base_url)
+        assert "authorization" in first.requests[0].headers
+        assert "authorization" not in second.requests[0].headers
+
+
+def test_one_workspace_may_differ(hermes: Hermes, folder: Path) -> None:
+    hermes("memory", "model", "--url", "http://127.0.0.1:9/v1", "--name", "a", "--no-test")
+    assert hermes("memory", "model", "--workspace", "shop", "--off").code == 0
+    assert saved(folder)["workspaces"] == {"shop": {"source": "off"}}
+    assert json.loads(hermes("memory", "model", "--json").out)["source"] == "own"
+
+
+def test_the_model_of_the_chat_is_used_after_a_yes_and_followed(hermes: Hermes, home: Path, folder: Path) -> None:
+    hermes("config", "set", "model.base_url", "http://127.0.0.1:9/v1")
+    hermes("config", "set", "model.default", "tea-1")
+    assert hermes("memory", "model", "--host", "--guests", "on", "--no-test").code == 0
+    assert (saved(folder)["source"], saved(folder)["name"]) == ("host", "tea-1")
+    hermes("config", "set", "model.default", "tea-2")
+    hermes("chat")
+    assert (saved(folder)["name"], saved(folder)["guests"]) == ("tea-2", True)
+
+
+def test_a_file_that_others_can_read_is_not_used(hermes: Hermes, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / FILE).write_text(json.dumps({"source": "own", "url": "http://127.0.0.1:9/v1", "key": KEY}))
+    (folder / FILE).chmod(0o644)
+    ran = hermes("memory", "model")
+    assert (ran.code, "can be read by others" in ran.err, KEY in ran.err) == (2, True, False)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("typed", "source"), [("y", "host"), ("n", None)])
+@pytest.mark.contract("9.3")
+def test_a_person_is_asked_once_whether_memory_may_use_the_model(
+    home: Path, folder: Path, typed: str, source: str | None
+) -> None:
+    folder.mkdir(parents=True)
+    (folder / "memory.db").touch()
+    with beside(LoopbackServer(then=says("hello"))) as server:
+        env = {**plain_env(home), "OPENAI_BASE_URL": server.base_url, "HERMES_MODEL": "loop-1"}
+        with Screen("chat", env=env) as screen:
+            screen.wait_for("May memory use it?").type(f"{typed}{ENTER}")
+            screen.wait_for_prompt().type(CTRL_D)
+            assert screen.ended() == 0
+        assert saved(folder).get("source") == source
+        with Screen("chat", env=env) as screen:
+            screen.wait_for_prompt()
+            assert "May memory" not in "\n".join(screen.rows)
+            screen.type(CTRL_D)
+            assert screen.ended() == 0
