@@ -39,7 +39,7 @@ def served(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def modelled(folder: Path, *answers: Answer, then: Answer | None = None, **given: Any) -> Iterator[LoopbackServer]:
     """A folder with a model that gives these answers."""
     with beside(LoopbackServer(answers, then=then)) as model:
-        write_model(folder, url=model.base_url, **given)
+        write_model(folder, url=model.base_url, **{"guests": True, **given})
         try:
             yield model
         finally:

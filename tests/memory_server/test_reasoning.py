@@ -13,6 +13,7 @@ from honcho import Honcho
 from pydantic import BaseModel
 
 from hermes.memory_server.engine.dialectic import NOT_ANSWERED
+from hermes.types import OWN_MARK
 from tests.llm.beside import beside
 from tests.llm.loopback import Answer, LoopbackServer, fails, says
 from tests.memory_server.modelling import write_model
@@ -48,7 +49,7 @@ async def answered_by(
         say(http, "s", *texts)
         settle(http)
     with beside(LoopbackServer(answers, then=then)) as model:
-        write_model(served.folder, url=model.base_url, **given)
+        write_model(served.folder, url=model.base_url, **{"guests": True, **given})
         try:
             async with connected(served.url, workspace) as client:
                 yield client, model
@@ -232,3 +233,18 @@ async def test_a_small_window_is_enough(served: Served, workspace: str) -> None:
     async with answered_by(served, workspace, says("Books [1]."), texts=texts, window=2048) as (honcho, model):
         assert await (await honcho.aio.peer("ann")).aio.chat("What have I read?") == "Books."
     assert len(asked(model)) < 2048 * 4
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_guests_words_go_to_a_model_only_if_the_owner_said_so(
+    served: Served, workspace: str, *, is_own: bool
+) -> None:
+    with inside(served, workspace) as http:
+        said = {"content": "I collect stamps.", "peer_id": "ann", "metadata": {OWN_MARK: True} if is_own else {}}
+        http.post("/sessions/mine/messages", json={"messages": [said]}).raise_for_status()
+    async with answered_by(served, workspace, then=says("Ann collects stamps [1]."), guests=False) as (honcho, model):
+        answer = await (await honcho.aio.peer("ann")).aio.chat("What do I collect?")
+    assert answer.startswith("Ann collects stamps." if is_own else NOT_ANSWERED)
+    assert [("stamps" in asked(model, one), "Lisbon" in asked(model, one)) for one in range(len(model.requests))] == (
+        [(True, False)] if is_own else []
+    )

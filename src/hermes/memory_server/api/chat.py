@@ -125,7 +125,7 @@ async def _respond(
     if model is None:
         return _response(offline, body)
     access = Access(here.read, lambda text: here.ask_messages(workspace, text))
-    reader = MemoryReader(here.vectors, bounds)
+    reader = MemoryReader(here.vectors, bounds, hears_guests=model.may_hear_guests)
     reasoner = Reasoner(model, access, reader, question, body.reasoning_level, offline)
     if body.stream and body.response_format is None:
         return StreamingResponse(_stream(reasoner.stream(), body), media_type="text/event-stream")

@@ -14,7 +14,7 @@ from hermes.memory_server.db.database import Database, JsonMap, Record, Tx
 from hermes.memory_server.db.tables import conclusion_messages, conclusions, messages
 from hermes.memory_server.embedder import Embedder, to_blob
 from hermes.memory_server.engine.conclusions import digest, find_collection, select_conclusions
-from hermes.memory_server.engine.quotes import CHARS_PER_TOKEN, Numbered, Quote, fence, is_within, quote_rows
+from hermes.memory_server.engine.quotes import CHARS_PER_TOKEN, Numbered, Quote, fence, is_within, keep_own, quote_rows
 from hermes.memory_server.engine.tombstones import buried_at
 from hermes.memory_server.engine.truth import LIVE
 from hermes.memory_server.ids import new_id
@@ -80,9 +80,13 @@ async def propose(database: Database, embedder: Embedder, model: MemoryModel, gi
     """Ask what follows from what a peer said. Raises ModelWaiting where the model cannot be asked now."""
     if given["kind"] != "omni":
         return DreamProposals()
-    rows = await database.read(lambda tx: _read_premises(tx, given["observer"], given["observed"]))
+
+    def read(tx: Tx) -> list[Quote]:
+        quotes = quote_rows(_read_premises(tx, given["observer"], given["observed"]), ())
+        return quotes if model.may_hear_guests else keep_own(tx, quotes, is_of_one=False)
+
     lines = Numbered(int(model.context_tokens * LINES_SHARE) * CHARS_PER_TOKEN)
-    shown = lines.give(quote_rows(rows, ()))
+    shown = lines.give(await database.read(read))
     if not shown:
         return DreamProposals()
     asked = [{"role": "system", "content": ORDER}, {"role": "user", "content": fence(shown)}]

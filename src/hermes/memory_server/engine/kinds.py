@@ -33,6 +33,7 @@ from hermes.memory_server.engine.summaries import SessionSummary, count_removals
 from hermes.memory_server.engine.tidying import tidy_files, tidy_index
 from hermes.memory_server.model.answer import ModelWaiting
 from hermes.memory_server.model.door import MemoryModel, ModelDoor
+from hermes.memory_server.model.own_words import own_sessions
 
 P = TypeVar("P")
 READ_AT_ONCE = 500
@@ -77,6 +78,8 @@ async def _statements(tools: JobTools, job: Job) -> list[Statement]:
 async def _summary(tools: JobTools, job: Job) -> SessionSummary | None:
     given, session = job.payload, job.session_id or 0
     model = await _composing(tools, job)
+    if model is not None and not model.may_hear_guests:
+        model = model if await tools.database.read(lambda tx: own_sessions(tx, [session])) else None
     has_model = model is not None
     plan = await tools.database.read(
         lambda tx: plan_summary(tx, session, given["kind"], given["seq"], has_model=has_model)

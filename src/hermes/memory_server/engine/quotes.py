@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hermes.memory_server import times
-from hermes.memory_server.db.database import Record
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.model.own_words import own_sessions
 from hermes.ranking.personal import holds_secret
 from hermes.ranking.relative_times import write_out
 
@@ -71,6 +72,17 @@ def quote_rows(conclusions: Iterable[Record], messages: Iterable[Record]) -> lis
     """Quotes of rows that hold no secret: those are not given to a model."""
     found = [*map(quote_conclusion, conclusions), *map(quote_message, messages)]
     return [quote for quote in found if not holds_secret(quote.words)]
+
+
+def keep_own(tx: Tx, quotes: Sequence[Quote], *, is_of_one: bool) -> list[Quote]:
+    """Leave out what may be of people other than the owner: lines of sessions that are not the owner's own, and lines
+    without a session where there is none of such a session about the same one person."""
+    sessions = {quote.row.session_id for quote in quotes if quote.row is not None} - {None}
+    own = own_sessions(tx, sessions)
+    kept = [quote for quote in quotes if quote.row is not None and quote.row.session_id in own]
+    if not kept or not is_of_one:
+        return kept
+    return [quote for quote in quotes if quote in kept or quote.row is None or quote.row.session_id is None]
 
 
 def _day(micros: int) -> str:

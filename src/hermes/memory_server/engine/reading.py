@@ -17,7 +17,7 @@ from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.conclusions import message_ids, select_conclusions
 from hermes.memory_server.engine.dialectic import asks_for_all, hold_in_general, read_cards
 from hermes.memory_server.engine.messages import find_messages, select_messages
-from hermes.memory_server.engine.quotes import Quote, quote_card, quote_rows
+from hermes.memory_server.engine.quotes import Quote, keep_own, quote_card, quote_rows
 from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.search import PERSPECTIVE, find_hits, find_listener, heard_by
 from hermes.memory_server.engine.vectors import VectorIndex
@@ -49,9 +49,16 @@ class ReadingBounds:
 class MemoryReader:
     """Reads within bounds, in transactions that others open."""
 
-    def __init__(self, index: VectorIndex, bounds: ReadingBounds) -> None:
+    def __init__(self, index: VectorIndex, bounds: ReadingBounds, *, hears_guests: bool) -> None:
         self._index = index
+        self._hears_guests = hears_guests
         self.bounds = bounds
+
+    def allow(self, tx: Tx, quotes: Sequence[Quote]) -> list[Quote]:
+        """Return what the model may hear."""
+        if self._hears_guests:
+            return list(quotes)
+        return keep_own(tx, quotes, is_of_one=self.bounds.place.peer is not None)
 
     def prefetch(self, tx: Tx, question: SearchQuestion, width: int) -> list[Quote]:
         """What is nearest to a question, however sure it is that it is about it; of a question about a person as a
@@ -75,7 +82,7 @@ class MemoryReader:
         query = select_messages().where(messages.c.session_id == self.bounds.session, sessions.c.is_active.is_(True))
         query = query.where(*self._heard(tx, self.bounds.listener)).order_by(messages.c.seq.desc()).limit(HISTORY)
         rows = [row for row in tx.execute(query).all() if own is not None and row.peer_id != own]
-        return [quote.text for quote in quote_rows((), reversed(rows))]
+        return [quote.text for quote in self.allow(tx, quote_rows((), reversed(rows)))]
 
     def search_memory(self, tx: Tx, question: SearchQuestion, _given: JsonMap) -> list[Quote]:
         return quote_rows(query_views(tx, self._index, self.bounds.views, question, FOUND, None), ())

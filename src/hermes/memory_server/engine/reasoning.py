@@ -147,7 +147,8 @@ class Reasoner:
 
     async def _prefetch(self) -> tuple[list[str], list[str]]:
         def run(tx: Tx) -> tuple[list[Quote], list[str]]:
-            return self._reader.prefetch(tx, self._question, self._budget.width), self._reader.history(tx)
+            reader = self._reader
+            return reader.allow(tx, reader.prefetch(tx, self._question, self._budget.width)), reader.history(tx)
 
         quotes, history = await self._access.read(run)
         return self._lines.give(quotes), history
@@ -156,7 +157,7 @@ class Reasoner:
         """Ask which lines answer the question; "" when none does."""
         lines, _ = await self._prefetch()
         if not lines:
-            return ""
+            return self._without_model()
         picked = await choose_lines(self._model, self._question.text, self._lines, lines, self._left())
         if picked is None:
             return self._without_model()
@@ -166,6 +167,7 @@ class Reasoner:
         """Yield sentences that rest on lines, as they are written; the answer without a model where there are none."""
         lines, history = await self._prefetch()
         if not lines:
+            yield self._without_model()
             return
         messages: list[dict[str, Json]] = [{"role": "system", "content": RULES}]
         messages.append({"role": "user", "content": self._word(lines, history)})
@@ -218,28 +220,28 @@ class Reasoner:
 
     async def _run(self, name: str, given: JsonMap) -> list[Quote]:
         reader = self._reader
+
+        async def read(run: Callable[[Tx], list[Quote]]) -> list[Quote]:
+            return list(await self._access.read(lambda tx: reader.allow(tx, run(tx))))
+
         if name in SEARCHING:
             question = await self._access.ask(_text(given, "query"))
-            found = await self._access.read(lambda tx: SEARCHING[name](reader, tx, question, given))
-        elif name in LISTING:
+            return await read(lambda tx: SEARCHING[name](reader, tx, question, given))
+        if name in LISTING:
             if name == "grep_messages":
                 _text(given, "text")
-            found = await self._access.read(lambda tx: LISTING[name](reader, tx, given))
-        else:
-            line = given.get("line")
-            picked = (
-                [self._lines.quotes[line - 1]] if type(line) is int and 1 <= line <= len(self._lines.quotes) else []
-            )
-            if not picked or picked[0].row is None:
-                raise Invalid("there is no such line")
-            found = await self._access.read(lambda tx: FOLLOWING[name](reader, tx, picked[0]))
-        return list(found)
+            return await read(lambda tx: LISTING[name](reader, tx, given))
+        line = given.get("line")
+        picked = [self._lines.quotes[line - 1]] if type(line) is int and 1 <= line <= len(self._lines.quotes) else []
+        if not picked or picked[0].row is None:
+            raise Invalid("there is no such line")
+        return await read(lambda tx: FOLLOWING[name](reader, tx, picked[0]))
 
     async def _answer_in_shape(self, schema: JsonMap) -> PeerAnswer:
         """Ask for JSON of a shape, with the lines that it rests on."""
         lines, history = await self._prefetch()
         if not lines:
-            return self.read_so_far(None)
+            return self._offline
         wrapped: dict[str, Json] = {"answer": {key: part for key, part in schema.items() if key != "$defs"}}
         form: dict[str, Json] = {"type": "object", "properties": {**wrapped, **CHOICE["properties"]}}
         form |= {"required": ["answer", "lines"], **({"$defs": schema["$defs"]} if "$defs" in schema else {})}
