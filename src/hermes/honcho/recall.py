@@ -227,6 +227,8 @@ class Recaller:
         if self._is_sync:
             return {BASE: left, DIALECTIC: left}
         base, dialectic = self._first_waits if turn == 1 else (None, None)
+        if dialectic is None and self._source.reader.is_ours:
+            dialectic = 0.0  # its model may be slow; what it says is used when it is there
         return {
             name: left / 2 if wait is None else min(wait, left) for name, wait in ((BASE, base), (DIALECTIC, dialectic))
         }

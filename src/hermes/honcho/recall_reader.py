@@ -20,6 +20,8 @@ from hermes.types import Json
 T = TypeVar("T")
 PATIENCE = 60.0
 """Seconds for finding the server and for one request. A turn with less time goes on without the answer."""
+HEALTH_SECONDS = 15.0
+"""How long it counts whether our own server has a model."""
 THINKING = 110.0
 """Seconds for an answer that a model thinks about: nobody waits for it, but the host ends preparing after 120."""
 
@@ -100,7 +102,10 @@ class RecallReader:
         self.now = now
         self._root = workspace_path(workspace)
         self._asked: Link | None = None
-        self._is_floor: bool | None = None
+        self._asked_at = 0.0
+        self._is_floor = False
+        self.is_ours = False
+        """Whether the server that was asked last for its health is of our kind."""
 
     async def get(self, shape: type[T], path: str, **query: str | int | None) -> T | None:
         """Read something; None where the server does not know it."""
@@ -125,19 +130,21 @@ class RecallReader:
             raise ProviderError(str(failure), hint="") from failure
 
     async def is_floor(self) -> bool:
-        """Whether what answers there is no model but the floor of our own server. Asked once for each server."""
+        """Whether what answers there is no model but the floor of our own server. A server of ours is asked again
+        from time to time, since a model may come and go; another one once."""
         try:
             until = self.now() + PATIENCE
             link = await self._links.link(until)
-            if self._is_floor is None or link is not self._asked:
+            if link is not self._asked or (self.is_ours and self.now() >= self._asked_at + HEALTH_SECONDS):
                 told = await self._read("GET", "/health", None, until)
                 health = told.value if isinstance(told.value, dict) else {}
-                self._is_floor = "extensions" in health and health.get("model", "") is None
-                self._asked = await self._links.link(until)
+                self.is_ours = "extensions" in health
+                self._is_floor = self.is_ours and health.get("model", "") is None
+                self._asked, self._asked_at = await self._links.link(until), self.now()
         except Refusal as refusal:
             if refusal.status >= 500:
-                return bool(self._is_floor)  # it is in trouble, and says nothing of what it is
-            self._is_floor = False  # a server without such a page is not ours
+                return self._is_floor  # it is in trouble, and says nothing of what it is
+            self.is_ours = self._is_floor = False  # a server without such a page is not ours
         except Failure as failure:
             raise ProviderError(str(failure), hint="") from failure
         return self._is_floor
@@ -170,9 +177,10 @@ class RecallReader:
 
 
 NOTICE = "No model is configured"
-"""How such an answer begins."""
+NOTICES = (NOTICE, "The model did not answer")
+"""How such an answer begins: without a model, and where the model of our own server failed."""
 
 
 def is_floor_answer(answer: str) -> bool:
     """Whether no model gave this answer."""
-    return answer.startswith(NOTICE)
+    return answer.startswith(NOTICES)

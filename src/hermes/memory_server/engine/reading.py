@@ -70,7 +70,7 @@ class MemoryReader:
             card = read_cards(tx, bounds.views)
             held = list(hold_in_general(tx, self._index, bounds.views, question, width))
         near = query_views(tx, self._index, bounds.views, question, width, None)
-        here = [] if bounds.session is None else self._select(tx, messages.c.session_id == bounds.session, HISTORY)
+        here = [] if bounds.session is None else self._select(tx, messages.c.session_id == bounds.session)
         said = [*here, *self._search(tx, question, None, width)]
         return [*map(quote_card, card), *quote_rows(_once([*near, *held]), _once(said))]
 
