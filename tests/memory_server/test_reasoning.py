@@ -252,8 +252,8 @@ async def test_guests_words_go_to_a_model_only_if_the_owner_said_so(
 
 async def test_what_others_said_in_a_session_is_shown_and_cannot_be_cited(served: Served, workspace: str) -> None:
     with inside(served, workspace) as http:
+        say(http, "s", "Hello, I am Ann.")
         say(http, "s", "You surely like caves.", peer="bot")
-        http.post("/sessions/s/peers", json={"ann": {}}).raise_for_status()
     async with answered_by(served, workspace, then=says("Ann likes caves [1].")) as (honcho, model):
         await (await honcho.aio.peer("ann")).aio.chat("What do we speak of?", session="s")
     assert re.search(r"(?m)^- .*bot said: You surely like caves", asked(model))

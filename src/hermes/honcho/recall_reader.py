@@ -105,7 +105,7 @@ class RecallReader:
         self._asked_at = 0.0
         self._is_floor = False
         self.is_ours = False
-        """Whether the server that was asked last for its health is of our kind."""
+        """Whether the server that was asked last is of our kind."""
 
     async def get(self, shape: type[T], path: str, **query: str | int | None) -> T | None:
         """Read something; None where the server does not know it."""
@@ -125,9 +125,11 @@ class RecallReader:
     async def link(self) -> Link:
         """Return the link to the server in force, which knows what that server can do."""
         try:
-            return await self._links.link(self.now() + PATIENCE)
+            found = await self._links.link(self.now() + PATIENCE)
         except Failure as failure:
             raise ProviderError(str(failure), hint="") from failure
+        self.is_ours = found.finds_evidence
+        return found
 
     async def is_floor(self) -> bool:
         """Whether what answers there is no model but the floor of our own server. A server of ours is asked again
