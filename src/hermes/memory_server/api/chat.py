@@ -23,7 +23,7 @@ from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.dialectic import PeerAnswer, answer, check_schema, structure
 from hermes.memory_server.engine.peers import ensure_peer, find_peer, get_peer, is_member
 from hermes.memory_server.engine.reading import MemoryReader, ReadingBounds
-from hermes.memory_server.engine.reasoning import Access, Reasoner
+from hermes.memory_server.engine.reasoning import MemoryAccess, Reasoner
 from hermes.memory_server.engine.recall import every_view
 from hermes.memory_server.engine.scopes import get_scopes
 from hermes.memory_server.engine.sessions import get_session
@@ -33,7 +33,7 @@ from hermes.memory_server.ids import refuse_scopes
 router = new_router("chat")
 ROOT = "/v3/workspaces/{workspace_id}"
 PIECE = 48
-Found = tuple[PeerAnswer, ReadingBounds]
+OfflineAnswer = tuple[PeerAnswer, ReadingBounds]
 """The answer without a model, and what a model may read for a better one."""
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
 
@@ -52,7 +52,7 @@ async def chat_with_peer(
 
     question = await here.ask_messages(workspace_id, body.query)
 
-    def run(tx: Tx, observer: Record) -> Found:
+    def run(tx: Tx, observer: Record) -> OfflineAnswer:
         observed = get_peer(tx, workspace_id, body.target) if body.target else observer
         place = _place(tx, workspace_id, body, names)
         view = make_view(tx, workspace_id, observer.id, observed.id, body.scope, names)
@@ -65,7 +65,7 @@ async def chat_with_peer(
         listener = heard or {"peer_perspective": observer.name}
         return offline, ReadingBounds(views, said, heard, _session_id(tx, workspace_id, body), listener)
 
-    def run_if_known(tx: Tx) -> Found | None:
+    def run_if_known(tx: Tx) -> OfflineAnswer | None:
         observer = find_peer(tx, workspace_id_of(tx, workspace_id), peer_id)
         return None if observer is None else run(tx, observer)
 
@@ -84,7 +84,7 @@ async def chat_with_workspace(
     names = _check(body)
     question = await here.ask_messages(workspace_id, body.query)
 
-    def run(tx: Tx) -> Found:
+    def run(tx: Tx) -> OfflineAnswer:
         place = _place(tx, workspace_id, body, names)
         scopes = None if body.scope is None else get_scopes(tx, workspace_id, body.scope)
         rows = session_rows(tx, workspace_id, names)
@@ -117,14 +117,14 @@ def _session_id(tx: Tx, workspace: str, body: WorkspaceDialectic) -> int | None:
 
 
 async def _respond(
-    here: Server, workspace: str, question: SearchQuestion, found: Found, body: WorkspaceDialectic
+    here: Server, workspace: str, question: SearchQuestion, found: OfflineAnswer, body: WorkspaceDialectic
 ) -> Response:
     """Answer with the model of the workspace, where it has one; memory is not locked meanwhile."""
     offline, bounds = found
     model = here.models.find(workspace, bounds.place.workspace_id)
     if model is None:
         return _response(offline, body)
-    access = Access(here.read, lambda text: here.ask_messages(workspace, text))
+    access = MemoryAccess(here.read, lambda text: here.ask_messages(workspace, text))
     reader = MemoryReader(here.vectors, bounds, hears_guests=model.may_hear_guests)
     reasoner = Reasoner(model, access, reader, question, body.reasoning_level, offline)
     if body.stream and body.response_format is None:

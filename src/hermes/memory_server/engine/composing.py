@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hermes.memory_server.db.database import Record
-from hermes.memory_server.engine.quotes import CHARS_PER_TOKEN, Numbered, SentenceFilter, fence, quote_rows
+from hermes.memory_server.engine.quotes import CHARS_PER_TOKEN, NumberedLines, SentenceFilter, fence, quote_rows
 from hermes.memory_server.engine.summaries import BY_MODEL, MAX_TOKENS, write_line
 from hermes.memory_server.model.answer import ModelWaiting
 from hermes.memory_server.model.door import MemoryModel
@@ -30,7 +30,7 @@ async def compose_lines(model: MemoryModel, kind: str, rows: Sequence[Record]) -
     lines = [line for line in map(write_line, rows[:-MODEL_MESSAGES]) if line]
     left = list(rows[-MODEL_MESSAGES:])
     while left:
-        numbered = Numbered(int(model.context_tokens * LINES_SHARE) * CHARS_PER_TOKEN)
+        numbered = NumberedLines(int(model.context_tokens * LINES_SHARE) * CHARS_PER_TOKEN)
         given: list[Record] = []
         shown: list[str] = []
         for row in left:
@@ -46,7 +46,7 @@ async def compose_lines(model: MemoryModel, kind: str, rows: Sequence[Record]) -
     return lines
 
 
-async def _ask(model: MemoryModel, kind: str, numbered: Numbered, shown: Sequence[str]) -> list[str]:
+async def _ask(model: MemoryModel, kind: str, numbered: NumberedLines, shown: Sequence[str]) -> list[str]:
     messages = [
         {"role": "system", "content": ORDER.format(12 if kind == "short" else 30)},
         {"role": "user", "content": fence(shown)},

@@ -14,7 +14,15 @@ from hermes.memory_server.db.database import Database, JsonMap, Record, Tx
 from hermes.memory_server.db.tables import conclusion_messages, conclusions, messages
 from hermes.memory_server.embedder import Embedder, to_blob
 from hermes.memory_server.engine.conclusions import digest, find_collection, select_conclusions
-from hermes.memory_server.engine.quotes import CHARS_PER_TOKEN, Numbered, Quote, fence, is_within, keep_own, quote_rows
+from hermes.memory_server.engine.quotes import (
+    CHARS_PER_TOKEN,
+    NumberedLines,
+    SourceLine,
+    fence,
+    is_within,
+    keep_own,
+    quote_rows,
+)
 from hermes.memory_server.engine.tombstones import buried_at
 from hermes.memory_server.engine.truth import LIVE
 from hermes.memory_server.ids import new_id
@@ -64,7 +72,7 @@ class Drawn:
 
     content: str
     level: str
-    premises: Sequence[Quote]
+    premises: Sequence[SourceLine]
     vector: bytes = b""
 
 
@@ -81,11 +89,11 @@ async def propose(database: Database, embedder: Embedder, model: MemoryModel, gi
     if given["kind"] != "omni":
         return DreamProposals()
 
-    def read(tx: Tx) -> list[Quote]:
+    def read(tx: Tx) -> list[SourceLine]:
         quotes = quote_rows(_read_premises(tx, given["observer"], given["observed"]), ())
         return quotes if model.may_hear_guests else keep_own(tx, quotes, is_of_one=False)
 
-    lines = Numbered(int(model.context_tokens * LINES_SHARE) * CHARS_PER_TOKEN)
+    lines = NumberedLines(int(model.context_tokens * LINES_SHARE) * CHARS_PER_TOKEN)
     shown = lines.give(await database.read(read))
     if not shown:
         return DreamProposals()
@@ -114,7 +122,7 @@ def _read_premises(tx: Tx, observer: int, observed: int) -> list[Record]:
     return list(tx.execute(select_conclusions().where(*own, *held).order_by(conclusions.c.id.desc()).limit(PREMISES)))
 
 
-def _check(lines: Numbered, proposed: Sequence[JsonMap]) -> Iterator[Drawn]:
+def _check(lines: NumberedLines, proposed: Sequence[JsonMap]) -> Iterator[Drawn]:
     """Yield those proposals that rest on lines and say something else than they do."""
     for one in proposed:
         text = " ".join(str(one["text"]).split())

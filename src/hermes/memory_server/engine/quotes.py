@@ -17,7 +17,7 @@ from hermes.memory_server.model.own_words import own_sessions
 from hermes.ranking.personal import holds_secret
 from hermes.ranking.relative_times import write_out
 
-QuoteKind = Literal["said", "concluded", "noted"]
+LineKind = Literal["said", "concluded", "noted"]
 LINE_CHARS = 600
 CHARS_PER_TOKEN = 3
 """Rather too few, so that lines fit."""
@@ -33,10 +33,10 @@ MARKS = re.compile(r"</?\s*lines\s*>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class SourceLine:
     """One line: a message, a conclusion, or (without a row) a line of a card. `text` is how a model is shown it."""
 
-    kind: QuoteKind
+    kind: LineKind
     text: str
     row: Record | None = None
 
@@ -50,31 +50,31 @@ class Quote:
         return self.text if self.row is None else str(self.row.content)
 
 
-def quote_message(row: Record) -> Quote:
+def quote_message(row: Record) -> SourceLine:
     """A message with its day and speaker, its relative times worked out."""
     day = times.to_day(row.created_at)
-    return Quote("said", f"{_day(row.created_at)}, {row.peer} said: {write_out(_flat(row.content), day)}", row)
+    return SourceLine("said", f"{_day(row.created_at)}, {row.peer} said: {write_out(_flat(row.content), day)}", row)
 
 
-def quote_conclusion(row: Record) -> Quote:
+def quote_conclusion(row: Record) -> SourceLine:
     """A conclusion with the day on which it was said or drawn, and until when it held."""
     until = "" if row.valid_until is None else f", no longer so since {_day(row.valid_until)}"
     how = "" if row.level == "explicit" else " (drawn from other lines)"
     content = write_out(_flat(row.content), times.to_day(row.created_at))
-    return Quote("concluded", f"{_day(row.created_at)}{until}: {content}{how}", row)
+    return SourceLine("concluded", f"{_day(row.created_at)}{until}: {content}{how}", row)
 
 
-def quote_card(line: str) -> Quote:
-    return Quote("noted", _flat(line))
+def quote_card(line: str) -> SourceLine:
+    return SourceLine("noted", _flat(line))
 
 
-def quote_rows(conclusions: Iterable[Record], messages: Iterable[Record]) -> list[Quote]:
+def quote_rows(conclusions: Iterable[Record], messages: Iterable[Record]) -> list[SourceLine]:
     """Quotes of rows that hold no secret: those are not given to a model."""
     found = [*map(quote_conclusion, conclusions), *map(quote_message, messages)]
     return [quote for quote in found if not holds_secret(quote.words)]
 
 
-def keep_own(tx: Tx, quotes: Sequence[Quote], *, is_of_one: bool) -> list[Quote]:
+def keep_own(tx: Tx, quotes: Sequence[SourceLine], *, is_of_one: bool) -> list[SourceLine]:
     """Leave out what may be of people other than the owner: lines of sessions that are not the owner's own, and lines
     without a session where there is none of such a session about the same one person."""
     sessions = {quote.row.session_id for quote in quotes if quote.row is not None} - {None}
@@ -96,17 +96,17 @@ def _flat(text: str) -> str:
     return line if len(line) <= LINE_CHARS else line[: LINE_CHARS - 1] + "…"
 
 
-class Numbered:
+class NumberedLines:
     """Lines with numbers, from 1 on, in the order in which they were given to a model."""
 
     def __init__(self, room_chars: int) -> None:
         self._room = room_chars
         self._numbers: dict[tuple[str, object], int] = {}
-        self.quotes: list[Quote] = []
+        self.quotes: list[SourceLine] = []
         self.cited: dict[int, None] = {}
         """The lines that kept sentences rest on."""
 
-    def give(self, quotes: Iterable[Quote]) -> list[str]:
+    def give(self, quotes: Iterable[SourceLine]) -> list[str]:
         """Number lines and return how they are shown; those that were given before keep their number, and those that
         there is no room for are left out."""
         shown: list[str] = []
@@ -121,7 +121,7 @@ class Numbered:
             shown.append(f"[{number}] {quote.text}")
         return shown
 
-    def pick(self, numbers: Iterable[object]) -> list[Quote]:
+    def pick(self, numbers: Iterable[object]) -> list[SourceLine]:
         """Return the lines with these numbers, each once. Numbers that no line has are passed over."""
         wanted = [one for one in numbers if type(one) is int and 1 <= one <= len(self.quotes)]
         self.cited |= dict.fromkeys(wanted)
@@ -138,7 +138,7 @@ class Numbered:
         self.cited |= dict.fromkeys(numbers)
         return bare
 
-    def cited_first(self) -> list[Quote]:
+    def cited_first(self) -> list[SourceLine]:
         """All lines that were given, those that were rested on before the others."""
         others = (number for number in range(1, len(self.quotes) + 1) if number not in self.cited)
         return [self.quotes[number - 1] for number in (*self.cited, *others)]
@@ -170,7 +170,7 @@ def split_sentences(line: str) -> Iterator[str]:
 class SentenceFilter:
     """Lets those sentences of a growing text through that rest on lines."""
 
-    def __init__(self, lines: Numbered) -> None:
+    def __init__(self, lines: NumberedLines) -> None:
         self._lines = lines
         self._rest = self._between = ""
 

@@ -17,7 +17,7 @@ from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.conclusions import message_ids, select_conclusions
 from hermes.memory_server.engine.dialectic import asks_for_all, hold_in_general, read_cards
 from hermes.memory_server.engine.messages import find_messages, select_messages
-from hermes.memory_server.engine.quotes import Quote, keep_own, quote_card, quote_rows
+from hermes.memory_server.engine.quotes import SourceLine, keep_own, quote_card, quote_rows
 from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.search import PERSPECTIVE, find_hits, find_listener, heard_by
 from hermes.memory_server.engine.vectors import VectorIndex
@@ -54,13 +54,13 @@ class MemoryReader:
         self._hears_guests = hears_guests
         self.bounds = bounds
 
-    def allow(self, tx: Tx, quotes: Sequence[Quote]) -> list[Quote]:
+    def allow(self, tx: Tx, quotes: Sequence[SourceLine]) -> list[SourceLine]:
         """Return what the model may hear."""
         if self._hears_guests:
             return list(quotes)
         return keep_own(tx, quotes, is_of_one=self.bounds.place.peer is not None)
 
-    def prefetch(self, tx: Tx, question: SearchQuestion, width: int) -> list[Quote]:
+    def prefetch(self, tx: Tx, question: SearchQuestion, width: int) -> list[SourceLine]:
         """What is nearest to a question, however sure it is that it is about it; of a question about a person as a
         whole also what is held in general."""
         bounds = self.bounds
@@ -84,13 +84,13 @@ class MemoryReader:
         rows = [row for row in tx.execute(query).all() if own is not None and row.peer_id != own]
         return [quote.text for quote in self.allow(tx, quote_rows((), reversed(rows)))]
 
-    def search_memory(self, tx: Tx, question: SearchQuestion, _given: JsonMap) -> list[Quote]:
+    def search_memory(self, tx: Tx, question: SearchQuestion, _given: JsonMap) -> list[SourceLine]:
         return quote_rows(query_views(tx, self._index, self.bounds.views, question, FOUND, None), ())
 
-    def search_messages(self, tx: Tx, question: SearchQuestion, given: JsonMap) -> list[Quote]:
+    def search_messages(self, tx: Tx, question: SearchQuestion, given: JsonMap) -> list[SourceLine]:
         return quote_rows((), self._search(tx, question, _between(given), FOUND))
 
-    def list_messages(self, tx: Tx, given: JsonMap) -> list[Quote]:
+    def list_messages(self, tx: Tx, given: JsonMap) -> list[SourceLine]:
         """Messages of a time, or with a text in them, the oldest first."""
         bounds = [messages.c.created_at >= at for at in [_time(given, "after_date")] if at is not None]
         bounds += [messages.c.created_at < at for at in [_time(given, "before_date")] if at is not None]
@@ -100,7 +100,7 @@ class MemoryReader:
             raise Invalid("give after_date or before_date")
         return quote_rows((), reversed(self._select(tx, *bounds, limit=FOUND)))
 
-    def read_around(self, tx: Tx, quote: Quote) -> list[Quote]:
+    def read_around(self, tx: Tx, quote: SourceLine) -> list[SourceLine]:
         """What was said before and after a message, or before and after those that a conclusion was read from."""
         assert quote.row is not None
         ids = [quote.row.id] if quote.kind == "said" else message_ids(tx, [quote.row.id])[:AROUND]
@@ -110,7 +110,7 @@ class MemoryReader:
             found += reversed(self._select(tx, messages.c.session_id == row.session_id, near, limit=FOUND))
         return quote_rows((), _once(found))
 
-    def read_chain(self, tx: Tx, quote: Quote) -> list[Quote]:
+    def read_chain(self, tx: Tx, quote: SourceLine) -> list[SourceLine]:
         """What a conclusion was drawn or read from."""
         row = quote.row
         assert row is not None
@@ -187,16 +187,16 @@ TOOLS: Mapping[str, ToolSpec] = {
         _tool("get_reasoning_chain", "Read what a conclusion was drawn from.", ["line"], line=LINE),
     )
 }  # fmt: skip
-SEARCHING: Mapping[str, Callable[[MemoryReader, Tx, SearchQuestion, JsonMap], list[Quote]]] = {
+SEARCHING: Mapping[str, Callable[[MemoryReader, Tx, SearchQuestion, JsonMap], list[SourceLine]]] = {
     "search_memory": MemoryReader.search_memory,
     "search_messages": lambda reader, tx, question, _: reader.search_messages(tx, question, {}),
     "search_messages_temporal": MemoryReader.search_messages,
 }
-LISTING: Mapping[str, Callable[[MemoryReader, Tx, JsonMap], list[Quote]]] = {
+LISTING: Mapping[str, Callable[[MemoryReader, Tx, JsonMap], list[SourceLine]]] = {
     "grep_messages": MemoryReader.list_messages,
     "get_messages_by_date_range": MemoryReader.list_messages,
 }
-FOLLOWING: Mapping[str, Callable[[MemoryReader, Tx, Quote], list[Quote]]] = {
+FOLLOWING: Mapping[str, Callable[[MemoryReader, Tx, SourceLine], list[SourceLine]]] = {
     "get_observation_context": MemoryReader.read_around,
     "get_reasoning_chain": MemoryReader.read_chain,
 }

@@ -18,7 +18,14 @@ from typing import Any
 from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.dialectic import NOT_ANSWERED, NOT_ANSWERED_UNTOLD, PeerAnswer
-from hermes.memory_server.engine.quotes import CHARS_PER_TOKEN, Numbered, Quote, SentenceFilter, fence, is_within
+from hermes.memory_server.engine.quotes import (
+    CHARS_PER_TOKEN,
+    NumberedLines,
+    SentenceFilter,
+    SourceLine,
+    fence,
+    is_within,
+)
 from hermes.memory_server.engine.reading import FOLLOWING, LISTING, SEARCHING, TOOLS, MemoryReader
 from hermes.memory_server.faults import Invalid
 from hermes.memory_server.model.answer import ModelAnswer
@@ -78,7 +85,7 @@ BUDGETS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class MemoryAccess:
     """How memory is read: transactions, and what turns a text into a question."""
 
     read: Callable[[Callable[[Tx], Any]], Awaitable[Any]]
@@ -91,7 +98,7 @@ class Reasoner:
     def __init__(
         self,
         model: MemoryModel,
-        access: Access,
+        access: MemoryAccess,
         reader: MemoryReader,
         question: SearchQuestion,
         level: str,
@@ -103,7 +110,7 @@ class Reasoner:
         self._question = question
         self._budget = BUDGETS[level]
         self._offline = offline
-        self._lines = Numbered(int(model.context_tokens * LINES_SHARE) * CHARS_PER_TOKEN)
+        self._lines = NumberedLines(int(model.context_tokens * LINES_SHARE) * CHARS_PER_TOKEN)
         self._until = time.monotonic() + DEADLINE_SECONDS
         self._calls: list[JsonMap] = []
 
@@ -146,7 +153,7 @@ class Reasoner:
         return any(holds_secret(row.content) for row in (*self._offline.conclusions, *self._offline.messages))
 
     async def _prefetch(self) -> tuple[list[str], list[str]]:
-        def run(tx: Tx) -> tuple[list[Quote], list[str]]:
+        def run(tx: Tx) -> tuple[list[SourceLine], list[str]]:
             reader = self._reader
             return reader.allow(tx, reader.prefetch(tx, self._question, self._budget.width)), reader.history(tx)
 
@@ -218,10 +225,10 @@ class Reasoner:
         self._calls.append({"tool_name": call.name, "tool_input": given})
         return fence(self._lines.give(quotes)) if quotes else "Nothing was found."
 
-    async def _run(self, name: str, given: JsonMap) -> list[Quote]:
+    async def _run(self, name: str, given: JsonMap) -> list[SourceLine]:
         reader = self._reader
 
-        async def read(run: Callable[[Tx], list[Quote]]) -> list[Quote]:
+        async def read(run: Callable[[Tx], list[SourceLine]]) -> list[SourceLine]:
             return list(await self._access.read(lambda tx: reader.allow(tx, run(tx))))
 
         if name in SEARCHING:
@@ -273,8 +280,8 @@ class Reasoner:
 
 
 async def choose_lines(
-    model: MemoryModel, question: str, lines: Numbered, shown: Sequence[str], seconds: float
-) -> list[Quote] | None:
+    model: MemoryModel, question: str, lines: NumberedLines, shown: Sequence[str], seconds: float
+) -> list[SourceLine] | None:
     """Ask which lines answer a question: none of them may. Returns None where the model does not say."""
     asked = f"{fence(shown[:CHOICE_LINES])}\n\nQuestion: {question}"
     messages = [{"role": "system", "content": CHOOSE}, {"role": "user", "content": asked}]
