@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes.memory_server.engine.sentences import KINDS, is_kept, read_message
+from hermes.memory_server.engine.sentence_kinds import KINDS
+from hermes.memory_server.engine.sentences import is_kept, read_message
 
 MARKED = ("secret", "discard")
 """Kinds that are scored by themselves: what they hold is treated differently."""
