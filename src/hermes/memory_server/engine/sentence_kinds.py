@@ -212,6 +212,7 @@ def _marks(sentence: str, tokens: Sequence[str], found: Sequence[frozenset[str]]
         yield "nobody"
     if sentence.rstrip("\"'”’)» \x00").endswith(("?", "？")):
         yield "asked"
+        yield from (f"asked {name}" for name in ("memory", "forget", "credential", "that") if name in every)
     elif "?" in tokens:
         yield "asked inside"
     if HIDDEN in sentence:
