@@ -20,17 +20,27 @@ from numpy.typing import NDArray
 
 from bench import reading
 from hermes.memory_server.engine import sentence_kinds, sentences
-from hermes.memory_server.engine.sentence_kinds import GROUPS, HIDDEN, KINDS, SentenceModel, WordClasses, find_features
+from hermes.memory_server.engine.sentence_kinds import (
+    GROUPS,
+    HIDDEN,
+    MARKED_KINDS,
+    PLAIN_KINDS,
+    SentenceModel,
+    WordClasses,
+    find_features,
+)
 from hermes.memory_server.engine.word_vectors import WordVectors
 
 Array = NDArray[np.floating[Any]]
 HERE = Path(__file__).parent
 SEEN, WORDS = HERE / "reading_seen.jsonl", HERE / "reading_words.txt"
 FOLDS = 5
-LEAST_USES = 2
+LEAST_USES = 3
 """A feature that fewer messages have is left out."""
 HOLD = 5e-4
 """How strongly weights are held at zero."""
+WORDS_SHARE, MARKED_HOLD = 0.5, 3e-4
+"""For marked kinds: how large words are in comparison with otherwise, and how strongly weights are held."""
 ROUNDS, REMEMBERED = 200, 8
 BARE_WEIGHT = 0.5
 """What a message counts without its punctuation, as many people type; with it, it counts 1."""
@@ -43,8 +53,8 @@ class Example:
     """A sentence with its labels, as the model sees it."""
 
     text: str
-    kind: int
-    group: int | None
+    kind: str
+    group: str | None
     weight: float
     message: int
 
@@ -64,18 +74,17 @@ def read_classes() -> dict[str, str]:
 def examples(rows: Sequence[dict[str, Any]], classes: WordClasses) -> Iterator[Example]:
     """Yield the sentences of labelled messages. Of one that is not to be remembered, only the wish itself tells."""
     for number, row in enumerate(rows):
-        own = sentences._hide(row["text"])  # noqa: SLF001
-        kind, group = KINDS.index(row["kind"]), GROUPS.index(row["group"]) if "group" in row else None
-        for start, end in sentences._spans(own):  # noqa: SLF001
+        own = sentences._hide(row["text"])
+        for start, end in sentences._spans(own):
             text = own[start:end]
             if not text.strip(f"{HIDDEN}{sentences.SIGNS}"):
                 continue
             found = frozenset[str]().union(*classes.find(sentence_kinds.split_tokens(text)))
             if row["kind"] == "discard" and not found & WISH and own.strip() != text:
                 continue
-            yield Example(text, kind, group, 1.0, number)
+            yield Example(text, row["kind"], row.get("group"), 1.0, number)
             if (bare := text.rstrip(ENDS)) != text:
-                yield Example(bare, kind, group, BARE_WEIGHT, number)
+                yield Example(bare, row["kind"], row.get("group"), BARE_WEIGHT, number)
 
 
 class Fitting:
@@ -94,20 +103,28 @@ class Fitting:
         names = [name for name, count in sorted(uses.items()) if count >= LEAST_USES * 2]
         rows = {name: row for row, name in enumerate(names, start=1)}
         inputs = np.stack([self._input(place, rows) for place in chosen])
-        found = []
-        for labels, size in ((self._kinds(chosen), len(KINDS)), (self._groups(chosen), len(GROUPS))):
-            known = np.array([label is not None for label in labels])
-            wanted = np.eye(size, dtype=np.float32)[[label for label in labels if label is not None]]
-            weight = np.array([self.given[place].weight for place in chosen], dtype=np.float32)[known]
-            found.append(climb(inputs[known], wanted, weight / weight.sum()))
+        plain = [None if one.kind in MARKED_KINDS else PLAIN_KINDS.index(one.kind) for one in map(self._get, chosen)]
+        groups = [None if one.group is None else GROUPS.index(one.group) for one in map(self._get, chosen)]
+        found = [self._climb(inputs, chosen, plain, len(PLAIN_KINDS)), self._climb(inputs, chosen, groups, len(GROUPS))]
+        shares = [1, *(1 if name[0] == "@" else WORDS_SHARE for name in names), *[0] * self.vectors.shape[1]]
+        scale = np.array(shares, dtype=np.float32)
+        for kind in MARKED_KINDS:
+            is_marked = [int(one.kind == kind) for one in map(self._get, chosen)]
+            fitted = self._climb(inputs * scale, chosen, is_marked, 2, MARKED_HOLD) * scale[:, None]
+            found.append(fitted[:, 1:] - fitted[:, :1])
         weights = np.concatenate(found, axis=1)
         return rows, weights[: len(rows) + 1], weights[len(rows) + 1 :]
 
-    def _kinds(self, chosen: Sequence[int]) -> list[int | None]:
-        return [self.given[place].kind for place in chosen]
+    def _get(self, place: int) -> Example:
+        return self.given[place]
 
-    def _groups(self, chosen: Sequence[int]) -> list[int | None]:
-        return [self.given[place].group for place in chosen]
+    def _climb(
+        self, inputs: Array, chosen: Sequence[int], labels: Sequence[int | None], size: int, hold: float = HOLD
+    ) -> Array:
+        known = np.array([label is not None for label in labels])
+        wanted = np.eye(size, dtype=np.float32)[[label for label in labels if label is not None]]
+        weight = np.array([self.given[place].weight for place in chosen], dtype=np.float32)[known]
+        return climb(inputs[known], wanted, weight / weight.sum(), hold)
 
     def _input(self, place: int, rows: Mapping[str, int]) -> Array:
         words, marks = self.features[place]
@@ -120,10 +137,10 @@ class Fitting:
         return found
 
 
-def climb(inputs: Array, wanted: Array, weight: Array) -> Array:
+def climb(inputs: Array, wanted: Array, weight: Array, hold: float) -> Array:
     """Return the weights of a softmax that make the labels likeliest (L-BFGS)."""
     values = np.zeros((inputs.shape[1], wanted.shape[1]), dtype=np.float32)
-    loss, slope = _slope(inputs, wanted, weight, values)
+    loss, slope = _slope(inputs, wanted, weight, values, hold)
     steps: list[tuple[Array, Array]] = []
     for _ in range(ROUNDS):
         direction = _direction(slope, steps)
@@ -131,11 +148,11 @@ def climb(inputs: Array, wanted: Array, weight: Array) -> Array:
         fall = 1e-4 * float((slope * direction).sum())
         while True:
             new = values - size * direction
-            new_loss, new_slope = _slope(inputs, wanted, weight, new)
-            if new_loss <= loss - size * fall or size < 1e-6:  # noqa: PLR2004
+            new_loss, new_slope = _slope(inputs, wanted, weight, new, hold)
+            if new_loss <= loss - size * fall or size < 1e-6:
                 break
             size /= 2
-        done = abs(loss - new_loss) < 1e-7  # noqa: PLR2004
+        done = abs(loss - new_loss) < 1e-7
         if float(((new - values) * (new_slope - slope)).sum()) > 0:
             steps = [*steps, (new - values, new_slope - slope)][-REMEMBERED:]
         values, loss, slope = new, new_loss, new_slope
@@ -144,12 +161,12 @@ def climb(inputs: Array, wanted: Array, weight: Array) -> Array:
     return values
 
 
-def _slope(inputs: Array, wanted: Array, weight: Array, values: Array) -> tuple[float, Array]:
+def _slope(inputs: Array, wanted: Array, weight: Array, values: Array, hold: float) -> tuple[float, Array]:
     powers = inputs @ values
     powers = np.exp(powers - powers.max(axis=1, keepdims=True))
     likely = powers / powers.sum(axis=1, keepdims=True)
-    loss = -float((weight * np.log((likely * wanted).sum(axis=1) + 1e-12)).sum()) + HOLD / 2 * float((values**2).sum())
-    return loss, inputs.T @ ((likely - wanted) * weight[:, None]) + HOLD * values
+    loss = -float((weight * np.log((likely * wanted).sum(axis=1) + 1e-12)).sum()) + hold / 2 * float((values**2).sum())
+    return loss, inputs.T @ ((likely - wanted) * weight[:, None]) + hold * values
 
 
 def _direction(slope: Array, steps: Sequence[tuple[Array, Array]]) -> Array:
@@ -208,8 +225,8 @@ def check(fitting: Fitting, rows: Sequence[dict[str, Any]], classes: WordClasses
                 total += 1
                 right += row["group"] in {one.group for one in sentences.read_message(row["text"])}
     if "--wrong" in sys.argv:
-        reading._print_wrong(reads)  # noqa: SLF001
-    reading._print(SEEN, reads, reading.summarise(reads))  # noqa: SLF001
+        reading._print_wrong(reads)
+    reading._print(SEEN, reads, reading.summarise(reads))
     print(f"  groups             right {right / total:.3f}  of {total}")  # noqa: T201
 
 

@@ -100,12 +100,16 @@ def summarise(reads: Sequence[Read]) -> dict[str, dict[str, float]]:
         right = sum(read.kept == read.label.keep for read in of_kind)
         rows[f"kind {kind}"] = {"right": right / len(of_kind), "messages": len(of_kind)}
     for kind in MARKED:
-        rows[kind] = score(reads, lambda read, kind=kind: read.label.kind == kind, lambda read, kind=kind: kind in read.kinds)  # type: ignore[misc]
+        rows[kind] = _score_kind(reads, kind)
     return rows
 
 
 def _score_keep(reads: Sequence[Read]) -> dict[str, float]:
     return score(reads, lambda read: read.label.keep, lambda read: read.kept)
+
+
+def _score_kind(reads: Sequence[Read], kind: str) -> dict[str, float]:
+    return score(reads, lambda read: read.label.kind == kind, lambda read: kind in read.kinds)
 
 
 def _print(path: Path, reads: Sequence[Read], rows: dict[str, dict[str, float]]) -> None:

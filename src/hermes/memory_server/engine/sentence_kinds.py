@@ -13,6 +13,7 @@ from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +21,14 @@ from numpy.typing import NDArray
 
 from hermes.memory_server.engine.word_vectors import WordVectors
 
-KINDS = (
-    *("statement", "other", "remember", "instruction", "preference", "plan", "secret"),
-    *("question", "remark", "hypothetical", "quoted", "discard"),
-)
-"""The first KEPT_KINDS of them are kept."""
-KEPT_KINDS = 7
+KEPT_KINDS = ("statement", "other", "remember", "instruction", "preference", "plan")
+OTHER_KINDS = ("question", "remark", "hypothetical", "quoted")
+SECRET, DISCARD = "secret", "discard"
+PLAIN_KINDS = (*KEPT_KINDS, *OTHER_KINDS)
+MARKED_KINDS = (SECRET, DISCARD)
+"""Kinds that go before all others, the last one first. They are told by marks alone: few messages have them, and their
+other words say nothing."""
+KINDS = (*PLAIN_KINDS, *MARKED_KINDS)
 GROUPS = ("identity", "health", "family", "home", "work", "other")
 """What part of a life a sentence is about."""
 MODEL_FILE = Path(__file__).with_name("sentence_model.json")
@@ -34,7 +37,13 @@ TOKEN = re.compile(
     rf"[{EAST_ASIAN}]|[^\W\d_{EAST_ASIAN}]+(?:-[^\W\d_{EAST_ASIAN}]+)*|\d+|[?!:;,.…¿¡/=#@<>{{}}()_+*]|\x00+|\n+"
 )
 IS_EAST_ASIAN = re.compile(rf"[{EAST_ASIAN}]")
-PART = re.compile(r"[^\s,;:()“”]+")
+CODE = re.compile(r"[A-Za-z0-9!#$%&*_+=/.@-]+")
+MEASURE = re.compile(
+    r" ?(?:€|£|\$|%|euros?|eur|dollars?|pounds?|francs?|franken|pesos|k?m\b|k?g\b|kilos?|mg|ml|pages?|people|words"
+    r"|degrees|块|元|年|公斤|岁|米|人)",
+    re.IGNORECASE,
+)
+SIZED_WORD = re.compile(r"\d+-?[a-z]{1,6}")
 DIGIT_GROUPS = re.compile(r"\d{2,4}(?:[ -]\d{2,4}){2,5}")
 GROUPED_NUMBER = re.compile(r"\d{1,3}(?:[.,]\d{3}){1,4}")
 YEAR = re.compile(r"(?:19|20)\d\d")
@@ -48,6 +57,10 @@ NEAR_TOKENS = 4
 LONGEST_STEM, SHORTEST_STEM = 9, 3
 LONGEST_PHRASE = 4
 """East Asian characters of a word at most."""
+CODE_DIGITS = 3
+DISCARD_FROM = -0.4
+"""The log odds from which a message is not kept: to keep one that should not be is worse than the reverse."""
+CLAUSE_ENDS = frozenset(",:;.!?…")
 EQUALS = frozenset((":", "=", "is", "are", "ist", "sind", "lautet", "es", "son", "est", "sont", "是"))
 WORD_SCALE, MARK_SCALE, VECTOR_SCALE = 3.0, 1.5, 2.0
 """How large words, marks and the vector are in comparison; chosen by cross-validation."""
@@ -97,29 +110,15 @@ class WordClasses:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """How likely each of KINDS and each of GROUPS is."""
+    """What kind of sentence it is, how likely it is that a memory should keep it, and what it is about."""
 
-    kinds: Numbers
-    groups: Numbers
-
-    @property
-    def kind(self) -> str:
-        """The likeliest kind."""
-        return KINDS[int(self.kinds.argmax())]
-
-    @property
-    def group(self) -> str:
-        """The likeliest group."""
-        return GROUPS[int(self.groups.argmax())]
-
-    @property
-    def score(self) -> float:
-        """How likely it is that a memory should keep it."""
-        return float(self.kinds[:KEPT_KINDS].sum())
+    kind: str
+    score: float
+    group: str
 
 
 class SentenceModel:
-    """The fitted model: a row of weights for each feature, a column for each kind and group."""
+    """The fitted model: a row of weights for each feature, a column for each plain kind, group and marked kind."""
 
     def __init__(
         self, classes: WordClasses, rows: Mapping[str, int], weights: Numbers, vector_weights: Numbers
@@ -140,14 +139,21 @@ class SentenceModel:
         if seen := [row for mark in marks if (row := self._rows.get(mark)) is not None]:
             total += self._weights[seen].sum(axis=0) * MARK_SCALE
         total += (self._vectors.direction(sentence.replace(HIDDEN, " ")) @ self._vector_weights) * VECTOR_SCALE
-        return Weighed(_softmax(total[: len(KINDS)]), _softmax(total[len(KINDS) :]))
+        plain, groups, marked = np.split(total, (len(PLAIN_KINDS), len(PLAIN_KINDS) + len(GROUPS)))
+        group = GROUPS[int(groups.argmax())]
+        if marked[1] > DISCARD_FROM:
+            return Weighed(DISCARD, 0.0, group)
+        likely = _softmax(plain)
+        if marked[0] > 0:
+            return Weighed(SECRET, float(1 / (1 + np.exp(-marked[0]))), group)
+        return Weighed(PLAIN_KINDS[int(likely.argmax())], float(likely[: len(KEPT_KINDS)].sum()), group)
 
 
 @cache
 def shipped_model() -> SentenceModel:
     """Read the model that ships, once."""
     given = json.loads(MODEL_FILE.read_text(encoding="utf-8"))
-    columns = len(KINDS) + len(GROUPS)
+    columns = len(PLAIN_KINDS) + len(GROUPS) + len(MARKED_KINDS)
     weights = _unpack(given["weights"], given["step"]).reshape(-1, columns)
     vector_weights = _unpack(given["vector_weights"], given["vector_step"]).reshape(-1, columns)
     rows = {name: row for row, name in enumerate(given["features"].split("\t"), start=1)}  # the first is the bias
@@ -196,7 +202,7 @@ def _words(tokens: Sequence[str]) -> Iterable[str]:
             yield f"^{token[:4]}"
             yield f"${token[-3:]}"
     whole = ("<", *tokens, ">")
-    for first, second in zip(whole, whole[1:], strict=False):
+    for first, second in pairwise(whole):
         yield f"{first} {second}"
 
 
@@ -207,10 +213,11 @@ def _marks(sentence: str, tokens: Sequence[str], found: Sequence[frozenset[str]]
     for place, classes in enumerate(found[:3]):
         yield from (f"{'first' if place == 0 else 'early'} {name}" for name in sorted(classes))
     yield from _pairs(found)
-    yield from _wishes(tokens, found)
     if "me" not in every:
         yield "nobody"
-    if sentence.rstrip("\"'”’)» \x00").endswith(("?", "？")):
+    is_asked = sentence.rstrip("\"'”’)» \x00").endswith(("?", "？", "؟"))
+    yield from _wishes(tokens, found, is_asked=is_asked)
+    if is_asked:
         yield "asked"
         yield from (f"asked {name}" for name in ("memory", "forget", "credential", "that") if name in every)
     elif "?" in tokens:
@@ -221,7 +228,8 @@ def _marks(sentence: str, tokens: Sequence[str], found: Sequence[frozenset[str]]
         yield "ends with colon"
     if holds_value(sentence):
         yield "value"
-        yield from (f"value of {name}" for name in ("credential", "number_of", "phone") if name in every)
+        kinds = [name for name in ("credential", "number_of", "phone") if name in every]
+        yield f"value of {' and '.join(kinds) or 'nothing'}"
 
 
 def _pairs(found: Sequence[frozenset[str]]) -> Iterable[str]:
@@ -234,25 +242,61 @@ def _pairs(found: Sequence[frozenset[str]]) -> Iterable[str]:
             last.update(dict.fromkeys(sorted(classes), place))
 
 
-def _wishes(tokens: Sequence[str], found: Sequence[frozenset[str]]) -> Iterable[str]:
-    """Yield whether something is wished to be kept or not: a negation turns it round."""
-    denied = [place for place, classes in enumerate(found) if "not" in classes]
+def _wishes(tokens: Sequence[str], found: Sequence[frozenset[str]], *, is_asked: bool) -> Iterable[str]:
+    """Yield who is to remember or to forget, and whether a negation turns it round."""
+    is_technical = any("technical" in classes for classes in found)
     for place, classes in enumerate(found):
-        if classes & {"memory", "forget"}:
-            is_near = any(0 < abs(place - other) <= NEAR_TOKENS for other in denied)
-            yield from (f"{'not ' if is_near else ''}{name} wished" for name in ("memory", "forget") if name in classes)
+        for name in sorted(classes & {"memory", "forget"}):
+            denied = "not " if _is_denied(tokens, found, place) else ""
+            who = _find_subject(tokens, found, place)
+            asked = "asked " if is_asked else ""
+            yield from (f"{denied}{name}", f"{denied}{name} by {who}", f"{asked}{denied}{name} by {who}")
+            if place <= NEAR_TOKENS // 2:
+                yield f"early {denied}{name}"
+            if who != "me" and not is_asked and not is_technical:
+                yield "wish against" if bool(denied) == (name == "memory") else "wish for"
         if "credential" in classes and not EQUALS.isdisjoint(tokens[place + 1 : place + 7]):
             yield "credential is"
 
 
+def _is_denied(tokens: Sequence[str], found: Sequence[frozenset[str]], place: int) -> bool:
+    """Return whether a negation belongs to a word: before it in its clause, in German also behind it."""
+    before = range(place - 1, max(-1, place - NEAR_TOKENS - 2), -1)
+    for other in before:
+        if tokens[other] in CLAUSE_ENDS:
+            break
+        if "not" in found[other]:
+            return True
+    for other in range(place + 1, min(len(tokens), place + NEAR_TOKENS + 2)):
+        if tokens[other] in CLAUSE_ENDS or "that" in found[other]:
+            break
+        if "not_behind" in found[other]:
+            return True
+    return False
+
+
+def _find_subject(tokens: Sequence[str], found: Sequence[frozenset[str]], place: int) -> str:
+    for other in range(place - 1, max(-1, place - NEAR_TOKENS - 2), -1):
+        if tokens[other] in CLAUSE_ENDS:
+            break
+        if found[other] & {"me", "you"}:
+            return "you" if "you" in found[other] else "me"
+    return "nobody"
+
+
 def holds_value(sentence: str) -> bool:
     """Return whether a sentence holds something like a code: many digits, or letters mixed with digits or signs."""
-    for found in PART.finditer(sentence):
-        part = found[0].strip(".!?\"'。，：？！")
+    for found in CODE.finditer(sentence):
+        part = found[0].strip(".!?/-")
         digits = sum(map(str.isdigit, part))
-        letters = any(letter.isascii() and letter.isalpha() for letter in part)
-        if digits >= 3 and not YEAR.fullmatch(part) and not GROUPED_NUMBER.fullmatch(part):  # noqa: PLR2004
-            return True
-        if letters and ((digits and len(part) > NEAR_TOKENS) or any(sign in "!#$%&*_" for sign in part[:-1])):
+        if not any(map(str.isalpha, part)):
+            is_number = YEAR.fullmatch(part) or GROUPED_NUMBER.fullmatch(part) or MEASURE.match(sentence, found.end())
+            if digits >= CODE_DIGITS and not is_number:
+                return True
+        elif (
+            digits >= CODE_DIGITS
+            or any(sign in "!#$%&*_=" for sign in part[1:-1])
+            or (digits and len(part) > 2 * CODE_DIGITS and not SIZED_WORD.fullmatch(part.lower()))
+        ):
             return True
     return DIGIT_GROUPS.search(sentence) is not None

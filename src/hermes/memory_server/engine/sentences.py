@@ -12,7 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from hermes.memory_server.engine.sentence_kinds import HIDDEN, IS_EAST_ASIAN, find_classes, shipped_model, split_tokens
+from hermes.memory_server.engine.sentence_kinds import (
+    DISCARD,
+    HIDDEN,
+    IS_EAST_ASIAN,
+    find_classes,
+    shipped_model,
+    split_tokens,
+)
 
 END = re.compile(r"(?<=[.!?])\s+|(?<!\s)\s*\n\s*|(?<=[。！？])\s*")
 TITLE = re.compile(
@@ -46,7 +53,8 @@ PIPED = re.compile(r"stdin_*")
 """The name of the block in which a host puts what was piped in."""
 GREETING = re.compile(
     r"\s{0,20}(?:(?:hi|hello|hey|dear|hallo|liebe[rs]?|guten tag|moin|hola|estimad[oa]s?|querid[oa]s?|bonjour|salut"
-    r"|ch[eè]re?s?)\s[^\n.!?。]{1,40}[,:!\n]|sehr geehrte|madame|monsieur|to whom|(?:亲爱的|尊敬的|你好)[^\n。]{1,20}[，：,:!\n])",
+    r"|ch[eè]re?s?)\s[^\n.!?。]{1,40}[,:!\n]|sehr geehrte|madame|monsieur|to whom"
+    r"|(?:亲爱的|尊敬的|你好)[^\n。]{1,20}[，：,:!\n])",
     re.IGNORECASE,
 )
 """How a letter begins."""
@@ -59,7 +67,8 @@ SIGNATURE = re.compile(
 """How a letter ends."""
 SIGNATURE_CHARS = 160
 MAIL_HEADER = re.compile(
-    r"^(?:from|to|subject|date|von|an|betreff|de|para|asunto|objet|à|发件人|收件人|主题) ?[:：]", re.IGNORECASE | re.MULTILINE
+    r"^(?:from|to|subject|date|von|an|betreff|de|para|asunto|objet|à|发件人|收件人|主题) ?[:：]",
+    re.IGNORECASE | re.MULTILINE,
 )
 CHAT_LINE = re.compile(r"(?:\[[^\]\n]{1,30}\] {0,2})?[^\W\d_][\w .-]{0,20} ?[:：] ?(?P<said>\S.*)")
 CHAT_WORDS = 3
@@ -78,8 +87,6 @@ MAX_SENTENCES = 1000
 KEPT_FROM = 0.5
 """The score from which a sentence is kept."""
 SIGNS = " \t\n.,:;!?…-*#>()\"'“”。，：！？"
-NOT_KEPT = "discard"
-SECRET = "secret"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +107,8 @@ def read_message(text: str) -> list[Sentence]:
     remembered, nothing of the message is to be kept."""
     own = _hide(text)
     found = [_read(text, own, start, end) for start, end in islice(_spans(own), MAX_SENTENCES)]
-    if any(sentence.kind == NOT_KEPT for sentence in found):
-        return [replace(sentence, kind=NOT_KEPT, score=0.0) for sentence in found]
+    if any(sentence.kind == DISCARD for sentence in found):
+        return [replace(sentence, kind=DISCARD, score=0.0) for sentence in found]
     return found
 
 
