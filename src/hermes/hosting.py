@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from typing import cast
 
 from hermes import settings as table
 from hermes.agent.agent import Agent
@@ -18,10 +19,10 @@ from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.gateway import Gateway, GatewayTerms
 from hermes.gateway.platform import Platform
 from hermes.gateway.platforms import switched_on
-from hermes.gateway.platforms.api_terms import ApiTerms
+from hermes.gateway.platforms.api_terms import ApiMemory, ApiTerms
 from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
 from hermes.gateway.remarks import RemarkTerms
-from hermes.llm.floor import NOT_KEPT
+from hermes.llm.floor import NOT_KEPT, OfflineFloor, recollect_nothing
 from hermes.llm.model import Model
 from hermes.memory.deliveries import Deliveries
 from hermes.scope import Scope
@@ -82,9 +83,11 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
     """The HTTP API, loaded by name: only it needs a web server."""
     get = app.settings.get
 
-    def speaker(scope: Scope) -> Responder:
-        toolbox = Toolbox([session_search_tool(store, scope)], off=get(table.TOOLS_OFF))
+    def speaker(scope: Scope, reads: bool) -> Responder:
+        toolbox = Toolbox([session_search_tool(store, scope)] if reads else [], off=get(table.TOOLS_OFF))
         alone = scoped(app, store, model, scope, NOT_KEPT)
+        if not reads and isinstance(alone, OfflineFloor):
+            alone = OfflineFloor(recollect_nothing, NOT_KEPT)
         return Responder(alone, toolbox, get(table.MAX_STEPS), get(table.MAX_CALLS))
 
     def prompt(scope: Scope) -> str:
@@ -99,6 +102,8 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
         patience=get(table.API_TIMEOUT),
         connections=get(table.API_CONNECTIONS),
         user_guests=open_people(app).api_guests,
+        memory=cast(ApiMemory, get(table.API_MEMORY)),
+        store=store,
         speaker=speaker,
         prompt=prompt,
     )

@@ -38,8 +38,8 @@ def test_the_official_client_gets_an_answer_whole(gateway: GatewayProcess) -> No
         assert answer.choices[0].finish_reason == "stop"
         assert answer.usage is not None
         assert answer.usage.total_tokens == 12
-        assert [model.id for model in client.models.list()] == ["hermes"]
-        assert client.models.retrieve("hermes").id == "hermes"
+        assert next(model.id for model in client.models.list()) == "hermes"
+        assert client.models.retrieve("hermes:full").id == "hermes:full"
 
 
 def test_the_official_client_gets_an_answer_as_a_stream(gateway: GatewayProcess) -> None:
@@ -372,6 +372,22 @@ def test_a_model_that_fails_is_an_error_object_and_the_message_is_kept(empty_hom
         streamed = chunks(ask(gateway.url, "and now?", headers=in_session("unlucky"), stream=True).text)
         assert streamed[-1]["error"]["code"] == "model_failed"
     assert said(empty_home, "unlucky") == ["hello?", "and now?"]
+
+
+@pytest.mark.contract("P2")
+def test_message_that_failed_is_answered_when_it_is_sent_again(empty_home: Path) -> None:
+    """A client that names no session has nothing but the message itself to ask again with."""
+    with scripted_model([{"status": 400, "body": "no"}] * 2) as model:  # the first is for its list of models
+        write_config(empty_home, api_settings(model, api__memory="full"))
+        with GatewayProcess(empty_home) as gateway:
+            failed = ask(gateway.url, "hello?")
+            assert (failed.status_code, failed.json()["error"]["code"]) == (502, "model_failed")
+            again = ask(gateway.url, "hello?")
+    assert again.status_code == 200
+    session = again.headers["x-hermes-session-id"]
+    assert session == failed.headers["x-hermes-session-id"]
+    assert said(empty_home, session) == ["hello?"]
+    assert len(said(empty_home, session, "assistant")) == 1
 
 
 def test_stop_overtakes_and_what_was_said_is_kept(empty_home: Path) -> None:

@@ -94,7 +94,7 @@ TABLE: dict[str, tuple[Ask, frozenset[str], frozenset[str], str | None]] = {
     "owner in a group": (in_group(OWNER), GROUPS, GROUPS, "group"),
     "API key": (over_api, ALL, frozenset({"owner"}), "owner"),
     "API key in a guest's session": (in_a_guests_session_by_the_owner, GUESTS, GUESTS, "guest"),
-    "stateless call": (stateless, ALL, NOBODY, None),
+    "stateless call": (stateless, ALL, frozenset({"owner"}), None),
     "delegate of the owner": (delegated(alone(OWNER)), ALL, frozenset({"owner"}), None),
     "delegate of a guest": (delegated(alone(GUEST)), GUESTS, GUESTS, None),
     "delegate in a group": (delegated(in_group(OWNER)), GROUPS, GROUPS, None),

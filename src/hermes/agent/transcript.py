@@ -40,14 +40,16 @@ class Transcript(Protocol):
 class ScratchTranscript:
     """A temporary agent's transcript: it is gone when the agent is."""
 
-    def __init__(self, system_prompt: str, messages: Sequence[Draft], now: float) -> None:
+    def __init__(self, system_prompt: str, messages: Sequence[Draft], now: float, recalled: str = "") -> None:
         self._system_prompt = system_prompt
+        self._recalled = recalled
         self._now = now
         self._messages: list[Message] = []
         self._put(messages)
 
     async def request(self, tools: Sequence[ToolSpec]) -> PreparedRequest:  # noqa: ARG002 - a short task always fits
-        return PreparedRequest(build_context(self._system_prompt, LiveView("", 0, (), None, tuple(self._messages))))
+        view = LiveView("", 0, (), None, tuple(self._messages))
+        return PreparedRequest(build_context(self._system_prompt, view, self._recalled))
 
     async def shrink(self) -> bool:
         return False

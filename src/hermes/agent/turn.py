@@ -209,7 +209,8 @@ class StoredTranscript(Struct):
                 return PreparedRequest(self._reminded(self._build(await self.turn.view())), worth_saying(made))
 
     def _build(self, view: LiveView) -> list[dict[str, Json]]:
-        return build_context(self.prepared.system_prompt, view, self.prepared.recalled)
+        prompt, *messages = build_context(self.prepared.system_prompt, view, self.prepared.recalled)
+        return [prompt, *({"role": role, "content": text} for role, text in self.turn.opening.earlier), *messages]
 
     async def shrink(self) -> bool:
         return await compress_smaller(self.agent)

@@ -102,6 +102,10 @@ class RetriedTurn(Struct):
     def reminder(self) -> str:
         return self.record.reminder
 
+    @property
+    def earlier(self) -> Sequence[tuple[str, str]]:
+        return self.record.earlier
+
     def accepted(self, tx: Tx, _: Sequence[Message]) -> Sequence[Message]:
         store, now = self.agent.store, self.agent.clock.now()
         [turn] = store.turns.last(tx, self.agent.session_id)

@@ -30,6 +30,14 @@ def find(tx: Tx, queue: str, key: str) -> Item | None:
     return None if row is None else Item.from_row(row)
 
 
+def drop_field(tx: Tx, items: Iterable[Item], name: str) -> None:
+    """Take a field out of the payloads of items: it is large and not needed any more."""
+    tx.executemany(
+        "UPDATE hermes_queue SET payload = json_remove(payload, '$.' || ?) WHERE id = ?",
+        [(name, item.id) for item in items],
+    )
+
+
 def get(tx: Tx, item_id: int) -> Item | None:
     """The item, whatever its state; None when there is none."""
     row = tx.execute("SELECT * FROM hermes_queue WHERE id = ?", (item_id,)).fetchone()

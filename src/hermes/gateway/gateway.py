@@ -7,7 +7,7 @@ import logging
 import random
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
@@ -35,6 +35,7 @@ from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
 from hermes.gateway.remarks import RemarkTerms
 from hermes.gateway.store_watch import StoreWatch
 from hermes.memory.deliveries import Deliveries
+from hermes.scope import Scope
 from hermes.store import inbox as inbox_rows
 from hermes.store.chats import Chats
 from hermes.store.inbox import LEASE, let_go, stop_requested
@@ -129,6 +130,10 @@ class Gateway:
     async def move(self, moved: Moved) -> None:
         """Take note that a chat has another id; see `Inbox.move`."""
         await self._inbox.move(moved)
+
+    def reading_agent(self, session: Session, scope: Scope, person: Person) -> AbstractAsyncContextManager[Agent]:
+        """An agent that reads memory for a conversation which is not stored; `session` only names it."""
+        return self._agents.use(session, session.session_key or "", scope, person)
 
     @property
     def trouble(self) -> StoreError | None:

@@ -156,6 +156,10 @@ class InboxRecord(Struct):
     """What is said after the reply, recorded with it."""
     reminder: str = ""
 
+    @property
+    def earlier(self) -> Sequence[tuple[str, str]]:
+        return self.batch.first.earlier
+
     def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:
         if not queue_items.all_waiting(tx, self.batch.items):
             raise DroppedError
@@ -197,6 +201,8 @@ class InboxRecord(Struct):
     def replied(self, tx: Tx, message: Message) -> None:
         done = done_with(Replied(self.session_id, message.id, ""))
         queue.settle(tx, self.claimed, [done] * len(self.batch.items), now=message.timestamp)
+        if self.earlier:
+            queue_items.drop_field(tx, self.batch.items, "earlier")
         self.ledger.enqueue(
             tx,
             self.batch.first.chat,

@@ -35,6 +35,8 @@ class Inbound(Struct, frozen=True):
     """A client's own key, instead of the one that is made of the chat."""
     session_id: str | None = None
     """A client's own session."""
+    earlier: tuple[tuple[str, str], ...] = ()
+    """Role and text of what the model is to see before the session's own messages. None of it is stored as said."""
 
     def to_json(self) -> Json:
         """As it lies in the inbox."""
@@ -42,7 +44,8 @@ class Inbound(Struct, frozen=True):
 
     @classmethod
     def from_json(cls, value: Json) -> Inbound:
-        return cls(**{**value, "chat": Chat(*value["chat"])})
+        earlier = tuple((role, text) for role, text in value.get("earlier", ()))
+        return cls(**{**value, "chat": Chat(*value["chat"]), "earlier": earlier})
 
 
 class Moved(Struct, frozen=True):

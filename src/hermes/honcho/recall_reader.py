@@ -71,6 +71,14 @@ class RecalledConclusion(Struct, frozen=True):
     content: str
 
 
+class RecalledStanding(RecalledConclusion, frozen=True):
+    """What always holds of a person, and which kind of thing it is."""
+
+    kind: str
+    created_at: str
+    session_id: str | None = None
+
+
 class RecallReader:
     """Asks the server in force about one workspace."""
 

@@ -117,6 +117,16 @@ class Memory:
         self._speaker = spoken[-1][1]
         self._caller.asked = tuple(message.id for message in messages)
 
+    async def ask_only(self, turn: int) -> None:
+        """A turn begins that the provider is asked about and never told of: the so many-th of its conversation."""
+
+        def look(tx: Tx) -> tuple[float, bool]:
+            known = get_health(tx, self.provider.name).last_success is not None
+            return forgotten_at(tx, self.provider.name), known
+
+        forgotten, self._may_know = await self.provider.store.read(look)
+        self._turn, self._fetched_since = turn, min(forgotten, self._clock_now())
+
     def replied(self, tx: Tx, message: Message) -> None:
         """Record a reply, or as much of it as was kept when the person stopped it. When the owner had words forgotten
         since the turn began, the reply may hold them and stays out of memory."""
@@ -330,10 +340,14 @@ def _recorded(part: Part) -> InjectedPart:
     """A part as it is kept. A plugin may give anything for a number."""
     as_of, tokens, cut = map(_number, (part.as_of, part.tokens, part.cut))
     layer, text = _storable(str(part.layer), 100), _storable(part.text, RECALL)
-    given: object = part.sources
+    sources, left_out = map(_lines, (part.sources, part.left_out))
+    return InjectedPart(layer, text, as_of, int(tokens or 0), int(cut or 0), sources, left_out)
+
+
+def _lines(given: object) -> tuple[str, ...]:
+    """Lines that a row can hold, not too many of them."""
     listed = given[:MAX_SOURCES] if isinstance(given, tuple | list) else ()
-    sources = tuple(_storable(str(source), MAX_SOURCE_CHARS) for source in listed)
-    return InjectedPart(layer, text, as_of, int(tokens or 0), int(cut or 0), sources)
+    return tuple(_storable(str(line), MAX_SOURCE_CHARS) for line in listed)
 
 
 def _number(value: object) -> float | None:

@@ -31,6 +31,9 @@ class NoMemory:
     def said(self, tx: Tx, messages: Sequence[Message]) -> None:
         pass
 
+    async def ask_only(self, turn: int) -> None:
+        pass
+
     def replied(self, tx: Tx, message: Message) -> None:
         pass
 

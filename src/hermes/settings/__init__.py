@@ -242,6 +242,13 @@ API_USERS = Setting(
     "label",
     "What `user` in a request is: a label, the key's holder being the owner; or each one a guest of its own.",
 )
+API_MEMORY = Setting(
+    "api.memory",
+    Choice(("off", "recall", "full")),
+    "recall",
+    "The memory of a request that names no session: none; what is remembered is read, nothing is kept; or what is said "
+    "is kept too. A client can choose by the model's name: `hermes:off`, `hermes:recall`, `hermes:full`.",
+)
 API_TIMEOUT = Setting("api.timeout", Number(0.1), 30.0, "Seconds that a client has to send a request.")
 API_CONNECTIONS = Setting("api.connections", Integer(1), 1000, "Connections to the HTTP API at the same time.")
 

@@ -81,6 +81,7 @@ class Deletions:
                 "hermes_undone",
                 "hermes_project_files",
                 "hermes_auto_titles",
+                "hermes_api_turns",
             ):
                 tx.execute(f"DELETE FROM {table} WHERE session_id = ?", (key,))
             for table in _foreign_tables(tx):

@@ -132,6 +132,17 @@ class Messages:
         found = map(message_from_row, rows)
         return next((m for m in found if m.content and not m.tool_calls and m.finish_reason != "error"), None)
 
+    def last_replies(self, tx: Tx, session_id: str, count: int) -> list[str]:
+        """The last finished replies of a session, the newest first."""
+        calls = self._shape.field("tool_calls")
+        rows = tx.execute(
+            "SELECT t.content FROM messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
+            f"WHERE t.session_id = ? AND t.role = 'assistant' AND t.content <> '' AND {calls} IS NULL AND {self._kept} "
+            "ORDER BY t.id DESC LIMIT ?",
+            (session_id, count),
+        )
+        return [as_text(row["content"]) or "" for row in rows]
+
     def said_after(self, tx: Tx, session_id: str, message_id: int) -> list[int]:
         """What people said after a message, by its ids, in order."""
         rows = tx.execute(
@@ -140,6 +151,12 @@ class Messages:
             (session_id, message_id),
         )
         return [int(row["id"]) for row in rows]
+
+    def find_said(self, tx: Tx, session_id: str, text: str) -> int:
+        """The newest message of a person with this text, by its id, or 0."""
+        said = f"t.session_id = ? AND t.role = 'user' AND t.content = ? AND {self._kept}"
+        found = tx.execute(f"SELECT max(t.id) FROM messages t WHERE {said}", (session_id, text))
+        return int(found.fetchone()[0] or 0)
 
     def last_said(self, tx: Tx, session_id: str) -> int:
         """The newest message of a person, by its id, or 0."""

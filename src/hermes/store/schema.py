@@ -16,6 +16,7 @@ from hermes.db import leases, queue
 from hermes.db.engine import Migration, Tx
 from hermes.errors import StoreDamagedError
 from hermes.store import (
+    api_turns,
     auto_titles,
     chosen_models,
     corrections,
@@ -190,6 +191,7 @@ MIGRATIONS = (
             *undone.SCHEMA,
         ),
     ),
+    Migration(13, api_turns.SCHEMA),
 )
 
 

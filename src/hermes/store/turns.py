@@ -32,6 +32,10 @@ class TurnRecord(Protocol):
     def reminder(self) -> str:
         """A note for the model, put right after the person's messages in every request of this turn. Never stored."""
 
+    @property
+    def earlier(self) -> Sequence[tuple[str, str]]:
+        """Role and text of what the model sees before the session's own messages in this turn. Never stored."""
+
     def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:
         """Runs in the transaction that stores what was said. Returns all messages that the turn answers, including
         those that were stored before."""
@@ -47,6 +51,7 @@ class NoRecord:
     """Does nothing: for a turn whose starter needs no callbacks."""
 
     reminder = ""
+    earlier: Sequence[tuple[str, str]] = ()
 
     def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:  # noqa: ARG002 - the shape
         return messages
@@ -82,6 +87,8 @@ class TurnOpening(Struct, frozen=True):
     reminder: str
     """See `TurnRecord`."""
     project: KeptProjectFile | None
+    earlier: Sequence[tuple[str, str]] = ()
+    """See `TurnRecord`."""
 
 
 def opening(
@@ -100,7 +107,8 @@ def opening(
         made, model = prompt_made_of(tx, session_id), chosen_model(tx, session_id)
         corrections = tuple(corrections_of(tx, scope))
         project = project_file_of(tx, session_id)
-        return TurnOpening(messages, session, incognito, made, model, corrections, record.reminder, project)
+        told = (record.reminder, project, record.earlier)
+        return TurnOpening(messages, session, incognito, made, model, corrections, *told)
 
     return open_turn
 

@@ -98,6 +98,8 @@ class EventStream(Response):
             await _unless_gone(receive, self._send_all(send))
         except ClientDisconnect:
             return  # the turn goes on and is stored
+        if self.background is not None:
+            await self.background()
 
     async def _send_all(self, send: Send) -> None:
         async with aclosing(self._events):

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
 from hermes.agent.loop import Responder
 from hermes.scope import Scope
+from hermes.store.store import Store
+
+ApiMemory: TypeAlias = Literal["off", "recall", "full"]
+"""What a request without a session has of memory: nothing; what is recalled for it; or it is a session of its own."""
+MODES: tuple[ApiMemory, ...] = get_args(ApiMemory)
 
 
 class ApiTerms(Struct, frozen=True):
@@ -22,5 +28,10 @@ class ApiTerms(Struct, frozen=True):
     connections: int
     user_guests: bool
     """Whether each `user` is a guest of its own; else all that is asked is asked by the owner."""
-    speaker: Callable[[Scope], Responder]
+    memory: ApiMemory
+    """What a request without a session has that does not choose by its model's name."""
+    store: Store
+    speaker: Callable[[Scope, bool], Responder]
+    """What answers where nothing is kept, with or without tools and answers of its own from memory."""
     prompt: Callable[[Scope], str]
+    """The system prompt without memory."""

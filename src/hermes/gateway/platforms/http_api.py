@@ -1,6 +1,7 @@
 """The OpenAI-compatible HTTP API.
 
 POST /v1/chat/completions ─┬─ names a session: inbox ── lane ── turn, heard as it goes on
+                           ├─ names none, `full`: its session is recognised by the messages, and goes the same way
                            └─ names none: a temporary agent answers the request's own messages; nothing is stored
 GET  /v1/models, /health
 """
@@ -12,32 +13,41 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Literal
 from urllib.parse import quote
 
 from msgspec.structs import replace
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from hermes.agent.loop import converse
+from hermes.agent.reading import Reading, read_memory
 from hermes.agent.transcript import ScratchTranscript
 from hermes.clock import Clock
 from hermes.errors import HermesError, SettingsError, StoreError, UsageError
-from hermes.events import TurnEvent
+from hermes.events import Notice, TurnEvent
+from hermes.fence import strip_fences
+from hermes.gateway.agent_cache import Person
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.platform import Chat, Inbound, Intake, SendNever
 from hermes.gateway.platforms import api_reply
+from hermes.gateway.platforms.api_conversations import Conversations, name_conversation, read_history
 from hermes.gateway.platforms.api_door import Door, patient_protocol, refuse_two_lengths
 from hermes.gateway.platforms.api_follow import follow
+from hermes.gateway.platforms.api_forms import is_task
 from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole, header_text
-from hermes.gateway.platforms.api_terms import ApiTerms
+from hermes.gateway.platforms.api_terms import MODES, ApiMemory, ApiTerms
 from hermes.gateway.platforms.api_wire import LONGEST_NAME, ApiError, Completion, CompletionRequest, parse_ask
 from hermes.gateway.remarks import may_hear
 from hermes.http_server import GuestServer, listen
 from hermes.loopback import find_strangeness, is_loopback
-from hermes.scope import OWNER, Guest
+from hermes.scope import OWNER, Guest, Scope
+from hermes.store.api_turns import mark_delivered
+from hermes.types import Session
 
 log = logging.getLogger("hermes.gateway")
 
@@ -45,6 +55,7 @@ NAME = "api"
 LARGEST_BODY = 10 * 1024 * 1024
 REUSED = "this Idempotency-Key was another message's in this conversation; a new message takes a new key"
 NOT_YOURS = "this session is not one of the user's"
+SESSION_KEEPS = "a session has memory of its own; `/memory off` said in it switches that off"
 NOBODY = "'user' is empty: it names the guest who speaks, and a request without it is the owner's"
 SESSION_ID, SESSION_KEY, IDEMPOTENCY = "x-hermes-session-id", "x-hermes-session-key", "idempotency-key"
 
@@ -116,16 +127,22 @@ class HttpApi:
 
     async def _models(self, request: Request) -> Response:
         await self._check(request)
-        return JSONResponse({"object": "list", "data": [self._describe()]})
+        return JSONResponse({"object": "list", "data": [self._describe(name) for name in self._names]})
 
     async def _model(self, request: Request) -> Response:
         await self._check(request)
-        if request.path_params["name"] != self._terms.model_name:
-            raise ApiError(404, f"there is no model '{request.path_params['name']}'", code="model_not_found")
-        return JSONResponse(self._describe())
+        if request.path_params["name"] not in self._names:
+            raise _no_model(request.path_params["name"])
+        return JSONResponse(self._describe(request.path_params["name"]))
 
-    def _describe(self) -> dict[str, object]:
-        return {"id": self._terms.model_name, "object": "model", "created": 0, "owned_by": "hermes"}
+    @property
+    def _names(self) -> dict[str, ApiMemory]:
+        """The models that a client can choose from, each with its memory."""
+        own = self._terms.model_name
+        return {own: self._terms.memory, **{f"{own}:{mode}": mode for mode in MODES}}
+
+    def _describe(self, name: str) -> dict[str, object]:
+        return {"id": name, "object": "model", "created": 0, "owned_by": "hermes"}
 
     async def _complete(self, request: Request) -> Response:
         await self._check(request)
@@ -135,16 +152,47 @@ class HttpApi:
         session_key = given_key
         if given_key is not None and guest is not None:  # it means nothing to others, and no chat of a platform
             session_key = f"{NAME}:{quote(guest, safe='')}:{given_key}"
-        if session_id is None and session_key is None:
-            return await self._respond(request, ask, self._converse(ask), {})
         message = Inbound(
             chat=Chat(NAME, "api", session_id or session_key or ""),
-            message_id=_named(request, IDEMPOTENCY) or secrets.token_hex(16),
-            text=ask.last_said,
+            message_id=_named(request, IDEMPOTENCY) or "",
+            text="",
             author_id=ask.user,
             session_key=session_key,
             session_id=session_id,
         )
+        mode = self._mode_of(ask, is_named=session_id is not None or session_key is not None)
+        if mode == "named":
+            message_id = message.message_id or secrets.token_hex(16)
+            return await self._say(request, ask, replace(message, message_id=message_id, text=ask.last_said), given_key)
+        if mode == "full" and (placed := await self._place(ask, message)) is not None:
+            response = await self._say(request, ask, placed, None)
+            response.background = BackgroundTask(self._mark_delivered, placed)
+            return response
+        return await self._respond(request, ask, self._converse(ask, reads=mode != "off"), {})
+
+    def _mode_of(self, ask: CompletionRequest, *, is_named: bool) -> ApiMemory | Literal["named"]:
+        """What memory a request has: by its session, else by the name of its model, else by the settings. A program's
+        own task has none. What cannot be kept as a person's message is answered and not kept."""
+        chosen = self._names.get(ask.model)
+        if chosen is None and ask.model.startswith(f"{self._terms.model_name}:"):
+            raise _no_model(ask.model)
+        if is_named:
+            if ask.model != self._terms.model_name and chosen in ("off", "recall"):
+                raise ApiError(400, SESSION_KEEPS, param="model")
+            return "named"
+        mode = chosen or self._terms.memory
+        last = ask.messages[-1]
+        if is_task(last.content or ""):
+            return "off"
+        is_said = last.role == "user" and (last.content or "").strip()
+        return "recall" if mode == "full" and not is_said else mode
+
+    async def _place(self, ask: CompletionRequest, message: Inbound) -> Inbound | None:
+        history = await asyncio.to_thread(read_history, self._scope_of(ask), ask.user, ask.messages)
+        return await Conversations(self._terms.store).place(history, message)
+
+    async def _say(self, request: Request, ask: CompletionRequest, message: Inbound, given_key: str | None) -> Response:
+        """Hand a message in, and answer with what comes of it."""
         received, events = await follow(self._gateway, message)
         if received.verdict.kind != "welcome":
             await events.aclose()
@@ -177,14 +225,35 @@ class HttpApi:
             return EventStream(completion, events, headers)
         return await answer_whole(request, completion, events, headers)
 
-    async def _converse(self, ask: CompletionRequest) -> AsyncGenerator[TurnEvent, None]:
-        """The request's own messages are the conversation. Nothing of it is kept, no memory provider hears of it."""
-        scope = Guest(NAME, ask.user) if self._terms.user_guests and ask.user else OWNER
-        transcript = ScratchTranscript(self._terms.prompt(scope), ask.messages, self._clock.now())
-        async with aclosing(converse(self._terms.speaker(scope), transcript, "", asyncio.Event())) as events:
+    async def _mark_delivered(self, placed: Inbound) -> None:
+        """Record that a client took its reply whole: the same request again wants another one."""
+        session_id, item = placed.session_id or "", placed.message_id
+        try:
+            await self._terms.store.write(lambda tx: mark_delivered(tx, session_id, item))
+        except StoreError as error:
+            log.warning("that a reply was taken is not recorded: %s", error.line())
+
+    async def _converse(self, ask: CompletionRequest, *, reads: bool) -> AsyncGenerator[TurnEvent, None]:
+        """The request's own messages are the conversation. Nothing of it is kept; a memory provider is asked if the
+        request `reads` memory, and told nothing."""
+        terms, scope = self._terms, self._scope_of(ask)
+        messages = [replace(one, content=strip_fences(one.content or "")) for one in ask.messages]
+        reading = Reading(terms.prompt(scope))
+        if reads:
+            name = f"{NAME}-{name_conversation(scope, ask.user, messages)[:32]}"
+            session = Session(name, NAME, self._clock.now(), ask.user, f"{NAME}:{name}", chat_type="api")
+            async with self._gateway.reading_agent(session, scope, Person(ask.user)) as agent:
+                reading = await read_memory(agent, messages)
+        transcript = ScratchTranscript(reading.prompt, messages, self._clock.now(), reading.recalled)
+        async with aclosing(converse(terms.speaker(scope, reads), transcript, "", asyncio.Event())) as events:
+            for notice in reading.notices:
+                yield Notice(notice, is_outage=True)
             async for event in events:
                 if may_hear(event, scope):
                     yield event
+
+    def _scope_of(self, ask: CompletionRequest) -> Scope:
+        return Guest(NAME, ask.user) if self._terms.user_guests and ask.user else OWNER
 
     async def _check(self, request: Request) -> None:
         """Who may ask: whoever has the key. Without one, this machine, and no web page that is open on it."""
@@ -211,6 +280,10 @@ async def read_body(request: Request, patience: float) -> bytes:
     except TimeoutError:
         raise ApiError(408, "the body did not come in time", headers={"Connection": "close"}) from None
     return bytes(body)
+
+
+def _no_model(name: str) -> ApiError:
+    return ApiError(404, f"there is no model '{name}'", param="model", code="model_not_found")
 
 
 def _too_large() -> ApiError:

@@ -90,11 +90,18 @@ class Merge(BaseModel):
     undo_until: datetime
 
 
+class StandingConclusion(Conclusion):
+    """What always holds of a peer, and which kind of thing it is."""
+
+    kind: Literal["name", "instruction", "identity", "health", "family", "wish"]
+
+
 class FoundEvidence(BaseModel):
-    """Messages that fit a question, and conclusions that no message says."""
+    """Messages that fit a question, conclusions that no message says, and what always holds, the worthiest first."""
 
     messages: list[Found]
     conclusions: list[Conclusion]
+    standing: list[StandingConclusion]
 
 
 class Removed(BaseModel):

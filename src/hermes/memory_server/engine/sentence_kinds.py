@@ -166,12 +166,13 @@ def _unpack(text: str, step: float) -> Numbers:
 
 def _softmax(values: Numbers) -> Numbers:
     powers: Numbers = np.exp(values - values.max())
-    return powers / powers.sum()
+    likely: Numbers = powers / powers.sum()
+    return likely
 
 
-def split_tokens(text: str) -> list[str]:
+def split_tokens(text: str, most: int = MAX_TOKENS) -> list[str]:
     """Return words, numbers, signs and single East Asian characters in small letters."""
-    return TOKEN.findall(text.lower().translate(WIDE_SIGNS))[:MAX_TOKENS]
+    return TOKEN.findall(text.lower().translate(WIDE_SIGNS))[:most]
 
 
 def find_classes(text: str) -> frozenset[str]:
@@ -286,17 +287,15 @@ def _find_subject(tokens: Sequence[str], found: Sequence[frozenset[str]], place:
 
 def holds_value(sentence: str) -> bool:
     """Return whether a sentence holds something like a code: many digits, or letters mixed with digits or signs."""
-    for found in CODE.finditer(sentence):
-        part = found[0].strip(".!?/-")
-        digits = sum(map(str.isdigit, part))
-        if not any(map(str.isalpha, part)):
-            is_number = YEAR.fullmatch(part) or GROUPED_NUMBER.fullmatch(part) or MEASURE.match(sentence, found.end())
-            if digits >= CODE_DIGITS and not is_number:
-                return True
-        elif (
-            digits >= CODE_DIGITS
-            or any(sign in "!#$%&*_=" for sign in part[1:-1])
-            or (digits and len(part) > 2 * CODE_DIGITS and not SIZED_WORD.fullmatch(part.lower()))
-        ):
-            return True
-    return DIGIT_GROUPS.search(sentence) is not None
+    codes = any(_is_code(found[0].strip(".!?/-"), sentence, found.end()) for found in CODE.finditer(sentence))
+    return codes or DIGIT_GROUPS.search(sentence) is not None
+
+
+def _is_code(part: str, sentence: str, end: int) -> bool:
+    digits = sum(map(str.isdigit, part))
+    if not any(map(str.isalpha, part)):
+        is_number = YEAR.fullmatch(part) or GROUPED_NUMBER.fullmatch(part) or MEASURE.match(sentence, end)
+        return digits >= CODE_DIGITS and not is_number
+    if digits >= CODE_DIGITS or any(sign in "!#$%&*_=" for sign in part[1:-1]):
+        return True
+    return digits > 0 and len(part) > 2 * CODE_DIGITS and not SIZED_WORD.fullmatch(part.lower())

@@ -16,10 +16,13 @@ from hermes.memory_server.engine.sentence_kinds import (
     DISCARD,
     HIDDEN,
     IS_EAST_ASIAN,
+    SECRET,
     find_classes,
+    holds_value,
     shipped_model,
     split_tokens,
 )
+from hermes.ranking.traits import CONFIDENTIAL, UNWANTED, traits_of
 
 END = re.compile(r"(?<=[.!?])\s+|(?<!\s)\s*\n\s*|(?<=[。！？])\s*")
 TITLE = re.compile(
@@ -84,6 +87,10 @@ MIN_CHARS = 8
 MIN_EAST_ASIAN = 4
 MAX_SENTENCES = 1000
 """No more are read of one message: nobody types so many."""
+SPEAKER = re.compile(r"^[\w-]{1,100}: ")
+WISH_WORDS, SECRET_WORDS = frozenset(("memory", "forget", "private")), frozenset(("credential", "number_of"))
+MARKED_CHARS = 4000
+"""So much of a message is read for whether a search may bring it."""
 KEPT_FROM = 0.5
 """The score from which a sentence is kept."""
 SIGNS = " \t\n.,:;!?…-*#>()\"'“”。，：！？"
@@ -134,6 +141,32 @@ def split_sentences(text: str) -> list[str]:
 def is_statement(sentence: str) -> bool:
     """Return whether a memory should keep a sentence that stands alone."""
     return any(map(is_kept, read_message(sentence)))
+
+
+def is_secret(text: str) -> bool:
+    """Return whether a text, which may begin with the name of who said it, holds a password, a PIN or the like."""
+    return any(sentence.kind == SECRET for said in {text, SPEAKER.sub("", text)} for sentence in read_message(said))
+
+
+def asks_for_secret(question: str) -> bool:
+    """Return whether a question asks for a password, a code or an account."""
+    return not SECRET_WORDS.isdisjoint(find_classes(question))
+
+
+def message_traits(text: str) -> int:
+    """Return what a search needs to know of a message, and whether it may bring it (see `ranking.traits`)."""
+    found = traits_of(text)
+    part = text[:MARKED_CHARS]
+    tokens = split_tokens(part, MARKED_CHARS)
+    classes = frozenset[str]().union(*shipped_model().classes.find(tokens))
+    if (
+        classes.isdisjoint(WISH_WORDS)
+        and not (classes & SECRET_WORDS and holds_value(part))
+        and "credential" not in classes
+    ):
+        return found
+    kinds = {sentence.kind for sentence in read_message(part)}
+    return found | (UNWANTED if DISCARD in kinds else 0) | (CONFIDENTIAL if SECRET in kinds else 0)
 
 
 def telling(sentence: str) -> int:
