@@ -216,7 +216,7 @@ def check(fitting: Fitting, rows: Sequence[dict[str, Any]], classes: WordClasses
         chosen = [place for place, one in enumerate(fitting.given) if fold[one.message] != part]
         features, weights, vector_weights = fitting.fit(chosen)
         model = SentenceModel(classes, features, pack(weights)[0], pack(vector_weights)[0])
-        sentences.shipped_model = lambda model=model: model  # type: ignore[attr-defined]
+        sentences.shipped_model = lambda model=model: model  # type: ignore[attr-defined,assignment]
         left = [row for number, row in enumerate(rows) if fold[number] == part]
         found = reading.read_all(reading.Labelled(**{name: row[name] for name in FIELDS}) for row in left)
         reads += found
