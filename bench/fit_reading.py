@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import zlib
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ Array = NDArray[np.floating[Any]]
 HERE = Path(__file__).parent
 SEEN, WORDS = HERE / "reading_seen.jsonl", HERE / "reading_words.txt"
 FOLDS = 5
-LEAST_USES = 3
+LEAST_USES = 2
 """A feature that fewer messages have is left out."""
 HOLD = 5e-4
 """How strongly weights are held at zero."""
@@ -187,7 +188,7 @@ def pack(values: Array) -> tuple[Array, float, str]:
     """Return numbers rounded to whole steps, the step, and the steps as text."""
     step = float(np.abs(values).max() / 127)
     whole = np.round(values / step).astype(np.int8)
-    return whole * np.float32(step), step, b64encode(whole.tobytes()).decode()
+    return whole * np.float32(step), step, b64encode(zlib.compress(whole.tobytes(), 9)).decode()
 
 
 def write(rows: Mapping[str, int], weights: Array, vector_weights: Array, classes: Mapping[str, str]) -> None:

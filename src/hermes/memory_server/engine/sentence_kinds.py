@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -161,7 +162,7 @@ def shipped_model() -> SentenceModel:
 
 
 def _unpack(text: str, step: float) -> Numbers:
-    return np.frombuffer(b64decode(text), dtype=np.int8).astype(np.float32) * np.float32(step)
+    return np.frombuffer(zlib.decompress(b64decode(text)), dtype=np.int8).astype(np.float32) * np.float32(step)
 
 
 def _softmax(values: Numbers) -> Numbers:

@@ -91,8 +91,8 @@ SPEAKER = re.compile(r"^[\w-]{1,100}: ")
 WISH_WORDS, SECRET_WORDS = frozenset(("memory", "forget", "private")), frozenset(("credential", "number_of"))
 MARKED_CHARS = 4000
 """So much of a message is read for whether a search may bring it."""
-KEPT_FROM = 0.5
-"""The score from which a sentence is kept."""
+KEPT_FROM = 0.6
+"""The score from which a sentence is kept: what is missed is still found in its message, what is wrong is in the way."""
 SIGNS = " \t\n.,:;!?…-*#>()\"'“”。，：！？"
 
 
