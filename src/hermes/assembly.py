@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
 from hermes import settings as table
-from hermes.agent.agent import Agent, Policy
+from hermes.agent.agent import Agent, Policy, TemporaryAgent
 from hermes.agent.builtin_tools import builtin_tools
-from hermes.agent.session_search import recollect
+from hermes.agent.loop import Responder
+from hermes.agent.offline import SAVED, OfflineModel, recollect_nothing
+from hermes.agent.tools import Toolbox
 from hermes.app import App
 from hermes.db.engine import Tx
+from hermes.errors import ProviderError
 from hermes.gateway.agent_cache import NOBODY, Person
 from hermes.llm.discover import list_models
-from hermes.llm.floor import SAVED, OfflineFloor, recollect_nothing
 from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
 from hermes.llm.offer import ConfiguredModel, ModelOffer
@@ -47,17 +51,19 @@ FLOOR_NOTICE = (
 
 
 def open_speaker(app: App, offer: ModelOffer | None = None) -> Model:
-    """The model that is configured, or an offline floor that knows nothing until it is scoped. Close it when nobody
+    """The model that is configured, or an offline one that knows nothing until it is scoped. Close it when nobody
     speaks with it any more."""
-    return open_model(app, offer) or OfflineFloor(recollect_nothing)
+    return open_model(app, offer) or OfflineModel(recollect_nothing)
 
 
 def scoped(app: App, store: Store, model: Model, scope: Scope, fate: str = SAVED) -> Model:
-    """A model as it speaks within a scope: an offline floor answers from what that reaches, and says `fate` of what
+    """A model as it speaks within a scope: an offline one answers from what that reaches, and says `fate` of what
     it is told."""
-    if not isinstance(model, OfflineFloor):
+    if not isinstance(model, OfflineModel):
         return model
-    return OfflineFloor(partial(recollect, store, open_notes(app, scope)), fate)
+    from hermes.agent.recollection import recollect  # only where no model answers
+
+    return OfflineModel(partial(recollect, store, open_notes(app, scope)), fate, app.clock.now)
 
 
 def open_people(app: App) -> People:
@@ -86,7 +92,7 @@ def open_agent(
     return Agent(
         session_id=session.id,
         store=store,
-        model=speaker if isinstance(speaker, OfflineFloor) else Metered(speaker, spending),
+        model=speaker if isinstance(speaker, OfflineModel) else Metered(speaker, spending),
         memory=NoMemory() if provider is None else Memory(provider, conversation_of(session, scope, person), notes),
         notes=notes,
         soul_file=app.home.soul_file,
@@ -108,7 +114,7 @@ def open_agent(
             compress_idle=get(table.COMPRESSION_IDLE),
         ),
         tools=builtin_tools,
-        answers_from_memory=isinstance(model, OfflineFloor),
+        answers_from_memory=isinstance(model, OfflineModel),
         offer=offer,
         spending=spending,
     )
@@ -177,9 +183,30 @@ def open_provider(app: App, store: Store, *, for_one_turn: bool = False) -> Acti
         name,
         make,
         store,
-        Surroundings(app.home.path, app.home.profile, app.env, settings.is_given(table.PROVIDER)),
+        Surroundings(app.home.path, app.home.profile, app.env, settings.is_given(table.PROVIDER), _model_asker(app)),
         Deadlines(first_turn=first, turn=first if for_one_turn else settings.get(table.MEMORY_DEADLINE)),
     )
+
+
+def _model_asker(app: App) -> Callable[[str, str], Coroutine[Any, Any, str]] | None:
+    """Return what has the configured model answer once, for a provider; None where no model is configured."""
+    offer = open_offer(app)
+    if offer is None:
+        return None
+
+    async def ask(instructions: str, text: str) -> str:
+        model = open_model(app, offer)
+        assert model is not None, "there is an offer"
+        try:
+            agent = TemporaryAgent(Responder(model, Toolbox([]), 1), instructions)
+            outcome = await agent.run(text, now=app.clock.now())
+        finally:
+            await model.close()
+        if not outcome.ok:
+            raise ProviderError(f"the model did not answer: {outcome.text}", hint="")
+        return outcome.text
+
+    return ask
 
 
 def conversation_of(session: Session, scope: Scope, person: Person = NOBODY) -> Conversation:

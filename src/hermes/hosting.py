@@ -9,6 +9,7 @@ from typing import cast
 from hermes import settings as table
 from hermes.agent.agent import Agent
 from hermes.agent.loop import Responder
+from hermes.agent.offline import NOT_KEPT, OfflineModel, recollect_nothing
 from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
 from hermes.agent.session_search import session_search_tool
 from hermes.agent.tools import Toolbox
@@ -22,7 +23,6 @@ from hermes.gateway.platforms import switched_on
 from hermes.gateway.platforms.api_terms import ApiMemory, ApiTerms
 from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
 from hermes.gateway.remarks import RemarkTerms
-from hermes.llm.floor import NOT_KEPT, OfflineFloor, recollect_nothing
 from hermes.llm.model import Model
 from hermes.memory.deliveries import Deliveries
 from hermes.scope import Scope
@@ -86,8 +86,8 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
     def speaker(scope: Scope, reads: bool) -> Responder:
         toolbox = Toolbox([session_search_tool(store, scope)] if reads else [], off=get(table.TOOLS_OFF))
         alone = scoped(app, store, model, scope, NOT_KEPT)
-        if not reads and isinstance(alone, OfflineFloor):
-            alone = OfflineFloor(recollect_nothing, NOT_KEPT)
+        if not reads and isinstance(alone, OfflineModel):
+            alone = OfflineModel(recollect_nothing, NOT_KEPT)
         return Responder(alone, toolbox, get(table.MAX_STEPS), get(table.MAX_CALLS))
 
     def prompt(scope: Scope) -> str:

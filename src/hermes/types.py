@@ -50,6 +50,18 @@ class ToolSpec(Struct, frozen=True):
     parameters: Json
 
 
+class RecalledLine(Struct, frozen=True):
+    """Something remembered, letter for letter."""
+
+    text: str
+    speaker: str = ""
+    """Who said it; "" for the person who asks, and for what is noted about them."""
+    at: float | None = None
+    """When it was said."""
+    certainty: float | None = None
+    """How sure it is, from 0 to 1, that it is about what was asked; None where nobody weighed it."""
+
+
 class Draft(Struct, frozen=True):
     """A message that is not stored yet."""
 

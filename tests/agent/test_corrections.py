@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.agent import Agent, Policy
+from hermes.agent.offline import Inquiry
+from hermes.agent.recollection import recollect
 from hermes.agent.review import PROMPT, review
-from hermes.agent.session_search import recollect
 from hermes.db import queue
 from hermes.db.queue_items import find
 from hermes.errors import StoreFullError
@@ -208,7 +209,8 @@ async def test_without_a_model_what_holds_is_quoted_in_place_of_what_was_correct
     async with open_seam(tmp_path, model(), None) as agent:
         await say(agent, said)
         await agent.store.write(lambda tx: keep_correction(tx, OWNER, "My dog is called Rex.", RIGHT, now=1.0))
-        assert await recollect(agent.store, agent.notes, "What is my dog called?") == [answer]
+        found = await recollect(agent.store, agent.notes, Inquiry("What is my dog called?"))
+        assert [line.text for line in found] == [answer]
 
 
 def corrected(wrong: str, right: str) -> Corrections:

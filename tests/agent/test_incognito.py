@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import tempfile
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.agent.agent import Agent, Policy
+from hermes.agent.offline import Inquiry, OfflineModel
+from hermes.agent.recollection import recollect
 from hermes.agent.review import PROMPT, review
-from hermes.agent.session_search import recollect, session_search_tool
+from hermes.agent.session_search import session_search_tool
 from hermes.agent.undo import retry
 from hermes.clock import SystemClock
 from hermes.events import ToolFinished
 from hermes.llm.events import Reply
-from hermes.llm.floor import OfflineFloor
 from hermes.llm.model import ModelRequest
 from hermes.store.store import Store
 from hermes.store.turns import NoRecord
@@ -112,11 +114,8 @@ async def test_without_a_model_an_incognito_turn_answers_from_nothing_and_claims
     tmp_path: Path,
 ) -> None:
     async with open_seam(tmp_path, []) as agent:
-
-        async def remember(question: str) -> list[str]:
-            return await recollect(agent.store, agent.notes, question)
-
-        agent.model, agent.answers_from_memory = OfflineFloor(remember), True
+        offline = OfflineModel(partial(recollect, agent.store, agent.notes))
+        agent.model, agent.answers_from_memory = offline, True
         await say(agent, "My cat is called Miso.")
         assert "Miso" in str((await say(agent, "What is my cat called?"))[-1])
         await switch(agent, "off")
@@ -177,7 +176,7 @@ class Listener:
         await agent.store.index()
         tool = session_search_tool(agent.store, agent.scope)
         found = await tool.run({"query": "word reply", "limit": 20})
-        recalled = await recollect(agent.store, agent.notes, "word", limit=50)
+        recalled = await recollect(agent.store, agent.notes, Inquiry("word", "oneself"))
         told = [call for call in self.provider.calls if call[0] != "open"]
         return f"{told} {self.reviewed} {found.text} {recalled}"
 

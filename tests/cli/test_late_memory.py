@@ -62,6 +62,7 @@ def test_a_late_memory_is_said_once_and_not_before_it_was_told_anything(home: Pa
 
 @pytest.mark.contract("7.5")
 def test_without_a_model_a_reply_from_memory_is_not_said_to_go_without_it(home: Path) -> None:
-    done = chat(environment(home, HERMES_MEMORY_PROVIDER=""), said=SAID)
+    done = chat(environment(home, HERMES_MEMORY_PROVIDER=""), said=f"{SAID}Where does Ben live?\n")
     assert "From memory: “My cat is called Miso.”" in done.out
     assert LATE not in done.err
+    assert done.out.splitlines()[-1].endswith("a part of memory could not be read just now: ask again in a moment.")

@@ -130,10 +130,10 @@ def test_what_is_no_file_is_said_at_once(home: Path, hermes: Hermes, name: str, 
     path = home / name
     path.parent.mkdir(parents=True)
     ODD[kind](path)
-    ran = chat(environment(home), "-q", "hello", timeout=QUICK)
+    ran = chat(environment(home), "-q", "I like tea", timeout=QUICK)
     assert f"cannot read {path}: it is {kind}, not a file" in ran.err
     assert "Traceback" not in ran.err
-    assert ran.out == ("Saved: hello\n" if "memories" in name else "")
+    assert ran.out == ("Saved: I like tea\n" if "memories" in name else "")
     doctor = hermes("doctor")
     assert doctor.code == 1
     assert doctor.out.count(f"cannot read {path}: it is {kind}, not a file") == 1

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.agent.offline import OfflineModel, recollect_nothing
 from hermes.agent.turn import run_turn
 from hermes.assembly import open_agent, open_people
 from hermes.db.engine import Tx
 from hermes.events import Replied
 from hermes.fence import NOTE
 from hermes.gateway.platform import Chat, Moved
-from hermes.llm.floor import OfflineFloor, recollect_nothing
 from hermes.memory.notes import Notes
 from hermes.scope import Group, Guest, Owner
 from hermes.store.prompts import set_prompt_made_of
@@ -175,7 +175,7 @@ async def test_without_a_model_the_floor_answers_a_guest_from_the_guests_own(tmp
     scope = Guest("fake", GUEST) if who == "guest" else Group(f"agent:main:fake:group:{GROUP}")
     async with await app.open_store() as store:
         session = await store.create_session("fake")
-        agent = open_agent(app, store, OfflineFloor(recollect_nothing), session, scope, "test")
+        agent = open_agent(app, store, OfflineModel(recollect_nothing), session, scope, "test")
         async with aclosing(run_turn(agent, "What is the secret word?", asyncio.Event())) as events:
             [reply] = [event async for event in events if isinstance(event, Replied)]
         await agent.close()

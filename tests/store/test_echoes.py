@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from hermes.agent.offline import Inquiry, OfflineModel
 from hermes.agent.session_search import session_search_tool
-from hermes.llm.floor import OfflineFloor
 from hermes.llm.model import ModelRequest
 from hermes.scope import OWNER
 from hermes.store.reach import Narrowed
 from hermes.store.store import Store
-from hermes.types import ECHO, Draft, ToolCall
+from hermes.types import ECHO, Draft, RecalledLine, ToolCall
 
 
 async def talk(store: Store) -> str:
@@ -55,9 +55,9 @@ async def test_results_of_tools_that_an_older_index_holds_are_not_found(store: S
 
 
 async def test_answers_without_a_model_are_marked_as_echoes() -> None:
-    async def recollect(_: str) -> list[str]:
-        return ["I collect stamps"]
+    async def recollect(_: Inquiry) -> list[RecalledLine]:
+        return [RecalledLine("I collect stamps")]
 
     for text in ("I collect stamps", "What do I collect?"):
-        events = [e async for e in OfflineFloor(recollect).stream(ModelRequest([{"role": "user", "content": text}]))]
+        events = [e async for e in OfflineModel(recollect).stream(ModelRequest([{"role": "user", "content": text}]))]
         assert events[-1].reply.finish_reason == ECHO  # type: ignore[union-attr]

@@ -17,12 +17,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hermes.agent.loop import Responder, converse
+from hermes.agent.offline import HERE_ALONE, OfflineModel, recollect_nothing
 from hermes.agent.tools import Tool
 from hermes.agent.transcript import ScratchTranscript
 from hermes.clock import Clock
 from hermes.errors import StoreError
 from hermes.events import Failed, Notice, Replied, TurnEvent
-from hermes.llm.floor import HERE_ALONE, OfflineFloor, recollect_nothing
 from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
 from hermes.llm.offer import ModelOffer
@@ -86,7 +86,7 @@ class Agent(Struct):
     tools: Callable[[Agent], list[Tool]]
     """The agent's own tools; the provider's are added to them, then the policy is applied."""
     answers_from_memory: bool = False
-    """No model is configured: the offline floor speaks."""
+    """No model is configured: `OfflineModel` speaks."""
     offer: ModelOffer | None = None
     """What the session can be switched to; None where no model is configured."""
     models: dict[ChosenModel | None, Model] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class Agent(Struct):
             self,
             memory=NoMemory(),
             policy=replace(self.policy, tools_off=self.policy.tools_off | MEMORY_TOOLS),
-            model=OfflineFloor(recollect_nothing, HERE_ALONE) if self.answers_from_memory else self.model,
+            model=OfflineModel(recollect_nothing, HERE_ALONE) if self.answers_from_memory else self.model,
         )
 
     @property

@@ -18,6 +18,7 @@ from hermes.agent.compress import compress_smaller, compress_when_idle, make_roo
 from hermes.agent.context import build_context
 from hermes.agent.corrected import heeding
 from hermes.agent.loop import Responder, converse
+from hermes.agent.offline import OfflineModel
 from hermes.agent.prompt import PromptParts, build_system_prompt, is_current, made_of, read_soul
 from hermes.agent.review import review_soon, wants_review
 from hermes.agent.titles import title_soon, wants_title
@@ -27,6 +28,8 @@ from hermes.errors import HermesError, NotFoundError, SessionBusyError, StaleErr
 from hermes.events import GONE, Accepted, Failed, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.fence import fence, strip_fences
 from hermes.llm.metered import Limited
+from hermes.llm.model import Model
+from hermes.memory.caller import Recall
 from hermes.memory.corrections import Corrections
 from hermes.memory.plugin_thread import Returned
 from hermes.memory.undoing import new_call_key
@@ -105,7 +108,8 @@ async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     """Ask memory, within one deadline for all of it, and put the prompt and the tools together."""
     accepted, corrections = turn.opening, Corrections(turn.opening.corrections)
     speaking = agent.incognito() if accepted.incognito else agent
-    speaking = replace(speaking, model=Limited(speaking.model, agent.policy.max_requests))
+    if not agent.answers_from_memory:
+        speaking = replace(speaking, model=Limited(speaking.model, agent.policy.max_requests))
     memory, own = speaking.memory, _own_tools(speaking, accepted)
     until = memory.begin()
     block = await memory.prompt_block(until)
@@ -115,8 +119,18 @@ async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     provided = [_provider_tool(agent, spec, corrections) for spec in given]
     toolbox = Toolbox([*own, *provided], off=speaking.policy.tools_off)
     prompt = await _prompt(agent, turn, corrections, block, toolbox)
-    speaker = Responder(speaking.model, toolbox, agent.policy.max_steps, agent.policy.max_calls)
+    model = _informed(speaking.model, recall, corrections, accepted)
+    speaker = Responder(model, toolbox, agent.policy.max_steps, agent.policy.max_calls)
     return Preparation(prompt, corrections.marked(recall.text), speaker, memory)
+
+
+def _informed(model: Model, recall: Recall, corrections: Corrections, accepted: TurnOpening) -> Model:
+    """The model; one that answers offline gets what was recalled as data."""
+    if not isinstance(model, OfflineModel):
+        return model
+    lines = tuple(replace(line, text=corrections.replaced(line.text)) for line in recall.lines)
+    asker = accepted.messages[-1].author_name if accepted.messages else None
+    return replace(model, recalled=lines, asker=asker or "", is_whole=recall.missed is None)
 
 
 def _own_tools(agent: Agent, accepted: TurnOpening) -> list[Tool]:

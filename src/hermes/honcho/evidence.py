@@ -15,8 +15,9 @@ from msgspec import Struct
 from hermes.fence import disarm
 from hermes.honcho.recall_reader import RecalledConclusion, RecalledMessage, RecalledStanding
 from hermes.ranking.relative_times import write_out
-from hermes.ranking.traits import speaks_of_oneself
+from hermes.ranking.utterances import only_asks
 from hermes.ranking.words import share_held, split_words, telling_words
+from hermes.types import RecalledLine
 
 MAX_CANDIDATES = 50
 """Messages that are looked at for one question."""
@@ -30,8 +31,6 @@ MIN_CERTAINTY = 0.03
 of the evidence was lost."""
 MIN_ROOM_CHARS = 40
 """Room in an excerpt that is too small for another sentence."""
-MIN_TELLING_WORDS = 4
-"""Fewer words before a question ("I wonder, …") tell nothing."""
 SURE_RANKS = 10
 """Of a server that gives no scores, so many of the first hits count as being about the question."""
 FIRST_QUOTES = 10
@@ -39,8 +38,6 @@ FIRST_QUOTES = 10
 SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 PIECE = re.compile(rf"\S.{{0,{MAX_WHOLE_CHARS - 2}}}(?!\S)|\S.{{0,{MAX_WHOLE_CHARS - 2}}}", re.DOTALL)
 """Sentences without an end (code, tables) are split at a space."""
-CLAUSE_END = re.compile(r"[,;:，、；：–—]|\s-\s")
-QUESTION_ENDS = ("?", "？")
 UNDATED_KINDS = ("name", "instruction")
 """Kinds of what always holds that are the same whenever they were said."""
 TITLE = "Said earlier"
@@ -71,6 +68,8 @@ class Quote(Struct, frozen=True):
     at: str
     text: str
     why: str
+    line: RecalledLine
+    """The same as data."""
     when: str = ""
     """The day behind the text, where it stands under none."""
 
@@ -81,7 +80,8 @@ def score_by_rank(found: Iterable[RecalledMessage], question: str) -> list[Score
     scored = []
     for rank, message in enumerate(found):
         held = share_held(wanted, message.content)
-        scored.append(ScoredMessage(message, held + 1 / (rank + 2), float(rank < SURE_RANKS or held > 0)))
+        certainty = max(held, MIN_CERTAINTY if rank < SURE_RANKS else 0.0)
+        scored.append(ScoredMessage(message, held + 1 / (rank + 2), certainty))
     return sorted(scored, key=lambda one: -one.score)
 
 
@@ -95,19 +95,21 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
         if one.certainty < MIN_CERTAINTY or _folded(message.content) in asked:
             continue
         sentences = _split(message.content)
-        if message.peer_id != agent and all(map(_only_asks, sentences)):
+        if message.peer_id != agent and only_asks(message.content):
             continue
         said_on = datetime.fromisoformat(message.created_at)
         chosen = " ".join(_choose(sentences, wanted))
         line = disarm(f"{message.peer_id}: {write_out(chosen, said_on)}")
         where = f"session {message.session_id}, message {message.id}"
         why = f"score {one.score:.2f}, {where}, {len(chosen)} of {len(message.content)} characters"
-        quotes.setdefault(line, Quote(_day(said_on), said_on.isoformat(), line, why))
+        held = RecalledLine(chosen, message.peer_id, said_on.timestamp(), one.certainty)
+        quotes.setdefault(line, Quote(_day(said_on), said_on.isoformat(), line, why, held))
     concluded: dict[str, Quote] = {}
-    for rank, held in enumerate(found.conclusions):
-        text = disarm(" ".join(held.content.split()))
+    for rank, fact in enumerate(found.conclusions):
+        text = disarm(" ".join(fact.content.split()))
         if not any(text in quote for quote in quotes):
-            concluded.setdefault(text, Quote("", "", text, f"conclusion {held.id}, rank {rank + 1}"))
+            why = f"conclusion {fact.id}, rank {rank + 1}"
+            concluded.setdefault(text, Quote("", "", text, why, RecalledLine(text)))
     said = tuple(quotes.values())
     return (*said[:FIRST_QUOTES], *concluded.values(), *said[FIRST_QUOTES:])
 
@@ -120,7 +122,9 @@ def quote_standing(lines: Sequence[RecalledStanding]) -> tuple[Quote, ...]:
         text = write_out(" ".join(held.content.split()), said_on)
         when = "" if held.kind in UNDATED_KINDS else f" (said {_day(said_on)})"
         why = f"{held.kind}, conclusion {held.id}, session {held.session_id or 'none'}"
-        quotes.setdefault(text, Quote("", "", disarm(text), why, when))
+        said = held.content.removeprefix(f"{held.observed_id}: ")
+        line = RecalledLine(said, "" if said == held.content else held.observed_id, said_on.timestamp())
+        quotes.setdefault(text, Quote("", "", disarm(text), why, line, when))
     return tuple(quotes.values())
 
 
@@ -147,15 +151,6 @@ def write_quotes(quotes: Sequence[Quote], limit: int) -> tuple[str, Sequence[Quo
 def _split(text: str) -> list[str]:
     """Return the sentences of a text, none longer than a message that is quoted whole."""
     return [piece.rstrip() for part in SENTENCE_END.split(text) for piece in PIECE.findall(part)]
-
-
-def _only_asks(sentence: str) -> bool:
-    """Return True for a question, unless a person first tells something of themselves ("I moved to Ghent, …?")."""
-    if not sentence.endswith(QUESTION_ENDS):
-        return False
-    before = sentence[: max((found.start() for found in CLAUSE_END.finditer(sentence)), default=0)]
-    words = split_words(before)
-    return len(words) < MIN_TELLING_WORDS or not speaks_of_oneself(before, words)
 
 
 def _choose(sentences: Sequence[str], wanted: Sequence[str]) -> Sequence[str]:

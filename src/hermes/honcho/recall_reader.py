@@ -77,6 +77,7 @@ class RecalledStanding(RecalledConclusion, frozen=True):
     kind: str
     created_at: str
     session_id: str | None = None
+    observed_id: str = ""
 
 
 class RecallReader:
@@ -157,7 +158,7 @@ class RecallReader:
         return await link.wire.ask(method, path, body, until=until, longest=longest)
 
 
-NOTICE = "No model is configured; this is what memory holds that fits the question."
+NOTICE = "No model is configured"
 """How such an answer begins."""
 
 

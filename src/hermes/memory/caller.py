@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.db.engine import Tx
+from hermes.fence import disarm
 from hermes.memory.active import ActiveProvider
 from hermes.memory.book import MemoryBook
 from hermes.memory.forgetting import forgotten_at, replies_marked_at, without_forgotten
@@ -32,11 +33,12 @@ from hermes.memory.values import Conversation, Ending, Part, Question, Recalled,
 from hermes.store.injections import InjectedPart, Injection, keep_injection
 from hermes.store.memory_rows import get_health
 from hermes.store.store import Store
-from hermes.types import Json, Message, ToolSpec
+from hermes.types import Json, Message, RecalledLine, ToolSpec
 
 BLOCK, RECALL, RESULT = 16_000, 32_000, 64_000
 """Characters that a provider may bring; more would crowd the conversation out of the model's window."""
 MAX_SOURCES, MAX_SOURCE_CHARS = 200, 500
+MAX_LINES = 200
 DELEGATED = 16_000
 """Characters of a task, and of its result, that a provider is told."""
 NOTHING = type(None)
@@ -49,6 +51,7 @@ class Recall(Struct, frozen=True):
 
     text: str = ""
     missed: str | None = None
+    lines: tuple[RecalledLine, ...] = ()
 
 
 class Memory:
@@ -185,7 +188,7 @@ class Memory:
         said = "; ".join(f"{name}: {why}" for name, why in missed.items())
         text = _joined(recalled)[:RECALL]
         self._late.recalled(text, missed=bool(missed) and is_read and self._may_know)
-        return Recall(text, said or None)
+        return Recall(text, said or None, _lines(recalled))
 
     async def call_tool(self, name: str, arguments: Mapping[str, Json], key: str) -> HookResult[str]:
         """Run one of the session's tools. Missed says what failed."""
@@ -336,15 +339,27 @@ def _is_part(part: object) -> bool:
     return isinstance(part, Part) and type(part.text) is str
 
 
+def _is_line(line: object) -> bool:
+    """Whether a plugin gave what it should."""
+    return isinstance(line, RecalledLine) and type(line.text) is str
+
+
+def _lines(recalled: Recalled) -> tuple[RecalledLine, ...]:
+    """What was recalled as data. A plugin that gives none has its text split into lines."""
+    given = [replace(line, text=disarm(line.text)) for line in recalled.lines if _is_line(line)]
+    split = (line.strip().lstrip("-*• ") for line in _joined(recalled)[:RECALL].splitlines() if line[:1] != "#")
+    return tuple(given or (RecalledLine(line) for line in split if line))[:MAX_LINES]
+
+
 def _recorded(part: Part) -> InjectedPart:
     """A part as it is kept. A plugin may give anything for a number."""
     as_of, tokens, cut = map(_number, (part.as_of, part.tokens, part.cut))
     layer, text = _storable(str(part.layer), 100), _storable(part.text, RECALL)
-    sources, left_out = map(_lines, (part.sources, part.left_out))
+    sources, left_out = map(_texts, (part.sources, part.left_out))
     return InjectedPart(layer, text, as_of, int(tokens or 0), int(cut or 0), sources, left_out)
 
 
-def _lines(given: object) -> tuple[str, ...]:
+def _texts(given: object) -> tuple[str, ...]:
     """Lines that a row can hold, not too many of them."""
     listed = given[:MAX_SOURCES] if isinstance(given, tuple | list) else ()
     return tuple(_storable(str(line), MAX_SOURCE_CHARS) for line in listed)

@@ -133,7 +133,8 @@ def forgotten_at(tx: Tx, provider: str) -> float:
 
 
 def without_forgotten(recalled: Recalled, since: float) -> Recalled:
-    """What was recalled, without what was fetched before something was forgotten."""
+    """What was recalled, without what was fetched before something was forgotten. Lines do not say when they were
+    fetched: all go then."""
     old = [part for part in recalled.parts if _is_older(part, since)]
     if not old:
         return recalled

@@ -15,7 +15,7 @@ from msgspec import Struct, convert, field, to_builtins
 from msgspec.structs import asdict
 
 from hermes.ranking.words import SPACELESS
-from hermes.types import Json, Message
+from hermes.types import Json, Message, RecalledLine
 
 EntryKind = Literal["said", "reply", "note", "delegation", "own", "forget", "correct", "undo"]
 """What an entry is: words of a person, a reply, a change of the built-in notes, a task that a sub-agent finished,
@@ -212,6 +212,8 @@ class Recalled(Struct, frozen=True):
 
     parts: tuple[Part, ...] = ()
     missed: Mapping[str, str] = field(default_factory=dict)
+    lines: tuple[RecalledLine, ...] = ()
+    """The same as data, the best first, for answers without a model."""
 
 
 UNSPACED = re.compile(f"[{SPACELESS}]")

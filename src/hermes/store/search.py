@@ -81,6 +81,17 @@ class Search:
         """What `roles` said that fits a question best within `scope`, best first; never what was said incognito."""
         return self._find(tx, self._reaches.of_memory(scope, roles), text.replace('"', " "), limit)
 
+    def newest(self, tx: Tx, scope: Scope, *, since: float, until: float, limit: int) -> list[Message]:
+        """Return what people said within `scope` in a time, the newest first; never what was said incognito."""
+        reach, shape = self._reaches.of_memory(scope, ("user",)), self._message_shape
+        fields = [f"t.{name}" for name in shape.required] + [shape.field(name) for name in shape.optional]
+        rows = tx.execute(
+            f"SELECT {', '.join(fields)} FROM {reach.rows} WHERE {reach.where} AND {reach.shown} "
+            "AND t.timestamp >= :since AND t.timestamp < :until ORDER BY t.id DESC LIMIT :limit",
+            {**reach.values, "since": since, "until": until, "limit": limit},
+        )
+        return [message_from_row(row) for row in rows]
+
     def sessions_within(self, tx: Tx, scope: Scope) -> frozenset[str] | None:
         """The sessions that a scope reaches; None for all."""
         reach = self._reaches.of_person(scope, EVERYWHERE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from fastapi import Response
 
 from hermes.memory_server.api import replies, wire
@@ -22,6 +24,7 @@ from hermes.memory_server.engine.search import Hit, find_hits
 from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.workspaces import workspace_id_of
+from hermes.ranking.personal import expand
 from hermes.ranking.scoring import ABOUT
 
 router = new_router()
@@ -86,7 +89,8 @@ async def search_with_scores(workspace_id: str, body: WorkspaceSearch, here: Ser
 @router.post(f"{ROOT}/ext/evidence", response_model=replies.FoundEvidence, tags=["extensions"])
 async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Find what was said and concluded that a question is about, with scores, and what always holds, in one request."""
-    question = await here.ask_messages(workspace_id, body.query)
+    today = datetime.fromtimestamp(here.now() / 1_000_000, UTC)
+    question = await here.ask_messages(workspace_id, expand(body.query, today))
     filters = None if body.heard_by is None else {"peer_perspective": body.heard_by}
 
     def run(tx: Tx) -> wire.WireObject:

@@ -13,18 +13,29 @@ from hermes.memory_server import limits, times
 from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SearchQuestion
-from hermes.memory_server.engine.recall import View, query_views
+from hermes.memory_server.engine.asking import without_names
+from hermes.memory_server.engine.cards import read_card
+from hermes.memory_server.engine.recall import ConclusionChoice, View, choose, query_views
 from hermes.memory_server.engine.search import find_hits
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.faults import Invalid
+from hermes.ranking.personal import holds_secret, is_general
 from hermes.ranking.scoring import ABOUT
+from hermes.ranking.utterances import only_asks
 
 WIDTHS = {"minimal": 3, "low": 5, "medium": 8, "high": 12, "max": 20}
 """How many conclusions and messages each reasoning level reads."""
 MAX_DISTANCE = 0.75
 """What is further from the question than this is not about it."""
 QUOTE_CHARS = 300
+MAX_VIEWS = 20
+"""Of a whole workspace, so many views are read for a question about people in general."""
+CANDIDATES = 3
+"""So many times the wanted messages are read: what a person only asked is no answer."""
 HEAD = "No model is configured; this is what memory holds that fits the question."
+UNTOLD = "No model is configured. Memory was not told the answer; this is the nearest that it holds."
+NEAREST = 3
+"""So many lines are shown for a question whose answer was not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +45,9 @@ class PeerAnswer:
     content: str | None
     conclusions: Sequence[Row[Any]]
     messages: Sequence[Row[Any]]
+    card: Sequence[str] = ()
+    is_told: bool = True
+    """False where memory holds something near, but probably no answer."""
 
 
 def answer(
@@ -45,22 +59,75 @@ def answer(
     level: str,
     filters: JsonMap | None = None,
 ) -> PeerAnswer:
-    """The most fitting conclusions of these views, and messages of this place that the filters let through. What is not
-    about the question is left out."""
+    """Return the most fitting conclusions of these views, and messages of this place that the filters let through. What
+    is not about the question is left out, and so is what was only asked. A question about a person as a whole is
+    answered with what is held about them in general."""
     width = WIDTHS[level]
+    if _asks_for_all(tx, place.workspace_id, question.text):
+        card = _read_cards(tx, views)
+        held = _once(
+            row for row in _hold_in_general(tx, index, views, question, width) if not holds_secret(row.content)
+        )
+        if card or held:
+            return PeerAnswer(_write(HEAD, card, held[: 2 * width], ()), held[: 2 * width], (), card)
+    is_told = _is_told(tx, index, place, question, filters)
+    width = width if is_told else NEAREST
+    fitting = query_views(tx, index, views, question, width * min(len(views), 2), MAX_DISTANCE, least=ABOUT)
+    chosen = _once(fitting)[:width]
+    hits = find_hits(tx, index, place, question, filters, CANDIDATES * width)
+    stated = [hit for hit in hits if not only_asks(hit.row.content)]
+    about = [hit for hit in stated if hit.is_about]
+    said = [hit.row for hit in (about or (stated[:NEAREST] if is_told and not chosen else ()))]
+    quoted = [row for row in said if not any(row.content in one.content for one in chosen)][:width]
+    content = _write(HEAD if is_told else UNTOLD, (), chosen, quoted if is_told else quoted[: NEAREST - len(chosen)])
+    return PeerAnswer(content, chosen, quoted, is_told=is_told)
+
+
+def _is_told(tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None) -> bool:
+    """Whether memory was probably told the answer. What others said counts too: an answer that only somebody else gave
+    of themselves is none."""
+    everyone = SearchArea(place.workspace_id, place.sessions)
+    best = find_hits(tx, index, everyone, question, filters, 1)
+    return bool(best) and best[0].is_told and not only_asks(best[0].row.content)
+
+
+def _once(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
+    """Each text once."""
     once: dict[str, Row[Any]] = {}
-    for row in query_views(tx, index, views, question, width * min(len(views), 2), MAX_DISTANCE, least=ABOUT):
+    for row in rows:
         once.setdefault(row.content, row)
-    chosen = list(once.values())[:width]
-    said = [hit.row for hit in find_hits(tx, index, place, question, filters, width) if hit.is_about]
-    quoted = [row for row in said if not any(row.content in one.content for one in chosen)]
-    return PeerAnswer(_write(chosen, quoted), chosen, quoted)
+    return list(once.values())
 
 
-def _write(concluded: Sequence[Row[Any]], said: Sequence[Row[Any]]) -> str | None:
-    if not concluded and not said:
+def _hold_in_general(
+    tx: Tx, index: VectorIndex, views: Sequence[View], question: SearchQuestion, width: int
+) -> Iterable[Row[Any]]:
+    """What fits a question about a person as a whole, then what was concluded most often, then the newest."""
+    yield from query_views(tx, index, views[:MAX_VIEWS], question, width // 2, MAX_DISTANCE, least=ABOUT)
+    wanted = ConclusionChoice(include_most_frequent=True, max_conclusions=width)
+    for view in views[:MAX_VIEWS]:
+        yield from choose(tx, index, view, wanted)
+
+
+def _asks_for_all(tx: Tx, workspace_id: int, question: str) -> bool:
+    """Whether a question is about a person as a whole, called by a name or not."""
+    unnamed = without_names(tx, workspace_id, question)
+    return is_general(question if unnamed == question else f"{unnamed} person")
+
+
+def _read_cards(tx: Tx, views: Sequence[View]) -> list[str]:
+    """The lines of the cards of these views. A card does not say which sessions it comes from."""
+    open_views = [view for view in views[:MAX_VIEWS] if view.sessions is None]
+    lines = (line for view in open_views for line in read_card(tx, view.observer, view.observed) or ())
+    return [line for line in dict.fromkeys(lines) if not holds_secret(line)]
+
+
+def _write(head: str, card: Sequence[str], concluded: Sequence[Row[Any]], said: Sequence[Row[Any]]) -> str | None:
+    if not card and not concluded and not said:
         return None
-    parts = [HEAD]
+    parts = [head]
+    if card:
+        parts += ["", "Card:", *(f"- {_quote(line)}" for line in card)]
     if concluded:
         parts += ["", "Concluded:", *(f"- [{times.to_stamp(row.created_at)}] {row.content}" for row in concluded)]
     if said:
@@ -117,7 +184,9 @@ def _fill(found: PeerAnswer, schema: JsonMap) -> dict[str, Any]:
         if "string" in kinds and "enum" not in wanted and "const" not in wanted:
             filled[name] = _cut(found.content or "", share)
         elif "array" in kinds and _kinds(wanted.get("items", {})) <= {"string"}:
-            filled[name] = _fitting((row.content for row in (*found.conclusions, *found.messages)), share)
+            filled[name] = _fitting(
+                (*found.card, *(row.content for row in (*found.conclusions, *found.messages))), share
+            )
         elif "null" in kinds:
             filled[name] = None
         elif name in required:

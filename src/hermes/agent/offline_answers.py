@@ -1,0 +1,218 @@
+"""Answers made of memory alone, always in the same words, each with its source.
+
+message ── small talk? ── a request? ── a question? ─no─ said what becomes of it
+                                            └─ recalled lines, then local ones ── which answer it ── quoted
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from hermes.agent.offline import Inquiry, OfflineModel
+from hermes.ranking.personal import Topic, find_name, find_topic, holds_secret, states
+from hermes.ranking.relative_times import resolve, write_out
+from hermes.ranking.traits import speaks_of_oneself
+from hermes.ranking.utterances import find_small_talk, is_question, is_request, only_asks, wants_forgetting
+from hermes.ranking.words import split_words, telling_words
+from hermes.types import RecalledLine
+
+NEEDS_MODEL = "Without a model I can only keep what you tell me, and answer questions from it."
+HOW_TO_FORGET = "Nothing is forgotten yet: `/memory search WORDS` shows what is kept, `/memory forget N` removes it."
+HELLO = "{0}! Tell me what I should remember, or ask me about what you told me."
+SMALL_TALK = {"farewell": "Goodbye!", "thanks": "You're welcome.", "nod": "All right."}
+UNKNOWN: dict[Topic | None, str] = {
+    None: "I remember nothing about that.",
+    "name": "I was not told your name.",
+    "home": "I was not told where you live.",
+    "work": "I was not told what you do for work.",
+    "oneself": "I was not told anything about you yet.",
+    "said": "I remember nothing that you said then.",
+}
+NOT_READ = "But a part of memory could not be read just now: ask again in a moment."
+MAX_QUOTE_CHARS, MAX_QUOTES, MAX_LISTED = 300, 3, 10
+MIN_CERTAINTY = 0.21
+"""Less sure lines are no answer."""
+MIN_SHARE = 0.5
+"""Of a line that nobody weighed, the share of the question's words that it must hold."""
+MIN_OF_BEST = 0.6
+"""A line must be so sure, as a share of the surest."""
+MIN_SURE = 0.5
+"""So sure, a line answers a question about "my cat" without naming the cat."""
+OWNED = re.compile(
+    r"\b(?:my|mein(?:e[mnrs]?)?|mis?|mon|ma|mes) (?:(?:fav\w+|new|old|first|last|next|best|own|current) )*(\w{3,})"
+    r"|我的(\w)",
+    re.IGNORECASE,
+)
+"""The noun that a question says is somebody's own."""
+OF_ANOTHER = re.compile(
+    r"\b(?:my|mein\w*|mi|mon|ma) \w+ (?:lives|works|moved|wohnt|lebt|arbeitet|vive|trabaja|habite|travaille)\b",
+    re.IGNORECASE,
+)
+"""Says where somebody else lives or works."""
+
+
+async def reply(model: OfflineModel, said: str) -> str:
+    """Return what an offline model says to a message."""
+    kind = find_small_talk(said)
+    if kind == "greeting":
+        first = said.strip(" .!?¡¿").splitlines()[0]
+        return HELLO.format("Hello" if is_question(said) else first[:1].upper() + first[1:])
+    if kind is not None:
+        return SMALL_TALK[kind]
+    if wants_forgetting(said):
+        return HOW_TO_FORGET
+    if is_request(said):
+        return NEEDS_MODEL
+    if not is_question(said):
+        return f"{model.fate}: {_brief(said)}"
+    inquiry = read_inquiry(said, model.now())
+    recalled, local = (_mark_own(lines, model.asker) for lines in (model.recalled, await model.recollect(inquiry)))
+    text = answer(inquiry, recalled, local, model.now(), model.asker)
+    return text if model.is_whole or text not in UNKNOWN.values() else f"{text} {NOT_READ}"
+
+
+def read_inquiry(text: str, now: float) -> Inquiry:
+    """Return what a question asks for; a time in it is worked out from now."""
+    topic = find_topic(text)
+    times = resolve(text, datetime.fromtimestamp(now)) if topic == "said" else []
+    if not times:
+        return Inquiry(text, topic)
+    first = datetime.combine(times[0].first, datetime.min.time())
+    end = datetime.combine(times[0].last, datetime.min.time()) + timedelta(days=1)
+    return Inquiry(text, topic, first.timestamp(), end.timestamp(), times[0].written)
+
+
+def _mark_own(lines: Iterable[RecalledLine], asker: str) -> list[RecalledLine]:
+    return [replace(line, speaker="") if asker and line.speaker == asker else line for line in lines]
+
+
+def answer(
+    inquiry: Inquiry, recalled: Sequence[RecalledLine], local: Sequence[RecalledLine], now: float, asker: str = ""
+) -> str:
+    """Return what is remembered of what was asked, in words that depend on nothing else."""
+    if inquiry.topic is None:
+        quotes = find_answers(inquiry, recalled, local)
+        return _quote(quotes, now) if quotes else UNKNOWN[None]
+    own = _once(line for line in (*recalled, *local) if not line.speaker and _may_tell(line, inquiry))
+    newest = sorted(own, key=lambda line: -(line.at or 0.0))
+    if inquiry.topic == "name":
+        return _tell_name(newest, now) or (f"Here you are {asker}." if asker else UNKNOWN["name"])
+    if inquiry.topic == "said":
+        return _tell_said(inquiry, newest, now)
+    if inquiry.topic == "oneself":
+        return _tell_all(own, newest, now)
+    stated = [line for line in newest if states(inquiry.topic, line.text)]
+    others = (line for line in own if is_answer(line, inquiry) and not OF_ANOTHER.search(line.text))
+    quotes = stated[:MAX_QUOTES] or list(others)[:MAX_QUOTES]
+    return _quote(quotes, now) if quotes else UNKNOWN[inquiry.topic]
+
+
+def find_answers(
+    inquiry: Inquiry, recalled: Sequence[RecalledLine], local: Sequence[RecalledLine]
+) -> list[RecalledLine]:
+    """Return the lines that answer a question, the best first: recalled ones, and local ones where those are newer or
+    there are no others."""
+    fitting = [line for line in recalled if is_answer(line, inquiry)]
+    least = MIN_OF_BEST * max((line.certainty or 0.0 for line in fitting), default=0.0)
+    found = _once(line for line in fitting if line.certainty is None or line.certainty >= least)
+    newest = max((line.at or 0.0 for line in found), default=-1.0)
+    more = [line for line in local if (line.at or 0.0) > newest and is_answer(line, inquiry)]
+    return _once([*more, *found] if found else more)[:MAX_QUOTES]
+
+
+def is_answer(line: RecalledLine, inquiry: Inquiry) -> bool:
+    """Decide whether a line answers a question. This is the only place that does."""
+    if not _may_tell(line, inquiry):
+        return False
+    words = telling_words(split_words(inquiry.text))
+    certainty, least = line.certainty, MIN_CERTAINTY
+    if certainty is None:
+        certainty, least = share_of(words, line.text), MIN_SHARE
+    owned = [word.lower() for found in OWNED.findall(inquiry.text) for word in found if word]
+    names_it = not owned or share_of(owned, line.text) > 0 or all(word not in words for word in owned)
+    return certainty >= least and (names_it or (line.certainty or 0.0) >= MIN_SURE)
+
+
+def share_of(words: Sequence[str], text: str) -> float:
+    """Return the share of the words that a text holds, in any form that differs by its ending alone."""
+    said = set(split_words(text))
+    held = [any(_is_form(word.rstrip("*"), other.rstrip("*")) for other in said) for word in words]
+    return sum(held) / max(1, len(held))
+
+
+def _is_form(one: str, other: str) -> bool:
+    if one == other or not (one.isascii() or other.isascii()) or one.isdigit():
+        return one == other
+    shorter, longer = sorted((one, other), key=len)
+    return (
+        len(shorter) >= 3 and len(longer) - len(shorter) <= 3 and longer.startswith(shorter[: max(3, len(shorter) - 1)])
+    )
+
+
+def _may_tell(line: RecalledLine, inquiry: Inquiry) -> bool:
+    """Whether a line says something, and no secret that was not asked for."""
+    is_open = holds_secret(inquiry.text) or not holds_secret(line.text)
+    return is_open and find_small_talk(line.text) is None and not only_asks(line.text)
+
+
+def _tell_name(newest: Sequence[RecalledLine], now: float) -> str:
+    named = find_name(line.text for line in newest)
+    if named is None:
+        return ""
+    line = next(line for line in newest if line.text == named[1])
+    return f"Your name is {named[0]}. From memory: {_written(line, now)}"
+
+
+def _tell_said(inquiry: Inquiry, newest: Sequence[RecalledLine], now: float) -> str:
+    said = [line for line in newest if line.at is not None and inquiry.since <= line.at < inquiry.until]
+    if not said:
+        return UNKNOWN["said"]
+    when = f"From memory, what you said ({inquiry.period}):" if inquiry.period else "From memory, what you said last:"
+    return "\n".join([when, *(f"- {_written(line, now)}" for line in reversed(said[:MAX_LISTED]))])
+
+
+def _tell_all(own: Sequence[RecalledLine], newest: Sequence[RecalledLine], now: float) -> str:
+    """What is noted comes first, then what the person said of themselves, the newest first."""
+    named = find_name(line.text for line in newest)
+    noted = [line for line in own if line.at is None]
+    said = [line for line in newest if line.at is not None and speaks_of_oneself(line.text, split_words(line.text))]
+    first = [line for line in newest if named is not None and line.text == named[1]][:1]
+    listed = _once([*first, *noted, *said])[:MAX_LISTED]
+    if not listed:
+        return UNKNOWN["oneself"]
+    head = "From memory, about you:" if named is None else f"You are {named[0]}. From memory, about you:"
+    return "\n".join([head, *(f"- {_written(line, now)}" for line in listed)])
+
+
+def _quote(lines: Sequence[RecalledLine], now: float) -> str:
+    return "From memory: " + " · ".join(_written(line, now) for line in lines)
+
+
+def _written(line: RecalledLine, now: float) -> str:
+    """A line in quotes, with who said it where it was somebody else, and when where that was not today."""
+    if line.at is None:
+        return f"“{_brief(line.text)}”"
+    said_on, today = datetime.fromtimestamp(line.at), datetime.fromtimestamp(now)
+    day = "" if said_on.date() == today.date() else f"{said_on.day} {said_on:%B %Y}"
+    source = ", ".join(part for part in (line.speaker, day) if part)
+    text = _brief(line.text if not day else write_out(line.text, said_on))
+    return f"“{text}”" + (f" ({source})" if source else "")
+
+
+def _once(lines: Iterable[RecalledLine]) -> list[RecalledLine]:
+    """The lines, each text once: an extract of one that is there is left out too."""
+    kept: dict[str, RecalledLine] = {}
+    for line in lines:
+        plain = " ".join(line.text.lower().split()).strip(".!。 ")
+        if not any(plain in other for other in kept):
+            kept[plain] = line
+    return list(kept.values())
+
+
+def _brief(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= MAX_QUOTE_CHARS else f"{flat[: MAX_QUOTE_CHARS - 1]}…"

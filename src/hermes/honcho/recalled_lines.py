@@ -1,0 +1,44 @@
+"""What was recalled, as data: who said it, when, and how surely it is about the message. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from hermes.honcho.injection import Section
+from hermes.types import RecalledLine
+
+FACT = re.compile(
+    r"(?:[-*•]\s+|\d{1,3}[.)]\s+)?(?:\[(?P<at>\d{4}-\d\d-\d\d[ T][\d:]{5,8})[^\]\n]{0,30}\]\s*)?"
+    r"(?:(?P<speaker>[\w-]{1,100}): )?(?P<text>\S.*)"
+)
+"""A line of a representation: a mark, the time, who said it."""
+CARD, REPRESENTATION = "user card", "user representation"
+
+
+def read_lines(sections: Iterable[Section], about: str | None) -> tuple[RecalledLine, ...]:
+    """Return evidence first, the best of it first, then the card of the person that the message is about, then what
+    else is known of them, the newest first."""
+    evidence: list[RecalledLine] = []
+    card: list[RecalledLine] = []
+    known: list[RecalledLine] = []
+    for section in sections:
+        evidence += [quote.line for quote in section.quotes]
+        lines = [line for line in section.text.splitlines() if line.strip() and line[0] not in "# "]
+        if section.layer == CARD:
+            card += map(RecalledLine, lines)
+        elif section.layer == REPRESENTATION:
+            known += [_read(found) for line in lines if (found := FACT.match(line)) is not None]
+    known.sort(key=lambda line: -(line.at or 0.0))
+    return tuple(replace(one, speaker="") if one.speaker == about else one for one in (*evidence, *card, *known))
+
+
+def _read(found: re.Match[str]) -> RecalledLine:
+    try:
+        at = datetime.fromisoformat(f"{found['at']}+00:00").timestamp()
+    except ValueError:  # there is no time, or none that a clock shows
+        at = None
+    return RecalledLine(found["text"], found["speaker"] or "", at)
