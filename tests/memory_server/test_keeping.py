@@ -77,9 +77,7 @@ def test_summaries_leave_out_secrets_and_what_is_not_to_be_remembered(http: http
     assert "Sevilla" not in short
 
 
-def test_labelled_messages_are_scored_by_kind_and_language(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_labelled_messages_are_scored_by_kind_and_language(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
         {"text": HOME, "language": "en", "kind": "statement", "keep": True},
         {"text": "Where do I live?", "language": "en", "kind": "question", "keep": False},
