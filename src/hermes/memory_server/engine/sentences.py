@@ -92,7 +92,7 @@ WISH_WORDS, SECRET_WORDS = frozenset(("memory", "forget", "private")), frozenset
 MARKED_CHARS = 4000
 """So much of a message is read for whether a search may bring it."""
 KEPT_FROM = 0.6
-"""The score from which a sentence is kept. What is missed is still found in its message; what is wrong is in the way."""
+"""The score from which a sentence is kept. What is missed is still found in its message; wrong ones are in the way."""
 SIGNS = " \t\n.,:;!?…-*#>()\"'“”。，：！？"
 
 
