@@ -104,6 +104,20 @@ class FoundEvidence(BaseModel):
     standing: list[StandingConclusion]
 
 
+class ViewContext(BaseModel):
+    """What one view holds; no card where none was asked for."""
+
+    representation: str
+    card: list[str] | None = None
+
+
+class ReadContext(BaseModel):
+    """The summary of a session, and what each view holds, in the order in which they were named."""
+
+    summary: str | None = None
+    views: list[ViewContext]
+
+
 class Removed(BaseModel):
     deleted: int
 

@@ -128,6 +128,13 @@ def _fill(tx: Tx, session: Record, budget: int, summary: Record | None, start: i
     return Window(summary, shown, first == start or session.message_count == 0)
 
 
+def read_summary(tx: Tx, session_id: int, tokens: int) -> str | None:
+    """Return the text of the summary that fits into its share of a budget, or an extract cut to it; None without one."""
+    found, share = read_summaries(tx, session_id), int(SUMMARY_SHARE * tokens)
+    chosen = _choose_summary(found, share) or _cut_newest(found, share, "")
+    return None if chosen is None else str(chosen.content)
+
+
 def _choose_summary(found: Mapping[str, Record], budget: int) -> Record | None:
     long, short = found.get("long"), found.get("short")
     if long is not None and long.token_count <= budget and (short is None or long.token_count > short.token_count):
