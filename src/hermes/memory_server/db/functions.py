@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from hermes.memory_server.db.matching import ORDERED
-from hermes.ranking.traits import traits_of
+from hermes.memory_server.engine.sentences import message_traits
 from hermes.ranking.words import segment
 
 
@@ -18,7 +18,7 @@ def register_functions(connection: sqlite3.Connection) -> None:
     connection.create_function("compares_json", 4, compares_json, deterministic=True)
     connection.create_function("holds_any", 2, holds_any, deterministic=True)
     connection.create_function("segmented", 1, segment, deterministic=True)
-    connection.create_function("traits_of", 1, traits_of, deterministic=True)
+    connection.create_function("traits_of", 1, message_traits, deterministic=True)
 
 
 def holds_text(text: str | None, part: str) -> int | None:

@@ -16,7 +16,9 @@ from hermes.memory_server.db.tables import collections, conclusions, peers
 from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.asking import understand
 from hermes.memory_server.engine.conclusions import find_collection, find_conclusions, select_conclusions
+from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.ranking.traits import CONFIDENTIAL
 from hermes.ranking.words import share_held
 
 DEFAULT_MAXIMUM = 100
@@ -31,12 +33,16 @@ HEADINGS = (
 )
 
 
+IS_OPEN = conclusions.c.standing.is_distinct_from(SECRET)
+"""It holds no secret, so that it may be given without being asked for."""
+
+
 class Order:
     """An order of conclusions, and the statement that nearly every request runs: those of one collection in it."""
 
     def __init__(self, *columns: ColumnElement[Any]) -> None:
         self.columns = columns
-        of_one = select_conclusions().where(conclusions.c.collection_id == bindparam("collection"))
+        of_one = select_conclusions().where(conclusions.c.collection_id == bindparam("collection"), IS_OPEN)
         self.of_one = PreparedStatement(of_one.order_by(*columns).limit(bindparam("limit")))
 
 
@@ -88,7 +94,7 @@ def query_views(
     least: float = -1.0,
 ) -> list[Record]:
     """The conclusions of these views that fit best, the best first: by meaning, and by the words of the question that
-    they hold. At least so sure must it be that one is about the question."""
+    they hold. At least so sure must it be that one is about the question. Secrets come if it asks for one."""
     owner = OWNER.first(tx, id=views[0].observed) if views else None
     asked = understand(tx, 0 if owner is None else int(owner.workspace_id), question)
     hits: list[tuple[int, float, int, View]] = []
@@ -104,6 +110,8 @@ def query_views(
         row = rows.get(row_id)
         if row is None or row.collection_id != collection:
             continue  # this transaction sees it nowhere, or about somebody else
+        if row.standing == SECRET and asked.withheld & CONFIDENTIAL:
+            continue
         # Only what was said has a session that it surely comes from.
         if view.sessions is None or row.level == "explicit":
             fits.setdefault(row_id, (closeness + share_held(asked.words, row.content)) / 2)
@@ -136,7 +144,7 @@ def _fetch(tx: Tx, view: View, order: Order, limit: int) -> list[Record]:
         return []
     if view.sessions is None:
         return order.of_one.rows(tx, collection=collection, limit=limit)
-    query = select_conclusions().where(conclusions.c.collection_id == collection)
+    query = select_conclusions().where(conclusions.c.collection_id == collection, IS_OPEN)
     # Only what was said has a session that it surely comes from.
     query = query.where(conclusions.c.session_id.in_(view.sessions), conclusions.c.level == "explicit")
     return list(tx.execute(query.order_by(*order.columns).limit(limit)))
