@@ -145,7 +145,7 @@ def test_the_official_client_recalls_by_default_and_nothing_is_kept(place: Place
         client.chat.completions.create(model="hermes", messages=asked)
     *earlier, last = place.asked()
     assert "My piano teacher is Mrs Okafor." in last["content"]
-    assert last["content"].startswith("Who is my piano teacher?\n\n<memory-context>")
+    assert last["content"].endswith("</memory-context>\n\nWho is my piano teacher?")
     assert [one["content"] for one in earlier[1:]] == ["Be brief.", "Hello there, friend", "hi"]
     assert place.kept() == before
 

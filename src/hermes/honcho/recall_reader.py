@@ -149,7 +149,7 @@ class RecallReader:
         return await link.wire.ask(method, path, body, until=until, longest=longest)
 
 
-NOTICE = "No model is configured; this is what memory holds that fits the question."
+NOTICE = "No model is configured"
 """How such an answer begins."""
 
 

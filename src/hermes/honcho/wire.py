@@ -34,6 +34,8 @@ class DeliveryPatience(msgspec.Struct, frozen=True):
 
     request: float = 30.0
     """For one request."""
+    timeout: float | None = None
+    """For every request, where the configuration says it."""
     look_after: float = 30.0
     """After a request that got no good answer, so long it may still arrive: only then can a look tell."""
     attempt: float = 45.0
@@ -67,10 +69,11 @@ class Wire:
     async def ask(
         self, method: str, path: str, body: Json = None, *, until: float, longest: float | None = None
     ) -> WireAnswer:
-        """One request, never repeated; it takes at most `longest` seconds, the usual unless given. Raises Failure."""
+        """One request, never repeated. It takes at most the configured timeout, else `longest` seconds, else the usual.
+        Raises Failure."""
         import httpx  # heavy: only who talks with a server pays for it
 
-        seconds = min(longest or self._patience.request, until - self._clock.now())
+        seconds = min(self._patience.timeout or longest or self._patience.request, until - self._clock.now())
         if seconds < SHORTEST_REQUEST:
             raise NoTime("there was no time left for it")
         if self._retired:
