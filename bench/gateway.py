@@ -73,7 +73,7 @@ class Client:
 
 def run() -> None:
     """Measure and print."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, _running(Path(folder) / "home") as bench:
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, running(Path(folder) / "home", "none") as bench:
         rows = asyncio.run(_measure(bench))
     report("Gateway: from request to the model's request", rows)
 
@@ -107,7 +107,7 @@ async def _noop(client: Client) -> list[float]:
 
 async def _one_by_one(bench: Bench, client: Client, session: str) -> list[float]:
     sent = {f"{session} {turn}": (await client.say(session, f"{session} {turn}"))[0] for turn in range(TURNS // 2)}
-    arrivals = await _arrivals(bench)
+    arrivals = await ask_arrivals(bench)
     return [arrivals[text] - begun for text, begun in sent.items()]
 
 
@@ -126,7 +126,7 @@ async def _at_once(bench: Bench) -> tuple[list[float], float]:
     begun = time.monotonic()
     await asyncio.gather(*(talk(number) for number in range(SESSIONS)))
     rate = SESSIONS * 10 / (time.monotonic() - begun)
-    arrivals = await _arrivals(bench)
+    arrivals = await ask_arrivals(bench)
     return [arrivals[text] - at for text, at in sent.items()], rate
 
 
@@ -140,7 +140,8 @@ async def _live(bench: Bench) -> None:
     await asyncio.gather(*(talk(first) for first in range(20)))
 
 
-async def _arrivals(bench: Bench) -> dict[str, float]:
+async def ask_arrivals(bench: Bench) -> dict[str, float]:
+    """Return when each text reached the model."""
     reader, writer = await asyncio.open_connection("127.0.0.1", bench.model_port, limit=2**26)
     writer.write(b"GET / HTTP/1.1\r\n\r\n")
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -164,7 +165,8 @@ def _fill(home: Path, session: str, size: int, *, compressed: bool) -> None:
 
 
 @contextmanager
-def _running(home: Path) -> Iterator[Bench]:
+def running(home: Path, provider: str) -> Iterator[Bench]:
+    """Run a gateway with a memory provider, and a model for it."""
     model = subprocess.Popen([sys.executable, "-m", "bench.swift_model"], stdout=subprocess.PIPE, text=True)
     assert model.stdout is not None
     model_port = json.loads(model.stdout.readline())["port"]
@@ -172,7 +174,7 @@ def _running(home: Path) -> Iterator[Bench]:
     settings = {
         "api": {"enabled": True, "port": 0},
         "model": {"base_url": f"http://127.0.0.1:{model_port}/v1", "default": "swift", "context_length": 10_000_000},
-        "memory": {"review_every": 0},
+        "memory": {"review_every": 0, "provider": provider},
     }
     (home / "config.yaml").write_text(json.dumps(settings), encoding="utf-8")
     gateway = subprocess.Popen(

@@ -4,9 +4,9 @@
     python -m scripts.walk --source OLD/src        # the same for another checkout
     python -m scripts.walk --list "warm turn"      # the names on one way; --json for programs
 
-Each way is a process of its own that runs `hermes` as a person would, with a model on loopback and without a memory
-provider. What runs in it is seen by a profiler in every thread, from the message to its answer. A timer of a server
-that fires meanwhile is counted too, so figures of two runs may differ by a few functions.
+Each way is a process of its own that runs `hermes` as a person would, with a model on loopback and, as its name says,
+with memory or without. What runs in it is seen by a profiler in every thread, from the message to its answer. A timer
+of a server that fires meanwhile is counted too, so figures of two runs may differ by a few functions.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def trace(way: Way, source: Path) -> Walk:
             **kept,
             "PYTHONPATH": os.pathsep.join([str(source), str(Path(__file__).resolve().parents[1])]),
             "HERMES_HOME": str(Path(folder) / "home"),
-            "HERMES_MEMORY_PROVIDER": "none",
+            "HERMES_MEMORY_PROVIDER": way.provider,
             "HERMES_AUTO_TITLE": "false",
             "HERMES_MODEL_TOOLS": "on",
             "HERMES_MODEL": "walk",
@@ -76,10 +76,20 @@ def trace(way: Way, source: Path) -> Walk:
             "NO_PROXY": "127.0.0.1",
         }
         command = [sys.executable, "-m", "scripts.walk", "--source", str(source), "--inside", str(result), way.name]
-        ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=2 * PATIENCE, check=False)
+        try:
+            ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=2 * PATIENCE, check=False)
+        finally:
+            _stop_memory_server(Path(folder) / "home")
         if not result.exists():
             raise RuntimeError(f"{way.name} of {source} could not be traced:\n{ran.stdout}{ran.stderr}")
         return _from_json(json.loads(result.read_text(encoding="utf-8")))
+
+
+def _stop_memory_server(home: Path) -> None:
+    from hermes.embedded.connect import stop
+    from hermes.embedded.place import Place
+
+    stop(Place(home / "memory", home))
 
 
 def _free_port() -> int:

@@ -147,12 +147,17 @@ class Way:
     name: str
     command: tuple[str, ...]
     drive: Drive | None = None
+    provider: str = "none"
+    """The memory provider. `honcho` runs as people have it: on the embedded server, a process beside the traced one."""
 
 
 WAYS = (
     Way("chat -q", ("chat", "-q", "hello")),
     Way("warm turn", ("chat",), warm_turn),
     Way("HTTP message", ("gateway", "run"), http_message),
+    Way("chat -q with memory", ("chat", "-q", "hello"), provider="honcho"),
+    Way("warm turn with memory", ("chat",), warm_turn, provider="honcho"),
+    Way("HTTP message with memory", ("gateway", "run"), http_message, provider="honcho"),
     Way("compression", ("chat",), compression),
     Way("POST messages", ("memory", "serve", "--port", "0", "--no-worker"), posted_messages),
     Way("search", ("memory", "serve", "--port", "0", "--no-worker"), search),

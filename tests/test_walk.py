@@ -67,6 +67,11 @@ def test_what_ran_is_counted_in_every_thread_and_nothing_else_is(tmp_path: Path)
     ("way", "passed", "avoided"),
     [
         ("warm turn", Function("agent/turn.py", "run_turn"), Function("app.py", "App.open_store")),
+        (
+            "warm turn with memory",
+            Function("honcho/recall.py", "Recaller.recall"),
+            Function("app.py", "App.open_store"),
+        ),
         ("search", Function("memory_server/api/search.py", "search_workspace"), Function("agent/turn.py", "run_turn")),
     ],
 )
@@ -79,7 +84,10 @@ def test_a_way_is_traced_without_what_came_before_it(way: str, passed: Function,
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("way", "most"), [("warm turn", 27), ("HTTP message", 44)])
+@pytest.mark.parametrize(
+    ("way", "most"),
+    [("warm turn", 27), ("HTTP message", 44), ("warm turn with memory", 72), ("HTTP message with memory", 86)],
+)
 def test_a_turn_goes_through_few_doors(way: str, most: int) -> None:
     walks = (trace(BY_NAME[way], HERE).crossings for _ in range(3))  # a timer may fire in one of them
     found = next((crossings for crossings in walks if len(crossings) <= most), None)

@@ -196,6 +196,20 @@ async def test_warm_turn_asks_for_evidence_alone_whether_the_server_has_a_model(
     assert f"- ann: {CAT}" in text.partition(f"## {TITLE}")[2]
 
 
+@pytest.mark.contract("7.5")
+async def test_turn_reads_its_evidence_and_the_next_context_in_one_request_each(recalling: Recalling) -> None:
+    recalling.configure()
+    recalling.tell("elsewhere", (ANN, CAT))
+    async with recalling.host() as talk:
+        await talk.turn("Hello, how are you today?")
+        await (await talk.memory()).settle()
+        before = len(recalling.between.asked)
+        text = await talk.turn(QUESTION)
+        await (await talk.memory()).settle()
+    assert [asked.what for asked in recalling.between.asked[before:]] == ["evidence", "context"]
+    assert CAT in text
+
+
 async def test_server_of_another_kind_is_searched_with_the_message(recalling: Recalling) -> None:
     recalling.configure()
     recalling.tell("elsewhere", (ANN, CAT), (BOT, DOG))

@@ -16,7 +16,7 @@ from hermes.honcho.injection import (
     compose,
     cut_at_word,
 )
-from hermes.memory.caller import RECALL
+from hermes.memory.offered import MAX_RECALL_CHARS
 
 LAYERS = ("summary", "user representation", "user card", "ai representation", "ai card", SUPPLEMENT)
 TEXTS = st.text(st.sampled_from("ab c\n.é-漢字かสวัด\u0301👩\u200d🔬#:[]") | st.characters(), max_size=400)
@@ -142,7 +142,7 @@ def test_block_with_its_note_has_four_characters_a_token_at_most(tokens: int) ->
 
 def test_default_budget_is_a_thousand_tokens_and_the_largest_what_the_host_takes() -> None:
     assert budget_chars(None) == budget_chars(DEFAULT_TOKENS) == 4000 - OVERHEAD_CHARS
-    assert budget_chars(100_000) == MOST_CHARS == RECALL
+    assert budget_chars(100_000) == MOST_CHARS == MAX_RECALL_CHARS
 
 
 @pytest.mark.contract("7.3")

@@ -267,7 +267,7 @@ async def test_asking_makes_nothing_on_the_server(recalling: Recalling) -> None:
 async def test_after_late_evidence_each_turn_has_its_own_again(recalling: Recalling) -> None:
     recalling.configure()
     recalling.tell("elsewhere", (ANN, FIGS), (ANN, "My bike is called Rocinante."))
-    nothing = Instead({"id": "s", "messages": []})
+    nothing = Instead({"summary": None, "views": []})
     is_slow = True
 
     def rule(asked: Asked) -> Instead | None:

@@ -3,7 +3,6 @@ name says. And what an earlier version mixed is carried over once."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import stat
 from pathlib import Path
@@ -137,7 +136,7 @@ async def test_every_peer_of_an_account_is_recorded(told: Recalling) -> None:
                 async def ask(plugin: MemoryPlugin, place: Notebook = place) -> Address:
                     return plugin.address(place)
 
-                until = asyncio.get_running_loop().time() + 20
+                until = provider.within(20)
                 assert isinstance(await provider.call("address", ask, Address, until), Returned)
     [record] = json.loads(told.machine.places().guests.read_text(encoding="utf-8"))["workspaces"].values()
     assert record["accounts"] == {"telegram:17": "17"}
@@ -206,7 +205,8 @@ async def test_a_guest_on_the_owners_peer_reads_the_present_conversation(
 async def test_a_guest_on_the_owners_peer_is_shown_no_facts(told: Recalling) -> None:
     told.configure(userPeerAliases={"17": ANN})
     async with told.host() as talk:
-        memory, until = await talk.memory(DIRECT), asyncio.get_running_loop().time() + 20
+        memory = await talk.memory(DIRECT)
+        until = memory.provider.within(20)
         whose = Notebook(GUEST, "telegram")
         found = await memory.provider.call("facts", lambda plugin: plugin.facts(whose, FactQuery()), Facts, until)
     assert isinstance(found, Returned)

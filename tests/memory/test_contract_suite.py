@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -60,7 +59,7 @@ async def test_the_example_keeps_an_entry_once_however_often_it_is_delivered(tmp
     provider = ActiveProvider("diary", make, store, Surroundings(tmp_path))
     entry = Entry("k1", "said", "owner", "I like figs", 0.0, None, "s1")
     for _ in range(2):
-        until = asyncio.get_running_loop().time() + 10
+        until = provider.within(10)
         await provider.call("deliver", lambda plugin: plugin.deliver([entry], 0.0), (list,), until)
     await provider.close()
     assert (tmp_path / "diary" / "owner.txt").read_text(encoding="utf-8") == "k1 I like figs\n"

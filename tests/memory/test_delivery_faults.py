@@ -329,7 +329,7 @@ async def test_a_plugin_has_only_so_many_tasks_of_its_own_and_they_end_with_it(t
 
     async with active(tmp_path, plugin, PATIENT) as provider:
         await turn(await begin(provider))
-        until = asyncio.get_running_loop().time() + 60
+        until = provider.within(60)
         assert isinstance(await provider.call("spawn", spawn_many, str, until), Returned)
     assert sorted(ended) == list(range(SPAWNED))
 

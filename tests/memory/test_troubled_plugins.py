@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from hermes.errors import ProviderError
 from hermes.memory.active import Deadlines
-from hermes.memory.caller import BLOCK, RECALL, RESULT, Memory
+from hermes.memory.caller import MAX_BLOCK_CHARS, MAX_RESULT_CHARS, Memory
 from hermes.memory.health import ProviderHealth, Told
+from hermes.memory.offered import MAX_RECALL_CHARS
 from hermes.memory.plugin_thread import Returned
 from hermes.memory.provider import STILL_IN_FORCE, MemoryPlugin, MemorySession, Part, Recalled
 from hermes.types import ToolSpec
@@ -375,7 +376,8 @@ async def _tool(memory: Memory) -> str:
 
 @pytest.mark.contract("4.8")
 @pytest.mark.parametrize(
-    ("hook", "longest", "ask"), [("recall", RECALL, _recall), ("", BLOCK, _block), ("call_tool", RESULT, _tool)]
+    ("hook", "longest", "ask"),
+    [("recall", MAX_RECALL_CHARS, _recall), ("", MAX_BLOCK_CHARS, _block), ("call_tool", MAX_RESULT_CHARS, _tool)],
 )
 async def test_text_without_end_is_cut_and_said_once(
     tmp_path: Path, hook: str, longest: int, ask: Callable[[Memory], Awaitable[str]]

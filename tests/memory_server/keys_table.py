@@ -86,6 +86,7 @@ ROUTES: dict[str, Rule] = {
     f"GET {W}/ext/peers/{{peer_id}}/merge": WORKSPACE,
     f"POST {W}/ext/peers/{{peer_id}}/merge": WORKSPACE,
     f"POST {W}/ext/evidence": WORKSPACE,
+    f"POST {W}/ext/context": WORKSPACE,
     f"POST {W}/ext/sessions/{{session_id}}/peers/{{peer_id}}/move": WORKSPACE,
     f"GET {W}/ext/merges": WORKSPACE,
     f"DELETE {W}/ext/merges/{{merge_id}}": WORKSPACE,

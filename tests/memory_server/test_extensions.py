@@ -94,6 +94,24 @@ def test_evidence_refuses_a_body_that_names_nothing(http: httpx.Client, body: di
     assert http.post("/ext/evidence", json=body).status_code == 422
 
 
+@pytest.mark.contract("7.5")
+def test_context_has_each_view_from_its_sessions_and_cards_on_request(http: httpx.Client) -> None:
+    http.post("/sessions", json={"id": "three", "peers": {"ann": {}, "bot": {}, "eve": {}}}).raise_for_status()
+    say(http, "two", "I keep bees.")
+    say(http, "three", "I keep owls.")
+    settle(http)
+    http.put("/peers/ann/card", json={"peer_card": ["Keeps animals."]}).raise_for_status()
+    ann = {"observer_id": "ann", "observed_id": "ann"}
+    wheres: list[dict[str, Any]] = [{"card": True}, {"session_id": "three"}, {"alone": ["ann", "bot"]}]
+    views = [{**ann, **where} for where in wheres] + [{**ann, "observed_id": "nobody", "card": True}]
+    told = http.post("/ext/context", json={"session_id": "two", "tokens": 100, "views": views}).json()
+    assert [one["representation"].count("I keep") for one in told["views"]] == [2, 1, 1, 0]
+    assert "owls" in told["views"][1]["representation"]
+    assert "bees" in told["views"][2]["representation"]
+    assert [one["card"] for one in told["views"]] == [["Keeps animals."], None, None, None]
+    assert told["summary"] is None
+
+
 def test_deleted_message_is_found_nowhere_and_the_others_keep_their_order(http: httpx.Client) -> None:
     said = say(http, "talk", "I am one.", f"I like {WORD}.", "I am three.", "I am four.")
     settle(http)

@@ -66,6 +66,7 @@ def as_version_one(folder: Path) -> None:
         "DROP TABLE merges; DROP TABLE merge_rows; DROP TABLE answers;"
         "DROP TABLE conclusion_messages; DROP TABLE conclusion_versions;"
         "ALTER TABLE sessions DROP COLUMN removals; DROP INDEX conclusions_drawn;"
+        "DROP INDEX conclusions_standing; ALTER TABLE conclusions DROP COLUMN standing;"
         "DROP TABLE meta; DROP INDEX jobs_open_by_kind; DROP TABLE message_facts;"
         "DROP INDEX messages_by_session_date; DROP INDEX messages_by_workspace_date; DROP INDEX memberships_observing;"
         "ALTER TABLE message_vectors DROP COLUMN traits; ALTER TABLE message_vectors DROP COLUMN said_at;"

@@ -406,9 +406,10 @@ def test_fact_of_long_ago_is_still_in_the_context(http: httpx.Client, filler: st
     for kind, most in (("short", 1000), ("long", 4000)):
         assert FACT in told[f"{kind}_summary"]["content"]
         assert told[f"{kind}_summary"]["token_count"] <= most
-    for tokens in (3000, 100_000):
+    for tokens in (500, 2000, 3000, 100_000):
         context = http.get(f"/sessions/talk/context?tokens={tokens}").json()
         assert FACT in told_in(context)
+        assert sum(one["token_count"] for one in (context["summary"], *context["messages"]) if one) <= tokens
         assert texts[-1] == context["messages"][-1]["content"]
 
 

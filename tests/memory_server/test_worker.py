@@ -292,6 +292,8 @@ async def test_learning_that_an_earlier_version_gave_up_is_tried_again(tmp_path:
     for change in (
         "UPDATE jobs SET state = 'failed', attempts = 5, error = 'no', finished_at = 1",
         "INSERT INTO job_observers (job_id, peer_id) VALUES (1, 99)",
+        "DROP INDEX conclusions_standing",
+        "ALTER TABLE conclusions DROP COLUMN standing",
         "UPDATE alembic_version SET version_num = '0010'",
     ):
         await database.write(lambda tx, change=change: tx.exec_driver_sql(change))  # type: ignore[misc]

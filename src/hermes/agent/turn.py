@@ -111,14 +111,14 @@ async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     if not agent.answers_from_memory:
         speaking = replace(speaking, model=Limited(speaking.model, agent.policy.max_requests))
     memory, own = speaking.memory, _own_tools(speaking, accepted)
-    until = memory.begin()
+    deadline = memory.begin()
     agent.begin_tool_test()
-    given = await memory.tools(until, taken={tool.spec.name for tool in own})
-    recall = await memory.recall(accepted.messages, until, is_read=not agent.answers_from_memory)
+    given = await memory.tools(deadline, taken={tool.spec.name for tool in own})
+    recall = await memory.recall(accepted.messages, deadline, is_read=not agent.answers_from_memory)
     agent.turns += not accepted.incognito
     provided = [_provider_tool(agent, spec, corrections) for spec in given]
     may_use = await agent.may_use_tools()
-    block = await memory.prompt_block(until, with_tools=may_use)
+    block = await memory.prompt_block(deadline, with_tools=may_use)
     toolbox = Toolbox([*own, *provided], off=speaking.policy.tools_off, offered=may_use)
     prompt = await _prompt(agent, turn, corrections, block, toolbox)
     model = _informed(speaking.model, recall, corrections, accepted)

@@ -16,18 +16,18 @@ from hermes.honcho.carrying import file_under_speaker
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.failures import Failure, Refusal, Unanswered, Unreached
 from hermes.honcho.guests import edit_guests, without_move
+from hermes.honcho.http_client import HttpClient, NotConnected, open_client
 from hermes.honcho.members import Members
-from hermes.honcho.server import HonchoServer, Machine, find_server
+from hermes.honcho.server import NO_KEY, HonchoServer, Machine, find_server
 from hermes.honcho.wire import DeliveryPatience, Wire, WireAnswer
-from hermes.loopback import is_loopback_url
 from hermes.types import Json
 
 KEYS, DELETES, NARROW, EDITS = "idempotency", "delete_messages", "narrow_answers", "edit_conclusion"
-MOVES, EVIDENCE = "move_in_session", "evidence"
+MOVES, EVIDENCE, VIEWS = "move_in_session", "evidence", "context_views"
 """What `/health` of our server names: it writes what carries a key once, however often it is sent; it deletes messages
 one by one; a question that names sessions is answered from them alone, without cards; a conclusion can be corrected in
-place, with what it said before; what a peer said in one session can become another's; and one request finds all
-evidence for a question."""
+place, with what it said before; what a peer said in one session can become another's; one request finds all
+evidence for a question; and one reads all that several views hold."""
 
 
 class Link:
@@ -41,6 +41,7 @@ class Link:
         self.edits_conclusions = EDITS in extensions
         self.moves_in_session = MOVES in extensions
         self.finds_evidence = EVIDENCE in extensions
+        self.reads_views = VIEWS in extensions
         self.members = Members(wire)
 
 
@@ -97,7 +98,7 @@ class Links:
         if meant.lacks_key:
             raise Unreached(f"Honcho ({meant.shown}) needs a key")
         server = await self._find_own(until) if meant.kind == "embedded" else meant
-        wire = await asyncio.to_thread(_open_wire, server, self._clock, patience)
+        wire = Wire(server, await self._open_client(server), self._clock, patience)
         try:
             link = Link(wire, await _ask_extensions(wire, until))
             await self._carry(link, until)
@@ -105,6 +106,12 @@ class Links:
         except (Failure, asyncio.CancelledError):
             await wire.retire()
             raise
+
+    async def _open_client(self, server: HonchoServer) -> HttpClient:
+        try:
+            return await asyncio.to_thread(open_client, server.url, server.key or NO_KEY, self._patience.request)
+        except NotConnected as error:
+            raise Unreached(f"the server cannot be reached from here: {error}") from error
 
     async def _carry(self, link: Link, until: float) -> None:
         """File what an earlier version mixed under who said it, before anything is read."""
@@ -121,19 +128,6 @@ class Links:
         except HermesError as error:
             raise Unreached(error.line()) from error
         return HonchoServer("embedded", found.base_url, found.api_key)
-
-
-def _open_wire(server: HonchoServer, clock: Clock, patience: DeliveryPatience) -> Wire:
-    """It reads certificates where they are needed: off the loop."""
-    import httpx
-
-    is_plain = server.url.startswith("http://")
-    timeout = httpx.Timeout(patience.request, read=None)  # each request has its own end
-    try:
-        client = httpx.AsyncClient(timeout=timeout, verify=not is_plain, trust_env=not is_loopback_url(server.url))
-    except (ValueError, ImportError, OSError) as error:  # a proxy or a certificate that the environment names
-        raise Unreached(f"the server cannot be reached from here: {error}") from error
-    return Wire(server, client, clock, patience)
 
 
 async def _ask_extensions(wire: Wire, until: float) -> list[Json]:

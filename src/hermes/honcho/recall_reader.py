@@ -4,7 +4,7 @@ the answers of a server without a model not all is kept."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 from urllib.parse import urlencode
 
 import msgspec
@@ -48,6 +48,18 @@ class Card(Struct, frozen=True):
     peer_card: list[str] | None = None
 
 
+class ViewContext(Struct, frozen=True):
+    representation: str
+    card: list[str] | None = None
+
+
+class ReadContext(Struct, frozen=True):
+    """The summary of a session, and what views hold, in the order in which they were named."""
+
+    summary: str | None
+    views: list[ViewContext]
+
+
 class ChatAnswer(Struct, frozen=True):
     content: str | None = None
 
@@ -71,6 +83,15 @@ class RecalledConclusion(Struct, frozen=True):
     content: str
 
 
+class RecalledStanding(RecalledConclusion, frozen=True):
+    """What always holds of a person, and which kind of thing it is."""
+
+    kind: str
+    created_at: str
+    session_id: str | None = None
+    observed_id: str = ""
+
+
 class RecallReader:
     """Asks the server in force about one workspace."""
 
@@ -92,17 +113,10 @@ class RecallReader:
         """The same with a body; it may take `longest` seconds, where that is given."""
         return await self._ask(shape, "POST", f"{path}?{urlencode(query)}" if query else path, body, longest)
 
-    async def answers_narrowly(self) -> bool:
-        """Whether an answer comes from the sessions that a question names, and from nothing else."""
+    async def link(self) -> Link:
+        """Return the link to the server in force, which knows what that server can do."""
         try:
-            return (await self._links.link(self.now() + PATIENCE)).answers_narrowly
-        except Failure as failure:
-            raise ProviderError(str(failure), hint="") from failure
-
-    async def finds_evidence(self) -> bool:
-        """Return True if one request gives all evidence for a question, with scores."""
-        try:
-            return (await self._links.link(self.now() + PATIENCE)).finds_evidence
+            return await self._links.link(self.now() + PATIENCE)
         except Failure as failure:
             raise ProviderError(str(failure), hint="") from failure
 
@@ -127,8 +141,8 @@ class RecallReader:
     async def _ask(self, shape: type[T], method: str, path: str, body: Json, longest: float | None = None) -> T | None:
         until = self.now() + max(PATIENCE, longest or 0.0)
         try:
-            told = await self._read(method, f"{self._root}/{path}", body, until, longest)
-            return msgspec.convert(told.value, shape)
+            told = await self._read(method, f"{self._root}/{path}", body, until, longest, shape)
+            return msgspec.convert(told.value, shape) if told.value is None else cast(T, told.value)
         except Failure as failure:
             if isinstance(failure, Refusal) and failure.status == NOT_FOUND:
                 return None
@@ -136,17 +150,19 @@ class RecallReader:
         except msgspec.ValidationError as error:
             raise ProviderError("the server's answer is none that Honcho gives", hint="") from error
 
-    async def _read(self, method: str, path: str, body: Json, until: float, longest: float | None = None) -> WireAnswer:
+    async def _read(
+        self, method: str, path: str, body: Json, until: float, longest: float | None = None, shape: Any = Any
+    ) -> WireAnswer:
         """One question. Our own server ends when nobody uses it: where it is gone, the one that takes its place is
         asked once. Raises Failure."""
         link = await self._links.link(until)
         try:
-            return await link.wire.ask(method, path, body, until=until, longest=longest)
+            return await link.wire.ask(method, path, body, until=until, longest=longest, shape=shape)
         except Unreached:
             if link.wire.server.kind != "embedded":
                 raise
         link = await self._links.link(until)
-        return await link.wire.ask(method, path, body, until=until, longest=longest)
+        return await link.wire.ask(method, path, body, until=until, longest=longest, shape=shape)
 
 
 NOTICE = "No model is configured"

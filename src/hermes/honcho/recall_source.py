@@ -38,6 +38,7 @@ from hermes.honcho.recall_reader import (
     Context,
     ListPage,
     Named,
+    ReadContext,
     RecalledConclusion,
     RecalledMessage,
     RecalledRepresentation,
@@ -52,6 +53,8 @@ OWN_SESSIONS = 20
 """Of the owner's sessions, how many of the newest the agent's view of itself may come from."""
 MAX_AGENT_SESSIONS = 50
 """Sessions of the agent's that are looked at for others than the owner."""
+MAX_FACTS = 50
+"""Of each other view, how many facts our server is asked for: more would not fit."""
 OWN_FACTS = 20
 """Of a person's own view, how many facts are asked for beside the agent's."""
 ALONE_SECONDS = 2.0
@@ -68,6 +71,7 @@ NOT_NARROW = (
     "this server answers from cards too, which say nothing of where they come from, so it is not asked here; "
     "honcho_search finds what was said in this conversation"
 )
+SUMMARY_TITLE = "Summary of what was said here so far"
 SUMMARY, USER, USER_CARD, AI, AI_CARD = "summary", "user representation", "user card", "ai representation", "ai card"
 
 
@@ -101,9 +105,43 @@ class RecallSource:
         self._alone_until = 0.0
 
     async def base(self, tokens: int, search: str = "") -> tuple[Section, ...]:
-        """The first layer, in its order."""
+        """The first layer, in its order; on our server in one request."""
+        if (await self.reader.link()).reads_views and await self._may_read_session():
+            return await self._base_at_once(tokens, search[:LONGEST_SEARCH])
         people, agent = await asyncio.gather(self._about_people(tokens, search), self.about_agent())
         return (*people, *agent)
+
+    async def _base_at_once(self, tokens: int, search: str) -> tuple[Section, ...]:
+        """Ask for every view of the first layer together. Each view comes with the sections that it becomes."""
+        whose, user = self.whose, self.whose.user
+        here = {"session_id": whose.session}
+        asked: list[tuple[dict[str, Json], str, str, str]] = []
+        if user is not None:
+            agents, *own = self._pairs(user)
+            view = {**agents, "searched": bool(search), "max_conclusions": MAX_FACTS, "card": True}
+            asked.append((view, USER, f"What is known about {user}", f"Key facts about {user}"))
+            view = {"searched": bool(search), "max_conclusions": OWN_FACTS}
+            asked += [({**pair, **view}, USER, f"What else {user} has said", "") for pair in own]
+        for peer in [] if user is not None else await self._members():
+            asked.append(({**self._pairs(peer)[0], **here}, USER, f"What {peer} said here", ""))
+        if whose.ai_observes_itself and whose.reach == "everything" and user is not None:
+            # A card does not say which conversations it comes from: it is the owner's alone.
+            view = {**_pair(whose.ai, whose.ai), "alone": [user, whose.ai], "max_conclusions": MAX_FACTS, "card": True}
+            asked.append((view, AI, "What you know about yourself", "Key facts about yourself"))
+        elif whose.ai_observes_itself:
+            view = {**_pair(whose.ai, whose.ai), **here, "max_conclusions": MAX_FACTS}
+            asked.append((view, AI, "What you know about yourself here", ""))
+        body = {"tokens": tokens, "views": [view for view, *_ in asked], **here}
+        if search:
+            body["search_query"] = search
+        found = await self.reader.post(ReadContext, "ext/context", body)
+        if found is None:
+            return ()
+        given: list[tuple[str, str, str | None]] = [(SUMMARY, SUMMARY_TITLE, found.summary)]
+        for (_, layer, title, card), held in zip(asked, found.views, strict=False):
+            given.append((layer, title, held.representation))
+            given.append((AI_CARD if layer == AI else USER_CARD, card, "\n".join(held.card or ())))
+        return self._sections(*given)
 
     async def about(self, peer: str, tokens: int, search: str = "") -> tuple[Section, ...]:
         """Summary, representation and card for one person of the conversation."""
@@ -128,7 +166,7 @@ class RecallSource:
         told, own = await asyncio.gather(context, self._own_view(peer, search))
         found = told or Context()
         return self._sections(
-            (SUMMARY, "Summary of what was said here so far", found.summary.content if found.summary else ""),
+            (SUMMARY, SUMMARY_TITLE, found.summary.content if found.summary else ""),
             (USER, f"What is known about {peer}", found.peer_representation),
             (USER_CARD, f"Key facts about {peer}", "\n".join(found.peer_card or ())),
             (USER, f"What else {peer} has said", without_repeats(own, found.peer_representation or "")),
@@ -160,7 +198,7 @@ class RecallSource:
         """Whether an answer about a peer would hold nothing that is out of reach."""
         return (
             not self._is_narrow(about)
-            or await self.reader.answers_narrowly()
+            or (await self.reader.link()).answers_narrowly
             or (self.whose.reach == "everything" and about == self.whose.ai and await self._is_agent_alone())
         )
 
@@ -184,7 +222,7 @@ class RecallSource:
             body["with_own_view"] = True
         if in_session:
             body["session_id"] = self.whose.session
-        if self._is_narrow(about) and await self.reader.answers_narrowly():
+        if self._is_narrow(about) and (await self.reader.link()).answers_narrowly:
             body["filters"] = _only(await self.own_sessions())
         found = await self.reader.post(ChatAnswer, peer_path(observer, "chat"), body, longest=THINKING)
         return None if found is None or not found.content else found.content.strip() or None
@@ -229,7 +267,7 @@ class RecallSource:
         """Who holds what about a peer: the agent, then the peer itself."""
         observer, target = self.whose.view(peer)
         pairs = [(observer, target or observer), *([(peer, peer)] if self.has_own_view(peer) else [])]
-        return [{"observer_id": one, "observed_id": other} for one, other in pairs]
+        return [_pair(one, other) for one, other in pairs]
 
     async def list_conclusions(self, peer: str, most: int) -> Sequence[RecalledConclusion]:
         """The newest conclusions about a peer; then what only the peer's own view holds."""
@@ -275,7 +313,7 @@ class RecallSource:
     async def find_evidence(self, query: str) -> RecalledEvidence:
         """Return what was said that fits a question, by both speakers and within reach, and what was concluded."""
         query = query[:MAX_QUERY_CHARS]
-        if await self.reader.finds_evidence():
+        if (await self.reader.link()).finds_evidence:
             return await self._find_evidence_at_once(query) or RecalledEvidence()
         if not await self._may_read_session():
             return RecalledEvidence()
@@ -358,17 +396,21 @@ class RecallSource:
             return await self.about(self.whose.user, tokens, search)
         if not await self._may_read_session():
             return ()
-        summary, peers = await asyncio.gather(self._summary(tokens), self._peers(self.whose.session))
-        members = [peer for peer in peers or () if peer != self.whose.ai][:MEMBERS]
+        summary, members = await asyncio.gather(self._summary(tokens), self._members())
         said = await asyncio.gather(*(self._said_here(member) for member in members))
         return (*summary, *(section for sections in said for section in sections))
+
+    async def _members(self) -> list[str]:
+        """The people of a group whose conclusions are asked for."""
+        peers = await self._peers(self.whose.session)
+        return [peer for peer in peers or () if peer != self.whose.ai][:MEMBERS]
 
     async def _summary(self, tokens: int) -> tuple[Section, ...]:
         if not await self._may_read_session():
             return ()
         found = await self.reader.get(Context, session_path(self.whose.session, "context"), tokens=tokens)
         text = found.summary.content if found is not None and found.summary else ""
-        return self._sections((SUMMARY, "Summary of what was said here so far", text))
+        return self._sections((SUMMARY, SUMMARY_TITLE, text))
 
     async def _said_here(self, peer: str) -> tuple[Section, ...]:
         if not await self._may_read_session():
@@ -412,6 +454,10 @@ def without_repeats(text: str, known: str) -> str:
     held = {DATED.sub("", line.strip()) for line in known.splitlines()}
     facts = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return "\n".join(line for line in facts if DATED.sub("", line.strip()) not in held)
+
+
+def _pair(observer: str, observed: str) -> dict[str, Json]:
+    return {"observer_id": observer, "observed_id": observed}
 
 
 def _only(sessions: Sequence[str]) -> dict[str, Json]:

@@ -6,22 +6,18 @@ import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
+from typing import Any
 
 import msgspec
 
 from hermes.clock import Clock
 from hermes.honcho.failures import KEY_REFUSED, NoTime, Refusal, Unanswered, Unreached
-from hermes.honcho.server import BROKEN, NO_KEY, HonchoServer
+from hermes.honcho.http_client import Broken, HttpClient, NotConnected
+from hermes.honcho.server import BROKEN, HonchoServer
 from hermes.types import Json
-
-if TYPE_CHECKING:
-    import httpx
 
 SHORTEST_REQUEST = 1.0
 """With less time left than these seconds no request is begun."""
-MOST_BYTES = 64 * 1024 * 1024
-"""Bytes of an answer that are read at most."""
 LONGEST_PAUSE = 900.0
 """Seconds that a `Retry-After` of the server counts for at most, so that a new key, for example, is tried soon."""
 
@@ -47,16 +43,21 @@ class WireAnswer(msgspec.Struct, frozen=True):
 
     status: int
     value: Json
-    date: float | None = None
-    """The server's own time, where it tells it."""
+    told_date: str | None = None
+
+    @property
+    def date(self) -> float | None:
+        """The server's own time, where it tells it."""
+        try:
+            return None if self.told_date is None else parsedate_to_datetime(self.told_date).timestamp()
+        except ValueError:
+            return None
 
 
 class Wire:
     """Sends requests that end before a given time. Where too little time is left it raises NoTime and sends nothing."""
 
-    def __init__(
-        self, server: HonchoServer, client: httpx.AsyncClient, clock: Clock, patience: DeliveryPatience
-    ) -> None:
+    def __init__(self, server: HonchoServer, client: HttpClient, clock: Clock, patience: DeliveryPatience) -> None:
         self.server = server
         self._client = client
         self._clock = clock
@@ -67,33 +68,40 @@ class Wire:
         self._retired = False
 
     async def ask(
-        self, method: str, path: str, body: Json = None, *, until: float, longest: float | None = None
+        self,
+        method: str,
+        path: str,
+        body: Json = None,
+        *,
+        until: float,
+        longest: float | None = None,
+        shape: Any = Any,
     ) -> WireAnswer:
-        """One request, never repeated. It takes at most the configured timeout, else `longest` seconds, else the usual.
-        Raises Failure."""
-        import httpx  # heavy: only who talks with a server pays for it
-
+        """Send one request, never repeated. It takes at most the configured timeout, else `longest` seconds, else the
+        usual. Raises Failure, and msgspec.ValidationError for an answer without the `shape`."""
         seconds = min(self._patience.timeout or longest or self._patience.request, until - self._clock.now())
         if seconds < SHORTEST_REQUEST:
             raise NoTime("there was no time left for it")
         if self._retired:
             raise Unreached("the server was lost meanwhile")
+        content = None if body is None else msgspec.json.encode(body)
         self._running += 1
         try:
             async with asyncio.timeout(seconds):
-                return await self._ask(method, path, body)
+                reply = await self._client.send(method, path, content)
+            return understand(reply.status, reply.body, reply.headers, shape)
         except TimeoutError:
             raise Unanswered(f"the server did not answer within {seconds:.0f} s") from None
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.InvalidURL) as error:
+        except NotConnected as error:
             self.is_lost = True
-            raise Unreached(f"the server cannot be reached: {_words(error)}") from error
+            raise Unreached(f"the server cannot be reached: {error}") from error
         except Refusal as refusal:
             failed = refusal.status >= BROKEN and self.server.kind == "embedded"
             self.is_lost = self.is_lost or failed or refusal.status == KEY_REFUSED
             raise
-        except httpx.HTTPError as error:
+        except Broken as error:
             self.is_lost = self.is_lost or self.server.kind == "embedded"
-            raise Unanswered(f"the connection to the server broke: {_words(error)}") from error
+            raise Unanswered(f"the connection to the server broke: {error}") from error
         finally:
             self._running -= 1
             await self._close_retired()
@@ -105,32 +113,23 @@ class Wire:
 
     async def _close_retired(self) -> None:
         if self._retired and not self._running:
-            await self._client.aclose()
-
-    async def _ask(self, method: str, path: str, body: Json) -> WireAnswer:
-        content = None if body is None else msgspec.json.encode(body)
-        headers = {"Authorization": f"Bearer {self.server.key or NO_KEY}", "Content-Type": "application/json"}
-        url = f"{self.server.url}{path}"
-        async with self._client.stream(method, url, content=content, headers=headers) as response:
-            read = bytearray()
-            async for part in response.aiter_bytes():
-                read += part
-                if len(read) > MOST_BYTES:
-                    raise Unanswered(f"the server's answer has more than {MOST_BYTES} bytes")
-        return understand(response.status_code, bytes(read), response.headers)
+            await self._client.close()
 
 
-def understand(status: int, read: bytes, headers: Mapping[str, str]) -> WireAnswer:
+def understand(status: int, read: bytes, headers: Mapping[str, str], shape: Any = Any) -> WireAnswer:
     """What a server answered. Raises Refusal, and Unanswered for a success that no Honcho server gives."""
+    is_success = 200 <= status < 300
     try:
-        value = msgspec.json.decode(read) if read else None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        if 200 <= status < 300:
+        value = msgspec.json.decode(read, type=shape if is_success else Any) if read else None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if isinstance(error, msgspec.ValidationError):
+            raise
+        if is_success:
             raise Unanswered("the server's answer is not JSON") from None
         value = None
-    if not 200 <= status < 300:
+    if not is_success:
         raise Refusal(status, _detail(value) or "no reason given", _pause(headers.get("retry-after")))
-    return WireAnswer(status, value, _date(headers.get("date")))
+    return WireAnswer(status, value, headers.get("date"))
 
 
 def items_of(told: WireAnswer, what: str) -> list[dict[str, Json]]:
@@ -164,14 +163,3 @@ def _detail(value: Json) -> str:
 def _pause(given: str | None) -> float | None:
     """`Retry-After` in seconds; None where it is missing or a date."""
     return min(float(given), LONGEST_PAUSE) if given is not None and given.isdecimal() else None
-
-
-def _date(given: str | None) -> float | None:
-    try:
-        return None if given is None else parsedate_to_datetime(given).timestamp()
-    except ValueError:
-        return None
-
-
-def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__

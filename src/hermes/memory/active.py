@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +16,7 @@ from msgspec import Struct, field
 
 from hermes.db.engine import Tx
 from hermes.memory.background import Background
+from hermes.memory.deadline import Deadline
 from hermes.memory.health import EVERYWHERE, ProviderHealth
 from hermes.memory.mirror import Mirrored, NoteChange, mirror_notes
 from hermes.memory.offered import address_flaw
@@ -37,6 +40,9 @@ START = "is_available"
 """The hook that a plugin starts with."""
 PREPARING = 16
 """Conversations that prepare their next recall at a time; others wait their turn."""
+QUIET_SECONDS, YIELD_SECONDS = 0.1, 1.0
+"""What is done after a turn (delivering it, preparing the next recall) waits until no turn has recalled for so long,
+and for the longer time at most. Each turn of a person is prepared for, and of a fast program's turns the last."""
 
 
 class Deadlines(Struct, frozen=True):
@@ -84,6 +90,8 @@ class ActiveProvider:
         self.outbox = Outbox(name)
         self.background = Background(name)
         self.preparing = asyncio.Semaphore(PREPARING)
+        self._recalls = 0
+        self._recalled_at = 0.0
         self.wake = asyncio.Event()
         """Set when there may be something to deliver."""
         self.deliver_lane: Callable[[str, float], Awaitable[bool]] | None = None
@@ -93,31 +101,62 @@ class ActiveProvider:
         self._thread: PluginThread | None = None
         self._starting: asyncio.Task[bool] | None = None
         self._warming: asyncio.Task[None] | None = None
-        self._try_again_at = 0.0
+        self._waking: asyncio.Task[None] | None = None
+        self._try_again = Deadline(0.0, 0.0)
+        self._signed: dict[str, Json] | None = None
         self._signature: str | None = None
         self._addressing: asyncio.Task[None] | None = None
         self._closed = False
 
-    def wall(self, until: float) -> float:
-        """A moment of the running loop by the clock that a plugin is told."""
-        return self.store.clock.now() + until - asyncio.get_running_loop().time()
+    def within(self, seconds: float) -> Deadline:
+        """Return the moment in so many seconds."""
+        return Deadline.after(seconds, self.store.clock)
 
     async def call(
         self,
         hook: str,
         run: Hook[T],
         expect: Expected[T],
-        until: float,
+        deadline: Deadline,
         *,
         line: str = PLUGIN,
         whose: str = EVERYWHERE,
         flaw: Callable[[T], str] = lambda _: "",
     ) -> HookResult[T]:
-        """Call one hook until then, by the running loop. A `flaw` of its answer is reported, the answer still given."""
-        result = await self._call_in_time(hook, run, expect, until, line)
+        """Call one hook until then. A `flaw` of its answer is reported, the answer still given."""
+        result = await self._call_in_time(hook, run, expect, deadline, line)
         flawed = flaw(result.value) if isinstance(result, Returned) else ""
         self.report(hook, Missed(f"{hook} returned {flawed}") if flawed else result, whose)
         return result
+
+    @contextmanager
+    def recalling(self) -> Iterator[None]:
+        """A turn waits for its recall while the block runs."""
+        self._recalls += 1
+        try:
+            yield
+        finally:
+            self._recalls -= 1
+            self._recalled_at = asyncio.get_running_loop().time()
+
+    async def yield_to_recalls(self) -> None:
+        """Return when no turn waits for its recall, or after a while: people come before what is prepared for later."""
+        now, deadline = asyncio.get_running_loop().time, self.within(YIELD_SECONDS)
+        while left := deadline.seconds_left():
+            quiet_at = now() + QUIET_SECONDS if self._recalls else self._recalled_at + QUIET_SECONDS
+            if quiet_at <= now():
+                return
+            await asyncio.sleep(min(left, quiet_at - now()))
+
+    def deliver_soon(self) -> None:
+        """Have what a turn left delivered, as soon as no other turn waits for its recall."""
+
+        async def wake() -> None:
+            await self.yield_to_recalls()
+            self.wake.set()
+
+        if self._waking is None or self._waking.done():
+            self._waking = asyncio.create_task(wake(), name="memory-wake")
 
     def report(self, hook: str, result: HookResult[T], whose: str = EVERYWHERE) -> None:
         """Keep how a hook did. One that was skipped did nothing: it was said what it was skipped for."""
@@ -149,17 +188,18 @@ class ActiveProvider:
         async def ask(plugin: MemoryPlugin) -> dict[str, Json] | None:
             return plugin.cache_busting_signature()
 
-        until = asyncio.get_running_loop().time() + self.deadlines.turn
-        found = await self.call("cache_busting_signature", ask, (dict, type(None)), until, line="signature")
-        if isinstance(found, Returned):
+        deadline = self.within(self.deadlines.turn)
+        found = await self.call("cache_busting_signature", ask, (dict, type(None)), deadline, line="signature")
+        if isinstance(found, Returned) and found.value != self._signed:
+            self._signed = found.value
             self._signature = None if found.value is None else json.dumps(found.value, sort_keys=True, default=repr)
         return self._signature
 
     async def status(self) -> Mapping[str, Json]:
         """What the plugin says of itself."""
-        until = asyncio.get_running_loop().time() + self.deadlines.close
-        wall = self.wall(until)
-        found: HookResult[Mapping[str, Json]] = await self.call("status", lambda p: p.status(wall), (dict,), until)
+        deadline = self.within(self.deadlines.close)
+        ask: Hook[Mapping[str, Json]] = methodcaller("status", deadline.wall_time)
+        found = await self.call("status", ask, (dict,), deadline)
         return found.value if isinstance(found, Returned) else {}
 
     async def flush(self, lane: str, seconds: float) -> None:
@@ -172,10 +212,9 @@ class ActiveProvider:
     async def flush_all(self, lanes: Iterable[str], seconds: float) -> None:
         """Have the provider hear of what waits in these lanes at once, within so many seconds for all of them."""
         self.wake.set()
-        now = asyncio.get_running_loop().time
-        until = now() + seconds
+        deadline = self.within(seconds)
         for lane in dict.fromkeys(lanes):
-            await self.flush(lane, max(0.0, until - now()))
+            await self.flush(lane, deadline.seconds_left())
 
     def mirror_soon(self, mirrored: Mirrored, change: NoteChange | None) -> None:
         """Tell the provider what changed in notes, off the turn; `change` is what was just changed, if anything."""
@@ -202,8 +241,8 @@ class ActiveProvider:
         async def ask(plugin: MemoryPlugin) -> Address:
             return plugin.address(about)
 
-        until = asyncio.get_running_loop().time() + self.deadlines.turn
-        found = await self.call("address", ask, Address, until, line=f"address:{place}", flaw=address_flaw)
+        deadline = self.within(self.deadlines.turn)
+        found = await self.call("address", ask, Address, deadline, line=f"address:{place}", flaw=address_flaw)
         return found.value if isinstance(found, Returned) and not address_flaw(found.value) else None
 
     async def address_place(self, spot: Spot, address: Address) -> None:
@@ -226,24 +265,24 @@ class ActiveProvider:
 
     async def close(self) -> None:
         """Let the plugin go, within its deadline. Sessions are closed before."""
-        if self._warming is not None:
-            self._warming.cancel()
-            await asyncio.wait({self._warming})
+        for task in (self._warming, self._waking):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
         await self.background.settle(self.deadlines.close / 3)
         if self._thread is not None and not self._closed:
-            until = asyncio.get_running_loop().time() + self.deadlines.close
+            deadline = self.within(self.deadlines.close)
             if self._starting is not None and self._starting.done() and self._starting.result():
-                wall = self.wall(until)
-                await self.call("shutdown", lambda p: p.shutdown(wall), type(None), until)
+                await self.call("shutdown", lambda p: p.shutdown(deadline.wall_time), type(None), deadline)
             elif self._starting is not None:
                 self._starting.cancel()
             self._thread.close()
         self._closed = True
 
     async def _warm_up(self) -> None:
-        until = asyncio.get_running_loop().time() + self.deadlines.tool
-        wall = self.wall(until)
-        found = await self._call_in_time("warm_up", lambda p: p.warm_up(wall), type(None), until, "warm_up")
+        deadline = self.within(self.deadlines.tool)
+        warm_up = methodcaller("warm_up", deadline.wall_time)
+        found: HookResult[None] = await self._call_in_time("warm_up", warm_up, type(None), deadline, "warm_up")
         if isinstance(found, Missed):
             log.info("memory provider %s: %s", self.name, found.reason)
 
@@ -254,28 +293,27 @@ class ActiveProvider:
             self.wake.set()
 
     async def _call_in_time(
-        self, hook: str, run: Hook[T], expect: Expected[T], until: float, line: str
+        self, hook: str, run: Hook[T], expect: Expected[T], deadline: Deadline, line: str
     ) -> HookResult[T]:
-        now = asyncio.get_running_loop().time
         if self._closed:
             return Missed(f"{hook} was skipped, the provider was closed", skipped=True)
-        if not await self._started(until):
+        if not await self._started(deadline):
             return Missed(f"{hook} was skipped, the provider has not started", skipped=True)
-        if until <= now():
+        seconds = deadline.seconds_left()
+        if not seconds:
             return Missed(f"{hook} was skipped, the time for memory was used up", skipped=True)
-        return await self._running().call(hook, run, line=line, expect=expect, deadline=until - now())
+        return await self._running().call(hook, run, line=line, expect=expect, seconds=seconds)
 
-    async def _started(self, until: float) -> bool:
+    async def _started(self, deadline: Deadline) -> bool:
         """Start the plugin once, for whoever asks; a start that failed is tried again after a while."""
-        now = asyncio.get_running_loop().time
-        if self._starting is None or (
-            self._starting.done() and not self._starting.result() and now() >= self._try_again_at
-        ):
-            self._starting = asyncio.create_task(self._start())
-        done, _ = await asyncio.wait({self._starting}, timeout=max(0.0, until - now()))
-        if not done:
+        started = self._starting
+        if started is None or (started.done() and not started.result() and not self._try_again.seconds_left()):
+            started = self._starting = asyncio.create_task(self._start())
+        if not started.done():
+            await asyncio.wait({started}, timeout=deadline.seconds_left())
+        if not started.done():
             self.health.missed(START, f"{START} has not come back")
-        return bool(done) and self._starting.result()
+        return started.done() and started.result()
 
     async def _start(self) -> bool:
         async def ask(plugin: MemoryPlugin) -> bool:
@@ -284,11 +322,11 @@ class ActiveProvider:
                 await plugin.start()
             return is_available
 
-        available = await self._running().call(START, ask, line=PLUGIN, expect=bool, deadline=self.deadlines.tool)
+        available = await self._running().call(START, ask, line=PLUGIN, expect=bool, seconds=self.deadlines.tool)
         if isinstance(available, Returned) and not available.value:
             available = Missed(f"{START} says that it is not configured")
         self.report(START, available)
-        self._try_again_at = asyncio.get_running_loop().time() + TRY_AGAIN
+        self._try_again = self.within(TRY_AGAIN)
         return isinstance(available, Returned)
 
     def _running(self) -> PluginThread:

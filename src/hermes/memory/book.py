@@ -160,9 +160,13 @@ class MemoryBook:
         if entry.target is not None or provider is None:
             return ()
         fact = Fact(entry.id, entry.text, entry.at, entry.origin)
-        until = asyncio.get_running_loop().time() + provider.deadlines.tool
+        deadline = provider.within(provider.deadlines.tool)
         found = await provider.call(
-            "fact_sources", lambda plugin: plugin.fact_sources(self._notebook, fact), (tuple, list), until, line="facts"
+            "fact_sources",
+            lambda plugin: plugin.fact_sources(self._notebook, fact),
+            (tuple, list),
+            deadline,
+            line="facts",
         )
         if not isinstance(found, Returned):
             raise ProviderError(f"{provider.name} does not say where it comes from: {found.reason}", hint="")
@@ -212,9 +216,9 @@ class MemoryBook:
         provider = self._provider
         if provider is None:
             return Facts()
-        until = asyncio.get_running_loop().time() + provider.deadlines.tool
+        deadline = provider.within(provider.deadlines.tool)
         found = await provider.call(
-            "facts", lambda plugin: plugin.facts(self._notebook, query), Facts, until, line="facts"
+            "facts", lambda plugin: plugin.facts(self._notebook, query), Facts, deadline, line="facts"
         )
         if isinstance(found, Returned):
             return found.value

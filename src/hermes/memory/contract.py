@@ -8,7 +8,6 @@ It writes to what the plugin writes to: give it a home, and a server, of its own
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -269,8 +268,7 @@ class _Check:
         return None
 
     async def _result(self, hook: str, run: Hook[T], expect: Expected[T]) -> HookResult[T]:
-        until = asyncio.get_running_loop().time() + PATIENCE
-        return await self._provider.call(hook, run, expect, until, line=hook)
+        return await self._provider.call(hook, run, expect, self._provider.within(PATIENCE), line=hook)
 
 
 def _entries(place: Conversation, address: Address, turn: int, text: str) -> list[Entry]:

@@ -7,6 +7,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
 from math import isnan
+from operator import methodcaller
 
 from msgspec import Struct
 
@@ -20,7 +21,7 @@ from hermes.fence import strip_fences
 from hermes.memory.active import ActiveProvider
 from hermes.memory.forgetting import mark_forgotten
 from hermes.memory.outbox import is_waiting_lane
-from hermes.memory.plugin_thread import Missed
+from hermes.memory.plugin_thread import Hook, Missed
 from hermes.memory.undoing import describe_undo
 from hermes.memory.values import Delivered, Entry, EntryKind, Later, Outcome, Parked, Speaker
 from hermes.store.memory_rows import record_delivery
@@ -121,10 +122,10 @@ class Deliveries(Work):
         entries = [entry for _, entry in batch if entry is not None]
         if not entries:
             return self._settle(batch, [], now)
-        until = asyncio.get_running_loop().time() + self.provider.deadlines.deliver
-        wall, line = self.provider.wall(until), f"deliver:{claimed.lane}"
+        deadline = self.provider.within(self.provider.deadlines.deliver)
+        deliver: Hook[Sequence[Outcome]] = methodcaller("deliver", entries, deadline.wall_time)
         found = await self.provider.call(
-            "deliver", lambda plugin: plugin.deliver(entries, wall), (list, tuple), until, line=line, flaw=outcomes_flaw
+            "deliver", deliver, (list, tuple), deadline, line=f"deliver:{claimed.lane}", flaw=outcomes_flaw
         )
         now = self._store.clock.now()
         if isinstance(found, Missed):

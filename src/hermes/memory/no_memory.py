@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from hermes.db.engine import Tx
 from hermes.memory.book import MemoryBook
 from hermes.memory.caller import Recall
+from hermes.memory.deadline import Deadline
 from hermes.memory.notes import Notes
 from hermes.memory.plugin_thread import HookResult, Missed
 from hermes.memory.values import Ending, Notebook
@@ -37,16 +37,16 @@ class NoMemory:
     def replied(self, tx: Tx, message: Message) -> None:
         pass
 
-    def begin(self) -> float:
-        return asyncio.get_running_loop().time()
+    def begin(self) -> Deadline:
+        return Deadline(0.0, 0.0)
 
-    async def prompt_block(self, until: float, *, with_tools: bool = True) -> str | None:  # noqa: ARG002 - the shape
+    async def prompt_block(self, deadline: Deadline, *, with_tools: bool = True) -> str | None:  # noqa: ARG002 - the shape, here and below
         return ""
 
-    async def tools(self, until: float, taken: Collection[str] = ()) -> tuple[ToolSpec, ...]:  # noqa: ARG002
+    async def tools(self, deadline: Deadline, taken: Collection[str] = ()) -> tuple[ToolSpec, ...]:  # noqa: ARG002
         return ()
 
-    async def recall(self, messages: Sequence[Message], until: float, *, is_read: bool = True) -> Recall:  # noqa: ARG002
+    async def recall(self, messages: Sequence[Message], deadline: Deadline, *, is_read: bool = True) -> Recall:  # noqa: ARG002
         return Recall()
 
     async def call_tool(self, name: str, arguments: Mapping[str, Json], key: str) -> HookResult[str]:  # noqa: ARG002

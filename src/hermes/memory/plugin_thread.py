@@ -109,7 +109,7 @@ class PluginThread:
         self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
         self._thread.start()
 
-    async def call(self, hook: str, run: Hook[T], *, line: str, expect: Expected[T], deadline: float) -> HookResult[T]:
+    async def call(self, hook: str, run: Hook[T], *, line: str, expect: Expected[T], seconds: float) -> HookResult[T]:
         """Call one hook; skipped while an earlier one of its `line` is out. Never raises what the plugin raised."""
         if (late := self._late.get(line)) is not None and not late.ended.done():
             return Missed(f"{hook} was skipped, {late.hook} has not come back", skipped=True)
@@ -117,9 +117,9 @@ class PluginThread:
         if not self._begin(started, run, expect):
             return Missed(f"{hook} was skipped, the provider's thread has ended", skipped=True)
         ended = asyncio.wrap_future(started.ended)
-        grace = min(GRACE, deadline / 10)
+        grace = min(GRACE, seconds / 10)
         try:
-            await asyncio.wait({ended}, timeout=deadline - grace)
+            await asyncio.wait({ended}, timeout=seconds - grace)
         finally:
             late_now = not started.ended.done()
             blocking = self._blocking(started) if late_now else ""
@@ -130,7 +130,7 @@ class PluginThread:
         if not late_now:
             return started.ended.result()
         await asyncio.wait({ended}, timeout=grace)
-        return Missed(f"{hook} took longer than {deadline:.2g} s{blocking}")
+        return Missed(f"{hook} took longer than {seconds:.2g} s{blocking}")
 
     def forget(self, session_id: str) -> None:
         """Forget the lines of a session: nothing more will be called in them."""

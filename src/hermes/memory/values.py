@@ -203,6 +203,8 @@ class Part(Struct, frozen=True):
     """Characters that were left out to fit."""
     sources: tuple[str, ...] = ()
     """Why each line that begins with "- " is there, in their order."""
+    left_out: tuple[str, ...] = ()
+    """Lines that did not fit, in brief."""
 
 
 class Recalled(Struct, frozen=True):

@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import groupby, islice
 
 from hermes.ranking.time_words import COMMON, TABLES, VERBS
 
+MAX_KEPT_CHARS, TEXTS_KEPT = 500, 4096
+"""Texts up to this length are kept as they were written out, and so many of them."""
 MAX_PHRASES = 50
 """In a longer text only the first so many are worked out."""
 WINDOW_WORDS = 12
@@ -80,6 +82,12 @@ def resolve(text: str, said_on: date, language: str | None = None) -> list[Relat
 def write_out(text: str, said_on: date, language: str | None = None) -> str:
     """Return the text, letter for letter, with what its relative times mean behind each sentence: "I ran last week.
     (week of 1 May 2023)"; of several in one sentence also which is which."""
+    write = _write_out if len(text) <= MAX_KEPT_CHARS else _write_out.__wrapped__
+    return write(text, date(said_on.year, said_on.month, said_on.day), language)
+
+
+@lru_cache(TEXTS_KEPT)  # most is quoted again in the next turn
+def _write_out(text: str, said_on: date, language: str | None) -> str:
     parts: list[str] = []
     done = 0
     for end, times in groupby(resolve(text, said_on, language), lambda time: _sentence_end(text, time.end)):

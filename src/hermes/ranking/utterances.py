@@ -6,6 +6,7 @@ In English, German, Spanish, French and Chinese. Host and memory server share th
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal
 
 from hermes.ranking.traits import QUESTION_MARKS, speaks_of_oneself
@@ -13,6 +14,8 @@ from hermes.ranking.words import split_words
 
 SmallTalk = Literal["greeting", "farewell", "thanks", "nod"]
 MAX_SMALL_TALK_CHARS = 100
+MAX_KEPT_CHARS, SENTENCES_KEPT = 500, 4096
+"""Of sentences up to this length it is kept whether they ask, and of so many."""
 MAX_UNMARKED_CHARS = 80
 """A longer question without its mark tells something beside."""
 MIN_TELLING_WORDS = 4
@@ -143,6 +146,11 @@ def only_asks(text: str) -> bool:
 
 
 def _only_asks(sentence: str) -> bool:
+    return (_asks if len(sentence) <= MAX_KEPT_CHARS else _asks.__wrapped__)(sentence)
+
+
+@lru_cache(SENTENCES_KEPT)  # the same sentences are found again in the next turn
+def _asks(sentence: str) -> bool:
     if not sentence.rstrip(CLOSING).endswith(tuple(QUESTION_MARKS)):
         is_short = len(sentence) <= MAX_UNMARKED_CHARS
         return is_short and ASKING.match(sentence) is not None and NOTED.match(sentence) is None

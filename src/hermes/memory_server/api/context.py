@@ -10,21 +10,22 @@ from fastapi import Query, Response
 
 from hermes.memory_server import limits
 from hermes.memory_server.api import auth, replies, wire
-from hermes.memory_server.api.auth import Caller, Member
+from hermes.memory_server.api.auth import Caller, Member, WorkspaceCaller
 from hermes.memory_server.api.clean import SearchText
 from hermes.memory_server.api.guarded_route import new_router
-from hermes.memory_server.api.recall import checked_names, make_view
-from hermes.memory_server.api.schemas import Distance, Limit
+from hermes.memory_server.api.recall import checked_names, make_view, session_rows
+from hermes.memory_server.api.schemas import ContextRead, ContextView, Distance, Limit
 from hermes.memory_server.api.server import Server, ServerDep
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine.cards import read_card
-from hermes.memory_server.engine.context import measure_card, share_budget
-from hermes.memory_server.engine.peers import get_peer, is_member
-from hermes.memory_server.engine.recall import ConclusionChoice, choose, write_representation
+from hermes.memory_server.engine.context import measure_card, read_summary, share_budget
+from hermes.memory_server.engine.members import sessions_alone
+from hermes.memory_server.engine.peers import find_peer, get_peer, is_member
+from hermes.memory_server.engine.recall import ConclusionChoice, View, choose, write_representation
 from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid
 from hermes.memory_server.ids import refuse_scopes
 
@@ -139,3 +140,36 @@ def _about(
     # A card does not say which session a line came from.
     uses_card = asked.sessions is None and resolve(get_workspace(tx, workspace).configuration).use_card
     return held, read_card(tx, view.observer, observed.id) if uses_card else None
+
+
+@router.post("/v3/workspaces/{workspace_id}/ext/context", response_model=replies.ReadContext, tags=["extensions"])
+async def read_context(workspace_id: str, body: ContextRead, here: ServerDep, _: WorkspaceCaller) -> Response:
+    """Read a session's summary and what several views hold, in one request and without messages."""
+    question = await here.ask(body.search_query) if body.search_query else None
+
+    def run(tx: Tx) -> wire.WireObject:
+        session = find_live_session(tx, workspace_id, body.session_id)
+        summary = None if session is None else read_summary(tx, session.id, body.tokens)
+        views: list[wire.WireObject] = []
+        for view in body.views:
+            choice = ConclusionChoice(question if view.searched else None, max_conclusions=view.max_conclusions)
+            views.append(_read_view(tx, here.vectors, workspace_id, view, choice))
+        return {"summary": summary, "views": views}
+
+    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
+
+
+def _read_view(
+    tx: Tx, index: VectorIndex, workspace: str, asked: ContextView, choice: ConclusionChoice
+) -> wire.WireObject:
+    place = workspace_id_of(tx, workspace)
+    observer, observed = find_peer(tx, place, asked.observer_id), find_peer(tx, place, asked.observed_id)
+    if observer is None or observed is None:
+        return {"representation": "", "card": None}
+    sessions = None if asked.alone is None else sessions_alone(tx, place, asked.alone)
+    if asked.session_id is not None:
+        here = session_rows(tx, workspace, [asked.session_id]) or ()
+        sessions = here if sessions is None else tuple(set(here) & set(sessions))
+    held = write_representation(choose(tx, index, View(observer.id, observed.id, sessions), choice))
+    uses_card = asked.card and resolve(get_workspace(tx, workspace).configuration).use_card
+    return {"representation": held, "card": read_card(tx, observer.id, observed.id) if uses_card else None}

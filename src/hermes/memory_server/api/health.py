@@ -25,6 +25,7 @@ EXTENSIONS: tuple[str, ...] = (
     "import",
     "search_scores",
     "evidence",
+    "context_views",
     "narrow_answers",
     "both_views",
 )

@@ -90,11 +90,32 @@ class Merge(BaseModel):
     undo_until: datetime
 
 
+class StandingConclusion(Conclusion):
+    """What always holds of a peer, and which kind of thing it is."""
+
+    kind: Literal["name", "instruction", "identity", "health", "family", "wish"]
+
+
 class FoundEvidence(BaseModel):
-    """Messages that fit a question, and conclusions that no message says."""
+    """Messages that fit a question, conclusions that no message says, and what always holds, the worthiest first."""
 
     messages: list[Found]
     conclusions: list[Conclusion]
+    standing: list[StandingConclusion]
+
+
+class ViewContext(BaseModel):
+    """What one view holds; no card where none was asked for."""
+
+    representation: str
+    card: list[str] | None = None
+
+
+class ReadContext(BaseModel):
+    """The summary of a session, and what each view holds, in the order in which they were named."""
+
+    summary: str | None = None
+    views: list[ViewContext]
 
 
 class Removed(BaseModel):

@@ -237,15 +237,18 @@ conclusions = _table(
     Column("created_at", Whole, nullable=False),
     Column("vector", LargeBinary, nullable=False),
     Column("deleted_at", Whole),
+    Column("standing", Text),
     _partial("conclusions_live", "collection_id", "id", where="deleted_at IS NULL"),
     _partial("conclusions_frequent", "collection_id", "times_derived", "id", where="deleted_at IS NULL"),
     Index("conclusions_by_digest", "collection_id", "digest"),
     _partial("conclusions_by_workspace", "workspace_id", "id", where="deleted_at IS NULL"),
     Index("conclusions_by_session", "session_id"),
     _partial("conclusions_drawn", "collection_id", where="source_ids IS NOT NULL"),
+    _partial("conclusions_standing", "collection_id", "standing", "id", where="standing IS NOT NULL"),
     sqlite_autoincrement=True,
 )
-"""`message_ids` are the messages it was read from, `source_ids` the conclusions it was drawn from."""
+"""`message_ids` are the messages it was read from, `source_ids` the conclusions it was drawn from. `standing` says what
+kind of thing it is that always holds (`engine.standing_kinds`)."""
 
 conclusion_messages = _table(
     "conclusion_messages",

@@ -28,6 +28,7 @@ from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import is_shown, peer_in
 from hermes.memory_server.engine.sessions import session_in
+from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.tidying import queue_log_tidying
 from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
 from hermes.memory_server.faults import Missing
@@ -76,7 +77,7 @@ INSERT_PAIR = PreparedStatement(inserting_new(collections, "workspace_id", "obse
 INSERT = PreparedInsert(
     conclusions,
     *("public_id", "workspace_id", "collection_id", "session_id", "content", "digest"),
-    *("message_ids", "created_at", "vector"),
+    *("message_ids", "created_at", "vector", "standing"),
 )
 LINK = PreparedStatement(inserting(conclusion_messages))
 
@@ -159,6 +160,7 @@ def insert_conclusion(
         message_ids=json.dumps(sources),
         created_at=at,
         vector=vector,
+        standing=standing_kind(content),
     )
     link_messages(tx, made, sources)
     return made

@@ -16,6 +16,7 @@ from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.settings import resolve
+from hermes.memory_server.engine.standing_kinds import is_secret
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Refused
 from hermes.memory_server.ids import refuse_scopes
@@ -59,7 +60,8 @@ def dream(tx: Tx, workspace_id: int, payload: JsonMap, at: int) -> None:
     configuration = select(workspaces.c.configuration).where(workspaces.c.id == workspace_id)
     settings = resolve(tx.execute(configuration).scalar_one())
     if settings.create_card and not is_written_by_person(tx, observer, observed):
-        lines = list(dict.fromkeys(row.content for row in reversed(rows) if IDENTITY.search(row.content)))
+        told = [row.content for row in reversed(rows) if IDENTITY.search(row.content) and not is_secret(row.content)]
+        lines = list(dict.fromkeys(told))
         if lines:
             write_card(tx, workspace_id, observer, observed, lines[:CARD_LINES], at, written_by="dream")
 

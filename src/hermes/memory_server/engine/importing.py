@@ -29,6 +29,7 @@ from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.messages import add_messages
 from hermes.memory_server.engine.peers import find_peer, insert_peer, peer_in
 from hermes.memory_server.engine.sessions import insert_session, session_in
+from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.summaries import SessionSummary, store_summary
 from hermes.memory_server.engine.webhooks import ensure_webhook
 from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace
@@ -167,6 +168,7 @@ def _take_conclusion(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bo
         "collection_id": ensure_collection(tx, place.id, *pair),
         "session_id": session,
         "digest": digest(item["content"]),
+        "standing": standing_kind(item["content"]),
         "source_ids": None if item["source_ids"] is None else json.dumps(item["source_ids"]),
         "message_ids": json.dumps(sources),
         "metadata": json.dumps(item["metadata"]),

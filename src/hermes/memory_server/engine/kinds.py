@@ -25,12 +25,13 @@ from hermes.memory_server.engine.merging import go_on_merging
 from hermes.memory_server.engine.peer_deletion import purge_peer
 from hermes.memory_server.engine.removal import go_on_removing
 from hermes.memory_server.engine.scopes import copy_conclusions
+from hermes.memory_server.engine.standing import catch_up_standing
 from hermes.memory_server.engine.summaries import SessionSummary, count_removals, make_summary, store_summary
 from hermes.memory_server.engine.tidying import tidy_files, tidy_index
 
 P = TypeVar("P")
 READ_AT_ONCE = 500
-"""How many messages of an earlier version are read in one transaction: who wants to write waits meanwhile."""
+"""How many messages or conclusions of an earlier version are read in one transaction: who wants to write waits."""
 WEBHOOK_SECONDS = 10.0
 WEBHOOKS = 100
 """How many events are on their way at once, one for each endpoint. One that hangs takes a place and nothing else."""
@@ -103,6 +104,6 @@ KINDS: Mapping[str, JobHandler[Any]] = {
     "delete_messages": JobHandler(_nothing, lambda tx, job, _, at: go_on_removing(tx, job.payload, at)),
     "merge_peers": JobHandler(_nothing, lambda tx, job, _, _at: go_on_merging(tx, job.payload["merge"])),
     "tidy": JobHandler(_tidy_files, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
-    "catch_up": JobHandler(_nothing, lambda tx, *_: catch_up(tx, READ_AT_ONCE)),
+    "catch_up": JobHandler(_nothing, lambda tx, *_: catch_up(tx, READ_AT_ONCE) or catch_up_standing(tx, READ_AT_ONCE)),
     "webhook": JobHandler(_post, lambda *_: None, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),  # posting is all
 }

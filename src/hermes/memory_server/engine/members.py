@@ -43,6 +43,22 @@ CONFIGURE = PreparedStatement(
     .where(*STAY)
     .values(observe_me=bindparam("observe_me_"), observe_others=bindparam("observe_others_"))
 )
+MAX_ALONE = 8
+"""Peers that may be named as being alone in a session."""
+OTHER = memberships.alias("other")
+ALONE = PreparedStatement(
+    select(memberships.c.session_id)
+    .where(
+        memberships.c.peer_id == bindparam("first"),
+        ~exists().where(
+            OTHER.c.session_id == memberships.c.session_id,
+            OTHER.c.peer_id.not_in([bindparam(f"known_{number}") for number in range(MAX_ALONE)]),
+        ),
+    )
+    .distinct()
+    .order_by(memberships.c.session_id.desc())
+    .limit(bindparam("most"))
+)
 PART = 50
 """How many members are added or removed in one transaction. Few, since other writers wait meanwhile."""
 T = TypeVar("T")
@@ -62,11 +78,9 @@ def sessions_alone(tx: Tx, workspace_id: int, names: Sequence[str]) -> tuple[int
     first = find_peer(tx, workspace_id, names[0])
     if first is None:
         return ()
-    other = memberships.alias("other")
-    stranger = exists().where(other.c.session_id == memberships.c.session_id, other.c.peer_id.not_in(known))
-    own = select(memberships.c.session_id).where(memberships.c.peer_id == first.id, ~stranger).distinct()
-    newest = own.order_by(memberships.c.session_id.desc()).limit(limits.SESSIONS_PER_RECALL)
-    return tuple(tx.execute(newest).scalars())
+    given = {f"known_{number}": known[number % len(known)] for number in range(MAX_ALONE)}
+    rows = ALONE.rows(tx, first=first.id, most=limits.SESSIONS_PER_RECALL, **given)
+    return tuple(row.session_id for row in rows)
 
 
 def parts(given: Mapping[str, T]) -> list[dict[str, T]]:

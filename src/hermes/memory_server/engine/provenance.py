@@ -9,6 +9,7 @@ from hermes.memory_server.db.tables import conclusion_messages, conclusion_versi
 from hermes.memory_server.engine.conclusions import digest, get_conclusion, let_go, select_conclusions, trim_card
 from hermes.memory_server.engine.messages import get_message, select_messages
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
+from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.faults import Conflict
 
 VERSIONS = 100
@@ -41,7 +42,7 @@ def edit_conclusion(tx: Tx, workspace: str, public_id: str, content: str, vector
         raise Conflict(f"A conclusion can be edited at most {VERSIONS} times")
     version = {"conclusion_id": found.id, "number": number, "content": found.content, "replaced_at": at}
     tx.execute(insert(conclusion_versions).values(version))
-    changes = {"content": content, "digest": digest(content), "vector": vector}
+    changes = {"content": content, "digest": digest(content), "vector": vector, "standing": standing_kind(content)}
     tx.execute(update(conclusions).where(conclusions.c.id == found.id).values(changes))
     let_go(tx, found.collection_id)
     trim_card(tx, found.collection_id)

@@ -6,6 +6,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
+from hermes.memory_server.engine.standing_kinds import is_instruction
+
 END = re.compile(r"(?<=[.!?])\s+|(?<!\s)\s*\n\s*|(?<=[。！？])\s*")
 TITLE = re.compile(
     r"(?:^|[\s(])(?:dr|mr|mrs|ms|mx|prof|rev|hon|gen|col|capt|sgt|lt|st|ste|sta|sto|sr|sra|srta|jr|fr|hr|mme|mlle|mt|ft"
@@ -137,7 +139,9 @@ def _states(sentence: str) -> bool:
         return False
     if any(begins.match(sentence) for begins in (ASKED, ASKED_UNMARKED, WANTED, SUPPOSED)):
         return False
-    return any(not _is_name(sentence, found) for found in FIRST_PERSON.finditer(sentence))
+    if any(not _is_name(sentence, found) for found in FIRST_PERSON.finditer(sentence)):
+        return True
+    return is_instruction(sentence)
 
 
 def _is_name(sentence: str, found: re.Match[str]) -> bool:

@@ -27,6 +27,8 @@ MESSAGES_AT_ONCE = 2000
 """More are not read for one summary: of a session that was never summarised, the first and the last of them are."""
 END_SHARE = 4
 """The share of the room that is kept for the beginning, and again for the end."""
+MIN_EXTRACT_TOKENS = 100
+"""An extract that is cut to less tells too little: its room is the messages'."""
 WHOLE = re.compile(r"Extract of messages 1 to \d+ \(")
 """How an extract begins that holds the beginning. Those of earlier versions did not."""
 NEWEST = PreparedStatement(
@@ -98,6 +100,16 @@ def extract(known: Sequence[str], rows: Sequence[Record], max_tokens: int) -> st
     head = f"Extract of messages 1 to {rows[-1].seq} (made without a model):"
     lines = [*known, *(line for line in map(_line, rows) if line)]
     return "\n".join([head, *_fit(lines, max_tokens - count_tokens(head))])
+
+
+def cut_extract(content: str, max_tokens: int, said: str = "") -> str | None:
+    """Return the lines of an extract that tell most in so many tokens and that `said` does not hold, in their order;
+    None where there is too little room or none is left, and for a summary that is no extract."""
+    head, *lines = content.split("\n")
+    if max_tokens <= MIN_EXTRACT_TOKENS or not WHOLE.match(head):
+        return None
+    kept = _fit([line for line in lines if line.partition(": ")[2] not in said], max_tokens - count_tokens(head))
+    return "\n".join([head, *kept]) if kept else None
 
 
 def _line(row: Record) -> str:

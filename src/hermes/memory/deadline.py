@@ -1,0 +1,25 @@
+"""A moment by which something must have ended."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import Struct
+
+from hermes.clock import Clock
+
+
+class Deadline(Struct, frozen=True):
+    """The same moment by two clocks: that of the running loop, by which the host waits, and the store's, which a plugin
+    is told."""
+
+    loop_time: float
+    wall_time: float
+
+    @classmethod
+    def after(cls, seconds: float, clock: Clock) -> Deadline:
+        return cls(asyncio.get_running_loop().time() + seconds, clock.now() + seconds)
+
+    def seconds_left(self) -> float:
+        """Return the seconds until then; 0 when it has passed."""
+        return max(0.0, self.loop_time - asyncio.get_running_loop().time())
