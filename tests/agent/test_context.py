@@ -54,7 +54,7 @@ def test_recalled_text_changes_nothing_but_the_last_user_message(tail: tuple[Mes
     differing = [place for place, (one, other) in enumerate(zip(without, with_it, strict=True)) if one != other]
     assert differing == users[-1:]
     for place in differing:
-        assert with_it[place]["content"].startswith(without[place]["content"])
+        assert with_it[place]["content"].endswith(without[place]["content"])
         assert with_it[place]["content"].count(f"<{TAG}>") == 1
 
 

@@ -145,7 +145,7 @@ def test_the_official_client_recalls_by_default_and_nothing_is_kept(place: Place
         client.chat.completions.create(model="hermes", messages=asked)
     *earlier, last = place.asked()
     assert "My piano teacher is Mrs Okafor." in last["content"]
-    assert last["content"].startswith("Who is my piano teacher?\n\n<memory-context>")
+    assert last["content"].endswith("</memory-context>\n\nWho is my piano teacher?")
     assert [one["content"] for one in earlier[1:]] == ["Be brief.", "Hello there, friend", "hi"]
     assert place.kept() == before
 
@@ -180,7 +180,7 @@ def test_growing_conversation_is_one_session_and_each_message_is_kept_once(place
     assert [held.count(text) for text in (*texts, *replies)] == [1] * 8
     _, system, *rest = place.asked()
     assert system == {"role": "system", "content": "Speak like a pirate."}
-    assert [one["content"].split("\n")[0] for one in rest if one["role"] == "user"] == texts
+    assert [one["content"].split("\n")[-1] for one in rest if one["role"] == "user"] == texts
     assert "pirate" not in json.dumps(rows(place.gateway.home, "SELECT content FROM messages"))
 
 
@@ -213,9 +213,9 @@ def test_edit_of_an_earlier_message_branches_off_and_takes_nothing_back(place: P
     chat.edit(2, "Elm was planted in 1991.")
     branch = chat.session_id
     assert branch != first
-    assert [one["content"].split("\n")[0] for one in place.asked()[1:]] == [
+    assert [one["content"].split("\n")[-1] for one in place.asked()[1:]] == [
         "Elm begins.",
-        trunk[1]["content"].split("\n")[0],
+        trunk[1]["content"].split("\n")[-1],
         "Elm was planted in 1991.",
     ]
     chat.say("Elm has leaves.")
@@ -298,7 +298,7 @@ def test_client_that_leaves_out_the_beginning_stays_in_its_session(place: Place)
         chat.say(f"Yew number {number}.")
         assert chat.session_id == first
     assert place.said_in(chat) == [f"Yew number {number}." for number in range(6)]
-    asked = [one["content"].split("\n")[0] for one in place.asked() if one["role"] == "user"]
+    asked = [one["content"].split("\n")[-1] for one in place.asked() if one["role"] == "user"]
     assert asked == [f"Yew number {number}." for number in range(6)]
 
 

@@ -60,7 +60,7 @@ async def test_a_fact_told_in_one_session_is_in_the_request_of_the_next(recallin
         [request] = requests(agent)
         stored = await agent.store.read(lambda tx: list(agent.store.messages.history(tx, agent.session_id)))
     [asked] = user_messages(request.messages)
-    assert asked.startswith("What is my cat called?\n\n<memory-context>")
+    assert asked.endswith("</memory-context>\n\nWhat is my cat called?")
     assert "Miso" in asked
     assert [message.content for message in stored] == ["What is my cat called?", "fine"]
 
@@ -95,7 +95,8 @@ async def test_a_remembered_fence_closes_nothing(recalling: Recalling, attack: s
     [asked] = user_messages(request.messages)
     assert "motto is" in asked
     assert [match[0] for match in FENCE.finditer(asked)] == ["<memory-context", "</memory-context"]
-    assert asked.endswith("</memory-context>")
+    assert asked.startswith("<memory-context>")
+    assert asked.endswith("</memory-context>\n\nWhat is my motto?")
 
 
 @pytest.mark.contract("7.2")

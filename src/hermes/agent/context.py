@@ -88,8 +88,9 @@ def _readable(arguments: str) -> str:
 
 
 def _put_recalled(messages: list[dict[str, Json]], recalled: str) -> None:
+    """Put recalled text before what the person said: a small model answers what it read last."""
     if not recalled:
         return
     last = next((message for message in reversed(messages) if message["role"] == "user"), None)
     if last is not None and (block := fence(recalled)):
-        last["content"] = f"{last['content']}\n\n{block}"
+        last["content"] = f"{block}\n\n{last['content']}"

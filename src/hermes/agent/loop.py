@@ -167,7 +167,9 @@ def _without_tools(messages: list[dict[str, Json]]) -> list[dict[str, Json]]:
 
 
 def _was_too_long(heard: _Heard) -> bool:
-    return isinstance(heard.end, model_events.ModelFailed) and heard.end.kind == "context_too_long" and not heard.said
+    return (
+        isinstance(heard.end, model_events.ModelFailed) and heard.end.kind == "context_too_long" and not any(heard.said)
+    )
 
 
 def _show(event: ModelEvent, heard: _Heard) -> TurnEvent | None:

@@ -17,11 +17,13 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.statements import upsert
 from hermes.memory_server.db.tables import cards, conclusions, workspaces
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, find_collection
+from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.settings import resolve
-from hermes.memory_server.engine.standing_kinds import is_secret
 from hermes.memory_server.engine.truth import LIVE
 from hermes.ranking.claims import SINGLE, read_claims
 
+IS_OPEN = conclusions.c.standing.is_distinct_from(SECRET)
+"""It holds no secret."""
 MAX_LINES = 40
 READ_FIRST = 100
 """How many of the newest conclusions are read for a card that is not there yet."""
@@ -76,11 +78,7 @@ def keep_card(tx: Tx, workspace_id: int, observer_id: int, observed_id: int, sai
 def choose_lines(contents: Iterable[str], held: frozenset[str]) -> list[str]:
     """Return the lines of a card out of conclusions, the newest first, of which those with these digests hold: the most
     important first, then the newest."""
-    told = {
-        content: None
-        for content in contents
-        if digest(content) in held and is_identity(content) and not is_secret(content)
-    }
+    told = {content: None for content in contents if digest(content) in held and is_identity(content)}
     return sorted(told, key=_rank)[:MAX_LINES]
 
 
@@ -106,6 +104,6 @@ def _newest(tx: Tx, collection_id: int) -> list[str]:
 def _held(tx: Tx, collection_id: int, contents: Sequence[str]) -> frozenset[str]:
     """Return the digests of those conclusions that hold."""
     wanted = {digest(content) for content in contents}
-    holds = (conclusions.c.collection_id == collection_id, LIVE, conclusions.c.superseded_by.is_(None))
+    holds = (conclusions.c.collection_id == collection_id, LIVE, conclusions.c.superseded_by.is_(None), IS_OPEN)
     query = select(conclusions.c.digest).where(*holds, conclusions.c.digest.in_(wanted))
     return frozenset(tx.execute(query).scalars())

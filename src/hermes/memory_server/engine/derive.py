@@ -14,7 +14,7 @@ from hermes.memory_server.embedder import Embedder, to_blob
 from hermes.memory_server.engine.cards import keep_card
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, insert_conclusion, link_messages
 from hermes.memory_server.engine.messages import find_messages
-from hermes.memory_server.engine.sentences import find_statements
+from hermes.memory_server.engine.sentences import is_kept, read_message
 from hermes.memory_server.engine.tombstones import buried_at
 from hermes.memory_server.engine.truth import LIVE
 
@@ -54,9 +54,9 @@ class Statement:
 def read_statements(tx: Tx, message_ids: Iterable[int]) -> list[Statement]:
     """The statements of these messages; those that are gone say nothing."""
     return [
-        Statement(f"{row.peer}: {sentence}", row)
+        Statement(f"{row.peer}: {sentence.text}", row)
         for row in find_messages(tx, sorted(message_ids))
-        for sentence in find_statements(row.content)
+        for sentence in filter(is_kept, read_message(row.content))
     ]
 
 

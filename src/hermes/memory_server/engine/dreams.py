@@ -24,6 +24,7 @@ from hermes.memory_server.engine.deductions import DreamProposals, store_drawn
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import get_peer
+from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.tombstones import bury
@@ -72,7 +73,7 @@ def dream(tx: Tx, workspace_id: int, payload: JsonMap, found: DreamProposals, at
     configuration = select(workspaces.c.configuration).where(workspaces.c.id == workspace_id)
     settings = resolve(tx.execute(configuration).scalar_one())
     if settings.create_card and not is_written_by_person(tx, observer, observed):
-        held = frozenset(row.digest for row in rows if row.superseded_by is None)
+        held = frozenset(row.digest for row in rows if row.superseded_by is None and row.standing != SECRET)
         if lines := choose_lines([row.content for row in reversed(rows) if row.level == "explicit"], held):
             write_card(tx, workspace_id, observer, observed, lines, at, written_by="dream")
 

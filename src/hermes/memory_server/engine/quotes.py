@@ -13,6 +13,8 @@ from typing import Literal
 
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.engine.sentence_kinds import MARKED_KINDS
+from hermes.memory_server.engine.sentences import read_message
 from hermes.memory_server.model.own_words import own_sessions
 from hermes.ranking.personal import holds_secret
 from hermes.ranking.relative_times import write_out
@@ -69,8 +71,10 @@ def quote_card(line: str) -> SourceLine:
 
 
 def quote_rows(conclusions: Iterable[Record], messages: Iterable[Record]) -> list[SourceLine]:
-    """Quotes of rows that hold no secret: those are not given to a model."""
-    found = [*map(quote_conclusion, conclusions), *map(quote_message, messages)]
+    """Quotes of rows that hold no secret, and of messages that nobody wished not to be remembered: those are not given
+    to a model."""
+    told = [row for row in messages if not any(said.kind in MARKED_KINDS for said in read_message(row.content))]
+    found = [*map(quote_conclusion, conclusions), *map(quote_message, told)]
     return [quote for quote in found if not holds_secret(quote.words)]
 
 

@@ -14,10 +14,12 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import collections, conclusions, peers
 from hermes.memory_server.embedder import SearchQuestion
-from hermes.memory_server.engine.asking import understand
+from hermes.memory_server.engine.asking import SearchWords, understand
 from hermes.memory_server.engine.conclusions import find_collection, find_conclusions, select_conclusions
+from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.truth import contradictions
 from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.ranking.traits import CONFIDENTIAL
 from hermes.ranking.words import share_held
 
 DEFAULT_MAXIMUM = 100
@@ -34,12 +36,16 @@ HEADINGS = (
 )
 
 
+IS_OPEN = conclusions.c.standing.is_distinct_from(SECRET)
+"""It holds no secret, so that it may be given without being asked for."""
+
+
 class Order:
     """An order of conclusions, and the statement that nearly every request runs: those of one collection in it."""
 
     def __init__(self, *columns: ColumnElement[Any]) -> None:
         self.columns = columns
-        of_one = select_conclusions().where(conclusions.c.collection_id == bindparam("collection"))
+        of_one = select_conclusions().where(conclusions.c.collection_id == bindparam("collection"), IS_OPEN)
         self.of_one = PreparedStatement(of_one.order_by(*columns).limit(bindparam("limit")))
 
 
@@ -92,7 +98,7 @@ def query_views(
     least: float = -1.0,
 ) -> list[Record]:
     """The conclusions of these views that fit best, the best first: by meaning, and by the words of the question that
-    they hold. At least so sure must it be that one is about the question."""
+    they hold. At least so sure must it be that one is about the question. Secrets come if it asks for one."""
     owner = OWNER.first(tx, id=views[0].observed) if views else None
     asked = understand(tx, 0 if owner is None else int(owner.workspace_id), question)
     most = max(CANDIDATES, top_k * 2)
@@ -104,7 +110,7 @@ def query_views(
                 far = -1.0 if max_distance is None else 1.0 - max_distance
                 hits += [(*hit, collection, view) for hit in near if hit[1] >= far]
         hits = sorted(hits, key=lambda hit: -hit[1])[:most]
-        best, seen = _rank(tx, hits, asked.words, least)
+        best, seen = _rank(tx, hits, asked, least)
         once = _say_once(best)
         if len(once) >= top_k or len(once) == len(best) or len(hits) < most:
             return put_newer_first(tx, once[:top_k], seen)[:top_k]
@@ -112,7 +118,7 @@ def query_views(
 
 
 def _rank(
-    tx: Tx, hits: Sequence[tuple[int, float, int, View]], words: Sequence[str], least: float
+    tx: Tx, hits: Sequence[tuple[int, float, int, View]], asked: SearchWords, least: float
 ) -> tuple[list[Record], dict[int, View]]:
     """Return the conclusions that are near enough, the best first, and through which view each is seen."""
     rows = {row.id: row for row in find_conclusions(tx, dict.fromkeys(hit[0] for hit in hits))}
@@ -122,9 +128,11 @@ def _rank(
         row = rows.get(row_id)
         if row is None or row.collection_id != collection:
             continue  # this transaction sees it nowhere, or about somebody else
+        if row.standing == SECRET and asked.withheld & CONFIDENTIAL:
+            continue
         # Only what was said has a session that it surely comes from.
         if view.sessions is None or row.level == "explicit":
-            fits.setdefault(row_id, (closeness + share_held(words, row.content)) / 2)
+            fits.setdefault(row_id, (closeness + share_held(asked.words, row.content)) / 2)
             seen.setdefault(row_id, view)
     best = sorted(fits, key=lambda row_id: -fits[row_id])
     return [rows[row_id] for row_id in best if fits[row_id] >= least], seen
@@ -207,7 +215,7 @@ def _fetch(tx: Tx, view: View, order: Order, limit: int) -> list[Record]:
         return []
     if view.sessions is None:
         return order.of_one.rows(tx, collection=collection, limit=limit)
-    query = select_conclusions().where(conclusions.c.collection_id == collection)
+    query = select_conclusions().where(conclusions.c.collection_id == collection, IS_OPEN)
     # Only what was said has a session that it surely comes from.
     query = query.where(conclusions.c.session_id.in_(view.sessions), conclusions.c.level == "explicit")
     return list(tx.execute(query.order_by(*order.columns).limit(limit)))
