@@ -20,6 +20,7 @@ from hermes.memory_server.engine.worker import JobWorker
 from hermes.ranking.traits import traits_of
 from tests.memory_server.floor import EMBEDDER
 from tests.memory_server.in_file import wait_for_work
+from tests.memory_server.older import BEFORE_TRUTH
 from tests.memory_server.serving import inside, running
 from tests.memory_server.talking import say
 
@@ -51,6 +52,8 @@ async def make_old(folder: Path) -> None:
         for name in ("answers_of_clones", "conclusions_standing"):
             file.execute(f"DROP INDEX {name}")
         file.execute("ALTER TABLE conclusions DROP COLUMN standing")
+        for change in BEFORE_TRUTH:
+            file.execute(change)
         file.execute("UPDATE alembic_version SET version_num = '0005'")
 
 

@@ -47,7 +47,7 @@ async def test_first_facts_of_a_long_session_are_in_a_small_context(
 
 @pytest.mark.processes
 def test_conclusions_never_exceed_the_tokens(http: httpx.Client) -> None:
-    say(http, "talk", *(f"Lunch number {n} was fine." for n in range(90)))
+    say(http, "talk", *(f"Was lunch number {n} fine?" for n in range(90)))
     conclude(http, *(f"Ann owns house number {n} in the old town." for n in range(90)))
     settle(http)
     for tokens in (100, 500, 2000):

@@ -30,6 +30,7 @@ from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspa
 from tests.compression.hand_clock import HandClock
 from tests.memory_server.floor import EMBEDDER, draft
 from tests.memory_server.inside import inward, serving
+from tests.memory_server.older import BEFORE_TRUTH
 from tests.memory_server.sdk import eventually
 
 NOW = 1_700_000_000_000_000
@@ -293,6 +294,7 @@ async def test_learning_that_an_earlier_version_gave_up_is_tried_again(tmp_path:
         "UPDATE jobs SET state = 'failed', attempts = 5, error = 'no', finished_at = 1",
         "INSERT INTO job_observers (job_id, peer_id) VALUES (1, 99)",
         "DROP TABLE model_calls",
+        *BEFORE_TRUTH,
         "DROP INDEX conclusions_standing",
         "ALTER TABLE conclusions DROP COLUMN standing",
         "UPDATE alembic_version SET version_num = '0010'",

@@ -23,6 +23,8 @@ AT_ONCE = 100
 """Messages in one request."""
 CHARS_AT_ONCE = 1_000_000
 NOTHING = Delivered("there was no text")
+NO_REASONING: Json = {"reasoning": {"enabled": False}}
+"""The agent's replies are no facts about the agent: the server concludes nothing from them."""
 
 
 class Written(Struct, frozen=True):
@@ -41,8 +43,9 @@ class Written(Struct, frozen=True):
             about[STOPPED] = True
         if self.is_own:
             about[OWN_MARK] = True
+        settings: dict[str, Json] = {"configuration": NO_REASONING} if entry.kind == "reply" else {}
         return [
-            {"content": text, "peer_id": self.peer, "created_at": at, "metadata": {**about, **named}}
+            {"content": text, "peer_id": self.peer, "created_at": at, "metadata": {**about, **named}, **settings}
             for number, text in enumerate(self.pieces, 1)
             for named in [{KEY: entry.key} if count == 1 else _piece(entry.key, number)]
         ]

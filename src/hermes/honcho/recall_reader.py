@@ -113,6 +113,10 @@ class RecallReader:
         """The same with a body; it may take `longest` seconds, where that is given."""
         return await self._ask(shape, "POST", f"{path}?{urlencode(query)}" if query else path, body, longest)
 
+    async def delete(self, shape: type[T], path: str) -> T | None:
+        """Delete something, and read what is said of it; None where there is none."""
+        return await self._ask(shape, "DELETE", path, None)
+
     async def link(self) -> Link:
         """Return the link to the server in force, which knows what that server can do."""
         try:

@@ -258,6 +258,8 @@ class Fact(Struct, frozen=True):
     at: float | None = None
     origin: str = ""
     """Where it comes from, in a few words."""
+    until: float | None = None
+    """Until when it held; None for what holds."""
 
 
 class Facts(Struct, frozen=True):
@@ -276,6 +278,18 @@ class FactSource(Struct, frozen=True):
     session_id: str | None = None
     can_go: bool = True
     """False where the provider cannot delete it."""
+
+
+class FactChange(Struct, frozen=True):
+    """Another fact that a fact changed, was changed by, or contradicts."""
+
+    text: str
+    at: float | None
+    """When the later of the two was said."""
+    is_newer: bool
+    """Whether the other fact is the later one."""
+    is_contradiction: bool = False
+    is_undone: bool = False
 
 
 class Remembered(Struct, frozen=True):

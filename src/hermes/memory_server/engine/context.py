@@ -129,7 +129,7 @@ def _fill(tx: Tx, session: Record, budget: int, summary: Record | None, start: i
 
 
 def read_summary(tx: Tx, session_id: int, tokens: int) -> str | None:
-    """Return the text of the summary that fits into its share of a budget, or an extract cut to it; None without one."""
+    """Return the text of the summary that fits into its share of a budget, or of an extract cut to it; else None."""
     found, share = read_summaries(tx, session_id), int(SUMMARY_SHARE * tokens)
     chosen = _choose_summary(found, share) or _cut_newest(found, share, "")
     return None if chosen is None else str(chosen.content)

@@ -82,8 +82,8 @@ async def _post(tools: JobTools, job: Job) -> None:
     await tools.delivery.post(job.payload["url"], job.payload["body"])
 
 
-def _learn(tx: Tx, job: Job, said: list[Statement], _at: int) -> None:
-    remember(tx, job.workspace_id, read_observers(tx, job), said)
+def _learn(tx: Tx, job: Job, said: list[Statement], at: int) -> None:
+    remember(tx, job.workspace_id, read_observers(tx, job), said, at)
 
 
 def _summarised(tx: Tx, job: Job, made: SessionSummary | None, at: int) -> bool:
@@ -106,7 +106,7 @@ KINDS: Mapping[str, JobHandler[Any]] = {
         _nothing, lambda tx, job, _, at: purge_peer(tx, job.workspace_id, job.payload["peer"], at)
     ),
     "delete_messages": JobHandler(_nothing, lambda tx, job, _, at: go_on_removing(tx, job.payload, at)),
-    "merge_peers": JobHandler(_nothing, lambda tx, job, _, _at: go_on_merging(tx, job.payload["merge"])),
+    "merge_peers": JobHandler(_nothing, lambda tx, job, _, at: go_on_merging(tx, job.payload["merge"], at)),
     "tidy": JobHandler(_tidy_files, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
     "catch_up": JobHandler(_nothing, lambda tx, *_: catch_up(tx, READ_AT_ONCE) or catch_up_standing(tx, READ_AT_ONCE)),
     "webhook": JobHandler(_post, lambda *_: None, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),  # posting is all

@@ -13,6 +13,7 @@ from hermes.memory_server.db.tables import conclusions, meta
 from hermes.memory_server.engine.conclusions import digest, find_collection, select_conclusions
 from hermes.memory_server.engine.recall import View
 from hermes.memory_server.engine.standing_kinds import standing_kind
+from hermes.memory_server.engine.truth import LIVE
 
 MOST: Mapping[str, int] = {"name": 2, "instruction": 5, "identity": 6, "health": 5, "family": 6, "wish": 3}
 """How many of each kind are given, the newest first."""
@@ -24,7 +25,7 @@ MARK = PreparedStatement(select(meta.c.value).where(meta.c.name == UNTIL))
 
 def _select_standing(sessions: Sequence[int] | None = None) -> Select[Any]:
     """Conclusions of one collection, the newest of each kind; where sessions are given, what was said in them."""
-    live = (conclusions.c.collection_id == bindparam("collection"), conclusions.c.deleted_at.is_(None))
+    live = (conclusions.c.collection_id == bindparam("collection"), LIVE, conclusions.c.superseded_by.is_(None))
     newest = select(conclusions.c.id).where(*live).order_by(conclusions.c.id.desc())
     if sessions is not None:
         # Only what was said has a session that it surely comes from.

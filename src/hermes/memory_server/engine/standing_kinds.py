@@ -6,16 +6,11 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
+from hermes.memory_server.engine.sentence_kinds import SECRET
+from hermes.memory_server.engine.sentences import is_secret
+
 MAX_STANDING_CHARS = 200
 """Longer sentences tell a story: what always holds is said in few words."""
-PRIVATE = (
-    r"\b(?:pass(?:words?|codes?|phrases?|w[oö]rt\w*)|pins?|tans?|cvv|iban|tokens?|(?:api|secret).?keys?|ssn"
-    r"|bank accounts?"
-    r"|(?:account|card|security|passport|id) (?:numbers?|codes?)|(?:seed|recovery) (?:phrase|code)s?|kennw[oö]rt\w*"
-    r"|kontonummer|kreditkarte\w*|contraseñas?|clave|número de (?:cuenta|tarjeta)|mots? de passe|code secret"
-    r"|numéro de (?:compte|carte))\b|密码|口令|验证码|[账帐卡]号|\d(?:[ .-]?\d){7}"
-)
-"""Words of secrets, and numbers as long as those of accounts."""
 PLEASE = r"(?:^|^[\w-]{1,100}: )(?:please|bitte|por favor|s['’]il (?:te|vous) pla[iî]t|请)?[\s,，]*"
 NAME = r"(?-i:[A-ZÀ-Þ][a-zß-ÿ]\w*)"
 I_AM = r"\b(?:i am|i['’]m)"
@@ -112,19 +107,11 @@ RULES: Mapping[str, tuple[str, ...]] = {
 """Patterns by kind, in the order of worth: a sentence is of the first kind that fits."""
 
 
-def is_secret(text: str) -> bool:
-    """Return True if a text may hold a password, a PIN, a token or an account number: shown only when asked for."""
-    return _compiled(PRIVATE).search(text) is not None
-
-
-def is_instruction(sentence: str) -> bool:
-    """Return True for what is to be done always, or never, from now on: it need not speak of a person."""
-    return len(sentence) <= MAX_STANDING_CHARS and _is_of("instruction", sentence)
-
-
 def standing_kind(sentence: str) -> str | None:
-    """Return which lasting fact of a life, wish or instruction a sentence is, if it is one. Secrets are none."""
-    if len(sentence) > MAX_STANDING_CHARS or is_secret(sentence):
+    """Return which lasting fact of a life, wish or instruction a sentence is, if it is one; SECRET for a secret."""
+    if is_secret(sentence):
+        return SECRET
+    if len(sentence) > MAX_STANDING_CHARS:
         return None
     return next((kind for kind in RULES if _is_of(kind, sentence)), None)
 

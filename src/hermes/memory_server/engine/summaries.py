@@ -17,7 +17,8 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement, upsert
 from hermes.memory_server.db.tables import messages, sessions, summaries
 from hermes.memory_server.engine.messages import read_range
-from hermes.memory_server.engine.sentences import is_statement, split_sentences, telling
+from hermes.memory_server.engine.sentence_kinds import MARKED_KINDS
+from hermes.memory_server.engine.sentences import is_kept, is_statement, read_message, telling
 from hermes.memory_server.tokens import count_tokens
 
 TYPES = {"short": "honcho_chat_summary_short", "long": "honcho_chat_summary_long"}
@@ -113,17 +114,19 @@ def cut_extract(content: str, max_tokens: int, said: str = "") -> str | None:
 
 
 def _line(row: Record) -> str:
-    """What a message says in at most a line: its statements first, then what tells the most."""
-    sentences = split_sentences(row.content)
+    """What a message says in at most a line: its statements first, then what tells the most. Secrets, and what is not
+    to be remembered, are left out."""
+    read = {said.text: is_kept(said) for said in read_message(row.content) if said.kind not in MARKED_KINDS}
+    sentences = [*read]
     if not sentences:
         return ""
-    best, *others = sorted(sentences, key=lambda said: (is_statement(said), telling(said)), reverse=True)
+    best, *others = sorted(sentences, key=lambda said: (read[said], telling(said)), reverse=True)
     chosen, room = {best}, LINE_CHARS - len(best)
     for sentence in others:
         if sentence not in chosen and len(sentence) < room:
             chosen.add(sentence)
             room -= len(sentence) + 1
-    text = " ".join(sentence for sentence in dict.fromkeys(sentences) if sentence in chosen)
+    text = " ".join(sentence for sentence in sentences if sentence in chosen)
     return f"- {row.peer}: {text[:LINE_CHARS]}"
 
 
