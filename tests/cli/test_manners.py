@@ -33,7 +33,7 @@ def test_questions_are_asked_in_one_place_which_looks_first_whether_anybody_is_t
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and ast.unparse(node.func).removeprefix("typer.") in QUESTIONS:
                 asking.add(path.relative_to(SOURCE).as_posix())
-    assert asking == {"cli/dialog.py", "cli/gateway.py"}, "the gateway asks by `dialog.confirm`"
+    assert asking == {"cli/dialog.py", "cli/first_start.py", "cli/gateway.py"}, "they ask by `dialog.confirm`"
 
 
 @pytest.mark.contract("10.49")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.cli.memory_server import server_lines
+from hermes.types import Json
 from tests.conftest import Ran
 from tests.memory.page import install
 
@@ -114,7 +115,13 @@ def test_status_names_the_model_of_the_memory_server_and_what_waits_for_it() -> 
     facts = {"url": "u", "pid": 1, "version": "v", "kind": "background", "started_at": 0.0, "folder": "f"}
     today = {"summary": {"calls": 3, "failures": 1, "tokens": 1200, "milliseconds": 9}}
     failed = {"kind": "refused", "at": "2026-11-18T17:00:00Z"}
-    model = {"name": "tea-1", "class": "point", "state": "down", "last_failure": failed, "today": today}
+    model: dict[str, Json] = {
+        "name": "tea-1",
+        "class": "point",
+        "state": "down",
+        "last_failure": failed,
+        "today": today,
+    }
     model |= {"cap_calls": 2000, "cap_tokens": 5000, "waiting": {"summary": 2}}
     health = {"status": "ok", "lag": {}, "model": model}
     said = "\n".join(server_lines({**facts, "problem": None, "running": True, "health": health}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -224,3 +225,40 @@ async def test_a_model_that_cannot_be_asked_is_tested_later(database: Database) 
             assert model.endpoint.testing is not None
             await model.endpoint.testing
             assert model.endpoint.tested == expected
+
+
+async def test_a_cap_that_is_reached_before_the_repair_is_a_cap(database: Database) -> None:
+    async with LoopbackServer(then=says("line two")) as server, door_to(database, server, cap_calls=1) as door:
+        answer = await ask(await model_of(door, database), schema=SCHEMA)
+    assert answer.failure is not None
+    assert answer.failure.kind == "cap"
+    assert len(server.requests) == 1
+
+
+async def test_a_stream_that_hangs_ends_at_its_deadline_and_keeps_what_came(database: Database) -> None:
+    async with LoopbackServer([says("one two", ending="hang")]) as server, door_to(database, server) as door:
+        model = await model_of(door, database)
+        got = [one async for one in model.stream("dialectic", QUESTION, max_tokens=50, deadline_seconds=0.5)]
+    assert "".join(one for one in got if isinstance(one, str)) == "one two"
+    assert not isinstance(got[-1], str)
+    assert got[-1].failure is not None
+    assert got[-1].failure.kind == "timeout"
+
+
+async def test_a_stream_that_nobody_reads_to_its_end_is_counted(database: Database) -> None:
+    async with LoopbackServer([says("one two three four")]) as server, door_to(database, server) as door:
+        model = await model_of(door, database)
+        async with aclosing(model.stream("dialectic", QUESTION, max_tokens=50, deadline_seconds=20)) as pieces:
+            await anext(pieces)
+    [row] = await rows(database)
+    assert row.outcome == "unfinished"
+
+
+async def test_a_stream_that_is_too_long_is_sent_again_shorter(database: Database) -> None:
+    too_long = fails(400, "maximum context length is 1024 tokens", code="context_length_exceeded")
+    async with LoopbackServer([too_long, says("a")]) as server, door_to(database, server) as door:
+        model = await model_of(door, database)
+        talk = [{"role": "user", "content": "word " * 20_000}]
+        got = [one async for one in model.stream("dialectic", talk, max_tokens=50, deadline_seconds=20)]
+    assert got[0] == "a"
+    assert len(server.requests) == 2

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 from hermes.app import App
 from hermes.assembly import has_model
 from hermes.cli.memory import Data
-from hermes.cli.memory_server import place_of, read_server, server_lines
+from hermes.cli.memory_server import place_of, read_server, server_model_lines
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, find_home, load_app
 from hermes.clock import SystemClock
@@ -211,8 +211,8 @@ def _show(ctx: typer.Context, place: Place, settings: ModelSettings, tested: Jso
     else:
         for line in model_lines(settings, where):
             say(printable(line))
-        for line in server_lines(server)[1:] if server.get("running") else ():
-            say(printable(line))
+        for line in server_model_lines(running) if running else ():
+            say(printable(f"server    {line.strip()}"))
         if tested is not None and not tested["error"]:
             say(printable(f"{tested['name']} answers ({tested['seconds']:.1f} s)."))
     if tested is not None and tested["error"]:

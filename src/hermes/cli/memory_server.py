@@ -70,12 +70,12 @@ def server_lines(server: Mapping[str, Any]) -> list[str]:
         f"{by} since {show_time(server['started_at'])}, data in {server['folder']}",
         f"          {lag.get('waiting_jobs')} jobs wait, the oldest for {lag.get('oldest_job_seconds')} s; "
         f"{health.get('disk_free_bytes', 0) / 1e9:.1f} GB free",
-        *_model_lines(health.get("model")),
+        *server_model_lines(health.get("model")),
         *([f"          not done yet: {', '.join(retried)}"] if retried else []),
     ]
 
 
-def _model_lines(model: Mapping[str, Any] | None) -> list[str]:
+def server_model_lines(model: Mapping[str, Any] | None) -> list[str]:
     """Say which model the server asks, and what waits for it."""
     if model is None:
         return ["          no model: it works from the text alone; `hermes memory model` names one"]
