@@ -19,7 +19,7 @@ from tests.llm.loopback import Answer, LoopbackServer, fails, says
 from tests.memory_server.modelling import write_model
 from tests.memory_server.sdk import Caller, connected
 from tests.memory_server.serving import Served, inside, start, stop
-from tests.memory_server.talking import say, settle
+from tests.memory_server.talking import held, say, settle
 
 pytestmark = [pytest.mark.processes, pytest.mark.contract("9.3")]
 LIFE = ["I live in Lisbon.", "My cat is called Miso.", "I am allergic to walnuts."]
@@ -258,3 +258,13 @@ async def test_what_others_said_in_a_session_is_shown_and_cannot_be_cited(served
         await (await honcho.aio.peer("ann")).aio.chat("What do we speak of?", session="s")
     assert re.search(r"(?m)^- .*bot said: You surely like caves", asked(model))
     assert not re.search(r"(?m)^\[\d+\] .*caves", asked(model))
+
+
+async def test_evidence_and_search_ask_no_model(served: Served, workspace: str) -> None:
+    with inside(served, workspace) as http:
+        async with answered_by(served, workspace, then=says("x [1].")) as (_, model):
+            asked_with = [http.post(path, json={"query": "cat"}).json() for path in ("/ext/evidence", "/search")]
+            assert held(http, "ann", search_query="cat")
+            assert model.requests == []
+        assert [http.post(path, json={"query": "cat"}).json() for path in ("/ext/evidence", "/search")] == asked_with
+        assert "Miso" in str(asked_with[0])
