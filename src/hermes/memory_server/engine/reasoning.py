@@ -15,6 +15,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hermes.errors import StoreError
 from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.dialectic import NOT_ANSWERED, NOT_ANSWERED_UNTOLD, PeerAnswer
@@ -222,6 +223,8 @@ class Reasoner:
             quotes = await self._run(call.name, given)
         except (ValueError, Invalid) as error:
             return f"The arguments cannot be used: {error}"[:300]
+        except StoreError as error:  # it took too long, or the disk is busy; the model may do without
+            return f"Nothing could be read: {error.line()}"[:300]
         self._calls.append({"tool_name": call.name, "tool_input": given})
         return fence(self._lines.give(quotes)) if quotes else "Nothing was found."
 
