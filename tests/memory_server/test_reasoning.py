@@ -208,13 +208,13 @@ async def test_a_model_that_finds_nothing_admits_it(served: Served, workspace: s
 
 
 async def test_a_pointing_model_chooses_lines_and_writes_nothing(served: Served, workspace: str) -> None:
-    script = [says('{"lines": [2, 99]}'), says('{"lines": []}'), says("two of them"), says("two of them")]
+    script = [says('{"lines": [1, 99]}'), says('{"lines": []}'), says("two of them"), says("two of them")]
     async with answered_by(served, workspace, *script, model_class="point") as (honcho, model):
         ann = await honcho.aio.peer("ann")
         answer = await ann.aio.chat("What is my cat called?")
-        [line] = [line for line in asked(model).splitlines() if line.startswith("[2] ")]
-        assert answer.endswith(f"- {line.removeprefix('[2] ')}")
-        assert await ann.aio.chat("What is my shoe size?") is None, "no line answers it"
+        [line] = [line for line in asked(model).splitlines() if line.startswith("[1] ")]
+        assert answer.endswith(f"- {line.removeprefix('[1] ')}")
+        assert await ann.aio.chat("What is my cat called?") is None, "no line answers it"
         assert (await ann.aio.chat("What is my cat called?")).startswith(NOT_ANSWERED)
     assert "tools" not in model.requests[0].body
 

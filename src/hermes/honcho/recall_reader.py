@@ -179,7 +179,7 @@ class RecallReader:
 
 
 NOTICE = "No model is configured"
-NOTICES = (NOTICE, "The model did not answer")
+NOTICES = (NOTICE, "The model did not answer", "Memory was not told the answer")
 """How such an answer begins: without a model, and where the model of our own server failed."""
 
 

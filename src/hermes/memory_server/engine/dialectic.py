@@ -35,6 +35,7 @@ CANDIDATES = 3
 HEAD = "No model is configured; this is what memory holds that fits the question."
 NOT_ANSWERED = "The model did not answer; this is what memory holds that fits the question."
 UNTOLD = "No model is configured. Memory was not told the answer; this is the nearest that it holds."
+UNTOLD_BY_MEMORY = "Memory was not told the answer; this is the nearest that it holds."
 NOT_ANSWERED_UNTOLD = "The model did not answer. Memory was not told the answer; this is the nearest that it holds."
 """How answers without a model begin: where there is none, and where one was asked."""
 NEAREST = 3

@@ -71,8 +71,10 @@ class MemoryReader:
             held = list(hold_in_general(tx, self._index, bounds.views, question, width))
         near = query_views(tx, self._index, bounds.views, question, width, None)
         here = [] if bounds.session is None else self._select(tx, messages.c.session_id == bounds.session)
-        said = [*here, *self._search(tx, question, None, width)]
-        return [*map(quote_card, card), *quote_rows(_once([*near, *held]), _once(said))]
+        concluded = _once([*near, *held])
+        found = _once([*here, *self._search(tx, question, None, width)])
+        said = [row for row in found if not any(row.content in one.content for one in concluded)]
+        return [*map(quote_card, card), *quote_rows(concluded, said)]
 
     def history(self, tx: Tx) -> list[str]:
         """What others said lately in the session in which is asked: no line that a sentence may rest on."""

@@ -18,7 +18,7 @@ from typing import Any
 from hermes.errors import StoreError
 from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.embedder import SearchQuestion
-from hermes.memory_server.engine.dialectic import NOT_ANSWERED, NOT_ANSWERED_UNTOLD, PeerAnswer
+from hermes.memory_server.engine.dialectic import NOT_ANSWERED, NOT_ANSWERED_UNTOLD, UNTOLD_BY_MEMORY, PeerAnswer
 from hermes.memory_server.engine.quotes import (
     CHARS_PER_TOKEN,
     NumberedLines,
@@ -26,6 +26,8 @@ from hermes.memory_server.engine.quotes import (
     SourceLine,
     fence,
     is_within,
+    quote_card,
+    quote_rows,
 )
 from hermes.memory_server.engine.reading import FOLLOWING, LISTING, SEARCHING, TOOLS, MemoryReader
 from hermes.memory_server.faults import Invalid
@@ -162,8 +164,17 @@ class Reasoner:
         return self._lines.give(quotes), history
 
     async def _point(self) -> str:
-        """Ask which lines answer the question; "" when none does."""
-        lines, _ = await self._prefetch()
+        """Ask which of the lines that are likely to answer the question do; "" when none does. A model that can only
+        point adds no lines: a small one finds an answer in any line that it is shown."""
+        offline = self._offline
+        if not offline.is_told:
+            return _with_head(offline.content, UNTOLD_BY_MEMORY)
+
+        def run(tx: Tx) -> list[SourceLine]:
+            quotes = [*map(quote_card, offline.card), *quote_rows(offline.conclusions, offline.messages)]
+            return self._reader.allow(tx, quotes)
+
+        lines = self._lines.give(await self._access.read(run))
         if not lines:
             return self._without_model()
         picked = await choose_lines(self._model, self._question.text, self._lines, lines, self._left())
@@ -274,9 +285,7 @@ class Reasoner:
 
     def _without_model(self) -> str:
         """What is answered where the model does not."""
-        content = self._offline.content or ""
-        head = NOT_ANSWERED if self._offline.is_told else NOT_ANSWERED_UNTOLD
-        return content and head + content[content.index("\n") :]
+        return _with_head(self._offline.content, NOT_ANSWERED if self._offline.is_told else NOT_ANSWERED_UNTOLD)
 
     def _left(self) -> float:
         return max(0.1, self._until - time.monotonic())
@@ -290,6 +299,11 @@ async def choose_lines(
     messages = [{"role": "system", "content": CHOOSE}, {"role": "user", "content": asked}]
     found = await model.ask("choice", messages, schema=CHOICE, max_tokens=CHOICE_TOKENS, deadline_seconds=seconds)
     return None if found.failure is not None else lines.pick(found.parsed["lines"])
+
+
+def _with_head(content: str | None, head: str) -> str:
+    """An answer without a model, with another first line."""
+    return "" if not content else head + content[content.index("\n") :]
 
 
 def _text(given: JsonMap, name: str) -> str:
