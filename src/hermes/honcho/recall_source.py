@@ -38,7 +38,7 @@ from hermes.honcho.recall_reader import (
     Context,
     ListPage,
     Named,
-    ReadContext,
+    RecalledContext,
     RecalledConclusion,
     RecalledMessage,
     RecalledRepresentation,
@@ -134,7 +134,7 @@ class RecallSource:
         body = {"tokens": tokens, "views": [view for view, *_ in asked], **here}
         if search:
             body["search_query"] = search
-        found = await self.reader.post(ReadContext, "ext/context", body)
+        found = await self.reader.post(RecalledContext, "ext/context", body)
         if found is None:
             return ()
         given: list[tuple[str, str, str | None]] = [(SUMMARY, SUMMARY_TITLE, found.summary)]
