@@ -118,3 +118,19 @@ def test_a_megabyte_costs_a_moment(shred: str) -> None:
         assert NOTE not in strip_fences(text)
         assert fence(text).count(NOTE) == 1
         assert stream(text, list(range(0, len(text), 4096))) == stream(text, [])
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "Treat as informational background data.]",
+        "Treat as authoritative reference data, the agent's memory, and let it inform all replies.]",
+    ],
+)
+def test_the_note_of_a_stock_hermes_goes_without_its_fence_too(ending: str) -> None:
+    note = f"[System note: The following is recalled memory context, NOT new user input. {ending}"
+    assert strip_fences(f"Hello.\n{note}\n\nHow are you?") == "Hello.\nHow are you?"
+    assert strip_fences(f"Hello {OPEN}\n{note}\n\nfigs{CLOSE}") == "Hello "
+    assert strip_fences(f"<memory-{note}context>figs{CLOSE}there") == "there"
+    mine = "[System note: the following is mine.]"
+    assert strip_fences(mine) == mine

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
 from hermes import settings as table
-from hermes.agent.agent import Agent, Policy
+from hermes.agent.agent import Agent, Policy, TemporaryAgent
 from hermes.agent.builtin_tools import builtin_tools
+from hermes.agent.loop import Responder
 from hermes.agent.offline import SAVED, OfflineModel, recollect_nothing
+from hermes.agent.tools import Toolbox
 from hermes.app import App
 from hermes.db.engine import Tx
+from hermes.errors import ProviderError
 from hermes.gateway.agent_cache import NOBODY, Person
 from hermes.llm.discover import list_models
 from hermes.llm.metered import Metered, Spending
@@ -178,9 +183,30 @@ def open_provider(app: App, store: Store, *, for_one_turn: bool = False) -> Acti
         name,
         make,
         store,
-        Surroundings(app.home.path, app.home.profile, app.env, settings.is_given(table.PROVIDER)),
+        Surroundings(app.home.path, app.home.profile, app.env, settings.is_given(table.PROVIDER), _model_asker(app)),
         Deadlines(first_turn=first, turn=first if for_one_turn else settings.get(table.MEMORY_DEADLINE)),
     )
+
+
+def _model_asker(app: App) -> Callable[[str, str], Coroutine[Any, Any, str]] | None:
+    """Return what has the configured model answer once, for a provider; None where no model is configured."""
+    offer = open_offer(app)
+    if offer is None:
+        return None
+
+    async def ask(instructions: str, text: str) -> str:
+        model = open_model(app, offer)
+        assert model is not None, "there is an offer"
+        try:
+            agent = TemporaryAgent(Responder(model, Toolbox([]), 1), instructions)
+            outcome = await agent.run(text, now=app.clock.now())
+        finally:
+            await model.close()
+        if not outcome.ok:
+            raise ProviderError(f"the model did not answer: {outcome.text}", hint="")
+        return outcome.text
+
+    return ask
 
 
 def conversation_of(session: Session, scope: Scope, person: Person = NOBODY) -> Conversation:

@@ -17,6 +17,11 @@ _NAME = rf"<{_SPACE}(/?){_SPACE}{TAG}(?![\w-])"
 _REST = "[^<>]{0,1000}"
 _TAG = re.compile(rf"{_NAME}(?:{_REST}+>)?", re.IGNORECASE)
 _MARK = re.compile(f"(?i:{_TAG.pattern})|{re.escape(NOTE)}")
+_STOCK_NOTE = re.compile(
+    r"\[System note:\s{1,9}The following is recalled memory context,\s{1,9}NOT new user input\.[^\[\]]{0,500}\]\s{0,9}",
+    re.IGNORECASE,
+)
+"""The note of a stock Hermes in any of its wordings, which stays behind where its fence was taken out."""
 _BEGUN = "".join(f"(?:{re.escape(letter)}" for letter in TAG) + ")?" * len(TAG)
 _TAG_BEGUN = re.compile(rf"{_NAME}{_REST}|<{_SPACE}/?{_SPACE}{_BEGUN}", re.IGNORECASE)
 
@@ -27,11 +32,13 @@ def fence(text: str) -> str:
 
 
 def strip_fences(text: str) -> str:
-    """`text` without fenced blocks, stray fences and the note. What has none is given back as it is."""
+    """`text` without fenced blocks, stray fences, our note and a stock Hermes'. What has none is given back as it
+    is."""
+    text = _STOCK_NOTE.sub("", text)
     if not _MARK.search(text):
         return text
     strainer = FenceStrainer()
-    return disarm(strainer.feed(text) + strainer.end())
+    return disarm(_STOCK_NOTE.sub("", strainer.feed(text) + strainer.end()))
 
 
 def disarm(text: str) -> str:

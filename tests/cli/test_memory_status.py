@@ -98,3 +98,12 @@ def test_status_names_work_of_the_memory_server_that_keeps_failing() -> None:
         health = {"status": "ok", "lag": {**lag, **more}}
         lines = server_lines({**facts, "problem": None, "running": True, "health": health})
         assert lines[-1].strip() == f"not done yet: representation tried 7 times ({told})"
+
+
+def test_a_provider_elsewhere_is_not_called_our_own_server(home: Path, hermes: Callable[..., Ran]) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("memory:\n  provider: honcho\n", encoding="utf-8")
+    (home / "honcho.json").write_text('{"baseUrl": "http://127.0.0.1:9"}', encoding="utf-8")
+    told = hermes("memory", "status").out + hermes("memory", "list").err
+    assert "self-hosted at http://127.0.0.1:9" in told
+    assert "our own" not in told

@@ -176,7 +176,10 @@ def command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_start_status_and_stop_say_in_a_line_what_is(place: Place) -> None:
     profile = place.home / "profiles" / "work"
     before = command(profile, "status")
-    assert f"server    not running; our own one starts when something uses it, data in {place.folder}" in before.stdout
+    assert (
+        f"server    not running on this machine; it starts if a provider needs it, data in {place.folder}"
+        in before.stdout
+    )
     started = command(profile, "start")
     found = read_rendezvous(place.rendezvous)
     assert found is not None

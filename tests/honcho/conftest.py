@@ -20,7 +20,7 @@ from tests.honcho.writing import Arrived, make_writer
 from tests.memory_server.serving import Served, running
 from tests.slow.conftest import base_url as base_url
 
-VARIABLES = ("HONCHO_API_KEY", "HONCHO_BASE_URL", "HONCHO_ENVIRONMENT", "HERMES_HONCHO_HOST")
+VARIABLES = ("HONCHO_API_KEY", "HONCHO_BASE_URL", "HONCHO_ENVIRONMENT", "HONCHO_LOGGING", "HERMES_HONCHO_HOST")
 
 
 @pytest.fixture(autouse=True)

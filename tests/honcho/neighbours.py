@@ -69,6 +69,7 @@ TOOLS: tuple[Call, ...] = (
             SEARCH,
             ("honcho_context", {}),
             ("honcho_reasoning", {"query": "What is the secret word?"}),
+            ("honcho_conclude", {"list": True}),
         )
     ),
     ("session_search", {"query": "secret word", "limit": 20}),

@@ -82,9 +82,9 @@ class Recalling:
             _ok(http.put(f"/peers/{observer}/card", params=query, json={"peer_card": list(lines)}))
 
     @asynccontextmanager
-    async def host(self, deadlines: Deadlines = PATIENT) -> AsyncIterator[Talk]:
+    async def host(self, deadlines: Deadlines = PATIENT, env: Mapping[str, str] | None = None) -> AsyncIterator[Talk]:
         """The host with Honcho as its provider. Nothing is delivered."""
-        env = {"HOME": str(self.machine.folder), "LOGNAME": ANN}
+        env = {"HOME": str(self.machine.folder), "LOGNAME": ANN, **(env or {})}
         async with hosting(self.machine.home, env, deadlines) as talk:
             yield talk
 

@@ -1,4 +1,5 @@
-"""What tests of the set-up share: the file that it writes, and a gateway with people who may talk."""
+"""What tests of the set-up share: the file that it writes, where a key stands in it, what `status` shows of it, and a
+gateway with people who may talk."""
 
 from __future__ import annotations
 
@@ -7,12 +8,30 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from hermes.honcho.configuration import HOST, ROOT
 from tests.conftest import Ran
 
 Hermes = Callable[..., Ran]
 NOBODY = "http://127.0.0.1:9"
 USE = ("",)
 """How memory is used: as it is."""
+
+
+LAYERS = pytest.mark.parametrize("layer", [HOST, ROOT])
+
+
+def placed(layer: str, values: dict[str, Any]) -> dict[str, Any]:
+    """A file with these keys in the host block, or at the root."""
+    return values if layer == ROOT else {"hosts": {"hermes": values}}
+
+
+def status(hermes: Hermes) -> dict[str, Any]:
+    ran = hermes("honcho", "status", "--json")
+    assert ran.code == 0, ran.out
+    found: dict[str, Any] = json.loads(ran.out)
+    return found
 
 
 def document(home: Path) -> dict[str, Any]:

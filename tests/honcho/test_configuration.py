@@ -14,45 +14,8 @@ from hermes.honcho.server import HonchoServer, find_server
 from hermes.settings.kinds import plain
 from tests.honcho.configuring import Machine
 from tests.honcho.places import plugin
-from tests.honcho.values import VALUES
+from tests.honcho.values import EXAMPLE, VALUES
 
-EXAMPLE: dict[str, Any] = {
-    "apiKey": "hch-key",
-    "workspace": "hermes",
-    "peerName": "username",
-    "contextCadence": 2,
-    "dialecticCadence": 3,
-    "dialecticDepth": 2,
-    "hosts": {
-        "hermes": {
-            "enabled": True,
-            "aiPeer": "hermes",
-            "recallMode": "hybrid",
-            "observation": {
-                "user": {"observeMe": True, "observeOthers": True},
-                "ai": {"observeMe": True, "observeOthers": True},
-            },
-            "writeFrequency": "async",
-            "sessionStrategy": "per-directory",
-            "dialecticReasoningLevel": "low",
-            "dialecticDepth": 2,
-            "dialecticMaxChars": 600,
-            "saveMessages": True,
-        },
-        "hermes_coder": {
-            "enabled": True,
-            "aiPeer": "coder",
-            "sessionStrategy": "per-repo",
-            "dialecticDepth": 1,
-            "dialecticDepthLevels": ["low"],
-            "observation": {
-                "user": {"observeMe": True, "observeOthers": False},
-                "ai": {"observeMe": True, "observeOthers": True},
-            },
-        },
-    },
-    "sessions": {"/srv/myproject": "myproject-main"},
-}
 TWO_PROFILES: dict[str, Any] = {
     "apiKey": "hch-key",
     "workspace": "hermes",
@@ -68,6 +31,7 @@ DEFAULTS: dict[str, Any] = {
     "baseUrl": "",
     "environment": "production",
     "server": "auto",
+    "timeout": None,
     "enabled": None,
     "workspace": "",
     "peerName": "",
@@ -77,12 +41,21 @@ DEFAULTS: dict[str, Any] = {
     "userPeerAliases": {},
     "runtimePeerPrefix": "",
     "recallMode": "hybrid",
+    "recallSync": False,
+    "queryRewrite": False,
+    "injection": {},
+    "firstTurnBaseWait": None,
+    "firstTurnDialecticWait": None,
+    "initOnSessionStart": True,
+    "logging": False,
     "observationMode": "directional",
     "observation": {},
     "writeFrequency": "async",
     "saveMessages": True,
     "sessionStrategy": "per-directory",
     "sessionPeerPrefix": False,
+    "sessionAiPeerPrefix": False,
+    "a2aSessions": True,
     "sessions": {},
     "newSessionPolicy": "keep",
     "dialecticDepth": 1,
@@ -137,7 +110,12 @@ RESOLVED_TWO = {
 }
 
 # Of each key two values that differ, as a file has them, and one that is wrong.
-VARIABLES = {"apiKey": "HONCHO_API_KEY", "baseUrl": "HONCHO_BASE_URL", "environment": "HONCHO_ENVIRONMENT"}
+VARIABLES = {
+    "apiKey": "HONCHO_API_KEY",
+    "baseUrl": "HONCHO_BASE_URL",
+    "environment": "HONCHO_ENVIRONMENT",
+    "logging": "HONCHO_LOGGING",
+}
 ROWS = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.key)
 
 

@@ -12,6 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.honcho.names import Naming, Whereabouts, clean, find_repository, fit, name_session
+from hermes.slash.acts import KEEPS_NAME
+from tests.honcho.configuring import Machine
+from tests.slash.surfaces import ask, at_terminal, say
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 KEY = "agent:main:telegram:dm:8439114563"
@@ -146,3 +149,20 @@ def test_every_place_has_a_valid_name_and_always_the_same(how: Naming, place: Wh
 def test_two_long_keys_never_share_a_session(start: str, one: str, other: str) -> None:
     names = {name_session(naming(), Whereabouts(ID, f"{start}{end}"), "a").name for end in (one, other)}
     assert len(names) == len({one, other})
+
+
+@pytest.mark.contract("5.9")
+async def test_a_title_given_later_says_that_memory_keeps_the_name_it_has(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "honcho.json").write_text('{"baseUrl": "http://127.0.0.1:9"}', encoding="utf-8")
+    monkeypatch.chdir(machine.folder)
+    async with at_terminal(home, memory__provider="honcho", memory__first_deadline=0, memory__deadline=0) as talking:
+        assert await ask(talking, "/title Stamps") == "Title: Stamps", "it names the session that begins"
+        await say(talking, "hello")
+        assert await ask(talking, "/title Coins") == f"Title: Coins\n{KEEPS_NAME}"
+    async with at_terminal(tmp_path / "without", memory__provider="none") as talking:
+        await say(talking, "hello")
+        assert await ask(talking, "/title Coins") == "Title: Coins"

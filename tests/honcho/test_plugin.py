@@ -107,7 +107,7 @@ def test_a_repository_names_the_sessions_of_all_its_folders(machine: Machine, tm
     ("value", "wants", "pace"),
     [
         ({}, {"said", "reply", "note", "own", "forget", "correct", "undo"}, "async"),
-        ({"saveMessages": False, "writeFrequency": 5}, {"note", "own", "forget", "correct", "undo"}, 5),
+        ({"saveMessages": False, "writeFrequency": 5}, {"own", "forget", "correct", "undo"}, 5),
         ({"enabled": False, "writeFrequency": "session"}, set(), "session"),
     ],
 )
@@ -167,8 +167,8 @@ def test_a_message_costs_one_look_per_place_and_no_reading(machine: Machine, loo
     (machine.home / "honcho.json").chmod(0)  # it could not even be read now
     found.cache_busting_signature()
     places = found.machine.places
-    assert looks == [str(path) for path in (*places.candidates, places.guests)]
-    assert len(looks) == 4
+    assert looks == [str(path) for path in places.watched]
+    assert len(looks) == 7
 
 
 @pytest.mark.contract("5.3", "P5")
@@ -188,7 +188,7 @@ def test_a_broken_file_keeps_it_from_starting_and_says_why(machine: Machine) -> 
         ({}, "at once, in the background"),
         ({"writeFrequency": "session"}, "when a conversation ends"),
         ({"writeFrequency": 5}, "after every 5 turns"),
-        ({"saveMessages": False}, "no messages, conclusions alone"),
+        ({"saveMessages": False}, "nothing by itself, only what tools write on request"),
     ],
 )
 async def test_status_says_what_is_written_when_and_how_is_recalled(

@@ -149,3 +149,18 @@ def test_all_profiles_end_with_1_when_one_is_broken(chosen: Path, home: Path, he
     (home / "profiles" / "own" / "honcho.json").write_text("{", encoding="utf-8")
     ran = hermes("honcho", "status", "--all")
     assert (ran.code, "own: " in ran.out) == (1, True)
+
+
+@pytest.mark.contract("10.3")
+def test_sync_chooses_honcho_where_nobody_chose_a_provider(
+    chosen: Path, home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HERMES_MEMORY_PROVIDER")
+    add_profiles(home)
+    (home / "profiles" / "writer" / "config.yaml").write_text("memory:\n  provider: none\n", encoding="utf-8")
+    done = json.loads(hermes("honcho", "sync", "--json").out)
+    assert "Honcho was chosen there" in done["coder"]
+    assert done["writer"].endswith("it is not followed: memory.provider is none there"), "a choice of a person's stays"
+    shown = hermes("-p", "coder", "honcho", "status", "--json")
+    assert json.loads(shown.out)["server"] == "self-hosted at http://127.0.0.1:9", "the block is followed"
+    assert hermes("-p", "writer", "config", "get", "memory.provider").out.strip() == "none"

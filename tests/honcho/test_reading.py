@@ -11,6 +11,9 @@ from hermes.honcho.keys import TABLE, Key
 from tests.honcho.configuring import Machine
 from tests.honcho.places import HERE, PLACES, plugin
 
+WITHOUT_EFFECT = {"initOnSessionStart", "a2aSessions"}
+"""Keys of other versions: we always open a session at its start, and no platform lets bots speak yet."""
+
 
 def test_every_key_is_read_where_something_is_done(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     read: set[str] = set()
@@ -29,4 +32,4 @@ def test_every_key_is_read_where_something_is_done(machine: Machine, monkeypatch
         found.address(place)
     found.open(HERE, found.address(HERE))
     found.remarks([])  # a sign-in is told of; renewing it comes with signing in
-    assert {row.key for row in TABLE} - read == set()
+    assert {row.key for row in TABLE} - read == WITHOUT_EFFECT

@@ -16,7 +16,7 @@ from hermes.honcho.recall_reader import NOTICE
 from hermes.honcho.recall_source import RecallSource
 from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.active import Deadlines
-from hermes.memory_server.engine.dialectic import HEAD
+from hermes.memory_server.engine.dialectic import HEAD, UNTOLD
 from tests.honcho.between import Asked, Instead, like_a_model, until_it_is_so
 from tests.honcho.recalling import ANN, BOT, HERE, PATIENT, SESSIONS, Recalling
 
@@ -216,7 +216,8 @@ async def test_a_failure_of_what_is_no_longer_asked_does_not_stand(recalling: Re
 
 @pytest.mark.contract("7.9")
 async def test_evidence_of_our_own_server_is_one_request_with_the_message(recalling: Recalling) -> None:
-    assert NOTICE == HEAD
+    assert HEAD.startswith(NOTICE)
+    assert UNTOLD.startswith(NOTICE)
     recalling.configure(dialecticDepth=3)
     recalling.tell("elsewhere", (ANN, FIGS), (ANN, "The printer in the hall is broken again."))
     async with recalling.host() as talk:

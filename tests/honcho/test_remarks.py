@@ -89,11 +89,30 @@ def test_what_counts_as_something_else_is_said(machine: Machine) -> None:
 
 
 @pytest.mark.contract("5.3")
-def test_a_key_that_is_probably_misspelt_is_said_and_others_are_left_alone(machine: Machine) -> None:
+def test_unknown_keys_are_named_and_misspelt_ones_with_what_was_meant(machine: Machine) -> None:
     path = machine.write(
         {"recalMode": "tools", "theme": "dark", "hosts": {"hermes": {"peername": "x", "linkedHosts": []}}}
     )
     assert machine.load().checked().remarks == [
         f"{path}, hosts.hermes: there is no key peername (did you mean peerName?)",
+        f"{path}, hosts.hermes: unknown keys, which are kept and not used: linkedHosts",
+        f"{path}: there is no key recalMode (did you mean recallMode?)",
+        f"{path}: unknown keys, which are kept and not used: theme",
+    ]
+    machine.write({f"key{number}-{'x' * 100}": 1 for number in range(12)})
+    [remark] = machine.load().checked().remarks
+    assert "key9-" in remark
+    assert remark.endswith(" and 2 more")
+    assert len(remark) < 1000
+
+
+@pytest.mark.contract("5.1", "5.3")
+def test_keys_of_other_programs_are_not_named_in_the_file_that_they_share(machine: Machine) -> None:
+    path = machine.write(
+        {"theme": "dark", "recalMode": "tools", "hosts": {"hermes": {"linkedHosts": []}, "other": {"theme": "light"}}},
+        machine.folder / ".honcho" / "config.json",
+    )
+    assert machine.load().checked().remarks == [
+        f"{path}, hosts.hermes: unknown keys, which are kept and not used: linkedHosts",
         f"{path}: there is no key recalMode (did you mean recallMode?)",
     ]

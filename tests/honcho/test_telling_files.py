@@ -96,3 +96,12 @@ async def test_a_session_of_each_conversation_is_not_told_the_files(
     lane.put("hello")
     await lane.drain()
     assert put_by(plugin) == {}
+
+
+@pytest.mark.contract("5.12", "6.6")
+async def test_where_messages_are_not_saved_files_are_not_told(writer: Writer, server: Served, workspace: str) -> None:
+    plugin = writer(server.url, workspace=workspace, saveMessages=False)
+    lane = Lane(plugin)
+    lane.put("what was said before it was switched off")
+    await lane.drain()
+    assert put_by(plugin) == {}

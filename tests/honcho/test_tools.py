@@ -188,3 +188,55 @@ async def test_a_fact_of_the_persons_own_view_can_be_deleted_as_it_is_shown(reca
         assert FACT.findall(await talk.use("honcho_search", query="bike")) == [("Ann rides a bike.", known)]
         assert (await talk.use("honcho_conclude", delete_id=known)).startswith("Saved. The deletion is queued")
         assert await queued(talk) == [Remove(known)]
+
+
+@pytest.mark.contract("7.7")
+async def test_a_search_finds_what_both_speakers_said_in_all_sessions(recalling: Recalling) -> None:
+    recalling.configure()
+    recalling.tell("earlier", (ANN, "My boat needs paint."), (BOT, "A boat like that takes two coats."))
+    recalling.tell("strangers", ("eve", "My boat is stolen."), (BOT, "A boat cannot hide."))
+    async with recalling.host() as talk:
+        found = await talk.use("honcho_search", query="boat")
+    assert "ann: My boat needs paint." in found
+    assert "bot: A boat like that takes two coats." in found
+    assert "stolen" not in found
+    assert "hide" not in found
+
+
+@pytest.mark.contract("7.7")
+async def test_facts_are_listed_and_found_with_the_ids_that_delete_them(recalling: Recalling) -> None:
+    recalling.configure()
+    known = {text: recalling.conclude(BOT, ANN, text) for text in ("Ann drinks tea.", "Ann rows.")}
+    recalling.conclude(BOT, "eve", "Eve drinks rum.")
+    async with recalling.host() as talk:
+        listed = await talk.use("honcho_conclude", list=True)
+        assert dict(FACT.findall(listed)) == known
+        found = await talk.use("honcho_conclude", query="tea")
+        assert FACT.findall(found)[0] == ("Ann drinks tea.", known["Ann drinks tea."])
+        assert "rum" not in found
+        assert await talk.use("honcho_conclude", list=True, peer="ai") == "There is no fact about bot."
+
+
+@pytest.mark.contract("7.7")
+@pytest.mark.parametrize("given", [{"query": "a", "list": True}, {"query": "a", "conclusion": "b"}, {"list": False}])
+async def test_one_thing_at_a_time_is_asked_of_facts(recalling: Recalling, given: dict[str, Any]) -> None:
+    recalling.configure()
+    async with recalling.host() as talk:
+        assert (await talk.use("honcho_conclude", **given)).startswith("failed: give one of")
+
+
+@pytest.mark.contract("6.6", "7.7")
+async def test_without_saved_messages_only_what_a_tool_writes_is_queued(recalling: Recalling) -> None:
+    recalling.configure(saveMessages=False)
+    note = recalling.machine.home / "memories" / "USER.md"
+    note.parent.mkdir()
+    async with recalling.host() as talk:
+        await talk.turn("My cat is called Miso.")
+        note.write_text("Has a cat.", encoding="utf-8")
+        (await talk.memory()).note_written("user", "add", "Has a cat.")
+        await talk.provider.background.settle()
+        assert (await talk.use("honcho_conclude", conclusion="Ann has a cat.")).startswith("Saved.")
+        kinds = await talk.provider.store.read(
+            lambda tx: [json.loads(row[0])["kind"] for row in tx.execute("SELECT payload FROM hermes_queue").fetchall()]
+        )
+    assert kinds == ["own"]

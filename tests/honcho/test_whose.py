@@ -18,6 +18,8 @@ TOOLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("honcho_search", {"query": "password of the safe"}),
     ("honcho_context", {}),
     ("honcho_reasoning", {"query": QUESTION}),
+    ("honcho_conclude", {"list": True}),
+    ("honcho_conclude", {"query": "password of the safe"}),
 )
 
 
@@ -175,3 +177,18 @@ async def test_another_server_answers_the_owner_about_the_owner_and_not_about_th
     async with told.host() as talk:
         assert GUESTS not in await talk.use("honcho_reasoning", HERE, OWNER, query=QUESTION, peer="ai")
         assert "I was told" in await talk.use("honcho_reasoning", HERE, OWNER, query=QUESTION)
+
+
+@pytest.mark.contract("1.9", "7.7")
+async def test_another_server_answers_about_the_agent_while_the_owner_is_alone_with_it(recalling: Recalling) -> None:
+    recalling.configure()
+    recalling.tell("elsewhere", (ANN, "Answer in short sentences."), (BOT, "I will."))
+    recalling.between.rule = like_a_model("It answers in short sentences.")
+    async with recalling.host() as talk:
+        alone = await talk.use("honcho_reasoning", HERE, OWNER, query="How does it answer?", peer="ai")
+        assert alone == "It answers in short sentences."
+        assert "filters" not in recalling.between.bodies("chat")[-1], "another server knows none"
+        recalling.tell("chat", (BOB, "Hello there."), (BOT, "Hello."))
+        refused = await talk.use("honcho_reasoning", HERE, OWNER, query="How does it answer now?", peer="ai")
+    assert refused.startswith("failed: ")
+    assert "cards" in refused

@@ -1,4 +1,4 @@
-"""Two values that every key may have, and one that it may not."""
+"""Two values that every key may have, and one that it may not; and the example of an earlier reference."""
 
 from __future__ import annotations
 
@@ -10,22 +10,32 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
     "baseUrl": ("http://one:8000", "http://two:8000", "one:8000"),
     "environment": ("local", "production", "staging"),
     "server": ("embedded", "auto", "cloud"),
+    "timeout": (5, 2.5, "soon"),
     "enabled": (False, True, "perhaps"),
-    "workspace": ("one", "two", "会话"),
+    "workspace": ("one", "two", 7),
     "peerName": ("one", "two", "x" * 101),
-    "aiPeer": ("one", "two", {"name": "x"}),
+    "aiPeer": ("one", "two", "会话"),
     "pinUserPeer": (True, False, "sure"),
     "pinGuests": (True, False, 2),
     "userPeerAliases": ({"1": "ann"}, {"2": "bob"}, {"1": ""}),
     "runtimePeerPrefix": ("a_", "b_", "x" * 51),
     "recallMode": ("tools", "context", "both"),
+    "recallSync": (True, False, "x"),
+    "queryRewrite": (True, False, "x"),
+    "injection": ({"sessionStart": []}, {"sessionStart": ["aiCard"]}, {"sessionStart": ["cards"]}),
+    "firstTurnBaseWait": (0, 1.5, -1),
+    "firstTurnDialecticWait": (0, 1.5, "x"),
+    "initOnSessionStart": (False, True, "x"),
+    "logging": (True, False, "x"),
     "observationMode": ("unified", "directional", "all"),
     "observation": ({"user": {"observeMe": False}}, {"ai": {"observeMe": False}}, {"me": {}}),
     "writeFrequency": ("turn", 5, 0),
     "saveMessages": (False, True, "x"),
     "sessionStrategy": ("global", "per-repo", "per-user"),
     "sessionPeerPrefix": (True, False, "x"),
-    "sessions": ({"/a": "one"}, {"/a": "two"}, ["/a"]),
+    "sessionAiPeerPrefix": (True, False, "x"),
+    "a2aSessions": (False, True, "x"),
+    "sessions": ({"/a": "one"}, {"/a": "two"}, {"/a": 7}),
     "newSessionPolicy": ("rotate", "keep", "drop"),
     "dialecticDepth": (2, 3, "deep"),
     "dialecticDepthLevels": (["low"], ["high", "max"], ["highest"]),
@@ -40,4 +50,42 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
     "contextCadence": (2, 3, 0),
     "dialecticCadence": (2, 3, 1.5),
     "injectionFrequency": ("first-turn", "every-turn", "never"),
+}
+
+EXAMPLE: dict[str, Any] = {
+    "apiKey": "hch-key",
+    "workspace": "hermes",
+    "peerName": "username",
+    "contextCadence": 2,
+    "dialecticCadence": 3,
+    "dialecticDepth": 2,
+    "hosts": {
+        "hermes": {
+            "enabled": True,
+            "aiPeer": "hermes",
+            "recallMode": "hybrid",
+            "observation": {
+                "user": {"observeMe": True, "observeOthers": True},
+                "ai": {"observeMe": True, "observeOthers": True},
+            },
+            "writeFrequency": "async",
+            "sessionStrategy": "per-directory",
+            "dialecticReasoningLevel": "low",
+            "dialecticDepth": 2,
+            "dialecticMaxChars": 600,
+            "saveMessages": True,
+        },
+        "hermes_coder": {
+            "enabled": True,
+            "aiPeer": "coder",
+            "sessionStrategy": "per-repo",
+            "dialecticDepth": 1,
+            "dialecticDepthLevels": ["low"],
+            "observation": {
+                "user": {"observeMe": True, "observeOthers": False},
+                "ai": {"observeMe": True, "observeOthers": True},
+            },
+        },
+    },
+    "sessions": {"/srv/myproject": "myproject-main"},
 }

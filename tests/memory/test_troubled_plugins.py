@@ -21,7 +21,7 @@ from hermes.memory.caller import MAX_BLOCK_CHARS, MAX_RESULT_CHARS, Memory
 from hermes.memory.health import ProviderHealth, Told
 from hermes.memory.offered import MAX_RECALL_CHARS
 from hermes.memory.plugin_thread import Returned
-from hermes.memory.provider import MemoryPlugin, MemorySession, Part, Recalled
+from hermes.memory.provider import STILL_IN_FORCE, MemoryPlugin, MemorySession, Part, Recalled
 from hermes.types import ToolSpec
 from tests.memory.providers import (
     CONVERSATION,
@@ -235,6 +235,12 @@ async def test_a_tool_runs_while_recall_has_not_come_back(tmp_path: Path) -> Non
         assert await turn(memory) == ""
         provider.deadlines = PATIENT
         assert await memory.call_tool("lookup", {"what": "figs"}, "k") == Returned("lookup found figs")
+
+
+@pytest.mark.contract("4.8")
+def test_a_provider_that_works_by_what_it_read_earlier_is_not_gone_on_without() -> None:
+    line = f"its file is broken; {STILL_IN_FORCE}"
+    assert Told("diary").news({"configuration": line}) == [f"memory provider diary: {line}"]
 
 
 @pytest.mark.contract("4.8")

@@ -59,7 +59,8 @@ def server_lines(server: Mapping[str, Any]) -> list[str]:
         return [f"server    {server['problem']}"]
     if not server["running"]:
         gone = f"; process {server['gone']} ended without a word" if server["gone"] else ""
-        return [f"server    not running{gone}; our own one starts when something uses it, data in {server['folder']}"]
+        starts = "it starts if a provider needs it"
+        return [f"server    not running on this machine{gone}; {starts}, data in {server['folder']}"]
     health, lag = server["health"], server["health"].get("lag", {})
     by = "in the background" if server["kind"] == "background" else "by `hermes memory serve`"
     reasons = lag.get("reasons", {})

@@ -32,6 +32,8 @@ from hermes.memory.values import DEFAULT_WANTS
 from hermes.types import Json
 
 MESSAGES: frozenset[EntryKind] = frozenset({"said", "reply"})
+AUTOMATIC: frozenset[EntryKind] = MESSAGES | {"note"}
+"""Kinds that nobody asks for, which `saveMessages: false` skips."""
 WANTS: frozenset[EntryKind] = DEFAULT_WANTS | {"undo"}
 
 
@@ -75,16 +77,23 @@ def find_address(config: HonchoConfiguration, place: Conversation | Notebook) ->
     if isinstance(place, Notebook):
         platform = place.platform or ""
         whose = find_peer(config.identities, place.person, place.gateway_session_key, platform or None).name
-        target = EntryTarget(config.workspace, None, ai, session_key=place.gateway_session_key, platform=platform)
-        return Address(f"{config.workspace}/notes/{whose}", target.to_json(), _wants(config), "async")
+        workspace = workspace_of(config, place.gateway_session_key)
+        target = EntryTarget(workspace, None, ai, session_key=place.gateway_session_key, platform=platform)
+        return Address(f"{workspace}/notes/{whose}", target.to_json(), _wants(config), "async")
     named, mark = session_name(config, place), _naming_mark(config, place)
     chars = config.get(MESSAGE_MAX_CHARS)
     by_itself = config.naming.strategy == "per-session" or named.source == "session id"
     files = place.reach == "everything" and not by_itself
     pace = cast(Pace, config.get(keys.WRITE_FREQUENCY))
-    key = _speaker_key(place)
-    target = EntryTarget(config.workspace, named.name, ai, mark, key, chars, place.platform, files)
+    key, workspace = _speaker_key(place), workspace_of(config, place.gateway_session_key)
+    target = EntryTarget(workspace, named.name, ai, mark, key, chars, place.platform, files)
     return Address(f"{target.workspace}/{target.session}", target.to_json(), _wants(config), pace)
+
+
+def workspace_of(config: HonchoConfiguration, gateway_key: str | None) -> str:
+    """The workspace of a chat: its project's, where it has one."""
+    project = config.projects.find(gateway_key)
+    return config.workspace if project is None else project.workspace
 
 
 def peer_in(config: HonchoConfiguration, conversation: Conversation, speaker: Speaker | None = None) -> ResolvedPeer:
@@ -109,7 +118,9 @@ def _speaker_key(conversation: Conversation) -> str | None:
 
 def session_name(config: HonchoConfiguration, conversation: Conversation) -> SessionName:
     """The name of the conversation's session. It keeps its first name while the settings that name it are the same."""
-    bound = conversation.bound
+    bound, project = conversation.bound, config.projects.find(conversation.gateway_session_key)
+    if project is not None:
+        return SessionName(project.session, "map")
     found = name_session(config.naming, _place(config, conversation), _prefix_peer(config, conversation))
     if isinstance(bound, dict) and bound.get("session") and bound.get("naming") == _naming_mark(config, conversation):
         found = SessionName(str(bound["session"]), found.source)
@@ -152,10 +163,12 @@ def _naming_mark(config: HonchoConfiguration, conversation: Conversation) -> str
         find_manual(naming, conversation.directory),
         _prefix_peer(config, conversation) if naming.peer_prefix else None,
     ]
+    if naming.ai_prefix:  # not otherwise: the marks of earlier versions stay valid
+        by.append(naming.ai_prefix)
     return digest(json.dumps(by))
 
 
 def _wants(config: HonchoConfiguration) -> frozenset[EntryKind]:
     if config.get(keys.ENABLED) is False:
         return frozenset()
-    return WANTS if config.get(keys.SAVE_MESSAGES) else WANTS - MESSAGES
+    return WANTS if config.get(keys.SAVE_MESSAGES) else WANTS - AUTOMATIC

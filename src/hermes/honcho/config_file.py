@@ -20,7 +20,7 @@ from hermes.config_edit import MAX_DEPTH
 from hermes.errors import HomeError, SettingsError
 from hermes.files import edit_file, read_file
 from hermes.home import Home
-from hermes.honcho import guests
+from hermes.honcho import guests, projects
 from hermes.honcho.keys import ENV_HOST, PIN_USER_PEER, TABLE, Key
 from hermes.settings.kinds import plain
 
@@ -56,6 +56,12 @@ class ConfigPlaces(Struct, frozen=True):
     def guests(self) -> Path:
         """The record of guests, which all profiles share."""
         return self.default.parent / guests.FILE
+
+    @property
+    def watched(self) -> tuple[Path, ...]:
+        """Every file that the configuration depends on: the candidates, what may stand beside each, the guests."""
+        folders = dict.fromkeys(path.parent for path in self.candidates)
+        return (*self.candidates, *(folder / projects.FILE for folder in folders), self.guests)
 
     @classmethod
     def find(cls, home: Path, profile: str | None, env: Mapping[str, str]) -> ConfigPlaces:
@@ -207,6 +213,7 @@ def set_keys(values: Mapping[str, Any], seen: Mapping[str, Mapping[str, Any]] | 
 
     def edit(block: Block, root: Block) -> None:
         move_old_pin(block)
+        move_old_pin(root)
         for name, value in parsed.items():
             target = _place(rows[name], block, root)
             is_merged = name in before and isinstance(value, dict)

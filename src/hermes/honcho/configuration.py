@@ -19,11 +19,12 @@ from msgspec.structs import replace
 from hermes.errors import SettingsError
 from hermes.home import PROFILES
 from hermes.honcho import keys
-from hermes.honcho.config_file import FILE, HOSTS, ConfigPlaces, Document, read_document
+from hermes.honcho.config_file import FILE, GLOBAL, HOSTS, ConfigPlaces, Document, read_document
 from hermes.honcho.guests import NO_GUESTS, GuestRecord, read_guests
 from hermes.honcho.identity import FALLBACK, Identities
 from hermes.honcho.keys import Key
 from hermes.honcho.names import Naming, Strategy, clean
+from hermes.honcho.projects import NO_PROJECTS, Projects, read_projects
 from hermes.loopback import is_private_url
 from hermes.redaction import hide_url
 from hermes.settings.kinds import plain
@@ -34,6 +35,9 @@ T = TypeVar("T")
 CLOUD = "https://api.honcho.dev"
 LOCAL = "http://localhost:8000"
 VERSION_PATH = re.compile(r"(?:/v[1-3]/*|(?<!/)/+)$")
+MIN_REQUEST_SECONDS = 1.0
+MAX_NAMED_KEYS, MAX_NAME_CHARS = 10, 60
+"""Unknown keys that one line names, and characters of each."""
 HOST, ROOT, VARIABLE = "host block", "root", "environment"
 BOTH = {"observeMe": True, "observeOthers": True}
 PRESETS: Mapping[str, Mapping[str, Mapping[str, bool]]] = {
@@ -84,6 +88,8 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
     agents: frozenset[str] = frozenset()
     """Peers of the agents of all profiles."""
     guests: GuestRecord = NO_GUESTS
+    projects: Projects = NO_PROJECTS
+    """Chats that are kept in other workspaces."""
 
     def get(self, key: Key[T]) -> T:
         """The value in force."""
@@ -146,8 +152,15 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
             workspace=self.workspace,
             manual=self.get(keys.SESSIONS),
             peer_prefix=self.get(keys.SESSION_PEER_PREFIX),
+            ai_prefix=self.identities.ai if self.get(keys.SESSION_AI_PEER_PREFIX) else "",
             rotate=self.get(keys.NEW_SESSION_POLICY) == "rotate",
         )
+
+    @property
+    def request_seconds(self) -> float | None:
+        """What one request may take; None where it is left to what the request is for."""
+        given = self.get(keys.TIMEOUT)
+        return max(given, MIN_REQUEST_SECONDS) if given else None
 
     @property
     def observation(self) -> Mapping[str, Mapping[str, bool]]:
@@ -159,7 +172,8 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
     def signature(self) -> dict[str, Any]:
         """What open sessions have taken over, as `honcho.key` and a plain value."""
         frozen = {f"honcho.{row.key}": plain_text(self.get(row)) for row in keys.TABLE if row.frozen}
-        return {"honcho.host": self.host, "honcho.login": self.login, **frozen}
+        chats = plain_text({end: [one.workspace, one.session] for end, one in self.projects.chats.items()})
+        return {"honcho.host": self.host, "honcho.login": self.login, "honcho.projects": chats, **frozen}
 
 
 def load(places: ConfigPlaces, env: Mapping[str, str], *, is_chosen: bool = True) -> HonchoConfiguration:
@@ -174,7 +188,7 @@ def load(places: ConfigPlaces, env: Mapping[str, str], *, is_chosen: bool = True
         others, targets = found.others.union(_named_elsewhere(other)), found.targets.union(_aliased_anywhere(other))
         found = replace(found, others=others, targets=targets, agents=found.agents.union(_agents(other)))
     try:
-        return replace(found, guests=read_guests(places.guests, found.workspace))
+        return replace(found, guests=read_guests(places.guests, found.workspace), projects=read_projects(path))
     except SettingsError as error:
         return replace(found, problems=[*found.problems, error])
 
@@ -202,7 +216,8 @@ def resolve(
         both = f"you and the agent would both be the peer '{found.identities.ai}'"
         one = SettingsError(f"{path or 'honcho.json'}: {both}", hint="Set peerName or aiPeer to another name")
         found = replace(found, problems=[*found.problems, one])
-    return replace(found, remarks=list(_remarks(found, document, layers)))
+    is_shared = path is not None and path.parts[-2:] == GLOBAL.parts
+    return replace(found, remarks=list(_remarks(found, document, layers, is_shared=is_shared)))
 
 
 def _other_documents(places: ConfigPlaces, path: Path | None) -> Iterator[Document]:
@@ -281,13 +296,15 @@ def plain_text(value: object) -> Any:
     return json.dumps(plain(value), sort_keys=True) if isinstance(value, list | tuple | Mapping) else value
 
 
-def _remarks(found: HonchoConfiguration, document: Document, layers: Sequence[Layer]) -> Iterator[str]:
-    """A block that does not count, keys that are probably misspelt, numbers that count as others, pins that pin
-    nothing."""
+def _remarks(
+    found: HonchoConfiguration, document: Document, layers: Sequence[Layer], *, is_shared: bool
+) -> Iterator[str]:
+    """A block that does not count, keys that are unknown or probably misspelt, numbers that count as others, pins that
+    pin nothing."""
     if document.unread is not None:
         yield f"{found.file}: hosts.{document.unread} does not count: there is hosts.{document.host}"
     for layer in layers[:2]:
-        yield from _misspelt(layer)
+        yield from _unknown(layer, is_shared=layer.name == ROOT and is_shared)
     for row in keys.TABLE:
         given = next((one for layer in layers if (one := layer.find(row)) is not None), None)
         if given is not None and (told := row.counted_as(given.value)) is not None:
@@ -306,9 +323,17 @@ def _remarks(found: HonchoConfiguration, document: Document, layers: Sequence[La
         yield f"{found.settings.where(keys.PIN_GUESTS)}: pinGuests is true, but pinUserPeer is not"
 
 
-def _misspelt(layer: Layer) -> Iterator[str]:
-    """Other programs may have keys of their own here; one that is a letter away from ours is hardly on purpose."""
+def _unknown(layer: Layer, *, is_shared: bool) -> Iterator[str]:
+    """Name keys that are not ours, the probably misspelt ones apart. At the root of the file that other programs share
+    these have keys of their own, which are not named."""
     known = [name for row in keys.TABLE for name in row.keys]
-    for name, given in layer.values.items():
-        if name not in known and (meant := nearest(name, known)) is not None:
-            yield f"{given.where}: there is no key {name} (did you mean {meant}?)"
+    unknown = [given for name, given in layer.values.items() if name not in known and name != HOSTS]
+    meant = {given.key: nearest(given.key, known) for given in unknown}
+    for given in unknown:
+        if meant[given.key] is not None:
+            yield f"{given.where}: there is no key {given.key} (did you mean {meant[given.key]}?)"
+    foreign = [] if is_shared else [given for given in unknown if meant[given.key] is None]
+    if foreign:
+        names = ", ".join(given.key[:MAX_NAME_CHARS] for given in foreign[:MAX_NAMED_KEYS])
+        more = f" and {len(foreign) - MAX_NAMED_KEYS} more" if len(foreign) > MAX_NAMED_KEYS else ""
+        yield f"{foreign[0].where}: unknown keys, which are kept and not used: {names}{more}"

@@ -89,7 +89,8 @@ class Delivery:
             except Failure as failure:
                 done = [failure.outcome()]
             outcomes += done
-            await self._files.offer(group[0], target, done[-1])
+            if config.get(keys.SAVE_MESSAGES):
+                await self._files.offer(group[0], target, done[-1])
             if isinstance(done[-1], Later) or len(done) < len(group):
                 break
         return outcomes

@@ -33,11 +33,12 @@ class MergeCounts(Struct, frozen=True):
 
 
 class Extensions:
-    """Asks one server, in the workspace of the configuration. Raises ProviderError, in words."""
+    """Asks one server, in the workspace of the configuration unless another is given. Raises ProviderError, in
+    words."""
 
-    def __init__(self, config: HonchoConfiguration, machine: Machine) -> None:
+    def __init__(self, config: HonchoConfiguration, machine: Machine, workspace: str | None = None) -> None:
         server = reachable(config, machine)
-        self.workspace = workspace_path(config.workspace)
+        self.workspace = workspace_path(workspace or config.workspace)
         self._url = server.url
         self._headers = {"Authorization": f"Bearer {server.key or NO_KEY}"}
         self._client: httpx.Client | None = None

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from hermes.errors import SettingsError
-from hermes.honcho.kinds import ApiKey, Capped, Grant, HonchoName, NonEmptyName, Prefix
+from hermes.honcho.kinds import ApiKey, Capped, Grant, HonchoName, NonEmptyName, Prefix, Seconds, WrittenText
 from hermes.settings import Setting
 from hermes.settings.compound_kinds import Either, Fields, List, Map, optional
-from hermes.settings.kinds import Boolean, Choice, Integer, RefusedValue, Text, Url
+from hermes.settings.kinds import Boolean, Choice, Integer, Number, RefusedValue, Url
 from hermes.settings.setting import collect
 
 T_co = TypeVar("T_co", covariant=True)
@@ -21,6 +21,8 @@ MOST_QUESTION, MOST_MESSAGE = 10_000, 25_000
 """Characters that a Honcho server takes: of a question, and of a message."""
 MOST_CONTEXT = 8_000
 """Tokens of recalled context that the host takes with a message; a server would give more."""
+MAX_TIMEOUT_SECONDS = 600
+BASE_PARTS = ("summary", "peerRepresentation", "peerCard", "aiRepresentation", "aiCard")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,14 @@ SERVER = Key(
     "whatever they say.",
     frozen=False,
 )
+TIMEOUT = Key(
+    "timeout",
+    optional(Seconds(0, MAX_TIMEOUT_SECONDS)),
+    None,
+    "Seconds for one request to the server, and with `recallSync` for all that a turn waits for. Unset or 0: 30, up to "
+    "110 for an answer that is thought about, 5 with `recallSync`. A turn never waits longer than its own deadline.",
+    also=("requestTimeout",),
+)
 ENABLED = Key("enabled", optional(Boolean()), None, "Whether Honcho is used in this profile. Unset, it is.")
 WORKSPACE = Key(
     "workspace",
@@ -115,6 +125,52 @@ RECALL_MODE = Key(
     "hybrid",
     "What the model gets: recalled context and tools, context alone, or tools alone.",
 )
+RECALL_SYNC = Key(
+    "recallSync",
+    Boolean(),
+    False,
+    "Fetch base context and the dialectic answer with the message itself, before the model is called, instead of ahead "
+    "of it. What comes too late is dropped. Evidence is always fetched so.",
+)
+QUERY_REWRITE = Key(
+    "queryRewrite",
+    Boolean(),
+    False,
+    "Have your own model turn the message into the first question about the person: one small call for each. When it "
+    "fails, the usual question is asked.",
+)
+INJECTION = Key(
+    "injection",
+    Fields({"sessionStart": List(Choice(BASE_PARTS))}),
+    {},
+    f"`sessionStart` lists the parts of base context that are recalled: {', '.join(BASE_PARTS)}. Unset, all of them; "
+    "an empty list, none.",
+)
+FIRST_TURN_BASE_WAIT = Key(
+    "firstTurnBaseWait",
+    optional(Number(0)),
+    None,
+    "Seconds that the first turn waits for base context, within `memory.first_deadline`; 0 does not wait. Unset, half "
+    "of the time that evidence leaves.",
+)
+FIRST_TURN_DIALECTIC_WAIT = Key(
+    "firstTurnDialecticWait", optional(Number(0)), None, "The same for the dialectic answer."
+)
+INIT_ON_SESSION_START = Key(
+    "initOnSessionStart",
+    Boolean(),
+    True,
+    "Accepted, and changes nothing: a conversation's session is always opened at its start.",
+    frozen=False,
+)
+LOGGING = Key(
+    "logging",
+    Boolean(),
+    False,
+    "Write a line of JSON for each turn, with what was recalled, to `~/.honcho/injection.log` or the file that "
+    "`HONCHO_INJECTION_LOG` names. Only its owner can read it.",
+    env="HONCHO_LOGGING",
+)
 OBSERVATION_MODE = Key(
     "observationMode",
     Choice(("directional", "unified"), {"shared": "unified", "separate": "directional", "cross": "directional"}),
@@ -136,7 +192,12 @@ WRITE_FREQUENCY = Key(
     "When what was said is sent: at once in the background, before the turn ends, when the conversation ends, or after "
     "so many turns.",
 )
-SAVE_MESSAGES = Key("saveMessages", Boolean(), True, "Send what was said and replied.")
+SAVE_MESSAGES = Key(
+    "saveMessages",
+    Boolean(),
+    True,
+    "Send what was said and replied, and changes of the notes. If false, only what tools write on request is sent.",
+)
 
 SESSION_STRATEGY = Key(
     "sessionStrategy",
@@ -144,9 +205,22 @@ SESSION_STRATEGY = Key(
     "per-directory",
     "What a terminal's session is named after. Chats on a gateway are named after their key.",
 )
-SESSION_PEER_PREFIX = Key("sessionPeerPrefix", Boolean(), False, "Put the peer's name before a session's.")
+SESSION_PEER_PREFIX = Key(
+    "sessionPeerPrefix", Boolean(), False, "Put the person's peer before a session's name that was not given by hand."
+)
+SESSION_AI_PEER_PREFIX = Key(
+    "sessionAiPeerPrefix", Boolean(), False, "Put the agent's peer before it, for several agents in one workspace."
+)
+A2A_SESSIONS = Key(
+    "a2aSessions",
+    Boolean(),
+    True,
+    "Give each bot that talks to the agent a session of its own; false drops its messages. Takes effect with platforms "
+    "that let bots speak; today none does, and messages of bots are ignored.",
+    frozen=False,
+)
 SESSIONS = Key(
-    "sessions", Map(Text()), {}, "Directories with the session's name that was given to each.", scope="shared"
+    "sessions", Map(WrittenText()), {}, "Directories with the session's name that was given to each.", scope="shared"
 )
 NEW_SESSION_POLICY = Key(
     "newSessionPolicy",

@@ -8,15 +8,25 @@ from typing import Any
 
 from hermes.honcho.identity import peer_text
 from hermes.honcho.names import LONGEST
-from hermes.settings.kinds import Integer, Kind, Secret, Text
+from hermes.settings.kinds import Integer, Kind, Number, Secret, Text
 
 
 @dataclass(frozen=True, slots=True)
-class HonchoName(Text):
+class WrittenText(Text):
+    """Text that a person gave. A number is a mistake: it would be another name when it is written differently."""
+
+    def parse(self, raw: object) -> str:
+        if not isinstance(raw, str):
+            raise self.refusal(raw)
+        return Text.parse(self, raw)
+
+
+@dataclass(frozen=True, slots=True)
+class HonchoName(WrittenText):
     """The name of a workspace or peer. Every character that no name may have becomes `-`; empty leaves it open."""
 
     def parse(self, raw: object) -> str:
-        text = Text.parse(self, raw)
+        text = WrittenText.parse(self, raw)
         name = peer_text(text)
         if len(name) > LONGEST or (text and not name.strip("-")):
             raise self.refusal(raw)
@@ -73,6 +83,14 @@ class Capped(Integer):
 
     def describe(self) -> str:
         return f"{Integer.describe(self)} (more counts as that)"
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds(Number):
+    """A time span. Zero and less mean the same as none, which other versions write for it."""
+
+    def parse(self, raw: object) -> float:
+        return max(Number(None, self.maximum).parse(raw), 0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Collection
 from functools import partial
 
+from msgspec.structs import replace
+
 from hermes.clock import Clock
 from hermes.embedded.connect import PATIENCE as FINDING
 from hermes.embedded.connect import connect
@@ -58,19 +60,20 @@ class Links:
         self._configuration = configuration
         self._patience = patience
         self._finding = asyncio.Lock()
-        self._meant: HonchoServer | None = None
+        self._meant: tuple[HonchoServer, DeliveryPatience] | None = None
         self._link: Link | None = None
         self._ended = False
 
     async def link(self, until: float) -> Link:
         """The server that the configuration means now. Raises Failure, or ProviderError for a broken configuration."""
         async with self._finding:
-            meant = find_server(self._configuration())
+            config = self._configuration()
+            meant = find_server(config), replace(self._patience, timeout=config.request_seconds)
             if self._link is not None and meant == self._meant and not self._link.wire.is_lost:
                 return self._link
             await self._let_go()
             if not self._ended:
-                self._link, self._meant = await self._reach(meant, until), meant
+                self._link, self._meant = await self._reach(*meant, until), meant
             if self._ended or self._link is None:  # it may have ended meanwhile
                 await self._let_go()
                 raise Unreached("it has ended")
@@ -91,11 +94,11 @@ class Links:
         if link is not None:
             await link.wire.retire()
 
-    async def _reach(self, meant: HonchoServer, until: float) -> Link:
+    async def _reach(self, meant: HonchoServer, patience: DeliveryPatience, until: float) -> Link:
         if meant.lacks_key:
             raise Unreached(f"Honcho ({meant.shown}) needs a key")
         server = await self._find_own(until) if meant.kind == "embedded" else meant
-        wire = Wire(server, await self._open_client(server), self._clock, self._patience)
+        wire = Wire(server, await self._open_client(server, patience), self._clock, patience)
         try:
             link = Link(wire, await _ask_extensions(wire, until))
             await self._carry(link, until)
@@ -104,9 +107,9 @@ class Links:
             await wire.retire()
             raise
 
-    async def _open_client(self, server: HonchoServer) -> HttpClient:
+    async def _open_client(self, server: HonchoServer, patience: DeliveryPatience) -> HttpClient:
         try:
-            return await asyncio.to_thread(open_client, server.url, server.key or NO_KEY, self._patience.request)
+            return await asyncio.to_thread(open_client, server.url, server.key or NO_KEY, patience.request)
         except NotConnected as error:
             raise Unreached(f"the server cannot be reached from here: {error}") from error
 

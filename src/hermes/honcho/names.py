@@ -54,6 +54,8 @@ class Naming(Struct, frozen=True):
     manual: Mapping[str, str]
     """Directories and the names that were given to them."""
     peer_prefix: bool = False
+    ai_prefix: str = ""
+    """The agent's peer, where it stands before names."""
     rotate: bool = False
     """Whether `/new` begins another Honcho session on a gateway."""
 
@@ -130,7 +132,7 @@ def name_session(naming: Naming, place: Whereabouts, peer: str) -> SessionName:
         client = place.client if source == "gateway key" else None
         if client is None and not clean(raw):
             continue
-        prefix = f"{peer}-" if naming.peer_prefix and source not in UNPREFIXED else ""
+        prefix = "" if source in UNPREFIXED else _prefix(naming, peer)
         if client is not None:
             name = _client_name(prefix, raw, client)
         elif source == "session id":
@@ -141,6 +143,12 @@ def name_session(naming: Naming, place: Whereabouts, peer: str) -> SessionName:
             name = fit(f"{prefix}{raw}")
         return SessionName(name, source)
     raise AssertionError("a workspace always has a name")
+
+
+def _prefix(naming: Naming, peer: str) -> str:
+    """The peers that stand before a name: the person's, then the agent's."""
+    names = [*([peer] if naming.peer_prefix else []), *([naming.ai_prefix] if naming.ai_prefix else [])]
+    return "".join(f"{name}-" for name in names)
 
 
 def _client_name(prefix: str, key: str, client: Client) -> str:

@@ -15,6 +15,7 @@ from hermes.honcho.extensions import MERGE, Extensions
 from hermes.honcho.guests import account_name
 from hermes.honcho.identity import Identities, ResolvedPeer, everybody, find_peer, parse_account
 from hermes.honcho.names import CLIENT_PLATFORMS
+from hermes.honcho.peer_choice import choose_mapping
 from hermes.honcho.server import find_server, open_client
 from hermes.honcho.workbench import Workbench, find_bench
 from hermes.memory.provider import Acquaintance, Speaker
@@ -69,10 +70,12 @@ def _reads(one: Acquaintance, peer: ResolvedPeer) -> str:
 def map_peer(
     ctx: typer.Context,
     old: Annotated[
-        str,
-        typer.Argument(help="The id of a platform user; PLATFORM:ID where two platforms have the same."),
-    ],
-    new: Annotated[str, typer.Argument(help="The peer that it is from now on.")],
+        str | None,
+        typer.Argument(
+            help="The id of a platform user; PLATFORM:ID where two platforms have the same. Without it, it is asked."
+        ),
+    ] = None,
+    new: Annotated[str | None, typer.Argument(help="The peer that it is from now on. Without it, it is asked.")] = None,
     merge: Annotated[
         bool, typer.Option("--merge", help="Do not ask: what is known of the old peer becomes the new one's.")
     ] = False,
@@ -87,6 +90,8 @@ def map_peer(
     bench = find_bench(ctx)
     config = bench.load().checked()
     people = bench.desk.people()
+    if old is None or new is None:
+        old, new = choose_mapping(bench, config, people, old)
     platform, user_id = parse_account(config.identities, old, people)
     if config.guests.first not in (None, platform):
         old = account_name(platform or "", user_id)

@@ -20,8 +20,10 @@ from hermes.honcho.delivery import SWITCHED_OFF, Delivery
 from hermes.honcho.facts import FactReader, to_source
 from hermes.honcho.guests import GuestRecord, account_name, add_account, add_owners_peer, check_first, edit_guests
 from hermes.honcho.identity import ResolvedPeer, find_peer
+from hermes.honcho.injection_log import find_log
 from hermes.honcho.keys import ENABLED, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
+from hermes.honcho.projects import FILE as PROJECTS_FILE
 from hermes.honcho.recall_reader import PATIENCE, RecallReader
 from hermes.honcho.remarks import all_remarks
 from hermes.honcho.server import Machine, find_server, look_at
@@ -52,6 +54,8 @@ from hermes.memory.provider import (
 from hermes.types import Json
 
 CARRIED = "guests carried over"
+IN_PROJECT = "project/"
+"""Before the id of what another workspace than the configured one holds, and the workspace's name."""
 SHARED = "what is known under your name here is not only yours, so it is not listed; the agent's owner can change that"
 """Told to a guest whose peer is the owner's or someone else's too."""
 PACES = {
@@ -219,28 +223,43 @@ class HonchoPlugin(MemoryPlugin):
 
     def backup_paths(self) -> Sequence[Path]:
         places = self.machine.places
-        return [path for path in (places.existing(), places.guests) if path is not None and path.exists()]
+        chosen = places.existing()
+        beside = None if chosen is None else chosen.parent / PROJECTS_FILE
+        return [path for path in (chosen, beside, places.guests) if path is not None and path.exists()]
 
     def setup(self, desk: Desk, arguments: Sequence[str]) -> None:
         self.commands(desk)(["setup", *arguments], prog_name="hermes honcho", standalone_mode=False)
 
     def find_remembered(self, wording: Wording) -> Holding:
+        config = self.configuration()
         found: Holding = self._remembered().find(wording)
-        others = dict(import_module("hermes.honcho.profiles").find_sharing(self.machine, self.configuration()))
+        for workspace in config.projects.workspaces:
+            more: Holding = self._remembered(workspace).find(wording)
+            items = (replace(one, id=f"{IN_PROJECT}{workspace}/{one.id}") for one in more.items)
+            found = Holding((*found.items, *items), tuple(dict.fromkeys((*found.stays, *more.stays))))
+        others = dict(import_module("hermes.honcho.profiles").find_sharing(self.machine, config))
         unknown = [
             f"profile {name} may tell it again: its Honcho configuration is broken"
             for name in others
             if not others[name]
         ]
+        if (path := find_log(self.host.env)).exists():
+            unknown.append(f"the injection log {path} is left as it is, and may hold it")
         return replace(found, stays=(*found.stays, *unknown), profiles=tuple(name for name in others if others[name]))
 
     def forget(self, items: Sequence[Remembered]) -> None:
-        self._remembered().forget(items)
+        by_workspace: dict[str | None, list[Remembered]] = {}
+        for one in items:
+            is_projects = one.id.startswith(IN_PROJECT)
+            workspace, _, own = one.id.removeprefix(IN_PROJECT).partition("/") if is_projects else (None, "", one.id)
+            by_workspace.setdefault(workspace, []).append(replace(one, id=own))
+        for where, held in by_workspace.items():
+            self._remembered(where).forget(held)
 
-    def _remembered(self) -> Any:
+    def _remembered(self, workspace: str | None = None) -> Any:
         # By name: a conversation needs none of it.
         config = self.configuration()
-        server = import_module("hermes.honcho.extensions").Extensions(config, self.machine)
+        server = import_module("hermes.honcho.extensions").Extensions(config, self.machine, workspace)
         shown = find_server(config).shown
         return import_module("hermes.honcho.remembered").RememberedWords(server, config.identities.ai, shown)
 
@@ -255,6 +274,6 @@ class HonchoPlugin(MemoryPlugin):
 def _writing(config: HonchoConfiguration) -> str:
     """What is sent when, in words."""
     if not config.get(SAVE_MESSAGES):
-        return "no messages, conclusions alone"
+        return "nothing by itself, only what tools write on request"
     pace = config.get(WRITE_FREQUENCY)
     return PACES.get(str(pace), f"after every {pace} turns")

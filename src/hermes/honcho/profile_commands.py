@@ -10,7 +10,9 @@ import typer
 from hermes.honcho import keys
 from hermes.honcho.config_file import FILE, Block, Edit, edit_document, move_old_pin, read_document
 from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.profiles import named_provider
 from hermes.honcho.workbench import Workbench, find_bench
+from hermes.settings import PROVIDER
 
 OWN = {keys.AI_PEER.key, keys.OAUTH.key, keys.SESSIONS.key}
 """What one profile does not take over from another."""
@@ -47,7 +49,17 @@ def _sync(bench: Workbench, default: HonchoConfiguration, given: Mapping[str, An
     places, left = bench.machine.places, _stays_behind(bench, default.workspace)
     edit_document(places, _make_block(places.host, default.workspace, given))
     needs = "; it needs a sign-in or key of its own" if given.get(keys.OAUTH.key) else ""
-    return f"hosts.{places.host} was made{needs}" + (f"; {left}" if left else "")
+    chosen = _choose(bench)
+    return f"hosts.{places.host} was made{needs}{chosen}" + (f"; {left}" if left else "")
+
+
+def _choose(bench: Workbench) -> str:
+    """Choose Honcho where nobody chose a provider, so that the block is followed; what was done, in words."""
+    named = named_provider(bench.machine.home, bench.machine.env)
+    if named is None:
+        bench.choose()
+        return "; Honcho was chosen there (memory.provider)"
+    return "" if named == PROVIDER.default else f"; it is not followed: memory.provider is {named} there"
 
 
 def _own(bench: Workbench) -> str:

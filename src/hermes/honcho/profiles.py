@@ -43,17 +43,18 @@ def _memories(machine: Machine) -> list[tuple[str, ...]]:
 def _at(home: Home) -> Machine:
     """Another profile has an `.env` of its own; a variable that names the host block is meant for this one."""
     env = {name: value for name, value in load_env(home).items() if name != ENV_HOST}
-    return Machine(home, env, is_chosen=_names_provider(home, env))
+    return Machine(home, env, is_chosen=named_provider(home, env) is not None)
 
 
-def _names_provider(home: Home, env: Mapping[str, str]) -> bool:
-    """Whether a person chose a memory provider in a profile. A broken file is told where it is used."""
+def named_provider(home: Home, env: Mapping[str, str]) -> str | None:
+    """Return the memory provider that a person chose in a profile; None for none. A broken file is told where it is
+    used."""
     try:
         given = {entry.key: entry for entry in read_entries(home.config_file)}
     except SettingsError:
-        return False
+        return None
     layers = (Layer("file", given), environment([PROVIDER], env))
-    return any(layer.find(PROVIDER) is not None for layer in layers)
+    return next((str(found.value) for layer in layers if (found := layer.find(PROVIDER)) is not None), None)
 
 
 def _memory(machine: Machine, server: HonchoServer, workspace: str) -> tuple[str, ...]:

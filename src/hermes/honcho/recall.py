@@ -8,17 +8,21 @@ fetched beside the turn and kept until they are fetched again.
 A turn waits for evidence until its deadline, and for a layer that has no result yet for half of what is left then. A
 fetch that misses a turn's deadline is named in `missed`. A layer goes on to be fetched then: its result is used in the
 next turn, and later turns do not wait for it again.
+
+With `recallSync` nothing is fetched ahead: the layers that are due are asked for with the message too, and what is late
+is dropped.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
-from hermes.errors import HermesError
+from hermes.errors import HermesError, ProviderError
 from hermes.honcho import keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.evidence import TITLE, quote_all
@@ -32,26 +36,50 @@ from hermes.honcho.injection import (
     compose,
     cut_at_word,
 )
-from hermes.honcho.recall_policy import DialecticPlan, choose_levels, is_due, is_strong, is_trivial, word_pass
+from hermes.honcho.recall_policy import (
+    REWRITE,
+    DialecticPlan,
+    choose_levels,
+    clean_question,
+    is_due,
+    is_strong,
+    is_trivial,
+    pause_turns,
+    word_pass,
+)
 from hermes.honcho.recall_reader import is_floor_answer
-from hermes.honcho.recall_source import AI_CARD, USER_CARD, RecallSource
+from hermes.honcho.recall_source import AI, AI_CARD, SUMMARY, USER, USER_CARD, RecallSource
 from hermes.honcho.recalled_lines import read_lines
 from hermes.memory.provider import Question, Recalled
 
+log = logging.getLogger(__name__)
+AskModel = Callable[[str, str, float], Awaitable[str]]
+"""`Host.ask_model`."""
 CARD_TOKENS = 200
 """What of a card is recalled."""
 BASE, DIALECTIC = "base", "dialectic"
 MARGIN = 0.1
 """The share of the time that is kept back for putting the answer together: one that comes too late is not used."""
+SYNC_SECONDS = 5.0
+"""What all of a turn's recall may take with `recallSync`, unless `timeout` says."""
+REWRITE_SECONDS, MAX_REWRITE_CHARS = 10.0, 4000
+"""What a model may take to word a question, and what of a message it reads."""
+PARTS = dict(zip(keys.BASE_PARTS, (SUMMARY, USER, USER_CARD, AI, AI_CARD), strict=True))
+"""The layers that `injection.sessionStart` names."""
 LATE = "it was not there in time"
 CANCELLED = "it took too long to prepare, and was stopped"
 
 
 class RecallLayer:
-    """One kind of recalled text: its last result, and the fetch that is under way."""
+    """One kind of recalled text: its last result, and the fetch that is under way. `is_sync`: a result belongs to the
+    question that it was fetched with. `repeats_empty`: an empty result is none, and does not use up the cadence."""
 
-    def __init__(self, cadence: int) -> None:
+    def __init__(self, cadence: int, *, is_sync: bool = False, repeats_empty: bool = False) -> None:
         self.cadence = cadence
+        self._is_sync = is_sync
+        self._repeats_empty = repeats_empty
+        self._empty_answers = 0
+        self._not_before = 0
         self.sections: tuple[Section, ...] = ()
         self.asked_for = 0
         self.fetched_for: int | None = None
@@ -70,7 +98,7 @@ class RecallLayer:
         return self.is_running and not self.sections
 
     def is_due(self, turn: int) -> bool:
-        return not self.is_running and is_due(turn, self.fetched_for, self.cadence)
+        return not self.is_running and turn >= self._not_before and is_due(turn, self.fetched_for, self.cadence)
 
     def fetch(self, turn: int, now: float, work: Callable[[], Awaitable[tuple[Section, ...]]]) -> None:
         """Begin to fetch it for a turn. A failure is kept, and the layer stays due."""
@@ -81,10 +109,21 @@ class RecallLayer:
             except HermesError as error:
                 self.failure = error
             else:
-                self.fetched_for, self.failure = self.asked_for, None
+                self.failure = None
+                self._settle()
 
         self.asked_for, self.made_wait, self.begun_at = turn, False, now
+        if self._is_sync:
+            self.sections, self.failure = (), None
         self.task = asyncio.create_task(run())
+
+    def _settle(self) -> None:
+        """Use up the cadence, or pause where there was nothing."""
+        if self.sections or not self._repeats_empty:
+            self.fetched_for, self._empty_answers = self.asked_for, 0
+            return
+        self._empty_answers += 1
+        self._not_before = self.asked_for + pause_turns(self._empty_answers)
 
     def drop(self) -> None:
         """Let go what was fetched, or is being fetched: it is due again."""
@@ -109,15 +148,22 @@ class RecallLayer:
 class Recaller:
     """Recalls for one conversation."""
 
-    def __init__(self, source: RecallSource, config: HonchoConfiguration, *, is_new: bool) -> None:
+    def __init__(self, source: RecallSource, config: HonchoConfiguration, ask_model: AskModel, *, is_new: bool) -> None:
         self._source = source
+        self._ask_model = ask_model
+        self._rewrites = config.get(keys.QUERY_REWRITE)
+        self._is_sync = config.get(keys.RECALL_SYNC)
+        self._sync_seconds = config.get(keys.TIMEOUT) or SYNC_SECONDS
+        parts = config.get(keys.INJECTION).get("sessionStart", keys.BASE_PARTS)
+        self._base_layers = frozenset(PARTS[name] for name in parts)
+        self._first_waits = config.get(keys.FIRST_TURN_BASE_WAIT), config.get(keys.FIRST_TURN_DIALECTIC_WAIT)
         self._plan = DialecticPlan.of(config)
         self._tokens = config.get(keys.CONTEXT_TOKENS) or DEFAULT_TOKENS
         self._first_turn_only = config.get(keys.INJECTION_FREQUENCY) == "first-turn"
         self._is_new = is_new
         self._layers = {
-            BASE: RecallLayer(config.get(keys.CONTEXT_CADENCE)),
-            DIALECTIC: RecallLayer(config.get(keys.DIALECTIC_CADENCE)),
+            BASE: RecallLayer(config.get(keys.CONTEXT_CADENCE), is_sync=self._is_sync),
+            DIALECTIC: RecallLayer(config.get(keys.DIALECTIC_CADENCE), is_sync=self._is_sync, repeats_empty=True),
             EVIDENCE: RecallLayer(1),
         }
         self._turn: int | None = None
@@ -126,6 +172,8 @@ class Recaller:
 
     async def prepare(self, question: Question | None, about: str | None) -> None:
         """Fetch what the turn after this question will want; None at the beginning. Raises what failed."""
+        if self._is_sync:
+            return
         if question is None:
             if self._first_turn_only and not self._is_new:
                 return
@@ -142,19 +190,25 @@ class Recaller:
         """What is there in so many seconds."""
         if is_trivial(question) or (self._first_turn_only and question.turn > 1):
             return Recalled()
-        until = self._source.reader.now() + seconds * (1 - MARGIN)
+        seconds = min(seconds * (1 - MARGIN), self._sync_seconds if self._is_sync else seconds)
+        until = self._source.reader.now() + seconds
         is_forgotten = self._forget_before(question.since)
         self._begin_evidence(question)
+        asked = question.text if self._is_sync or self._rewrites else ""
         if self._turn is None:
-            self._meet(question.turn, about)
+            self._meet(question.turn, about, asked)
         self._turn = question.turn
-        if is_forgotten:
-            self._begin(question.turn, "")
         layers = self._layers
+        if is_forgotten or self._is_sync or (self._rewrites and layers[DIALECTIC].task is None):
+            self._about = about
+            self._begin(question.turn, asked)
         await self._wait([layers[EVIDENCE]], until - self._source.reader.now())
-        await self._wait([layers[BASE], layers[DIALECTIC]], (until - self._source.reader.now()) / 2)
+        waits = self._waits(question.turn, until - self._source.reader.now())
+        await asyncio.gather(*(self._wait([layers[name]], wait) for name, wait in waits.items()))
         sections = [section for layer in layers.values() for section in layer.sections]
         missed = {name: why for name, layer in layers.items() if (why := layer.missed()) is not None}
+        if self._is_sync:
+            await self.close()
         return Recalled(compose(sections, budget_chars(self._tokens)), missed, read_lines(sections, about))
 
     async def close(self) -> None:
@@ -165,7 +219,16 @@ class Recaller:
         if running:
             await asyncio.wait(running)
 
-    def _meet(self, turn: int, about: str | None) -> None:
+    def _waits(self, turn: int, left: float) -> dict[str, float]:
+        """Seconds that a turn waits for each layer that has no result yet."""
+        if self._is_sync:
+            return {BASE: left, DIALECTIC: left}
+        base, dialectic = self._first_waits if turn == 1 else (None, None)
+        return {
+            name: left / 2 if wait is None else min(wait, left) for name, wait in ((BASE, base), (DIALECTIC, dialectic))
+        }
+
+    def _meet(self, turn: int, about: str | None, asked: str) -> None:
         """Take in the first question: what was fetched ahead of it was meant for its turn. Nothing may have been."""
         self._about = about
         ahead = (self._layers[BASE], self._layers[DIALECTIC])
@@ -174,7 +237,7 @@ class Recaller:
             if layer.fetched_for is not None:
                 layer.fetched_for = turn
         if all(layer.task is None for layer in ahead):
-            self._begin(turn, "")
+            self._begin(turn, asked)
 
     def _forget_before(self, since: float) -> bool:
         """Drop what was fetched before a time, since it may hold what was forgotten then. Was there any?"""
@@ -185,9 +248,9 @@ class Recaller:
 
     def _begin(self, turn: int, question: str) -> None:
         base, dialectic = self._layers[BASE], self._layers[DIALECTIC]
-        if dialectic.is_due(turn):
+        if dialectic.is_due(turn) and (question or not self._rewrites):
             warm = bool(base.sections)
-            dialectic.fetch(turn, self._source.reader.now(), partial(self._think, len(question), warm=warm))
+            dialectic.fetch(turn, self._source.reader.now(), partial(self._think, question, warm=warm))
         if base.is_due(turn):
             base.fetch(turn, self._source.reader.now(), partial(self._fetch_base, question))
 
@@ -225,22 +288,24 @@ class Recaller:
             layer.made_wait = True
 
     async def _fetch_base(self, question: str) -> tuple[Section, ...]:
-        found = await self._source.base(self._tokens, question)
+        found = await self._source.base(self._tokens, question) if self._base_layers else ()
         longest = CARD_TOKENS * CHARS_PER_TOKEN
         cards = (USER_CARD, AI_CARD)
         return tuple(
             replace(section, text=cut_at_word(section.text, longest)) if section.layer in cards else section
             for section in found
+            if section.layer in self._base_layers
         )
 
-    async def _think(self, question_chars: int, *, warm: bool) -> tuple[Section, ...]:
+    async def _think(self, question: str, *, warm: bool) -> tuple[Section, ...]:
         """Ask about the person, in as many passes as it takes."""
         about = self._about
         if about is None or await self._source.reader.is_floor() or not await self._source.may_answer(about):
             return ()
         answers: list[str] = []
-        for level in choose_levels(self._plan, question_chars):
-            query = cut_at_word(word_pass(answers, warm=warm), self._plan.longest_question)
+        first = await self._rewrite(question) if self._rewrites else None
+        for level in choose_levels(self._plan, len(question)):
+            query = cut_at_word(word_pass(answers, warm=warm, first=first), self._plan.longest_question)
             answer = await self._source.answer(query, level, about, in_session=warm)
             if answer is None or is_floor_answer(answer):
                 break
@@ -248,6 +313,15 @@ class Recaller:
             if is_strong(answer):
                 break
         return self._answer_section(answers[-1] if answers else "")
+
+    async def _rewrite(self, message: str) -> str | None:
+        """Have the host's model word the first question; None where it cannot."""
+        try:
+            until = self._source.reader.now() + REWRITE_SECONDS
+            return clean_question(await self._ask_model(REWRITE, message[:MAX_REWRITE_CHARS], until))
+        except ProviderError as error:
+            log.info("the usual question is asked, no model could word one: %s", error.line())
+            return None
 
     async def _find_evidence(self, question: str) -> tuple[Section, ...]:
         """Ask with the message itself, whatever the server."""

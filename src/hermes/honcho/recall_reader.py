@@ -156,7 +156,7 @@ class RecallReader:
         return await link.wire.ask(method, path, body, until=until, longest=longest, shape=shape)
 
 
-NOTICE = "No model is configured; this is what memory holds that fits the question."
+NOTICE = "No model is configured"
 """How such an answer begins."""
 
 

@@ -13,7 +13,8 @@ What an agent knows of a person is its own view and, beside it, the person's: so
 what any of them was told. Cards and conclusions that an agent made are its own.
 
 A Honcho server that is not ours uses cards in its answers, and a card does not say which session it comes from. There
-guests and groups get no answers, and nobody gets one about the agent. Reading creates nothing on the server.
+guests and groups get no answers, and the owner gets one about the agent only while nobody else is in its sessions.
+Reading creates nothing on the server.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Literal
 
 from msgspec import Struct
@@ -51,6 +53,8 @@ OWN_SESSIONS = 20
 """Of the owner's sessions, how many of the newest the agent's view of itself may come from."""
 MAX_FACTS = 50
 """Of each other view, how many facts our server is asked for: more would not fit."""
+MAX_AGENT_SESSIONS = 50
+"""Sessions of the agent's that are looked at for others than the owner."""
 OWN_FACTS = 20
 """Of a person's own view, how many facts are asked for beside the agent's."""
 ALONE_SECONDS = 2.0
@@ -192,7 +196,11 @@ class RecallSource:
 
     async def may_answer(self, about: str) -> bool:
         """Whether an answer about a peer would hold nothing that is out of reach."""
-        return not self._is_narrow(about) or (await self.reader.link()).answers_narrowly
+        return (
+            not self._is_narrow(about)
+            or (await self.reader.link()).answers_narrowly
+            or (self.whose.reach == "everything" and about == self.whose.ai and await self._is_agent_alone())
+        )
 
     def has_own_view(self, peer: str) -> bool:
         """Whether a person's own view may be asked, and is another than the agent's."""
@@ -214,7 +222,7 @@ class RecallSource:
             body["with_own_view"] = True
         if in_session:
             body["session_id"] = self.whose.session
-        if self._is_narrow(about):
+        if self._is_narrow(about) and (await self.reader.link()).answers_narrowly:
             body["filters"] = _only(await self.own_sessions())
         found = await self.reader.post(ChatAnswer, peer_path(observer, "chat"), body, longest=THINKING)
         return None if found is None or not found.content else found.content.strip() or None
@@ -261,19 +269,46 @@ class RecallSource:
         pairs = [(observer, target or observer), *([(peer, peer)] if self.has_own_view(peer) else [])]
         return [_pair(one, other) for one, other in pairs]
 
+    async def list_conclusions(self, peer: str, most: int) -> Sequence[RecalledConclusion]:
+        """The newest conclusions about a peer; then what only the peer's own view holds."""
+        listed = (
+            self.reader.post(ListPage[RecalledConclusion], "conclusions/list", {"filters": view}, size=most)
+            for view in await self._views(peer)
+        )
+        found: dict[str, RecalledConclusion] = {}
+        for page in await asyncio.gather(*listed):
+            found = {**{one.content: one for one in (page.items if page else ())}, **found}
+        return list(found.values())[:most]
+
     async def find_messages(self, query: str, peer: str, most: int) -> Sequence[RecalledMessage]:
-        """What fits a query of what a peer said; in a group, of what anyone said there."""
+        """What fits a query of all that was said within reach; about the agent, of what it said itself."""
         body: dict[str, Json] = {"query": query, "limit": most}
         where = await self._where(peer)
         if where is None:
             return ()
-        if self.whose.reach == "here":
-            body["filters"] = {"peer_id": peer} if peer == self.whose.ai else None
-            path = session_path(self.whose.session, "search")
+        if peer != self.whose.ai:
+            bodies = self._searches(body)
+            if not await self._may_read_session():
+                bodies.pop(session_path(self.whose.session, "search"), None)
+        elif self.whose.reach == "here":
+            bodies = {session_path(self.whose.session, "search"): {**body, "filters": {"peer_id": peer}}}
         else:
-            body["filters"] = where or None
-            path = peer_path(peer, "search")
-        return await self.reader.post(list[RecalledMessage], path, body) or ()
+            bodies = {peer_path(peer, "search"): {**body, "filters": where}}
+        pages = await asyncio.gather(*(self.reader.post(list[RecalledMessage], *one) for one in bodies.items()))
+        ranked = [one for rank in zip_longest(*(page or () for page in pages)) for one in rank if one is not None]
+        return list({one.id or one.content: one for one in ranked}.values())[:most]
+
+    def _searches(self, body: dict[str, Json]) -> dict[str, dict[str, Json]]:
+        """The searches, by path, that together find what both speakers said within reach."""
+        whose = self.whose
+        peer = whose.user or whose.guest
+        bodies = {session_path(whose.session, "search"): body}
+        if whose.reach == "everything" and peer is not None:
+            bodies = {"search": {**body, "filters": {"peer_perspective": peer}}}
+        if whose.reach != "here" and peer is not None:
+            # A stock server's perspective begins when its peer last spoke; this finds what they said before.
+            bodies[peer_path(peer, "search")] = body
+        return bodies
 
     async def find_evidence(self, query: str) -> RecalledEvidence:
         """Return what was said that fits a question, by both speakers and within reach, and what was concluded."""
@@ -282,15 +317,8 @@ class RecallSource:
             return await self._find_evidence_at_once(query) or RecalledEvidence()
         if not await self._may_read_session():
             return RecalledEvidence()
-        whose = self.whose
-        peer = whose.user or whose.guest
-        body: dict[str, Json] = {"query": query, "limit": MAX_CANDIDATES}
-        bodies = {session_path(whose.session, "search"): body}
-        if whose.reach == "everything" and peer is not None:
-            bodies = {"search": {**body, "filters": {"peer_perspective": peer}}}
-        if whose.reach != "here" and peer is not None:
-            # A stock server's perspective begins when its peer last spoke; this finds what they said before.
-            bodies[peer_path(peer, "search")] = body
+        peer = self.whose.user or self.whose.guest
+        bodies = self._searches({"query": query, "limit": MAX_CANDIDATES})
         searches = asyncio.gather(*(self.reader.post(list[RecalledMessage], *one) for one in bodies.items()))
         pages, concluded = await asyncio.gather(searches, self._find_concluded(query, peer))
         hits = {one.id or one.content: one for page in pages for one in page or ()}
@@ -352,6 +380,16 @@ class RecallSource:
         """Whether nobody but the person and the agent is in a session."""
         peers = await self._peers(session)
         return peers is not None and set(peers) <= {self.whose.user, self.whose.ai}
+
+    async def _is_agent_alone(self) -> bool:
+        """Return True if no session of the agent's has anybody but the owner: then all that it knows of itself is the
+        owner's. With more sessions than are looked at nobody can tell."""
+        path = peer_path(self.whose.ai, "sessions")
+        found = await self.reader.post(ListPage[Named], path, None, size=MAX_AGENT_SESSIONS)
+        names = [] if found is None else [one.id for one in found.items]
+        if len(names) == MAX_AGENT_SESSIONS:
+            return False
+        return all(await asyncio.gather(*(self._is_private(name) for name in names)))
 
     async def _about_people(self, tokens: int, search: str) -> tuple[Section, ...]:
         if self.whose.user is not None:

@@ -111,9 +111,9 @@ def open_client(config: HonchoConfiguration, machine: Machine) -> Iterator[Honch
     import httpx
     from honcho import Honcho  # heavy: only who talks with a server pays for it
 
-    server = reachable(config, machine)
+    server, seconds = reachable(config, machine), config.request_seconds or PATIENCE
     with (
-        httpx.Client(base_url=server.url, timeout=PATIENCE, trust_env=not is_loopback_url(server.url)) as http,
+        httpx.Client(base_url=server.url, timeout=seconds, trust_env=not is_loopback_url(server.url)) as http,
         in_words(),
     ):
         yield Honcho(
@@ -121,7 +121,7 @@ def open_client(config: HonchoConfiguration, machine: Machine) -> Iterator[Honch
             environment="local" if server.kind == "local" else "production",
             base_url=server.url,
             workspace_id=config.workspace,
-            timeout=PATIENCE,
+            timeout=seconds,
             max_retries=0,
             http_client=http,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hermes.honcho import keys
 from hermes.honcho.addresses import EntryTarget, peer_in
 from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.injection_log import InjectionLog
 from hermes.honcho.links import Links
 from hermes.honcho.recall import Recaller
 from hermes.honcho.recall_reader import RecallReader
@@ -61,8 +62,11 @@ class HonchoSession(MemorySession):
         self.tools = tool_specs(config) if mode in ("hybrid", "tools") else ()
         self._tools = Tools(host, source, config, conversation)
         self._recaller = (
-            Recaller(source, config, is_new=conversation.bound is None) if mode in ("hybrid", "context") else None
+            Recaller(source, config, host.ask_model, is_new=conversation.bound is None)
+            if mode in ("hybrid", "context")
+            else None
         )
+        self._log = InjectionLog.at(host, target, conversation.session_id) if config.get(keys.LOGGING) else None
 
     async def prepare(self, question: Question | None) -> None:
         if self._recaller is not None:
@@ -71,7 +75,10 @@ class HonchoSession(MemorySession):
     async def recall(self, question: Question) -> Recalled:
         if self._recaller is None:
             return Recalled()
-        return await self._recaller.recall(question, self._about(question), question.until - self._clock.now())
+        recalled = await self._recaller.recall(question, self._about(question), question.until - self._clock.now())
+        if self._log is not None:
+            self._log.write(question.turn, recalled)
+        return recalled
 
     async def call_tool(self, use: ToolUse, speaker: Speaker) -> str:
         return await self._tools.call(use, speaker)

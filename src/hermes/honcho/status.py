@@ -67,6 +67,7 @@ def look(bench: Workbench) -> tuple[HonchoConfiguration, dict[str, Json]]:
         "session_here_in_stock": (
             None if named is None or directory is None else stock_session(config, named, directory)
         ),
+        "projects": dict(config.projects.workspaces),
         "people": [_person(config, one) for one in people],
         "keys": {
             row.key: {
@@ -113,6 +114,7 @@ def _print(bench: Workbench, config: HonchoConfiguration, found: dict[str, Json]
             *((name, found[name]) for name in ("server", "connection", "auth", "workspace", "you", "agent")),
             ("session here", f"{session} (by {found['session_here_by']})" if session else "the id of each session"),
             *([("", f"a stock Hermes calls it {in_stock}")] if in_stock else []),
+            *(("project", f"{name}: {_count(chats, 'chat')}") for name, chats in config.projects.workspaces.items()),
         ]
     )
     for line in found["remarks"]:
@@ -126,6 +128,10 @@ def _print(bench: Workbench, config: HonchoConfiguration, found: dict[str, Json]
     # What somebody set comes first: the rest is as it is everywhere.
     rows = sorted(keys.TABLE, key=lambda row: config.settings.origin(row) == DEFAULT)
     desk.print_table(("key", "value", "from"), [(row.key, _brief(config, row), origin(config, row)) for row in rows])
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _brief(config: HonchoConfiguration, row: keys.Key[Json]) -> str:

@@ -16,7 +16,7 @@ from hermes.honcho.addresses import peer_in
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.injection import CHARS_PER_TOKEN, DEFAULT_TOKENS, Section, budget_chars, compose, cut_at_word
 from hermes.honcho.keys import LEVELS
-from hermes.honcho.recall_reader import RecalledMessage
+from hermes.honcho.recall_reader import RecalledConclusion, RecalledMessage
 from hermes.honcho.recall_source import RecallSource
 from hermes.memory.provider import Conversation, Delivered, Host, Parked, Speaker, ToolUse
 from hermes.types import Json, ToolSpec
@@ -48,8 +48,8 @@ def tool_specs(config: HonchoConfiguration) -> tuple[ToolSpec, ...]:
         _spec("honcho_profile", "Read the short card of key facts about a person. Fast. Use it to see who they are."),
         _spec(
             "honcho_search",
-            "Search everything remembered about a person for words or a topic. Fast. Returns facts, each with its id, "
-            "and things they said.",
+            "Search all earlier conversations, and everything remembered about a person, for words or a topic. Fast. "
+            "Returns facts, each with its id, and what was said.",
             {
                 "query": {"type": "string", "description": "What to look for, for example: birthday."},
                 "max_tokens": {
@@ -77,13 +77,16 @@ def tool_specs(config: HonchoConfiguration) -> tuple[ToolSpec, ...]:
         _spec(
             "honcho_conclude",
             "Remember a fact for good: call it whenever the person asks you to remember, note or keep something in "
-            "mind, or tells a lasting fact. It also deletes a fact by its id. Give either conclusion or delete_id.",
+            "mind, or tells a lasting fact. It also finds, lists and deletes facts by their ids. Give exactly one of "
+            "conclusion, delete_id, query and list.",
             {
                 "conclusion": {
                     "type": "string",
                     "description": "The fact, as one sentence that stands alone, for example: Prefers tea to coffee.",
                 },
-                "delete_id": {"type": "string", "description": "The id of a fact to delete, from honcho_search."},
+                "delete_id": {"type": "string", "description": "The id of a fact to delete."},
+                "query": {"type": "string", "description": "Find facts, each with its id, for example: tea."},
+                "list": {"type": "boolean", "description": "true lists the newest facts, each with its id."},
             },
         ),
     )
@@ -136,7 +139,7 @@ class Tools:
     async def _search(self, use: ToolUse, speaker: Speaker, about: Whom) -> str:
         query, peer = _needed(use, "query"), self._peer(speaker, about)
         limit = _tokens(use.arguments.get("max_tokens")) * CHARS_PER_TOKEN
-        facts = [f"- {one.content} (id {one.id})" for one in await self._source.find_conclusions(query, peer, FOUND)]
+        facts = _name_facts(await self._source.find_conclusions(query, peer, FOUND))
         said = [_quote(message) for message in await self._source.find_messages(query, peer, FOUND)]
         lines = [*(["Facts:", *facts] if facts else []), *(["Said:", *said] if said else [])]
         return cut_at_word("\n".join(lines), limit) or f"Nothing about {peer} fits {query!r}."
@@ -166,9 +169,12 @@ class Tools:
 
     async def _conclude(self, use: ToolUse, speaker: Speaker, about: Whom) -> str:
         fact, old = use.arguments.get("conclusion"), use.arguments.get("delete_id")
+        query, lists = use.arguments.get("query"), use.arguments.get("list") is True
         fact = strip_fences(fact).strip() if isinstance(fact, str) else fact
-        if bool(fact) == bool(old) or not isinstance(fact or old, str):
-            raise ProviderError("give either conclusion or delete_id, as text", hint="")
+        if sum(map(bool, (fact, old, query, lists))) != 1 or not isinstance(fact or old or query or "", str):
+            raise ProviderError("give one of conclusion, delete_id and query, as text, or list", hint="")
+        if query or lists:
+            return await self._list_facts(str(query or ""), self._peer(speaker, about))
         if fact and len(fact) > LONGEST_CONCLUSION:
             raise ProviderError(f"a conclusion has at most {LONGEST_CONCLUSION:,} characters", hint="")
         peer = self._peer(speaker, about)
@@ -183,6 +189,13 @@ class Tools:
                 raise ProviderError(f"the server refused it: {reason}", hint="")
             case _:
                 return QUEUED.format("The deletion" if old else "It")
+
+    async def _list_facts(self, query: str, peer: str) -> str:
+        source = self._source
+        find = source.find_conclusions(query, peer, FOUND) if query else source.list_conclusions(peer, FOUND)
+        facts = "\n".join(_name_facts(await find))
+        fits = f" that fits {query!r}" if query else ""
+        return cut_at_word(facts, MOST_SEARCH_TOKENS * CHARS_PER_TOKEN) or f"There is no fact about {peer}{fits}."
 
     async def _put(self, use: ToolUse, acts: Sequence[Act], person: Speaker) -> Delivered | Parked | None:
         """Save what is to be done, then wait for it: the first outcome that is no delivery, else the last one."""
@@ -202,6 +215,10 @@ class Tools:
     def _peer(self, speaker: Speaker, about: Whom) -> str:
         """Whom a call is about: in a direct chat its person, in a group who spoke."""
         return self._source.whose.ai if about == "ai" else peer_in(self._config, self._conversation, speaker).name
+
+
+def _name_facts(found: Sequence[RecalledConclusion]) -> list[str]:
+    return [f"- {one.content} (id {one.id})" for one in found]
 
 
 def _quote(message: RecalledMessage) -> str:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.guests import check_first
 from hermes.honcho.server import Machine
+from hermes.memory.provider import STILL_IN_FORCE
 
 log = logging.getLogger(__name__)
 FilesStamp = tuple[tuple[int, int, int] | None, ...]
@@ -27,7 +28,7 @@ class Watch:
 
     def __init__(self, machine: Machine, trouble: Callable[[str, str | None], object]) -> None:
         self._machine = machine
-        self._candidates = (*machine.places.candidates, machine.places.guests)
+        self._candidates = machine.places.watched
         self._trouble = trouble
         self._stamp: FilesStamp | None = None
         self._read: HonchoConfiguration | None = None
@@ -61,7 +62,7 @@ class Watch:
         told = found.problems[0].message if found.problems else None
         if told != self._told:
             self._told = told
-            in_force = "; what it said before is in force" if self._good is not None else ""
+            in_force = f"; {STILL_IN_FORCE}" if self._good is not None else ""
             self._trouble(ABOUT, None if told is None else f"{told}{in_force}")
 
 

@@ -30,6 +30,8 @@ class DeliveryPatience(msgspec.Struct, frozen=True):
 
     request: float = 30.0
     """For one request."""
+    timeout: float | None = None
+    """For every request, where the configuration says it."""
     look_after: float = 30.0
     """After a request that got no good answer, so long it may still arrive: only then can a look tell."""
     attempt: float = 45.0
@@ -75,9 +77,9 @@ class Wire:
         longest: float | None = None,
         shape: Any = Any,
     ) -> WireAnswer:
-        """One request, never repeated; it takes at most `longest` seconds, the usual unless given. Raises Failure, and
-        msgspec.ValidationError for an answer without the `shape`."""
-        seconds = min(longest or self._patience.request, until - self._clock.now())
+        """One request, never repeated. It takes at most the configured timeout, else `longest` seconds, else the usual.
+        Raises Failure, and msgspec.ValidationError for an answer without the `shape`."""
+        seconds = min(self._patience.timeout or longest or self._patience.request, until - self._clock.now())
         if seconds < SHORTEST_REQUEST:
             raise NoTime("there was no time left for it")
         if self._retired:

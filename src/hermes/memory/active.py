@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
@@ -68,6 +68,8 @@ class Surroundings(Struct, frozen=True):
     env: Mapping[str, str] = field(default_factory=dict)
     is_chosen: bool = True
     """Whether a person chose the provider, or it is the default."""
+    ask_model: Callable[[str, str], Coroutine[Any, Any, str]] | None = None
+    """Has the configured model answer a text by instructions, on the host's loop; None where there is no model."""
 
 
 class ActiveProvider:
@@ -349,4 +351,7 @@ class ActiveProvider:
             report_trouble=lambda about, line: loop.call_soon_threadsafe(self._trouble, about, line),
             run_beside=self._thread.spawn,
             wake_delivery=partial(loop.call_soon_threadsafe, self.wake.set),
+            begin_asking=None
+            if (ask := here.ask_model) is None
+            else lambda instructions, text: asyncio.run_coroutine_threadsafe(ask(instructions, text), loop),
         )

@@ -50,6 +50,9 @@ class CommandHost(Struct, frozen=True):
         if line is not None:
             self.tell(line)
 
+    async def ask_model(self, instructions: str, text: str, until: float) -> str:  # noqa: ARG002
+        _refuse("a model")
+
     def locked(self, path: Path, until: float) -> AbstractAsyncContextManager[None]:  # noqa: ARG002
         _refuse("a lock")
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 
+from hermes.memory.provider import STILL_IN_FORCE
+
 log = logging.getLogger("hermes.memory")
 
 EVERYWHERE = ""
@@ -78,7 +80,9 @@ class Told:
         self.failing = dict(failing)
         lines = []
         if began:
-            lines.append(f"memory provider {self._provider}: {failing[began[0]]}; going on without it")
+            reason = failing[began[0]]
+            goes_on = "" if reason.endswith(STILL_IN_FORCE) else "; going on without it"
+            lines.append(f"memory provider {self._provider}: {reason}{goes_on}")
         if ended:
             rest = ", but not all of it" if failing else ""
             lines.append(f"memory provider {self._provider} works again{rest}")

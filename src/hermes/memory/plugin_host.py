@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,8 @@ class PluginHost(Struct, frozen=True):
     report_trouble: Callable[[str, str | None], object]
     run_beside: Callable[[Coroutine[Any, Any, None], str], None]
     wake_delivery: Callable[[], object]
+    begin_asking: Callable[[str, str], Future[str]] | None = None
+    """Has the model answer on the host's loop; None where no model is configured."""
 
     @property
     def clock(self) -> Clock:
@@ -82,6 +86,15 @@ class PluginHost(Struct, frozen=True):
 
     def trouble(self, about: str, line: str | None) -> None:
         self.report_trouble(about, None if line is None else " ".join(line.split())[:LONGEST_REASON])
+
+    async def ask_model(self, instructions: str, text: str, until: float) -> str:
+        if self.begin_asking is None:
+            raise ProviderError("no model is configured", hint="")
+        try:
+            async with asyncio.timeout(max(0.0, until - self.clock.now())):
+                return await asyncio.wrap_future(self.begin_asking(instructions, text))
+        except TimeoutError:
+            raise ProviderError("the model took too long", hint="") from None
 
     @asynccontextmanager
     async def locked(self, path: Path, until: float) -> AsyncIterator[None]:

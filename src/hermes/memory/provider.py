@@ -55,6 +55,9 @@ from hermes.settings import Setting
 from hermes.types import Json, Message, ToolSpec
 from hermes.types import RecalledLine as RecalledLine
 
+STILL_IN_FORCE = "what it said before is in force"
+"""The end of a line of trouble about a file, while the provider works by what it read earlier."""
+
 
 class Acquaintance(Struct, frozen=True):
     """Someone who talks on a chat platform, or may."""
@@ -107,7 +110,12 @@ class Host(Protocol):
         """What became of an entry, whichever process delivered it; None while it is still queued at `until`."""
 
     def trouble(self, about: str, line: str | None) -> None:
-        """Say once that something is wrong, and with None that it is over. Never put a secret into it."""
+        """Say once that something is wrong, and with None that it is over. Never put a secret into it. A line that ends
+        with `STILL_IN_FORCE` says that memory goes on all the same."""
+
+    async def ask_model(self, instructions: str, text: str, until: float) -> str:
+        """Have the configured model answer once, without tools and without a trace in the conversation. Raises
+        ProviderError where there is none, it fails or is late: go on without."""
 
     def locked(self, path: Path, until: float) -> AbstractAsyncContextManager[None]:
         """Hold the lock `<path>.lock`, which other processes take too. Raises TimeoutError at `until`."""

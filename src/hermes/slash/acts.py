@@ -23,6 +23,7 @@ NOT_KNOWN = "not chosen yet"
 FLOOR = "none, answers come from memory alone"
 """Stands for the model's name while the endpoint has not said what it has."""
 BEGINS = "A new session begins with your next message."
+KEEPS_NAME = "Memory goes on under the name that it has for this conversation."
 STOPPED, NOT_RUNNING = "Stopped.", "Nothing is running."
 NOTHING_SAID = "nothing was said yet"
 QUOTED = 40
@@ -46,9 +47,9 @@ async def title(here: Here, text: str) -> str:
         return await _title_of(place) or "(no title)"
     if isinstance(place, Beginning):
         place.title = title
-    else:
-        await _set_title(place, title)
-    return f"Title: {title}"
+        return f"Title: {title}"
+    await _set_title(place, title)
+    return f"Title: {title}" if place.memory.state == "off" else f"Title: {title}\n{KEEPS_NAME}"
 
 
 async def _title_of(place: Agent | Beginning) -> str | None:

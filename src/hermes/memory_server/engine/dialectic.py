@@ -33,6 +33,9 @@ MAX_VIEWS = 20
 CANDIDATES = 3
 """So many times the wanted messages are read: what a person only asked is no answer."""
 HEAD = "No model is configured; this is what memory holds that fits the question."
+UNTOLD = "No model is configured. Memory was not told the answer; this is the nearest that it holds."
+NEAREST = 3
+"""So many lines are shown for a question whose answer was not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class PeerAnswer:
     conclusions: Sequence[Row[Any]]
     messages: Sequence[Row[Any]]
     card: Sequence[str] = ()
+    is_told: bool = True
+    """False where memory holds something near, but probably no answer."""
 
 
 def answer(
@@ -64,13 +69,26 @@ def answer(
             row for row in _hold_in_general(tx, index, views, question, width) if not holds_secret(row.content)
         )
         if card or held:
-            return PeerAnswer(_write(card, held[: 2 * width], ()), held[: 2 * width], (), card)
+            return PeerAnswer(_write(HEAD, card, held[: 2 * width], ()), held[: 2 * width], (), card)
+    is_told = _is_told(tx, index, place, question, filters)
+    width = width if is_told else NEAREST
     fitting = query_views(tx, index, views, question, width * min(len(views), 2), MAX_DISTANCE, least=ABOUT)
     chosen = _once(fitting)[:width]
     hits = find_hits(tx, index, place, question, filters, CANDIDATES * width)
-    said = [hit.row for hit in hits if hit.is_about and not only_asks(hit.row.content)]
+    stated = [hit for hit in hits if not only_asks(hit.row.content)]
+    about = [hit for hit in stated if hit.is_about]
+    said = [hit.row for hit in (about or (stated[:NEAREST] if is_told and not chosen else ()))]
     quoted = [row for row in said if not any(row.content in one.content for one in chosen)][:width]
-    return PeerAnswer(_write((), chosen, quoted), chosen, quoted)
+    content = _write(HEAD if is_told else UNTOLD, (), chosen, quoted if is_told else quoted[: NEAREST - len(chosen)])
+    return PeerAnswer(content, chosen, quoted, is_told=is_told)
+
+
+def _is_told(tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None) -> bool:
+    """Whether memory was probably told the answer. What others said counts too: an answer that only somebody else gave
+    of themselves is none."""
+    everyone = SearchArea(place.workspace_id, place.sessions)
+    best = find_hits(tx, index, everyone, question, filters, 1)
+    return bool(best) and best[0].is_told and not only_asks(best[0].row.content)
 
 
 def _once(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
@@ -104,10 +122,10 @@ def _read_cards(tx: Tx, views: Sequence[View]) -> list[str]:
     return [line for line in dict.fromkeys(lines) if not holds_secret(line)]
 
 
-def _write(card: Sequence[str], concluded: Sequence[Row[Any]], said: Sequence[Row[Any]]) -> str | None:
+def _write(head: str, card: Sequence[str], concluded: Sequence[Row[Any]], said: Sequence[Row[Any]]) -> str | None:
     if not card and not concluded and not said:
         return None
-    parts = [HEAD]
+    parts = [head]
     if card:
         parts += ["", "Card:", *(f"- {_quote(line)}" for line in card)]
     if concluded:

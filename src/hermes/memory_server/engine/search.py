@@ -29,6 +29,7 @@ from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import rank_by_words
 from hermes.memory_server.faults import Invalid
+from hermes.ranking.admission import LEAST_LIKELY, likelihood, read_features
 from hermes.ranking.scoring import ABOUT, Floats, certainty, score
 
 ALIKE = 48
@@ -41,22 +42,28 @@ HIDDEN = 6
 fetched. To check every candidate beforehand would take many times longer."""
 NOBODY = 0
 """Who neither says nor hears anything."""
-Fitting = tuple[int, float, float]
-"""The id of a message, its score, and how sure it is that it is about the question."""
+Fitting = tuple[int, float, float, float]
+"""The id of a message, and what `Hit` says of it."""
 
 
 class Hit(NamedTuple):
-    """A message that was found, its score, and from 0 to 1 how sure it is that it is about the question (1.0 where that
-    is not known)."""
+    """A message that was found, its score, from 0 to 1 how sure it is that it is about the question, and how likely it
+    is that the question has an answer at all (1.0 where that is not known)."""
 
     row: Record
     score: float
     certainty: float
+    answered: float = 1.0
 
     @property
     def is_about(self) -> bool:
         """Is it about the question, as far as can be told?"""
         return self.certainty >= ABOUT
+
+    @property
+    def is_told(self) -> bool:
+        """Was memory probably told the answer to the question?"""
+        return self.answered >= LEAST_LIKELY
 
 
 def find_hits(
@@ -95,9 +102,10 @@ def _ranked(
     the first time, words alone decide."""
     asked = understand(tx, place.workspace_id, question)
     if seen is None:
-        return [(found, 0.0, 1.0) for found in rank_by_words(tx, place, asked, allowed, limit)]
+        return [(found, 0.0, 1.0, 1.0) for found in rank_by_words(tx, place, asked, allowed, limit)]
     found = find_candidates(tx, seen, place, asked, allowed)
     scores, certain = score(found.evidence), certainty(found.evidence, found.known)
+    features = read_features(found.evidence, scores, found.known, names_one=len(asked.named) == 1)
     if question.finer is not None:
         scores = refined(tx, place.workspace_id, found, scores, question.finer)
     order = _best(scores, 2 * limit)
@@ -105,7 +113,9 @@ def _ranked(
     lines = seen.rows.lines(found.rows[best])
     if (np.bitwise_count(lines[:, None] ^ lines).sum(axis=2, dtype=np.int64) < ALIKE).sum() > len(best):
         best = order
-    return [*zip(found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist(), strict=True)]
+    ranked = zip(found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist(), strict=True)
+    answered = likelihood(features)
+    return [(*fitting, answered) for fitting in ranked]
 
 
 def _best(scores: Floats, wanted: int) -> Positions:

@@ -1,0 +1,89 @@
+"""honcho-projects.json: chats of one gateway that are kept in workspaces of their own.
+
+    {"projects": {"<workspace>": {"sessions": {"<end of a gateway key's name>": "<session>"}}}}
+
+The longest end that matches a chat's key on whole segments decides. The file stands beside the honcho.json in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from hermes.errors import SettingsError
+from hermes.files import read_file
+from hermes.honcho.names import clean, fit
+
+FILE = "honcho-projects.json"
+MAX_FILE_BYTES = 1024 * 1024
+
+
+class Project(Struct, frozen=True):
+    """Where a chat is kept: the workspace and the session's name in it."""
+
+    workspace: str
+    session: str
+
+
+class Projects(Struct, frozen=True):
+    """Chats by the end of their gateway key's plain name."""
+
+    chats: Mapping[str, Project] = field(default_factory=dict)
+
+    def find(self, gateway_key: str | None) -> Project | None:
+        """Return where the chat of a key is kept; None where the configured workspace has it."""
+        name = clean(gateway_key or "")
+        ends = [end for end in self.chats if name == end or name.endswith(f"-{end}")]
+        return self.chats[max(ends, key=len)] if ends else None
+
+    @property
+    def workspaces(self) -> Mapping[str, int]:
+        """The workspaces, each with how many chats it has."""
+        names = [project.workspace for project in self.chats.values()]
+        return {name: names.count(name) for name in sorted(set(names))}
+
+
+NO_PROJECTS = Projects()
+
+
+class _ProjectChats(Struct):
+    sessions: dict[str, str] = field(default_factory=dict)
+
+
+class _ProjectsFile(Struct):
+    projects: dict[str, _ProjectChats] = field(default_factory=dict)
+
+
+def read_projects(config_file: Path | None) -> Projects:
+    """Return what the file beside `config_file` says; nothing where there is none. Raises SettingsError for one that
+    cannot be used: with a part of it, a chat would be kept in the wrong workspace."""
+    if config_file is None:
+        return NO_PROJECTS
+    path = config_file.parent / FILE
+    try:
+        raw = read_file(path, MAX_FILE_BYTES)
+        document = msgspec.json.decode(raw, type=_ProjectsFile)
+    except (FileNotFoundError, NotADirectoryError):
+        return NO_PROJECTS
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}", hint="Check its owner and permissions") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be understood: {error}", hint="Correct it, or remove it") from error
+    chats: dict[str, Project] = {}
+    for workspace, given in document.projects.items():
+        for end, session in given.sessions.items():
+            _add(chats, path, end, Project(fit(workspace), fit(session)))
+    return Projects(chats)
+
+
+def _add(chats: dict[str, Project], path: Path, end: str, project: Project) -> None:
+    key = clean(end)
+    if not key or not project.workspace or not project.session:
+        what = "a chat, a workspace and a session need letters, digits, `-` or `_`"
+        raise SettingsError(f"{path}: {what} ({end!r})", hint="Correct it, or remove it")
+    if chats.setdefault(key, project) != project:
+        both = f"{chats[key].workspace}/{chats[key].session} and {project.workspace}/{project.session}"
+        raise SettingsError(f"{path}: {end!r} is kept both in {both}", hint="Leave one of them out")
