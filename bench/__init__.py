@@ -6,3 +6,4 @@ import os
 
 os.environ["HERMES_MEMORY_PROVIDER"] = "none"
 os.environ["HERMES_AUTO_TITLE"] = "false"
+os.environ["HERMES_MODEL_TOOLS"] = "on"

@@ -67,6 +67,7 @@ def trace(way: Way, source: Path) -> Walk:
             "HERMES_HOME": str(Path(folder) / "home"),
             "HERMES_MEMORY_PROVIDER": way.provider,
             "HERMES_AUTO_TITLE": "false",
+            "HERMES_MODEL_TOOLS": "on",
             "HERMES_MODEL": "walk",
             "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1",
             "OPENAI_API_KEY": "x",

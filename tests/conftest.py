@@ -35,6 +35,8 @@ os.environ.setdefault("HERMES_MEMORY_SERVER_IDLE", "60")
 os.environ["HERMES_MEMORY_PROVIDER"] = "none"
 # So are titles, which ask the model once more.
 os.environ["HERMES_AUTO_TITLE"] = "false"
+# So is the test whether a model can use tools, which asks it too.
+os.environ["HERMES_MODEL_TOOLS"] = "on"
 # Hundreds of tests start a process: without compiled code each would compile all of ours first.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Thousands of tests wait until what they wrote is on a disk: files in memory, where there is room, are there at once.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from hermes.agent.agent import Agent, Policy, TemporaryAgent
 from hermes.agent.builtin_tools import builtin_tools
 from hermes.agent.loop import Responder
 from hermes.agent.offline import SAVED, OfflineModel, recollect_nothing
+from hermes.agent.tool_verdicts import ToolVerdicts
 from hermes.agent.tools import Toolbox
 from hermes.app import App
 from hermes.db.engine import Tx
@@ -25,6 +26,7 @@ from hermes.llm.model import Model
 from hermes.llm.offer import ConfiguredModel, ModelOffer
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.llm.patience import Timeouts
+from hermes.llm.tool_use import ToolAbility, ToolSwitch
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
 from hermes.memory.caller import Memory
 from hermes.memory.no_memory import NoMemory
@@ -149,7 +151,15 @@ def open_offer(app: App) -> ModelOffer | None:
         return None
     where = table.BASE_URL.shown(settings.get(table.BASE_URL)) or OPENAI
     find = partial(list_models, settings.get(table.BASE_URL) or OPENAI, settings.get(table.API_KEY) or None)
-    return ModelOffer(where, settings.get(table.MODEL), find, partial(_open_named, settings), app.clock)
+    tool_use = ToolAbility(where, partial(_tool_switch, settings), ToolVerdicts(app.home.tool_verdicts_file), app.clock)
+    return ModelOffer(where, settings.get(table.MODEL), find, partial(_open_named, settings), app.clock, tool_use)
+
+
+def _tool_switch(settings: Settings, name: str) -> ToolSwitch:
+    """What the settings say of a model: its own word, or the one for all others; nothing while its name is ""."""
+    given = settings.get(table.MODEL_TOOLS)
+    switch = given if isinstance(given, str) else given.get(name, given.get("*", "auto") if name else "auto")
+    return cast(ToolSwitch, switch)
 
 
 def _open_named(settings: Settings, name: str, context_length: int | None = None) -> OpenAICompatible:

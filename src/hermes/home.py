@@ -129,6 +129,11 @@ class Home(Struct, frozen=True):
         return self.path / "logs" / "agent.log"
 
     @property
+    def tool_verdicts_file(self) -> Path:
+        """Which models can use tools, as they were tested."""
+        return self.path / "model-tools.json"
+
+    @property
     def chat_history_file(self) -> Path:
         """What was typed at the prompt, for the arrow keys."""
         return self.path / "chat_history"

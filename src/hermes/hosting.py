@@ -81,10 +81,15 @@ def _open_telegram(app: App, _store: Store, _model: Model, _gateway: Gateway) ->
 
 def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platform:
     """The HTTP API, loaded by name: only it needs a web server."""
-    get = app.settings.get
+    get, offer = app.settings.get, open_offer(app)
 
     def speaker(scope: Scope, reads: bool) -> Responder:
-        toolbox = Toolbox([session_search_tool(store, scope)] if reads else [], off=get(table.TOOLS_OFF))
+        may_use = True
+        if offer is not None and offer.tool_use is not None:
+            offer.tool_use.begin(model, offer)
+            may_use = offer.tool_use.is_offered(model.name or offer.answering) is True
+        tools = [session_search_tool(store, scope)] if reads else []
+        toolbox = Toolbox(tools, off=get(table.TOOLS_OFF), offered=may_use)
         alone = scoped(app, store, model, scope, NOT_KEPT)
         if not reads and isinstance(alone, OfflineModel):
             alone = OfflineModel(recollect_nothing, NOT_KEPT)

@@ -40,7 +40,8 @@ class Screen:
     ) -> None:
         self._patience = patience
         self._command = [*program, *arguments]
-        kept = {name: os.environ[name] for name in ("PATH", "HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE")}
+        quiet = ("HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE", "HERMES_MODEL_TOOLS")
+        kept = {name: os.environ[name] for name in ("PATH", *quiet)}
         self._env = {"TERM": "xterm-256color", **kept, **env}
         self._emulated = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._emulated)
@@ -157,7 +158,7 @@ def plain_env(home: Path) -> dict[str, str]:
     """An environment without a model."""
     return {
         name: os.environ[name]
-        for name in ("PYTHONPATH", "LANG", "HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE")
+        for name in ("PYTHONPATH", "LANG", "HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE", "HERMES_MODEL_TOOLS")
         if name in os.environ
     } | {
         "HERMES_HOME": str(home),

@@ -69,6 +69,7 @@ def test_model_lists_what_there_is_and_takes_one_of_them_alone(home: Path) -> No
         shown = model(env).out.splitlines()
         assert shown[0] == f"tea-2 at {endpoint.base_url}, 128,000 tokens"
         assert shown[2:] == [
+            "Tools: offered, by `model.tools`",
             f"{endpoint.base_url} has:",
             "  an-embedding",
             "* tea-2",
@@ -84,6 +85,40 @@ def test_model_lists_what_there_is_and_takes_one_of_them_alone(home: Path) -> No
         asked = chat(env, "-q", "hello")
         assert (asked.out, asked.err) == ("hello\n", "")
         assert endpoint.requests()[-1]["model"] == "tea-1"
+
+
+@pytest.mark.contract("7.11")
+def test_a_model_is_tested_once_and_again_when_asked(home: Path) -> None:
+    """As processes: the verdict is in the home, the notice is said once, and three commands show it."""
+    looks_up = {"says": {"calls": [["find_contact", '{"name": "Ada"}']]}}
+    sends = {"says": {"calls": [["send_text", '{"number": "555-0142", "text": "home at six"}']]}}
+    answers = [{"says": {"text": "I cannot."}}, {"echo": True}, {"echo": True}, looks_up, sends]
+    with serving(answers, then={"echo": True}, pages=PAGES) as endpoint:
+        configure(home, f"model:\n  base_url: {endpoint.base_url}\n")
+        env = environment(home, HERMES_MODEL_TOOLS="auto")
+        first, second = chat(env, "-q", "hello"), chat(env, "-q", "again")
+        assert (first.out, second.out) == ("hello\n", "again\n")
+        assert "loop-1 is offered no tools: it answered in words" in first.err
+        assert "tools" not in second.err
+        assert [len(body.get("tools", ())) for body in endpoint.requests()] == [2, 0, 0]
+        command = [sys.executable, "-m", "hermes", "memory", "status"]
+        status = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+        assert "tools     loop-1: none: it answered in words" in status.stdout
+        tested = model(env, "--test")
+        assert tested.out == "loop-1 passed the test.\nTools: offered: it passed the test\n"
+        chat(env, "-q", "now")
+        assert "memory" in str(endpoint.requests()[-1]["tools"])
+
+
+@pytest.mark.contract("7.11")
+def test_tools_are_switched_per_model_and_yaml_takes_on_and_off(home: Path) -> None:
+    with serving([], then={"echo": True}, pages=PAGES) as endpoint:
+        configure(home, f"model:\n  base_url: {endpoint.base_url}\n  tools: {{loop-1: off, '*': on}}\n")
+        env = environment(home)
+        del env["HERMES_MODEL_TOOLS"]
+        chat(env, "-q", "hello")
+        chat(env, "-m", "loop-2", "-q", "hello")
+        assert [bool(body.get("tools")) for body in endpoint.requests()] == [False, True]
 
 
 @pytest.mark.contract("10.50")

@@ -21,7 +21,7 @@ from hermes.home import Home
 from hermes.hosting import open_gateway
 from hermes.llm.events import Completed, Reply, TextPiece
 from hermes.llm.model import ModelRequest
-from hermes.settings import AUTO_TITLE, PROVIDER
+from hermes.settings import AUTO_TITLE, MODEL_TOOLS, PROVIDER
 from hermes.settings.layers import Given
 from hermes.store.store import Store
 from tests.llm.scripted import ScriptedAnswer, ScriptedModel
@@ -153,11 +153,12 @@ class Core:
 
 
 def load_app(home: Path, clock: Clock, **settings: object) -> App:
-    """The app of a home with these settings (`__` for a dot). It has no memory and makes no titles unless they say
-    so."""
+    """The app of a home with these settings (`__` for a dot). It has no memory, makes no titles and offers its
+    model tools unless they say otherwise."""
     given = {
         PROVIDER.key: "none",
         AUTO_TITLE.key: False,
+        MODEL_TOOLS.key: "on",
         **{name.replace("__", "."): value for name, value in settings.items()},
     }
     entries = [Given(name, value, "test") for name, value in given.items()]

@@ -26,7 +26,7 @@ from tests.llm.loopback import Answer, LoopbackServer
 PATIENCE = 60.0
 NUMBERED = "ignore:Binding:DeprecationWarning"
 """Python 3.12.0 to 3.12.3 warn of numbered parameters by mistake."""
-QUIET = ("HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE")
+QUIET = ("HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE", "HERMES_MODEL_TOOLS")
 OWN = ("HERMES_", "OPENAI_", "TELEGRAM_", "API_SERVER_")
 
 

@@ -14,7 +14,7 @@ from tests.honcho.configuring import Machine
 from tests.honcho.fresh import UNSAID, FreshHome, fresh_home
 from tests.plain_http import PLAIN
 
-pytestmark = pytest.mark.contract("7.11")
+pytestmark = pytest.mark.contract("7.13")
 TOLD, ASKED = "My cat is called Miso.", "What is my cat called?"
 API = {"API_SERVER_ENABLED": "true", "API_SERVER_PORT": "0"}
 

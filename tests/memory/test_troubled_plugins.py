@@ -55,7 +55,7 @@ OTHERS = {
         "remarks",
     ),
     *("find_remembered", "forget", "facts", "fact_sources", "warm_up"),
-    *("prompt_block", "tools", "settings", "save_config", "setup", "commands", "connect"),
+    *("prompt_block", "block_without_tools", "tools", "settings", "save_config", "setup", "commands", "connect"),
 }
 ENDED_BY: dict[str, tuple[str, ...]] = {
     "recall": ("first_turn", "turn"),

@@ -25,7 +25,7 @@ pytestmark = [
 @pytest.fixture
 def env(base_url: str, home: Path) -> dict[str, str]:
     home.mkdir()
-    settings = f"model:\n  base_url: {base_url}\n  context_length: {WINDOW}\nagent:\n  max_steps: 6\n"
+    settings = f"model:\n  base_url: {base_url}\n  context_length: {WINDOW}\n  tools: on\nagent:\n  max_steps: 6\n"
     (home / "config.yaml").write_text(settings, encoding="utf-8")
     passed = {name: os.environ[name] for name in ("PYTHONPATH", "LANG") if name in os.environ}
     return {**passed, "HERMES_HOME": str(home), "PYTHONUTF8": "1"}

@@ -31,7 +31,7 @@ from hermes.memory.caller import Memory
 from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes, NotesRead
 from hermes.memory.values import Ending
-from hermes.scope import Scope
+from hermes.scope import OWNER, Scope
 from hermes.store.chosen_models import ChosenModel, chosen_model
 from hermes.store.held_lease import LaneTerms
 from hermes.store.store import Store
@@ -151,6 +151,24 @@ class Agent(Struct):
             self.models[wanted] = Metered(self.offer.open(wanted.name, wanted.context_length), self.spending)
         self.model = self.models[wanted]
 
+    def begin_tool_test(self) -> None:
+        """Have it found out, beside everything else, whether the model can use tools."""
+        if self.offer is not None and self.offer.tool_use is not None:
+            self.offer.tool_use.begin(self.model, self.offer)
+
+    async def may_use_tools(self) -> bool:
+        """Whether the model that answers now is offered tools. A model that was found unable is reported once."""
+        if self.offer is None or self.offer.tool_use is None:
+            return True
+        may = await self.offer.tool_use.settled(self.model, self.offer)
+        self.untold += self._tool_notices()
+        return may
+
+    def _tool_notices(self) -> list[TurnEvent]:
+        if self.offer is None or self.offer.tool_use is None or self.scope != OWNER:
+            return []
+        return [Notice(line, is_outage=True) for line in self.offer.tool_use.take_notices()]
+
     async def take_up_choice(self) -> None:
         """Speak with the model that the session was switched to, before its first turn here."""
         self.speak_with(await self.store.read(lambda tx: chosen_model(tx, self.session_id)))
@@ -194,7 +212,8 @@ class Agent(Struct):
             for chosen, model in self.models.items():
                 if chosen is not None:
                     await model.close()
-        return [*(Notice(line, is_outage=True) for line in self.memory.take_notices()), *self.untold]
+        lines = [Notice(line, is_outage=True) for line in self.memory.take_notices()]
+        return [*lines, *self.untold, *self._tool_notices()]
 
     async def write_down_spending(self) -> None:
         """What was spent since the last commit of a turn. It is worth no error."""

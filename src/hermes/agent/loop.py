@@ -30,12 +30,16 @@ from hermes.llm import events as model_events
 from hermes.llm.assemble import CUT
 from hermes.llm.events import Completed, ModelEvent, Reply
 from hermes.llm.model import Model, ModelRequest
-from hermes.types import Draft, ToolCall
+from hermes.llm.written_calls import CallStrainer, with_written_calls
+from hermes.types import Draft, Json, ToolCall
 
 STOPPED_TOOL = "[The person stopped the turn before this call had a result.]"
 MOST_PROGRESS = 100
 """Lines of progress that wait to be seen."""
 EMPTY_REPLY = "the model answered with nothing; try again, or try another model"
+CALL_FOR_REPLY = "the model answered with a tool call, and is offered no tools; try again, or try another model"
+NO_TOOLS = "[There are no tools here. Answer in plain words.]"
+"""What a model is told that called a tool and is offered none."""
 
 
 class Responder(Struct, frozen=True):
@@ -51,8 +55,12 @@ class Responder(Struct, frozen=True):
 class _Heard(Struct):
     """What came of one request: how it ended, or None when the person stopped it."""
 
+    names: frozenset[str]
+    """The tools that a written call may name."""
+    calls: CallStrainer
     end: Completed | model_events.ModelFailed | None = None
     said: list[str] = field(default_factory=list)
+    """What may be shown of the text."""
     strainer: FenceStrainer = field(default_factory=FenceStrainer)
 
 
@@ -60,17 +68,18 @@ async def converse(
     speaker: Responder, transcript: Transcript, session_id: str, stop: asyncio.Event
 ) -> AsyncGenerator[TurnEvent, None]:
     """Go on until there is a reply. The last event is Replied, Stopped or Failed."""
-    shrunk = False
+    shrunk = asked_again = False
     for step in count():
         tools = speaker.toolbox.specs if step < speaker.max_steps else ()
-        heard = _Heard()
+        heard = _Heard(speaker.toolbox.names, CallStrainer(speaker.toolbox.names))
         prepared = await unless_stopped(transcript.request(tools), stop)
         if prepared is None:
             yield Stopped(session_id, "")
             return
         if prepared.notice:
             yield Notice(prepared.notice)
-        request = ModelRequest(prepared.messages, tools, tokens=prepared.tokens)
+        messages = _without_tools(prepared.messages) if asked_again else prepared.messages
+        request = ModelRequest(messages, tools, tokens=prepared.tokens)
         async with aclosing(_listen(speaker.model, request, stop, heard)) as events:
             async for event in events:
                 yield event
@@ -85,6 +94,14 @@ async def converse(
             yield await _break_off(transcript, session_id, heard)
             return
         reply = heard.end.reply
+        if reply.tool_calls and not tools:
+            if asked_again:
+                yield Failed(session_id, "model", CALL_FOR_REPLY)
+                return
+            asked_again = True
+            if "".join(heard.said).strip():
+                yield TextDelta("\n\n")
+            continue
         if not reply.tool_calls:
             if cut := _cut_of(reply):
                 yield Notice(cut)
@@ -124,8 +141,29 @@ async def _listen(
                     break
                 if shown := _show(event, heard):
                     yield shown
-        if rest := heard.strainer.end():
+        if rest := _hear_end(heard):
             yield TextDelta(rest)
+
+
+def _hear_end(heard: _Heard) -> str:
+    """Take calls that were written as text for calls; what else was held back can be shown."""
+    if isinstance(heard.end, Completed):
+        heard.end = Completed(with_written_calls(heard.end.reply, heard.names))
+        is_call = bool(heard.end.reply.tool_calls)
+    else:
+        is_call = heard.calls.holds_call
+    rest = heard.calls.end(is_call=is_call)
+    heard.said.append(rest)
+    return heard.strainer.feed(rest) + heard.strainer.end()
+
+
+def _without_tools(messages: list[dict[str, Json]]) -> list[dict[str, Json]]:
+    """The messages, with the person's last one saying that there are no tools."""
+    place = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=None)
+    if place is None:
+        return messages
+    plain = {**messages[place], "content": f"{messages[place]['content']}\n\n{NO_TOOLS}"}
+    return [*messages[:place], plain, *messages[place + 1 :]]
 
 
 def _was_too_long(heard: _Heard) -> bool:
@@ -135,8 +173,8 @@ def _was_too_long(heard: _Heard) -> bool:
 def _show(event: ModelEvent, heard: _Heard) -> TurnEvent | None:
     match event:
         case model_events.TextPiece(text):
-            heard.said.append(text)
-            strained = heard.strainer.feed(text)
+            heard.said.append(shown := heard.calls.feed(text))
+            strained = heard.strainer.feed(shown)
             return TextDelta(strained) if strained else None
         case model_events.ReasoningPiece(text):
             return ReasoningDelta(text)

@@ -45,11 +45,14 @@ class Tool(Struct, frozen=True):
 
 
 class Toolbox:
-    """The tools of one agent. What the policy switches off is neither offered nor callable."""
+    """The tools of one agent. What the policy switches off is neither offered nor callable, and a model that cannot use
+    tools is `offered` none."""
 
-    def __init__(self, tools: Iterable[Tool], *, off: Iterable[str] = ()) -> None:
-        hidden = frozenset(off)
-        self._tools = {tool.spec.name: tool for tool in tools if tool.spec.name not in hidden}
+    def __init__(self, tools: Iterable[Tool], *, off: Iterable[str] = (), offered: bool = True) -> None:
+        hidden, known = frozenset(off), list(tools)
+        self.names = frozenset(tool.spec.name for tool in known)
+        """Also of those that are not offered: a call of one, written as text, is no reply."""
+        self._tools = {tool.spec.name: tool for tool in known if offered and tool.spec.name not in hidden}
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:

@@ -112,12 +112,14 @@ async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
         speaking = replace(speaking, model=Limited(speaking.model, agent.policy.max_requests))
     memory, own = speaking.memory, _own_tools(speaking, accepted)
     deadline = memory.begin()
-    block = await memory.prompt_block(deadline)
+    agent.begin_tool_test()
     given = await memory.tools(deadline, taken={tool.spec.name for tool in own})
     recall = await memory.recall(accepted.messages, deadline, is_read=not agent.answers_from_memory)
     agent.turns += not accepted.incognito
     provided = [_provider_tool(agent, spec, corrections) for spec in given]
-    toolbox = Toolbox([*own, *provided], off=speaking.policy.tools_off)
+    may_use = await agent.may_use_tools()
+    block = await memory.prompt_block(deadline, with_tools=may_use)
+    toolbox = Toolbox([*own, *provided], off=speaking.policy.tools_off, offered=may_use)
     prompt = await _prompt(agent, turn, corrections, block, toolbox)
     model = _informed(speaking.model, recall, corrections, accepted)
     speaker = Responder(model, toolbox, agent.policy.max_steps, agent.policy.max_calls)
@@ -148,8 +150,8 @@ async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, bloc
         soul, began = read_soul(agent.soul_file), accepted.session.started_at
         return build_system_prompt(PromptParts(soul, began, agent.scope, project=accepted.project))
     notes = agent.read_notes()
-    kept = accepted.session.system_prompt
-    if kept and is_current(accepted.prompt_made_of, agent.scope, block, corrections.mark):
+    kept, mark = accepted.session.system_prompt, corrections.mark + ("" if toolbox.specs else "-")
+    if kept and is_current(accepted.prompt_made_of, agent.scope, block, mark):
         return kept
     prompt = build_system_prompt(
         PromptParts(
@@ -164,7 +166,7 @@ async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, bloc
         )
     )
     if not notes.problems:  # a prompt built without an unreadable note is not kept
-        await turn.keep_prompt(prompt, made_of(agent.scope, block, corrections.mark))
+        await turn.keep_prompt(prompt, made_of(agent.scope, block, mark))
     return prompt
 
 

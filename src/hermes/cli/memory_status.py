@@ -10,7 +10,7 @@ import typer
 from msgspec.structs import replace
 
 from hermes.app import App
-from hermes.assembly import open_provider
+from hermes.assembly import open_offer, open_provider
 from hermes.cli.desk import command_host
 from hermes.cli.memory_server import read_server, server_lines
 from hermes.cli.output import print_json, printable, say, show_time
@@ -68,9 +68,19 @@ async def read_status(found: App, store: Store) -> dict[str, Json]:
         "problem": problem,
         "plugin": told,
         "remarks": remarks,
+        "tools": _tools(found),
         "outbox": outboxes.pop(name, None) if name != NONE else None,
         "others": outboxes,
     }
+
+
+def _tools(found: App) -> str | None:
+    """Why the model is offered no tools, so that memory is recalled and never asked by it; None where it is."""
+    offer = open_offer(found)
+    if offer is None or offer.tool_use is None:
+        return None
+    name = offer.answering or offer.tool_use.last_tested()
+    return None if offer.tool_use.is_offered(name) else f"{name or 'the model'}: {offer.tool_use.describe(name)}"
 
 
 async def read_remarks(found: App, store: Store) -> list[str]:
@@ -132,6 +142,8 @@ def _print(shown: dict[str, Json]) -> None:
         say(hide_passwords(printable(f"{label:<9} {value}")))
     for line in shown["remarks"]:
         say(f"note      {hide_passwords(printable(line))}")
+    if shown["tools"]:
+        say(f"tools     {printable(shown['tools'])}")
     if shown["outbox"] is not None:
         say(f"outbox    {_line(shown['outbox'])}")
     for name, outbox in shown["others"].items():

@@ -47,6 +47,7 @@ def model(
     use: Annotated[
         LocalServerKind | None, typer.Option("--use", metavar="KIND", help=f"Use what runs here: {', '.join(KINDS)}.")
     ] = None,
+    test: Annotated[bool, typer.Option("--test", help="Test again whether it can use tools.")] = False,
     json: AsJson = False,
 ) -> int:
     """Show which model answers, test it, and choose another one of its endpoint. Where none is configured, look for
@@ -55,6 +56,8 @@ def model(
     if use:
         return asyncio.run(_use(app, use, name))
     offer = open_offer(app)
+    if test:
+        return asyncio.run(_test_tools(app, offer, name, json))
     if name:
         return asyncio.run(_choose(app, offer, name))
     if offer is None:
@@ -91,14 +94,45 @@ async def _show(app: App, offer: ModelOffer, as_json: bool) -> tuple[int, Sequen
     configured = open_model(app, offer)
     assert configured is not None, "there is an endpoint"
     shown = await _test(app, configured)
+    shown["tools"] = _tools(offer, configured.name)
     if as_json:
         print_json({"configured": {**shown, "models": [one.name for one in listed]}})
     else:
         say(f"{shown['model'] or 'Its first model'} at {offer.endpoint}, {configured.context_length:,} tokens")
         say(f"It answers ({shown['seconds']:.1f} s)." if shown["ok"] else f"It does not answer: {shown['error']}")
+        say(f"Tools: {shown['tools']['described']}")
         if not can_ask():
             _print_listed(offer, listed)
     return 0 if shown["ok"] else 1, listed if len(listed) > 1 else ()
+
+
+def _tools(offer: ModelOffer, name: str) -> dict[str, Json]:
+    """Whether a model is offered tools, and why."""
+    use = offer.tool_use
+    assert use is not None, "the configured offer knows"
+    return {"offered": use.is_offered(name), "setting": use.setting(name), "described": use.describe(name)}
+
+
+async def _test_tools(app: App, offer: ModelOffer | None, name: str | None, as_json: bool) -> int:
+    """Take the test whether a model can use tools; the exit code is 1 where the endpoint gave no verdict."""
+    if offer is None or offer.tool_use is None:
+        raise UsageError("no model is configured", hint="`hermes model` finds one on this machine")
+    tested = offer.open(name, None) if name else open_model(app, offer)
+    assert tested is not None, "there is an endpoint"
+    try:
+        verdict = await offer.tool_use.test(tested)
+    finally:
+        await tested.close()
+    shown = {"model": tested.name, **_tools(offer, tested.name), "tested": verdict is not None}
+    if as_json:
+        print_json(shown)
+    else:
+        if verdict is None:
+            say(f"{tested.name or 'It'} could not be tested; `hermes model` says whether it answers.")
+        else:
+            say(f"{tested.name} {'passed the test' if verdict.can_use else f'failed the test: {verdict.why}'}.")
+        say(f"Tools: {shown['described']}")
+    return 1 if verdict is None else 0
 
 
 def _print_listed(offer: ModelOffer, listed: Sequence[ListedModel]) -> None:

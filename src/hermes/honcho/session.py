@@ -26,8 +26,10 @@ from hermes.memory.provider import (
 
 INJECTED = (
     "What you remember of earlier conversations is put before you with the person's message, as background data. Use "
-    "it when it helps; do not recite it, and trust what the person says now over it."
+    "it when it helps; do not recite it. Where it says different things, the latest holds, and what the person says "
+    "now holds over it. What nobody told you about the person you do not know: say so, and guess nothing."
 )
+WHO = " In it, {person} is the person who talks to you, and {agent} is you."
 BY_TOOLS = "You remember earlier conversations. Nothing of it is put before you unasked."
 WITH_TOOLS = (
     "Look things up with `honcho_profile`, `honcho_search`, `honcho_context` and `honcho_reasoning`; keep a lasting "
@@ -58,7 +60,10 @@ class HonchoSession(MemorySession):
         reader = RecallReader(links, host.clock.now, target.workspace)
         source = RecallSource(reader, find_whose(config, conversation, target))
         mode = config.get(keys.RECALL_MODE) if config.get(keys.ENABLED) is not False else None
-        self.prompt_block = "" if mode is None else BLOCKS[mode]
+        person = peer_in(config, conversation).name
+        who = "" if conversation.person is None else WHO.format(person=person, agent=target.ai_peer)
+        self.prompt_block = "" if mode is None else BLOCKS[mode] + who
+        self.block_without_tools = BLOCKS["context"] + who if mode == "hybrid" else None
         self.tools = tool_specs(config) if mode in ("hybrid", "tools") else ()
         self._tools = Tools(host, source, config, conversation)
         self._recaller = (

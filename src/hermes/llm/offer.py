@@ -14,6 +14,7 @@ from hermes.errors import ModelError
 from hermes.llm.discover import ListedModel, NoModelListError, talking
 from hermes.llm.events import ModelEvent, ModelFailed
 from hermes.llm.model import Model, ModelRequest
+from hermes.llm.tool_use import ToolAbility
 
 FRESH = 60.0
 """Seconds for which a list is not asked for again."""
@@ -30,6 +31,8 @@ class ModelOffer(Struct):
     open: Callable[[str, int | None], Model]
     """A model by its name, with its context length where that is known. Close it."""
     clock: Clock
+    tool_use: ToolAbility | None = None
+    """Which of them are offered tools; None where all are."""
     _asking: asyncio.Task[Sequence[ListedModel]] | None = None
     _asked_at: float = 0.0
     _listed: Sequence[ListedModel] = ()

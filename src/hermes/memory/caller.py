@@ -176,13 +176,15 @@ class Memory:
         deadlines = self.provider.deadlines
         return self.provider.within(deadlines.first_turn if self._turn == 1 else deadlines.turn)
 
-    async def prompt_block(self, deadline: Deadline) -> str | None:
+    async def prompt_block(self, deadline: Deadline, *, with_tools: bool = True) -> str | None:
         """The session's text for the system prompt; None when it cannot be had now."""
         opened = await self._open(deadline)
         if opened is None:
             return None
-        self._report("prompt_block", excess(opened.block, MAX_BLOCK_CHARS))
-        return opened.block[:MAX_BLOCK_CHARS]
+        plain = opened.block_without_tools
+        block = opened.block if with_tools or plain is None else plain
+        self._report("prompt_block", excess(block, MAX_BLOCK_CHARS))
+        return block[:MAX_BLOCK_CHARS]
 
     async def tools(self, deadline: Deadline, taken: Collection[str] = ()) -> tuple[ToolSpec, ...]:
         """The session's tools; those that are malformed or named like one of `taken` are left out and reported."""
@@ -375,7 +377,7 @@ class Memory:
         async def open_session(plugin: MemoryPlugin) -> OpenedMemory:
             address = plugin.address(conversation)
             session = plugin.open(conversation, address)
-            return OpenedMemory(session, address, session.prompt_block, session.tools)
+            return OpenedMemory(session, address, session.prompt_block, session.tools, session.block_without_tools)
 
         patient = max(deadline, provider.within(provider.deadlines.tool), key=Deadline.seconds_left)
         found = await provider.call(

@@ -38,6 +38,7 @@ class OpenedMemory(Struct, frozen=True):
     address: Address
     block: str
     tools: Sequence[object]
+    block_without_tools: str | None = None
 
 
 def usable_tools(given: Sequence[object], taken: Collection[str]) -> tuple[tuple[ToolSpec, ...], str]:
@@ -100,6 +101,7 @@ def opened_flaw(opened: OpenedMemory) -> str:
         "Address": (opened.address, Address),
         "prompt_block": (opened.block, str),
         "tools": (opened.tools, Sequence),
+        "block_without_tools": (opened.block_without_tools or "", str),
     }
     wrong = [
         f"{type(given).__name__} as {name}" for name, (given, kind) in parts.items() if not isinstance(given, kind)

@@ -138,6 +138,8 @@ class MemorySession(ABC):
 
     prompt_block: str = ""
     """A text for the system prompt, the same for the life of the session."""
+    block_without_tools: str | None = None
+    """The same for a model that is offered no tools; None where nothing in it speaks of them."""
     tools: Sequence[ToolSpec] = ()
     """Tools that the model may call, the same for the life of the session."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from hermes.errors import SettingsError
-from hermes.settings.compound_kinds import List
+from hermes.settings.compound_kinds import Either, List, Map
 from hermes.settings.kinds import Boolean, Choice, Integer, Number, Secret, Text, Url
 from hermes.settings.layers import Settings as Settings
 from hermes.settings.setting import Setting as Setting
@@ -77,6 +77,16 @@ MODEL_SILENCE = Setting(
 )
 MODEL_TOTAL = Setting(
     "model.total_timeout", Number(1.0), 1800.0, "Seconds that one reply of the model may take in all."
+)
+SWITCH = Choice(("auto", "on", "off"), {"true": "on", "false": "off"})
+MODEL_TOOLS = Setting(
+    "model.tools",
+    Either(SWITCH, Map(SWITCH)),
+    "auto",
+    "Whether a model is offered tools: `auto` where it has passed a short test, which its first turn begins; or a map, "
+    "by the model's name, with `*` for all others.",
+    env="HERMES_MODEL_TOOLS",
+    env_wins=True,
 )
 LONGEST_REPLY = Setting(
     "model.longest_reply",

@@ -138,7 +138,8 @@ class Choice(Kind[str]):
     spellings: Mapping[str, str] = field(default_factory=dict)
 
     def parse(self, raw: object) -> str:
-        word = self.spellings.get(raw, raw) if isinstance(raw, str) else raw
+        word = str(raw).lower() if isinstance(raw, bool) else raw  # YAML takes `on` for true
+        word = self.spellings.get(word, word) if isinstance(word, str) else word
         if not isinstance(word, str) or word not in self.words:
             raise self.refusal(raw)
         return word

@@ -139,7 +139,8 @@ def _answering(place: Agent | Beginning, offer: ModelOffer) -> str:
         )
     name, length = place.model.name or "The endpoint's first model", place.model.context_length
     is_default = place.model is place.configured_model
-    return f"{name} answers here ({length:,} tokens){'' if is_default else f'; the default is {default}'}."
+    tools = f" Tools: {offer.tool_use.describe(place.model.name or offer.answering)}." if offer.tool_use else ""
+    return f"{name} answers here ({length:,} tokens){'' if is_default else f'; the default is {default}'}.{tools}"
 
 
 def _length(one: ListedModel) -> str:
