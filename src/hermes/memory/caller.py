@@ -191,12 +191,10 @@ class Memory:
         opened = await self._open(deadline)
         if opened is None:
             return ()
-        names = frozenset(taken)
-        if self._usable is None or self._usable[0] != names:
-            self._usable = (names, *usable_tools(opened.tools, names))
-        _, good, problem = self._usable
-        self._report("tools", problem)
-        return good
+        if self._usable is None or self._usable[0] != taken:
+            self._usable = (frozenset(taken), *usable_tools(opened.tools, taken))
+        self._report("tools", self._usable[2])
+        return self._usable[1]
 
     async def recall(self, messages: Sequence[Message], deadline: Deadline, *, is_read: bool = True) -> Recall:
         """What to recall for this turn. It is recorded with the turn. `is_read`: the reply goes by it, so the person
