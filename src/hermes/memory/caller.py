@@ -203,9 +203,9 @@ class Memory:
         question = self._question(messages, deadline)
         found: HookResult[Recalled] = NOT_OPEN
         if await self._open(deadline) is not None:
-            recall = methodcaller("recall", question)
-            with self.provider.recalling():
-                found = await self._ask("recall", recall, Recalled, deadline, flaw=recall_flaw)
+            ask = methodcaller("recall", question)
+            found = await self._ask("recall", ask, Recalled, deadline, flaw=recall_flaw)
+            self.provider.note_recall()
         recalled = found.value if isinstance(found, Returned) else Recalled(missed={"recall": found.reason})
         recalled = without_forgotten(recalled, self._fetched_since)
         missed = storable_reasons(recalled.missed)
@@ -415,7 +415,7 @@ class Memory:
         while self._next and self._opened is not None:
             async with self.provider.preparing:
                 if self._next[0] is not None:  # the first turn may already wait for what is prepared for it
-                    await self.provider.yield_to_recalls()
+                    await self.provider.yield_to_turns()
                 question = self._next.pop()
                 deadline = self.provider.within(self.provider.deadlines.prepare)
                 await self._ask("prepare", methodcaller("prepare", question), NOTHING, deadline, line="prepare")
