@@ -109,7 +109,7 @@ def _text(number: int) -> str:
 def _at_size(url: str, size: int, floor: Row) -> list[Row]:
     honcho = Honcho(workspace_id=f"bench-{uuid.uuid4().hex[:8]}", base_url=url, api_key="unused")
     rows = [summarise(f"add 100, N = {size:,}", _fill(honcho, size), floor)]
-    _wait(honcho)
+    wait_until_learnt(honcho)
     peer, bob = honcho.peer("p0"), honcho.peer("bob")
     session = honcho.session("s0")
     view = peer.conclusions_of(bob)
@@ -131,7 +131,7 @@ def _at_size(url: str, size: int, floor: Row) -> list[Row]:
     for name, (call, count) in cases.items():
         call()  # the first fills what is kept in memory
         rows.append(summarise(f"{name}, N = {size:,}", time_calls(call, count), floor))
-        _wait(honcho)
+        wait_until_learnt(honcho)
     rows.append(_together(url, honcho.workspace_id, size, "add 1", lambda c, n: c.session(f"t{n}").add_messages))
     rows.append(_together(url, honcho.workspace_id, size, "search", lambda c, _n: c.search))
     return rows
@@ -149,7 +149,7 @@ def _fill(honcho: Honcho, size: int) -> list[float]:
     return taken
 
 
-def _wait(honcho: Honcho) -> None:
+def wait_until_learnt(honcho: Honcho) -> None:
     """Until nothing waits, or for a while: other servers let little work wait for half an hour."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:

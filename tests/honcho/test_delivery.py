@@ -15,7 +15,8 @@ from hermes.memory.provider import Delivered, Entry, Later, Parked, Speaker
 from tests.honcho.configuring import Machine
 from tests.honcho.misbehaving import Misbehaving, on
 from tests.honcho.writing import ANN, BOB, GROUP, HERE, NOTES, OWNER, Arrived, Lane, Writer
-from tests.memory_server.serving import Served
+from tests.memory_server.serving import Served, inside
+from tests.memory_server.talking import held, settle
 
 pytestmark = pytest.mark.processes
 
@@ -35,6 +36,20 @@ async def test_a_conversation_is_a_session_with_what_each_said_in_order(
     assert first["created_at"] == "2023-11-14T22:13:20.500000Z"
     assert first["metadata"] == {"hermes_key": said, "hermes_session": "s1"}
     assert outcomes[said] == Delivered(first["id"])
+
+
+@pytest.mark.contract("7.10")
+async def test_replies_of_the_agent_are_no_facts_about_the_agent(
+    writer: Writer, server: Served, arrived: Arrived, workspace: str
+) -> None:
+    lane = Lane(writer(server.url, workspace=workspace))
+    lane.put("I live in Porto.")
+    lane.put("I live in the cloud and I love helping you.", "reply", None)
+    await lane.drain()
+    with inside(server, workspace) as http:
+        settle(http)
+        assert held(http, "ann").endswith("ann: I live in Porto.\n")
+        assert held(http, "bot") == ""
 
 
 @pytest.mark.contract("5.8")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hermes.errors import ProviderError
-from hermes.memory.provider import Conversation, Notebook, Wording
+from hermes.memory.provider import Conversation, Notebook, Speaker, Wording
 from tests.honcho.configuring import Machine
 from tests.honcho.places import CHAT, GROUP, HERE, plugin
 from tests.honcho.recalling import ANN, BOT, OWNER, Recalling
@@ -138,3 +138,14 @@ async def test_forgetting_words_reaches_every_project(recalling: Recalling) -> N
     found.forget(held.items)
     assert found.find_remembered(wording).items == ()
     recalling.workspace = main
+
+
+@pytest.mark.contract("5.9", "5.10")
+def test_a_guest_who_chooses_a_key_gets_into_no_project(machine: Machine) -> None:
+    machine.write({"workspace": "lab"})
+    projects(machine.home, {"garden": {"telegram-dm-17": "bed"}})
+    key = "api:eve:agent:main:telegram:dm:17"
+    eve = Conversation("s7", "api", "here", Speaker("eve"), "api", key)
+    [(chat, bed), (guests, theirs)] = where(machine, CHAT, eve)
+    assert (chat, bed, guests) == ("garden", "bed", "lab")
+    assert theirs != bed

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -300,3 +301,18 @@ def test_a_full_log_makes_room_and_a_readable_one_is_closed(tmp_path: Path, monk
         append_line(path, b"x" * 20)
     assert sum(one.stat().st_size for one in path.parent.iterdir()) < 300
     assert sorted(one.name for one in path.parent.iterdir()) == ["injection.log", "injection.log.1"]
+
+
+def test_a_log_that_is_no_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    path.chmod(0o644)
+    with pytest.raises(OSError, match="No such device"):  # nobody reads: it does not wait for a reader
+        append_line(path, b"one")
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(OSError, match="not a file"):
+            append_line(path, b"one")
+    finally:
+        os.close(reader)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644

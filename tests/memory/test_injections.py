@@ -12,7 +12,7 @@ import pytest
 from hermes.errors import NotFoundError
 from hermes.llm.events import Reply
 from hermes.memory.provider import Part, Recalled
-from hermes.store.injections import KEPT, Injection, find_injection
+from hermes.store.injections import KEPT, Injection, drop_injections, find_injection
 from hermes.store.store import Store
 from tests.agent.seam import open_seam
 from tests.agent.seam import say as say_to
@@ -27,6 +27,7 @@ class Parts(Recorder):
     found = Recalled(
         (
             Part("notes", "2 May 2023:\n- likes figs\n- likes tea", 1000.0, 3, sources=("score 0.80", "score 0.70")),
+            Part("evidence", "", 1000.0, 0, 9, left_out=("likes jam (score 0.10)",)),
             Part("dialectic", "", 900.0, 0, 400),
         ),
         {"summary": "it was late"},
@@ -50,6 +51,7 @@ async def test_a_turn_leaves_a_record_of_what_was_injected_and_what_was_missing(
     assert (found.turn, found.provider) == (1, "troubled")
     assert [(part.layer, part.text, part.as_of, part.tokens, part.cut) for part in found.parts] == [
         ("notes", "2 May 2023:\n- likes figs\n- likes tea", 1000.0, 3, 0),
+        ("evidence", "", 1000.0, 0, 9),
         ("dialectic", "", 900.0, 0, 400),
     ]
     assert found.missed == {"summary": "it was late"}
@@ -99,13 +101,26 @@ async def test_whatever_a_plugin_says_of_its_parts_the_turn_is_kept(tmp_path: Pa
 
 
 @pytest.mark.contract("7.8")
-async def test_record_of_an_earlier_version_has_no_sources_and_loads(tmp_path: Path) -> None:
+async def test_record_of_an_earlier_version_without_sources_loads(tmp_path: Path) -> None:
     async with active(tmp_path, Parts()) as provider:
         await turn(await begin(provider))
         store = provider.store
-        old = "UPDATE hermes_injections SET record = json_remove(record, '$.parts[0].sources', '$.parts[1].sources')"
+        gone = ", ".join(f"'$.parts[{place}].{name}'" for place in range(3) for name in ("sources", "left_out"))
+        old = f"UPDATE hermes_injections SET record = json_remove(record, {gone})"  # nobody else's words
         await store.write(lambda tx: tx.execute(old))
-        assert [part.sources for part in (await record(store)).parts] == [(), ()]
+        assert [(part.sources, part.left_out) for part in (await record(store)).parts] == [((), ())] * 3
+
+
+@pytest.mark.contract("7.8", "7.12")
+async def test_record_of_a_line_that_was_left_out_goes_when_it_is_forgotten(tmp_path: Path) -> None:
+    async with active(tmp_path, Parts()) as provider:
+        await turn(await begin(provider))
+        store = provider.store
+        await store.write(lambda tx: drop_injections(tx, lambda text: "nothing of it" in text))
+        assert (await record(store)).turn == 1
+        await store.write(lambda tx: drop_injections(tx, lambda text: "jam" in text))
+        with pytest.raises(NotFoundError):
+            await record(store)
 
 
 async def test_only_the_newest_turns_of_a_session_are_kept_and_none_of_a_deleted_one(tmp_path: Path) -> None:
@@ -149,7 +164,9 @@ def test_the_command_shows_the_last_turn_or_the_one_that_is_named(home: Path, he
     assert "missing: summary: it was late" in shown.out
     assert "- likes figs\n    score 0.80\n- likes tea\n    score 0.70\n" in shown.out
     told = json.loads(hermes("memory", "explain", "1", "--session", "s1", "--json").out)
-    assert (told["turn"], told["parts"][1]["cut"]) == (1, 400)
+    assert "\nleft out of evidence: likes jam (score 0.10)\n" in shown.out
+    assert (told["turn"], told["parts"][2]["cut"]) == (1, 400)
+    assert told["parts"][1]["left_out"] == ["likes jam (score 0.10)"]
     assert told["parts"][0]["sources"] == ["score 0.80", "score 0.70"]
     assert "turn 2 of s1" in hermes("memory", "explain", "--session", "s").out
     unknown = hermes("memory", "explain", "--session", "nothing")

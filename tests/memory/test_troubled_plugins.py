@@ -54,7 +54,7 @@ OTHERS = {
         "backup_paths",
         "remarks",
     ),
-    *("find_remembered", "forget", "facts", "fact_sources", "warm_up"),
+    *("find_remembered", "forget", "facts", "fact_sources", "fact_changes", "warm_up"),
     *("prompt_block", "block_without_tools", "tools", "settings", "save_config", "setup", "commands", "connect"),
 }
 ENDED_BY: dict[str, tuple[str, ...]] = {

@@ -13,10 +13,14 @@ from hermes.clock import SystemClock
 from hermes.memory_server.db.catching_up import catch_up, has_caught_up
 from hermes.memory_server.db.migrations.versions.v0006_traits import AT_ONCE
 from hermes.memory_server.db.schema import FILE, open_database
+from hermes.memory_server.engine.kinds import READ_AT_ONCE
+from hermes.memory_server.engine.recall import View
+from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.worker import JobWorker
 from hermes.ranking.traits import traits_of
 from tests.memory_server.floor import EMBEDDER
 from tests.memory_server.in_file import wait_for_work
+from tests.memory_server.older import BEFORE_TRUTH
 from tests.memory_server.serving import inside, running
 from tests.memory_server.talking import say
 
@@ -45,7 +49,11 @@ async def make_old(folder: Path) -> None:
             file.execute(f"ALTER TABLE message_vectors DROP COLUMN {name}")
         for name in ("finer_vectors", "finer_progress", "finer_again", "departures"):
             file.execute(f"DROP TABLE {name}")
-        file.execute("DROP INDEX answers_of_clones")
+        for name in ("answers_of_clones", "conclusions_standing"):
+            file.execute(f"DROP INDEX {name}")
+        file.execute("ALTER TABLE conclusions DROP COLUMN standing")
+        for change in BEFORE_TRUTH:
+            file.execute(change)
         file.execute("UPDATE alembic_version SET version_num = '0005'")
 
 
@@ -87,6 +95,28 @@ def count_of(folder: Path, word: str) -> int:
     with closing(sqlite3.connect(folder / FILE)) as file:
         query = "SELECT count(*) FROM (SELECT rowid FROM message_index WHERE message_index MATCH ?)"
         return int(file.execute(query, (f'"{word}"',)).fetchone()[0])
+
+
+@pytest.mark.contract("7.3")
+async def test_what_always_holds_is_found_in_conclusions_of_an_earlier_version(tmp_path: Path) -> None:
+    await make_old(tmp_path)
+    held = [
+        "ann: My name is Ann.",
+        *(f"ann: I ate {number} figs." for number in range(READ_AT_ONCE)),
+        "ann: I'm a nurse.",
+    ]
+    with closing(sqlite3.connect(tmp_path / FILE)) as file, file:
+        file.execute("INSERT INTO collections (id, workspace_id, observer_id, observed_id) VALUES (1, 1, 1, 1)")
+        names = "public_id, workspace_id, collection_id, content, digest, created_at, vector"
+        rows = [(f"c{number}", text, f"d{number}", number) for number, text in enumerate(held)]
+        file.executemany(f"INSERT INTO conclusions ({names}) VALUES (?, 1, 1, ?, ?, ?, zeroblob(512))", rows)
+    database = open_database(tmp_path)
+    worker = JobWorker(database, SystemClock(), EMBEDDER)
+    while await worker.work_once():
+        pass
+    found = await database.read(lambda tx: find_standing(tx, [View(1, 1)]))
+    await database.close()
+    assert [(row.standing, row.content) for row in found] == [("name", held[0]), ("identity", held[-1])]
 
 
 async def test_catching_up_goes_on_where_it_was_after_a_restart(tmp_path: Path) -> None:

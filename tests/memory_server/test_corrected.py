@@ -36,7 +36,7 @@ async def test_a_message_that_is_read_again_brings_back_nothing_that_was_correct
         statements = await database.read(lambda tx: read_statements(tx, [1, 2]))
         ready = await embed_statements(WordVectors(), statements)
         assert [one.content for one in ready] == [f"ann: {SAID}", "ann: I like figs."]
-        await database.write(lambda tx: remember(tx, 1, [1, 2], ready))
+        await database.write(lambda tx: remember(tx, 1, [1, 2], ready, 1))
     finally:
         await database.close()
     with running(tmp_path) as served, served.client() as client:

@@ -219,7 +219,7 @@ def test_card_that_a_dream_made_loses_what_came_from_a_deleted_session(http: htt
     say(http, "other", "I live in Malta.", "I work at night.")
     dream(http)
     http.delete("/sessions/talk")
-    assert http.get("/peers/ann/card").json()["peer_card"] == ["ann: I work at night.", "ann: I live in Malta."]
+    assert http.get("/peers/ann/card").json()["peer_card"] == ["ann: I live in Malta.", "ann: I work at night."]
     http.delete("/sessions/other")
     assert not http.get("/peers/ann/card").json()["peer_card"]
 

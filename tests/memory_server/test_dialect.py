@@ -34,6 +34,12 @@ PARTIAL = {
     "conclusions_by_workspace": "CREATE INDEX conclusions_by_workspace ON conclusions (workspace_id, id) "
     "WHERE deleted_at IS NULL",
     "conclusions_drawn": "CREATE INDEX conclusions_drawn ON conclusions (collection_id) WHERE source_ids IS NOT NULL",
+    "conclusions_standing": "CREATE INDEX conclusions_standing ON conclusions (collection_id, standing, id) "
+    "WHERE standing IS NOT NULL",
+    "conclusions_superseded": "CREATE INDEX conclusions_superseded ON conclusions (superseded_by) "
+    "WHERE superseded_by IS NOT NULL",
+    "conclusions_retired": "CREATE INDEX conclusions_retired ON conclusions (workspace_id, id) "
+    "WHERE retired_at IS NOT NULL",
     "jobs_open_by_kind": "CREATE INDEX jobs_open_by_kind ON jobs (kind, id) WHERE state IN ('pending', 'running')",
     "jobs_open_by_unit": "CREATE INDEX jobs_open_by_unit ON jobs (unit, id) WHERE state IN ('pending', 'running')",
     "answers_of_clones": "CREATE INDEX answers_of_clones ON answers (workspace_id, answer) WHERE route = 'clone'",

@@ -16,6 +16,7 @@ from hermes.memory_server.embedder import SHIPPED, Space
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.worker import JobWorker
 from tests.memory_server.floor import EMBEDDER, draft, new_index, question, search_messages
+from tests.memory_server.older import BEFORE_TRUTH
 
 NOW = 1_700_000_000_000_000
 OTHER = Space("somebody/else", 768)
@@ -62,10 +63,12 @@ def as_version_one(folder: Path) -> None:
     """Turn a folder back into what the first version wrote."""
     change(
         folder,
+        f"{';'.join(BEFORE_TRUTH)};"
         "DROP TABLE finer_vectors; DROP TABLE finer_progress; DROP TABLE finer_again; DROP TABLE departures;"
         "DROP TABLE merges; DROP TABLE merge_rows; DROP TABLE answers;"
         "DROP TABLE conclusion_messages; DROP TABLE conclusion_versions;"
         "ALTER TABLE sessions DROP COLUMN removals; DROP INDEX conclusions_drawn;"
+        "DROP INDEX conclusions_standing; ALTER TABLE conclusions DROP COLUMN standing;"
         "DROP TABLE meta; DROP INDEX jobs_open_by_kind; DROP TABLE message_facts;"
         "DROP INDEX messages_by_session_date; DROP INDEX messages_by_workspace_date; DROP INDEX memberships_observing;"
         "ALTER TABLE message_vectors DROP COLUMN traits; ALTER TABLE message_vectors DROP COLUMN said_at;"

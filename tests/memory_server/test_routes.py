@@ -158,12 +158,13 @@ def test_batch_is_taken_whole_or_not_at_all(http: httpx.Client) -> None:
     assert http.post("/sessions/list").json()["total"] == http.post("/conclusions/list").json()["total"] == 0
 
 
-def test_conclusions_are_explicit_kept_twice_and_the_newest_comes_first(http: httpx.Client) -> None:
+def test_conclusions_are_explicit_counted_twice_and_the_newest_comes_first(http: httpx.Client) -> None:
     say(http, "talk", "?")
-    made = conclude(http, "same", "same", session="talk")
-    assert [found["level"] for found in made] == ["explicit", "explicit"]
-    assert ids(http.post("/conclusions/list")) == [made[1]["id"], made[0]["id"]]
-    assert ids(http.post("/conclusions/list?reverse=true")) == [made[0]["id"], made[1]["id"]]
+    made = conclude(http, "same", "same", "other", session="talk")
+    assert [found["level"] for found in made] == ["explicit"] * 3
+    assert ids(http.post("/conclusions/list")) == [made[2]["id"], made[1]["id"]]
+    assert ids(http.post("/conclusions/list?reverse=true")) == [made[1]["id"], made[2]["id"]]
+    assert [http.get(f"/conclusions/{one['id']}").json()["times_derived"] for one in made] == [2, 2, 1]
     wrong = {"content": "x", "observer_id": "ann", "observed_id": "ann", "session_id": "nowhere"}
     assert http.post("/conclusions", json={"conclusions": [wrong]}).status_code == 404
     given = {"content": "a\0b", "observer_id": "ann", "observed_id": "ann", "level": "deductive"}

@@ -39,6 +39,7 @@ from hermes.memory_server.engine.provenance import list_concluded, list_sources
 from hermes.memory_server.engine.recall import ConclusionChoice, View, choose
 from hermes.memory_server.engine.removal import Removal, remove_part
 from hermes.memory_server.engine.sessions import get_session, list_sessions
+from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.worker import JobWorker
 from tests.memory_server.conftest import transaction
 from tests.memory_server.floor import EMBEDDER, draft, new_index, question, search_messages
@@ -177,6 +178,7 @@ HOT: dict[str, Callable[[Tx], object]] = {
     "representation": lambda tx: choose(
         tx, new_index(), View(1, 1), ConclusionChoice(question("house"), None, None, True, 25)
     ),
+    "what always holds": lambda tx: find_standing(tx, [View(1, 1), View(1, 1, (2,))]),
     "list conclusions": lambda tx: list_conclusions(
         tx, "w", {"observer_id": "peer1", "observed_id": "peer1"}, PageRequest()
     ),

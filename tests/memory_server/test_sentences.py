@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.memory_server.engine.sentences import find_statements, split_sentences
+from hermes.memory_server.engine.sentences import is_kept, read_message, split_sentences
+
+
+def find_statements(text: str) -> list[str]:
+    return [sentence.text for sentence in read_message(text) if is_kept(sentence)]
 
 
 @pytest.mark.parametrize(
@@ -29,10 +33,8 @@ def test_a_full_stop_that_ends_no_sentence_cuts_no_fact(text: str) -> None:
     ("text", "is_one"),
     [
         ("The US dollar fell again.", False),
-        ("Yesterday Ben moved to Oslo.", False),
-        ("Ben is coming for dinner.", False),
-        ("Mina's school begins in May.", False),
-        ("The meeting is on Mon, 3 May.", False),
+        ("Yesterday Ben moved to Oslo.", True),
+        ("Mina's school begins in May.", True),
         ("Ben is my brother.", True),
         ("She told us about the US.", True),
         ("Ben Ankara'da yaşıyorum.", True),
@@ -40,7 +42,7 @@ def test_a_full_stop_that_ends_no_sentence_cuts_no_fact(text: str) -> None:
         ("Mina barn bor i Lund.", True),
     ],
 )
-def test_a_name_that_means_the_speaker_in_another_language_states_nothing_of_them(text: str, is_one: bool) -> None:
+def test_what_is_said_of_somebody_else_is_kept_and_news_of_the_world_is_not(text: str, is_one: bool) -> None:
     assert find_statements(text) == ([text] if is_one else [])
 
 
@@ -204,3 +206,56 @@ def test_what_people_say_of_themselves_is_a_statement_in_any_of_these_languages(
 )
 def test_a_text_of_nothing_but_signs_is_read_to_its_end(piece: str) -> None:
     assert find_statements(piece * (100_000 // len(piece))) == []
+
+
+@pytest.mark.contract("7.10")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hi Nina, I live in Porto now and work at the harbour. My wife says hello. Best, Miguel",
+        "Hallo Nina,\nich wohne jetzt in Kiel. Meine Frau grüßt dich.\nViele Grüße\nMiguel",
+        "Anna: I moved to Rome last week\nBen: wow, I am so happy for you",
+        "From: Paul <paul@example.org>\nSubject: my address\nI moved to Elm Road. My phone is new.",
+        "Translate this into German: I live in Porto and my sister is a doctor.",
+        "Corrige la frase: Yo tiene dos hermano y vivo en Lima.",
+        "翻译成英文:我住在上海。",
+        'He said "I live in Porto".',
+    ],
+)
+def test_what_was_pasted_or_quoted_is_no_statement_of_who_pasted_it(text: str) -> None:
+    assert find_statements(text) == []
+
+
+@pytest.mark.contract("7.10")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Don't keep this: I had a fight with my husband.",
+        "My ex is back in town. Please don't remember that.",
+        "Merk dir das nicht: Ich war beim Arzt.",
+        "No guardes esto: vivo en Sevilla.",
+        "Ne retiens pas ça : je déménage à Lyon.",
+        "不要记住这个:我住在上海。",
+    ],
+)
+def test_a_wish_not_to_remember_holds_for_the_whole_message(text: str) -> None:
+    assert {sentence.kind for sentence in read_message(text)} == {"discard"}
+    assert find_statements(text) == []
+
+
+@pytest.mark.contract("7.10")
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("My wifi password is purple-monkey-42.", True),
+        ("Die PIN meiner Karte ist 4821.", True),
+        ("Mi contraseña es Girasol99.", True),
+        ("Mon mot de passe est Tournesol99.", True),
+        ("我的密码是xiangrikui99。", True),
+        ("My password manager is Bitwarden.", False),
+        ("I live at 24 Baker Street.", False),
+    ],
+)
+def test_a_secret_is_kept_and_known_as_one(text: str, is_one: bool) -> None:
+    assert find_statements(text) == [text]
+    assert any(sentence.kind == "secret" for sentence in read_message(text)) is is_one

@@ -30,6 +30,7 @@ from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspa
 from tests.compression.hand_clock import HandClock
 from tests.memory_server.floor import EMBEDDER, draft
 from tests.memory_server.inside import inward, serving
+from tests.memory_server.older import BEFORE_TRUTH
 from tests.memory_server.sdk import eventually
 
 NOW = 1_700_000_000_000_000
@@ -292,6 +293,9 @@ async def test_learning_that_an_earlier_version_gave_up_is_tried_again(tmp_path:
     for change in (
         "UPDATE jobs SET state = 'failed', attempts = 5, error = 'no', finished_at = 1",
         "INSERT INTO job_observers (job_id, peer_id) VALUES (1, 99)",
+        *BEFORE_TRUTH,
+        "DROP INDEX conclusions_standing",
+        "ALTER TABLE conclusions DROP COLUMN standing",
         "UPDATE alembic_version SET version_num = '0010'",
     ):
         await database.write(lambda tx, change=change: tx.exec_driver_sql(change))  # type: ignore[misc]

@@ -279,7 +279,9 @@ async def test_a_groups_notes_are_nobodys_to_correct(tmp_path: Path) -> None:
 
 async def test_memory_without_a_word_of_its_own_says_what_it_takes(tmp_path: Path) -> None:
     async with at_terminal(tmp_path) as conversation:
-        with pytest.raises(UsageError, match="/memory takes more, search, edit, forget, why, on or off, not 'onn'"):
+        with pytest.raises(
+            UsageError, match="/memory takes more, search, edit, forget, why, undo, on or off, not 'onn'"
+        ):
             await ask(conversation, "/memory onn")
 
 

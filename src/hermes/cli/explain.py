@@ -51,10 +51,10 @@ def _print(found: Injection) -> None:
     if rows:
         print_table(["part", "fetched", "tokens", "characters cut"], [tuple(map(printable, row)) for row in rows])
     for part in found.parts:
-        if part.text:
+        if part.text or part.left_out:
             say()
-            for line in _with_sources(part):
-                say(printable(line))
+        for line in (*_with_sources(part), *(f"left out of {part.layer}: {one}" for one in part.left_out)):
+            say(printable(line))
 
 
 def _with_sources(part: InjectedPart) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, TypeVar
 
 import typer
@@ -16,8 +16,8 @@ from hermes.cli.own_memory import OwnMemory
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.db.leases import new_owner
-from hermes.memory.book import MemoryBook, Remembering, Settled
-from hermes.memory.values import Wording
+from hermes.memory.book import MemoryBook, Remembering, Settled, describe_change
+from hermes.memory.values import FactChange, Wording
 from hermes.store.store import Store
 
 T = TypeVar("T")
@@ -59,13 +59,14 @@ def list_(
 def why(ctx: typer.Context, entry_id: EntryId, json: AsJson = False) -> None:
     """Where something in memory comes from: the file, or what was said, and what it said before it was corrected."""
 
-    async def find(book: MemoryBook) -> tuple[Remembering, object, object, dict[str, str]]:
+    async def find(book: MemoryBook) -> tuple[Remembering, dict[str, object], Sequence[FactChange], dict[str, str]]:
         entry = await book.find(entry_id)
         sources = await book.sources(entry)
-        return entry, sources, await book.corrected_from(entry), await book.titles(sources)
+        told: dict[str, object] = {"sources": sources, "corrected": await book.corrected_from(entry)}
+        return entry, told, await book.changes(entry), await book.titles(sources)
 
-    entry, sources, before, titles = work_on(load_app(ctx), find)
-    found = {"entry": to_builtins(entry), "sources": to_builtins(sources), "corrected": to_builtins(before)}
+    entry, told, changes, titles = work_on(load_app(ctx), find)
+    found = {"entry": to_builtins(entry), **to_builtins(told), "changes": to_builtins(changes)}
     if json:
         print_json(found)
         return
@@ -78,6 +79,8 @@ def why(ctx: typer.Context, entry_id: EntryId, json: AsJson = False) -> None:
         say(printable(f"learnt from {where}{one_line(source['text'], SHOWN)}"))
     for wrong, at in found["corrected"]:
         say(printable(f"corrected {show_time(at)}; it said: {wrong}"))
+    for one in changes:
+        say(printable(describe_change(one)))
 
 
 def edit(

@@ -85,7 +85,7 @@ def find_address(config: HonchoConfiguration, place: Conversation | Notebook) ->
     by_itself = config.naming.strategy == "per-session" or named.source == "session id"
     files = place.reach == "everything" and not by_itself
     pace = cast(Pace, config.get(keys.WRITE_FREQUENCY))
-    key, workspace = _speaker_key(place), workspace_of(config, place.gateway_session_key)
+    key, workspace = _speaker_key(place), workspace_of(config, _project_key(place))
     target = EntryTarget(workspace, named.name, ai, mark, key, chars, place.platform, files)
     return Address(f"{target.workspace}/{target.session}", target.to_json(), _wants(config), pace)
 
@@ -118,7 +118,7 @@ def _speaker_key(conversation: Conversation) -> str | None:
 
 def session_name(config: HonchoConfiguration, conversation: Conversation) -> SessionName:
     """The name of the conversation's session. It keeps its first name while the settings that name it are the same."""
-    bound, project = conversation.bound, config.projects.find(conversation.gateway_session_key)
+    bound, project = conversation.bound, config.projects.find(_project_key(conversation))
     if project is not None:
         return SessionName(project.session, "map")
     found = name_session(config.naming, _place(config, conversation), _prefix_peer(config, conversation))
@@ -128,6 +128,12 @@ def session_name(config: HonchoConfiguration, conversation: Conversation) -> Ses
     if (account := config.guests.mixed.get(found.name, {}).get(key)) is not None:
         return SessionName(hash_name(found.name, *split_account(account), key), found.source)
     return found
+
+
+def _project_key(conversation: Conversation) -> str | None:
+    """The key by which a project is found. A guest who chooses the key would choose the project: it is passed over."""
+    client = _client(conversation)
+    return conversation.gateway_session_key if client is None or client.guest is None else None
 
 
 def _place(config: HonchoConfiguration, conversation: Conversation) -> Whereabouts:

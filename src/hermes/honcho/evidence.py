@@ -13,7 +13,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from hermes.fence import disarm
-from hermes.honcho.recall_reader import RecalledConclusion, RecalledMessage
+from hermes.honcho.recall_reader import RecalledConclusion, RecalledMessage, RecalledStanding
 from hermes.ranking.relative_times import write_out
 from hermes.ranking.utterances import only_asks
 from hermes.ranking.words import share_held, split_words, telling_words
@@ -38,6 +38,8 @@ FIRST_QUOTES = 10
 SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 PIECE = re.compile(rf"\S.{{0,{MAX_WHOLE_CHARS - 2}}}(?!\S)|\S.{{0,{MAX_WHOLE_CHARS - 2}}}", re.DOTALL)
 """Sentences without an end (code, tables) are split at a space."""
+UNDATED_KINDS = ("name", "instruction")
+"""Kinds of what always holds that are the same whenever they were said."""
 TITLE = "Said earlier"
 
 
@@ -50,10 +52,12 @@ class ScoredMessage(Struct, frozen=True):
 
 
 class RecalledEvidence(Struct, frozen=True):
-    """Hits of a server for one question: messages, and conclusions without a source message."""
+    """Hits of a server for one question: messages, and conclusions without a source message. Beside them what always
+    holds, the worthiest first."""
 
     messages: Sequence[ScoredMessage] = ()
     conclusions: Sequence[RecalledConclusion] = ()
+    standing: Sequence[RecalledStanding] = ()
 
 
 class Quote(Struct, frozen=True):
@@ -66,6 +70,8 @@ class Quote(Struct, frozen=True):
     why: str
     line: RecalledLine
     """The same as data."""
+    when: str = ""
+    """The day behind the text, where it stands under none."""
 
 
 def score_by_rank(found: Iterable[RecalledMessage], question: str) -> list[ScoredMessage]:
@@ -97,7 +103,7 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
         where = f"session {message.session_id}, message {message.id}"
         why = f"score {one.score:.2f}, {where}, {len(chosen)} of {len(message.content)} characters"
         held = RecalledLine(chosen, message.peer_id, said_on.timestamp(), one.certainty)
-        quotes.setdefault(line, Quote(f"{said_on.day} {said_on:%B %Y}", said_on.isoformat(), line, why, held))
+        quotes.setdefault(line, Quote(_day(said_on), said_on.isoformat(), line, why, held))
     concluded: dict[str, Quote] = {}
     for rank, fact in enumerate(found.conclusions):
         text = disarm(" ".join(fact.content.split()))
@@ -108,13 +114,27 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
     return (*said[:FIRST_QUOTES], *concluded.values(), *said[FIRST_QUOTES:])
 
 
+def quote_standing(lines: Sequence[RecalledStanding]) -> tuple[Quote, ...]:
+    """Return what always holds as lines, in the order given. What may change says when it was said."""
+    quotes: dict[str, Quote] = {}
+    for held in lines:
+        said_on = datetime.fromisoformat(held.created_at)
+        text = write_out(" ".join(held.content.split()), said_on)
+        when = "" if held.kind in UNDATED_KINDS else f" (said {_day(said_on)})"
+        why = f"{held.kind}, conclusion {held.id}, session {held.session_id or 'none'}"
+        said = held.content.removeprefix(f"{held.observed_id}: ")
+        line = RecalledLine(said, "" if said == held.content else held.observed_id, said_on.timestamp())
+        quotes.setdefault(text, Quote("", "", disarm(text), why, line, when))
+    return tuple(quotes.values())
+
+
 def write_quotes(quotes: Sequence[Quote], limit: int) -> tuple[str, Sequence[Quote]]:
     """Return as many of the best quotes as fit, in order of time under their days, and which these are."""
     kept: list[Quote] = []
     days: set[str] = set()
     room = limit
     for quote in quotes:
-        cost = len(quote.text) + 3 + (0 if quote.day in days else len(quote.day) + 2)
+        cost = len(quote.text) + len(quote.when) + 3 + (0 if quote.day in days else len(quote.day) + 2)
         if cost <= room:
             kept.append(quote)
             days.add(quote.day)
@@ -124,7 +144,7 @@ def write_quotes(quotes: Sequence[Quote], limit: int) -> tuple[str, Sequence[Quo
     for quote, before in zip(kept, [None, *kept], strict=False):
         if quote.day and (before is None or before.day != quote.day):
             lines.append(f"{quote.day}:")
-        lines.append(f"- {quote.text}")
+        lines.append(f"- {quote.text}{quote.when}")
     return "\n".join(lines), kept
 
 
@@ -149,6 +169,11 @@ def _choose(sentences: Sequence[str], wanted: Sequence[str]) -> Sequence[str]:
         if room < MIN_ROOM_CHARS:
             break
     return [sentences[number] for number in sorted(chosen)]
+
+
+def _day(moment: datetime) -> str:
+    """A day in words."""
+    return f"{moment.day} {moment:%B %Y}"
 
 
 def _folded(text: str) -> str:

@@ -13,7 +13,7 @@ from hermes.honcho.messages import SESSION
 from hermes.honcho.names import card_path, digest, in_path
 from hermes.honcho.recall_reader import Card, ListPage, RecallReader
 from hermes.honcho.wire import read_time
-from hermes.memory.provider import Fact, FactQuery, Facts, FactSource
+from hermes.memory.provider import Fact, FactChange, FactQuery, Facts, FactSource
 from hermes.types import Json
 
 AT_ONCE, MOST_PAGES = 100, 50
@@ -34,6 +34,26 @@ class HeldConclusion(Struct, frozen=True):
     created_at: str = ""
     session_id: str | None = None
     level: str = "explicit"
+    valid_until: str | None = None
+
+
+class HeldPair(Struct, frozen=True):
+    """Two conclusions of which the newer one changed the older one, or contradicts it."""
+
+    id: str
+    kind: str
+    older_id: str
+    older_content: str
+    newer_id: str
+    newer_content: str
+    newer_said_at: str = ""
+    undone_at: str | None = None
+
+
+class HeldHistory(Struct, frozen=True):
+    """What our own server says of the past of a conclusion."""
+
+    supersessions: tuple[HeldPair, ...] = ()
 
 
 class SourceMessage(Struct, frozen=True):
@@ -97,6 +117,23 @@ class FactReader:
             messages |= {} if found is None else {one.id: one for one in found.items}
         return list(messages.values())
 
+    async def changes(self, fact: Fact, *, undo: bool) -> Sequence[FactChange]:
+        """What a fact changed or was changed by; only our own server knows."""
+        if fact.id.startswith(CARD):
+            return ()
+        found = await self._reader.get(HeldHistory, f"ext/conclusions/{in_path(fact.id)}/history")
+        pairs = () if found is None else found.supersessions
+        if undo:
+            undone = [await self._reader.delete(HeldPair, f"ext/supersessions/{in_path(pair.id)}") for pair in pairs]
+            pairs = tuple(pair for pair in undone if pair is not None)
+        return [self._change(pair, fact.id) for pair in pairs]
+
+    def _change(self, pair: HeldPair, own: str) -> FactChange:
+        is_newer = pair.older_id == own
+        text = spoken(pair.newer_content if is_newer else pair.older_content, self._peer)
+        is_contradiction = pair.kind == "contradiction"
+        return FactChange(text, as_time(pair.newer_said_at), is_newer, is_contradiction, pair.undone_at is not None)
+
     def _take(
         self, query: FactQuery, at: Position, rows: Sequence[HeldConclusion], known: set[str], found: list[Fact]
     ) -> Position:
@@ -155,7 +192,8 @@ class FactReader:
     def _fact(self, row: HeldConclusion) -> Fact:
         level = LEVELS.get(row.level, "derived")
         origin = f"{level} in Honcho session {row.session_id}" if row.session_id else f"{level}, in no session"
-        return Fact(row.id, spoken(row.content, self._peer), as_time(row.created_at), origin)
+        until = None if row.valid_until is None else as_time(row.valid_until)
+        return Fact(row.id, spoken(row.content, self._peer), as_time(row.created_at), origin, until)
 
 
 def spoken(content: str, peer: str) -> str:

@@ -31,9 +31,12 @@ SUPPLEMENT = "dialectic"
 """The layer after the others. Evidence leaves room for it."""
 EVIDENCE = "evidence"
 """The layer that comes last."""
-STANDING = "user card"
-"""The layer that comes first and never falls out."""
+STANDING, STANDING_LINES = "user card", "standing"
+"""The layers that come first and never fall out: key facts, and what a person said that always holds."""
 MAX_STANDING_CHARS = 1200
+MAX_LEFT_OUT = 20
+BRIEF_CHARS = 100
+"""Lines that did not fit of which a part tells, and characters of each."""
 STANDING_SHARE, LEFT_SHARE = 0.2, 0.3
 """Shares of the budget: what the standing part may have, and what it and the supplement may keep from evidence."""
 
@@ -72,20 +75,34 @@ def compose(sections: Iterable[Section], limit: int) -> tuple[Part, ...]:
     """Return the sections as parts that, joined, have at most `limit` characters. What a part says is left out of those
     that are filled after it. A part with empty text did not fit; its `cut` says how long it was."""
     given = [_beginning(section, READ * limit) for section in sections]
-    standing, evidence, supplement = (
-        [section for section in given if section.layer == layer] for layer in (STANDING, EVIDENCE, SUPPLEMENT)
-    )
-    base = [section for section in given if section.layer not in (STANDING, EVIDENCE, SUPPLEMENT)]
+    apart = (STANDING, STANDING_LINES, EVIDENCE, SUPPLEMENT)
+    card, lines, evidence, supplement = ([one for one in given if one.layer == layer] for layer in apart)
+    base = [section for section in given if section.layer not in apart]
     wanted = sum(len(_write(section, section.text)) + BETWEEN for section in supplement)
-    first = _fill(standing, min(int(limit * STANDING_SHARE), MAX_STANDING_CHARS), "")
+    first = _fill_first(card, lines, min(int(limit * STANDING_SHARE), MAX_STANDING_CHARS))
     room = limit - _length(first)
     kept = min(wanted, max(0, int(limit * LEFT_SHARE) - _length(first)))
-    last = tuple(_quote(section, room - kept) for section in evidence)
+    said = "\n".join(part.text for part in first)
+    last = tuple(_quote(_unsaid(section, said), room - kept) for section in evidence)
     room -= _length(last)
-    said = "\n".join(part.text for part in (*first, *last))
+    said = "\n".join((said, *(part.text for part in last)))
     between = _fill(base, room - min(wanted, max(kept, room // 2)), said)
     said = "\n".join((said, *(part.text for part in between)))
     return (*first, *between, *_fill(supplement, room - _length(between), said), *last)
+
+
+def _fill_first(card: Sequence[Section], lines: Sequence[Section], room: int) -> tuple[Part, ...]:
+    """Return the standing part: key facts and what always holds, each with half of the room, or all that is left."""
+    wanted = _length(_quote(section, room) for section in lines)
+    first = _fill(card, room - min(wanted, room // 2), "")
+    said = "\n".join(part.text for part in first)
+    return (*first, *(_quote(_unsaid(section, said), room - _length(first)) for section in lines))
+
+
+def _unsaid(section: Section, said: str) -> Section:
+    """Return a section of quotes without those that a text holds."""
+    left = set(_leave_out([quote.text for quote in section.quotes], said))
+    return replace(section, quotes=tuple(quote for quote in section.quotes if quote.text in left))
 
 
 def _length(parts: Iterable[Part]) -> int:
@@ -94,12 +111,20 @@ def _length(parts: Iterable[Part]) -> int:
 
 
 def _quote(section: Section, room: int) -> Part:
-    """Return evidence as a part: the best quotes that fit, each with why it is there."""
+    """Return quotes as a part: the best that fit, each with why it is there, and some that did not fit."""
     text, kept = write_quotes(section.quotes, room - len(_write(section, "")) - BETWEEN)
     whole = _write(section, text) if text else ""
-    cut = sum(len(quote.text) for quote in section.quotes) - sum(len(quote.text) for quote in kept)
-    tokens = -(-len(whole) // CHARS_PER_TOKEN)
-    return Part(section.layer, whole, section.as_of, tokens, cut, tuple(quote.why for quote in kept))
+    stays = {quote.text for quote in kept}
+    left = [quote for quote in section.quotes if quote.text not in stays]
+    cut, tokens = sum(len(quote.text) for quote in left), -(-len(whole) // CHARS_PER_TOKEN)
+    why, why_not = (tuple(quote.why for quote in kept), tuple(_brief(quote) for quote in left[:MAX_LEFT_OUT]))
+    return Part(section.layer, whole, section.as_of, tokens, cut, why, why_not)
+
+
+def _brief(quote: Quote) -> str:
+    """The beginning of a quote that did not fit, and where it comes from."""
+    text = cut_at_word(quote.text, BRIEF_CHARS)
+    return f"{text}{'' if text == quote.text else ' …'} ({quote.why})"
 
 
 def _beginning(section: Section, most: int) -> Section:

@@ -4,8 +4,10 @@ only its owner can read it. `hermes memory explain` shows the same from the stor
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -68,11 +70,14 @@ class InjectionLog(Struct, frozen=True):
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Append a line in one write, to a file that only its owner can read. Raises OSError."""
+    """Append a line in one write, to a file that only its owner can read. Raises OSError, also for what is no file: a
+    device must not get other permissions, and a pipe without a reader would never take it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     place = os.open(path, flags, 0o600)
     try:
+        if not stat.S_ISREG(os.fstat(place).st_mode):
+            raise OSError(errno.EINVAL, "it is not a file")
         if hasattr(os, "fchmod"):
             os.fchmod(place, 0o600)
         os.write(place, line + b"\n")

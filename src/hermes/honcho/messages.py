@@ -23,6 +23,8 @@ AT_ONCE = 100
 """Messages in one request."""
 CHARS_AT_ONCE = 1_000_000
 NOTHING = Delivered("there was no text")
+NO_REASONING: Json = {"reasoning": {"enabled": False}}
+"""The agent's replies are no facts about the agent: the server concludes nothing from them."""
 
 
 class Written(Struct, frozen=True):
@@ -38,8 +40,9 @@ class Written(Struct, frozen=True):
         about: dict[str, Json] = {} if entry.session_id is None else {SESSION: entry.session_id}
         if isinstance(entry.data, dict) and entry.data.get("stopped"):
             about[STOPPED] = True
+        settings: dict[str, Json] = {"configuration": NO_REASONING} if entry.kind == "reply" else {}
         return [
-            {"content": text, "peer_id": self.peer, "created_at": at, "metadata": {**about, **named}}
+            {"content": text, "peer_id": self.peer, "created_at": at, "metadata": {**about, **named}, **settings}
             for number, text in enumerate(self.pieces, 1)
             for named in [{KEY: entry.key} if count == 1 else _piece(entry.key, number)]
         ]

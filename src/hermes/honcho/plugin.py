@@ -38,6 +38,7 @@ from hermes.memory.provider import (
     Desk,
     Entry,
     Fact,
+    FactChange,
     FactQuery,
     Facts,
     FactSource,
@@ -208,6 +209,9 @@ class HonchoPlugin(MemoryPlugin):
             return ()
         can_go = (await self.links.link(self.host.clock.now() + PATIENCE)).deletes_messages
         return [to_source(one, can_go=can_go) for one in await self._fact_reader(whose).sources(fact)]
+
+    async def fact_changes(self, whose: Notebook, fact: Fact, *, undo: bool) -> Sequence[FactChange]:
+        return () if self._peer_of(whose).is_shared else await self._fact_reader(whose).changes(fact, undo=undo)
 
     def _peer_of(self, whose: Notebook) -> ResolvedPeer:
         who = self.configuration().identities

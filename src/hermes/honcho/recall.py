@@ -26,11 +26,12 @@ from hermes.errors import HermesError, ProviderError
 from hermes.honcho import keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.context_views import AI, AI_CARD, SUMMARY, USER, USER_CARD
-from hermes.honcho.evidence import TITLE, quote_all
+from hermes.honcho.evidence import TITLE, quote_all, quote_standing
 from hermes.honcho.injection import (
     CHARS_PER_TOKEN,
     DEFAULT_TOKENS,
     EVIDENCE,
+    STANDING_LINES,
     SUPPLEMENT,
     Section,
     budget_chars,
@@ -170,6 +171,8 @@ class Recaller:
         self._turn: int | None = None
         """The turn that the next recall is for; None until the first question is known."""
         self._about: str | None = source.whose.user
+        self._standing: tuple[Section, ...] = ()
+        """What always holds, as it was found last: a turn whose own evidence comes too late has it too."""
 
     async def prepare(self, question: Question | None, about: str | None) -> None:
         """Fetch what the turn after this question will want; None at the beginning. Raises what failed."""
@@ -206,7 +209,7 @@ class Recaller:
         await self._wait([layers[EVIDENCE]], until - self._source.reader.now())
         waits = self._waits(question.turn, until - self._source.reader.now())
         await asyncio.gather(*(self._wait([layers[name]], wait) for name, wait in waits.items()))
-        sections = [section for layer in layers.values() for section in layer.sections]
+        sections = [*(section for layer in layers.values() for section in layer.sections), *self._standing]
         missed = {name: why for name, layer in layers.items() if (why := layer.missed()) is not None}
         if self._is_sync:
             await self.close()
@@ -245,6 +248,8 @@ class Recaller:
         old = [layer for layer in self._layers.values() if layer.task is not None and layer.begun_at < since]
         for layer in old:
             layer.drop()
+        if old:
+            self._standing = ()
         return bool(old)
 
     def _begin(self, turn: int, question: str) -> None:
@@ -327,8 +332,11 @@ class Recaller:
     async def _find_evidence(self, question: str) -> tuple[Section, ...]:
         """Ask with the message itself, whatever the server."""
         found = await self._source.find_evidence(question)
-        quotes = quote_all(found, question, self._source.whose.ai)
-        return (Section(EVIDENCE, TITLE, "", self._source.reader.now(), quotes=quotes),) if quotes else ()
+        now, whose = self._source.reader.now(), self._source.whose
+        lines, title = quote_standing(found.standing), f"Keep in mind about {whose.user or whose.guest}"
+        self._standing = (Section(STANDING_LINES, title, "", now, quotes=lines),) if lines else ()
+        quotes = quote_all(found, question, whose.ai)
+        return (Section(EVIDENCE, TITLE, "", now, quotes=quotes),) if quotes else ()
 
     def _answer_section(self, answer: str) -> tuple[Section, ...]:
         text = cut_at_word(answer, self._plan.longest_answer)

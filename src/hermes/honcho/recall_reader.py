@@ -83,6 +83,15 @@ class RecalledConclusion(Struct, frozen=True):
     content: str
 
 
+class RecalledStanding(RecalledConclusion, frozen=True):
+    """What always holds of a person, and which kind of thing it is."""
+
+    kind: str
+    created_at: str
+    session_id: str | None = None
+    observed_id: str = ""
+
+
 class RecallReader:
     """Asks the server in force about one workspace."""
 
@@ -103,6 +112,10 @@ class RecallReader:
     ) -> T | None:
         """The same with a body; it may take `longest` seconds, where that is given."""
         return await self._ask(shape, "POST", f"{path}?{urlencode(query)}" if query else path, body, longest)
+
+    async def delete(self, shape: type[T], path: str) -> T | None:
+        """Delete something, and read what is said of it; None where there is none."""
+        return await self._ask(shape, "DELETE", path, None)
 
     async def link(self) -> Link:
         """Return the link to the server in force, which knows what that server can do."""

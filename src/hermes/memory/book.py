@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from hashlib import sha256
 from typing import Literal
 
@@ -27,7 +28,7 @@ from hermes.memory.outbox import Spot
 from hermes.memory.plugin_thread import Returned
 from hermes.memory.source_turns import find_late, find_source_turns, leave_out
 from hermes.memory.undoing import TakenBack
-from hermes.memory.values import Fact, FactQuery, Facts, FactSource, Notebook, Wording
+from hermes.memory.values import Fact, FactChange, FactQuery, Facts, FactSource, Notebook, Wording
 from hermes.redaction import hide_passwords
 from hermes.scope import OWNER
 from hermes.store.corrections import corrections_of, keep_correction, keep_forgotten
@@ -63,6 +64,8 @@ class Remembering(Struct, frozen=True):
     origin: str
     target: NotesFile | None = None
     """None for a fact."""
+    until: float | None = None
+    """Until when a fact held; None for what holds."""
 
 
 class BookPage(Struct, frozen=True):
@@ -170,6 +173,24 @@ class MemoryBook:
         )
         if not isinstance(found, Returned):
             raise ProviderError(f"{provider.name} does not say where it comes from: {found.reason}", hint="")
+        return list(found.value)
+
+    async def changes(self, entry: Remembering, *, undo: bool = False) -> Sequence[FactChange]:
+        """What a fact changed, was changed by or contradicts; a note is only corrected. With `undo` both sides hold."""
+        provider = self._provider
+        if entry.target is not None or provider is None:
+            return ()
+        fact = Fact(entry.id, entry.text, entry.at, entry.origin)
+        deadline = provider.within(provider.deadlines.tool)
+        found = await provider.call(
+            "fact_changes",
+            lambda plugin: plugin.fact_changes(self._notebook, fact, undo=undo),
+            (tuple, list),
+            deadline,
+            line="facts",
+        )
+        if not isinstance(found, Returned):
+            raise ProviderError(f"{provider.name} does not say what it changed: {found.reason}", hint="")
         return list(found.value)
 
     async def late(self, entry: Remembering, sources: Sequence[FactSource]) -> Sequence[FactSource]:
@@ -290,4 +311,17 @@ def _note_id(target: NotesFile, text: str) -> str:
 
 
 def _fact(fact: Fact) -> Remembering:
-    return Remembering(fact.id, fact.text, fact.at, fact.origin)
+    return Remembering(fact.id, fact.text, fact.at, fact.origin, until=fact.until)
+
+
+def describe_change(one: FactChange) -> str:
+    """Say what a fact changed, was changed by or contradicts, in a line."""
+    day = "" if one.at is None else f"{datetime.fromtimestamp(one.at).astimezone():%d %b %Y}"
+    text = " ".join(one.text.split())
+    if one.is_contradiction:
+        told = f"It contradicts what was said{' later' if one.is_newer else ''}: {text}"
+    elif one.is_newer:
+        told = f"It held until {day}; since then: {text}"
+    else:
+        told = f"It changed something on {day}; before, this held: {text}"
+    return f"{told} (undone)" if one.is_undone else told

@@ -206,6 +206,9 @@ class _Check:
         if found.items:
             first = found.items[0]
             await self._call("fact_sources", lambda plugin: plugin.fact_sources(whose, first), (list, tuple))
+            await self._call(
+                "fact_changes", lambda plugin: plugin.fact_changes(whose, first, undo=False), (list, tuple)
+            )
 
     async def _tools(self, session: MemorySession, place: Conversation) -> None:
         good, problem = usable_tools(session.tools, ())

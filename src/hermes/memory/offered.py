@@ -100,8 +100,8 @@ def opened_flaw(opened: OpenedMemory) -> str:
         "MemorySession": (opened.session, MemorySession),
         "Address": (opened.address, Address),
         "prompt_block": (opened.block, str),
-        "tools": (opened.tools, Sequence),
         "block_without_tools": (opened.block_without_tools or "", str),
+        "tools": (opened.tools, Sequence),
     }
     wrong = [
         f"{type(given).__name__} as {name}" for name, (given, kind) in parts.items() if not isinstance(given, kind)
@@ -157,10 +157,13 @@ def _is_line(line: object) -> bool:
 def _storable_part(part: Part) -> InjectedPart:
     as_of, tokens, cut = map(_number, (part.as_of, part.tokens, part.cut))
     layer, text = _storable(str(part.layer), MAX_LAYER_CHARS), _storable(part.text, MAX_RECALL_CHARS)
-    given: object = part.sources
+    sources, left_out = map(_storable_texts, (part.sources, part.left_out))
+    return InjectedPart(layer, text, as_of, int(tokens or 0), int(cut or 0), sources, left_out)
+
+
+def _storable_texts(given: object) -> tuple[str, ...]:
     listed = given[:MAX_SOURCES] if isinstance(given, tuple | list) else ()
-    sources = tuple(_storable(str(source), MAX_SOURCE_CHARS) for source in listed)
-    return InjectedPart(layer, text, as_of, int(tokens or 0), int(cut or 0), sources)
+    return tuple(_storable(str(line), MAX_SOURCE_CHARS) for line in listed)
 
 
 def _number(value: object) -> float | None:

@@ -33,6 +33,7 @@ from hermes.memory.values import Ending as Ending
 from hermes.memory.values import Entry as Entry
 from hermes.memory.values import EntryKind as EntryKind
 from hermes.memory.values import Fact as Fact
+from hermes.memory.values import FactChange as FactChange
 from hermes.memory.values import FactQuery as FactQuery
 from hermes.memory.values import Facts as Facts
 from hermes.memory.values import FactSource as FactSource
@@ -263,6 +264,11 @@ class MemoryPlugin(ABC):
 
     async def fact_sources(self, whose: Notebook, fact: Fact) -> Sequence[FactSource]:
         """What people said that a fact was learnt from. With a fact that is forgotten, these go too."""
+        return ()
+
+    async def fact_changes(self, whose: Notebook, fact: Fact, *, undo: bool) -> Sequence[FactChange]:
+        """The facts that a fact changed, was changed by or contradicts, the oldest change first; with `undo` after
+        these changes were undone, so that both sides of each hold."""
         return ()
 
     def backup_paths(self) -> Sequence[Path]:

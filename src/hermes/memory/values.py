@@ -203,6 +203,8 @@ class Part(Struct, frozen=True):
     """Characters that were left out to fit."""
     sources: tuple[str, ...] = ()
     """Why each line that begins with "- " is there, in their order."""
+    left_out: tuple[str, ...] = ()
+    """Lines that did not fit, in brief."""
 
 
 class Recalled(Struct, frozen=True):
@@ -256,6 +258,8 @@ class Fact(Struct, frozen=True):
     at: float | None = None
     origin: str = ""
     """Where it comes from, in a few words."""
+    until: float | None = None
+    """Until when it held; None for what holds."""
 
 
 class Facts(Struct, frozen=True):
@@ -274,6 +278,18 @@ class FactSource(Struct, frozen=True):
     session_id: str | None = None
     can_go: bool = True
     """False where the provider cannot delete it."""
+
+
+class FactChange(Struct, frozen=True):
+    """Another fact that a fact changed, was changed by, or contradicts."""
+
+    text: str
+    at: float | None
+    """When the later of the two was said."""
+    is_newer: bool
+    """Whether the other fact is the later one."""
+    is_contradiction: bool = False
+    is_undone: bool = False
 
 
 class Remembered(Struct, frozen=True):

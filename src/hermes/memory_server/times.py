@@ -32,6 +32,11 @@ def to_wire(micros: int) -> str:
     return f"{(PLAIN_EPOCH + timedelta(0, 0, micros)).isoformat()}Z"  # with a zone it would take twice as long
 
 
+def from_day(day: date) -> int:
+    """The first moment of a day in UTC."""
+    return to_micros(datetime(day.year, day.month, day.day, tzinfo=UTC))
+
+
 def to_day(micros: int) -> date:
     """The day of a moment in UTC."""
     return (PLAIN_EPOCH + timedelta(microseconds=micros)).date()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
+from typing import Any
 
 from hermes.ranking.relative_times import resolve
 from hermes.ranking.words import split_words
@@ -17,8 +18,12 @@ TELLS_TIME = 4
 OF_ONESELF = 8
 """Who wrote it speaks of themselves."""
 LENGTH_AT = 4
-"""From this bit on, the number holds how many words the message has."""
+"""From this bit on, 16 bits hold how many words the message has."""
 LONGEST = 0xFFFF
+UNWANTED = 1 << 20
+"""Its author wished that it is not remembered: no search brings it."""
+CONFIDENTIAL = 1 << 21
+"""It holds a password, a PIN or the like: a search brings it only when it is asked for."""
 READ = 4000
 """Only so many characters are read; the word count of a longer text is extrapolated."""
 QUESTION_MARKS = "?？؟"
@@ -41,6 +46,11 @@ ONESELF = frozenset(
 ANY_DAY = date(2000, 1, 1)
 """Whether a text holds a relative time does not depend on the day."""
 ONESELF_LETTERS = "我私僕俺"
+
+
+def count_words(traits: Any) -> Any:
+    """Return how many words messages with these traits (a number or an array of them) have."""
+    return traits >> LENGTH_AT & LONGEST
 
 
 def traits_of(text: str) -> int:

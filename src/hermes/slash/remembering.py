@@ -12,7 +12,7 @@ from datetime import datetime
 from hermes.agent.agent import Agent
 from hermes.agent.stopping import unless_stopped
 from hermes.errors import UsageError
-from hermes.memory.book import BookPage, Forgotten, MemoryBook, Remembering
+from hermes.memory.book import BookPage, Forgotten, MemoryBook, Remembering, describe_change
 from hermes.memory.values import FactSource, Wording
 from hermes.scope import OWNER, Group
 from hermes.slash.here import Beginning, Here, Word, read_number
@@ -30,10 +30,11 @@ WORDS = {
     "edit": "Correct an entry: its number, then what holds.",
     "forget": "Forget an entry for good.",
     "why": "Where an entry comes from.",
+    "undo": "Let an entry and what changed it both hold.",
     "on": "Recall, note and send again.",
     "off": "Incognito from here on.",
 }
-TAKES = "[more|search WORDS|edit N TEXT|forget N|why N|on|off]"
+TAKES = "[more|search WORDS|edit N TEXT|forget N|why N|undo N|on|off]"
 HOW = "`/memory edit N TEXT` corrects an entry, `/memory forget N` forgets it, `/memory why N` says where it is from."
 MORE = "There is more: `/memory more`."
 NOT_LISTED = "`/memory` lists what there is, with numbers; `/memory search WORDS` what holds these words"
@@ -57,6 +58,7 @@ async def memory(here: Here, text: str) -> str:
         "edit": _edit,
         "forget": _forget,
         "why": _why,
+        "undo": _undo,
     }
     word, place = word.lower(), await here.place()
     if word in ("on", "off") and not rest:
@@ -65,7 +67,7 @@ async def memory(here: Here, text: str) -> str:
         names = ", ".join(list(WORDS)[:-1])
         raise UsageError(f"/memory takes {names} or off, not '{text[:QUOTED]}'", hint=NOT_LISTED)
     doing = acts[word](here, place.book, rest.strip())
-    if word in ("edit", "forget"):  # what is begun is done: it takes a few seconds at most
+    if word in ("edit", "forget", "undo"):  # what is begun is done: it takes a few seconds at most
         return await doing
     told = await unless_stopped(doing, here.stop)
     return UNCHANGED if told is None else told
@@ -109,7 +111,8 @@ async def _show(book: MemoryBook, words: Wording | None, after: str) -> str:
 def _origin(book: MemoryBook, entry: Remembering) -> str:
     """Where it comes from, in a line. Where files are is the owner's business."""
     if entry.target is None:
-        return ", ".join(filter(None, ("fact", entry.origin, _date(entry.at))))
+        held = " until ".join(filter(None, (_date(entry.at), _date(entry.until))))
+        return ", ".join(filter(None, ("fact", entry.origin, held)))
     place = str(book.notes.path(entry.target)) if book.notes.scope == OWNER else entry.origin
     return f"note in {place}" + (f", last changed {_date(entry.at)}" if entry.at else "")
 
@@ -178,7 +181,17 @@ async def _why(here: Here, book: MemoryBook, rest: str) -> str:  # noqa: ARG001
     sources = list(await book.sources(entry))[:MOST_SOURCES]
     titles = await book.titles(sources)
     said = ["It was learnt from:", *(f"   {_said(source, titles)}" for source in sources)] if sources else []
-    return "\n".join([_cut(entry.text), f"{_origin(book, entry)}, id {entry.id}", *before, *said])
+    changes = [describe_change(one) for one in await book.changes(entry)]
+    return "\n".join([_cut(entry.text), f"{_origin(book, entry)}, id {entry.id}", *before, *changes, *said])
+
+
+async def _undo(here: Here, book: MemoryBook, rest: str) -> str:  # noqa: ARG001
+    entry = _chosen(book, rest)
+    undone = await book.changes(entry, undo=True)
+    if not undone:
+        return f"Nothing was changed by it, and it was not changed: {_cut(entry.text)}"
+    others = [f"   {_cut(one.text)}" for one in undone[:MOST_SOURCES]]
+    return "\n".join([f"Undone. Both hold: {_cut(entry.text)}", *others])
 
 
 def _chosen(book: MemoryBook, number: str) -> Remembering:

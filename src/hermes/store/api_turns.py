@@ -70,6 +70,10 @@ def answer_anew(tx: Tx, turn: ApiTurn, item: str) -> None:
     tx.execute("UPDATE hermes_api_turns SET item = ?, is_delivered = 0 WHERE id = ?", (item, turn.id))
 
 
+def drop_turn(tx: Tx, turn: ApiTurn) -> None:
+    tx.execute("DELETE FROM hermes_api_turns WHERE id = ?", (turn.id,))
+
+
 def mark_delivered(tx: Tx, session_id: str, item: str) -> None:
     """A client took the reply whole."""
     tx.execute("UPDATE hermes_api_turns SET is_delivered = 1 WHERE session_id = ? AND item = ?", (session_id, item))

@@ -151,7 +151,7 @@ def _weigh(
     chosen, before = [one for one, _ in shown], [one for _, one in shown]
     kinds = np.array([one.traits for one in chosen], dtype=np.int64)
     kinds_before = np.array([one.traits if one else 0 for one in before], dtype=np.int64)
-    is_short = np.array([one is not None for one in before], dtype=bool) & (kinds_before >> traits.LENGTH_AT < LONG)
+    is_short = np.array([one is not None for one in before], dtype=bool) & (traits.count_words(kinds_before) < LONG)
     own = held.of(_ids(chosen))
     earlier = held.of(_ids(before)) & is_short
     weights = held.weights / max(float(held.weights.sum()), 1e-6)
@@ -173,7 +173,7 @@ def _weigh(
         after_question=kinds_before & traits.ASKS != 0,
         time=(kinds & traits.TELLS_TIME != 0) & asked.asks_when,
         date=asked.dates.fit(np.array([one.day for one in chosen], dtype=np.int32)) if asked.dates else nothing,
-        length=kinds >> traits.LENGTH_AT,
+        length=traits.count_words(kinds),
         session=np.array([places[one.session_id] for one in chosen], dtype=np.int64),
         session_words=_session_words(tx, held, sizes, weights),
         session_size=np.array([*sizes.values()], dtype=np.int64),

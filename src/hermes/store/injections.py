@@ -26,7 +26,7 @@ KEPT = 50
 
 class InjectedPart(Struct, frozen=True):
     """One piece of recalled text. `cut` counts the characters that were left out to fit, `sources` say why each line
-    that begins with "- " is there."""
+    that begins with "- " is there, `left_out` are lines that did not fit, in brief."""
 
     layer: str
     text: str
@@ -34,6 +34,7 @@ class InjectedPart(Struct, frozen=True):
     tokens: int
     cut: int
     sources: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 class Injection(Struct, frozen=True):
@@ -65,7 +66,7 @@ def drop_injections(tx: Tx, is_to_go: Callable[[str], bool], within: Collection[
         if within is not None and row["session_id"] not in within:
             continue
         made = msgspec.json.decode(row["record"], type=Injection)
-        if any(is_to_go(part.text) for part in made.parts):
+        if any(is_to_go(text) for part in made.parts for text in (part.text, *part.left_out)):
             tx.execute(
                 "DELETE FROM hermes_injections WHERE session_id = ? AND turn = ?", (row["session_id"], row["turn"])
             )

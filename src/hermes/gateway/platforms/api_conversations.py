@@ -25,9 +25,9 @@ from hermes.fence import strip_fences
 from hermes.gateway.inbox import INBOX, item_key_of
 from hermes.gateway.inbox_record import recall_ending
 from hermes.gateway.platform import Inbound
-from hermes.gateway.platforms.api_forms import split_documents
+from hermes.gateway.platforms.api_forms import find_memory_switch, split_documents
 from hermes.scope import Scope
-from hermes.store.api_turns import ApiTurn, add_turn, answer_anew, extent_of, find_turn, turns_with_words
+from hermes.store.api_turns import ApiTurn, add_turn, answer_anew, drop_turn, extent_of, find_turn, turns_with_words
 from hermes.store.store import Store
 from hermes.types import Draft
 
@@ -112,7 +112,7 @@ class Conversations(Struct, frozen=True):
         if turn is not None:
             return self._again(tx, turn, history, message)
         goes_on = last is not None and self._goes_on(tx, last, history, message)
-        session_id = last.session_id if last is not None and goes_on else self._new_id(tx)
+        session_id = last.session_id if last is not None and goes_on else self._branch(tx, last, history)
         item = message.message_id or chain
         if self._find_item(tx, session_id, message) is None:  # else the id is another message's, which is refused
             add_turn(tx, chain, history.words, session_id, item)
@@ -140,8 +140,14 @@ class Conversations(Struct, frozen=True):
             ours = ending.text if isinstance(ending, Replied | Stopped) else None
         return ours is None or _plain(ours).startswith(" ".join(history.replies))
 
-    def _new_id(self, tx: Tx) -> str:
-        return self.store.sessions.new_id(tx, self.store.clock.now())
+    def _branch(self, tx: Tx, last: ApiTurn | None, history: History) -> str:
+        """The id of a new session. It is incognito from its beginning where the chat was when it was left."""
+        session_id = self.store.sessions.new_id(tx, self.store.clock.now())
+        switch = find_memory_switch(history.messages[:-1])
+        was_off = last is not None and self.store.incognito.is_on(tx, last.session_id)
+        if switch == "off" or (switch is None and was_off):
+            self.store.incognito.begin(tx, session_id)
+        return session_id
 
     def _again(self, tx: Tx, turn: ApiTurn, history: History, message: Inbound) -> Inbound | None:
         """A message that was handed in before. Whoever waits for its reply, or never got it, gets that one; whoever got
@@ -156,8 +162,11 @@ class Conversations(Struct, frozen=True):
                 return replace(placed, text=_text_of(item))
         messages = self.store.messages
         said = messages.find_said(tx, turn.session_id, strip_fences(history.said))
-        is_last = not said or said == messages.last_said(tx, turn.session_id)
-        if not is_last or extent_of(tx, turn.session_id)[1] != turn.id:
+        is_last = extent_of(tx, turn.session_id)[1] == turn.id
+        if not said and not is_last:  # a command, with which another chat begins too, or what was taken back
+            drop_turn(tx, turn)
+            return self._place(tx, history, message)
+        if not is_last or (said and said != messages.last_said(tx, turn.session_id)):
             return None
         if item is None and not said:
             return placed
@@ -176,7 +185,9 @@ class Conversations(Struct, frozen=True):
         instructions, what was said before the session began, and documents."""
         first = history.places[max(0, len(history.places) - extent_of(tx, session_id)[0])]
         seen = [
-            (one.role, one.content or "") for place, one in enumerate(history.messages) if _is_seen(one, place, first)
+            (one.role, strip_fences(one.content or ""))
+            for place, one in enumerate(history.messages)
+            if _is_seen(one, place, first)
         ]
         documents = [("user", history.documents)] if history.documents else []
         chat = replace(message.chat, chat_id=session_id)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from hermes.types import Draft
+
 TASK = "### Task:"
 HISTORY = "<chat_history>"
 CONTEXT_END = "</context>"
@@ -33,3 +37,12 @@ def split_documents(text: str) -> tuple[str, str]:
         return "", text
     documents, end, words = text.rpartition(CONTEXT_END)
     return (documents + end, words.strip()) if words.strip() else ("", text)
+
+
+def find_memory_switch(messages: Sequence[Draft]) -> str | None:
+    """What a person last said with `/memory` in a history: `on` or `off`; None where they said neither."""
+    for message in reversed(messages):
+        words = (message.content or "")[:40].lower().split() if message.role == "user" else []
+        if words in (["/memory", "on"], ["/memory", "off"]):
+            return words[1]
+    return None

@@ -38,7 +38,7 @@ from hermes.gateway.platforms import api_reply
 from hermes.gateway.platforms.api_conversations import Conversations, name_conversation, read_history
 from hermes.gateway.platforms.api_door import Door, patient_protocol, refuse_two_lengths
 from hermes.gateway.platforms.api_follow import follow
-from hermes.gateway.platforms.api_forms import is_task
+from hermes.gateway.platforms.api_forms import find_memory_switch, is_task
 from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole, header_text
 from hermes.gateway.platforms.api_terms import MODES, ApiMemory, ApiTerms
 from hermes.gateway.platforms.api_wire import LONGEST_NAME, ApiError, Completion, CompletionRequest, parse_ask
@@ -168,7 +168,8 @@ class HttpApi:
             response = await self._say(request, ask, placed, None)
             response.background = BackgroundTask(self._mark_delivered, placed)
             return response
-        return await self._respond(request, ask, self._converse(ask, reads=mode != "off"), {})
+        reads = mode != "off" and find_memory_switch(ask.messages) != "off"
+        return await self._respond(request, ask, self._converse(ask, reads=reads), {})
 
     def _mode_of(self, ask: CompletionRequest, *, is_named: bool) -> ApiMemory | Literal["named"]:
         """What memory a request has: by its session, else by the name of its model, else by the settings. A program's

@@ -16,9 +16,11 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine import merging, provenance
 from hermes.memory_server.engine.answers import merge_route
+from hermes.memory_server.engine.conclusions import get_conclusion
 from hermes.memory_server.engine.deletion import PART
 from hermes.memory_server.engine.peer_deletion import delete_peer
 from hermes.memory_server.engine.removal import begin_removal, remove_part
+from hermes.memory_server.engine.truth import list_pairs
 
 router = new_router("extensions")
 ROOT = "/v3/workspaces/{workspace_id}/ext"
@@ -148,3 +150,21 @@ async def list_versions(
     """What a conclusion said before it was edited, the oldest first."""
     found = await here.read(lambda tx: provenance.list_versions(tx, workspace_id, conclusion_id, page))
     return wire.page(found, wire.conclusion_version)
+
+
+@router.get(f"{CONCLUSION}/history", response_model=replies.ConclusionHistory)
+async def read_history(workspace_id: str, conclusion_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
+    """When a conclusion was said and held, and what it changed or was changed by."""
+
+    def run(tx: Tx) -> Response:
+        row = get_conclusion(tx, workspace_id, conclusion_id)
+        return wire.JsonResponse(wire.history(row, list_pairs(tx, row.id)))
+
+    return await here.read(run)
+
+
+@router.delete(f"{ROOT}/supersessions/{{supersession_id}}", response_model=replies.Supersession)
+async def undo_supersession(workspace_id: str, supersession_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
+    """Undo that a conclusion changed another: both hold, for good. Undoing twice is fine."""
+    row = await here.write(lambda tx: provenance.undo_change(tx, workspace_id, supersession_id, here.now()))
+    return wire.JsonResponse(wire.supersession(row))

@@ -28,6 +28,7 @@ EXTENSIONS: tuple[str, ...] = (
     "context_views",
     "narrow_answers",
     "both_views",
+    "truth_over_time",
 )
 """A name for each; a name keeps its meaning for good."""
 

@@ -96,6 +96,16 @@ class ImportedVersion(Body):
     replaced_at: Time
 
 
+class ImportedPair(Body):
+    """An older conclusion that another one changed or contradicts."""
+
+    id: PublicId
+    kind: Literal["change", "contradiction"]
+    why: CleanText
+    created_at: Time
+    undone_at: Time | None = None
+
+
 class ImportedConclusion(Body):
     id: PublicId
     observer_id: CleanText
@@ -109,6 +119,7 @@ class ImportedConclusion(Body):
     source_ids: PublicIds | None = None
     message_ids: PublicIds = Field(default_factory=list)
     versions: Annotated[list[ImportedVersion], Field(max_length=100)] = Field(default_factory=list)
+    supersedes: Annotated[list[ImportedPair], Field(max_length=limits.SOURCES)] = Field(default_factory=list)
 
 
 class ImportedCard(Body):

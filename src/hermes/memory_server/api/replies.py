@@ -67,11 +67,43 @@ class Conclusion(BaseModel):
     created_at: datetime
     source_ids: list[str] | None
     times_derived: int
+    valid_until: datetime | None = None
+    superseded_by: str | None = None
 
 
 class ConclusionVersion(BaseModel):
     content: str
     replaced_at: datetime
+
+
+class Supersession(BaseModel):
+    """A later conclusion that changed an earlier one, or contradicts it."""
+
+    id: str
+    kind: Literal["change", "contradiction"]
+    why: str
+    older_id: str
+    older_content: str
+    older_said_at: datetime
+    newer_id: str
+    newer_content: str
+    newer_said_at: datetime
+    created_at: datetime
+    undone_at: datetime | None
+
+
+class ConclusionHistory(BaseModel):
+    """When a conclusion was said, learnt and held, and what it changed or was changed by."""
+
+    id: str
+    said_at: datetime
+    happened_at: datetime | None
+    learnt_at: datetime | None
+    valid_from: datetime
+    valid_until: datetime | None
+    superseded_by: str | None
+    forgotten_at: datetime | None
+    supersessions: list[Supersession]
 
 
 class MergePreview(BaseModel):
@@ -90,11 +122,18 @@ class Merge(BaseModel):
     undo_until: datetime
 
 
+class StandingConclusion(Conclusion):
+    """What always holds of a peer, and which kind of thing it is."""
+
+    kind: Literal["name", "instruction", "identity", "health", "family", "wish"]
+
+
 class FoundEvidence(BaseModel):
-    """Messages that fit a question, and conclusions that no message says."""
+    """Messages that fit a question, conclusions that no message says, and what always holds, the worthiest first."""
 
     messages: list[Found]
     conclusions: list[Conclusion]
+    standing: list[StandingConclusion]
 
 
 class ViewContext(BaseModel):

@@ -77,7 +77,7 @@ async def remove_session(
     workspace_id: str, scope_id: str, session_id: str, here: ServerDep, _: WorkspaceCaller
 ) -> Response:
     """Take a session out of a scope."""
-    await here.write(lambda tx: engine.remove_session(tx, workspace_id, scope_id, session_id))
+    await here.write(lambda tx: engine.remove_session(tx, workspace_id, scope_id, session_id, here.now()))
     return Response(status_code=204)
 
 

@@ -22,6 +22,7 @@ from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.scopes import get_scopes, session_ids
 from hermes.memory_server.engine.search import Hit, find_hits
 from hermes.memory_server.engine.sessions import find_live_session
+from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.ranking.personal import expand
 from hermes.ranking.scoring import ABOUT
@@ -87,7 +88,7 @@ async def search_with_scores(workspace_id: str, body: WorkspaceSearch, here: Ser
 
 @router.post(f"{ROOT}/ext/evidence", response_model=replies.FoundEvidence, tags=["extensions"])
 async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """Find what was said and concluded that a question is about, with scores, in one request."""
+    """Find what was said and concluded that a question is about, with scores, and what always holds, in one request."""
     today = datetime.fromtimestamp(here.now() / 1_000_000, UTC)
     question = await here.ask_messages(workspace_id, expand(body.query, today))
     filters = None if body.heard_by is None else {"peer_perspective": body.heard_by}
@@ -106,6 +107,7 @@ async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep
         return {
             "messages": [_found(hit) for hit in hits],
             "conclusions": [wire.conclusion(row) for row in without_messages(tx, concluded)],
+            "standing": [wire.conclusion(row) | {"kind": row.standing} for row in find_standing(tx, held)],
         }
 
     return await here.read(lambda tx: wire.JsonResponse(run(tx)))

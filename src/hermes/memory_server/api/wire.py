@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import orjson
@@ -10,7 +10,7 @@ from sqlalchemy import Row
 from starlette.responses import Response
 
 from hermes.memory_server import times
-from hermes.memory_server.engine.conclusions import NewConclusion
+from hermes.memory_server.engine.conclusions import FORGOTTEN, NewConclusion
 from hermes.memory_server.engine.dialectic import PeerAnswer
 from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.merging import KEPT as MERGE_KEPT
@@ -18,6 +18,7 @@ from hermes.memory_server.engine.once import WrittenStamp
 from hermes.memory_server.engine.paging import Paged
 from hermes.memory_server.engine.queue_status import Counts, QueueCounts
 from hermes.memory_server.engine.summaries import TYPES
+from hermes.memory_server.engine.truth import valid_from
 from hermes.memory_server.ids import SCOPE_PREFIX
 
 WireObject = dict[str, Any]
@@ -114,6 +115,8 @@ def concluded(new: NewConclusion, stamp: WrittenStamp) -> WireObject:
         "created_at": times.to_wire(stamp.created_at),
         "source_ids": None,
         "times_derived": 1,
+        "valid_until": None,
+        "superseded_by": None,
     }
 
 
@@ -127,12 +130,49 @@ def conclusion(row: Row[Any]) -> WireObject:
         "level": row.level,
         "created_at": times.to_wire(row.created_at),
         "source_ids": None if row.source_ids is None else raw(row.source_ids),
-        "times_derived": row.times_derived,
+        "times_derived": row.mentions,
+        "valid_until": _moment(row.valid_until),
+        "superseded_by": row.newer,
     }
 
 
 def conclusion_version(row: Row[Any]) -> WireObject:
     return {"content": row.content, "replaced_at": times.to_wire(row.replaced_at)}
+
+
+def supersession(row: Row[Any]) -> WireObject:
+    return {
+        "id": row.public_id,
+        "kind": row.kind,
+        "why": row.why,
+        "older_id": row.older,
+        "older_content": row.older_content,
+        "older_said_at": times.to_wire(row.older_created_at),
+        "newer_id": row.newer,
+        "newer_content": row.newer_content,
+        "newer_said_at": times.to_wire(row.newer_created_at),
+        "created_at": times.to_wire(row.created_at),
+        "undone_at": _moment(row.undone_at),
+    }
+
+
+def history(row: Row[Any], pairs: Iterable[Row[Any]]) -> WireObject:
+    """When a conclusion held, and the pairs that it is a side of."""
+    return {
+        "id": row.public_id,
+        "said_at": times.to_wire(row.created_at),
+        "happened_at": _moment(row.happened_at),
+        "learnt_at": _moment(row.learnt_at),
+        "valid_from": times.to_wire(valid_from(row)),
+        "valid_until": _moment(row.valid_until),
+        "superseded_by": row.newer,
+        "forgotten_at": orjson.loads(row.metadata).get(FORGOTTEN),
+        "supersessions": [supersession(pair) for pair in pairs],
+    }
+
+
+def _moment(micros: int | None) -> str | None:
+    return None if micros is None else times.to_wire(micros)
 
 
 def merge(row: Row[Any]) -> WireObject:
@@ -187,7 +227,8 @@ def evidence(found: PeerAnswer) -> WireObject:
 
 def _evidence_conclusion(row: Row[Any]) -> WireObject:
     shown = conclusion(row)
-    del shown["times_derived"]
+    for name in ("times_derived", "valid_until", "superseded_by"):
+        del shown[name]
     return {**shown, "source_ids": raw(row.source_ids or "[]")}
 
 

@@ -15,7 +15,7 @@ from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import message_vectors, messages, meta
 from hermes.memory_server.db.text_index import UNREAD_AFTER, UNREAD_UNTIL
-from hermes.ranking.traits import traits_of
+from hermes.memory_server.engine.sentences import message_traits
 
 MARK = PreparedStatement(select(meta.c.value).where(meta.c.name == bindparam("name")))
 KNOW = PreparedStatement(
@@ -50,7 +50,9 @@ def catch_up(tx: Tx, most: int) -> bool:
     unread = query.where(messages.c.id > after, messages.c.id <= until).order_by(messages.c.id).limit(most)
     rows = tx.execute(unread).all()
     if rows:
-        known = [{"of": r.workspace_id, "id": r.id, "found": traits_of(r.content), "at": r.created_at} for r in rows]
+        known = [
+            {"of": r.workspace_id, "id": r.id, "found": message_traits(r.content), "at": r.created_at} for r in rows
+        ]
         KNOW.run_many(tx, known)
         text_index(tx).respell(tx, after, rows[-1].id)
         tx.execute(update(meta).where(meta.c.name == UNREAD_AFTER).values(value=str(rows[-1].id)))

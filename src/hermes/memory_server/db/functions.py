@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import sqlite3
-from functools import lru_cache
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
+from hermes.memory_server.db.folder_key import folder_key
 from hermes.memory_server.db.matching import ORDERED
-from hermes.ranking.traits import traits_of
+from hermes.memory_server.engine.sentences import message_traits
 from hermes.ranking.words import segment
 
 
 def register_functions(connection: sqlite3.Connection) -> None:
+    [(_, _, file), *_] = connection.execute("PRAGMA database_list").fetchall()
     connection.create_function("holds_text", 2, holds_text, deterministic=True)
     connection.create_function("holds_json", 2, holds_json, deterministic=True)
     connection.create_function("compares_json", 4, compares_json, deterministic=True)
     connection.create_function("holds_any", 2, holds_any, deterministic=True)
     connection.create_function("segmented", 1, segment, deterministic=True)
-    connection.create_function("traits_of", 1, traits_of, deterministic=True)
+    connection.create_function("traits_of", 1, message_traits, deterministic=True)
+    connection.create_function("keyed_hash", 1, partial(keyed_hash, Path(file).parent))
+
+
+def keyed_hash(folder: Path, text: str) -> str:
+    """A hash for which nobody can try out texts without the key of the folder."""
+    return hmac.new(folder_key(folder), text.encode(), hashlib.sha256).hexdigest()
 
 
 def holds_text(text: str | None, part: str) -> int | None:

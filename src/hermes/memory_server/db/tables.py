@@ -231,21 +231,33 @@ conclusions = _table(
     _text("content"),
     _text("digest"),
     Column("source_ids", Text),
-    Column("message_ids", Text),
     Column("times_derived", Whole, nullable=False, server_default="1"),
     _text("metadata", "{}"),
     Column("created_at", Whole, nullable=False),
     Column("vector", LargeBinary, nullable=False),
     Column("deleted_at", Whole),
+    Column("standing", Text),
+    Column("happened_at", Whole),
+    Column("learnt_at", Whole),
+    Column("valid_until", Whole),
+    Column("superseded_by", Whole),
+    Column("retired_at", Whole),
+    Column("retired_why", Text),
     _partial("conclusions_live", "collection_id", "id", where="deleted_at IS NULL"),
     _partial("conclusions_frequent", "collection_id", "times_derived", "id", where="deleted_at IS NULL"),
     Index("conclusions_by_digest", "collection_id", "digest"),
     _partial("conclusions_by_workspace", "workspace_id", "id", where="deleted_at IS NULL"),
     Index("conclusions_by_session", "session_id"),
     _partial("conclusions_drawn", "collection_id", where="source_ids IS NOT NULL"),
+    _partial("conclusions_standing", "collection_id", "standing", "id", where="standing IS NOT NULL"),
+    _partial("conclusions_superseded", "superseded_by", where="superseded_by IS NOT NULL"),
+    _partial("conclusions_retired", "workspace_id", "id", where="retired_at IS NOT NULL"),
     sqlite_autoincrement=True,
 )
-"""`message_ids` are the messages it was read from, `source_ids` the conclusions it was drawn from."""
+"""`source_ids` are the conclusions it was drawn from. `standing` says what kind of thing it is that always holds
+(`engine.standing_kinds`). It was said at `created_at`, is about `happened_at` (NULL: when it was said), and held until
+`valid_until`; then `superseded_by` says what holds instead, as `supersessions` has it. One that is retired is shown
+nowhere and can be brought back."""
 
 conclusion_messages = _table(
     "conclusion_messages",
@@ -254,6 +266,43 @@ conclusion_messages = _table(
     sqlite_with_rowid=False,
 )
 """Which conclusions came from which messages."""
+
+claims = _table(
+    "claims",
+    *_key("collection_id"),
+    Column("attribute", Text, primary_key=True),
+    *_key("conclusion_id"),
+    _text("value"),
+    Column("is_denied", Boolean, nullable=False),
+    Index("claims_by_conclusion", "conclusion_id"),
+    sqlite_with_rowid=False,
+)
+"""What conclusions claim (`hermes.ranking.claims`): finds those of the same attribute."""
+
+supersessions = _table(
+    "supersessions",
+    Column("id", Whole, primary_key=True),
+    Column("public_id", Text, nullable=False, unique=True),
+    Column("older_id", Whole, nullable=False),
+    Column("newer_id", Whole, nullable=False),
+    _text("kind"),
+    _text("why"),
+    Column("created_at", Whole, nullable=False),
+    Column("undone_at", Whole),
+    UniqueConstraint("older_id", "newer_id", name="supersessions_by_pair"),
+    Index("supersessions_by_newer", "newer_id"),
+)
+"""Pairs of conclusions: the newer one changed what the older one says (`kind` is `change`), or they contradict each
+other (`contradiction`) and both hold. One that a person undid is not made again."""
+
+tombstones = _table(
+    "tombstones",
+    *_key("workspace_id", "observed_id"),
+    Column("hash", Text, primary_key=True),
+    Column("deleted_at", Whole, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""What was deleted about a peer, as a keyed hash (`engine.tombstones`), so that it does not come back."""
 
 conclusion_versions = _table(
     "conclusion_versions",

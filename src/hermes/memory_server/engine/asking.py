@@ -10,9 +10,10 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import peers
 from hermes.memory_server.embedder import SearchQuestion, Vector
+from hermes.memory_server.engine.sentences import asks_for_secret
 from hermes.ranking.dates import Dates, asks_when, find_dates
 from hermes.ranking.names import SPELLINGS, leave_out, spellings
-from hermes.ranking.traits import speaks_of_oneself
+from hermes.ranking.traits import CONFIDENTIAL, UNWANTED, speaks_of_oneself
 from hermes.ranking.words import split_words, telling_words
 
 
@@ -42,6 +43,8 @@ class SearchWords:
     asks_when: bool
     of_oneself: bool
     """It names nobody, and who asks it asks about themselves."""
+    withheld: int
+    """Traits of messages that it does not bring: what was not to be remembered, and secrets unless it asks for one."""
 
 
 def understand(tx: Tx, workspace_id: int, question: SearchQuestion) -> SearchWords:
@@ -57,6 +60,7 @@ def understand(tx: Tx, workspace_id: int, question: SearchQuestion) -> SearchWor
         find_dates(question.text),
         asks_when(question.text),
         not named and speaks_of_oneself(text, words),
+        UNWANTED if asks_for_secret(question.text) else UNWANTED | CONFIDENTIAL,
     )
 
 

@@ -70,6 +70,7 @@ def find_candidates(tx: Tx, seen: Seen, place: SearchArea, asked: SearchWords, a
         following = rows.first(allowed.keep(tx, rows.ids[following]))
     chosen[following] = True
     places = chosen.nonzero()[0]
+    places = places[rows.traits[places] & asked.withheld == 0]
     evidence = weigh(seen, places, asked, held)
     if asked.dates:
         evidence = replace(evidence, date=_fit_dates(tx, rows, places, asked.dates))
@@ -172,10 +173,10 @@ def weigh(seen: Seen, chosen: Positions, asked: SearchWords, held: HeldWords) ->
     before = rows.before[chosen]
     kinds, kinds_before = rows.traits[chosen], rows.traits[before]
     has_before = before != NONE
-    short_before = has_before & (kinds_before >> traits.LENGTH_AT < LONG)
+    short_before = has_before & (traits.count_words(kinds_before) < LONG)
     near = np.where(short_before, before, NONE)
     further = np.where(short_before, rows.before[before], NONE)
-    further = np.where(rows.traits[further] >> traits.LENGTH_AT < ESSAY, further, NONE)
+    further = np.where(traits.count_words(rows.traits[further]) < ESSAY, further, NONE)
     own, earlier = held.masks[chosen], held.masks[near]
     only_earlier = earlier & ~own
     only_further = held.masks[further] & ~(own | earlier)
@@ -195,7 +196,7 @@ def weigh(seen: Seen, chosen: Positions, asked: SearchWords, held: HeldWords) ->
         after_question=has_before & (kinds_before & traits.ASKS != 0),
         time=(kinds & traits.TELLS_TIME != 0) & asked.asks_when,
         date=np.zeros(len(chosen), dtype=np.float32),
-        length=kinds >> traits.LENGTH_AT,
+        length=traits.count_words(kinds),
         session=np.searchsorted(sessions, session_of),
         session_words=_session_words(rows, sessions, held),
         session_size=seen.sizes(sessions),
@@ -206,7 +207,7 @@ def _fit_dates(tx: Tx, rows: OutlineRows, chosen: Positions, dates: Dates) -> Fl
     """How well the dates of a question fit the day of each message, or what it says of other days ("last month")."""
     said = dates.fit(rows.days[chosen])
     kinds = rows.traits[chosen]
-    read = (kinds & traits.TELLS_TIME != 0) & (kinds >> traits.LENGTH_AT <= HAPPENED_WORDS)
+    read = (kinds & traits.TELLS_TIME != 0) & (traits.count_words(kinds) <= HAPPENED_WORDS)
     telling = rows.ids[chosen[read]].tolist()
     query = select(messages.c.id, messages.c.content, messages.c.created_at).where(messages.c.id.in_(telling))
     happened = np.zeros(len(chosen), dtype=np.float32)
@@ -222,7 +223,7 @@ def _by_named(authors: NDArray[np.int32], kinds: NDArray[np.int32], asked: Searc
     messages in which somebody speaks of themselves, unless they are as long as an assistant's."""
     meant: Flags = authors == (next(iter(asked.named)) if len(asked.named) == 1 else NONE)
     if asked.of_oneself:
-        meant = (kinds & traits.OF_ONESELF != 0) & (kinds >> traits.LENGTH_AT < LONG)
+        meant = (kinds & traits.OF_ONESELF != 0) & (traits.count_words(kinds) < LONG)
     return meant
 
 

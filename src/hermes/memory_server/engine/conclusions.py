@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, delete, select, update
+from sqlalchemy import Select, and_, bindparam, delete, exists, func, or_, select, update
 
+from hermes.memory_server import times
 from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedInsert, PreparedStatement, in_parts, inserting, inserting_new
 from hermes.memory_server.db.tables import (
@@ -28,7 +29,10 @@ from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import is_shown, peer_in
 from hermes.memory_server.engine.sessions import session_in
+from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.tidying import queue_log_tidying
+from hermes.memory_server.engine.tombstones import buried_at, bury
+from hermes.memory_server.engine.truth import LIVE, happened_at, release, settle
 from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id, refuse_scopes
@@ -36,8 +40,18 @@ from hermes.memory_server.ids import new_id, refuse_scopes
 LEVELS = frozenset({"explicit", "deductive", "inductive", "contradiction"})
 observers = peers.alias("observers")
 observed = peers.alias("observed")
+twin, newer = conclusions.alias("twin"), conclusions.alias("newer")
+SAYS_THE_SAME = and_(
+    twin.c.collection_id == conclusions.c.collection_id,
+    twin.c.digest == conclusions.c.digest,
+    twin.c.level == conclusions.c.level,
+    twin.c.deleted_at.is_(None),
+    twin.c.retired_at.is_(None),
+)
 COLUMNS = (
     *conclusions.c,
+    select(func.sum(twin.c.times_derived)).where(SAYS_THE_SAME).scalar_subquery().label("mentions"),
+    newer.c.public_id.label("newer"),
     observers.c.name.label("observer"),
     observed.c.name.label("observed"),
     sessions.c.name.label("session"),
@@ -49,7 +63,12 @@ CONCLUSIONS = (
     .join(observed, and_(observed.c.id == collections.c.observed_id, is_shown(observed)))
     .join(workspaces, workspaces.c.id == conclusions.c.workspace_id)
     .outerjoin(sessions, sessions.c.id == conclusions.c.session_id)
+    .outerjoin(newer, newer.c.id == conclusions.c.superseded_by)
 )
+IS_LAST = ~exists().where(
+    SAYS_THE_SAME, twin.c.id > conclusions.c.id, twin.c.superseded_by.is_not_distinct_from(conclusions.c.superseded_by)
+)
+"""SQL condition: no later conclusion says the same in another session."""
 FIELDS = {
     "id": Field(conclusions.c.public_id),
     "session_id": Field(sessions.c.name),
@@ -67,6 +86,8 @@ FIELDS = {
     "source_ids": Field(conclusions.c.source_ids, "ids"),
     "metadata": Field(conclusions.c.metadata, "json"),
 }
+OF_PEERS = frozenset({"observer_id", "observer", "observed_id", "observed", "level"})
+"""Fields that are equal for all conclusions of a collection that say the same."""
 BETWEEN = select(collections.c.id).where(
     collections.c.observer_id == bindparam("observer_id"), collections.c.observed_id == bindparam("observed_id")
 )
@@ -76,9 +97,11 @@ INSERT_PAIR = PreparedStatement(inserting_new(collections, "workspace_id", "obse
 INSERT = PreparedInsert(
     conclusions,
     *("public_id", "workspace_id", "collection_id", "session_id", "content", "digest"),
-    *("message_ids", "created_at", "vector"),
+    *("created_at", "vector", "standing", "happened_at", "learnt_at", "metadata"),
 )
 LINK = PreparedStatement(inserting(conclusion_messages))
+FORGOTTEN = "forgotten_at"
+"""The key in the metadata of a conclusion that says when it was deleted before it was said anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +117,8 @@ class NewConclusion:
 
 
 def select_conclusions() -> Select[Any]:
-    """Conclusions that are not deleted, with the names that they are shown with."""
-    return select(*COLUMNS).select_from(CONCLUSIONS).where(conclusions.c.deleted_at.is_(None))
+    """Conclusions that are shown, with the names that they are shown with."""
+    return select(*COLUMNS).select_from(CONCLUSIONS).where(LIVE)
 
 
 def without_messages(tx: Tx, rows: Sequence[Record]) -> list[Record]:
@@ -120,7 +143,7 @@ def create_conclusions(tx: Tx, workspace: str, given: Sequence[NewConclusion], a
         refuse_scopes(new.observed)
         session_id = None if new.session is None else session_in(tx, place, new.session).id
         collection = ensure_collection(tx, place.id, *pair)
-        made.append(insert_conclusion(tx, place.id, collection, session_id, new.content, at, vector=new.vector))
+        made.append(insert_conclusion(tx, place.id, collection, session_id, new.content, at, at, vector=new.vector))
     return find_conclusions(tx, made)
 
 
@@ -141,13 +164,15 @@ def insert_conclusion(
     collection_id: int,
     session_id: int | None,
     content: str,
+    said_at: int,
     at: int,
     *,
     vector: bytes,
     message_ids: Iterable[int] = (),
 ) -> int:
-    """One more explicit conclusion; the id of its row."""
-    sources = list(message_ids)
+    """One more explicit conclusion; the id of its row. What it changes is found now."""
+    buried = buried_at(tx, collection_id, content)
+    metadata = {} if buried is None else {FORGOTTEN: times.to_wire(buried)}
     made = INSERT.add(
         tx,
         public_id=new_id(),
@@ -156,17 +181,33 @@ def insert_conclusion(
         session_id=session_id,
         content=content,
         digest=digest(content),
-        message_ids=json.dumps(sources),
-        created_at=at,
+        created_at=said_at,
         vector=vector,
+        standing=standing_kind(content),
+        happened_at=happened_at(content, said_at),
+        learnt_at=at,
+        metadata=json.dumps(metadata),
     )
-    link_messages(tx, made, sources)
+    link_messages(tx, made, message_ids)
+    settle(tx, made, at)
     return made
 
 
 def link_messages(tx: Tx, conclusion_id: int, message_ids: Iterable[int]) -> None:
     """Remember which messages a conclusion came from."""
     LINK.run_many(tx, [{"message_id": message, "conclusion_id": conclusion_id} for message in message_ids])
+
+
+def twins(tx: Tx, row: Record) -> list[int]:
+    """Return the ids of the conclusions of a collection that say the same, each in a session of its own."""
+    same = (conclusions.c.collection_id == row.collection_id, conclusions.c.digest == row.digest, LIVE)
+    return list(tx.execute(select(conclusions.c.id).where(*same, conclusions.c.level == row.level)).scalars())
+
+
+def message_ids(tx: Tx, ids: Sequence[int]) -> list[int]:
+    """Return the messages that conclusions came from, the oldest first."""
+    query = select(conclusion_messages.c.message_id).where(conclusion_messages.c.conclusion_id.in_(ids)).distinct()
+    return list(tx.execute(query.order_by(conclusion_messages.c.message_id)).scalars())
 
 
 def digest(content: str) -> str:
@@ -207,25 +248,34 @@ def get_conclusion(tx: Tx, workspace: str, public_id: str) -> Record:
 
 
 def delete_conclusion(tx: Tx, workspace: str, public_id: str, at: int) -> None:
-    """Delete one; it is found nowhere any more, nor in the file."""
+    """Delete one, wherever it was said, with its copies in scopes. It is found nowhere any more, nor in the file, and
+    does not come back."""
     found = get_conclusion(tx, workspace, public_id)
-    remove_conclusions(tx, [found.id], found.collection_id)
+    bury(tx, found.collection_id, [found.content], at)
+    own = select(collections.c.observed_id).where(collections.c.id == found.collection_id).scalar_subquery()
+    scoped = and_(collections.c.observed_id == own, peers.c.kind == "scope")
+    held = select(conclusions.c.id, conclusions.c.collection_id).join_from(conclusions, collections)
+    held = held.join(peers, peers.c.id == collections.c.observer_id).where(conclusions.c.digest == found.digest)
+    rows = tx.execute(held.where(or_(collections.c.id == found.collection_id, scoped))).all()
+    for collection_id in {row.collection_id for row in rows}:
+        remove_conclusions(tx, [row.id for row in rows if row.collection_id == collection_id], collection_id, at)
     queue_log_tidying(tx, at)
 
 
-def remove_conclusions(tx: Tx, ids: Sequence[int], collection_id: int) -> None:
+def remove_conclusions(tx: Tx, ids: Sequence[int], collection_id: int, at: int) -> None:
     """Remove conclusions of one collection, and let whoever holds their vectors read them again."""
-    drop_conclusions(tx, ids)
+    drop_conclusions(tx, ids, at)
     let_go(tx, collection_id)
     trim_card(tx, collection_id)
 
 
-def drop_conclusions(tx: Tx, ids: Sequence[int]) -> None:
-    """Remove the rows of conclusions and all that belongs to them."""
+def drop_conclusions(tx: Tx, ids: Sequence[int], at: int) -> None:
+    """Remove the rows of conclusions and all that belongs to them. What they superseded holds again."""
     for part in in_parts(ids):
         for table in (conclusion_messages, conclusion_versions):
             tx.execute(delete(table).where(table.c.conclusion_id.in_(part)))
         tx.execute(delete(conclusions).where(conclusions.c.id.in_(part)))
+    release(tx, ids, at)
 
 
 def let_go(tx: Tx, collection_id: int) -> None:
@@ -236,13 +286,12 @@ def let_go(tx: Tx, collection_id: int) -> None:
 
 
 def trim_card(tx: Tx, collection_id: int) -> None:
-    """Take out of a card that a dream made what no conclusion says any more."""
+    """Take out of a card that no person wrote what no conclusion says any more."""
     made = (cards.c.collection_id == collection_id, cards.c.written_by == "dream")
     stored = tx.execute(select(cards.c.lines).where(*made)).scalar_one_or_none()
     lines: list[str] = [] if stored is None else json.loads(stored)
-    live = select(conclusions.c.id).where(
-        conclusions.c.collection_id == collection_id, conclusions.c.deleted_at.is_(None)
-    )
+    held = (conclusions.c.collection_id == collection_id, LIVE, conclusions.c.superseded_by.is_(None))
+    live = select(conclusions.c.id).where(*held)
     left = [line for line in lines if tx.execute(live.where(conclusions.c.digest == digest(line)).limit(1)).first()]
     if not left:
         tx.execute(delete(cards).where(*made))
@@ -251,9 +300,12 @@ def trim_card(tx: Tx, collection_id: int) -> None:
 
 
 def list_conclusions(tx: Tx, workspace: str, filters: JsonMap | None, page: PageRequest) -> Paged:
-    """Conclusions, the newest first; `reverse` turns it around. None in a workspace that is not there."""
+    """Conclusions, the newest first; `reverse` turns it around. None in a workspace that is not there. What was said in
+    several sessions is one line, unless the filter asks for more than whose it is and about whom."""
     place = workspace_id_of(tx, workspace)
-    own = (conclusions.c.workspace_id == place, build_filter(follow_names(tx, place, filters), FIELDS))
+    own = [conclusions.c.workspace_id == place, build_filter(follow_names(tx, place, filters), FIELDS)]
+    if OF_PEERS.issuperset(filters or ()):
+        own.append(IS_LAST)
     query = select_conclusions().where(*own)
     newest_first = PageRequest(page.number, page.size, reverse=not page.reverse)
     paged = fetch_page(tx, query, (conclusions.c.id,), newest_first)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from sqlalchemy import bindparam, select
 
@@ -12,7 +13,7 @@ from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import messages
 from hermes.memory_server.engine.messages import read_range
 from hermes.memory_server.engine.recall import write_representation
-from hermes.memory_server.engine.summaries import read_summaries
+from hermes.memory_server.engine.summaries import cut_extract, read_summaries
 from hermes.memory_server.tokens import count_tokens
 
 SIZES = PreparedStatement(
@@ -57,16 +58,23 @@ def share_budget(
 
     Where it does not fit in whole, conclusions that only repeat it make room. Those that are no longer said by what is
     shown come back, in at most half of the room."""
+    kept = _choose_held(tx, session, budget, held, with_summary=with_summary)
+    return kept, fill_window(tx, session, budget - _cost(kept), with_summary=with_summary)
+
+
+def _choose_held(
+    tx: Tx, session: Record, budget: int, held: Sequence[Record], *, with_summary: bool
+) -> Sequence[Record]:
+    found = read_summaries(tx, session.id) if with_summary and held else {}
 
     def fill(room: int) -> Window:
-        return fill_window(tx, session, room, with_summary=with_summary)
+        return _fill_uncut(tx, session, room, found)
 
-    window = fill(budget - _cost(held))
-    if window.whole or not held:
-        return held, window
-    apart = fill(budget).leaves_unsaid(held)
+    if not held or fill(budget - _cost(held)).whole:
+        return held
+    apart = _take(fill(budget).leaves_unsaid(held), budget)
     if len(apart) == len(held):
-        return held, window
+        return held
     rest = budget - _cost(apart)
     missed = fill(rest).leaves_unsaid(held)
     window = fill(rest - min(_cost(missed) - _cost(apart), max(rest, 0) // 2))
@@ -76,8 +84,15 @@ def share_budget(
         if row.id not in shown and (cost := _cost([row])) <= room:
             shown[row.id] = row
             room -= cost
-    kept = list(shown.values())
-    return kept, fill(budget - _cost(kept))
+    return list(shown.values())
+
+
+def _take(rows: Sequence[Record], room: int) -> Sequence[Record]:
+    """All rows if there is room for them, else as many of the first."""
+    if _cost(rows) <= room:
+        return rows
+    ends = accumulate(_cost([row]) for row in rows)
+    return rows[: sum(end <= room for end in ends)]
 
 
 def measure_card(card: Sequence[str] | None) -> int:
@@ -89,27 +104,49 @@ def _cost(rows: Sequence[Record]) -> int:
 
 
 def fill_window(tx: Tx, session: Record, budget: int, *, with_summary: bool) -> Window:
-    """The summary that fits best and the newest messages that fit with it."""
-    summary = _choose_summary(tx, session.id, int(SUMMARY_SHARE * budget)) if with_summary else None
+    """The summary that fits best and the newest messages since. Where none fits, nor all messages, the newest messages
+    stand beside what an extract tells of the others, cut to its share."""
+    found = read_summaries(tx, session.id) if with_summary else {}
+    window = _fill_uncut(tx, session, budget, found)
+    if window.summary is not None or window.whole:
+        return window
+    share = int(SUMMARY_SHARE * budget)
+    beside = _fill(tx, session, budget - share, None, 1)
+    cut = _cut_newest(found, share, "\n".join(row.content for row in beside.messages))
+    return window if cut is None else _fill(tx, session, budget, cut, 1)
+
+
+def _fill_uncut(tx: Tx, session: Record, budget: int, found: Mapping[str, Record]) -> Window:
+    summary = _choose_summary(found, int(SUMMARY_SHARE * budget))
+    return _fill(tx, session, budget, summary, 1 if summary is None else summary.seq)
+
+
+def _fill(tx: Tx, session: Record, budget: int, summary: Record | None, start: int) -> Window:
     room = budget - (summary.token_count if summary is not None else 0)
-    start = summary.seq if summary is not None else 1
     first = _first_that_fits(tx, session, room, start) if room > 0 else 0
     shown = read_range(tx, session.id, first, session.message_count) if first else []
     return Window(summary, shown, first == start or session.message_count == 0)
 
 
 def read_summary(tx: Tx, session_id: int, tokens: int) -> str | None:
-    """Return the text of the summary that fits into its share of a budget; None when none does."""
-    found = _choose_summary(tx, session_id, int(SUMMARY_SHARE * tokens))
-    return None if found is None else str(found.content)
+    """Return the text of the summary that fits into its share of a budget, or of an extract cut to it; else None."""
+    found, share = read_summaries(tx, session_id), int(SUMMARY_SHARE * tokens)
+    chosen = _choose_summary(found, share) or _cut_newest(found, share, "")
+    return None if chosen is None else str(chosen.content)
 
 
-def _choose_summary(tx: Tx, session_id: int, budget: int) -> Record | None:
-    found = read_summaries(tx, session_id)
+def _choose_summary(found: Mapping[str, Record], budget: int) -> Record | None:
     long, short = found.get("long"), found.get("short")
     if long is not None and long.token_count <= budget and (short is None or long.token_count > short.token_count):
         return long
     return short if short is not None and 0 < short.token_count <= budget else None
+
+
+def _cut_newest(found: Mapping[str, Record], budget: int, said: str) -> Record | None:
+    """The summary that covers most, without what is said beside it and cut to a budget; None where none can be cut."""
+    newest = max(found.values(), key=lambda one: (one.seq, one.kind == "short"), default=None)
+    cut = None if newest is None else cut_extract(newest.content, budget, said)
+    return None if newest is None or cut is None else newest._replace(content=cut, token_count=count_tokens(cut))
 
 
 def _first_that_fits(tx: Tx, session: Record, room: int, start: int) -> int:

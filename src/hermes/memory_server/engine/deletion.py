@@ -29,6 +29,7 @@ from hermes.memory_server.db.tables import (
     scope_sessions,
     sessions,
     summaries,
+    tombstones,
     webhooks,
     workspaces,
 )
@@ -40,6 +41,7 @@ from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import forget_facts
 from hermes.memory_server.engine.sessions import lock_session
 from hermes.memory_server.engine.tidying import queue_tidying
+from hermes.memory_server.engine.truth import release
 from hermes.memory_server.engine.workspaces import DELETED, lock_workspace
 from hermes.memory_server.faults import Conflict
 
@@ -55,6 +57,7 @@ def delete_session(tx: Tx, workspace: str, name: str, at: int) -> None:
     forget_session_answers(tx, session.workspace_id, session.name)
     touched = _let_go(tx, session.id)
     tx.execute(update(conclusions).where(conclusions.c.session_id == session.id).values(deleted_at=at))
+    release(tx, list(tx.execute(select(conclusions.c.id).where(conclusions.c.session_id == session.id)).scalars()), at)
     for collection_id in touched:
         trim_card(tx, collection_id)
     unit = f"deletion:{session.workspace_id}"
@@ -80,7 +83,7 @@ def purge_session(tx: Tx, session_id: int, at: int) -> bool:
     if _purge_first_messages(tx, row):
         return True
     _let_go(tx, session_id)
-    if purge_conclusions(tx, conclusions.c.session_id == session_id):
+    if purge_conclusions(tx, conclusions.c.session_id == session_id, at):
         return True
     if _purge_rows(tx, answers, answers.c.workspace_id == row.workspace_id, answers.c.session_id == session_id):
         return True
@@ -117,10 +120,10 @@ def drop_messages(tx: Tx, rows: Sequence[Row[Any]]) -> None:
     tx.execute(delete(messages).where(messages.c.id.in_(ids)))
 
 
-def purge_conclusions(tx: Tx, which: ColumnElement[bool]) -> bool:
+def purge_conclusions(tx: Tx, which: ColumnElement[bool], at: int) -> bool:
     """Remove some conclusions. Is there more?"""
     ids = [row.id for row in tx.execute(select(conclusions.c.id).where(which).limit(PART))]
-    drop_conclusions(tx, ids)
+    drop_conclusions(tx, ids, at)
     return len(ids) == PART
 
 
@@ -136,14 +139,14 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
     while (first := tx.execute(inside).scalar_one_or_none()) is not None:
         if purge_session(tx, first, at):
             return True
-    if purge_conclusions(tx, conclusions.c.workspace_id == workspace_id):
+    if purge_conclusions(tx, conclusions.c.workspace_id == workspace_id, at):
         return True
     held = select(collections.c.id).where(collections.c.workspace_id == workspace_id).scalar_subquery()
     tx.execute(delete(cards).where(cards.c.collection_id.in_(held)))
     merged = select(merges.c.id).where(merges.c.workspace_id == workspace_id)
     if _purge_rows(tx, merge_rows, merge_rows.c.merge_id.in_(merged)):
         return True
-    for table in (answers, collections, webhooks, merges, peers, finer_progress, finer_again, departures):
+    for table in (answers, collections, webhooks, merges, peers, finer_progress, finer_again, departures, tombstones):
         if _purge_rows(tx, table, table.c.workspace_id == workspace_id):
             return True
     drop_jobs(tx, (jobs.c.workspace_id == workspace_id, jobs.c.kind != "delete_workspace"))

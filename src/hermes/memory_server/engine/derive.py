@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,22 +11,33 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import conclusion_messages, conclusion_versions, conclusions
 from hermes.memory_server.embedder import Embedder, to_blob
+from hermes.memory_server.engine.cards import keep_card
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, insert_conclusion, link_messages
 from hermes.memory_server.engine.messages import find_messages
-from hermes.memory_server.engine.sentences import find_statements
+from hermes.memory_server.engine.sentences import is_kept, read_message
+from hermes.memory_server.engine.tombstones import buried_at
+from hermes.memory_server.engine.truth import LIVE
 
 KNOWN = PreparedStatement(
-    select(conclusions.c.id, conclusions.c.message_ids)
+    select(conclusions.c.id, conclusions.c.superseded_by)
     .where(conclusions.c.collection_id == bindparam("collection_id"), conclusions.c.digest == bindparam("digest"))
     .where(conclusions.c.session_id == bindparam("session_id"), conclusions.c.deleted_at.is_(None))
     .where(conclusions.c.level == "explicit")
+    .order_by(conclusions.c.id.desc())
+)
+"""One that was retired, too: it is not read again."""
+LINKED = PreparedStatement(
+    select(conclusion_messages.c.conclusion_id)
+    .join(conclusions, conclusions.c.id == conclusion_messages.c.conclusion_id)
+    .where(conclusion_messages.c.message_id == bindparam("message_id"))
+    .where(conclusions.c.collection_id == bindparam("collection_id"), conclusions.c.digest == bindparam("digest"))
 )
 EARLIER = PreparedStatement(
     select(conclusion_versions.c.content)
     .join(conclusions, conclusions.c.id == conclusion_versions.c.conclusion_id)
     .join(conclusion_messages, conclusion_messages.c.conclusion_id == conclusions.c.id)
     .where(conclusion_messages.c.message_id == bindparam("message_id"))
-    .where(conclusions.c.collection_id == bindparam("collection_id"), conclusions.c.deleted_at.is_(None))
+    .where(conclusions.c.collection_id == bindparam("collection_id"), LIVE)
 )
 """What conclusions from a message said before they were edited."""
 
@@ -44,9 +54,9 @@ class Statement:
 def read_statements(tx: Tx, message_ids: Iterable[int]) -> list[Statement]:
     """The statements of these messages; those that are gone say nothing."""
     return [
-        Statement(f"{row.peer}: {sentence}", row)
+        Statement(f"{row.peer}: {sentence.text}", row)
         for row in find_messages(tx, sorted(message_ids))
-        for sentence in find_statements(row.content)
+        for sentence in filter(is_kept, read_message(row.content))
     ]
 
 
@@ -55,9 +65,9 @@ async def embed_statements(embedder: Embedder, statements: Sequence[Statement]) 
     return [replace(said, vector=to_blob(vector)) for said, vector in zip(statements, vectors, strict=True)]
 
 
-def remember(tx: Tx, workspace_id: int, observers: Iterable[int], statements: Sequence[Statement]) -> None:
+def remember(tx: Tx, workspace_id: int, observers: Iterable[int], statements: Sequence[Statement], at: int) -> None:
     """Store statements as conclusions of each observer, or count those that are there already once more. What was read
-    from a message and corrected since is not read from it again.
+    from a message and corrected or deleted since is not read from it again.
 
     What a message said that was deleted since it was read is not stored, and what its author is now counts."""
     now = {row.id: row for row in find_messages(tx, sorted({said.message.id for said in statements}))}
@@ -65,17 +75,20 @@ def remember(tx: Tx, workspace_id: int, observers: Iterable[int], statements: Se
     for observer in sorted(observers):
         for observed in sorted({said.message.peer_id for said in statements}):
             collection = ensure_collection(tx, workspace_id, observer, observed)
-            for said in statements:
-                if said.message.peer_id == observed:
-                    _remember(tx, collection, said)
+            own = [said for said in statements if said.message.peer_id == observed]
+            for said in own:
+                _remember(tx, collection, said, at)
+            keep_card(tx, workspace_id, observer, observed, [said.content for said in own], at)
 
 
-def _remember(tx: Tx, collection_id: int, said: Statement) -> None:
-    message = said.message
-    known = KNOWN.first(tx, collection_id=collection_id, digest=digest(said.content), session_id=message.session_id)
-    if known is None and _is_corrected(tx, collection_id, said):
+def _remember(tx: Tx, collection_id: int, said: Statement, at: int) -> None:
+    message, same = said.message, {"collection_id": collection_id, "digest": digest(said.content)}
+    if LINKED.first(tx, message_id=message.id, **same) is not None:
         return
-    if known is None:
+    known = KNOWN.first(tx, session_id=message.session_id, **same)
+    if known is None and (_is_corrected(tx, collection_id, said) or _is_buried(tx, collection_id, said)):
+        return
+    if known is None or known.superseded_by is not None:  # what is said again holds again
         insert_conclusion(
             tx,
             message.workspace_id,
@@ -83,18 +96,20 @@ def _remember(tx: Tx, collection_id: int, said: Statement) -> None:
             message.session_id,
             said.content,
             message.created_at,
+            at,
             vector=said.vector,
             message_ids=[message.id],
         )
         return
-    sources = json.loads(known.message_ids or "[]")
-    if message.id not in sources:
-        changes = {
-            "message_ids": json.dumps([*sources, message.id]),
-            "times_derived": conclusions.c.times_derived + 1,
-        }
-        tx.execute(update(conclusions).where(conclusions.c.id == known.id).values(changes))
-        link_messages(tx, known.id, [message.id])
+    once_more = {"times_derived": conclusions.c.times_derived + 1}
+    tx.execute(update(conclusions).where(conclusions.c.id == known.id).values(once_more))
+    link_messages(tx, known.id, [message.id])
+
+
+def _is_buried(tx: Tx, collection_id: int, said: Statement) -> bool:
+    """Return True if it was deleted after the message came that says it."""
+    deleted = buried_at(tx, collection_id, said.content)
+    return deleted is not None and said.message.created_at <= deleted
 
 
 def _is_corrected(tx: Tx, collection_id: int, said: Statement) -> bool:

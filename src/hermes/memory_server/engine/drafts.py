@@ -8,9 +8,9 @@ from typing import Any
 
 from hermes.memory_server.embedder import Embedder, split_pieces, to_blob
 from hermes.memory_server.engine.answers import KeyedRequest
+from hermes.memory_server.engine.sentences import message_traits
 from hermes.memory_server.threads import compute
 from hermes.memory_server.tokens import count_tokens, is_ready_to_count
-from hermes.ranking.traits import traits_of
 
 LONG = 20_000
 """From so many characters on, tokens are counted in a thread: words that were seen before are counted fast."""
@@ -48,4 +48,4 @@ async def prepare_drafts(embedder: Embedder, drafts: Sequence[MessageDraft]) -> 
 
 
 def _count(draft: MessageDraft) -> MessageDraft:
-    return replace(draft, token_count=count_tokens(draft.content), traits=traits_of(draft.content))
+    return replace(draft, token_count=count_tokens(draft.content), traits=message_traits(draft.content))

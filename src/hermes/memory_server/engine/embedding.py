@@ -38,7 +38,7 @@ from hermes.memory_server.engine.finer import (
     store_batch,
 )
 from hermes.ranking.scoring import LONG
-from hermes.ranking.traits import LENGTH_AT, traits_of
+from hermes.ranking.traits import count_words, traits_of
 
 log = logging.getLogger(__name__)
 OK = "ok"
@@ -280,4 +280,4 @@ def _with_before(said: MessagePair) -> str:
 
 
 def _is_short(text: str | None) -> bool:
-    return text is not None and len(text) < SHORT and traits_of(text) >> LENGTH_AT < LONG
+    return text is not None and len(text) < SHORT and count_words(traits_of(text)) < LONG

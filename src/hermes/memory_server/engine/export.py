@@ -15,10 +15,10 @@ from sqlalchemy import ColumnElement, Select, exists, select
 
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import (
     cards,
     collections,
+    conclusion_messages,
     conclusion_versions,
     conclusions,
     memberships,
@@ -33,6 +33,7 @@ from hermes.memory_server.db.tables import (
 from hermes.memory_server.engine.conclusions import observed, observers, select_conclusions
 from hermes.memory_server.engine.messages import select_messages
 from hermes.memory_server.engine.peers import IS_SHOWN, is_shown
+from hermes.memory_server.engine.truth import list_pairs
 from hermes.memory_server.ids import SCOPE_PREFIX
 
 PART = 100
@@ -166,13 +167,11 @@ def _show_summed(tx: Tx, row: Record) -> ExportItem:
 
 
 def _show_conclusion(tx: Tx, row: Record) -> ExportItem:
-    ids = json.loads(row.message_ids or "[]")
-    sources = select(messages.c.id, messages.c.public_id)
-    named = {
-        found.id: found.public_id
-        for part in in_parts(ids)
-        for found in tx.execute(sources.where(messages.c.id.in_(part)))
-    }
+    sources = select(messages.c.public_id).join_from(
+        conclusion_messages, messages, messages.c.id == conclusion_messages.c.message_id
+    )
+    named = sources.where(conclusion_messages.c.conclusion_id == row.id).order_by(messages.c.id)
+    pairs = (pair for pair in list_pairs(tx, row.id) if pair.newer_id == row.id)
     said = select(conclusion_versions).where(conclusion_versions.c.conclusion_id == row.id)
     versions = tx.execute(said.order_by(conclusion_versions.c.number))
     return {
@@ -186,7 +185,17 @@ def _show_conclusion(tx: Tx, row: Record) -> ExportItem:
         "created_at": times.to_wire(row.created_at),
         "times_derived": row.times_derived,
         "source_ids": None if row.source_ids is None else json.loads(row.source_ids),
-        "message_ids": [named[source] for source in ids if source in named],
+        "message_ids": list(tx.execute(named).scalars()),
+        "supersedes": [
+            {
+                "id": pair.older,
+                "kind": pair.kind,
+                "why": pair.why,
+                "created_at": times.to_wire(pair.created_at),
+                "undone_at": None if pair.undone_at is None else times.to_wire(pair.undone_at),
+            }
+            for pair in pairs
+        ],
         "versions": [{"content": one.content, "replaced_at": times.to_wire(one.replaced_at)} for one in versions],
     }
 

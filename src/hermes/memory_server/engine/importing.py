@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import insert, select, update
 
+from hermes.memory_server import times
 from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import (
@@ -29,7 +30,10 @@ from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.messages import add_messages
 from hermes.memory_server.engine.peers import find_peer, insert_peer, peer_in
 from hermes.memory_server.engine.sessions import insert_session, session_in
+from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.summaries import SessionSummary, store_summary
+from hermes.memory_server.engine.tombstones import buried_at
+from hermes.memory_server.engine.truth import happened_at, import_pair, settle
 from hermes.memory_server.engine.webhooks import ensure_webhook
 from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace
 from hermes.memory_server.faults import Fault, Invalid, Missing
@@ -148,7 +152,7 @@ def _take_scoped(tx: Tx, place: Record, given: PreparedItem, at: int) -> bool:
     return bool(new)
 
 
-def _take_conclusion(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
+def _take_conclusion(tx: Tx, place: Record, given: PreparedItem, at: int) -> bool:
     item = given.item
     pair = peer_in(tx, place, item["observer_id"]).id, peer_in(tx, place, item["observed_id"]).id
     session = None if item["session_id"] is None else session_in(tx, place, item["session_id"]).id
@@ -158,19 +162,25 @@ def _take_conclusion(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bo
         if found != place.id:
             raise Invalid(f"the id {item['id']} belongs to a conclusion elsewhere on this server")
         return False
+    collection = ensure_collection(tx, place.id, *pair)
+    deleted = buried_at(tx, collection, item["content"])
+    if deleted is not None and item["created_at"] <= deleted:
+        raise Invalid(f"it was deleted here on {times.to_day(deleted)}, after it was said")
     inside = select(messages.c.id).where(messages.c.workspace_id == place.id)
     named = [inside.where(messages.c.public_id.in_(part)) for part in in_parts(item["message_ids"])]
     sources = sorted({source for query in named for source in tx.execute(query).scalars()})
     values = {
         "public_id": item["id"],
         "workspace_id": place.id,
-        "collection_id": ensure_collection(tx, place.id, *pair),
+        "collection_id": collection,
         "session_id": session,
         "digest": digest(item["content"]),
+        "standing": standing_kind(item["content"]),
         "source_ids": None if item["source_ids"] is None else json.dumps(item["source_ids"]),
-        "message_ids": json.dumps(sources),
         "metadata": json.dumps(item["metadata"]),
         "vector": given.vector,
+        "happened_at": happened_at(item["content"], item["created_at"]),
+        "learnt_at": at,
         **{name: item[name] for name in ("level", "content", "times_derived", "created_at")},
     }
     tx.execute(insert(conclusions).values(values))
@@ -178,6 +188,9 @@ def _take_conclusion(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bo
     link_messages(tx, row_id, sources)
     for number, version in enumerate(item["versions"], start=1):
         tx.execute(insert(conclusion_versions).values(conclusion_id=row_id, number=number, **version))
+    for pair in item["supersedes"]:
+        import_pair(tx, place.id, row_id, pair)
+    settle(tx, row_id, at)
     return True
 
 

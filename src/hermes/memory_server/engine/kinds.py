@@ -25,12 +25,13 @@ from hermes.memory_server.engine.merging import go_on_merging
 from hermes.memory_server.engine.peer_deletion import purge_peer
 from hermes.memory_server.engine.removal import go_on_removing
 from hermes.memory_server.engine.scopes import copy_conclusions
+from hermes.memory_server.engine.standing import catch_up_standing
 from hermes.memory_server.engine.summaries import SessionSummary, count_removals, make_summary, store_summary
 from hermes.memory_server.engine.tidying import tidy_files, tidy_index
 
 P = TypeVar("P")
 READ_AT_ONCE = 500
-"""How many messages of an earlier version are read in one transaction: who wants to write waits meanwhile."""
+"""How many messages or conclusions of an earlier version are read in one transaction: who wants to write waits."""
 WEBHOOK_SECONDS = 10.0
 WEBHOOKS = 100
 """How many events are on their way at once, one for each endpoint. One that hangs takes a place and nothing else."""
@@ -77,8 +78,8 @@ async def _post(tools: JobTools, job: Job) -> None:
     await tools.delivery.post(job.payload["url"], job.payload["body"])
 
 
-def _learn(tx: Tx, job: Job, said: list[Statement], _at: int) -> None:
-    remember(tx, job.workspace_id, read_observers(tx, job), said)
+def _learn(tx: Tx, job: Job, said: list[Statement], at: int) -> None:
+    remember(tx, job.workspace_id, read_observers(tx, job), said, at)
 
 
 def _summarised(tx: Tx, job: Job, made: SessionSummary | None, at: int) -> bool:
@@ -101,8 +102,8 @@ KINDS: Mapping[str, JobHandler[Any]] = {
         _nothing, lambda tx, job, _, at: purge_peer(tx, job.workspace_id, job.payload["peer"], at)
     ),
     "delete_messages": JobHandler(_nothing, lambda tx, job, _, at: go_on_removing(tx, job.payload, at)),
-    "merge_peers": JobHandler(_nothing, lambda tx, job, _, _at: go_on_merging(tx, job.payload["merge"])),
+    "merge_peers": JobHandler(_nothing, lambda tx, job, _, at: go_on_merging(tx, job.payload["merge"], at)),
     "tidy": JobHandler(_tidy_files, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
-    "catch_up": JobHandler(_nothing, lambda tx, *_: catch_up(tx, READ_AT_ONCE)),
+    "catch_up": JobHandler(_nothing, lambda tx, *_: catch_up(tx, READ_AT_ONCE) or catch_up_standing(tx, READ_AT_ONCE)),
     "webhook": JobHandler(_post, lambda *_: None, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),  # posting is all
 }

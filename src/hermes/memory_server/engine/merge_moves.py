@@ -14,6 +14,7 @@ from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.tables import (
     cards,
+    claims,
     collections,
     conclusions,
     jobs,
@@ -24,9 +25,10 @@ from hermes.memory_server.db.tables import (
     peers,
     sessions,
 )
-from hermes.memory_server.engine.conclusions import ensure_collection, let_go
+from hermes.memory_server.engine.conclusions import drop_conclusions, ensure_collection, let_go
 from hermes.memory_server.engine.deletion import PART
 from hermes.memory_server.engine.removal import runs
+from hermes.memory_server.engine.tombstones import buried_at
 
 SAME_STAY = cast(memberships.c.session_id, Text) + "@" + cast(memberships.c.joined_at, Text)
 """The columns by which a stay is recognised, since another row may have its id by now."""
@@ -71,31 +73,33 @@ def _give(tx: Tx, which: ColumnElement[bool], peer_id: int) -> Sequence[Record]:
     return rows
 
 
-def move_conclusions(tx: Tx, merge: Record) -> bool:
+def move_conclusions(tx: Tx, merge: Record, at: int) -> bool:
     """Give some conclusions to the other. Were there any?"""
     gone = tx.execute(select(peers).where(peers.c.id == merge.from_id)).one()
     kept = tx.execute(select(peers).where(peers.c.id == merge.into_id)).one()
     rows = tx.execute(_held(gone)).all()
     for collection_id, held in groupby(rows, key=attrgetter("collection")):
-        ids = _hand_over(tx, collection_id, list(held), gone.id, kept)
+        ids = _hand_over(tx, collection_id, list(held), gone.id, kept, at)
         _note(tx, merge, "conclusion", [{"row_id": row_id, "before": str(collection_id)} for row_id in ids])
     return bool(rows)
 
 
 def move_cards(tx: Tx, merge: Record, gone: Record) -> None:
-    """Cards by and about one become the other's, unless it has one."""
-    query = select(cards.c.collection_id, cards.c.updated_at, collections.c.observer_id, collections.c.observed_id)
+    """Cards by and about one become the other's, unless it has one. A person's goes before one that no person wrote."""
+    query = select(cards, collections.c.observer_id, collections.c.observed_id)
     for row in tx.execute(query.join_from(cards, collections).where(about(gone))).all():
         pair = [merge.into_id if side == gone.id else side for side in (row.observer_id, row.observed_id)]
         target = ensure_collection(tx, merge.workspace_id, pair[0], pair[1])
-        taken = select(cards.c.collection_id).where(cards.c.collection_id == target)
-        if tx.execute(taken).first() is None:
+        theirs = [cards.c.collection_id == target]
+        if row.written_by == "person":
+            tx.execute(delete(cards).where(*theirs, cards.c.written_by != "person"))
+        if tx.execute(select(cards.c.collection_id).where(*theirs)).first() is None:
             own = cards.c.collection_id == row.collection_id
             tx.execute(update(cards).where(own).values(collection_id=target))
             _note(tx, merge, "card", [{"row_id": target, "before": f"{row.collection_id}@{row.updated_at}"}])
 
 
-def move_part(tx: Tx, session: Record, gone: Record, kept: Record) -> bool:
+def move_part(tx: Tx, session: Record, gone: Record, kept: Record, at: int) -> bool:
     """Give some of what one peer said in one session, then what was concluded there of it, to another; at last its
     membership. Cards that may hold words of both are dropped. Return True if there is more."""
     said = (messages.c.session_id == session.id) & (messages.c.peer_id == gone.id)
@@ -103,7 +107,7 @@ def move_part(tx: Tx, session: Record, gone: Record, kept: Record) -> bool:
         return True
     rows = tx.execute(_held(gone).where(conclusions.c.session_id == session.id)).all()
     for collection_id, held in groupby(rows, key=attrgetter("collection")):
-        _hand_over(tx, collection_id, list(held), gone.id, kept)
+        _hand_over(tx, collection_id, list(held), gone.id, kept, at)
     if rows:
         return True
     mixed = select(collections.c.id).where(about(gone))
@@ -119,20 +123,32 @@ def move_part(tx: Tx, session: Record, gone: Record, kept: Record) -> bool:
 
 def _held(peer: Record) -> Select[Any]:
     """The first conclusions by and about a peer, each with its collection."""
-    query = select(conclusions.c.id, collections.c.id.label("collection"), collections.c.observer_id)
-    query = query.add_columns(collections.c.observed_id).join_from(conclusions, collections)
+    query = select(conclusions.c.id, conclusions.c.content, conclusions.c.created_at)
+    query = query.add_columns(
+        collections.c.id.label("collection"), collections.c.observer_id, collections.c.observed_id
+    )
+    query = query.join_from(conclusions, collections)
     return query.where(about(peer)).order_by(collections.c.id).limit(PART)
 
 
-def _hand_over(tx: Tx, collection_id: int, held: Sequence[Record], gone_id: int, kept: Record) -> Sequence[int]:
-    """Put conclusions of one collection into that of the other peer."""
+def _hand_over(
+    tx: Tx, collection_id: int, held: Sequence[Record], gone_id: int, kept: Record, at: int
+) -> Sequence[int]:
+    """Put conclusions of one collection into that of the other peer, except for what was deleted about it."""
     pair = [kept.id if side == gone_id else side for side in (held[0].observer_id, held[0].observed_id)]
     target = ensure_collection(tx, kept.workspace_id, pair[0], pair[1])
-    ids = [row.id for row in held]
-    tx.execute(update(conclusions).where(conclusions.c.id.in_(ids)).values(collection_id=target))
+    deleted = [row.id for row in held if (buried_at(tx, target, row.content) or 0) >= row.created_at]
+    drop_conclusions(tx, deleted, at)
+    ids = [row.id for row in held if row.id not in deleted]
+    _put_into(tx, ids, target)
     for touched in (collection_id, target):
         let_go(tx, touched)
     return ids
+
+
+def _put_into(tx: Tx, ids: Sequence[int], collection_id: int) -> None:
+    tx.execute(update(conclusions).where(conclusions.c.id.in_(ids)).values(collection_id=collection_id))
+    tx.execute(update(claims).where(claims.c.conclusion_id.in_(ids)).values(collection_id=collection_id))
 
 
 def move_members(tx: Tx, merge: Record) -> None:
@@ -220,7 +236,7 @@ def move_back(tx: Tx, merge: Record) -> bool:
             now = select(conclusions.c.collection_id).where(conclusions.c.id.in_(ids)).distinct()
             for touched in (*tx.execute(now).scalars(), int(before)):
                 let_go(tx, touched)
-            tx.execute(update(conclusions).where(conclusions.c.id.in_(ids)).values(collection_id=int(before)))
+            _put_into(tx, ids, int(before))
     tx.execute(delete(merge_rows).where(merge_rows.c.id.in_([row.id for row in noted])))
     return bool(noted)
 

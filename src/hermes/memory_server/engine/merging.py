@@ -22,6 +22,7 @@ from hermes.memory_server.db.tables import (
     messages,
     peers,
 )
+from hermes.memory_server.engine.cards import keep_card
 from hermes.memory_server.engine.departures import EVERYTHING, begin_generation, note_departed
 from hermes.memory_server.engine.jobs import add_job, replace_peer
 from hermes.memory_server.engine.merge_moves import (
@@ -38,6 +39,7 @@ from hermes.memory_server.engine.merge_moves import (
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import MERGED_PEER, ensure_peer, get_peer
 from hermes.memory_server.engine.sessions import get_session
+from hermes.memory_server.engine.tombstones import give_tombstones
 from hermes.memory_server.engine.workspaces import get_workspace, lock_workspace
 from hermes.memory_server.faults import Conflict, Invalid, Missing
 from hermes.memory_server.ids import new_id, refuse_scopes
@@ -69,7 +71,7 @@ def move_in_session(tx: Tx, workspace: str, session: str, name: str, to: str, at
     if gone.id == kept.id:
         raise Invalid("A peer cannot be moved to itself")
     refuse_under_way(tx, place.id, (gone.id, kept.id))
-    is_more = move_part(tx, here, gone, kept)
+    is_more = move_part(tx, here, gone, kept, at)
     note_departed(tx, place.id, [EVERYTHING])  # messages have other authors
     begin_generation(tx, place.id)
     return is_more
@@ -122,20 +124,21 @@ def begin_undoing(tx: Tx, workspace: str, public_id: str, at: int) -> Record:
     return get_merge(tx, workspace, public_id)
 
 
-def go_on_merging(tx: Tx, public_id: str) -> bool:
+def go_on_merging(tx: Tx, public_id: str, at: int) -> bool:
     """Move a part of a merge, there or back. Is there more?"""
     found = select(merges).where(merges.c.public_id == public_id).with_for_update(key_share=True)
     merge = tx.execute(found).first()
     if merge is None:
         return False
     if merge.state == "running":
-        moved = move_messages(tx, merge) or move_conclusions(tx, merge)
+        moved = move_messages(tx, merge) or move_conclusions(tx, merge, at)
         if not moved:
             _end(tx, merge)
     else:
         moved = merge.state == "undoing" and move_back(tx, merge)
         if not moved:
             _let_search_see(tx, merge)
+            _make_cards(tx, merge, at)
             _set_state(tx, merge.id, "undone")
     return moved
 
@@ -171,11 +174,19 @@ def _end(tx: Tx, merge: Record) -> None:
     gone = tx.execute(select(peers).where(peers.c.id == merge.from_id)).one()
     move_cards(tx, merge, gone)
     move_members(tx, merge)
+    give_tombstones(tx, merge.workspace_id, merge.from_id, merge.into_id)
     replace_peer(tx, merge.workspace_id, merge.from_id, merge.into_id)
     hidden = {"name": f"{gone.name}/{gone.uid}", "kind": MERGED_PEER}
     tx.execute(update(peers).where(peers.c.id == gone.id).values(hidden))
     _let_search_see(tx, merge)
     _set_state(tx, merge.id, "done")
+
+
+def _make_cards(tx: Tx, merge: Record, at: int) -> None:
+    """Make cards again that no person wrote and that gave way to a person's."""
+    for peer in tx.execute(select(peers).where(peers.c.id.in_((merge.from_id, merge.into_id)))).all():
+        for row in tx.execute(select(collections).where(about(peer))).all():
+            keep_card(tx, merge.workspace_id, row.observer_id, row.observed_id, (), at)
 
 
 def _let_search_see(tx: Tx, merge: Record) -> None:

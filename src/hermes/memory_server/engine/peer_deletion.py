@@ -32,6 +32,7 @@ from hermes.memory_server.engine.merging import refuse_under_way
 from hermes.memory_server.engine.peers import DELETED_PEER, get_peer
 from hermes.memory_server.engine.removal import take_out
 from hermes.memory_server.engine.tidying import queue_tidying
+from hermes.memory_server.engine.tombstones import drop_tombstones
 from hermes.memory_server.engine.workspaces import lock_workspace
 from hermes.memory_server.faults import Conflict
 from hermes.memory_server.ids import refuse_scopes
@@ -102,17 +103,18 @@ def purge_peer(tx: Tx, workspace_id: int, peer_id: int, at: int) -> bool:
     own = select(messages).where(messages.c.peer_id == peer_id).order_by(messages.c.id).limit(PART)
     rows = sorted(tx.execute(own).all(), key=attrgetter("session_id", "seq"))
     for _, said in groupby(rows, key=attrgetter("session_id")):
-        take_out(tx, list(said))
+        take_out(tx, list(said), at)
     if rows:
         return True
     held = or_(collections.c.observer_id == peer_id, collections.c.observed_id == peer_id)
     inside = collections.c.workspace_id == workspace_id
     ids = list(tx.execute(select(collections.c.id).where(inside, held)).scalars())
     for collection_id in ids:
-        if purge_conclusions(tx, conclusions.c.collection_id == collection_id):
+        if purge_conclusions(tx, conclusions.c.collection_id == collection_id, at):
             return True
         tx.execute(delete(cards).where(cards.c.collection_id == collection_id))
         tx.execute(delete(collections).where(collections.c.id == collection_id))
+    drop_tombstones(tx, workspace_id, peer_id)
     begin_generation(tx, workspace_id)
     queue_tidying(tx, at)
     tx.execute(delete(peers).where(peers.c.id == peer_id))

@@ -6,9 +6,22 @@ from sqlalchemy import func, insert, select, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.tables import conclusion_messages, conclusion_versions, conclusions, messages, sessions
-from hermes.memory_server.engine.conclusions import digest, get_conclusion, let_go, select_conclusions, trim_card
+from hermes.memory_server.engine.conclusions import (
+    digest,
+    drop_conclusions,
+    get_conclusion,
+    let_go,
+    link_messages,
+    message_ids,
+    select_conclusions,
+    trim_card,
+    twins,
+)
 from hermes.memory_server.engine.messages import get_message, select_messages
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
+from hermes.memory_server.engine.standing_kinds import standing_kind
+from hermes.memory_server.engine.truth import release, settle, undo_supersession
+from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Conflict
 
 VERSIONS = 100
@@ -16,9 +29,9 @@ VERSIONS = 100
 
 
 def list_sources(tx: Tx, workspace: str, public_id: str, page: PageRequest) -> Paged:
-    """The messages that a conclusion was read from, the oldest first."""
-    found = get_conclusion(tx, workspace, public_id)
-    linked = select(conclusion_messages.c.message_id).where(conclusion_messages.c.conclusion_id == found.id)
+    """The messages that a conclusion was read from in any session, the oldest first."""
+    same = twins(tx, get_conclusion(tx, workspace, public_id))
+    linked = select(conclusion_messages.c.message_id).where(conclusion_messages.c.conclusion_id.in_(same))
     query = select_messages().where(messages.c.id.in_(linked), sessions.c.is_active.is_(True))
     return fetch_page(tx, query, (messages.c.id,), page)
 
@@ -41,11 +54,23 @@ def edit_conclusion(tx: Tx, workspace: str, public_id: str, content: str, vector
         raise Conflict(f"A conclusion can be edited at most {VERSIONS} times")
     version = {"conclusion_id": found.id, "number": number, "content": found.content, "replaced_at": at}
     tx.execute(insert(conclusion_versions).values(version))
-    changes = {"content": content, "digest": digest(content), "vector": vector}
+    _gather_twins(tx, found, at)
+    changes = {"content": content, "digest": digest(content), "vector": vector, "standing": standing_kind(content)}
     tx.execute(update(conclusions).where(conclusions.c.id == found.id).values(changes))
+    release(tx, [found.id], at)
+    settle(tx, found.id, at)
     let_go(tx, found.collection_id)
     trim_card(tx, found.collection_id)
     return get_conclusion(tx, workspace, public_id)
+
+
+def _gather_twins(tx: Tx, kept: Record, at: int) -> None:
+    """Let a conclusion take the messages of those that say the same in other sessions, which go."""
+    others = [row_id for row_id in twins(tx, kept) if row_id != kept.id]
+    if others:
+        new = set(message_ids(tx, others)).difference(message_ids(tx, [kept.id]))
+        drop_conclusions(tx, others, at)
+        link_messages(tx, kept.id, sorted(new))
 
 
 def list_versions(tx: Tx, workspace: str, public_id: str, page: PageRequest) -> Paged:
@@ -53,3 +78,10 @@ def list_versions(tx: Tx, workspace: str, public_id: str, page: PageRequest) -> 
     found = get_conclusion(tx, workspace, public_id)
     query = select(conclusion_versions).where(conclusion_versions.c.conclusion_id == found.id)
     return fetch_page(tx, query, (conclusion_versions.c.number,), page)
+
+
+def undo_change(tx: Tx, workspace: str, public_id: str, at: int) -> Record:
+    """Let both sides of a pair of conclusions hold, for good; the pair."""
+    row = undo_supersession(tx, get_workspace(tx, workspace).id, public_id, at)
+    trim_card(tx, row.collection_id)
+    return row

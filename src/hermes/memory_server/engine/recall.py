@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,17 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import collections, conclusions, peers
 from hermes.memory_server.embedder import SearchQuestion
-from hermes.memory_server.engine.asking import understand
+from hermes.memory_server.engine.asking import SearchWords, understand
 from hermes.memory_server.engine.conclusions import find_collection, find_conclusions, select_conclusions
+from hermes.memory_server.engine.sentence_kinds import SECRET
+from hermes.memory_server.engine.truth import contradictions
 from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.ranking.traits import CONFIDENTIAL
 from hermes.ranking.words import share_held
 
 DEFAULT_MAXIMUM = 100
+MAX_CHAIN = 5
+"""How many conclusions that superseded each other are followed."""
 CANDIDATES = 20
 """How many of the closest conclusions are looked at for their words."""
 OWNER = PreparedStatement(select(peers.c.workspace_id).where(peers.c.id == bindparam("id")))
@@ -31,12 +36,16 @@ HEADINGS = (
 )
 
 
+IS_OPEN = conclusions.c.standing.is_distinct_from(SECRET)
+"""It holds no secret, so that it may be given without being asked for."""
+
+
 class Order:
     """An order of conclusions, and the statement that nearly every request runs: those of one collection in it."""
 
     def __init__(self, *columns: ColumnElement[Any]) -> None:
         self.columns = columns
-        of_one = select_conclusions().where(conclusions.c.collection_id == bindparam("collection"))
+        of_one = select_conclusions().where(conclusions.c.collection_id == bindparam("collection"), IS_OPEN)
         self.of_one = PreparedStatement(of_one.order_by(*columns).limit(bindparam("limit")))
 
 
@@ -74,7 +83,8 @@ def choose(tx: Tx, index: VectorIndex, view: View, choice: ConclusionChoice) -> 
         share = maximum // 3 if choice.search is not None else maximum // 2
         _keep(chosen, _fetch(tx, view, FREQUENT, max(1, share)), maximum)
     _keep(chosen, _fetch(tx, view, NEWEST, maximum), maximum)
-    return list(chosen.values())
+    rows = list(chosen.values())
+    return put_newer_first(tx, rows, {row.id: view for row in rows})[:maximum]
 
 
 def query_views(
@@ -88,46 +98,115 @@ def query_views(
     least: float = -1.0,
 ) -> list[Record]:
     """The conclusions of these views that fit best, the best first: by meaning, and by the words of the question that
-    they hold. At least so sure must it be that one is about the question."""
+    they hold. At least so sure must it be that one is about the question. Secrets come if it asks for one."""
     owner = OWNER.first(tx, id=views[0].observed) if views else None
     asked = understand(tx, 0 if owner is None else int(owner.workspace_id), question)
-    hits: list[tuple[int, float, int, View]] = []
     most = max(CANDIDATES, top_k * 2)
-    for view in views:
-        if (collection := find_collection(tx, view.observer, view.observed)) is not None:
-            near = index.nearest_conclusions(tx, collection, asked.vector, most, sessions=view.sessions)
-            hits += [(*hit, collection, view) for hit in near if max_distance is None or 1.0 - hit[1] <= max_distance]
-    hits = sorted(hits, key=lambda hit: -hit[1])[:most]
+    while True:
+        hits: list[tuple[int, float, int, View]] = []
+        for view in views:
+            if (collection := find_collection(tx, view.observer, view.observed)) is not None:
+                near = index.nearest_conclusions(tx, collection, asked.vector, most, sessions=view.sessions)
+                far = -1.0 if max_distance is None else 1.0 - max_distance
+                hits += [(*hit, collection, view) for hit in near if hit[1] >= far]
+        hits = sorted(hits, key=lambda hit: -hit[1])[:most]
+        best, seen = _rank(tx, hits, asked, least)
+        once = _say_once(best)
+        if len(once) >= top_k or len(once) == len(best) or len(hits) < most:
+            return put_newer_first(tx, once[:top_k], seen)[:top_k]
+        most *= 4  # many of them say the same
+
+
+def _rank(
+    tx: Tx, hits: Sequence[tuple[int, float, int, View]], asked: SearchWords, least: float
+) -> tuple[list[Record], dict[int, View]]:
+    """Return the conclusions that are near enough, the best first, and through which view each is seen."""
     rows = {row.id: row for row in find_conclusions(tx, dict.fromkeys(hit[0] for hit in hits))}
     fits: dict[int, float] = {}
+    seen: dict[int, View] = {}
     for row_id, closeness, collection, view in hits:
         row = rows.get(row_id)
         if row is None or row.collection_id != collection:
             continue  # this transaction sees it nowhere, or about somebody else
+        if row.standing == SECRET and asked.withheld & CONFIDENTIAL:
+            continue
         # Only what was said has a session that it surely comes from.
         if view.sessions is None or row.level == "explicit":
             fits.setdefault(row_id, (closeness + share_held(asked.words, row.content)) / 2)
+            seen.setdefault(row_id, view)
     best = sorted(fits, key=lambda row_id: -fits[row_id])
-    return [rows[row_id] for row_id in best if fits[row_id] >= least][:top_k]
+    return [rows[row_id] for row_id in best if fits[row_id] >= least], seen
+
+
+def _say_once(rows: Sequence[Record]) -> list[Record]:
+    """Leave out what an earlier row says in another session."""
+    once: dict[tuple[int, str, str, int | None], Record] = {}
+    for row in rows:
+        once.setdefault((row.collection_id, row.level, row.digest, row.superseded_by), row)
+    return list(once.values())
+
+
+def put_newer_first(tx: Tx, rows: Sequence[Record], views: Mapping[int, View]) -> list[Record]:
+    """Put what superseded a conclusion before it, and the other side of a contradiction behind it, also where that is
+    not among the rows. `views` says, by their ids, through which of them rows may be seen."""
+    known = {row.id: row for row in rows}
+    others = contradictions(tx, list(known))
+    ordered: dict[int, Record] = {}
+    for row in rows:
+        chain, view = [row], views.get(row.id)
+        while (newer := chain[-1].superseded_by) is not None and len(chain) < MAX_CHAIN:
+            found = known.get(newer) or next(iter(find_conclusions(tx, [newer])), None)
+            if found is None or found in chain or not _is_within(found, row, view):
+                break
+            chain.append(found)
+        for each in reversed(chain):
+            ordered.setdefault(each.id, each)
+        for other in find_conclusions(tx, others.get(row.id, ())):
+            if _is_within(other, row, view):
+                ordered.setdefault(other.id, other)
+    return list(ordered.values())
+
+
+def _is_within(row: Record, seen: Record, view: View | None) -> bool:
+    """Whether who sees one conclusion may see another."""
+    sessions = None if view is None else view.sessions
+    return bool(row.collection_id == seen.collection_id and (sessions is None or row.session_id in sessions))
 
 
 def write_representation(rows: Iterable[Record]) -> str:
     """Conclusions as the text that a model or a person reads, by level and in order of time; empty for none."""
     given = sorted(rows, key=lambda row: (row.created_at, row.id))
+    shown = {row.id for row in given}
+    before: dict[int, list[Record]] = {}
+    for row in given:
+        if row.superseded_by in shown:
+            before.setdefault(row.superseded_by, []).append(row)
     parts: list[str] = []
     for level, heading in HEADINGS:
-        lines = [_line(row) for row in given if row.level == level]
+        lines = [_line(row, before) for row in given if row.level == level and row.superseded_by not in shown]
         if lines:
             parts.append("\n".join([heading, "", *lines]))
     return "\n\n".join(parts) + "\n" if parts else ""
 
 
-def _line(row: Record) -> str:
-    line = f"[{times.to_stamp(row.created_at)}] {row.content}"
+def _line(row: Record, before: Mapping[int, Sequence[Record]]) -> str:
+    """A conclusion, with its premises and with what held before it, the latest first."""
+    lines = [f"[{times.to_stamp(row.created_at)}] {row.content}"]
     premises = json.loads(row.metadata).get("premises") if row.level != "explicit" else None
-    if not isinstance(premises, list) or not premises:
-        return line
-    return "\n".join([line, "   Premises:", *(f"   - {premise}" for premise in premises)])
+    if isinstance(premises, list) and premises:
+        lines += ["   Premises:", *(f"   - {premise}" for premise in premises)]
+    return "\n".join([*lines, *(f"   {line}" for line in _lines_before(row, before))])
+
+
+def _lines_before(row: Record, before: Mapping[int, Sequence[Record]]) -> Iterator[str]:
+    for older in reversed(before.get(row.id, ())):
+        yield f"until {_day(older.valid_until)}: {older.content}"
+        yield from _lines_before(older, before)
+
+
+def _day(micros: int) -> str:
+    day = times.to_day(micros)
+    return f"{day.day} {day:%B %Y}"
 
 
 def _fetch(tx: Tx, view: View, order: Order, limit: int) -> list[Record]:
@@ -136,7 +215,7 @@ def _fetch(tx: Tx, view: View, order: Order, limit: int) -> list[Record]:
         return []
     if view.sessions is None:
         return order.of_one.rows(tx, collection=collection, limit=limit)
-    query = select_conclusions().where(conclusions.c.collection_id == collection)
+    query = select_conclusions().where(conclusions.c.collection_id == collection, IS_OPEN)
     # Only what was said has a session that it surely comes from.
     query = query.where(conclusions.c.session_id.in_(view.sessions), conclusions.c.level == "explicit")
     return list(tx.execute(query.order_by(*order.columns).limit(limit)))
@@ -146,7 +225,7 @@ def _keep(chosen: dict[str, Record], rows: Iterable[Record], maximum: int) -> No
     for row in rows:
         if len(chosen) >= maximum:
             return
-        chosen.setdefault(f"{row.content}\0{row.created_at}\0{row.session_id}", row)
+        chosen.setdefault(f"{row.digest}\0{row.level}\0{row.superseded_by}", row)
 
 
 def every_view(tx: Tx, workspace_id: int, scopes: tuple[int, ...] | None, rows: tuple[int, ...] | None) -> list[View]:

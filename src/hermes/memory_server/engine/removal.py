@@ -25,7 +25,7 @@ from hermes.memory_server.db.tables import (
     sessions,
     summaries,
 )
-from hermes.memory_server.engine.conclusions import remove_conclusions
+from hermes.memory_server.engine.conclusions import message_ids, remove_conclusions
 from hermes.memory_server.engine.deletion import PART, drop_messages
 from hermes.memory_server.engine.departures import begin_generation
 from hermes.memory_server.engine.ingest import queue_summaries_again
@@ -33,6 +33,7 @@ from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import get_message
 from hermes.memory_server.engine.sessions import lock_session
 from hermes.memory_server.engine.tidying import queue_tidying
+from hermes.memory_server.engine.tombstones import bury
 from hermes.memory_server.faults import Invalid
 
 MOST = 10_000
@@ -74,7 +75,7 @@ def remove_part(tx: Tx, removal: Removal, at: int) -> int:
     inside = (messages.c.session_id == removal.session_id, messages.c.seq.between(removal.first, removal.last))
     rows = tx.execute(select(messages).where(*inside).order_by(messages.c.seq).limit(PART)).all()
     if rows:
-        take_out(tx, rows)
+        take_out(tx, rows, at)
     if len(rows) < PART:
         tx.execute(delete(jobs).where(jobs.c.unit == removal.unit, text(OPEN_JOB)))
         _end(tx, removal.session_id, at)
@@ -86,12 +87,12 @@ def go_on_removing(tx: Tx, payload: JsonMap, at: int) -> bool:
     return remove_part(tx, Removal(payload["session"], payload["first"], payload["last"]), at) == PART
 
 
-def take_out(tx: Tx, rows: Sequence[Record]) -> None:
-    """Remove messages of one session, given in order, and all that came from them alone."""
+def take_out(tx: Tx, rows: Sequence[Record], at: int) -> None:
+    """Remove messages of one session, given in order, and all that came from them alone, which stays deleted."""
     session_id = rows[0].session_id
     for first, last in runs([row.seq for row in rows]):
         text_index(tx).remove_part(tx, session_id, first, last)
-    _forget_sources(tx, [row.id for row in rows])
+    _forget_sources(tx, [row.id for row in rows], at)
     drop_messages(tx, rows)
     tx.execute(update(sessions).where(sessions.c.id == session_id).values(removals=sessions.c.removals + 1))
     tx.execute(delete(summaries).where(summaries.c.session_id == session_id, summaries.c.seq >= rows[0].seq))
@@ -113,27 +114,26 @@ def runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return [(run[0], run[-1]) for run in runs]
 
 
-def _forget_sources(tx: Tx, message_ids: Sequence[int]) -> None:
+def _forget_sources(tx: Tx, gone: Sequence[int], at: int) -> None:
     """Take messages out of the sources of conclusions, and remove those that have no other."""
-    gone = {*message_ids}
-    linked = select(conclusion_messages.c.conclusion_id).where(conclusion_messages.c.message_id.in_(message_ids))
-    empty: dict[int, list[int]] = {}
+    linked = select(conclusion_messages.c.conclusion_id).where(conclusion_messages.c.message_id.in_(gone))
+    empty: dict[int, list[Record]] = {}
     for row in tx.execute(select(conclusions).where(conclusions.c.id.in_(linked))).all():
-        sources = json.loads(row.message_ids or "[]")
-        left = [source for source in sources if source not in gone]
+        sources = {*message_ids(tx, [row.id])}
+        left = sources.difference(gone)
         if not left:
-            empty.setdefault(row.collection_id, []).append(row.id)
+            empty.setdefault(row.collection_id, []).append(row)
             continue
         fewer = max(1, row.times_derived - (len(sources) - len(left)))
-        changes = {"message_ids": json.dumps(left), "times_derived": fewer}
-        tx.execute(update(conclusions).where(conclusions.c.id == row.id).values(changes))
-    for collection_id, ids in empty.items():
-        remove_with_drawn(tx, ids, collection_id)
+        tx.execute(update(conclusions).where(conclusions.c.id == row.id).values(times_derived=fewer))
+    for collection_id, rows in empty.items():
+        bury(tx, collection_id, [row.content for row in rows], at)
+        remove_with_drawn(tx, [row.id for row in rows], collection_id, at)
 
 
-def remove_with_drawn(tx: Tx, ids: Sequence[int], collection_id: int) -> None:
+def remove_with_drawn(tx: Tx, ids: Sequence[int], collection_id: int, at: int) -> None:
     """Remove conclusions of one collection, and those that were drawn from conclusions of which none is left."""
-    remove_conclusions(tx, ids, collection_id)
+    remove_conclusions(tx, ids, collection_id, at)
     drawn = select(conclusions.c.id, conclusions.c.source_ids).where(
         conclusions.c.collection_id == collection_id, conclusions.c.source_ids.is_not(None)
     )
@@ -143,7 +143,7 @@ def remove_with_drawn(tx: Tx, ids: Sequence[int], collection_id: int) -> None:
         if sources and not _any_left(tx, sources):
             baseless.append(row.id)
     if baseless:
-        remove_with_drawn(tx, baseless, collection_id)
+        remove_with_drawn(tx, baseless, collection_id, at)
 
 
 def _any_left(tx: Tx, public_ids: Sequence[str]) -> bool:

@@ -11,13 +11,20 @@ from sqlalchemy import delete, insert, select, update
 from hermes.memory_server import limits, times
 from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.tables import collections, conclusions, peers, scope_sessions, sessions
-from hermes.memory_server.engine.conclusions import ensure_collection, insert_conclusion, remove_conclusions
+from hermes.memory_server.engine.conclusions import (
+    ensure_collection,
+    insert_conclusion,
+    message_ids,
+    remove_conclusions,
+)
 from hermes.memory_server.engine.jobs import add_job, drop_observer
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import COLUMNS as PEER_COLUMNS
 from hermes.memory_server.engine.peers import PEERS, find_peer, insert_peer
 from hermes.memory_server.engine.sessions import COLUMNS as SESSION_COLUMNS
 from hermes.memory_server.engine.sessions import SESSIONS, lock_session
+from hermes.memory_server.engine.tombstones import buried_at
+from hermes.memory_server.engine.truth import LIVE
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
 from hermes.memory_server.ids import SCOPE_PREFIX
@@ -75,7 +82,7 @@ def add_sessions(tx: Tx, workspace: str, scope: Record, names: Iterable[str], at
             add_job(tx, "scope", unit, at, session.workspace_id, payload, session_id=session.id)
 
 
-def remove_session(tx: Tx, workspace: str, scope_name: str, name: str) -> None:
+def remove_session(tx: Tx, workspace: str, scope_name: str, name: str, at: int) -> None:
     """Take a session out of a scope, with what the scope learnt from it."""
     scope = get_scope(tx, workspace, scope_name)
     session = lock_session(tx, workspace, name)
@@ -85,8 +92,8 @@ def remove_session(tx: Tx, workspace: str, scope_name: str, name: str) -> None:
     drop_observer(tx, scope.id, session.id)
     held = select(conclusions.c.id, conclusions.c.collection_id).join_from(conclusions, collections)
     held = held.where(collections.c.observer_id == scope.id, conclusions.c.session_id == session.id)
-    for row in tx.execute(held.where(conclusions.c.deleted_at.is_(None))).all():
-        remove_conclusions(tx, [row.id], row.collection_id)
+    for row in tx.execute(held.where(LIVE)).all():
+        remove_conclusions(tx, [row.id], row.collection_id, at)
 
 
 def session_ids(tx: Tx, scope_ids: Sequence[int]) -> tuple[int, ...]:
@@ -123,18 +130,18 @@ def copy_conclusions(tx: Tx, workspace_id: int, payload: JsonMap, at: int) -> No
         return
     own = select(conclusions, collections.c.observed_id).join_from(conclusions, collections)
     own = own.where(conclusions.c.session_id == session, conclusions.c.level == "explicit")
-    own = own.where(collections.c.observer_id == collections.c.observed_id, conclusions.c.deleted_at.is_(None))
+    own = own.where(collections.c.observer_id == collections.c.observed_id, LIVE)
     copied = 0
     for row in tx.execute(own.order_by(conclusions.c.id)).all():
         target = ensure_collection(tx, workspace_id, scope, row.observed_id)
         known = select(conclusions.c.id).where(
             conclusions.c.collection_id == target, conclusions.c.digest == row.digest
         )
-        known = known.where(conclusions.c.session_id == session, conclusions.c.deleted_at.is_(None))
-        if tx.execute(known).first() is None:
-            sources = json.loads(row.message_ids or "[]")
-            insert_conclusion(
-                tx, workspace_id, target, session, row.content, row.created_at, vector=row.vector, message_ids=sources
-            )
+        known = known.where(conclusions.c.session_id == session, LIVE)
+        deleted = buried_at(tx, target, row.content)
+        if tx.execute(known).first() is None and (deleted is None or deleted < row.created_at):
+            sources = message_ids(tx, [row.id])
+            said = (row.content, row.created_at, at)
+            insert_conclusion(tx, workspace_id, target, session, *said, vector=row.vector, message_ids=sources)
             copied += 1
     tx.execute(update(scope_sessions).where(*pair).values(state="completed", copied=copied, updated_at=at))

@@ -26,11 +26,14 @@ from hermes.memory_server.engine.narrowing import named, narrow, rows_named
 from hermes.memory_server.engine.outline import Positions
 from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.peers import find_peer
+from hermes.memory_server.engine.truth import changed_messages
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import rank_by_words
 from hermes.memory_server.faults import Invalid
 from hermes.ranking.admission import LEAST_LIKELY, likelihood, read_features
+from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first
 from hermes.ranking.scoring import ABOUT, Floats, certainty, score
+from hermes.ranking.words import split_words, telling_words
 
 ALIKE = 48
 """Two messages whose vectors differ in fewer signs than this may be the same text, and are compared."""
@@ -40,6 +43,8 @@ PERSPECTIVE = "peer_perspective"
 HIDDEN = 6
 """When too many hits turn out to be hidden (deleted and not yet removed, or an unfinished copy), so many times more are
 fetched. To check every candidate beforehand would take many times longer."""
+MAX_CHANGES = 5
+"""How many messages that changed each other are followed."""
 NOBODY = 0
 """Who neither says nor hears anything."""
 Fitting = tuple[int, float, float, float]
@@ -69,7 +74,48 @@ class Hit(NamedTuple):
 def find_hits(
     tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None, limit: int
 ) -> list[Hit]:
-    """The messages that fit best, the best first. Repetitions of a text come after everything else."""
+    """The messages that fit best, the best first. Repetitions of a text come after everything else, and a value that
+    its speaker changed later comes after the later one."""
+    looked_at = max(limit, count_looked_at(question.text))
+    hits = _find_fitting(tx, index, place, question, filters, looked_at)
+    said = [SaidText(hit.row.content, hit.row.peer_id, hit.row.created_at) for hit in hits]
+    words = telling_words(split_words(question.text))
+    ordered = [hits[at] for at in put_newer_first(question.text, words, said)]
+    return _put_changes_first(tx, ordered, place, is_open=not filters)[:limit]
+
+
+def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, *, is_open: bool) -> list[Hit]:
+    """Put a message that changed what another says before it, also where it is not among the hits, unless a filter may
+    keep it out."""
+    changed = changed_messages(tx, [hit.row.id for hit in hits])
+    if not changed:
+        return hits
+    known = {hit.row.id: hit for hit in hits}
+    more = {row.id: row for row in find_messages(tx, {*changed.values()} - {*known})} if is_open else {}
+    ordered: dict[int, Hit] = {}
+    for hit in hits:
+        chain = [hit]
+        while (newer := changed.get(chain[-1].row.id)) is not None and len(chain) < MAX_CHANGES:
+            found = known.get(newer)
+            if found is None and newer in more and _is_inside(more[newer], place):
+                found = hit._replace(row=more[newer])
+            if found is None or found in chain:
+                break
+            chain.append(found)
+        for each in reversed(chain):
+            ordered.setdefault(each.row.id, each)
+    return list(ordered.values())
+
+
+def _is_inside(row: Record, place: SearchArea) -> bool:
+    """Whether a message is shown and of the search area."""
+    is_here = place.sessions is None or row.session_id in place.sessions
+    return bool(row.is_shown and is_here and place.peer in (None, row.peer_id))
+
+
+def _find_fitting(
+    tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None, limit: int
+) -> list[Hit]:
     seen = index.outlines.find(tx, place.workspace_id)
     given = dict(follow_names(tx, place.workspace_id, filters) or {})
     listener = _find_listener(tx, place.workspace_id, given.pop(PERSPECTIVE, None))

@@ -1,10 +1,28 @@
-"""Sentences of plain text, and which of them say something about who speaks. No model is needed."""
+"""The one place that reads a message: its sentences, of which kind each is, and which of them a memory should keep.
+
+message ── hide what is not the writer's own (code, quotes, pasted mail) ── split ── kind and score of each sentence
+A wish not to remember holds for the whole message. No language model is needed.
+"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from hermes.memory_server.engine.sentence_kinds import (
+    DISCARD,
+    HIDDEN,
+    IS_EAST_ASIAN,
+    SECRET,
+    find_classes,
+    holds_value,
+    shipped_model,
+    split_tokens,
+)
+from hermes.ranking.traits import CONFIDENTIAL, UNWANTED, traits_of
 
 END = re.compile(r"(?<=[.!?])\s+|(?<!\s)\s*\n\s*|(?<=[。！？])\s*")
 TITLE = re.compile(
@@ -33,78 +51,86 @@ QUOTED = re.compile(
     r"|^[ \t]*>[^\n]*",  # a line that was said before, to the end of its last sentence
     re.MULTILINE,
 )
-HIDDEN = "\x00"
 TAG = re.compile(r"<(?P<end>/?)(?P<name>\w{1,40})>")
 PIPED = re.compile(r"stdin_*")
 """The name of the block in which a host puts what was piped in."""
-FIRST_PERSON = re.compile(
-    r"\b(?:i|i'm|i’m|i've|i’ve|i'd|i'll|my|mine|me|we|we're|our|ours|us"  # English
-    r"|ich|mein(?:e[mnrs]?)?|mich|mir|wir|unser(?:e[mnrs]?)?|uns"  # German
-    r"|je|mon|ma|mes|moi|nous|notre|nos"  # French
-    r"|yo|mi|mis|soy|tengo|vivo|nosotr[oa]s|nuestr[oa]s?"  # Spanish
-    r"|mio|mia|miei|mie|sono|noi|nostr[aeio]"  # Italian
-    r"|meus?|minhas?|sou|tenho|moro|nossos?|nossas?"  # Portuguese
-    r"|ik|mijn|mij|wij|ons|onze"  # Dutch
-    r"|jag|jeg|mitt|mina|mine|vår|vårt|våra|oss"  # Scandinavian
-    r"|mój|moja|moje|moim|jestem|mam|mieszkam|nasz[ae]?"  # Polish
-    r"|ben|benim|bizim"  # Turkish
-    r"|я|мой|моя|моё|мое|мои|моего|моей|моих|меня|мне|мной|мы|наш|наша|наше|наши|нас|нам"  # Russian
-    r"|أنا|انا|نحن|عندي|لدي|اسمي)\b"  # Arabic
-    r"|\b[jJ]['’]|\bm['’](?=app)"
-    r"|[我咱俺]|私|僕|わたし|ぼく|うちの"  # Chinese and Japanese
-    r"|(?:^|\s)(?:나는|나의|내|내가|저는|저의|제|제가|우리)(?=\s|$)",  # Korean
+GREETING = re.compile(
+    r"\s{0,20}(?:(?:hi|hello|hey|dear|hallo|liebe[rs]?|guten tag|moin|hola|estimad[oa]s?|querid[oa]s?|bonjour|salut"
+    r"|ch[eè]re?s?)\s[^\n.!?。]{1,40}[,:!\n]|sehr geehrte|madame|monsieur|to whom"
+    r"|(?:亲爱的|尊敬的|你好)[^\n。]{1,20}[，：,:!\n])",
     re.IGNORECASE,
 )
-NAMES = frozenset(("us", "ben", "mina", "mia", "mie", "ma", "mi", "mis", "mon", "moro", "vivo", "mir", "noi", "sono"))
-"""Words of the speaker in one language that are names or abbreviations in another."""
-OF_OTHERS = re.compile(r"['’]s\b| (?:is|was|has|had|does|did|will|would|can|and|likes|lives|works|wants|says|said)\b")
-"""How English goes on after a name."""
-ASKED = re.compile(
-    r"(?:(?:and|but|so|ok|okay|hey|hi|please)[\s,]+)*"
-    r"(?:(?:who|what|when|where|why|how|which|whose)(?:'s\b|\s+(?:do|does|did|is|are|am|was|were|can|could|should|would"
-    r"|will|shall|have|has|had|to|many|much|long|often|old|far|come)\b)"
-    r"|(?:can|could|would|will|should|shall|may|might|do|does|did|is|are|am|was|were|have|has|had)\s+"
-    r"(?:i|you|we|they|he|she|it|there|this|that|my|our|someone|anyone|anybody)\b)",
+"""How a letter begins."""
+SIGNATURE = re.compile(
+    r"[\n.!?…。]\s{0,20}(?:(?:all the |kind |best |warm |many |viele |liebe |mit freundlichen |un |muchos |bien )?"
+    r"(?:best|regards|wishes|cheers|yours|sincerely|love|thanks|grüße[n]?|gruß|saludos|abrazo|atentamente|besos"
+    r"|cordialement|amitiés|bises|à toi|à vous)|祝好|此致|敬礼|敬上)[^\n.!?]{0,20}[,，\s]\s{0,20}[^\n!?]{1,40}$",
     re.IGNORECASE,
 )
-"""Begins as questions do, though there may be no question mark."""
-ASKED_UNMARKED = re.compile(
-    r"(?:(?:(?:und|aber|et|mais|y|pero)[\s,]+)?"
-    r"(?:(?:wer|wem|wen|was|wann|wie|wo|woher|wohin|warum|wieso|weshalb|wessen|welche[mnrs]?"
-    r"|wo(?:gegen|mit|für|von|r?an|rin))\s+"
-    r"(?!(?:ich|mich|mir|wir|uns|du|man|der|die|das|gesagt|schon|immer)\b|mein|unser)"
-    r"|(?:bin|ist|sind|war|hab|habe|hatte|hat|kann|soll|muss|darf|mag|weißt|weisst|kennst)\s+"
-    r"(?:ich|du|wir|mein\w*|unser\w*)\b"
-    r"|(?:qui|quoi|où|comment|pourquoi|combien|quels?|quelles?|quand(?!\s+(?:je|nous|mon|ma|mes)\b|\s+j['’])|est-ce)\b"
-    r"|(?:qué|quién(?:es)?|cuándo|dónde|adónde|cómo|cuál(?:es)?|cuánt[oa]s?|por qué)\b"
-    r"|(?:que|quien|donde|como|cual)\s+(?:se|es|está|esta|son|vive|hace)\b))"
-    r"(?!.*[.!…]$)",
-    re.IGNORECASE | re.DOTALL,
+"""How a letter ends."""
+SIGNATURE_CHARS = 160
+MAIL_HEADER = re.compile(
+    r"^(?:from|to|subject|date|von|an|betreff|de|para|asunto|objet|à|发件人|收件人|主题) ?[:：]",
+    re.IGNORECASE | re.MULTILINE,
 )
-"""The same in German, French and Spanish, where the order of words alone does not tell: nothing marks its end."""
-WANTED = re.compile(
-    r"(?:(?:and|but|so|ok|okay|hey|hi|now|then|please|just)[\s,]+)*"
-    r"(?:tell|give|show|help|let|let's|let’s|write|rewrite|explain|fix|translate|summari[sz]e|list|find|make|send|describe"
-    r"|correct|draft|suggest|recommend|repeat|search|create|generate|compare|convert|improve|thanks|thank|wish"
-    r"|remind me (?:what|who|whose|when|where|which|why|how))\b(?!:\s)",
-    re.IGNORECASE,
-)
-"""Begins as requests do that want something done now. What is to be kept in mind is none: `remember that …`."""
-SUPPOSED = re.compile(
-    r"(?:(?:and|but|so|ok|okay|hey|hi|now|then|please|just|und|aber|et|mais|y|pero)[\s,]+)*"
-    r"(?:(?:imagin(?:e|ez|a|emos)|pretend|suppos(?:e|ing|ons|ez)|sup[oó]n|supongamos)\b(?![,:]\s)"  # else it is news
-    r"|(?:hypothetically|what if|angenommen)\b"
-    r"|if (?:i|we) (?:had|were|was|could|ever)\b(?=.*(?:\b(?:would|could|might)|['’]d)\b)"
-    r"|(?:stellt? (?:dir|euch) vor\b.*|(?:wenn|falls) )(?:ich|wir)\b.*\b(?:wäre|hätte|könnte|würde)"
-    r"|si (?:j['’]|je |nous )(?:étai|avai|pouvai|étion|avion|pouvion)(?=.*(?:r[ao]is|rions)\b)"
-    r"|si (?:yo )?(?:fuera|tuviera|pudiera|fuese|tuviese|pudiese)\b)",
-    re.IGNORECASE | re.DOTALL,
-)
-"""Begins as what is made up does: it is not so."""
-EAST_ASIAN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+CHAT_LINE = re.compile(r"(?:\[[^\]\n]{1,30}\] {0,2})?[^\W\d_][\w .-]{0,20} ?[:：] ?(?P<said>\S.*)")
+CHAT_WORDS = 3
+"""In a chat that was pasted, a line has at least so many words on average. Shorter ones are a list: `City: Porto`."""
+INTRODUCTION_END = re.compile(r"[:：?？]")
+SENTENCE_END = re.compile(r"[.!?。！？\n]")
+INTRODUCTIONS = 20
+INTRODUCTION_CHARS = 120
+OWN_WORDS = frozenset(("memory", "forget", "private", "credential", "number_of", "joke"))
+"""Classes of words in an introduction after which the writer's own words come: `Remember this: …`."""
 MAX_CHARS = 400
 MIN_CHARS = 8
 MIN_EAST_ASIAN = 4
+MAX_SENTENCES = 1000
+"""No more are read of one message: nobody types so many."""
+SPEAKER = re.compile(r"^[\w-]{1,100}: ")
+WISH_WORDS, SECRET_WORDS = frozenset(("memory", "forget", "private")), frozenset(("credential", "number_of"))
+MARKED_CHARS = 4000
+"""So much of a message is read for whether a search may bring it."""
+KEPT_FROM = 0.6
+"""The score from which a sentence is kept. What is missed is still found in its message; wrong ones are in the way."""
+SIGNS = " \t\n.,:;!?…-*#>()\"'“”。，：！？"
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of a message, as it was read."""
+
+    text: str
+    kind: str
+    """One of `sentence_kinds.KINDS`."""
+    score: float
+    """How likely it is that a memory of the writer should keep it, from 0 to 1."""
+    group: str = "other"
+    """What part of a life it is about: one of `sentence_kinds.GROUPS`."""
+
+
+def read_message(text: str) -> list[Sentence]:
+    """Return the sentences of a message and how each reads in it. Where the writer wishes that something is not
+    remembered, nothing of the message is to be kept."""
+    own = _hide(text)
+    found = [_read(text, own, start, end) for start, end in islice(_spans(own), MAX_SENTENCES)]
+    if any(sentence.kind == DISCARD for sentence in found):
+        return [replace(sentence, kind=DISCARD, score=0.0) for sentence in found]
+    return found
+
+
+def is_kept(sentence: Sentence) -> bool:
+    """Return whether a memory should keep a sentence."""
+    least = MIN_EAST_ASIAN if IS_EAST_ASIAN.search(sentence.text) else MIN_CHARS
+    return sentence.score >= KEPT_FROM and least <= len(sentence.text) <= MAX_CHARS
+
+
+def _read(text: str, own: str, start: int, end: int) -> Sentence:
+    sentence = own[start:end]
+    if not sentence.strip(f"{HIDDEN}{SIGNS}"):
+        return Sentence(text[start:end], "quoted", 0.0)
+    weighed = shipped_model().weigh(sentence[:MAX_CHARS])
+    return Sentence(text[start:end], weighed.kind, weighed.score, weighed.group)
 
 
 def split_sentences(text: str) -> list[str]:
@@ -112,16 +138,35 @@ def split_sentences(text: str) -> list[str]:
     return [text[start:end] for start, end in _spans(text)]
 
 
-def find_statements(text: str) -> list[str]:
-    """The sentences in which whoever speaks states something about themselves. What is quoted, piped in, or stands in a
-    block of code, is nobody's statement."""
-    hidden = _hide_quotes(_hide_blocks(text))
-    return [text[start:end] for start, end in _spans(hidden) if _states(hidden[start:end])]
-
-
 def is_statement(sentence: str) -> bool:
-    """Does it state something about the speaker, rather than ask, want something, make it up or quote?"""
-    return _states(_hide_quotes(sentence))
+    """Return whether a memory should keep a sentence that stands alone."""
+    return any(map(is_kept, read_message(sentence)))
+
+
+def is_secret(text: str) -> bool:
+    """Return whether a text, which may begin with the name of who said it, holds a password, a PIN or the like."""
+    return any(sentence.kind == SECRET for said in {text, SPEAKER.sub("", text)} for sentence in read_message(said))
+
+
+def asks_for_secret(question: str) -> bool:
+    """Return whether a question asks for a password, a code or an account."""
+    return not SECRET_WORDS.isdisjoint(find_classes(question))
+
+
+def message_traits(text: str) -> int:
+    """Return what a search needs to know of a message, and whether it may bring it (see `ranking.traits`)."""
+    found = traits_of(text)
+    part = text[:MARKED_CHARS]
+    tokens = split_tokens(part, MARKED_CHARS)
+    classes = frozenset[str]().union(*shipped_model().classes.find(tokens))
+    if (
+        classes.isdisjoint(WISH_WORDS)
+        and not (classes & SECRET_WORDS and holds_value(part))
+        and "credential" not in classes
+    ):
+        return found
+    kinds = {sentence.kind for sentence in read_message(part)}
+    return found | (UNWANTED if DISCARD in kinds else 0) | (CONFIDENTIAL if SECRET in kinds else 0)
 
 
 def telling(sentence: str) -> int:
@@ -129,24 +174,6 @@ def telling(sentence: str) -> int:
     words = re.findall(r"\w+", sentence)
     weight = sum(2 if word[:1].isupper() or word.isdigit() else 1 for word in words[:40])
     return weight - (8 if sentence.endswith("?") else 0)
-
-
-def _states(sentence: str) -> bool:
-    least = MIN_EAST_ASIAN if EAST_ASIAN.search(sentence) else MIN_CHARS
-    if not least <= len(sentence) <= MAX_CHARS or sentence.rstrip("\"'”’) ").endswith(("?", "？")):
-        return False
-    if any(begins.match(sentence) for begins in (ASKED, ASKED_UNMARKED, WANTED, SUPPOSED)):
-        return False
-    return any(not _is_name(sentence, found) for found in FIRST_PERSON.finditer(sentence))
-
-
-def _is_name(sentence: str, found: re.Match[str]) -> bool:
-    """Whether a word that could mean the speaker is a name, or a country: Ben, Mia, the US. It has a capital where no
-    sentence begins, or English goes on with it as with somebody else."""
-    word = found[0].strip()
-    if word.lower() not in NAMES or not word[0].isupper() or sentence.isupper():
-        return False
-    return any(map(str.isalpha, sentence[: found.start()])) or OF_OTHERS.match(sentence, found.end()) is not None
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
@@ -176,6 +203,38 @@ def _goes_on(text: str, start: int, end: re.Match[str]) -> bool:
     if ORDINAL.search(before):
         return after[:1].islower() or MONTH.match(after) is not None
     return SHORTENED.search(before) is not None and not after[:1].isupper()
+
+
+def _hide(text: str) -> str:
+    """Return the text with everything hidden that is not the writer's own words."""
+    own = _hide_quotes(_hide_blocks(text))
+    start = 0 if _is_pasted(own) else _find_material(own)
+    return own[:start] + "".join(letter if letter == "\n" else HIDDEN for letter in own[start:])
+
+
+def _is_pasted(text: str) -> bool:
+    """Return whether a text is a letter, a mail or a chat as people paste it."""
+    if GREETING.match(text) and SIGNATURE.search(text, max(0, len(text) - SIGNATURE_CHARS)):
+        return True
+    if len(MAIL_HEADER.findall(text)) > 1:
+        return True
+    lines = [line for line in text.splitlines() if line.strip()]
+    said = [found["said"] for line in lines if (found := CHAT_LINE.match(line)) is not None]
+    if len(said) < max(2, len(lines)):
+        return False
+    return sum(len(split_tokens(line)) for line in said) >= CHAT_WORDS * len(said)
+
+
+def _find_material(text: str) -> int:
+    """Return where the words of others begin that the writer introduces, as in `Translate this: …`."""
+    for end in islice(INTRODUCTION_END.finditer(text), INTRODUCTIONS):
+        before = text[max(0, end.start() - INTRODUCTION_CHARS) : end.start()]
+        introduction = SENTENCE_END.split(before)[-1]
+        classes = find_classes(introduction)
+        is_material = "text" in classes or (end[0] in ":：" and bool(classes & {"request", "says"}))
+        if is_material and not classes & OWN_WORDS:
+            return end.end()
+    return len(text)
 
 
 def _hide_quotes(text: str) -> str:

@@ -17,7 +17,8 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement, upsert
 from hermes.memory_server.db.tables import messages, sessions, summaries
 from hermes.memory_server.engine.messages import read_range
-from hermes.memory_server.engine.sentences import is_statement, split_sentences, telling
+from hermes.memory_server.engine.sentence_kinds import MARKED_KINDS
+from hermes.memory_server.engine.sentences import is_kept, is_statement, read_message, telling
 from hermes.memory_server.tokens import count_tokens
 
 TYPES = {"short": "honcho_chat_summary_short", "long": "honcho_chat_summary_long"}
@@ -27,6 +28,8 @@ MESSAGES_AT_ONCE = 2000
 """More are not read for one summary: of a session that was never summarised, the first and the last of them are."""
 END_SHARE = 4
 """The share of the room that is kept for the beginning, and again for the end."""
+MIN_EXTRACT_TOKENS = 100
+"""An extract that is cut to less tells too little: its room is the messages'."""
 WHOLE = re.compile(r"Extract of messages 1 to \d+ \(")
 """How an extract begins that holds the beginning. Those of earlier versions did not."""
 NEWEST = PreparedStatement(
@@ -100,18 +103,30 @@ def extract(known: Sequence[str], rows: Sequence[Record], max_tokens: int) -> st
     return "\n".join([head, *_fit(lines, max_tokens - count_tokens(head))])
 
 
+def cut_extract(content: str, max_tokens: int, said: str = "") -> str | None:
+    """Return the lines of an extract that tell most in so many tokens and that `said` does not hold, in their order;
+    None where there is too little room or none is left, and for a summary that is no extract."""
+    head, *lines = content.split("\n")
+    if max_tokens <= MIN_EXTRACT_TOKENS or not WHOLE.match(head):
+        return None
+    kept = _fit([line for line in lines if line.partition(": ")[2] not in said], max_tokens - count_tokens(head))
+    return "\n".join([head, *kept]) if kept else None
+
+
 def _line(row: Record) -> str:
-    """What a message says in at most a line: its statements first, then what tells the most."""
-    sentences = split_sentences(row.content)
+    """What a message says in at most a line: its statements first, then what tells the most. Secrets, and what is not
+    to be remembered, are left out."""
+    read = {said.text: is_kept(said) for said in read_message(row.content) if said.kind not in MARKED_KINDS}
+    sentences = [*read]
     if not sentences:
         return ""
-    best, *others = sorted(sentences, key=lambda said: (is_statement(said), telling(said)), reverse=True)
+    best, *others = sorted(sentences, key=lambda said: (read[said], telling(said)), reverse=True)
     chosen, room = {best}, LINE_CHARS - len(best)
     for sentence in others:
         if sentence not in chosen and len(sentence) < room:
             chosen.add(sentence)
             room -= len(sentence) + 1
-    text = " ".join(sentence for sentence in dict.fromkeys(sentences) if sentence in chosen)
+    text = " ".join(sentence for sentence in sentences if sentence in chosen)
     return f"- {row.peer}: {text[:LINE_CHARS]}"
 
 

@@ -23,6 +23,7 @@ from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import collections, conclusions
 from hermes.memory_server.embedder import Vector, from_blobs
 from hermes.memory_server.engine.outlines import Outlines
+from hermes.memory_server.engine.truth import LIVE
 
 ROWS_KEPT = 1_500_000
 """How many vectors stay in memory over all matrices; the ones used longest ago go first."""
@@ -37,7 +38,7 @@ VectorHit = tuple[int, float]
 NEWER = PreparedStatement(
     select(conclusions.c.id, conclusions.c.session_id, conclusions.c.vector)
     .where(conclusions.c.collection_id == bindparam("collection_id"), conclusions.c.id > bindparam("last"))
-    .where(conclusions.c.deleted_at.is_(None))
+    .where(LIVE)
     .order_by(conclusions.c.id)
     .limit(BATCH)
 )

@@ -1,0 +1,253 @@
+"""Fits the reader to labelled messages: `python -m bench.fit_reading [--check]`.
+
+Reads `reading_seen.jsonl` and `reading_words.txt` and writes `sentence_model.json` beside the reader, the same bytes
+every time. `--check` writes nothing: it fits to four fifths of the messages at a time and scores the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench import reading
+from hermes.memory_server.engine import sentence_kinds, sentences
+from hermes.memory_server.engine.sentence_kinds import (
+    GROUPS,
+    HIDDEN,
+    MARKED_KINDS,
+    PLAIN_KINDS,
+    SentenceModel,
+    WordClasses,
+    find_features,
+)
+from hermes.memory_server.engine.word_vectors import WordVectors
+
+Array = NDArray[np.floating[Any]]
+HERE = Path(__file__).parent
+SEEN, WORDS = HERE / "reading_seen.jsonl", HERE / "reading_words.txt"
+FOLDS = 5
+LEAST_USES = 2
+"""A feature that fewer messages have is left out."""
+HOLD = 5e-4
+"""How strongly weights are held at zero."""
+WORDS_SHARE, MARKED_HOLD = 0.5, 3e-4
+"""For marked kinds: how large words are in comparison with otherwise, and how strongly weights are held."""
+ROUNDS, REMEMBERED = 200, 8
+BARE_WEIGHT = 0.5
+"""What a message counts without its punctuation, as many people type; with it, it counts 1."""
+ENDS = ".!?。！？ "
+WISH = frozenset(("memory", "forget", "private"))
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A sentence with its labels, as the model sees it."""
+
+    text: str
+    kind: str
+    group: str | None
+    weight: float
+    message: int
+
+
+def read_classes() -> dict[str, str]:
+    """Return the words of each class."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for line in WORDS.read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            name = line.strip("[]")
+        elif line and not line.startswith("#"):
+            found.setdefault(name, []).append(line)
+    return {name: " ".join(lines) for name, lines in found.items()}
+
+
+def examples(rows: Sequence[dict[str, Any]], classes: WordClasses) -> Iterator[Example]:
+    """Yield the sentences of labelled messages. Of one that is not to be remembered, only the wish itself tells."""
+    for number, row in enumerate(rows):
+        own = sentences._hide(row["text"])
+        for start, end in sentences._spans(own):
+            text = own[start:end]
+            if not text.strip(f"{HIDDEN}{sentences.SIGNS}"):
+                continue
+            found = frozenset[str]().union(*classes.find(sentence_kinds.split_tokens(text)))
+            if row["kind"] == "discard" and not found & WISH and own.strip() != text:
+                continue
+            yield Example(text, row["kind"], row.get("group"), 1.0, number)
+            if (bare := text.rstrip(ENDS)) != text:
+                yield Example(bare, row["kind"], row.get("group"), BARE_WEIGHT, number)
+
+
+class Fitting:
+    """Examples as numbers."""
+
+    def __init__(self, given: Sequence[Example], classes: WordClasses) -> None:
+        vectors = WordVectors()
+        self.given = given
+        self.classes = classes
+        self.features = [find_features(one.text, classes) for one in given]
+        self.vectors = np.stack([vectors.direction(one.text.replace(HIDDEN, " ")) for one in given])
+
+    def fit(self, chosen: Sequence[int]) -> tuple[dict[str, int], Array, Array]:
+        """Return the rows of features, their weights, and the weights of the vectors."""
+        uses = Counter(name for place in chosen for part in self.features[place] for name in part)
+        names = [name for name, count in sorted(uses.items()) if count >= LEAST_USES * 2]
+        rows = {name: row for row, name in enumerate(names, start=1)}
+        inputs = np.stack([self._input(place, rows) for place in chosen])
+        plain = [None if one.kind in MARKED_KINDS else PLAIN_KINDS.index(one.kind) for one in map(self._get, chosen)]
+        groups = [None if one.group is None else GROUPS.index(one.group) for one in map(self._get, chosen)]
+        found = [self._climb(inputs, chosen, plain, len(PLAIN_KINDS)), self._climb(inputs, chosen, groups, len(GROUPS))]
+        shares = [1, *(1 if name[0] == "@" else WORDS_SHARE for name in names), *[0] * self.vectors.shape[1]]
+        scale = np.array(shares, dtype=np.float32)
+        for kind in MARKED_KINDS:
+            is_marked = [int(one.kind == kind) for one in map(self._get, chosen)]
+            fitted = self._climb(inputs * scale, chosen, is_marked, 2, MARKED_HOLD) * scale[:, None]
+            found.append(fitted[:, 1:] - fitted[:, :1])
+        weights = np.concatenate(found, axis=1)
+        return rows, weights[: len(rows) + 1], weights[len(rows) + 1 :]
+
+    def _get(self, place: int) -> Example:
+        return self.given[place]
+
+    def _climb(
+        self, inputs: Array, chosen: Sequence[int], labels: Sequence[int | None], size: int, hold: float = HOLD
+    ) -> Array:
+        known = np.array([label is not None for label in labels])
+        wanted = np.eye(size, dtype=np.float32)[[label for label in labels if label is not None]]
+        weight = np.array([self.given[place].weight for place in chosen], dtype=np.float32)[known]
+        return climb(inputs[known], wanted, weight / weight.sum(), hold)
+
+    def _input(self, place: int, rows: Mapping[str, int]) -> Array:
+        words, marks = self.features[place]
+        found = np.zeros(len(rows) + 1 + self.vectors.shape[1], dtype=np.float32)
+        found[0] = 1
+        known = [rows[word] for word in words if word in rows]
+        found[known] = sentence_kinds.WORD_SCALE / max(len(known), 1) ** 0.5
+        found[[rows[mark] for mark in marks if mark in rows]] = sentence_kinds.MARK_SCALE
+        found[len(rows) + 1 :] = self.vectors[place] * sentence_kinds.VECTOR_SCALE
+        return found
+
+
+def climb(inputs: Array, wanted: Array, weight: Array, hold: float) -> Array:
+    """Return the weights of a softmax that make the labels likeliest (L-BFGS)."""
+    values = np.zeros((inputs.shape[1], wanted.shape[1]), dtype=np.float32)
+    loss, slope = _slope(inputs, wanted, weight, values, hold)
+    steps: list[tuple[Array, Array]] = []
+    for _ in range(ROUNDS):
+        direction = _direction(slope, steps)
+        size = 1.0 if steps else float(1 / np.abs(slope).sum())
+        fall = 1e-4 * float((slope * direction).sum())
+        while True:
+            new = values - size * direction
+            new_loss, new_slope = _slope(inputs, wanted, weight, new, hold)
+            if new_loss <= loss - size * fall or size < 1e-6:
+                break
+            size /= 2
+        done = abs(loss - new_loss) < 1e-7
+        if float(((new - values) * (new_slope - slope)).sum()) > 0:
+            steps = [*steps, (new - values, new_slope - slope)][-REMEMBERED:]
+        values, loss, slope = new, new_loss, new_slope
+        if done:
+            break
+    return values
+
+
+def _slope(inputs: Array, wanted: Array, weight: Array, values: Array, hold: float) -> tuple[float, Array]:
+    powers = inputs @ values
+    powers = np.exp(powers - powers.max(axis=1, keepdims=True))
+    likely = powers / powers.sum(axis=1, keepdims=True)
+    loss = -float((weight * np.log((likely * wanted).sum(axis=1) + 1e-12)).sum()) + hold / 2 * float((values**2).sum())
+    return loss, inputs.T @ ((likely - wanted) * weight[:, None]) + hold * values
+
+
+def _direction(slope: Array, steps: Sequence[tuple[Array, Array]]) -> Array:
+    found = slope.copy()
+    shares = []
+    for step, change in reversed(steps):
+        shares.append((step * found).sum() / (step * change).sum())
+        found -= shares[-1] * change
+    if steps:
+        step, change = steps[-1]
+        found *= (step * change).sum() / (change * change).sum()
+    for (step, change), share in zip(steps, reversed(shares), strict=True):
+        found += step * (share - (change * found).sum() / (step * change).sum())
+    return found
+
+
+def pack(values: Array) -> tuple[Array, float, str]:
+    """Return numbers rounded to whole steps, the step, and the steps as text."""
+    step = float(np.abs(values).max() / 127)
+    whole = np.round(values / step).astype(np.int8)
+    return whole * np.float32(step), step, b64encode(zlib.compress(whole.tobytes(), 9)).decode()
+
+
+def write(rows: Mapping[str, int], weights: Array, vector_weights: Array, classes: Mapping[str, str]) -> None:
+    """Write the model that ships."""
+    _, step, packed = pack(weights)
+    _, vector_step, packed_vectors = pack(vector_weights)
+    model = {
+        "classes": classes,
+        "step": step,
+        "vector_step": vector_step,
+        "features": "\t".join(rows),
+        "weights": packed,
+        "vector_weights": packed_vectors,
+    }
+    text = json.dumps(model, ensure_ascii=False, indent=0) + "\n"
+    sentence_kinds.MODEL_FILE.write_text(text, encoding="utf-8")
+    print(f"{len(rows)} features, {len(text.encode()) // 1024} KB: {sentence_kinds.MODEL_FILE.name}")  # noqa: T201
+
+
+def check(fitting: Fitting, rows: Sequence[dict[str, Any]], classes: WordClasses) -> None:
+    """Print how messages are read that the model was not fitted to."""
+    fold = np.random.default_rng(0).integers(0, FOLDS, len(rows))
+    reads: list[reading.Read] = []
+    right = total = 0
+    for part in range(FOLDS):
+        chosen = [place for place, one in enumerate(fitting.given) if fold[one.message] != part]
+        features, weights, vector_weights = fitting.fit(chosen)
+        model = SentenceModel(classes, features, pack(weights)[0], pack(vector_weights)[0])
+        sentences.shipped_model = lambda model=model: model  # type: ignore[attr-defined,assignment]
+        left = [row for number, row in enumerate(rows) if fold[number] == part]
+        found = reading.read_all(reading.Labelled(**{name: row[name] for name in FIELDS}) for row in left)
+        reads += found
+        for row in left:
+            if "group" in row:
+                total += 1
+                right += row["group"] in {one.group for one in sentences.read_message(row["text"])}
+    if "--wrong" in sys.argv:
+        reading._print_wrong(reads)
+    reading._print(SEEN, reads, reading.summarise(reads))
+    print(f"  groups             right {right / total:.3f}  of {total}")  # noqa: T201
+
+
+FIELDS = ("text", "language", "kind", "keep")
+
+
+def main() -> None:
+    """Fit and write, or check."""
+    given = read_classes()
+    classes = WordClasses(given)
+    sentence_kinds.shipped_model.cache_clear()
+    empty = SentenceModel(classes, {}, np.zeros((1, 1), np.float32), np.zeros((1, 1), np.float32))
+    sentence_kinds.shipped_model = lambda: empty  # type: ignore[assignment]
+    rows = [json.loads(line) for line in SEEN.read_text(encoding="utf-8").splitlines()]
+    fitting = Fitting([*examples(rows, classes)], classes)
+    if "--check" in sys.argv:
+        check(fitting, rows, classes)
+    else:
+        write(*fitting.fit(range(len(fitting.given))), given)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""A life told in messages over a year, and questions about it, through the SDK: `python -m bench.life [BASE_URL]`.
+
+`life.jsonl` has what one person said, with times; `life_questions.jsonl` has questions with the words that an answer
+holds, those that are outdated, and none for what was never said. Each question goes to the conclusions, to the search
+in messages, and to `chat`: how often does the first line hold the answer, how often only what is outdated, and how
+often is it admitted that nothing is known?
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from honcho import Honcho
+
+from bench.memory_server import serve, wait_until_learnt
+
+FOLDER = Path(__file__).parent
+AT_ONCE = 50
+ADMITTED = "was not told the answer"
+"""How `chat` says that it does not know."""
+Ask = Callable[[str], str]
+
+
+def read(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (FOLDER / name).read_text(encoding="utf-8").splitlines()]
+
+
+def tell(client: Honcho, said: Sequence[dict[str, Any]]) -> None:
+    """Say everything, a session for each month."""
+    person = client.peer("lindy")
+    months: dict[str, list[dict[str, Any]]] = {}
+    for one in said:
+        months.setdefault(one["at"][:7], []).append(one)
+    for month, some in months.items():
+        session = client.session(month)
+        for start in range(0, len(some), AT_ONCE):
+            part = some[start : start + AT_ONCE]
+            session.add_messages(
+                [person.message(one["text"], created_at=datetime.fromisoformat(one["at"])) for one in part]
+            )
+
+
+def ways(client: Honcho) -> dict[str, Ask]:
+    """Return the ways to ask: each gives the first line of what comes back, "" for nothing."""
+    person = client.peer("lindy")
+
+    def concluded(question: str) -> str:
+        found = person.conclusions.query(question, top_k=1)
+        return found[0].content if found else ""
+
+    def said(question: str) -> str:
+        found = client.search(question, limit=1)
+        return found[0].content if found else ""
+
+    def answered(question: str) -> str:
+        answer = person.chat(question) or ""
+        lines = [] if ADMITTED in answer else [line for line in answer.splitlines() if line.startswith("- ")]
+        return lines[0] if lines else ""
+
+    return {"conclusions": concluded, "search": said, "chat": answered}
+
+
+def score(questions: Sequence[dict[str, Any]], ask: Ask) -> dict[str, int]:
+    """Count right first lines, outdated ones, and admitted ignorance."""
+    counts = {"right": 0, "outdated": 0, "admitted": 0, "unanswerable": 0, "questions": len(questions)}
+    for one in questions:
+        text = ask(one["q"]).lower()
+        holds = {name: any(word.lower() in text for word in one[name]) for name in ("answer", "outdated")}
+        is_unknown = not one["answer"]
+        counts["unanswerable"] += is_unknown
+        counts["admitted"] += is_unknown and not text
+        counts["right"] += holds["answer"] or (is_unknown and not text)
+        counts["outdated"] += holds["outdated"] and not holds["answer"]
+    return counts
+
+
+def run(url: str) -> None:
+    client = Honcho(base_url=url, workspace_id="life", api_key="none")
+    tell(client, read("life.jsonl"))
+    wait_until_learnt(client)
+    for name, ask in ways(client).items():
+        print(f"  {name:<12} {score(read('life_questions.jsonl'), ask)}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        run(sys.argv[1])
+    else:
+        with tempfile.TemporaryDirectory() as data:
+            process, address, _ = serve(data)
+            try:
+                run(address)
+            finally:
+                process.terminate()
+                process.wait()

@@ -1,0 +1,302 @@
+"""What kind of sentence a text is, by a small linear model over its words, word classes and word vectors.
+
+The model is fitted to labelled messages (`python -m bench.fit_reading`) and lies beside this file. A word class holds
+words of several languages that do the same in a sentence, such as `memory` (remember, merken, 记): what was learnt from
+one language holds for the others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from base64 import b64decode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hermes.memory_server.engine.word_vectors import WordVectors
+
+KEPT_KINDS = ("statement", "other", "remember", "instruction", "preference", "plan")
+OTHER_KINDS = ("question", "remark", "hypothetical", "quoted")
+SECRET, DISCARD = "secret", "discard"
+PLAIN_KINDS = (*KEPT_KINDS, *OTHER_KINDS)
+MARKED_KINDS = (SECRET, DISCARD)
+"""Kinds that go before all others, the last one first. They are told by marks alone: few messages have them, and their
+other words say nothing."""
+KINDS = (*PLAIN_KINDS, *MARKED_KINDS)
+GROUPS = ("identity", "health", "family", "home", "work", "other")
+"""What part of a life a sentence is about."""
+MODEL_FILE = Path(__file__).with_name("sentence_model.json")
+EAST_ASIAN = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+TOKEN = re.compile(
+    rf"[{EAST_ASIAN}]|[^\W\d_{EAST_ASIAN}]+(?:-[^\W\d_{EAST_ASIAN}]+)*|\d+|[?!:;,.…¿¡/=#@<>{{}}()_+*]|\x00+|\n+"
+)
+IS_EAST_ASIAN = re.compile(rf"[{EAST_ASIAN}]")
+CODE = re.compile(r"[A-Za-z0-9!#$%&*_+=/.@-]+")
+MEASURE = re.compile(
+    r" ?(?:€|£|\$|%|euros?|eur|dollars?|pounds?|francs?|franken|pesos|k?m\b|k?g\b|kilos?|mg|ml|pages?|people|words"
+    r"|degrees|块|元|年|公斤|岁|米|人)",
+    re.IGNORECASE,
+)
+SIZED_WORD = re.compile(r"\d+-?[a-z]{1,6}")
+DIGIT_GROUPS = re.compile(r"\d{2,4}(?:[ -]\d{2,4}){2,5}")
+GROUPED_NUMBER = re.compile(r"\d{1,3}(?:[.,]\d{3}){1,4}")
+YEAR = re.compile(r"(?:19|20)\d\d")
+WIDE_SIGNS = str.maketrans("？！：，。（）’", "?!:,.()'")
+HIDDEN = "\x00"
+"""Stands for each character of a text that is not the writer's own words."""
+MAX_TOKENS = 60
+"""Of a sentence, so many words are read."""
+NEAR_TOKENS = 4
+"""How far apart two words are at most that are read together."""
+LONGEST_STEM, SHORTEST_STEM = 9, 3
+LONGEST_PHRASE = 4
+"""East Asian characters of a word at most."""
+CODE_DIGITS = 3
+DISCARD_FROM = -0.4
+"""The log odds from which a message is not kept: to keep one that should not be is worse than the reverse."""
+CLAUSE_ENDS = frozenset(",:;.!?…")
+EQUALS = frozenset((":", "=", "is", "are", "ist", "sind", "lautet", "es", "son", "est", "sont", "是"))
+WORD_SCALE, MARK_SCALE, VECTOR_SCALE = 3.0, 1.5, 2.0
+"""How large words, marks and the vector are in comparison; chosen by cross-validation."""
+Numbers = NDArray[np.float32]
+
+
+class WordClasses:
+    """Classes of words. `word*` is a beginning of words, `*word` an ending, `two_words` stands for two in a row."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        """Take the words of each class, separated by blanks."""
+        self._words: dict[str, frozenset[str]] = {}
+        self._beginnings: dict[str, frozenset[str]] = {}
+        self._endings: dict[str, frozenset[str]] = {}
+        for name, words in given.items():
+            for word in words.split():
+                known = self._words
+                if word.endswith("*"):
+                    known = self._beginnings
+                elif word.startswith("*"):
+                    known = self._endings
+                key = word.strip("*").replace("_", " ")
+                known[key] = known.get(key, frozenset()) | {name}
+        self._of_token = lru_cache(8192)(self._classify)
+
+    def find(self, tokens: Sequence[str]) -> list[frozenset[str]]:
+        """Return the classes of each token."""
+        found = []
+        for place, token in enumerate(tokens):
+            classes = self._of_token(token)
+            if IS_EAST_ASIAN.match(token):
+                for size in range(2, LONGEST_PHRASE + 1):
+                    classes |= self._words.get("".join(tokens[place : place + size]), frozenset())
+            elif place + 1 < len(tokens):
+                classes |= self._words.get(f"{token} {tokens[place + 1]}", frozenset())
+            found.append(classes)
+        return found
+
+    def _classify(self, token: str) -> frozenset[str]:
+        found = self._words.get(token, frozenset())
+        for size in range(SHORTEST_STEM, min(len(token), LONGEST_STEM) + 1):
+            found |= self._beginnings.get(token[:size], frozenset()) | self._endings.get(token[-size:], frozenset())
+        if "-" in token:
+            found = found.union(*(self._words.get(part, frozenset()) for part in token.split("-")))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What kind of sentence it is, how likely it is that a memory should keep it, and what it is about."""
+
+    kind: str
+    score: float
+    group: str
+
+
+class SentenceModel:
+    """The fitted model: a row of weights for each feature, a column for each plain kind, group and marked kind."""
+
+    def __init__(
+        self, classes: WordClasses, rows: Mapping[str, int], weights: Numbers, vector_weights: Numbers
+    ) -> None:
+        self.classes = classes
+        self._rows = rows
+        self._weights = weights
+        self._vector_weights = vector_weights
+        self._vectors = WordVectors()
+
+    def weigh(self, sentence: str) -> Weighed:
+        """Return how likely the kinds and groups are."""
+        words, marks = find_features(sentence, self.classes)
+        known = [row for word in words if (row := self._rows.get(word)) is not None]
+        total = self._weights[0].copy()
+        if known:
+            total += self._weights[known].sum(axis=0) * (WORD_SCALE / len(known) ** 0.5)
+        if seen := [row for mark in marks if (row := self._rows.get(mark)) is not None]:
+            total += self._weights[seen].sum(axis=0) * MARK_SCALE
+        total += (self._vectors.direction(sentence.replace(HIDDEN, " ")) @ self._vector_weights) * VECTOR_SCALE
+        plain, groups, marked = np.split(total, (len(PLAIN_KINDS), len(PLAIN_KINDS) + len(GROUPS)))
+        group = GROUPS[int(groups.argmax())]
+        if marked[1] > DISCARD_FROM:
+            return Weighed(DISCARD, 0.0, group)
+        likely = _softmax(plain)
+        if marked[0] > 0:
+            return Weighed(SECRET, float(1 / (1 + np.exp(-marked[0]))), group)
+        return Weighed(PLAIN_KINDS[int(likely.argmax())], float(likely[: len(KEPT_KINDS)].sum()), group)
+
+
+@cache
+def shipped_model() -> SentenceModel:
+    """Read the model that ships, once."""
+    given = json.loads(MODEL_FILE.read_text(encoding="utf-8"))
+    columns = len(PLAIN_KINDS) + len(GROUPS) + len(MARKED_KINDS)
+    weights = _unpack(given["weights"], given["step"]).reshape(-1, columns)
+    vector_weights = _unpack(given["vector_weights"], given["vector_step"]).reshape(-1, columns)
+    rows = {name: row for row, name in enumerate(given["features"].split("\t"), start=1)}  # the first is the bias
+    return SentenceModel(WordClasses(given["classes"]), rows, weights, vector_weights)
+
+
+def _unpack(text: str, step: float) -> Numbers:
+    return np.frombuffer(zlib.decompress(b64decode(text)), dtype=np.int8).astype(np.float32) * np.float32(step)
+
+
+def _softmax(values: Numbers) -> Numbers:
+    powers: Numbers = np.exp(values - values.max())
+    likely: Numbers = powers / powers.sum()
+    return likely
+
+
+def split_tokens(text: str, most: int = MAX_TOKENS) -> list[str]:
+    """Return words, numbers, signs and single East Asian characters in small letters."""
+    return TOKEN.findall(text.lower().translate(WIDE_SIGNS))[:most]
+
+
+def find_classes(text: str) -> frozenset[str]:
+    """Return the classes of the words of a text, as far as it is read."""
+    return frozenset[str]().union(*shipped_model().classes.find(split_tokens(text)))
+
+
+def find_features(sentence: str, classes: WordClasses) -> tuple[list[str], list[str]]:
+    """Return the words of a sentence and what is marked in it, each once."""
+    tokens = split_tokens(sentence)
+    found = classes.find(tokens)
+    words = dict.fromkeys(_words([_shape(token) for token in tokens]))
+    marks = dict.fromkeys(f"@{mark}" for mark in _marks(sentence, tokens, found))
+    return [*words], [*marks]
+
+
+def _shape(token: str) -> str:
+    """Return what counts of a token: of a number its length."""
+    if token[0] in "\x00\n":
+        return token[0]
+    return f"#{min(len(token), 6)}" if token.isdigit() else token
+
+
+def _words(tokens: Sequence[str]) -> Iterable[str]:
+    for token in tokens:
+        yield token
+        if len(token) > NEAR_TOKENS:
+            yield f"^{token[:4]}"
+            yield f"${token[-3:]}"
+    whole = ("<", *tokens, ">")
+    for first, second in pairwise(whole):
+        yield f"{first} {second}"
+
+
+def _marks(sentence: str, tokens: Sequence[str], found: Sequence[frozenset[str]]) -> Iterable[str]:
+    every = frozenset[str]().union(*found)
+    yield from sorted(every)
+    yield f"length {min(len(tokens), 20) // 4}"
+    for place, classes in enumerate(found[:3]):
+        yield from (f"{'first' if place == 0 else 'early'} {name}" for name in sorted(classes))
+    yield from _pairs(found)
+    if "me" not in every:
+        yield "nobody"
+    is_asked = sentence.rstrip("\"'”’)» \x00").endswith(("?", "？", "؟"))
+    yield from _wishes(tokens, found, is_asked=is_asked)
+    if is_asked:
+        yield "asked"
+        yield from (f"asked {name}" for name in ("memory", "forget", "credential", "that") if name in every)
+    elif "?" in tokens:
+        yield "asked inside"
+    if HIDDEN in sentence:
+        yield "hidden"
+    if tokens and tokens[-1] == ":":
+        yield "ends with colon"
+    if holds_value(sentence):
+        yield "value"
+        kinds = [name for name in ("credential", "number_of", "phone") if name in every]
+        yield f"value of {' and '.join(kinds) or 'nothing'}"
+
+
+def _pairs(found: Sequence[frozenset[str]]) -> Iterable[str]:
+    """Yield pairs of classes whose words stand near each other."""
+    last: dict[str, int] = {}
+    for place, classes in enumerate(found):
+        if classes:
+            near = [name for name, before in last.items() if place - before <= NEAR_TOKENS]
+            yield from (f"{before} {name}" for name in sorted(classes) for before in near)
+            last.update(dict.fromkeys(sorted(classes), place))
+
+
+def _wishes(tokens: Sequence[str], found: Sequence[frozenset[str]], *, is_asked: bool) -> Iterable[str]:
+    """Yield who is to remember or to forget, and whether a negation turns it round."""
+    is_technical = any("technical" in classes for classes in found)
+    for place, classes in enumerate(found):
+        for name in sorted(classes & {"memory", "forget"}):
+            denied = "not " if _is_denied(tokens, found, place) else ""
+            who = _find_subject(tokens, found, place)
+            asked = "asked " if is_asked else ""
+            yield from (f"{denied}{name}", f"{denied}{name} by {who}", f"{asked}{denied}{name} by {who}")
+            if place <= NEAR_TOKENS // 2:
+                yield f"early {denied}{name}"
+            if who != "me" and not is_asked and not is_technical:
+                yield "wish against" if bool(denied) == (name == "memory") else "wish for"
+        if "credential" in classes and not EQUALS.isdisjoint(tokens[place + 1 : place + 7]):
+            yield "credential is"
+
+
+def _is_denied(tokens: Sequence[str], found: Sequence[frozenset[str]], place: int) -> bool:
+    """Return whether a negation belongs to a word: before it in its clause, in German also behind it."""
+    before = range(place - 1, max(-1, place - NEAR_TOKENS - 2), -1)
+    for other in before:
+        if tokens[other] in CLAUSE_ENDS:
+            break
+        if "not" in found[other]:
+            return True
+    for other in range(place + 1, min(len(tokens), place + NEAR_TOKENS + 2)):
+        if tokens[other] in CLAUSE_ENDS or "that" in found[other]:
+            break
+        if "not_behind" in found[other]:
+            return True
+    return False
+
+
+def _find_subject(tokens: Sequence[str], found: Sequence[frozenset[str]], place: int) -> str:
+    for other in range(place - 1, max(-1, place - NEAR_TOKENS - 2), -1):
+        if tokens[other] in CLAUSE_ENDS:
+            break
+        if found[other] & {"me", "you"}:
+            return "you" if "you" in found[other] else "me"
+    return "nobody"
+
+
+def holds_value(sentence: str) -> bool:
+    """Return whether a sentence holds something like a code: many digits, or letters mixed with digits or signs."""
+    codes = any(_is_code(found[0].strip(".!?/-"), sentence, found.end()) for found in CODE.finditer(sentence))
+    return codes or DIGIT_GROUPS.search(sentence) is not None
+
+
+def _is_code(part: str, sentence: str, end: int) -> bool:
+    digits = sum(map(str.isdigit, part))
+    if not any(map(str.isalpha, part)):
+        is_number = YEAR.fullmatch(part) or GROUPED_NUMBER.fullmatch(part) or MEASURE.match(sentence, end)
+        return digits >= CODE_DIGITS and not is_number
+    if digits >= CODE_DIGITS or any(sign in "!#$%&*_=" for sign in part[1:-1]):
+        return True
+    return digits > 0 and len(part) > 2 * CODE_DIGITS and not SIZED_WORD.fullmatch(part.lower())

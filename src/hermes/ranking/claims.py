@@ -1,0 +1,292 @@
+"""What a statement claims: an attribute of somebody and its value, in five languages; and which claim ends which. Pure.
+
+"I moved to Porto" claims a home, "my bank is Monzo" a bank. A later claim of another value ends the earlier one where
+there can be only one value, or where the later statement holds a word of change. Two statements of one thing of which
+one denies it contradict each other: without a word of change both stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hermes.ranking.changes import CHANGES, find_values, names_change
+from hermes.ranking.dates import MONTHS
+from hermes.ranking.words import STOP_WORDS, split_words
+
+ClaimEnd = Literal["change", "contradiction"]
+MAX_CHARS = 600
+"""Longer texts claim nothing that could be told apart."""
+MAX_CLAIMS = 8
+SPEAKER = "me"
+LEFT = "left"
+"""The attribute of what ended, whichever it was: sold, cancelled, quit."""
+SINGLE = frozenset({"home", "employer", "work", "name", "age"})
+"""Attributes that have one value at a time."""
+NAMED = frozenset({"home", "employer"})
+"""Attributes whose values are names. Who lives in interesting times has no home there."""
+REPLACEABLE = frozenset({"drives"})
+"""Attributes whose value is another one after a word of change. Who likes tea now may like coffee still."""
+ENDABLE = frozenset({"home", "employer", "work", "has", "drives", "likes"})
+VALUE = r"(?P<value>[^\s,.;:!?，。；：！？()\"“”][^,;!?，。；！？()\"“”\n]{0,60})"
+WHO = r"(?P<who>\b(?:i|we|(?:the )?user)\b|\b(?:my|our) [\w-]+(?-i:(?: [A-ZÀ-Þ][\w-]*)?)|(?-i:\b[A-ZÀ-Þ][\w-]+))"
+NAME = r"(?-i:[A-ZÀ-Þ][\w-]*)"
+HAVE = r"(?:['’](?:ve|m|re|s)| have| am| are| has| is)?(?: (?:just|now|recently|actually|finally|all|both|currently))*"
+LATELY = r"(?:(?:jetzt|nun|inzwischen|mittlerweile|seit \w+|ahora|ya|actualmente|maintenant|désormais|actuellement) )*"
+PATTERNS: Mapping[str, Sequence[str]] = {
+    "home": (
+        rf"{WHO}{HAVE} (?:lives?|living|resides?|settled(?: down)?) (?:back )?(?:in|at|near) {VALUE}",
+        rf"{WHO}{HAVE} (?:moved|relocated)(?: back| house| out| over| away| down| up)?"
+        rf"(?: from (?:[\w-]+ ){{1,3}}?)? ?(?:in)?to (?!an?\b|my\b|our\b){VALUE}",
+        rf"\b(?:wohnen?|leben?) {LATELY}in {VALUE}",
+        r"\b(?:bin|sind) (?:\w+ ){0,4}?nach (?P<value>[\w-]+) (?:um)?gezogen",
+        rf"\b(?:vivo|vivimos|resido) {LATELY}en {VALUE}",
+        rf"\b(?:me|nos) (?:he |hemos )?(?:mud\w+|trasladé) a {VALUE}",
+        rf"\b(?:j['’]habite|je vis|nous (?:habitons|vivons)) {LATELY}(?:à|a|en|au|aux) {VALUE}",
+        rf"\b(?:j['’]ai|on a|nous avons) (?:\w+ )?déménagé (?:à|a|en|au|aux) {VALUE}",
+        r"我们?(?:现在|已经|目前|上周|刚)*(?:住在|搬到了?|搬去了?)(?P<value>[^，。！？,.\s]{1,12})",
+    ),
+    "employer": (
+        rf"{WHO}{HAVE} (?:works?|working)(?: \w+)? (?:at|for) {VALUE}",
+        rf"{WHO}{HAVE} (?:started(?: working| work| a new job| a job)?|got a (?:new )?job|joined) at {VALUE}",
+        rf"\barbeiten? {LATELY}(?:bei|für) {VALUE}",
+        rf"\btrabaj(?:o|amos) {LATELY}(?:en|para) {VALUE}",
+        rf"\btravaill(?:e|ons) {LATELY}(?:chez|pour|à) {VALUE}",
+        r"我(?:现在)?在(?P<value>[^，。！？,.\s]{1,15}?)(?:工作|上班)",
+    ),
+    "work": (
+        rf"{WHO}{HAVE} (?:works?|working|started|promoted)(?: \w+)? (?:as|to) (?:an? |the )?{VALUE}",
+        rf"\barbeite {LATELY}als {VALUE}",
+        rf"\btrabajo {LATELY}(?:como|de) {VALUE}",
+        rf"\btravaille {LATELY}comme {VALUE}",
+    ),
+    "name": (
+        rf"\b(?:my name['’]?s?(?: is)?|call me|i go by) (?:now )?(?P<value>{NAME}(?: {NAME})?)",
+        r"\b(?:ich hei(?:ß|ss)e|mein name ist|nenn mich) (?P<value>[\w-]+)",
+        r"\b(?:me llamo|ll[aá]mame|je m['’]appelle|appelle[sz]?-moi) (?P<value>[\w-]+)",
+        r"我(?:的名字)?(?:叫|是叫)(?P<value>[^，。！？,.\s]{1,8})",
+    ),
+    "age": (
+        r"\b(?:i['’]m|i am|i(?: just)? turned) (?:now )?(?P<value>\d{1,3})(?= now\b| years|[,.!]| and\b|$)",
+        r"\bich bin (?:jetzt )?(?P<value>\d{1,3})(?= jahre|[,.!]| und\b|$)",
+        r"\b(?:tengo|cumplí|j['’]ai) (?P<value>\d{1,3}) an",
+        r"我(?:今年|现在)?(?P<value>\d{1,3})岁",
+    ),
+    "has": (
+        rf"{WHO}(?:['’]ve| have| has)? ?(?:got|have|has|owns?|bought) (?:an?|the|two|three|\d+) {VALUE}",
+        rf"\b(?:ich habe eine?n?|tengo una?|j['’]ai une?) {VALUE}",
+    ),
+    "drives": (rf"{WHO}{HAVE} (?:drives?|driving) {VALUE}", rf"\bich fahre (?:jetzt )?{VALUE}"),
+    "likes": (
+        r"\bi (?:really |still |do |also )*(?P<not>no longer |don['’]t |do not |never )?"
+        rf"(?:really )?(?:like|love|enjoy|eat|drink|smoke|play) {VALUE}",
+        rf"\bich (?:mag|liebe|esse|trinke|rauche|spiele) {VALUE}",
+        rf"\b(?P<not>(?:ya )?no )?me gustan? {VALUE}",
+        rf"\bj['’]aime {VALUE}",
+        rf"\bje (?P<not>n)['’]aime (?:plus|pas) {VALUE}",
+        r"我(?P<not>不再|不|已经不)?(?:喜欢|爱吃|爱喝)(?P<value>[^，。！？,.\s]{1,12})",
+    ),
+    LEFT: (
+        rf"\b(?:sold|cancelled|canceled|quit|left|gave up|got rid of) {VALUE}",
+        rf"\bno longer (?:\w+ ){{1,2}}?(?:in|at|for|the|an?|with) {VALUE}",
+        r"\b(?P<value>[\w-]+(?: [\w-]+)?) (?:verkauft|gekündigt|aufgegeben)",
+        rf"\b(?:vendí|dejé|vendu|quitté) {VALUE}",
+    ),
+}
+CLAIMS = tuple(
+    (attribute, re.compile(pattern, re.IGNORECASE)) for attribute, some in PATTERNS.items() for pattern in some
+)
+OWN = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"\b(?:my|our) (?P<noun>(?:[\w-]+ ){0,3}?[\w-]+?)(?:['’]s| is| are)"
+        rf"(?: now| currently| actually| called| named)* {VALUE}",
+        rf"\b(?:meine?|unsere?) (?P<noun>(?:[\w-]+ ){{0,2}}?[\w-]+) (?:ist|heißt|sind)"
+        rf"(?: jetzt| inzwischen| nun)* {VALUE}",
+        rf"\b(?:mi|mis|nuestr[oa]) (?P<noun>(?:\w+ ){{0,2}}?\w+)(?: ahora)? (?:es|son|se llama)(?: ahora)? {VALUE}",
+        rf"\b(?:mon|ma|mes|notre) (?P<noun>(?:\w+ ){{0,2}}?\w+) (?:est|sont|s['’]appelle)"
+        rf"(?: maintenant| désormais)? {VALUE}",
+        r"我的(?P<noun>[^\s，。是叫]{1,8}?)(?:现在)?(?:是|叫|改成|变成)(?P<value>[^，。！？]{1,20})",
+    )
+)
+"""Something of the speaker's by its noun, and what it is."""
+STAYED = re.compile(
+    rf"(?:\b(?:actually|after all|in the end)\b.*)?{WHO} (?:\w+ )?(?:stayed|stay|are staying) in {VALUE}", re.IGNORECASE
+)
+"""A home only for who thought of another one: else it is a visit."""
+AFTER_ALL = re.compile(r"\b(?:actually|after all|in the end|instead)\b", re.IGNORECASE)
+CUT = re.compile(
+    r"[.\s]\s*(?:with|because|since|for|and|but|so|as|where|which|who|while|when|last|this|next|these|now|again|until"
+    r"|till|any ?more|instead|two|three|from|on|after|before|not|though|ago|yesterday|today|tonight|about|by|to|\d"
+    r"|mit|weil|seit|und|aber|wo|nicht mehr|gestern|letzte[nrs]?|vor|con|porque|desde|y|pero|donde|ayer|la semana"
+    r"|el mes|hace|avec|parce|depuis|et|mais|où|la semaine|le mois|hier)\b",
+    re.IGNORECASE,
+)
+"""Where a value ends and another part of the sentence begins."""
+ARTICLE = re.compile(r"^(?:an?|the|my|our|in|der|die|das|eine?n?|el|la|le|les|une?|una) ", re.IGNORECASE)
+NEWNESS = frozenset(
+    """
+    new old current own little big neue neuer neues alte aktuelle nueva nuevo nouvelle nouveau
+    """.split()  # noqa: SIM905
+)
+SEVERAL = frozenset(
+    """
+    brother sister sibling friend son daughter child kid cousin aunt uncle niece nephew colleague neighbour
+    neighbor dog cat pet hobby goal problem plan idea question point thing reason advice guess favourite one bruder
+    schwester freund freundin sohn tochter kind kollege hund katze hermano hermana amigo amiga hijo hija perro gato
+    frère sœur ami amie fils fille enfant chien chat 哥哥 弟弟 姐姐 妹妹 朋友 儿子 女儿 孩子 狗 猫
+    """.split()  # noqa: SIM905
+)
+"""What one may have several of: another value is no change."""
+ENDS = re.compile(
+    r"\bno longer\b|\bany ?more\b|\bstopped\b|\bused to\b|\bnicht mehr\b|\bkeine?n? .{1,30}\bmehr\b|\bya no\b"
+    r"|\bne \w+ plus\b|\bn['’]\w+ plus\b|不再",
+    re.IGNORECASE,
+)
+CORRECTS = re.compile(
+    r"\bactually\b|\bcorrection\b|\bi (?:meant|was wrong|misspoke)\b|\btold you wrong\b"
+    r"|\bgot .{1,30}(?:wrong|muddled|mixed up)\b|\beigentlich\b|\bkorrektur\b|\bich meinte\b|\bhabe mich geirrt\b"
+    r"|\ben realidad\b|\bme equivoqué\b|\bquise decir\b|\ben fait\b|\bje me suis trompée?\b|\bje voulais dire\b"
+    r"|其实|说错了|更正",
+    re.IGNORECASE,
+)
+"""Takes back what the speaker said shortly before."""
+EVERY_STOP_WORD = frozenset[str]().union(*STOP_WORDS)
+KINDS = ("time", "date", "percent", "number")
+MIN_SHARED, MIN_SHARE = 2, 0.5
+"""Two statements are about the same number or date if they share so many words, and this share of the shorter one's."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeClaim:
+    """That somebody has, or does not have, a value of an attribute."""
+
+    attribute: str
+    """With whose it is, if not the speaker's: `home of pieter`."""
+    value: str
+    is_denied: bool = False
+
+    @property
+    def kind(self) -> str:
+        return self.attribute.partition(" of ")[0]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is something of the speaker's, by its noun: `my bank`."""
+        return self.attribute.startswith("my ")
+
+
+def read_claims(text: str) -> list[AttributeClaim]:
+    """Return what a statement claims; `ann: I …` is what ann says."""
+    if len(text) > MAX_CHARS:
+        return []
+    speaker, said = split_speaker(text)
+    found = dict.fromkeys((*_find_claims(said, speaker), *_find_own(said)))
+    return list(found)[:MAX_CLAIMS]
+
+
+def compare(older: AttributeClaim, newer: AttributeClaim, *, is_change: bool) -> ClaimEnd | None:
+    """Return how a later claim ends an earlier one; None if both hold."""
+    same = bool(_words(older.value) & _words(newer.value)) or older.value == newer.value
+    if newer.kind == LEFT:
+        return "change" if same and not older.is_denied and older.kind in ENDABLE else None
+    if older.attribute != newer.attribute:
+        return None
+    if older.is_denied != newer.is_denied:
+        return ("change" if is_change else "contradiction") if same else None
+    if same or newer.is_denied:
+        return None
+    if newer.is_own:
+        shapes = {_shape(older.value), _shape(newer.value)}
+        return "change" if len(shapes) == 1 and (is_change or shapes != {"words"}) else None
+    return "change" if newer.kind in SINGLE or (is_change and newer.kind in REPLACEABLE) else None
+
+
+def is_change(text: str) -> bool:
+    """Return True if a statement says that something is no longer as it was."""
+    return names_change(text) or ENDS.search(text) is not None
+
+
+def changes_value(older: str, newer: str) -> bool:
+    """Return True if a later statement gives a number, time or date of an earlier one another value: it holds a word of
+    change, and the two share most of their words."""
+    if not names_change(newer):
+        return False
+    before, after = (_topic(text) for text in (older, newer))
+    shared = before & after
+    shorter = min(len(before), len(after))
+    if not shared or len(shared) < max(min(MIN_SHARED, shorter), MIN_SHARE * shorter):
+        return False
+    for kind in KINDS:
+        values = [{value for *_, value in find_values(text, kind)} for text in (older, newer)]
+        if all(values):
+            return values[0].isdisjoint(values[1])
+    return False
+
+
+def corrects(older: str, newer: str) -> bool:
+    """Return True if a statement takes back one that its speaker made shortly before: they share a word."""
+    return CORRECTS.search(newer) is not None and bool(_topic(older) & _topic(newer))
+
+
+def split_speaker(text: str) -> tuple[str, str]:
+    """Return who says a statement, in small letters, and what is said: `ann: I …`; "" for nobody."""
+    name, colon, said = text.partition(": ")
+    return (name.lower(), said) if colon and " " not in name and len(name) <= 100 else ("", text)
+
+
+def _find_claims(said: str, speaker: str) -> Iterator[AttributeClaim]:
+    is_ended = ENDS.search(said) is not None
+    for attribute, pattern in CLAIMS:
+        for found in pattern.finditer(said):
+            groups, value = found.groupdict(), _clean(found["value"])
+            if value and (attribute not in NAMED or value[0].isupper() or not value.isascii() or said.islower()):
+                is_denied = bool(groups.get("not")) or (is_ended and attribute != LEFT)
+                yield AttributeClaim(_attribute_of(attribute, groups.get("who"), speaker), value, is_denied)
+    if AFTER_ALL.search(said) and (stayed := STAYED.search(said)) and (value := _clean(stayed["value"])):
+        yield AttributeClaim(_attribute_of("home", stayed["who"], speaker), value)
+
+
+def _find_own(said: str) -> Iterator[AttributeClaim]:
+    for pattern in OWN:
+        for found in pattern.finditer(said):
+            words = [word for word in split_words(found["noun"]) if word not in NEWNESS]
+            if words and SEVERAL.isdisjoint(words) and (value := _clean(found["value"])):
+                yield AttributeClaim(f"my {' '.join(words)}", value)
+
+
+def _attribute_of(attribute: str, who: str | None, speaker: str) -> str:
+    last = (who or "i").lower().split()[-1]
+    is_speaker = last in ("i", "we", "user", speaker)
+    return attribute if is_speaker else f"{attribute} of {last}"
+
+
+def _clean(value: str) -> str:
+    """Return a value without what follows it in its sentence, and without articles."""
+    whole = ARTICLE.sub("", value.strip())
+    end = CUT.search(whole, 1)
+    return (whole if end is None else whole[: end.start()]).strip(" .'’")
+
+
+def _words(value: str) -> frozenset[str]:
+    return frozenset(split_words(value)) - EVERY_STOP_WORD
+
+
+def _topic(text: str) -> frozenset[str]:
+    _, said = split_speaker(text)
+    return (
+        frozenset(word for word in split_words(said) if not word[0].isdigit())
+        - EVERY_STOP_WORD
+        - CHANGES
+        - MONTHS.keys()
+    )
+
+
+def _shape(value: str) -> str:
+    """Return what a value looks like: two values of different shapes say different things of one noun."""
+    first = value.lstrip("£$€¥")[:1]
+    if first.isdigit():
+        return "number"
+    return "name" if first.isupper() or not value.isascii() else "words"

@@ -1,0 +1,37 @@
+"""What a person is shown of facts that changed: both sides with their times, why, and how it is undone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.chatting import chat
+from tests.honcho.configuring import Machine
+from tests.honcho.fresh import fresh_home
+
+pytestmark = pytest.mark.contract("9.5")
+
+
+@pytest.fixture
+def folder(processes: None, machine: Machine, tmp_path: Path) -> Path:
+    """Of a home; the user's own folder is another."""
+    return tmp_path
+
+
+def test_memory_shows_both_sides_says_why_and_undoes(folder: Path) -> None:
+    with fresh_home(folder) as fresh:
+        fresh.chat("-q", "I live in Lisbon.")
+        fresh.deliver()
+        fresh.chat("-q", "I moved to Porto last week.")
+        fresh.deliver()
+        typed = (
+            "/memory search Lisbon\n/memory why 1\n/memory search Porto\n/memory why 1\n/memory undo 1\n/memory why 1\n"
+        )
+        shown = chat(fresh.env, said=typed)
+        told = shown.out + shown.err
+    assert " until " in told, "the older one says until when it held"
+    assert "since then: I moved to Porto last week." in told
+    assert "before, this held: I live in Lisbon." in told
+    assert "Undone. Both hold: I moved to Porto last week." in told
+    assert "before, this held: I live in Lisbon. (undone)" in told

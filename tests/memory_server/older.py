@@ -1,0 +1,19 @@
+"""How a file of an earlier version looked: what takes the newest migrations back."""
+
+from __future__ import annotations
+
+BEFORE_TRUTH = (
+    "DROP TABLE claims",
+    "DROP TABLE supersessions",
+    "DROP TABLE tombstones",
+    "DROP INDEX conclusions_superseded",
+    "DROP INDEX conclusions_retired",
+    *(
+        f"ALTER TABLE conclusions DROP COLUMN {name}"
+        for name in ("happened_at", "learnt_at", "valid_until", "superseded_by", "retired_at", "retired_why")
+    ),
+    "ALTER TABLE conclusions ADD COLUMN message_ids TEXT",
+    "UPDATE conclusions SET message_ids = (SELECT json_group_array(message_id) FROM conclusion_messages "
+    "WHERE conclusion_id = conclusions.id)",
+)
+"""Version 12, of version 13."""
