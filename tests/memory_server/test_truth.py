@@ -85,7 +85,7 @@ def test_times_of_a_conclusion_are_told(http: httpx.Client) -> None:
         ("I have a Skoda Fabia.", "I sold the Fabia to a student."),
         ("I like coffee.", "I don't like coffee any more."),
         ("Our wedding in Leeds is on 16 May.", "We moved our wedding in Leeds to 6 June."),
-        ("Meine Bank ist Sparkasse.", "Meine Bank ist jetzt die Monzo."),
+        ("Meine Bank heißt Sparkasse.", "Meine Bank heißt jetzt Monzo."),
         ("Ich wohne in Köln.", "Ich bin letzte Woche nach Porto gezogen."),
         ("Yo vivo en Madrid.", "Me mudé a Sevilla, mi ciudad."),
         ("J'habite à Lyon.", "J'ai déménagé à Paris la semaine dernière."),
