@@ -1,7 +1,8 @@
 """Peer cards: a few lines that an observer always has at hand about a peer.
 
-A card that no person wrote is kept up with what is learnt: what one has one of (a name, a home, work) comes in, what was
-superseded or deleted leaves, and what is least important and oldest makes room. A dream adds what else one says of oneself.
+A card that no person wrote is kept up with what is learnt: what one has one of (a name, a home, work) comes in, what
+was superseded or deleted leaves, and what is least important and oldest makes room. A dream adds what else one says of
+oneself.
 """
 
 from __future__ import annotations
