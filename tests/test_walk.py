@@ -86,7 +86,7 @@ def test_a_way_is_traced_without_what_came_before_it(way: str, passed: Function,
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("way", "most"),
-    [("warm turn", 27), ("HTTP message", 44), ("warm turn with memory", 72), ("HTTP message with memory", 86)],
+    [("warm turn", 32), ("HTTP message", 44), ("warm turn with memory", 80), ("HTTP message with memory", 94)],
 )
 def test_a_turn_goes_through_few_doors(way: str, most: int) -> None:
     walks = (trace(BY_NAME[way], HERE).crossings for _ in range(3))  # a timer may fire in one of them

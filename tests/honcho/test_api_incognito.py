@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.honcho.test_api_memory import Place
-from tests.honcho.test_api_memory import place as place
+from tests.honcho.api_place import Place
+from tests.honcho.api_place import place as place
 
 pytestmark = [pytest.mark.contract("10.2"), pytest.mark.processes]
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,91 +15,18 @@ import pytest
 from tests.gateway.asking import ask, body, in_session, leave, reply
 from tests.gateway.processes import (
     GatewayProcess,
-    LoopbackModel,
-    api_settings,
     echo_model,
     rows,
     said,
     wait_until,
-    write_config,
 )
-from tests.honcho.chat_programs import LIBRECHAT, OPEN_WEBUI, TASKS, ChatProgram
-from tests.honcho.writing import Arrived
-from tests.memory_server.serving import Served, inside
-from tests.memory_server.talking import settle
+from tests.honcho.api_place import TABLES, Place, open_home
+from tests.honcho.api_place import place as place
+from tests.honcho.chat_programs import LIBRECHAT, OPEN_WEBUI, TASKS
+from tests.memory_server.serving import Served
 from tests.plain_http import PLAIN
 
 pytestmark = [pytest.mark.contract("10.2"), pytest.mark.processes]
-WORKSPACE = "api-memory"
-TABLES = ("sessions", "messages", "hermes_queue", "hermes_routes", "hermes_api_turns", "hermes_usage")
-
-
-@dataclass
-class Place:
-    """A gateway with the API, its model and its memory."""
-
-    gateway: GatewayProcess
-    model: LoopbackModel
-    server: Served
-    workspace: str
-
-    @property
-    def url(self) -> str:
-        return self.gateway.url
-
-    def chat(self, model: str = "hermes:full", **more: Any) -> ChatProgram:
-        return ChatProgram(self.url, model, **more)
-
-    def remembered(self) -> list[tuple[str, str]]:
-        """Who said what, of all that memory holds, once everything has been told."""
-        self.learn()
-        arrived = Arrived(self.server, self.workspace)
-        return [one for session in arrived.sessions() for one in arrived.said(session)]
-
-    def told(self, text: str) -> list[str]:
-        """Whoever said these words, as memory holds it."""
-        return [peer for peer, content in self.remembered() if content == text]
-
-    def learn(self) -> None:
-        waiting = "SELECT 1 FROM hermes_queue WHERE queue LIKE 'memory:%' AND state = 'waiting'"
-        wait_until(lambda: not self.gateway.rows(waiting))
-        with inside(self.server, self.workspace) as http:
-            settle(http)
-
-    def asked(self) -> list[dict[str, str]]:
-        """The messages of the last request to the model."""
-        return self.model.requests()[-1]
-
-    def kept(self) -> tuple[list[object], list[str], list[tuple[str, str]]]:
-        """How much the store holds, the sessions on the memory server, and all that was said in them."""
-        remembered = self.remembered()
-        counts = [rows(self.gateway.home, f"SELECT count(*) FROM {table}")[0][0] for table in TABLES]
-        return counts, Arrived(self.server, self.workspace).sessions(), remembered
-
-    def said_in(self, chat: ChatProgram, role: str = "user") -> list[object]:
-        """What stands in the session of a chat, and was not taken back."""
-        query = "SELECT content FROM messages WHERE session_id = ? AND role = ? AND active = 1 ORDER BY id"
-        return [row[0] for row in rows(self.gateway.home, query, chat.session_id, role)]
-
-
-def settings(model: LoopbackModel, **more: object) -> dict[str, object]:
-    given: dict[str, object] = {"memory__provider": "honcho", "memory__deadline": 30.0, "memory__first_deadline": 30.0}
-    return api_settings(model, api__users="guests", **{**given, **more})
-
-
-def open_home(folder: Path, server: Served, model: LoopbackModel, workspace: str, **more: object) -> GatewayProcess:
-    write_config(folder / "home", settings(model, **more))
-    honcho = {"baseUrl": server.url, "workspace": workspace, "peerName": "ann", "aiPeer": "bot"}
-    (folder / "home" / "honcho.json").write_text(json.dumps(honcho), encoding="utf-8")
-    env = {"HOME": str(folder), "LOGNAME": "ann", "HERMES_MEMORY_PROVIDER": "honcho"}
-    return GatewayProcess(folder / "home", env=env)
-
-
-@pytest.fixture(scope="module")
-def place(processes: None, server: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """One gateway for all: each test has words of its own."""
-    with echo_model() as model, open_home(tmp_path_factory.mktemp("api"), server, model, WORKSPACE) as gateway:
-        yield Place(gateway, model, server, WORKSPACE)
 
 
 @pytest.fixture

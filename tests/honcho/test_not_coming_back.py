@@ -101,7 +101,8 @@ def let_reviews_read_it_all_again(fresh: FreshHome) -> None:
 
 
 def held(fresh: FreshHome) -> list[str]:
-    return [one["text"] for one in json.loads(fresh.hermes("memory", "list", "--json").out)["entries"]]
+    entries = json.loads(fresh.hermes("memory", "list", "--json").out)["entries"]
+    return [one["text"] for one in entries if "dog" in one["text"]]
 
 
 def compress(fresh: FreshHome) -> None:

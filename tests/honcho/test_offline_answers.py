@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.chatting import chat
 from tests.gateway.asking import ask, in_session, reply
-from tests.gateway.processes import GatewayProcess, write_config
+from tests.gateway.processes import GatewayProcess, wait_until, write_config
 from tests.honcho.configuring import Machine
 from tests.honcho.fresh import UNSAID, FreshHome, fresh_home
 from tests.left_behind import end_all
@@ -18,6 +18,8 @@ pytestmark = pytest.mark.contract("10.5")
 TOLD = "Hi! I'm Nina and I moved to Porto.\nMy dog Rex is three years old.\nThe wifi password is hunter22.\n"
 PATIENT = ("config", "set", "memory.first_deadline", "60")
 """A busy machine recalls slowly."""
+
+UNDELIVERED = "SELECT 1 FROM hermes_queue WHERE queue LIKE 'memory:%' AND state = 'waiting'"
 
 
 @pytest.fixture
@@ -66,6 +68,7 @@ def test_people_of_one_gateway_are_answered_from_their_own_lines(
             told = {"ann": "My name is Ann and I live in Oslo.", "bob": "My name is Bob and I live in Lima."}
             for user, text in told.items():
                 reply(ask(gateway.url, text, headers=in_session(user), user=user))
+            wait_until(lambda: not gateway.rows(UNDELIVERED))
             for user, text in told.items():
                 for question in ("What's my name?", "Where do I live?", "what do you know about me?"):
                     answer = reply(ask(gateway.url, question, headers=in_session(f"{user}-later"), user=user))

@@ -125,9 +125,11 @@ async def ask_twice(world: Neighbours, seat: Seat) -> str:
 
 
 ALL_OWNERS = {*OWNERS, *TERMINAL, NOTE, LISTED}
+HEARD_BY_OWNER = {*GROUP_SEATS, ADDED}
+"""What was said where the owner is a member, by whomever."""
 FINDERS: dict[str, tuple[Seat, set[str], set[str]]] = {
-    "the owner on Telegram": (telegram(OWNER), ALL_OWNERS, {"the owner in the group", ADDED}),
-    "the owner over the API": (by_id(None, "a new day"), ALL_OWNERS, {"the owner in the group", ADDED}),
+    "the owner on Telegram": (telegram(OWNER), ALL_OWNERS, HEARD_BY_OWNER),
+    "the owner over the API": (by_id(None, "a new day"), ALL_OWNERS, HEARD_BY_OWNER),
     "Telegram 222": (telegram("222"), {"Telegram 222"}, {"a guest in the group"}),
     "Telegram 333": (telegram("333"), {"Telegram 333"}, set()),
     "API 333": (by_id("333", "a new day of 333"), {"API 333"}, set()),

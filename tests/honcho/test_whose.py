@@ -78,10 +78,10 @@ async def test_tools_reach_what_is_the_conversations_own(
 
 @pytest.mark.contract("7.10")
 async def test_a_group_is_reminded_of_what_each_member_said_there(told: Recalling) -> None:
-    told.tell(SESSIONS["s3"], (BOB, "I bring the tent."))
+    told.tell(SESSIONS["s3"], (BOB, "I bring the tent."), ("55", "I play the cello in an orchestra."))
     async with told.host() as talk:
         text = await talk.turn("Who brings what?", GROUP, OWNER)
-    assert "## What 55 said here" in text
+    assert "- 55: I play the cello in an orchestra." in text
     assert "- 17: I bring the tent." in text
 
 

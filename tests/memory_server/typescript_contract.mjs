@@ -75,7 +75,7 @@ assert.equal((await honcho.search("stamps"))[0].content, "I collect stamps.");
 assert.equal((await alice.search("stamps"))[0].content, "I collect stamps.");
 assert.equal((await session.search("stamps"))[0].content, "I collect stamps.");
 
-assert.equal(await alice.getCard(), null);
+assert.deepEqual(await alice.getCard(), ["alice: I live in Malta."]);
 assert.deepEqual(await alice.setCard(["a line"], bob), ["a line"]);
 assert.deepEqual(await alice.getCard(bob), ["a line"]);
 assert.deepEqual(await alice.card(bob), ["a line"]);

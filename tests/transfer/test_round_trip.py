@@ -64,7 +64,8 @@ def test_imported_memory_is_found_and_goes_on(old: Served, new: Served, filled: 
             "/conclusions/query",
             json={"query": "tea", "top_k": 1, "filters": {"observer": "carl", "observed": "carl"}},
         ).json()
-        assert ours.get(f"/ext/conclusions/{tea['id']}/messages").json()["total"] == 2
+        sources = ours.get(f"/ext/conclusions/{tea['id']}/messages").json()["total"]
+        assert sources == theirs.get(f"/ext/conclusions/{tea['id']}/messages").json()["total"] > 1
         say(ours, "talk", "I go on.", peer="ben")
         settle(ours)
         assert (

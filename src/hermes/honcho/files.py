@@ -19,10 +19,13 @@ from hermes.honcho.messages import write_messages
 from hermes.memory.notes import Notes
 from hermes.memory.provider import Delivered, Entry, Host, Outcome, Parked, Speaker
 from hermes.scope import OWNER
+from hermes.types import Json
 
 log = logging.getLogger(__name__)
 LARGEST = 1024 * 1024
 """Bytes of a file that is told."""
+FILE: Json = {"file": True}
+"""Marks a file's text. The server concludes nothing from it: each note is told as a conclusion of its own."""
 
 
 class Files:
@@ -66,7 +69,7 @@ def _read(home: Home, entry: Entry) -> list[Entry]:
     found = [*((path, "said") for path in note_files(home)), (home.soul_file, "reply")]
     return [
         replace(
-            entry, key=f"{entry.key}-{path.name}", kind=kind, text=f"{path.name}:\n\n{text}", speaker=owner, data=None
+            entry, key=f"{entry.key}-{path.name}", kind=kind, text=f"{path.name}:\n\n{text}", speaker=owner, data=FILE
         )
         for path, kind in found
         if path.exists() and (text := read_file(path)[:LARGEST].decode("utf-8-sig", "replace").strip())

@@ -98,7 +98,7 @@ class Links:
         if meant.lacks_key:
             raise Unreached(f"Honcho ({meant.shown}) needs a key")
         server = await self._find_own(until) if meant.kind == "embedded" else meant
-        wire = Wire(server, await self._open_client(server), self._clock, patience)
+        wire = Wire(server, await self._open_client(server, patience), self._clock, patience)
         try:
             link = Link(wire, await _ask_extensions(wire, until))
             await self._carry(link, until)
@@ -107,9 +107,9 @@ class Links:
             await wire.retire()
             raise
 
-    async def _open_client(self, server: HonchoServer) -> HttpClient:
+    async def _open_client(self, server: HonchoServer, patience: DeliveryPatience) -> HttpClient:
         try:
-            return await asyncio.to_thread(open_client, server.url, server.key or NO_KEY, self._patience.request)
+            return await asyncio.to_thread(open_client, server.url, server.key or NO_KEY, patience.request)
         except NotConnected as error:
             raise Unreached(f"the server cannot be reached from here: {error}") from error
 

@@ -24,7 +24,7 @@ AT_ONCE = 100
 CHARS_AT_ONCE = 1_000_000
 NOTHING = Delivered("there was no text")
 NO_REASONING: Json = {"reasoning": {"enabled": False}}
-"""The agent's replies are no facts about the agent: the server concludes nothing from them."""
+"""For the agent's replies, which are no facts about the agent, and for files: nothing is concluded from them."""
 
 
 class Written(Struct, frozen=True):
@@ -43,7 +43,8 @@ class Written(Struct, frozen=True):
             about[STOPPED] = True
         if self.is_own:
             about[OWN_MARK] = True
-        settings: dict[str, Json] = {"configuration": NO_REASONING} if entry.kind == "reply" else {}
+        is_fact = entry.kind != "reply" and not (isinstance(entry.data, dict) and entry.data.get("file"))
+        settings: dict[str, Json] = {} if is_fact else {"configuration": NO_REASONING}
         return [
             {"content": text, "peer_id": self.peer, "created_at": at, "metadata": {**about, **named}, **settings}
             for number, text in enumerate(self.pieces, 1)

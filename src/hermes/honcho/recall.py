@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from hermes.errors import HermesError, ProviderError
 from hermes.honcho import keys
 from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.context_views import AI, AI_CARD, SUMMARY, USER, USER_CARD
 from hermes.honcho.evidence import TITLE, quote_all, quote_standing
 from hermes.honcho.injection import (
     CHARS_PER_TOKEN,
@@ -49,7 +50,7 @@ from hermes.honcho.recall_policy import (
     word_pass,
 )
 from hermes.honcho.recall_reader import is_floor_answer
-from hermes.honcho.recall_source import AI, AI_CARD, SUMMARY, USER, USER_CARD, RecallSource
+from hermes.honcho.recall_source import RecallSource
 from hermes.honcho.recalled_lines import read_lines
 from hermes.memory.provider import Question, Recalled
 

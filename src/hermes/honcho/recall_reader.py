@@ -50,16 +50,16 @@ class Card(Struct, frozen=True):
     peer_card: list[str] | None = None
 
 
-class ViewContext(Struct, frozen=True):
+class RecalledView(Struct, frozen=True):
     representation: str
     card: list[str] | None = None
 
 
-class ReadContext(Struct, frozen=True):
+class RecalledContext(Struct, frozen=True):
     """The summary of a session, and what views hold, in the order in which they were named."""
 
     summary: str | None
-    views: list[ViewContext]
+    views: list[RecalledView]
 
 
 class ChatAnswer(Struct, frozen=True):

@@ -25,9 +25,17 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Literal
 
-from msgspec import Struct
-
 from hermes.errors import ProviderError
+from hermes.honcho.context_views import (
+    AI,
+    AI_CARD,
+    OWN_FACTS,
+    SUMMARY,
+    USER,
+    USER_CARD,
+    Whose,
+    choose_views,
+)
 from hermes.honcho.evidence import MAX_CANDIDATES, MAX_QUERY_CHARS, RecalledEvidence, score_by_rank
 from hermes.honcho.injection import Section
 from hermes.honcho.names import card_path, peer_path, session_path
@@ -38,13 +46,12 @@ from hermes.honcho.recall_reader import (
     Context,
     ListPage,
     Named,
-    ReadContext,
     RecalledConclusion,
+    RecalledContext,
     RecalledMessage,
     RecalledRepresentation,
     RecallReader,
 )
-from hermes.memory.provider import Reach
 from hermes.types import Json
 
 MEMBERS = 5
@@ -53,10 +60,6 @@ OWN_SESSIONS = 20
 """Of the owner's sessions, how many of the newest the agent's view of itself may come from."""
 MAX_AGENT_SESSIONS = 50
 """Sessions of the agent's that are looked at for others than the owner."""
-MAX_FACTS = 50
-"""Of each other view, how many facts our server is asked for: more would not fit."""
-OWN_FACTS = 20
-"""Of a person's own view, how many facts are asked for beside the agent's."""
 ALONE_SECONDS = 2.0
 """How long it counts that a guest is alone in a session: for the requests of one recall."""
 SAME = 10
@@ -72,27 +75,6 @@ NOT_NARROW = (
     "honcho_search finds what was said in this conversation"
 )
 SUMMARY_TITLE = "Summary of what was said here so far"
-SUMMARY, USER, USER_CARD, AI, AI_CARD = "summary", "user representation", "user card", "ai representation", "ai card"
-
-
-class Whose(Struct, frozen=True):
-    """Where a conversation is kept, who takes part in it, and how far it reaches."""
-
-    session: str
-    ai: str
-    reach: Reach
-    user: str | None
-    """The person of a direct chat; None in a group."""
-    ai_observes_others: bool = True
-    ai_observes_itself: bool = True
-    guest: str | None = None
-    """The person of a guest's direct chat, who must be alone in its session with the agent."""
-    agents: frozenset[str] = frozenset()
-    """Agents of all profiles: a guest who talks to two of them may have one session with both."""
-
-    def view(self, peer: str) -> tuple[str, str | None]:
-        """Who looks at whom; None where a peer looks at itself."""
-        return (peer, None) if peer == self.ai or not self.ai_observes_others else (self.ai, peer)
 
 
 class RecallSource:
@@ -112,35 +94,17 @@ class RecallSource:
         return (*people, *agent)
 
     async def _base_at_once(self, tokens: int, search: str) -> tuple[Section, ...]:
-        """Ask for every view of the first layer together. Each view comes with the sections that it becomes."""
-        whose, user = self.whose, self.whose.user
-        here = {"session_id": whose.session}
-        asked: list[tuple[dict[str, Json], str, str, str]] = []
-        if user is not None:
-            agents, *own = self._pairs(user)
-            view = {**agents, "searched": bool(search), "max_conclusions": MAX_FACTS, "card": True}
-            asked.append((view, USER, f"What is known about {user}", f"Key facts about {user}"))
-            view = {"searched": bool(search), "max_conclusions": OWN_FACTS}
-            asked += [({**pair, **view}, USER, f"What else {user} has said", "") for pair in own]
-        for peer in [] if user is not None else await self._members():
-            asked.append(({**self._pairs(peer)[0], **here}, USER, f"What {peer} said here", ""))
-        if whose.ai_observes_itself and whose.reach == "everything" and user is not None:
-            # A card does not say which conversations it comes from: it is the owner's alone.
-            view = {**_pair(whose.ai, whose.ai), "alone": [user, whose.ai], "max_conclusions": MAX_FACTS, "card": True}
-            asked.append((view, AI, "What you know about yourself", "Key facts about yourself"))
-        elif whose.ai_observes_itself:
-            view = {**_pair(whose.ai, whose.ai), **here, "max_conclusions": MAX_FACTS}
-            asked.append((view, AI, "What you know about yourself here", ""))
-        body = {"tokens": tokens, "views": [view for view, *_ in asked], **here}
-        if search:
-            body["search_query"] = search
-        found = await self.reader.post(ReadContext, "ext/context", body)
+        members = [] if self.whose.user is not None else await self._members()
+        asked = choose_views(self.whose, members, searched=bool(search))
+        body: dict[str, Json] = {"session_id": self.whose.session, "tokens": tokens}
+        body |= {"views": [one.view for one in asked], **({"search_query": search} if search else {})}
+        found = await self.reader.post(RecalledContext, "ext/context", body)
         if found is None:
             return ()
         given: list[tuple[str, str, str | None]] = [(SUMMARY, SUMMARY_TITLE, found.summary)]
-        for (_, layer, title, card), held in zip(asked, found.views, strict=False):
-            given.append((layer, title, held.representation))
-            given.append((AI_CARD if layer == AI else USER_CARD, card, "\n".join(held.card or ())))
+        for one, held in zip(asked, found.views, strict=False):
+            given.append((one.layer, one.title, held.representation))
+            given.append((AI_CARD if one.layer == AI else USER_CARD, one.card_title, "\n".join(held.card or ())))
         return self._sections(*given)
 
     async def about(self, peer: str, tokens: int, search: str = "") -> tuple[Section, ...]:
@@ -202,11 +166,6 @@ class RecallSource:
             or (self.whose.reach == "everything" and about == self.whose.ai and await self._is_agent_alone())
         )
 
-    def has_own_view(self, peer: str) -> bool:
-        """Whether a person's own view may be asked, and is another than the agent's."""
-        whose = self.whose
-        return whose.reach == "everything" and peer == whose.user and whose.view(peer)[1] is not None
-
     async def answer(
         self, question: str, level: str, about: str, *, in_session: bool, own: Literal["no", "alone", "too"] = "no"
     ) -> str | None:
@@ -218,7 +177,7 @@ class RecallSource:
             return None
         observer, target = (about, None) if own == "alone" else self.whose.view(about)
         body: dict[str, Json] = {"query": question, "target": target, "reasoning_level": level, "stream": False}
-        if own == "too" and self.has_own_view(about):
+        if own == "too" and self.whose.has_own_view(about):
             body["with_own_view"] = True
         if in_session:
             body["session_id"] = self.whose.session
@@ -261,13 +220,7 @@ class RecallSource:
     async def _views(self, peer: str) -> list[dict[str, Json]]:
         """The conditions for what is held about a peer and within reach: by the agent, then by the peer itself."""
         where = await self._where(peer)
-        return [] if where is None else [{**pair, **where} for pair in self._pairs(peer)]
-
-    def _pairs(self, peer: str) -> list[dict[str, Json]]:
-        """Who holds what about a peer: the agent, then the peer itself."""
-        observer, target = self.whose.view(peer)
-        pairs = [(observer, target or observer), *([(peer, peer)] if self.has_own_view(peer) else [])]
-        return [_pair(one, other) for one, other in pairs]
+        return [] if where is None else [{**pair, **where} for pair in self.whose.pairs(peer)]
 
     async def list_conclusions(self, peer: str, most: int) -> Sequence[RecalledConclusion]:
         """The newest conclusions about a peer; then what only the peer's own view holds."""
@@ -338,7 +291,7 @@ class RecallSource:
         if whose.reach == "own" or whose.guest is not None:
             body["alone"] = [peer or whose.ai, whose.ai]
         if peer is not None:
-            body["views"] = self._pairs(peer)
+            body["views"] = self.whose.pairs(peer)
         return await self.reader.post(RecalledEvidence, "ext/evidence", body)
 
     async def newest_messages(self, most: int) -> Sequence[RecalledMessage]:
@@ -424,7 +377,7 @@ class RecallSource:
         return "" if found is None else found.representation
 
     async def _own_view(self, peer: str, search: str) -> str:
-        if not self.has_own_view(peer):
+        if not self.whose.has_own_view(peer):
             return ""
         return await self._represent(
             peer, {"max_conclusions": OWN_FACTS, **({"search_query": search} if search else {})}
@@ -454,10 +407,6 @@ def without_repeats(text: str, known: str) -> str:
     held = {DATED.sub("", line.strip()) for line in known.splitlines()}
     facts = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return "\n".join(line for line in facts if DATED.sub("", line.strip()) not in held)
-
-
-def _pair(observer: str, observed: str) -> dict[str, Json]:
-    return {"observer_id": observer, "observed_id": observed}
 
 
 def _only(sessions: Sequence[str]) -> dict[str, Json]:

@@ -27,11 +27,12 @@ def read_lines(sections: Iterable[Section], about: str | None) -> tuple[Recalled
     known: list[RecalledLine] = []
     for section in sections:
         evidence += [quote.line for quote in section.quotes]
-        lines = [line for line in section.text.splitlines() if line.strip() and line[0] not in "# "]
+        lines = (line for line in section.text.splitlines() if line.strip() and line[0] not in "# ")
+        facts = [_read(found) for line in lines if (found := FACT.match(line)) is not None]
         if section.layer == CARD:
-            card += map(RecalledLine, lines)
+            card += facts
         elif section.layer == REPRESENTATION:
-            known += [_read(found) for line in lines if (found := FACT.match(line)) is not None]
+            known += facts
     known.sort(key=lambda line: -(line.at or 0.0))
     return tuple(replace(one, speaker="") if one.speaker == about else one for one in (*evidence, *card, *known))
 

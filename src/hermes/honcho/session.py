@@ -5,11 +5,12 @@ from __future__ import annotations
 from hermes.honcho import keys
 from hermes.honcho.addresses import EntryTarget, peer_in
 from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.context_views import Whose
 from hermes.honcho.injection_log import InjectionLog
 from hermes.honcho.links import Links
 from hermes.honcho.recall import Recaller
 from hermes.honcho.recall_reader import RecallReader
-from hermes.honcho.recall_source import RecallSource, Whose
+from hermes.honcho.recall_source import RecallSource
 from hermes.honcho.tools import Tools, tool_specs
 from hermes.memory.provider import (
     Address,

@@ -163,7 +163,7 @@ class Tools:
         asked = cut_at_word(query, self._config.get(keys.DIALECTIC_MAX_INPUT_CHARS))
         peer = self._peer(speaker, about)
         answer = await self._source.answer(asked, level, peer, in_session=False)
-        if answer is None and self._source.has_own_view(peer):
+        if answer is None and self._source.whose.has_own_view(peer):
             answer = await self._source.answer(asked, level, peer, in_session=False, own="alone")
         return answer or f"Memory holds nothing about {peer} that answers this."
 

@@ -77,8 +77,8 @@ class Wire:
         longest: float | None = None,
         shape: Any = Any,
     ) -> WireAnswer:
-        """Send one request, never repeated. It takes at most the configured timeout, else `longest` seconds, else the
-        usual. Raises Failure, and msgspec.ValidationError for an answer without the `shape`."""
+        """One request, never repeated. It takes at most the configured timeout, else `longest` seconds, else the usual.
+        Raises Failure, and msgspec.ValidationError for an answer without the `shape`."""
         seconds = min(self._patience.timeout or longest or self._patience.request, until - self._clock.now())
         if seconds < SHORTEST_REQUEST:
             raise NoTime("there was no time left for it")

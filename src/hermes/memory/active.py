@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
@@ -40,9 +40,10 @@ START = "is_available"
 """The hook that a plugin starts with."""
 PREPARING = 16
 """Conversations that prepare their next recall at a time; others wait their turn."""
-QUIET_SECONDS, YIELD_SECONDS = 0.1, 1.0
-"""What is done after a turn (delivering it, preparing the next recall) waits until no turn has recalled for so long,
-and for the longer time at most. Each turn of a person is prepared for, and of a fast program's turns the last."""
+BUSY_RECALLS, BUSY_SECONDS = 5, 0.2
+"""A process is busy while so many of its turns have recalled in so short a time."""
+YIELD_SECONDS = 0.5
+"""How long a busy process puts off, at most, what is done after a turn: delivering it, preparing the next recall."""
 
 
 class Deadlines(Struct, frozen=True):
@@ -90,8 +91,7 @@ class ActiveProvider:
         self.outbox = Outbox(name)
         self.background = Background(name)
         self.preparing = asyncio.Semaphore(PREPARING)
-        self._recalls = 0
-        self._recalled_at = 0.0
+        self._recalled_at: deque[float] = deque(maxlen=BUSY_RECALLS)
         self.wake = asyncio.Event()
         """Set when there may be something to deliver."""
         self.deliver_lane: Callable[[str, float], Awaitable[bool]] | None = None
@@ -129,30 +129,24 @@ class ActiveProvider:
         self.report(hook, Missed(f"{hook} returned {flawed}") if flawed else result, whose)
         return result
 
-    @contextmanager
-    def recalling(self) -> Iterator[None]:
-        """A turn waits for its recall while the block runs."""
-        self._recalls += 1
-        try:
-            yield
-        finally:
-            self._recalls -= 1
-            self._recalled_at = asyncio.get_running_loop().time()
+    def note_recall(self) -> None:
+        """A turn has recalled."""
+        self._recalled_at.append(asyncio.get_running_loop().time())
 
-    async def yield_to_recalls(self) -> None:
-        """Return when no turn waits for its recall, or after a while: people come before what is prepared for later."""
-        now, deadline = asyncio.get_running_loop().time, self.within(YIELD_SECONDS)
+    async def yield_to_turns(self) -> None:
+        """Return when the process is not busy with turns, or after a while."""
+        now, deadline, recalls = asyncio.get_running_loop().time, self.within(YIELD_SECONDS), self._recalled_at
         while left := deadline.seconds_left():
-            quiet_at = now() + QUIET_SECONDS if self._recalls else self._recalled_at + QUIET_SECONDS
-            if quiet_at <= now():
+            busy_until = recalls[0] + BUSY_SECONDS if len(recalls) == BUSY_RECALLS else 0.0
+            if busy_until <= now():
                 return
-            await asyncio.sleep(min(left, quiet_at - now()))
+            await asyncio.sleep(min(left, busy_until - now()))
 
     def deliver_soon(self) -> None:
-        """Have what a turn left delivered, as soon as no other turn waits for its recall."""
+        """Have what a turn left delivered, with that of other turns while the process is busy."""
 
         async def wake() -> None:
-            await self.yield_to_recalls()
+            await self.yield_to_turns()
             self.wake.set()
 
         if self._waking is None or self._waking.done():

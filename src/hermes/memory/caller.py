@@ -191,12 +191,10 @@ class Memory:
         opened = await self._open(deadline)
         if opened is None:
             return ()
-        names = frozenset(taken)
-        if self._usable is None or self._usable[0] != names:
-            self._usable = (names, *usable_tools(opened.tools, names))
-        _, good, problem = self._usable
-        self._report("tools", problem)
-        return good
+        if self._usable is None or self._usable[0] != taken:
+            self._usable = (frozenset(taken), *usable_tools(opened.tools, taken))
+        self._report("tools", self._usable[2])
+        return self._usable[1]
 
     async def recall(self, messages: Sequence[Message], deadline: Deadline, *, is_read: bool = True) -> Recall:
         """What to recall for this turn. It is recorded with the turn. `is_read`: the reply goes by it, so the person
@@ -205,9 +203,9 @@ class Memory:
         question = self._question(messages, deadline)
         found: HookResult[Recalled] = NOT_OPEN
         if await self._open(deadline) is not None:
-            recall = methodcaller("recall", question)
-            with self.provider.recalling():
-                found = await self._ask("recall", recall, Recalled, deadline, flaw=recall_flaw)
+            ask = methodcaller("recall", question)
+            found = await self._ask("recall", ask, Recalled, deadline, flaw=recall_flaw)
+            self.provider.note_recall()
         recalled = found.value if isinstance(found, Returned) else Recalled(missed={"recall": found.reason})
         recalled = without_forgotten(recalled, self._fetched_since)
         missed = storable_reasons(recalled.missed)
@@ -417,7 +415,7 @@ class Memory:
         while self._next and self._opened is not None:
             async with self.provider.preparing:
                 if self._next[0] is not None:  # the first turn may already wait for what is prepared for it
-                    await self.provider.yield_to_recalls()
+                    await self.provider.yield_to_turns()
                 question = self._next.pop()
                 deadline = self.provider.within(self.provider.deadlines.prepare)
                 await self._ask("prepare", methodcaller("prepare", question), NOTHING, deadline, line="prepare")

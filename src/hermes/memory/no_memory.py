@@ -40,7 +40,7 @@ class NoMemory:
     def begin(self) -> Deadline:
         return Deadline(0.0, 0.0)
 
-    async def prompt_block(self, deadline: Deadline, *, with_tools: bool = True) -> str | None:  # noqa: ARG002 - the shape, here and below
+    async def prompt_block(self, deadline: Deadline, *, with_tools: bool = True) -> str | None:  # noqa: ARG002 - the shape
         return ""
 
     async def tools(self, deadline: Deadline, taken: Collection[str] = ()) -> tuple[ToolSpec, ...]:  # noqa: ARG002

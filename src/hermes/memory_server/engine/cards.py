@@ -1,7 +1,8 @@
 """Peer cards: a few lines that an observer always has at hand about a peer.
 
-A card that no person wrote is kept up with what is learnt: statements of who somebody is come in, what was superseded
-or deleted leaves, and what is least important and oldest makes room.
+A card that no person wrote is kept up with what is learnt: what one has one of (a name, a home, work) comes in, what
+was superseded or deleted leaves, and what is least important and oldest makes room. A dream adds what else one says of
+oneself.
 """
 
 from __future__ import annotations
@@ -69,8 +70,9 @@ def keep_card(tx: Tx, workspace_id: int, observer_id: int, observed_id: int, sai
     if not resolve(tx.execute(configuration).scalar_one()).create_card:
         return
     before = read_card(tx, observer_id, observed_id)
-    known = _newest(tx, collection) if before is None else before
-    lines = choose_lines([*reversed(list(said)), *known], _held(tx, collection, [*said, *known]))
+    known = _newest(tx, collection) if before is None else []
+    told = [content for content in (*reversed(list(said)), *known) if _rank(content) == 0] + (before or [])
+    lines = choose_lines(told, _held(tx, collection, told))
     if lines != (before or []):
         write_card(tx, workspace_id, observer_id, observed_id, lines, at, written_by="dream")
 

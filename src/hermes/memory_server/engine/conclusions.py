@@ -45,9 +45,12 @@ SAYS_THE_SAME = and_(
     twin.c.collection_id == conclusions.c.collection_id,
     twin.c.digest == conclusions.c.digest,
     twin.c.level == conclusions.c.level,
+    or_(twin.c.id == conclusions.c.id, and_(twin.c.session_id.is_not(None), conclusions.c.session_id.is_not(None))),
     twin.c.deleted_at.is_(None),
     twin.c.retired_at.is_(None),
 )
+"""SQL condition: the conclusion itself, or another one of a session that says the same. What clients conclude without a
+session stays apart."""
 COLUMNS = (
     *conclusions.c,
     select(func.sum(twin.c.times_derived)).where(SAYS_THE_SAME).scalar_subquery().label("mentions"),

@@ -11,6 +11,8 @@ from hermes.memory_server.engine.sentences import is_secret
 
 MAX_STANDING_CHARS = 200
 """Longer sentences tell a story: what always holds is said in few words."""
+SIGNED = re.compile(r"[\w-]{1,100}: ")
+"""The name of who said it, before a conclusion."""
 PLEASE = r"(?:^|^[\w-]{1,100}: )(?:please|bitte|por favor|s['’]il (?:te|vous) pla[iî]t|请)?[\s,，]*"
 NAME = r"(?-i:[A-ZÀ-Þ][a-zß-ÿ]\w*)"
 I_AM = r"\b(?:i am|i['’]m)"
@@ -109,7 +111,7 @@ RULES: Mapping[str, tuple[str, ...]] = {
 
 def standing_kind(sentence: str) -> str | None:
     """Return which lasting fact of a life, wish or instruction a sentence is, if it is one; SECRET for a secret."""
-    if is_secret(sentence):
+    if is_secret(_unsigned(sentence)):  # a name before it may be a number
         return SECRET
     if len(sentence) > MAX_STANDING_CHARS:
         return None
@@ -124,3 +126,8 @@ def _is_of(kind: str, sentence: str) -> bool:
 def _compiled(pattern: str) -> re.Pattern[str]:
     """Compile a pattern when it is first needed: together they take a moment."""
     return re.compile(pattern, re.IGNORECASE)
+
+
+def _unsigned(sentence: str) -> str:
+    found = SIGNED.match(sentence)
+    return sentence if found is None else sentence[found.end() :]
