@@ -50,6 +50,17 @@ async def test_what_nobody_spoke_of_is_admitted(call: Caller, mara: Any) -> None
     assert answer is None or answer.startswith(UNTOLD)
 
 
+@pytest.mark.contract("9.5")
+def test_evidence_says_whether_the_answer_was_told(http: httpx.Client, told: None) -> None:
+    def is_told(query: str) -> bool:
+        return bool(http.post("/ext/evidence", json={"query": query}).raise_for_status().json()["is_told"])
+
+    assert is_told("What is the name of Mara's greyhound?")
+    assert is_told("I went for a walk."), "nothing was asked"
+    assert not is_told("Where did Mara break her wrist while climbing?")
+    assert not is_told("Which vaccine did the llama get at the observatory?")
+
+
 def test_an_answer_is_less_likely_if_only_somebody_else_fits() -> None:
     own = AnswerFeatures(known=0.9, by_another=0.0, meaning=0.6, score=10.0)
     another = AnswerFeatures(known=0.9, by_another=1.0, meaning=0.6, score=10.0)

@@ -41,6 +41,7 @@ PIECE = re.compile(rf"\S.{{0,{MAX_WHOLE_CHARS - 2}}}(?!\S)|\S.{{0,{MAX_WHOLE_CHA
 UNDATED_KINDS = ("name", "instruction")
 """Kinds of what always holds that are the same whenever they were said."""
 TITLE = "Said earlier"
+UNTOLD_TITLE = "Said earlier (the nearest; memory was probably not told the answer to this message)"
 
 
 class ScoredMessage(Struct, frozen=True):
@@ -58,6 +59,8 @@ class RecalledEvidence(Struct, frozen=True):
     messages: Sequence[ScoredMessage] = ()
     conclusions: Sequence[RecalledConclusion] = ()
     standing: Sequence[RecalledStanding] = ()
+    is_told: bool = True
+    """False where the server says that it was probably not told an answer."""
 
 
 class Quote(Struct, frozen=True):

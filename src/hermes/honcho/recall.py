@@ -26,7 +26,7 @@ from hermes.errors import HermesError, ProviderError
 from hermes.honcho import keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.context_views import AI, AI_CARD, SUMMARY, USER, USER_CARD
-from hermes.honcho.evidence import TITLE, quote_all, quote_standing
+from hermes.honcho.evidence import TITLE, UNTOLD_TITLE, quote_all, quote_standing
 from hermes.honcho.injection import (
     CHARS_PER_TOKEN,
     DEFAULT_TOKENS,
@@ -338,7 +338,8 @@ class Recaller:
         lines, title = quote_standing(found.standing), f"Keep in mind about {whose.user or whose.guest}"
         self._standing = (Section(STANDING_LINES, title, "", now, quotes=lines),) if lines else ()
         quotes = quote_all(found, question, whose.ai)
-        return (Section(EVIDENCE, TITLE, "", now, quotes=quotes),) if quotes else ()
+        title = TITLE if found.is_told else UNTOLD_TITLE
+        return (Section(EVIDENCE, title, "", now, quotes=quotes),) if quotes else ()
 
     def _answer_section(self, answer: str) -> tuple[Section, ...]:
         text = cut_at_word(answer, self._plan.longest_answer)

@@ -146,11 +146,13 @@ class StandingConclusion(Conclusion):
 
 
 class FoundEvidence(BaseModel):
-    """Messages that fit a question, conclusions that no message says, and what always holds, the worthiest first."""
+    """Messages that fit a question, conclusions that no message says, and what always holds, the worthiest first.
+    `is_told` is false for a question whose answer memory was probably not told."""
 
     messages: list[Found]
     conclusions: list[Conclusion]
     standing: list[StandingConclusion]
+    is_told: bool
 
 
 class ViewContext(BaseModel):

@@ -26,6 +26,7 @@ from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.ranking.personal import expand
 from hermes.ranking.scoring import ABOUT
+from hermes.ranking.utterances import is_question
 
 router = new_router()
 MAX_CONCLUSIONS = 10
@@ -108,6 +109,7 @@ async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep
             "messages": [_found(hit) for hit in hits],
             "conclusions": [wire.conclusion(row) for row in without_messages(tx, concluded)],
             "standing": [wire.conclusion(row) | {"kind": row.standing} for row in find_standing(tx, held)],
+            "is_told": not is_question(body.query) or any(hit.is_told for hit in hits[:1]),
         }
 
     return await here.read(lambda tx: wire.JsonResponse(run(tx)))
