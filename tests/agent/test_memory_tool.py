@@ -191,8 +191,8 @@ async def test_recalled_text_is_fenced_in_the_last_user_message_of_the_request_a
         await say(agent, "first")
         await say(agent, "second")
         first, second = (request.messages for request in requests(agent))
-        assert first[-1]["content"] == f"first\n\n{fence('recalled for first')}"
-        assert second[-1]["content"] == f"second\n\n{fence('recalled for second')}"
+        assert first[-1]["content"] == f"{fence('recalled for first')}\n\nfirst"
+        assert second[-1]["content"] == f"{fence('recalled for second')}\n\nsecond"
         assert second[-3]["content"] == "first"
         assert NOTE not in str(second[:-1])
         assert "The block of the provider." in first[0]["content"]

@@ -110,7 +110,7 @@ async def test_a_retry_answers_the_same_message_anew_and_the_model_sees_it_once(
         events = await answer_again(agent)
         assert isinstance(events[-1], Replied)
         assert events[-1].text == "better"
-        assert [text.partition("\n")[0] for text in asked(agent)] == ["stamps", "one", "figs"]
+        assert [text.rpartition("\n")[2] for text in asked(agent)] == ["stamps", "one", "figs"]
         assert await spoken(agent.store, agent.session_id) == [
             ("user", "stamps"), ("assistant", "one"), ("user", "figs"), ("assistant", "better"),
         ]  # fmt: skip

@@ -89,7 +89,7 @@ async def test_a_plugin_folder_is_recalled_from_called_and_told(tmp_path: Path) 
         await until(lambda: bool(diary(tmp_path)))
         second = await chat(tmp_path, server, "chat", "-q", "what do I like?")
         assert (second.code, second.out, second.err) == (0, "You like figs.\n", "")
-        assert last_user_message(server, 1) == f"what do I like?\n\n{fence('I like figs')}"
+        assert last_user_message(server, 1) == f"{fence('I like figs')}\n\nwhat do I like?"
     await until(lambda: len(diary(tmp_path)) > 1)
     assert diary(tmp_path) == ["I like figs", "what do I like?"]
 
@@ -123,7 +123,7 @@ async def test_the_diary_does_not_recall_what_is_being_asked(tmp_path: Path) -> 
     async with LoopbackServer([says("Figs.")]) as server:
         done = await chat(tmp_path, server, "chat", "-q", "what  do I like?")
         assert (done.code, done.err) == (0, "")
-        assert last_user_message(server) == f"what  do I like?\n\n{fence('I like figs')}"
+        assert last_user_message(server) == f"{fence('I like figs')}\n\nwhat  do I like?"
 
 
 @pytest.mark.processes

@@ -94,7 +94,6 @@ def test_what_always_holds_comes_in_order_of_worth_the_newest_first(http: httpx.
     settle(http)
     assert standing(http) == [
         ("name", "My name is Ann Lind."),
-        ("identity", "I moved to Oslo."),
         ("identity", "I live in Ghent."),
         ("family", "I have two sons."),
         ("wish", "My dream is a boat."),
