@@ -71,6 +71,8 @@ def test_a_change_counts_from_the_next_message_and_entries_keep_their_address(ma
     ("document", "told"),
     [
         ("{", "cannot be understood"),
+        ({"project": {}}, "missing required field `projects`"),
+        ({"projects": {"garden": {"chats": {"100": "bed"}}}}, "missing required field `sessions`"),
         ({"projects": {"garden": {"sessions": {"100": 7}}}}, "Expected `str`, got `int`"),
         ({"projects": {"garden": {"sessions": {":": "bed"}}}}, "need letters, digits"),
         ({"projects": {"a": {"sessions": {"9": "x"}}, "b": {"sessions": {"9": "x"}}}}, "both in a/x and b/x"),

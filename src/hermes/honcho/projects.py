@@ -49,12 +49,13 @@ class Projects(Struct, frozen=True):
 NO_PROJECTS = Projects()
 
 
+# Both names are required: a misspelt one would put chats into the wrong workspace without a word.
 class _ProjectChats(Struct):
-    sessions: dict[str, str] = field(default_factory=dict)
+    sessions: dict[str, str]
 
 
 class _ProjectsFile(Struct):
-    projects: dict[str, _ProjectChats] = field(default_factory=dict)
+    projects: dict[str, _ProjectChats]
 
 
 def read_projects(config_file: Path | None) -> Projects:
