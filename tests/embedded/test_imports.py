@@ -10,12 +10,16 @@ pytestmark = pytest.mark.processes
 
 
 @pytest.mark.contract("9.2")
-@pytest.mark.parametrize(
-    "program",
-    ["import hermes.embedded.connect", "import hermes.cli.chat", "from hermes.cli.memory import build; build(None)"],
-)
+@pytest.mark.parametrize("program", ["import hermes.embedded.connect", "import hermes.cli.chat"])
 def test_nothing_of_the_server_is_loaded_by(program: str) -> None:
     assert not OF_THE_SERVER & loaded(program)
+
+
+@pytest.mark.contract("9.2")
+def test_the_commands_of_memory_load_the_settings_of_its_model_alone() -> None:
+    found = loaded("from hermes.cli.memory import build; build(None)")
+    assert OF_THE_SERVER & found <= {"hermes.memory_server"}
+    assert not {"hermes.memory_server.api", "hermes.memory_server.engine", "hermes.memory_server.db"} & found
 
 
 @pytest.mark.contract("9.2")

@@ -81,6 +81,7 @@ def chat(env: Mapping[str, str], *arguments: str, said: str = "") -> Ran:
 
 def correct_at_the_terminal(fresh: FreshHome) -> None:
     """A person looks at what memory holds, and corrects both."""
+    fresh.hermes("memory", "model", "--off")  # else the chat asks whether memory may use its model
     with Screen("chat", env=fresh.env, columns=200, patience=120) as screen:
         screen.wait_for_prompt().type("/memory" + ENTER)
         screen.wait_for("1. Has a dog called Rex").wait_for("2. My dog is called Rex.")

@@ -90,6 +90,8 @@ ROUTES: dict[str, Rule] = {
     f"POST {W}/ext/sessions/{{session_id}}/peers/{{peer_id}}/move": WORKSPACE,
     f"GET {W}/ext/merges": WORKSPACE,
     f"DELETE {W}/ext/merges/{{merge_id}}": WORKSPACE,
+    f"GET {W}/ext/dreams": WORKSPACE,
+    f"DELETE {W}/ext/dreams/{{dream_id}}": WORKSPACE,
     f"DELETE {W}/ext/supersessions/{{supersession_id}}": WORKSPACE,
     f"GET {W}/ext/conclusions/{{conclusion_id}}/history": WORKSPACE,
     f"DELETE {W}/ext/sessions/{{session_id}}/messages": SESSION,

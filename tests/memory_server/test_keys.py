@@ -33,6 +33,7 @@ REST = {
     "endpoint_id": "e",
     "section": "peers",
     "merge_id": "g",
+    "dream_id": "g",
     "supersession_id": "h",
 }
 PLACES: dict[str, dict[str, str]] = {

@@ -23,9 +23,9 @@ LineKind = Literal["said", "concluded", "noted"]
 LINE_CHARS = 600
 CHARS_PER_TOKEN = 3
 """Rather too few, so that lines fit."""
-CITED = re.compile(r"\s*\[(?:lines?\s+)?(\d{1,4}(?:\s*[,;]\s*\d{1,4})*)\]", re.IGNORECASE)
-CITED_BEHIND = r"(?:\s*\[[^\[\]\n]{1,40}\])*"
-SENTENCE = re.compile(rf"\S.*?(?:[.!?…]+[\"')”]*{CITED_BEHIND}(?=\s|$)|[。！？]+{CITED_BEHIND}|$)")
+CITED = re.compile(r"\s{0,8}\[(?:lines?\s{1,4})?(\d{1,4}(?:\s{0,4}[,;]\s{0,4}\d{1,4}){0,40})\]", re.IGNORECASE)
+CITED_BEHIND = r"(?:\s{0,8}\[[^\[\]\n]{1,40}\]){0,8}"
+SENTENCE = re.compile(rf"\S.*?(?:[.!?…]{{1,8}}[\"')”]{{0,4}}{CITED_BEHIND}(?=\s|$)|[。！？]{{1,8}}{CITED_BEHIND}|$)")
 GOES_ON = re.compile(
     r"(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|jr|sr|e\.g|i\.e|z\.b|d\.h|ca|approx|vs|nr|no|[a-z]|\d{1,2})\.$", re.I
 )
