@@ -12,7 +12,7 @@ SUPERSEDED, RETIRED = sa.text("superseded_by IS NOT NULL"), sa.text("retired_at 
 
 
 def upgrade() -> None:
-    """Add columns and tables. Which conclusions were superseded is found in the background."""
+    """Add columns and tables. Conclusions that are there already stay as they are: nothing is superseded afterwards."""
     op.drop_column("conclusions", "message_ids")
     for name in COLUMNS:
         op.add_column("conclusions", sa.Column(name, sa.Integer))
