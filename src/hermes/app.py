@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
 from hermes.clock import Clock, SystemClock
 from hermes.config_file import load_env, read_entries
 from hermes.configuration import ForeignSetting, configure
+from hermes.db.engine import Tx
 from hermes.home import Home
 from hermes.settings import LOCK_TIMEOUT, Settings
 from hermes.store.store import Store
+
+T = TypeVar("T")
 
 
 class App(Struct, frozen=True):
@@ -43,3 +48,28 @@ class App(Struct, frozen=True):
             lock_timeout=self.settings.get(LOCK_TIMEOUT),
             old_routes_file=self.home.old_routes_file,
         )
+
+
+def with_store(app: App, work: Callable[[Store], Awaitable[T]]) -> T:
+    """Open the store, do `work`, and close it whatever happens."""
+
+    async def run() -> T:
+        async with await app.open_store() as store:
+            return await work(store)
+
+    return asyncio.run(run())
+
+
+def read_store(app: App, look: Callable[[Store, Tx], T]) -> T:
+    """What `look` finds in the store, as it is at one moment."""
+    return with_store(app, lambda store: store.read(lambda tx: look(store, tx)))
+
+
+def show_store(app: App, show: Callable[[Store, Tx], T]) -> T:
+    """As `read_store`, for what prints or writes as it reads."""
+    return with_store(app, lambda store: store.read_once(lambda tx: show(store, tx)))
+
+
+def write_store(app: App, change: Callable[[Store, Tx], T]) -> T:
+    """Change the store in one transaction; what `change` returns."""
+    return with_store(app, lambda store: store.write(lambda tx: change(store, tx)))

@@ -24,6 +24,7 @@ from hermes.gateway.platforms.api_terms import ApiMemory, ApiTerms
 from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
 from hermes.gateway.remarks import RemarkTerms
 from hermes.llm.model import Model
+from hermes.memory.active import ActiveProvider
 from hermes.memory.deliveries import Deliveries
 from hermes.scope import Scope
 from hermes.store.store import Store
@@ -33,9 +34,9 @@ LANES_AT_ONCE = 8
 """Lanes of the memory outbox that a gateway delivers side by side."""
 
 
-def open_gateway(app: App, store: Store, model: Model) -> Gateway:
-    """The gateway of a profile. Its agents share one model."""
-    owner, provider, offer = new_owner(), open_provider(app, store), open_offer(app)
+def open_agents(app: App, store: Store, model: Model, owner: str, provider: ActiveProvider | None) -> AgentCache:
+    """The agents of a process that answers in many sessions. They share one model and one provider."""
+    offer = open_offer(app)
 
     async def make(session: Session, scope: Scope, person: Person) -> Agent:
         agent = open_agent(app, store, model, session, scope, owner, provider, person, offer)
@@ -43,13 +44,19 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
         return agent
 
     get = app.settings.get
-    agents = AgentCache(
+    return AgentCache(
         make=make,
         signature=None if provider is None else provider.signature,
         largest=get(table.CACHED_AGENTS),
         idle=get(table.AGENT_IDLE),
         now=app.clock.now,
     )
+
+
+def open_gateway(app: App, store: Store, model: Model) -> Gateway:
+    """The gateway of a profile. Its agents share one model."""
+    owner, provider, get = new_owner(), open_provider(app, store), app.settings.get
+    agents = open_agents(app, store, model, owner, provider)
     terms = GatewayTerms(
         agent_name=get(table.AGENT_NAME),
         allow=frozenset(get(table.ALLOW)),

@@ -177,7 +177,7 @@ def test_what_is_still_found_after_the_last_round_is_said(
     recalling: Recalling, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told(recalling)
-    monkeypatch.setattr("hermes.cli.forgetting.MOST_ROUNDS", 0)
+    monkeypatch.setattr("hermes.owner.forgetting.MOST_ROUNDS", 0)
     done = hermes("memory", "forget", "Zanzibar", "--yes")
     assert done.code == 1
     assert "or more things are still at honcho; the same command goes on" in done.out
@@ -200,7 +200,7 @@ def test_what_arrives_while_its_entry_is_dropped_is_deleted_too(
         recalling.tell("elsewhere", (ANN, SECRET))
         write_into(home, lambda _, tx: release_lane(tx, name, "lane", claimed.lease))
 
-    monkeypatch.setattr("hermes.cli.forgetting.sleep", arrives)
+    monkeypatch.setattr("hermes.owner.forgetting.sleep", arrives)
     done = hermes("memory", "forget", "Zanzibar", "--yes")
     assert done.code == 0, done.out
     assert "being delivered right now" in done.err

@@ -5,13 +5,11 @@ What is typed incognito is kept for this run alone, and what is deleted or forgo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.cli.pastes import Pastes
-from hermes.errors import HomeError
-from hermes.files import replacing
 
 if TYPE_CHECKING:
     from prompt_toolkit.history import History
@@ -31,35 +29,3 @@ def open_history(path: Path, pastes: Pastes, is_kept: Callable[[], bool]) -> His
                 super().store_string(pastes.expand(string))
 
     return ChatHistory(str(path))
-
-
-def take_out(path: Path, goes: Callable[[str], bool]) -> int:
-    """Take the entries out of the file that shall go; how many there were. The file is for this user alone.
-
-    An entry is a line with its time and then lines that begin with a plus.
-    """
-    try:
-        lines = path.read_bytes().decode("utf-8", "replace").split("\n") if path.exists() else []
-    except OSError as error:
-        raise HomeError(f"cannot read {path}: {error.strerror}", hint="What was typed may still be in it") from error
-    blocks = list(_blocks(lines))
-    kept = [block for block in blocks if not goes(_entry(block))]
-    if taken := len(blocks) - len(kept):
-        with replacing(path) as file:
-            file.write("\n".join(line for block in kept for line in block))
-    return taken
-
-
-def _entry(block: Iterable[str]) -> str:
-    return "\n".join(line[1:] for line in block if line.startswith("+")).strip()
-
-
-def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """The lines of each entry, with those that stand before it."""
-    block: list[str] = []
-    for line in lines:
-        if not line.startswith("+") and block and block[-1].startswith("+"):
-            yield block
-            block = []
-        block.append(line)
-    yield block

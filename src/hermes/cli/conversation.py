@@ -17,7 +17,6 @@ from hermes.agent.review import wants_review
 from hermes.agent.turn import run_turn
 from hermes.agent.undo import retry
 from hermes.app import App
-from hermes.cli.memory_status import read_remarks, take_default_notice
 from hermes.cli.output import printable
 from hermes.cli.project_file import ProjectFile
 from hermes.cli.recap import Recap, recap
@@ -30,6 +29,7 @@ from hermes.llm.model import Model
 from hermes.logs import SESSION
 from hermes.memory.registry import NONE
 from hermes.memory.values import Ending
+from hermes.owner.status import read_remarks, take_default_notice
 from hermes.scope import OWNER, TERMINAL
 from hermes.settings import MEMORY_NOTICES, PROVIDER
 from hermes.slash.here import Again, Beginning, Say

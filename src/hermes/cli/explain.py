@@ -12,7 +12,7 @@ from hermes.cli.output import print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, read_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
-from hermes.store.injections import InjectedPart, Injection, find_injection
+from hermes.store.injections import InjectedPart, Injection, find_injection, lines_of
 from hermes.store.store import Store
 
 
@@ -59,12 +59,11 @@ def _print(found: Injection) -> None:
 
 def _with_sources(part: InjectedPart) -> Iterator[str]:
     """Yield the lines of a part, each quote with why it is there below it."""
-    sources = iter(part.sources)
-    for line in part.text.splitlines():
-        yield line
-        if line.startswith("- ") and (why := next(sources, None)) is not None:
-            yield f"    {why}"
-    yield from sources
+    for line in lines_of(part):
+        if line.text:
+            yield line.text
+        if line.why:
+            yield f"    {line.why}" if line.text else line.why
 
 
 def _age(now: float, as_of: float | None) -> str:

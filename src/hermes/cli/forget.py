@@ -7,23 +7,20 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 
 from hermes.app import App
-from hermes.cli.chat_history import take_out
 from hermes.cli.desk import open_plugin
 from hermes.cli.dialog import TerminalDialog
-from hermes.cli.forgetting import HostMemory, find_there, forget_all
 from hermes.cli.memory_book import tell_outcome, work_on
-from hermes.cli.output import note, one_line, print_json, printable, say
-from hermes.cli.start import AsJson, load_app, read_store
+from hermes.cli.output import note, one_line, print_json, printable, say, saying
+from hermes.cli.start import AsJson, load_app
 from hermes.cli.table import print_table
-from hermes.errors import HermesError, UsageError
+from hermes.errors import UsageError
 from hermes.memory.book import MemoryBook, Remembering
-from hermes.memory.forgetting import Kept, find_kept, find_noted, find_told
-from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import NONE
-from hermes.memory.values import FactSource, Holding, Remembered, Wording
+from hermes.memory.values import FactSource, Remembered, Wording
+from hermes.owner.forgetting import FoundEverywhere, Progress, find_everywhere, forget_everywhere
 from hermes.settings import PROVIDER
 
 SHOWN = 50
@@ -32,20 +29,6 @@ STAYS_HERE = (
     "Sessions keep what was said (`hermes sessions search` finds it, `hermes sessions delete` deletes it), but the "
     "agent does not look it up there any more."
 )
-
-
-class FoundEverywhere(Struct, frozen=True):
-    """What the provider holds, what the host has, the same for other profiles that tell the same memory, and the other
-    providers, which may hold more."""
-
-    at_provider: Holding
-    here: Kept
-    profiles: dict[str, Kept]
-    not_asked: tuple[str, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.at_provider.items and all(one.is_empty for one in (self.here, *self.profiles.values()))
 
 
 def forget(
@@ -68,11 +51,13 @@ def forget(
         return _forget_one(app, entry_id, yes=yes, as_json=json)
     name = app.settings.get(PROVIDER)
     plugin = None if name == NONE else open_plugin(app, name)
-    found, unseen = _find(app, plugin, wording)
-    noted = [line for one in (app, *map(App.load, found.profiles)) for line in find_noted(one.home, wording)]
+    progress = Progress(note, saying)
+    found, remarks = find_everywhere(app, plugin, wording, progress)
     deletes = not found.is_empty and (yes or (not json and _is_confirmed(found)))
-    stays = _delete(app, plugin, wording, found) if deletes else list(found.at_provider.stays)
-    stays += [*noted, *unseen, *map(_not_asked, found.not_asked)]
+    stays = list(found.at_provider.stays)
+    if deletes:
+        stays = forget_everywhere(app, plugin, wording, found, progress)
+    stays += remarks
     if json:
         print_json({**to_builtins(found), "deleted": deletes, "stays": stays})
     else:
@@ -116,41 +101,6 @@ def _is_sure() -> bool:
     return dialog.choose("Delete all of it?", {"no": "keep it", "yes": "for good"}, "no") == "yes"
 
 
-def _find(app: App, plugin: MemoryPlugin | None, wording: Wording) -> tuple[FoundEverywhere, list[str]]:
-    """What there is, and in words which profiles could not be looked at."""
-    held = Holding()
-    if plugin is not None:
-        held = find_there(plugin, wording, is_first=True)
-    told = read_store(app, lambda _, tx: find_told(tx))
-    others = tuple(name for name in told if plugin is None or name != plugin.name)
-    profiles: dict[str, Kept] = {}
-    unseen: list[str] = []
-    for name in held.profiles:
-        try:
-            other = App.load(name)
-            if other.home.state_file.exists():
-                profiles[name] = _look(other, wording)
-        except HermesError as error:
-            unseen.append(
-                f"profile {name} may tell it again, for it could not be looked at ({error.line()}): "
-                f"`hermes -p {name} memory forget WORDS` looks there"
-            )
-    return FoundEverywhere(held, _look(app, wording), profiles, others), unseen
-
-
-def _look(app: App, wording: Wording) -> Kept:
-    return read_store(app, lambda store, tx: find_kept(store, tx, wording))
-
-
-def _delete(app: App, plugin: MemoryPlugin | None, wording: Wording, found: FoundEverywhere) -> list[str]:
-    others = [HostMemory(App.load(name), seen) for name, seen in found.profiles.items()]
-    hosts = [HostMemory(app, found.here), *others]
-    stays = forget_all(hosts, plugin, wording)
-    for host in hosts:
-        take_out(host.app.home.chat_history_file, wording.is_in)
-    return stays
-
-
 def _is_confirmed(found: FoundEverywhere) -> bool:
     """Show what was found, and ask where anybody can answer."""
     rows = _merged(found.at_provider.items)
@@ -191,13 +141,6 @@ def _say_what_came(found: FoundEverywhere, wording: Wording, deletes: bool, stay
     else:
         nothing = "Nothing else was found" if stays else "Nothing is held"
         note(f"{nothing} in which all of this stands: {_shorten(' '.join(wording.words))}")
-
-
-def _not_asked(provider: str) -> str:
-    return (
-        f"{provider} may hold more and was not asked: `HERMES_MEMORY_PROVIDER={provider} hermes memory forget WORDS` "
-        "asks it"
-    )
 
 
 def _shorten(text: str) -> str:

@@ -12,7 +12,6 @@ from msgspec import to_builtins
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, has_model, open_notes, open_speaker
 from hermes.cli.dialog import confirm
-from hermes.cli.memory_status import read_remarks, take_default_notice
 from hermes.cli.output import note, one_line, print_json, printable, say, saying, show_time
 from hermes.cli.signals import TO_END, on_signals
 from hermes.cli.start import AsJson, load_app, read_store, start_home_log, with_store, write_store
@@ -29,6 +28,7 @@ from hermes.gateway.platforms import SWITCHES
 from hermes.gateway.store_watch import PART
 from hermes.hosting import open_gateway, open_platforms
 from hermes.memory.registry import NONE
+from hermes.owner.status import read_remarks, take_default_notice
 from hermes.scope import API, OWNER, TERMINAL, Guest
 from hermes.settings import ALLOW, PROVIDER
 from hermes.store import inbox

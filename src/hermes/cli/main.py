@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "chat": "chat",
     "model": "model",
     "gateway": "app",
+    "web": "web",
     "sessions": "app",
     "memory": "build",
     "config": "app",

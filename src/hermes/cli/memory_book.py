@@ -12,12 +12,12 @@ from msgspec import to_builtins
 from hermes.app import App
 from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import note, one_line, print_json, printable, say, saying, show_time
-from hermes.cli.own_memory import OwnMemory
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.db.leases import new_owner
 from hermes.memory.book import MemoryBook, Remembering, Settled, describe_change
 from hermes.memory.values import FactChange, Wording
+from hermes.owner.memory import OwnMemory
 from hermes.store.store import Store
 
 T = TypeVar("T")

@@ -14,13 +14,13 @@ from hermes.agent.leftovers import AGAIN, see_to_leftovers
 from hermes.agent.review import review_now, wants_review
 from hermes.agent.stopping import unless_stopped
 from hermes.app import App
-from hermes.cli.own_memory import OwnMemory
 from hermes.db.leases import new_owner
 from hermes.errors import ModelError
 from hermes.events import TurnEvent
 from hermes.llm.model import Model
 from hermes.llm.offer import ModelOffer
 from hermes.memory.values import Ending
+from hermes.owner.memory import OwnMemory
 from hermes.settings import CONTEXT_LENGTH
 from hermes.store.store import Store
 from hermes.types import Session

@@ -3,6 +3,7 @@ view, and what only the person's own view holds. Reading creates nothing on the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -21,6 +22,11 @@ AT_ONCE, MOST_PAGES = 100, 50
 MOST_SOURCES = 50
 NOT_ALL = "not all facts were looked at; `/memory more` goes on"
 CARD = "card-"
+IN_CONCLUSION = re.compile(r"\bconclusion ([\w-]+)")
+IN_MESSAGE = re.compile(r"\bsession (\S+), message ([\w-]+)")
+"""Where the source of an injected line names what it is, as `evidence.py` writes it."""
+MARKS = re.compile(r"^\s*(?:[-*]\s+)?(?:\[[^\]]{1,40}\]\s*)?")
+NO_SOURCES = "this server does not say what was learnt from a message: look for its words among the facts"
 LEVELS = {"explicit": "stated"}
 """What a level is called; every other one is derived."""
 
@@ -92,17 +98,22 @@ class FactReader:
         """Facts as they were asked for."""
         if query.id is not None:
             return Facts(tuple([one async for one in self._by_id(query.id)]))
+        if query.injected is not None:
+            return await self._said_by(*query.injected)
         found: list[Fact] = [] if query.after else await self._cards(query)
-        position, pages = Position.read(query.after), 0
+        position, pages, total = Position.read(query.after), 0, None
         while position.view < len(self._views) and len(found) < query.limit:
             if pages == MOST_PAGES:
-                return Facts(tuple(found), str(position), NOT_ALL)
+                return Facts(tuple(found), str(position), NOT_ALL, total)
             held = {"observer_id": self._views[position.view], "observed_id": self._peer}
-            rows = await self._listed(held, position.page)
+            listed = await self._list_page(held, position.page)
+            rows = () if listed is None else listed.items
+            if listed is not None and position.view == 0:
+                total = listed.total
             known = await self._known_elsewhere(position.view, rows)
             position = self._take(query, position, rows, known, found)
             pages += 1
-        return Facts(tuple(found), str(position) if position.view < len(self._views) else None)
+        return Facts(tuple(found), str(position) if position.view < len(self._views) else None, total=total)
 
     async def sources(self, fact: Fact) -> Sequence[SourceMessage]:
         """The messages that a fact was read from, in every session and view that has it; only our own server knows."""
@@ -141,7 +152,7 @@ class FactReader:
         seen = {fact.text for fact in found}
         for number, row in enumerate(rows[at.seen :], start=at.seen + 1):
             fact = self._fact(row)
-            fits = query.words is None or query.words.is_in(fact.text)
+            fits = (query.words is None or query.words.is_in(fact.text)) and _held_at(fact, query.as_of)
             if fits and fact.text not in seen and row.content not in known:
                 seen.add(fact.text)
                 found.append(fact)
@@ -158,9 +169,33 @@ class FactReader:
         return {row.content for row in await self._listed(filters, 1)}
 
     async def _listed(self, filters: Json, page: int) -> Sequence[HeldConclusion]:
-        body = {"filters": filters}
-        found = await self._reader.post(ListPage[HeldConclusion], "conclusions/list", body, page=page, size=AT_ONCE)
+        found = await self._list_page(filters, page)
         return () if found is None else found.items
+
+    async def _list_page(self, filters: Json, page: int) -> ListPage[HeldConclusion] | None:
+        body = {"filters": filters}
+        return await self._reader.post(ListPage[HeldConclusion], "conclusions/list", body, page=page, size=AT_ONCE)
+
+    async def _said_by(self, line: str, why: str) -> Facts:
+        """The facts that a line of a recall says: the conclusion that it is, what was learnt from the message that it
+        quotes, or the line of a card."""
+        if named := IN_CONCLUSION.search(why):
+            return Facts(tuple([one async for one in self._by_id(named[1])]))
+        if quoted := IN_MESSAGE.search(why):
+            path = f"ext/sessions/{in_path(quoted[1])}/messages/{in_path(quoted[2])}/conclusions"
+            found = await self._reader.get(ListPage[HeldConclusion], path, size=AT_ONCE)
+            if found is None:
+                return Facts(remark=NO_SOURCES)
+            own = [self._fact(row) for row in found.items if row.observer_id in self._views]
+            return Facts(tuple({one.text: one for one in reversed(own)}.values()))
+        texts = {spoken(text, self._peer) for text in (line, MARKS.sub("", line, count=1))}
+        cards = [one for one in await self._cards(FactQuery()) if one.text in texts]
+        held = {
+            "observed_id": self._peer,
+            "content": {"in": sorted({*texts, *(f"{self._peer}: {one}" for one in texts)})},
+        }
+        rows = [row for row in await self._listed(held, 1) if row.observer_id in self._views]
+        return Facts(tuple({one.text: one for one in (*cards, *map(self._fact, rows))}.values()))
 
     async def _by_id(self, fact: str) -> AsyncIterator[Fact]:
         if fact.startswith(CARD):
@@ -194,6 +229,13 @@ class FactReader:
         origin = f"{level} in Honcho session {row.session_id}" if row.session_id else f"{level}, in no session"
         until = None if row.valid_until is None else as_time(row.valid_until)
         return Fact(row.id, spoken(row.content, self._peer), as_time(row.created_at), origin, until)
+
+
+def _held_at(fact: Fact, moment: float | None) -> bool:
+    """Whether a fact was known and held at a moment; every fact fits where none is asked for."""
+    if moment is None:
+        return True
+    return (fact.at is None or fact.at <= moment) and (fact.until is None or fact.until > moment)
 
 
 def spoken(content: str, peer: str) -> str:

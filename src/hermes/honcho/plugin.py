@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -48,11 +48,15 @@ from hermes.memory.provider import (
     MemorySession,
     Notebook,
     Outcome,
+    Portrait,
     Remembered,
     Speaker,
     Wording,
 )
 from hermes.types import Json
+
+if TYPE_CHECKING:
+    from hermes.honcho.owners_merging import OwnersMerging
 
 CARRIED = "guests carried over"
 IN_PROJECT = "project/"
@@ -213,14 +217,27 @@ class HonchoPlugin(MemoryPlugin):
     async def fact_changes(self, whose: Notebook, fact: Fact, *, undo: bool) -> Sequence[FactChange]:
         return () if self._peer_of(whose).is_shared else await self._fact_reader(whose).changes(fact, undo=undo)
 
+    async def portraits(self, whose: Notebook) -> Sequence[Portrait]:
+        config, peer = self.configuration(), self._peer_of(whose)
+        if whose.person is None or peer.is_shared or config.get(ENABLED) is False:
+            return ()
+        draw = import_module("hermes.honcho.portraits").draw_portraits  # by name: a conversation needs none
+        reader = RecallReader(self.links, self.host.clock.now, config.workspace)
+        found: Sequence[Portrait] = await draw(reader, peer.name, config.identities.ai, self._views(peer.name))
+        return found
+
+    def _views(self, peer: str) -> Sequence[str]:
+        """Whose views of a peer are read, the agent's first."""
+        config = self.configuration()
+        return [config.identities.ai, peer] if config.observation["ai"]["observeOthers"] else [peer]
+
     def _peer_of(self, whose: Notebook) -> ResolvedPeer:
         who = self.configuration().identities
         return find_peer(who, whose.person, whose.gateway_session_key, whose.platform)
 
     def _fact_reader(self, whose: Notebook) -> FactReader:
         config, peer = self.configuration(), self._peer_of(whose).name
-        views = [config.identities.ai, peer] if config.observation["ai"]["observeOthers"] else [peer]
-        return FactReader(RecallReader(self.links, self.host.clock.now, config.workspace), peer, views)
+        return FactReader(RecallReader(self.links, self.host.clock.now, config.workspace), peer, self._views(peer))
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
         return all_remarks(self.configuration(), people, self.host.clock.now())
@@ -250,6 +267,22 @@ class HonchoPlugin(MemoryPlugin):
         if (path := find_log(self.host.env)).exists():
             unknown.append(f"the injection log {path} is left as it is, and may hold it")
         return replace(found, stays=(*found.stays, *unknown), profiles=tuple(name for name in others if others[name]))
+
+    def peers(self) -> Sequence[str]:
+        return self._merging().peers()
+
+    def preview_merge(self, peer: str, into: str) -> str:
+        return self._merging().preview(peer, into)
+
+    def merge(self, peer: str, into: str) -> None:
+        self._merging().merge(peer, into)
+
+    def _merging(self) -> OwnersMerging:
+        # By name: a conversation needs none of it.
+        config = self.configuration()
+        server = import_module("hermes.honcho.extensions").Extensions(config, self.machine)
+        made: OwnersMerging = import_module("hermes.honcho.owners_merging").OwnersMerging(server, config.identities)
+        return made
 
     def forget(self, items: Sequence[Remembered]) -> None:
         by_workspace: dict[str | None, list[Remembered]] = {}

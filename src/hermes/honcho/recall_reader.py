@@ -28,6 +28,7 @@ THINKING = 110.0
 
 class ListPage(Struct, Generic[T], frozen=True):
     items: list[T]
+    total: int | None = None
 
 
 class SummaryPart(Struct, frozen=True):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import Literal
+from typing import Literal, TypeVar
 
 from msgspec import Struct
 
@@ -26,9 +26,10 @@ from hermes.memory.mirror import Mirrored, NoteChange
 from hermes.memory.notes import FILES, Notes, NotesFile
 from hermes.memory.outbox import Spot
 from hermes.memory.plugin_thread import Returned
+from hermes.memory.provider import MemoryPlugin
 from hermes.memory.source_turns import find_late, find_source_turns, leave_out
 from hermes.memory.undoing import TakenBack
-from hermes.memory.values import Fact, FactChange, FactQuery, Facts, FactSource, Notebook, Wording
+from hermes.memory.values import Fact, FactChange, FactQuery, Facts, FactSource, Notebook, Portrait, Wording
 from hermes.redaction import hide_passwords
 from hermes.scope import OWNER
 from hermes.store.corrections import corrections_of, keep_correction, keep_forgotten
@@ -36,6 +37,7 @@ from hermes.store.injections import drop_injections
 from hermes.store.note_remarks import drop_remarks
 from hermes.store.store import Store
 
+T = TypeVar("T")
 PAGE = 20
 """Entries of one page."""
 LONGEST_FACT = 2000
@@ -74,6 +76,8 @@ class BookPage(Struct, frozen=True):
     entries: tuple[Remembering, ...] = ()
     after: str | None = None
     remarks: tuple[str, ...] = ()
+    total: int | None = None
+    """How many entries there are altogether; None where nobody counted."""
 
 
 class MemoryBook:
@@ -97,7 +101,9 @@ class MemoryBook:
         self._notebook = notebook
         self._deliver = deliver
 
-    async def page(self, words: Wording | None = None, after: str = "", limit: int = PAGE) -> BookPage:
+    async def page(
+        self, words: Wording | None = None, after: str = "", limit: int = PAGE, as_of: float | None = None
+    ) -> BookPage:
         """Notes first, then facts that no note says."""
         noted, problems = await asyncio.to_thread(self._noted)
         chosen = [one for one in noted if words is None or words.is_in(one.text)]
@@ -106,12 +112,35 @@ class MemoryBook:
         notes = chosen[begun : begun + limit]
         if len(chosen) > begun + limit:
             return BookPage(tuple(notes), f"{begun + limit}:", problems)
-        found = await self._facts(FactQuery(words, after=place, limit=max(1, limit - len(notes))))
+        found = await self._facts(FactQuery(words, as_of=as_of, after=place, limit=max(1, limit - len(notes))))
         said = {one.text for one in noted}
         facts = [_fact(one) for one in found.items if one.text not in said]
         going_on = None if found.after is None else f"{len(chosen)}:{found.after}"
         remarks = (*problems, found.remark) if found.remark else problems
-        return BookPage((*notes, *facts), going_on, remarks)
+        total = None if found.total is None else found.total + len(noted)
+        return BookPage((*notes, *facts), going_on, remarks, total)
+
+    async def add(self, text: str) -> Remembering:
+        """Note something about the person. Raises NoteError for what cannot be noted."""
+        noted = " ".join(text.split())
+        if not noted or len(noted) > LONGEST_FACT:
+            raise NoteError(f"an entry has 1 to {LONGEST_FACT} characters", hint="Say what holds")
+        await asyncio.to_thread(self.notes.add, "user", noted)
+        self._mirror(NoteChange("user", "add", "", noted))
+        return Remembering(_note_id("user", noted), noted, self._store.clock.now(), FILES["user"], "user")
+
+    async def said_by(self, line: str, why: str) -> Sequence[Remembering]:
+        """The facts that a line of a recall says; `why` is its source, as it was recorded."""
+        found = await self._facts(FactQuery(injected=(line, why)))
+        if found.remark and not found.items:
+            raise ProviderError(found.remark, hint="")
+        return [_fact(one) for one in found.items]
+
+    async def portraits(self) -> Sequence[Portrait]:
+        """The person and the agent, each at a glance."""
+        if self._provider is None:
+            return ()
+        return await self._ask("portraits", lambda plugin: plugin.portraits(self._notebook), "who it knows")
 
     async def find(self, entry_id: str) -> Remembering:
         """The entry with an id, which may be cut short to what no other entry begins with."""
@@ -163,17 +192,9 @@ class MemoryBook:
         if entry.target is not None or provider is None:
             return ()
         fact = Fact(entry.id, entry.text, entry.at, entry.origin)
-        deadline = provider.within(provider.deadlines.tool)
-        found = await provider.call(
-            "fact_sources",
-            lambda plugin: plugin.fact_sources(self._notebook, fact),
-            (tuple, list),
-            deadline,
-            line="facts",
+        return await self._ask(
+            "fact_sources", lambda plugin: plugin.fact_sources(self._notebook, fact), "where it comes from"
         )
-        if not isinstance(found, Returned):
-            raise ProviderError(f"{provider.name} does not say where it comes from: {found.reason}", hint="")
-        return list(found.value)
 
     async def changes(self, entry: Remembering, *, undo: bool = False) -> Sequence[FactChange]:
         """What a fact changed, was changed by or contradicts; a note is only corrected. With `undo` both sides hold."""
@@ -181,17 +202,9 @@ class MemoryBook:
         if entry.target is not None or provider is None:
             return ()
         fact = Fact(entry.id, entry.text, entry.at, entry.origin)
-        deadline = provider.within(provider.deadlines.tool)
-        found = await provider.call(
-            "fact_changes",
-            lambda plugin: plugin.fact_changes(self._notebook, fact, undo=undo),
-            (tuple, list),
-            deadline,
-            line="facts",
+        return await self._ask(
+            "fact_changes", lambda plugin: plugin.fact_changes(self._notebook, fact, undo=undo), "what it changed"
         )
-        if not isinstance(found, Returned):
-            raise ProviderError(f"{provider.name} does not say what it changed: {found.reason}", hint="")
-        return list(found.value)
 
     async def late(self, entry: Remembering, sources: Sequence[FactSource]) -> Sequence[FactSource]:
         """What the person said of a fact, beside its sources, that the provider may not have read yet: it goes too."""
@@ -232,6 +245,15 @@ class MemoryBook:
             for text in self.notes.entries(target)
         ]
         return list({one.id: one for one in found}.values()), problems
+
+    async def _ask(self, hook: str, ask: Callable[[MemoryPlugin], Awaitable[Sequence[T]]], what: str) -> Sequence[T]:
+        """What a hook lists. Raises ProviderError, in words, when it does not."""
+        provider = self._provider
+        assert provider is not None, "it was looked at before"
+        found = await provider.call(hook, ask, (tuple, list), provider.within(provider.deadlines.tool), line="facts")
+        if not isinstance(found, Returned):
+            raise ProviderError(f"{provider.name} does not say {what}: {found.reason}", hint="")
+        return list(found.value)
 
     async def _facts(self, query: FactQuery) -> Facts:
         provider = self._provider

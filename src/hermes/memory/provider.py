@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from msgspec import Struct
 
 from hermes.clock import Clock
-from hermes.errors import UsageError
+from hermes.errors import ProviderError, UsageError
 from hermes.memory.values import Address as Address
 from hermes.memory.values import Conversation as Conversation
 from hermes.memory.values import Delivered as Delivered
@@ -44,6 +44,7 @@ from hermes.memory.values import Outcome as Outcome
 from hermes.memory.values import Pace as Pace
 from hermes.memory.values import Parked as Parked
 from hermes.memory.values import Part as Part
+from hermes.memory.values import Portrait as Portrait
 from hermes.memory.values import Question as Question
 from hermes.memory.values import Reach as Reach
 from hermes.memory.values import Recalled as Recalled
@@ -271,6 +272,10 @@ class MemoryPlugin(ABC):
         these changes were undone, so that both sides of each hold."""
         return ()
 
+    async def portraits(self, whose: Notebook) -> Sequence[Portrait]:
+        """The person of a notebook, and the agent as that person may see it. Nobody else."""
+        return ()
+
     def backup_paths(self) -> Sequence[Path]:
         """Files that a backup of the home should hold beside the store."""
         return ()
@@ -302,6 +307,18 @@ class MemoryPlugin(ABC):
     def find_remembered(self, wording: Wording) -> Holding:
         """What it holds in which these words stand, a few hundred things at a time. Nothing is changed."""
         return Holding(stays=(f"{self.name} cannot look for what it holds",))
+
+    def peers(self) -> Sequence[str]:
+        """The names under which it knows people, for a merge."""
+        return ()
+
+    def preview_merge(self, peer: str, into: str) -> str:
+        """What would become another's, in a line. Nothing is changed. Raises ProviderError where it cannot be done."""
+        raise ProviderError(f"{self.name} cannot merge what it knows of two people", hint="")
+
+    def merge(self, peer: str, into: str) -> None:
+        """Let one person become a part of another."""
+        raise ProviderError(f"{self.name} cannot merge what it knows of two people", hint="")
 
     def forget(self, items: Sequence[Remembered]) -> None:
         """Delete what `find_remembered` found, and what was learnt from it alone. What is gone already is fine."""

@@ -242,10 +242,14 @@ def _stands_in(word: str, text: str) -> bool:
 
 
 class FactQuery(Struct, frozen=True):
-    """Which facts are wanted: with all of the words, or with this id; up to `limit`, `after` those given before."""
+    """Which facts are wanted: with all of the words, with this id, or those that an injected line says; up to `limit`,
+    `after` those given before. `as_of` leaves those that held at a time."""
 
     words: Wording | None = None
     id: str | None = None
+    injected: tuple[str, str] | None = None
+    """A line of a recall, and why it was there, both as they were recorded."""
+    as_of: float | None = None
     after: str = ""
     limit: int = 20
 
@@ -268,6 +272,20 @@ class Facts(Struct, frozen=True):
     items: tuple[Fact, ...] = ()
     after: str | None = None
     remark: str = ""
+    total: int | None = None
+    """How many are held altogether; None where nobody counted."""
+
+
+class Portrait(Struct, frozen=True):
+    """What is known of someone at a glance. `lacks` says in words what this server cannot tell or do."""
+
+    name: str
+    is_agent: bool = False
+    card: tuple[str, ...] = ()
+    standing: tuple[tuple[str, Fact], ...] = ()
+    """What always holds, each with what kind of thing it is."""
+    total: int | None = None
+    lacks: tuple[str, ...] = ()
 
 
 class FactSource(Struct, frozen=True):

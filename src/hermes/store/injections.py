@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +20,9 @@ CREATE TABLE hermes_injections (
     PRIMARY KEY (session_id, turn)
 ) WITHOUT ROWID
 """
+MARK = "- "
+"""How a line begins that has a source."""
+HEADING_CHARS = 40
 KEPT = 50
 """Turns of a session whose records are kept."""
 
@@ -37,6 +40,28 @@ class InjectedPart(Struct, frozen=True):
     left_out: tuple[str, ...] = ()
 
 
+class InjectedLine(Struct, frozen=True):
+    """One line of recalled text as the model saw it: a memory with why it is there, or a heading above some."""
+
+    text: str
+    why: str = ""
+    is_memory: bool = True
+    heading: str = ""
+    """The last heading above a memory, such as a day."""
+
+
+def lines_of(part: InjectedPart) -> Iterator[InjectedLine]:
+    """Yield the lines of a part, each memory with its source."""
+    sources, heading = iter(part.sources), ""
+    for line in filter(str.strip, part.text.splitlines()):
+        if line.startswith("#") or (line.endswith(":") and len(line) < HEADING_CHARS and line[:1].isalnum()):
+            heading = line.strip("#: ")
+            yield InjectedLine(line, is_memory=False)
+        else:
+            yield InjectedLine(line, next(sources, "") if line.startswith(MARK) else "", heading=heading)
+    yield from (InjectedLine("", why, is_memory=False) for why in sources)
+
+
 class Injection(Struct, frozen=True):
     """What memory brought for one turn, how long the turn waited for it, and what was not there in time."""
 
@@ -49,6 +74,11 @@ class Injection(Struct, frozen=True):
     seconds: float
     parts: tuple[InjectedPart, ...]
     missed: dict[str, str]
+
+    @property
+    def used(self) -> int:
+        """How many memories were put into the request."""
+        return sum(line.is_memory for part in self.parts for line in lines_of(part))
 
 
 def keep_injection(tx: Tx, made: Injection) -> None:
@@ -90,3 +120,9 @@ def find_injection(tx: Tx, session_id: str | None = None, turn: int | None = Non
             f"{which} of session {session_id} has a record of memory", hint=f"The last {KEPT} turns are kept"
         )
     return msgspec.json.decode(row["record"], type=Injection)
+
+
+def list_injections(tx: Tx, session_id: str) -> list[Injection]:
+    """The records of a session's turns, the oldest first."""
+    rows = tx.execute("SELECT record FROM hermes_injections WHERE session_id = ? ORDER BY turn", (session_id,))
+    return [msgspec.json.decode(row["record"], type=Injection) for row in rows]

@@ -1,0 +1,53 @@
+"""`hermes web`: the owner's page in a browser, served on this machine alone until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import webbrowser
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from hermes.assembly import FLOOR_NOTICE, has_model
+from hermes.cli.output import note, say
+from hermes.cli.signals import TO_END, on_signals
+from hermes.cli.start import load_app, start_home_log, with_store
+from hermes.config_file import load_shared_env
+from hermes.embedded.connect import keeping
+from hermes.embedded.place import find_place
+from hermes.owner.status import take_default_notice
+from hermes.store.store import Store
+
+
+def web(
+    ctx: typer.Context,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = 0,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+) -> None:
+    """Talk, see what is remembered and why, and correct it, in a browser on this machine. The link that is printed
+    works once; when it was used, the next one is printed."""
+    app = load_app(ctx)
+    serving = import_module("hermes.web.server")  # by name: only who serves needs a web server
+    links = list[str]()
+
+    def announce(link: str) -> None:
+        say(link)
+        if not links and not no_open:
+            asyncio.get_running_loop().run_in_executor(None, webbrowser.open, link)
+        links.append(link)
+
+    async def work(store: Store) -> None:
+        start_home_log(app)
+        if (notice := await take_default_notice(app, store)) is not None:
+            note(notice)
+        if not has_model(app.settings):
+            note(FLOOR_NOTICE)
+        stopping = asyncio.Event()
+        with keeping(find_place(app.home, load_shared_env(app.home))):
+            with on_signals(TO_END, lambda _: stopping.set()):
+                note("The page is open to whoever has this link, once. Ctrl-C ends it.")
+                await serving.serve(app, store, port, announce, stopping)
+
+    with_store(app, work)
+    note("web: ended")

@@ -1,0 +1,81 @@
+"""Deleting a session with all that hangs on it: what will go, then all of it, also what was typed of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from msgspec import Struct
+
+from hermes.app import App
+from hermes.db.engine import Tx
+from hermes.memory.outbox import Outbox
+from hermes.owner.typed import take_out
+from hermes.scope import TERMINAL
+from hermes.store.deletion import Deletion
+from hermes.store.memory_rows import providers_of
+from hermes.store.store import Store
+
+
+class Planned(Struct, frozen=True):
+    """What a deletion takes, and the memory providers that were told of it."""
+
+    deletion: Deletion
+    told: tuple[str, ...]
+
+
+class Removed(Struct, frozen=True):
+    """What was deleted, and the providers that take no wish to forget."""
+
+    deletion: Deletion
+    unasked: tuple[str, ...]
+
+
+def plan_removal(store: Store, tx: Tx, session_id: str) -> Planned:
+    """What deleting a session would take. Nothing is changed."""
+    planned = store.deletions.plan(tx, session_id)
+    told = {provider for key in planned.session_ids for provider in providers_of(tx, key)}
+    return Planned(planned, tuple(sorted(told)))
+
+
+async def remove_session(app: App, store: Store, planned: Planned, *, everywhere: bool) -> Removed:
+    """Delete what was planned, here and in what was typed; with `everywhere` providers are asked to forget it too.
+
+    Text may be in the files until `Store.tidy`."""
+    ids = planned.deletion.session_ids
+
+    def delete(tx: Tx) -> tuple[Removed, set[str]]:
+        unasked = _ask_to_forget(store, tx, ids) if everywhere else []
+        typed = _typed(store, tx, ids)
+        return Removed(store.deletions.delete(tx, ids[-1]), tuple(unasked)), typed
+
+    done, typed = await store.write(delete)
+    take_out(app.home.chat_history_file, typed.__contains__)
+    return done
+
+
+def _typed(store: Store, tx: Tx, session_ids: Sequence[str]) -> set[str]:
+    """What was typed at terminals in these sessions."""
+    terminal = [key for key in session_ids if store.sessions.get(tx, key).source == TERMINAL]
+    said = chain.from_iterable(store.messages.with_undone(tx, key) for key in terminal)
+    return {message.content.strip() for message in said if message.role == "user" and message.content}
+
+
+def _ask_to_forget(store: Store, tx: Tx, session_ids: Sequence[str]) -> list[str]:
+    """Have providers forget sessions that are about to be deleted. Returns those that do not take such a wish."""
+    now, unasked = store.clock.now(), set[str]()
+    for key in session_ids:
+        unasked |= {provider for provider in providers_of(tx, key) if not Outbox(provider).forget(tx, key, now=now)}
+    return sorted(unasked)
+
+
+def describe_removal(planned: Deletion) -> str:
+    rotated = f" (and {len(planned.session_ids) - 1} that it continues)" if len(planned.session_ids) > 1 else ""
+    counts = (
+        (planned.messages, "message", "messages"),
+        (planned.snapshots, "snapshot", "snapshots"),
+        (planned.queued, "task that still waits", "tasks that still wait"),
+        (planned.routes, "chat that leads to it", "chats that lead to it"),
+    )
+    parts = [f"{count} {one if count == 1 else several}" for count, one, several in counts if count]
+    return f"session {planned.session_ids[-1]}{rotated}: {', '.join(parts) or 'no messages'}"

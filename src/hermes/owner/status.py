@@ -1,0 +1,116 @@
+"""How memory is: whether the chosen provider works, what it has not been told yet, and what it has to say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from hermes.app import App
+from hermes.assembly import open_offer, open_provider
+from hermes.db.engine import Tx
+from hermes.db.queue_items import queues, stats
+from hermes.errors import HermesError
+from hermes.memory.command_host import CommandHost, acquaintances, look_over
+from hermes.memory.outbox import queue_name
+from hermes.memory.registry import NONE
+from hermes.settings import ALLOW, PROVIDER
+from hermes.store.memory_rows import get_health, get_value, set_value
+from hermes.store.store import Store
+from hermes.types import Json
+
+TOLD = ("told", "default")
+"""The kind and key under which a home knows that its provider was told of."""
+NOTICE = (
+    "Memory is on: {} keeps what is said, on this machine alone, and recalls it in later conversations. `hermes memory "
+    "status` shows it; `hermes config set memory.provider none` switches it off."
+)
+
+
+async def read_status(found: App, store: Store) -> dict[str, Json]:
+    """What there is to say of the provider that is chosen, and of the outboxes of all."""
+    name = found.settings.get(PROVIDER)
+    provider = open_provider(found, store)
+    told: dict[str, Json] = {}
+    problem = None
+    if provider is not None:
+        told = dict(await provider.status())
+        problem = next(iter(provider.health.failing().values()), None)
+        await provider.close()
+    outboxes = await store.read(lambda tx: read_outboxes(tx, store.clock.now()))
+    remarks = [] if name == NONE else await read_remarks(found, store)
+    return {
+        "provider": name,
+        "problem": problem,
+        "plugin": told,
+        "remarks": remarks,
+        "tools": _tools(found),
+        "outbox": outboxes.pop(name, None) if name != NONE else None,
+        "others": outboxes,
+    }
+
+
+def _tools(found: App) -> str | None:
+    """Why the model is offered no tools, so that memory is recalled and never asked by it; None where it is."""
+    offer = open_offer(found)
+    if offer is None or offer.tool_use is None:
+        return None
+    name = offer.answering or offer.tool_use.last_tested()
+    return None if offer.tool_use.is_offered(name) else f"{name or 'the model'}: {offer.tool_use.describe(name)}"
+
+
+async def read_remarks(found: App, store: Store) -> list[str]:
+    """What the chosen provider has to say about its configuration and those who talk; nothing when it cannot be
+    asked, which is told elsewhere."""
+    people = await store.read(lambda tx: acquaintances(tx, found.settings.get(ALLOW)))
+
+    # What is wrong is told by who runs the provider.
+    host = quiet_host(found)
+
+    def ask() -> Sequence[str]:
+        return look_over(found.settings.get(PROVIDER), found.home.plugins, host, people).remarks
+
+    try:
+        return list(await asyncio.to_thread(ask))
+    except HermesError:
+        return []
+
+
+async def take_default_notice(app: App, store: Store) -> str | None:
+    """What to tell of a provider that is there by default, the first time; None ever after, and of one that was
+    chosen."""
+    name = app.settings.get(PROVIDER)
+    if name == NONE or app.settings.is_given(PROVIDER):
+        return None
+    if await store.read(lambda tx: get_value(tx, name, *TOLD)):
+        return None
+
+    def take(tx: Tx) -> bool:
+        was_told = bool(get_value(tx, name, *TOLD))
+        set_value(tx, name, *TOLD, True)
+        return was_told
+
+    return None if await store.write(take) else NOTICE.format(name.capitalize())
+
+
+def read_outboxes(tx: Tx, now: float) -> dict[str, Json]:
+    """By provider: what waits and what was put aside, and how deliveries went."""
+    found: dict[str, Json] = {}
+    for queue in queues(tx, queue_name("")):
+        name = queue.removeprefix(queue_name(""))
+        counted, health = stats(tx, queue, now=now), get_health(tx, name)
+        found[name] = {
+            "waiting": counted.waiting,
+            "put_aside": counted.dead,
+            "oldest_seconds": round(counted.oldest_age, 1),
+            "last_success": health.last_success,
+            "last_error": health.last_error,
+            "last_error_at": health.last_error_at,
+            "failing_since": health.failing_since,
+        }
+    return found
+
+
+def quiet_host(app: App) -> CommandHost:
+    """What a provider is made with where nobody hears what is wrong."""
+    chosen = app.settings.is_given(PROVIDER)
+    return CommandHost(app.home.path, app.home.profile, app.env, app.clock, lambda _: None, chosen)

@@ -1,0 +1,205 @@
+"""The routes of a conversation: sessions, what is said in them, and what becomes of it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from hermes.db.engine import Tx
+from hermes.errors import UsageError
+from hermes.scope import OWNER
+from hermes.store.export import to_jsonl, to_markdown
+from hermes.store.injections import Injection, find_injection
+from hermes.store.people import People
+from hermes.store.search import HistoryHit
+from hermes.store.store import Store
+from hermes.types import Session
+from hermes.web.drawing import page
+from hermes.web.routing import Form, form_route, host_of, see
+from hermes.web.stream import stream
+from hermes.web.transcript import find_own, list_own, read_transcript
+from hermes.web.turns import LiveTurn
+
+WEB = "web"
+"""The source of sessions that begin here."""
+MAX_SAID_CHARS = 200_000
+MAX_FOUND = 30
+MAX_PAGE = 10_000
+EMPTY = "the message is empty"
+
+
+def session_path(session_id: str) -> str:
+    return f"/sessions/{quote(session_id, safe='')}"
+
+
+def read_count(request: Request, name: str, default: int = 1) -> int:
+    """A number above 0 from the query. Raises UsageError."""
+    given = request.query_params.get(name, str(default))
+    if not given.isascii() or not given.isdigit() or not 0 < int(given[:12]) < 10**11:
+        raise UsageError(f"`{name}` must be a number above 0", hint="Follow the links of the page")
+    return int(given)
+
+
+async def list_sessions(request: Request) -> Response:
+    return await _draw_list(request)
+
+
+async def _draw_list(request: Request, status: int = 200, **more: Any) -> HTMLResponse:
+    host, number = host_of(request), min(read_count(request, "page"), MAX_PAGE)
+    listed, has_more = await host.read(lambda store, people, tx: list_own(store, people, tx, number))
+    values = {"listed": listed, "number": number, "has_more": has_more, "draft": "", **more}
+    return page(request, "sessions.html", status, **values)
+
+
+async def begin(request: Request, form: Form) -> Response:
+    """The first message of a new session."""
+    host, text = host_of(request), _read_said(form)
+    session = await host.store.create_session(WEB)
+    if form.get("incognito"):
+        await host.store.write(lambda tx: host.store.incognito.begin(tx, session.id))
+    turn = await host.conversations.say(session, text)
+    if turn.is_over and not await host.store.read(lambda tx: host.store.messages.last_id(tx, session.id)):
+        told = turn.problem or " ".join(turn.told)
+        host.conversations.forget(session.id)
+        await host.store.write(lambda tx: host.store.deletions.delete(tx, session.id))  # nothing was said in it
+        return await _draw_list(request, 400 if turn.problem else 200, problem=told, draft=text)
+    return see(session_path(session.id))
+
+
+async def show_session(request: Request) -> Response:
+    before = read_count(request, "before") if "before" in request.query_params else None
+    return await _draw_session(request, before)
+
+
+async def _draw_session(
+    request: Request, before: int | None = None, *, status: int = 200, draft: str = "", problem: str = ""
+) -> HTMLResponse:
+    host, session_id = host_of(request), request.path_params["session"]
+    seen = await host.read(lambda store, people, tx: read_transcript(store, people, tx, session_id, before))
+    listed, _ = await host.read(lambda store, people, tx: list_own(store, people, tx, 1))
+    turn = host.conversations.turn(session_id)
+    values = {
+        "seen": seen, "turn": turn, "listed": listed, "here": session_path(session_id), "draft": draft,
+        "before": before, "problem": problem, "trouble": host.trouble_in(session_id),
+    }  # fmt: skip
+    return page(request, "session.html", status, **values)
+
+
+async def say(request: Request, form: Form) -> Response:
+    host, text, session_id = host_of(request), _read_said(form), request.path_params["session"]
+    session = await host.read(lambda store, people, tx: find_own(store, people, tx, session_id))
+    try:
+        turn = await host.conversations.say(session, text)
+    except UsageError as error:
+        return await _draw_session(request, status=409, draft=text, problem=error.line())
+    if turn.is_over and turn.problem and not await _is_stored(host.store, session_id, turn):
+        return await _draw_session(request, status=409, draft=text, problem=turn.problem)
+    return see(session_path(session_id))
+
+
+async def _is_stored(store: Store, session_id: str, turn: LiveTurn) -> bool:
+    return bool(await store.read(lambda tx: store.messages.find_said(tx, session_id, turn.said)))
+
+
+def _read_said(form: Form) -> str:
+    text = form.get("text", "").replace("\r\n", "\n").strip()
+    if not text:
+        raise UsageError(EMPTY, hint="Write something first")
+    if len(text) > MAX_SAID_CHARS:
+        raise UsageError(f"a message has at most {MAX_SAID_CHARS:,} characters", hint="Send it in parts")
+    return text
+
+
+async def stop(request: Request, _: Form) -> Response:
+    session_id = request.path_params["session"]
+    host_of(request).conversations.stop(session_id)
+    return see(session_path(session_id))
+
+
+async def follow(request: Request) -> Response:
+    return await stream(request)
+
+
+async def show_used(request: Request) -> Response:
+    """What memory brought for one turn: exactly the lines of its record."""
+    host, session_id = host_of(request), request.path_params["session"]
+
+    def find(store: Store, people: People, tx: Tx) -> tuple[Session, Injection]:
+        session = find_own(store, people, tx, session_id)
+        return session, find_injection(tx, session.id, request.path_params["turn"])
+
+    session, found = await host.read(find)
+    return page(request, "used.html", session=session, found=found, here=session_path(session_id))
+
+
+async def change_title(request: Request, form: Form) -> Response:
+    return await _run(request, f"/title {form.get('title', '')}")
+
+
+async def change_incognito(request: Request, form: Form) -> Response:
+    return await _run(request, "/memory off" if form.get("incognito") else "/memory on")
+
+
+async def _run(request: Request, command: str) -> Response:
+    """Run a slash command as if it had been typed."""
+    host, session_id = host_of(request), request.path_params["session"]
+    session = await host.read(lambda store, people, tx: find_own(store, people, tx, session_id))
+    turn = await host.conversations.say(session, command)
+    if turn.problem:
+        raise UsageError(turn.problem, hint="")
+    return see(session_path(session_id))
+
+
+async def search(request: Request) -> Response:
+    host, text = host_of(request), request.query_params.get("q", "").strip()[:500]
+    hits: list[HistoryHit] = []
+    if text:
+        await host.store.index()
+        hits = await host.read(partial(_find, text=text))
+    return page(request, "search.html", q=text, hits=hits[:MAX_FOUND], path_of=session_path)
+
+
+def _find(store: Store, people: People, tx: Tx, text: str) -> list[HistoryHit]:
+    """What fits best; what was said in sessions of guests and groups is not shown here."""
+    found = store.search.find(tx, text, OWNER, limit=MAX_FOUND * 2)
+    scopes = {one.message.session_id: store.sessions.look_up(tx, one.message.session_id) for one in found}
+    own = {key for key, session in scopes.items() if session is not None and people.scope_of(tx, session) == OWNER}
+    return [one for one in found if one.message.session_id in own]
+
+
+async def export(request: Request) -> Response:
+    host, session_id = host_of(request), request.path_params["session"]
+    form = request.query_params.get("form", "md")
+    if form not in ("md", "jsonl"):
+        raise UsageError("`form` must be md or jsonl", hint="Follow the links of the page")
+
+    def write(store: Store, people: People, tx: Tx) -> str:
+        session = find_own(store, people, tx, session_id)
+        render, messages = (to_markdown if form == "md" else to_jsonl), store.messages.history(tx, session.id)
+        return "\n".join(render(session, messages, store.compressions.all(tx, session.id)))
+
+    text = await host.read(write)
+    name = f"{''.join(one if one.isalnum() else '-' for one in session_id)[:80]}.{form}"
+    return PlainTextResponse(f"{text}\n", headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+def routes() -> list[Route]:
+    one = "/sessions/{session:path}"
+    return [
+        Route("/sessions", list_sessions),
+        form_route("/sessions", begin),
+        Route("/search", search),
+        form_route(f"{one}/say", say),
+        form_route(f"{one}/stop", stop),
+        form_route(f"{one}/title", change_title),
+        form_route(f"{one}/incognito", change_incognito),
+        Route(f"{one}/stream", follow),
+        Route(f"{one}/export", export),
+        Route(f"{one}/turns/{{turn:int}}/memory", show_used),
+        Route(one, show_session),
+    ]

@@ -1,0 +1,110 @@
+"""The door: who may come in. A link that works once gives the browser a cookie that only this start knows.
+
+Everything else is refused before any route sees it: other host names, other pages, requests without a cookie.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl
+
+from msgspec import Struct
+from starlette.requests import Request
+
+from hermes.errors import UsageError
+from hermes.loopback import OWN_SITES
+
+ENTER, STATIC = "/enter", "/static/"
+MAX_BODY_BYTES = 2 * 1024 * 1024
+MAX_FIELDS = 2_000
+CSRF = "csrf"
+NO_COOKIE = "This page is for whoever started it: open the link that `hermes web` printed."
+USED = "This link was used already. `hermes web` has printed another one below it."
+WRONG_HOST = "The request names another machine than this one."
+FOREIGN = "Another web page sent this request. Nothing was changed."
+STALE = "This form is from an earlier start of `hermes web`, so nothing was changed. Reload the page and try again."
+
+
+class Refusal(Struct, frozen=True):
+    """Why a request is not answered, and the status that says so."""
+
+    status: int
+    why: str
+
+
+class Door:
+    """Knows the secrets of one start: the link, the cookie, and the token that every form carries."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.cookie = f"hermes_web_{secrets.token_hex(6)}"
+        """A name of its own: cookies of 127.0.0.1 are shared by all ports."""
+        self._value = secrets.token_urlsafe(32)
+        self.csrf = secrets.token_urlsafe(32)
+        self._once = ""
+
+    def new_link(self) -> str:
+        """Return a link that works once; earlier ones work no more."""
+        self._once = secrets.token_urlsafe(32)
+        return f"http://127.0.0.1:{self._port}{ENTER}?once={self._once}"
+
+    def take_link(self, given: str) -> bool:
+        """Use the link up. False for any other text."""
+        right = bool(self._once) and hmac.compare_digest(given.encode(), self._once.encode())
+        self._once = "" if right else self._once
+        return right
+
+    def header(self) -> str:
+        """The `Set-Cookie` header of whoever used the link."""
+        return f"{self.cookie}={self._value}; Path=/; HttpOnly; SameSite=Strict"
+
+    def refuse(self, method: str, path: str, headers: Mapping[str, str]) -> Refusal | None:
+        """Return why a request is refused, None when it may pass."""
+        if headers.get("host", "").lower() not in self._names:
+            return Refusal(403, WRONG_HOST)
+        if path == ENTER and method == "GET":
+            return None  # the terminal's link is opened from anywhere, also from a chat on another site
+        site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
+        if origin is not None and origin not in self._origins:
+            return Refusal(403, FOREIGN)
+        if method not in ("GET", "HEAD") and (origin is None or site not in OWN_SITES):
+            return Refusal(403, FOREIGN)
+        if path.startswith(STATIC):
+            return None if site in OWN_SITES else Refusal(403, FOREIGN)
+        if not hmac.compare_digest(self._shown(headers.get("cookie", "")).encode(), self._value.encode()):
+            return Refusal(401, NO_COOKIE)
+        return None
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(f"{name}:{self._port}" for name in ("127.0.0.1", "localhost", "[::1]"))
+
+    @property
+    def _origins(self) -> tuple[str, ...]:
+        return tuple(f"http://{name}" for name in self._names)
+
+    def _shown(self, header: str) -> str:
+        try:
+            found = SimpleCookie(header).get(self.cookie)
+        except CookieError:
+            return ""
+        return "" if found is None else found.value
+
+    async def read_form(self, request: Request) -> dict[str, str]:
+        """The fields of a form of ours, the last of each name. Raises UsageError for one that is not, or too large."""
+        body = bytearray()
+        async for piece in request.stream():
+            body += piece
+            if len(body) > MAX_BODY_BYTES:
+                raise UsageError(f"the form has more than {MAX_BODY_BYTES:,} bytes", hint="Send less at once")
+        try:
+            text = body.decode()
+            fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict"))
+        except ValueError as error:
+            raise UsageError("the form cannot be read", hint="Reload the page and try again") from error
+        if not hmac.compare_digest(fields.pop(CSRF, "").encode(), self.csrf.encode()):
+            raise UsageError(STALE, hint="")
+        return fields

@@ -1,0 +1,98 @@
+"""Draws pages from templates, with the headers that every answer carries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from hermes.redaction import hide_passwords
+from hermes.store.injections import lines_of
+from hermes.web.markdown import to_html
+
+HERE = Path(__file__).parent
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",  # with `no-referrer` browsers send a form's origin as null
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+MINUTE, HOUR, DAY, MONTH = 60, 3600, 86_400, 30 * 86_400
+LATEST = 32_503_680_000.0  # the year 3000: a clock or an import may bring any number
+
+
+@cache
+def templates() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "ago": describe_age,
+        "day": show_day,
+        "iso": show_iso,
+        "markdown": to_html,
+        "moment": show_moment,
+        "safe_words": hide_passwords,
+        "short": shorten,
+    }
+    made.globals["lines_of"] = lines_of
+    return made
+
+
+def draw(template: str, **values: Any) -> str:
+    return templates().get_template(template).render(**values)
+
+
+def page(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """A whole page. htmx picks the part of it that an element asks for."""
+    values = {"path": request.url.path, "csrf": request.app.state.door.csrf, "problem": "", **values}
+    return HTMLResponse(draw(template, **values), status)
+
+
+def describe_age(at: float | None, now: float | None = None) -> str:
+    """How long ago something was, in words; "" where nobody knows."""
+    if at is None:
+        return ""
+    seconds = (time.time() if now is None else now) - at
+    for unit, name in ((MONTH, "month"), (DAY, "day"), (HOUR, "hour"), (MINUTE, "minute")):
+        if (count := int(seconds // unit)) >= 1:
+            return show_day(at) if unit == MONTH and count > 10 else f"{count} {name}{'' if count == 1 else 's'} ago"
+    return "just now"
+
+
+def _local(at: float) -> datetime:
+    return datetime.fromtimestamp(min(max(at, 0.0), LATEST)).astimezone()
+
+
+def show_day(at: float | None) -> str:
+    return "" if at is None else f"{_local(at).day} {_local(at):%B %Y}"
+
+
+def show_moment(at: float | None) -> str:
+    return "" if at is None else f"{_local(at).day} {_local(at):%b %Y, %H:%M}"
+
+
+def show_iso(at: float) -> str:
+    return _local(at).isoformat(timespec="seconds")
+
+
+def shorten(text: str, chars: int = 160) -> str:
+    """The beginning of a text on one line."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= chars else f"{flat[: chars - 1]}…"

@@ -1,0 +1,250 @@
+"""The routes of memory: what is held of the owner, where each entry comes from, correcting and forgetting it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import groupby
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import orjson
+from msgspec import Struct, to_builtins
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from hermes.errors import HermesError, NotFoundError, UsageError
+from hermes.memory.book import MemoryBook, Remembering
+from hermes.memory.values import FactChange, Wording
+from hermes.store.injections import InjectedLine, find_injection, lines_of
+from hermes.web.chat import session_path
+from hermes.web.drawing import page, show_day
+from hermes.web.routing import Form, form_route, host_of, see
+from hermes.web.timeline import Span, draw_timeline
+from hermes.web.transcript import find_own
+
+PAGE = 50
+MAX_QUERY_CHARS, MAX_CURSOR_CHARS = 300, 80
+SAYS: Mapping[str, str] = {
+    "corrected": "Corrected, for good.",
+    "queued": "It is saved here, and reaches the memory server as soon as that answers.",
+    "refused": "The memory server refused it: see “Waiting for memory”.",
+    "forgotten": "Forgotten. Sessions keep what was said until you delete them.",
+    "undone": "Undone: both hold.",
+    "nothing": "There was nothing to undo.",
+    "added": "Noted.",
+}
+"""What is said on the page after a form, by the word in its address."""
+CHANGED = "this entry was changed since the page was loaded: it says something else now"
+
+
+class Group(Struct, frozen=True):
+    """Entries of one kind or month."""
+
+    name: str
+    entries: Sequence[Remembering]
+
+
+def fact_path(entry_id: str) -> str:
+    return f"/memory/facts/{quote(entry_id, safe='')}"
+
+
+def read_day(text: str) -> float | None:
+    """The end of a day, as a date field gives it. Raises UsageError."""
+    if not text:
+        return None
+    try:
+        return (datetime.fromisoformat(text[:10]) + timedelta(days=1)).astimezone().timestamp()
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"'{text[:20]}' is no date", hint="Write it as 2026-01-31") from error
+
+
+def to_words(text: str) -> Wording | None:
+    return Wording(tuple(text.split())) if text.strip() else None
+
+
+async def browse(request: Request) -> Response:
+    return await _draw_list(request)
+
+
+async def _draw_list(request: Request, *, status: int = 200, problem: str = "", draft: str = "") -> HTMLResponse:
+    host, query = host_of(request), request.query_params
+    text, after = query.get("q", "").strip()[:MAX_QUERY_CHARS], query.get("after", "")[:MAX_CURSOR_CHARS]
+    day = query.get("day", "").strip()
+    if not all(part.isdigit() or not part for part in after.replace(".", ":").split(":")):
+        raise UsageError("`after` is none of this page's", hint="Follow the links of the page")
+    found = await host.book.page(to_words(text), after, limit=PAGE, as_of=read_day(day))
+    more = urlencode({"q": text, "day": day, "after": found.after}) if found.after is not None else ""
+    return page(
+        request, "memory.html", status, found=found, groups=_grouped(found.entries), q=text, day=day, more=more,
+        after=after, problem=problem, draft=draft, done=SAYS.get(query.get("done", ""), ""), trouble=host.trouble,
+        fact_path=fact_path, provider=host.memory.provider is not None,
+    )  # fmt: skip
+
+
+def _grouped(entries: Sequence[Remembering]) -> list[Group]:
+    """Notes by their file, facts by the month in which they were said."""
+
+    def name(one: Remembering) -> str:
+        if one.target is not None:
+            return "Noted about you" if one.target == "user" else "Noted by the agent"
+        return show_day(one.at).partition(" ")[2] if one.at else "Facts"
+
+    return [Group(key, list(group)) for key, group in groupby(entries, name)]
+
+
+async def show_fact(request: Request) -> Response:
+    return await _draw_fact(request)
+
+
+async def _draw_fact(
+    request: Request, *, status: int = 200, problem: str = "", draft: str | None = None
+) -> HTMLResponse:
+    host = host_of(request)
+    entry = await host.book.find(request.path_params["entry"])
+    sources = await host.book.sources(entry)
+    changes = await host.book.changes(entry)
+    return page(
+        request, "fact.html", status, entry=entry, sources=sources, titles=await host.book.titles(sources),
+        changes=changes, corrected=await host.book.corrected_from(entry), path_of=session_path,
+        line=draw_timeline(_spans(entry, changes), host.now), problem=problem, here=fact_path(entry.id),
+        draft=entry.text if draft is None else draft, done=SAYS.get(request.query_params.get("done", ""), ""),
+    )  # fmt: skip
+
+
+def _spans(entry: Remembering, changes: Sequence[FactChange]) -> list[Span]:
+    """A fact and those that it changed or was changed by, each with when it held as far as that is known."""
+    own = Span(entry.text, entry.at, entry.until, is_shown=True)
+    older = [Span(one.text, None, one.at) for one in changes if not one.is_newer and not one.is_contradiction]
+    newer = [Span(one.text, one.at, None) for one in changes if one.is_newer and not one.is_contradiction]
+    return [*older, own, *newer] if entry.at is not None else []
+
+
+async def correct(request: Request, form: Form) -> Response:
+    """Correct an entry. What was changed by someone else meanwhile is not overwritten."""
+    host, text = host_of(request), form.get("text", "").strip()
+    try:
+        entry = await host.book.find(request.path_params["entry"])
+        if form.get("was", entry.text) != entry.text:
+            return await _draw_fact(request, status=409, problem=CHANGED, draft=text)
+        settled = await host.book.correct(entry, text)
+    except NotFoundError as error:
+        return await _draw_gone(request, error, text)
+    except HermesError as error:
+        return await _draw_fact(request, status=400, problem=error.line(), draft=text)
+    done = "corrected" if settled == "done" else settled
+    is_note = entry.target is not None
+    return see(f"/memory?done={done}" if is_note else f"{fact_path(entry.id)}?done={done}")
+
+
+async def _draw_gone(request: Request, error: NotFoundError, text: str) -> HTMLResponse:
+    """The entry is gone; what was typed for it is kept in the box that adds one."""
+    return await _draw_list(request, status=404, problem=error.line(), draft=text)
+
+
+async def show_forgetting(request: Request) -> Response:
+    """All that would go with an entry."""
+    host = host_of(request)
+    entry = await host.book.find(request.path_params["entry"])
+    sources = await host.book.sources(entry)
+    late = await host.book.late(entry, sources)
+    replies = await host.book.replies([*sources, *late])
+    values: dict[str, Any] = {
+        "entry": entry,
+        "sources": [*sources, *late],
+        "replies": replies,
+        "here": fact_path(entry.id),
+    }
+    return page(request, "forget_fact.html", **values)
+
+
+async def forget_fact(request: Request, form: Form) -> Response:
+    host = host_of(request)
+    entry = await host.book.find(request.path_params["entry"])
+    if form.get("was", entry.text) != entry.text:
+        raise UsageError(CHANGED, hint="Look at it again")
+    done = await host.book.forget(entry, await host.book.sources(entry))
+    return see(f"/memory?done={'forgotten' if done.settled == 'done' else done.settled}")
+
+
+async def undo(request: Request, _: Form) -> Response:
+    """Let a fact and what changed it both hold."""
+    host = host_of(request)
+    entry = await host.book.find(request.path_params["entry"])
+    undone = await host.book.changes(entry, undo=True)
+    return see(f"{fact_path(entry.id)}?done={'undone' if undone else 'nothing'}")
+
+
+async def add(request: Request, form: Form) -> Response:
+    try:
+        await host_of(request).book.add(form.get("text", ""))
+    except HermesError as error:
+        return await _draw_list(request, status=400, problem=error.line(), draft=form.get("text", ""))
+    return see("/memory?done=added")
+
+
+async def show_line(request: Request) -> Response:
+    """The facts behind a line that was put into a turn, each to be corrected or forgotten."""
+    host, params = host_of(request), request.path_params
+    line = await host.read(partial(_find_line, **params))
+    text, remark = line.text.removeprefix("- "), ""
+    entries: Sequence[Remembering] = ()
+    try:
+        entries = await host.book.said_by(line.text, line.why)
+    except HermesError as error:
+        remark = error.line()
+    values: dict[str, Any] = {"line": line, "text": text, "entries": entries, "remark": remark, "fact_path": fact_path}
+    return page(request, "line.html", here=session_path(params["session"]), **values)
+
+
+def _find_line(store: Any, people: Any, tx: Any, session: str, turn: int, number: int) -> InjectedLine:
+    found = find_injection(tx, find_own(store, people, tx, session).id, turn)
+    lines = [line for part in found.parts for line in lines_of(part) if line.is_memory]
+    if not 1 <= number <= len(lines):
+        raise NotFoundError("this line is not in the record", hint="Something of it may have been forgotten since")
+    return lines[number - 1]
+
+
+async def show_people(request: Request) -> Response:
+    host = host_of(request)
+    portraits = await host.book.portraits()
+    return page(request, "people.html", portraits=portraits, fact_path=fact_path, trouble=host.trouble)
+
+
+async def export(request: Request) -> Response:
+    """Everything that memory holds of the owner, as JSON lines."""
+    headers = {"Content-Disposition": 'attachment; filename="memory.jsonl"'}
+    book = host_of(request).book
+    first = await book.page(limit=PAGE)  # what fails at once is a page that says so
+    return StreamingResponse(_lines(book, first), media_type="application/x-ndjson", headers=headers)
+
+
+async def _lines(book: MemoryBook, found: Any) -> AsyncIterator[bytes]:
+    while True:
+        for entry in found.entries:
+            yield orjson.dumps(to_builtins(entry)) + b"\n"
+        for remark in found.remarks:
+            yield orjson.dumps({"remark": remark}) + b"\n"
+        if found.after is None:
+            return
+        await asyncio.sleep(0)
+        found = await book.page(after=found.after, limit=PAGE)
+
+
+def routes() -> list[Route]:
+    one = "/memory/facts/{entry:path}"
+    return [
+        Route("/memory", browse),
+        form_route("/memory", add),
+        Route("/memory/people", show_people),
+        Route("/memory/export", export),
+        form_route(f"{one}/correct", correct),
+        Route(f"{one}/forget", show_forgetting),
+        form_route(f"{one}/forget", forget_fact),
+        form_route(f"{one}/undo", undo),
+        Route(one, show_fact),
+        Route("/sessions/{session:path}/turns/{turn:int}/lines/{number:int}", show_line),
+    ]

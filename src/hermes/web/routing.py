@@ -1,0 +1,64 @@
+"""How routes are made: every form is checked before its handler runs, and every error becomes a page."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias, cast
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from hermes.errors import HermesError, NoteError, NotFoundError, ProviderError, StoreBusyError, StoreError, UsageError
+from hermes.redaction import hide_passwords
+from hermes.web.drawing import page
+from hermes.web.host import WebHost
+
+Form: TypeAlias = Mapping[str, str]
+FormHandler: TypeAlias = Callable[[Request, Form], Awaitable[Response]]
+log = logging.getLogger("hermes.web")
+STATUS: Mapping[type[HermesError], int] = {
+    NotFoundError: 404,
+    UsageError: 400,
+    NoteError: 400,
+    ProviderError: 502,
+    StoreBusyError: 503,
+    StoreError: 500,
+}
+"""The first that fits counts."""
+DEFECT = "this is a defect of ours; the log of the home has it"
+
+
+def host_of(request: Request) -> WebHost:
+    return cast(WebHost, request.app.state.host)
+
+
+def see(path: str) -> RedirectResponse:
+    """Answer a form: the browser loads this page next, and loading it again repeats nothing."""
+    return RedirectResponse(path, 303)
+
+
+def form_route(path: str, handler: FormHandler) -> Route:
+    """A route for a form. Its token is checked before the handler runs."""
+
+    async def handle(request: Request) -> Response:
+        return await handler(request, await request.app.state.door.read_form(request))
+
+    return Route(path, handle, methods=["POST"])
+
+
+async def show_error(request: Request, error: Exception) -> Response:
+    """A page that says what happened. htmx shows it in the page that is open, which keeps what was typed."""
+    if isinstance(error, HermesError):
+        status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
+        text = hide_passwords(error.line())
+    elif isinstance(error, HTTPException):
+        status, text = error.status_code, "there is no such page" if error.status_code == 404 else error.detail
+    elif isinstance(error, ClientDisconnect):
+        return Response(status_code=400)
+    else:
+        log.exception("a page failed", exc_info=error)
+        status, text = 500, DEFECT
+    return page(request, "error.html", status, problem=text)

@@ -1,0 +1,124 @@
+"""Serves the page until told to end: puts store, memory and conversations together, and guards every request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hermes.app import App
+from hermes.assembly import open_speaker
+from hermes.db.leases import new_owner
+from hermes.errors import HermesError
+from hermes.hosting import open_agents
+from hermes.http_server import GuestServer, listen
+from hermes.owner.memory import OwnMemory
+from hermes.store.store import Store
+from hermes.web import chat, first
+from hermes.web import memory as memory_routes
+from hermes.web.door import ENTER, USED, Door
+from hermes.web.drawing import HEADERS, HERE, page
+from hermes.web.host import WebHost
+from hermes.web.routing import see, show_error
+from hermes.web.turns import Conversations
+
+log = logging.getLogger("hermes.web")
+LANES_AT_ONCE = 2
+"""Lanes of the memory outbox that this process delivers side by side."""
+DRAIN_SECONDS = 5
+DELIVER_SECONDS = 5.0
+"""How long memory is told the rest at the end; what is left another process tells."""
+Announce = Callable[[str], None]
+"""Takes each link that works once."""
+
+
+class Guarded:
+    """Asks the door before any route, and puts our headers on every answer."""
+
+    def __init__(self, app: ASGIApp, door: Door) -> None:
+        self._app = app
+        self._door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refused = self._door.refuse(scope["method"], scope["path"], Headers(scope=scope))
+        if refused is not None:
+            scope["app"] = self._app
+            request = Request(scope)
+            answer = page(request, "refused.html", refused.status, problem=refused.why)
+            await answer(scope, receive, _with_headers(scope["path"], send))
+            return
+        await self._app(scope, receive, _with_headers(scope["path"], send))
+
+
+def _with_headers(path: str, send: Send) -> Send:
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers.update(HEADERS)
+            headers["Cache-Control"] = "private, max-age=3600" if path.startswith("/static/") else "no-store"
+        await send(message)
+
+    return send_with_headers
+
+
+def make_app(host: WebHost, announce: Announce) -> ASGIApp:
+    """The whole page as an ASGI application. `announce` hears of each link when the one before was used."""
+    door = host.door
+
+    async def enter(request: Request) -> Response:
+        if not door.take_link(request.query_params.get("once", "")):
+            return page(request, "refused.html", 401, problem=USED)
+        announce(door.new_link())
+        answer = see("/")
+        answer.headers["Set-Cookie"] = door.header()
+        return answer
+
+    app = Starlette(
+        routes=[
+            Route(ENTER, enter),
+            Mount("/static", StaticFiles(directory=HERE / "static")),
+            *first.routes(),
+            *memory_routes.routes(),
+            *chat.routes(),
+        ],
+        exception_handlers=dict.fromkeys((HermesError, HTTPException, ClientDisconnect, Exception), show_error),
+    )
+    app.state.host, app.state.door = host, door
+    return Guarded(app, door)
+
+
+async def serve(app: App, store: Store, port: int, announce: Announce, stopping: asyncio.Event) -> None:
+    """Serve on loopback until `stopping` is set. Raises UsageError where the port is taken."""
+    owner, model = new_owner(), open_speaker(app)
+    memory = OwnMemory(app, store, owner, lanes=LANES_AT_ONCE)
+    with listen("127.0.0.1", port, "choose another --port") as listener:
+        door = Door(listener.getsockname()[1])
+        conversations = Conversations(store, open_agents(app, store, model, owner, memory.provider))
+        host = WebHost.of(app, store, door, memory, conversations)
+        server = GuestServer(make_app(host, announce), drain=DRAIN_SECONDS)
+        memory.start_deliveries()
+        memory.warm_up()
+        announce(door.new_link())
+        serving = asyncio.create_task(server.serve_on(listener))
+        waiting = asyncio.create_task(stopping.wait())
+        try:
+            await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            await conversations.close()
+            server.end()
+            await asyncio.wait({serving})
+            await memory.finish(DELIVER_SECONDS)
+            await model.close()

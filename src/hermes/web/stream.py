@@ -1,0 +1,71 @@
+"""What a page that is open hears of its session: new messages, the reply as it grows, whether memory works.
+
+Each event is HTML for parts of the page; its id is the newest message that it brought, so a page that lost its
+connection goes on from the store. Turns of other processes are seen by looking at the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from hermes.errors import NotFoundError, StoreError
+from hermes.web.drawing import draw
+from hermes.web.routing import host_of
+from hermes.web.transcript import find_own, read_new
+from hermes.web.turns import wait_for
+
+LOOK_SECONDS = 1.0
+"""Between two looks at what other processes say."""
+DRAW_SECONDS = 0.08
+"""The least time between two drawings of a growing reply."""
+ALIVE_SECONDS = 15.0
+
+
+async def stream(request: Request) -> Response:
+    host, session_id = host_of(request), request.path_params["session"]
+    await host.read(lambda store, people, tx: find_own(store, people, tx, session_id))
+    given = request.headers.get("last-event-id") or request.query_params.get("after", "0")
+    after = int(given) if given.isascii() and given.isdigit() else 0
+    return StreamingResponse(_events(request, session_id, after), media_type="text/event-stream")
+
+
+async def _events(request: Request, session_id: str, after: int) -> AsyncIterator[str]:
+    """Yield an event whenever something of the page has changed."""
+    host, shown, quiet = host_of(request), "", 0.0
+    loop = asyncio.get_running_loop()
+    csrf, here = request.app.state.door.csrf, request.url.path.removesuffix("/stream")
+    while not host.conversations.ending.is_set():
+        begun, turn = loop.time(), host.conversations.turn(session_id)
+        changed = host.conversations.bell(session_id).next
+        try:
+            new = await host.read(partial(read_new, session_id=session_id, after=after))
+            session = await host.read(lambda store, people, tx: find_own(store, people, tx, session_id))
+        except NotFoundError:
+            yield _event(draw("gone.html"), after)
+            return
+        except StoreError:  # it is said when something is to be written
+            new = []
+        trouble = host.trouble_in(session_id)
+        parts = draw("live.html", turn=turn, here=here, csrf=csrf, title=session.title, trouble=trouble)
+        if new:
+            after = new[-1].message.id
+        if new or parts != shown:
+            added = draw("added.html", shown=new, here=here, csrf=csrf) if new else ""
+            yield _event(added + parts, after)
+            shown, quiet = parts, loop.time()
+        elif loop.time() - quiet > ALIVE_SECONDS:
+            yield ": alive\n\n"
+            quiet = loop.time()
+        # A long reply takes long to draw: the browser gets it less often.
+        await asyncio.sleep(max(DRAW_SECONDS, 4 * (loop.time() - begun)) if new or (turn and not turn.is_over) else 0)
+        await wait_for(changed, LOOK_SECONDS)
+
+
+def _event(html: str, last_id: int) -> str:
+    data = "\n".join(f"data: {line}" for line in html.splitlines())
+    return f"id: {last_id}\n{data}\n\n"

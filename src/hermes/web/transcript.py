@@ -1,0 +1,111 @@
+"""What a page shows of a session: its messages with tool calls folded, and beside each reply what memory brought."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from hermes.db.engine import Tx
+from hermes.errors import NotFoundError
+from hermes.scope import OWNER
+from hermes.store.incognito import is_hidden
+from hermes.store.injections import Injection, list_injections
+from hermes.store.people import People
+from hermes.store.sessions import Listed
+from hermes.store.store import Store
+from hermes.types import Compression, Message, Session, ToolCall
+
+PAGE = 60
+"""Messages of one page of a session."""
+LISTED = 40
+"""Sessions of one page of the list."""
+
+
+class ShownMessage(Struct, frozen=True):
+    """One message as it is drawn. `call` is the call that a tool's result answers, `injection` what memory brought for
+    the reply."""
+
+    message: Message
+    call: ToolCall | None = None
+    injection: Injection | None = None
+    is_incognito: bool = False
+
+
+class Transcript(Struct, frozen=True):
+    """A part of a session, the oldest message first."""
+
+    session: Session
+    shown: Sequence[ShownMessage]
+    compressions: Mapping[int, Compression] = {}
+    """By the message that each stands behind: what is above it the model sees as a summary."""
+    has_earlier: bool = False
+    is_incognito: bool = False
+    """Whether what is said next stays out of memory."""
+    last_id: int = 0
+    """The newest message of the session, shown or not."""
+
+
+def find_own(store: Store, people: People, tx: Tx, session_id: str) -> Session:
+    """The owner's session with this id. Raises NotFoundError, also for one of a guest or a group."""
+    found = store.sessions.look_up(tx, session_id)
+    if found is None or people.scope_of(tx, found) != OWNER:
+        raise NotFoundError(f"there is no session '{session_id[:80]}'", hint="It may have been deleted")
+    return found
+
+
+def list_own(store: Store, people: People, tx: Tx, page: int) -> tuple[list[Listed], bool]:
+    """One page of the owner's sessions, those that were active last first, and whether there are more."""
+    wanted, limit = page * LISTED, page * LISTED + 1
+    while True:
+        read = store.sessions.recent(tx, limit=limit)
+        own = [one for one in read if people.scope_of(tx, one.session) == OWNER]
+        if len(own) > wanted or len(read) < limit:
+            return own[wanted - LISTED : wanted], len(own) > wanted
+        limit *= 2
+
+
+def read_transcript(store: Store, people: People, tx: Tx, session_id: str, before: int | None = None) -> Transcript:
+    """The newest messages of a session, or those before one."""
+    session = find_own(store, people, tx, session_id)
+    history = [one for one in store.messages.history(tx, session.id) if before is None or one.id < before]
+    start = max(0, len(history) - PAGE)
+    while start > 0 and history[start].role == "tool":  # a result stays below its call
+        start -= 1
+    last = store.messages.last_id(tx, session.id)
+    is_incognito = store.incognito.is_on(tx, session.id)
+    messages = history[start:]
+    behind: dict[int, Compression] = {}
+    for one in store.compressions.all(tx, session.id):
+        if covered := [message.id for message in messages if message.id <= one.horizon_message_id]:
+            behind[covered[-1]] = one
+    return Transcript(session, show(store, tx, session.id, messages), behind, start > 0, is_incognito, last)
+
+
+def read_new(store: Store, people: People, tx: Tx, session_id: str, after: int) -> list[ShownMessage]:
+    """What was said in a session after a message. Raises NotFoundError when the session is gone."""
+    find_own(store, people, tx, session_id)
+    if store.messages.last_id(tx, session_id) <= after:
+        return []
+    # From the last question on: a result needs the call that it answers.
+    since = min(after, store.messages.last_said(tx, session_id) - 1)
+    shown = show(store, tx, session_id, store.messages.live_after(tx, session_id, since))
+    return [one for one in shown if one.message.id > after]
+
+
+def show(store: Store, tx: Tx, session_id: str, messages: Sequence[Message]) -> list[ShownMessage]:
+    """Messages with what is known beside them."""
+    calls = {call.id: call for message in messages for call in message.tool_calls}
+    hidden = store.incognito.ranges(tx, session_id)
+    brought = {one.message_id: one for one in list_injections(tx, session_id)}
+    said = store.messages.said_after(tx, session_id, min(brought, default=0) - 1) if brought else []
+
+    def find_injection(message: Message) -> Injection | None:
+        if message.role != "assistant" or message.tool_calls or not brought:
+            return None
+        return brought.get(max((one for one in said if one < message.id), default=0))
+
+    return [
+        ShownMessage(one, calls.get(one.tool_call_id or ""), find_injection(one), is_hidden(hidden, one.id))
+        for one in messages
+    ]

@@ -1,0 +1,72 @@
+"""One host, one model and one browser for each file of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.parts import need_commands
+from tests.web.serving import SaidNext, WebProcess, serving, talking_model
+
+CHROMIUM = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="module")
+def model(processes: None) -> Iterator[SaidNext]:
+    with talking_model() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def web(model: SaidNext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess]:
+    with serving(tmp_path_factory.mktemp("web") / "home", model) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser(processes: None) -> Iterator[Browser]:
+    need_commands(("chromium",), ("chromium",))
+    with sync_playwright() as playwright:
+        with playwright.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM) as running:
+            yield running
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, web: WebProcess) -> Iterator[Page]:
+    """A signed-in page that many tests use, on a wide window."""
+    context = browser.new_context(viewport={"width": 1200, "height": 800})
+    context.set_default_timeout(20_000)
+    opened = context.new_page()
+    opened.goto(web.take_link())
+    yield opened
+    context.close()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_fails_in_the_browser(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No script fails, and nothing is refused by the content security policy, in any test."""
+    if "page" not in request.fixturenames:
+        yield
+        return
+    page: Page = request.getfixturevalue("page")
+    found: list[str] = []
+
+    def hear(message: object) -> None:
+        text = str(message)
+        if "Failed to load resource" not in text:  # a page that answers with a status of ours
+            found.append(text)
+
+    page.on("console", lambda message: hear(message.text) if message.type == "error" else None)
+    page.on("pageerror", hear)
+    yield
+    assert found == []

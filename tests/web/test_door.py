@@ -1,0 +1,110 @@
+"""Who may come in, and what nobody gets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from hermes.web.door import FOREIGN, NO_COOKIE, STALE, USED, WRONG_HOST
+from tests.web.serving import WebProcess
+
+PAGES = ["/", "/sessions", "/search", "/memory", "/sessions/x", "/sessions/x/stream", "/nowhere"]
+
+
+@pytest.fixture(scope="module")
+def signed(web: WebProcess) -> Iterator[httpx.Client]:
+    with web.sign_in() as client:
+        yield client
+
+
+def token(client: httpx.Client) -> str:
+    found = re.search(r'name="csrf" value="([^"]+)"', client.get("/sessions").text)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_without_the_cookie_no_page_is_shown(web: WebProcess, path: str) -> None:
+    answer = httpx.get(f"{web.url}{path}", trust_env=False)
+    assert answer.status_code == 401
+    assert NO_COOKIE.split("`")[0] in answer.text
+
+
+def test_link_works_once_and_the_next_one_is_printed(web: WebProcess) -> None:
+    link = web.take_link()
+    with httpx.Client(trust_env=False) as client:
+        first = client.get(link)
+        assert (first.status_code, first.headers["location"]) == (303, "/")
+        assert {"HttpOnly", "SameSite=Strict"} <= set(first.headers["set-cookie"].split("; "))
+    again = httpx.get(link, trust_env=False)
+    assert again.status_code == 401
+    assert USED.split("`")[0] in again.text
+    assert "set-cookie" not in again.headers
+    with web.sign_in() as client:
+        assert client.get("/").status_code == 200
+
+
+def test_link_that_nobody_printed_opens_nothing(web: WebProcess) -> None:
+    for once in ("", "x", "%00", "é" * 50):
+        assert httpx.get(f"{web.url}/enter", params={"once": once}, trust_env=False).status_code == 401
+
+
+def test_no_page_has_a_token_in_a_url(signed: httpx.Client) -> None:
+    answer = signed.get("/sessions")
+    cookie = next(iter(signed.cookies.values()))
+    assert cookie not in answer.text
+    assert "once=" not in answer.text
+    assert not re.search(rf'(?:href|action|src)="[^"]*{re.escape(token(signed))}', answer.text)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "", "a@127.0.0.1"])
+def test_other_host_names_are_refused(web: WebProcess, signed: httpx.Client, host: str) -> None:
+    port = web.url.rpartition(":")[2]
+    answer = signed.get("/", headers={"Host": host.format(port=port)})
+    assert answer.status_code in (400, 403)
+    assert answer.status_code == 400 or WRONG_HOST in answer.text
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "http://127.0.0.1"])
+def test_other_pages_can_neither_read_nor_change(signed: httpx.Client, origin: str) -> None:
+    form = {"csrf": token(signed), "text": "from elsewhere"}
+    for answer in (
+        signed.get("/", headers={"Origin": origin}),
+        signed.post("/sessions", data=form, headers={"Origin": origin}),
+    ):
+        assert answer.status_code == 403
+        assert FOREIGN in answer.text
+        assert "access-control-allow-origin" not in answer.headers
+    assert "from elsewhere" not in signed.get("/sessions").text
+
+
+def test_form_needs_an_origin_and_a_token_of_this_start(web: WebProcess, signed: httpx.Client) -> None:
+    form = {"csrf": token(signed), "text": "not to be said"}
+    assert signed.post("/sessions", data=form).status_code == 403
+    cross = {"Origin": web.url, "Sec-Fetch-Site": "cross-site"}
+    assert signed.post("/sessions", data=form, headers=cross).status_code == 403
+    for wrong in ("", "x", form["csrf"][:-1]):
+        stale = signed.post("/sessions", data={**form, "csrf": wrong}, headers={"Origin": web.url})
+        assert stale.status_code == 400
+        assert STALE.split("`")[0] in stale.text
+    assert "not to be said" not in signed.get("/sessions").text
+
+
+def test_scripts_and_styles_come_from_here_alone(signed: httpx.Client) -> None:
+    answer = signed.get("/sessions")
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=|https?://", answer.text)
+    assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe", b"a=%ff", b"csrf=" + b"x" * 3_000_000, b"&".join([b"a=1"] * 3000)])
+def test_body_that_is_no_form_is_refused(web: WebProcess, signed: httpx.Client, body: bytes) -> None:
+    headers = {"Origin": web.url, "Content-Type": "application/x-www-form-urlencoded"}
+    answer = signed.post("/sessions", content=body, headers=headers)
+    assert answer.status_code == 400
+    assert 'role="alert"' in answer.text
