@@ -17,37 +17,37 @@ from hermes.store.memory_rows import providers_of
 from hermes.store.store import Store
 
 
-class Planned(Struct, frozen=True):
+class PlannedRemoval(Struct, frozen=True):
     """What a deletion takes, and the memory providers that were told of it."""
 
     deletion: Deletion
     told: tuple[str, ...]
 
 
-class Removed(Struct, frozen=True):
+class RemovedSession(Struct, frozen=True):
     """What was deleted, and the providers that take no wish to forget."""
 
     deletion: Deletion
     unasked: tuple[str, ...]
 
 
-def plan_removal(store: Store, tx: Tx, session_id: str) -> Planned:
+def plan_removal(store: Store, tx: Tx, session_id: str) -> PlannedRemoval:
     """What deleting a session would take. Nothing is changed."""
     planned = store.deletions.plan(tx, session_id)
     told = {provider for key in planned.session_ids for provider in providers_of(tx, key)}
-    return Planned(planned, tuple(sorted(told)))
+    return PlannedRemoval(planned, tuple(sorted(told)))
 
 
-async def remove_session(app: App, store: Store, planned: Planned, *, everywhere: bool) -> Removed:
+async def remove_session(app: App, store: Store, planned: PlannedRemoval, *, everywhere: bool) -> RemovedSession:
     """Delete what was planned, here and in what was typed; with `everywhere` providers are asked to forget it too.
 
     Text may be in the files until `Store.tidy`."""
     ids = planned.deletion.session_ids
 
-    def delete(tx: Tx) -> tuple[Removed, set[str]]:
+    def delete(tx: Tx) -> tuple[RemovedSession, set[str]]:
         unasked = _ask_to_forget(store, tx, ids) if everywhere else []
         typed = _typed(store, tx, ids)
-        return Removed(store.deletions.delete(tx, ids[-1]), tuple(unasked)), typed
+        return RemovedSession(store.deletions.delete(tx, ids[-1]), tuple(unasked)), typed
 
     done, typed = await store.write(delete)
     take_out(app.home.chat_history_file, typed.__contains__)

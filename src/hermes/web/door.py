@@ -28,14 +28,14 @@ FOREIGN = "Another web page sent this request. Nothing was changed."
 STALE = "This form is from an earlier start of `hermes web`, so nothing was changed. Reload the page and try again."
 
 
-class Refusal(Struct, frozen=True):
+class DoorRefusal(Struct, frozen=True):
     """Why a request is not answered, and the status that says so."""
 
     status: int
     why: str
 
 
-class Door:
+class WebDoor:
     """Knows the secrets of one start: the link, the cookie, and the token that every form carries."""
 
     def __init__(self, port: int) -> None:
@@ -61,21 +61,21 @@ class Door:
         """The `Set-Cookie` header of whoever used the link."""
         return f"{self.cookie}={self._value}; Path=/; HttpOnly; SameSite=Strict"
 
-    def refuse(self, method: str, path: str, headers: Mapping[str, str]) -> Refusal | None:
+    def refuse(self, method: str, path: str, headers: Mapping[str, str]) -> DoorRefusal | None:
         """Return why a request is refused, None when it may pass."""
         if headers.get("host", "").lower() not in self._names:
-            return Refusal(403, WRONG_HOST)
+            return DoorRefusal(403, WRONG_HOST)
         if path == ENTER and method == "GET":
             return None  # the terminal's link is opened from anywhere, also from a chat on another site
         site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
         if origin is not None and origin not in self._origins:
-            return Refusal(403, FOREIGN)
+            return DoorRefusal(403, FOREIGN)
         if method not in ("GET", "HEAD") and (origin is None or site not in OWN_SITES):
-            return Refusal(403, FOREIGN)
+            return DoorRefusal(403, FOREIGN)
         if path.startswith(STATIC):
-            return None if site in OWN_SITES else Refusal(403, FOREIGN)
+            return None if site in OWN_SITES else DoorRefusal(403, FOREIGN)
         if not hmac.compare_digest(self._shown(headers.get("cookie", "")).encode(), self._value.encode()):
-            return Refusal(401, NO_COOKIE)
+            return DoorRefusal(401, NO_COOKIE)
         return None
 
     @property

@@ -14,8 +14,8 @@ from hermes.memory.book import MemoryBook
 from hermes.owner.memory import OwnMemory
 from hermes.store.people import People
 from hermes.store.store import Store
-from hermes.web.door import Door
-from hermes.web.turns import Conversations
+from hermes.web.door import WebDoor
+from hermes.web.turns import LiveTurns
 
 T = TypeVar("T")
 
@@ -25,13 +25,13 @@ class WebHost(Struct, frozen=True):
 
     app: App
     store: Store
-    door: Door
+    door: WebDoor
     memory: OwnMemory
-    conversations: Conversations
+    conversations: LiveTurns
     people: People
 
     @classmethod
-    def of(cls, app: App, store: Store, door: Door, memory: OwnMemory, conversations: Conversations) -> WebHost:
+    def of(cls, app: App, store: Store, door: WebDoor, memory: OwnMemory, conversations: LiveTurns) -> WebHost:
         return cls(app, store, door, memory, conversations, open_people(app))
 
     @property

@@ -22,8 +22,8 @@ from hermes.memory.values import FactChange, Wording
 from hermes.store.injections import InjectedLine, find_injection, lines_of
 from hermes.web.chat import session_path
 from hermes.web.drawing import page, show_day
-from hermes.web.routing import Form, form_route, host_of, see
-from hermes.web.timeline import Span, draw_timeline
+from hermes.web.routing import FormFields, form_route, host_of, see
+from hermes.web.timeline import HeldSpan, draw_timeline
 from hermes.web.transcript import find_own
 
 PAGE = 50
@@ -41,7 +41,7 @@ SAYS: Mapping[str, str] = {
 CHANGED = "this entry was changed since the page was loaded: it says something else now"
 
 
-class Group(Struct, frozen=True):
+class FactGroup(Struct, frozen=True):
     """Entries of one kind or month."""
 
     name: str
@@ -85,7 +85,7 @@ async def _draw_list(request: Request, *, status: int = 200, problem: str = "", 
     )  # fmt: skip
 
 
-def _grouped(entries: Sequence[Remembering]) -> list[Group]:
+def _grouped(entries: Sequence[Remembering]) -> list[FactGroup]:
     """Notes by their file, facts by the month in which they were said."""
 
     def name(one: Remembering) -> str:
@@ -93,7 +93,7 @@ def _grouped(entries: Sequence[Remembering]) -> list[Group]:
             return "Noted about you" if one.target == "user" else "Noted by the agent"
         return show_day(one.at).partition(" ")[2] if one.at else "Facts"
 
-    return [Group(key, list(group)) for key, group in groupby(entries, name)]
+    return [FactGroup(key, list(group)) for key, group in groupby(entries, name)]
 
 
 async def show_fact(request: Request) -> Response:
@@ -115,15 +115,15 @@ async def _draw_fact(
     )  # fmt: skip
 
 
-def _spans(entry: Remembering, changes: Sequence[FactChange]) -> list[Span]:
+def _spans(entry: Remembering, changes: Sequence[FactChange]) -> list[HeldSpan]:
     """A fact and those that it changed or was changed by, each with when it held as far as that is known."""
-    own = Span(entry.text, entry.at, entry.until, is_shown=True)
-    older = [Span(one.text, None, one.at) for one in changes if not one.is_newer and not one.is_contradiction]
-    newer = [Span(one.text, one.at, None) for one in changes if one.is_newer and not one.is_contradiction]
+    own = HeldSpan(entry.text, entry.at, entry.until, is_shown=True)
+    older = [HeldSpan(one.text, None, one.at) for one in changes if not one.is_newer and not one.is_contradiction]
+    newer = [HeldSpan(one.text, one.at, None) for one in changes if one.is_newer and not one.is_contradiction]
     return [*older, own, *newer] if entry.at is not None else []
 
 
-async def correct(request: Request, form: Form) -> Response:
+async def correct(request: Request, form: FormFields) -> Response:
     """Correct an entry. What was changed by someone else meanwhile is not overwritten."""
     host, text = host_of(request), form.get("text", "").strip()
     try:
@@ -161,7 +161,7 @@ async def show_forgetting(request: Request) -> Response:
     return page(request, "forget_fact.html", **values)
 
 
-async def forget_fact(request: Request, form: Form) -> Response:
+async def forget_fact(request: Request, form: FormFields) -> Response:
     host = host_of(request)
     entry = await host.book.find(request.path_params["entry"])
     if form.get("was", entry.text) != entry.text:
@@ -170,7 +170,7 @@ async def forget_fact(request: Request, form: Form) -> Response:
     return see(f"/memory?done={'forgotten' if done.settled == 'done' else done.settled}")
 
 
-async def undo(request: Request, _: Form) -> Response:
+async def undo(request: Request, _: FormFields) -> Response:
     """Let a fact and what changed it both hold."""
     host = host_of(request)
     entry = await host.book.find(request.path_params["entry"])
@@ -178,7 +178,7 @@ async def undo(request: Request, _: Form) -> Response:
     return see(f"{fact_path(entry.id)}?done={'undone' if undone else 'nothing'}")
 
 
-async def add(request: Request, form: Form) -> Response:
+async def add(request: Request, form: FormFields) -> Response:
     try:
         await host_of(request).book.add(form.get("text", ""))
     except HermesError as error:

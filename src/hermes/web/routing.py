@@ -16,8 +16,8 @@ from hermes.redaction import hide_passwords
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
 
-Form: TypeAlias = Mapping[str, str]
-FormHandler: TypeAlias = Callable[[Request, Form], Awaitable[Response]]
+FormFields: TypeAlias = Mapping[str, str]
+FormHandler: TypeAlias = Callable[[Request, FormFields], Awaitable[Response]]
 log = logging.getLogger("hermes.web")
 STATUS: Mapping[type[HermesError], int] = {
     NotFoundError: 404,

@@ -25,11 +25,11 @@ from hermes.owner.memory import OwnMemory
 from hermes.store.store import Store
 from hermes.web import chat, first
 from hermes.web import memory as memory_routes
-from hermes.web.door import ENTER, USED, Door
+from hermes.web.door import ENTER, USED, WebDoor
 from hermes.web.drawing import HEADERS, HERE, page
 from hermes.web.host import WebHost
 from hermes.web.routing import see, show_error
-from hermes.web.turns import Conversations
+from hermes.web.turns import LiveTurns
 
 log = logging.getLogger("hermes.web")
 LANES_AT_ONCE = 2
@@ -44,7 +44,7 @@ Announce = Callable[[str], None]
 class Guarded:
     """Asks the door before any route, and puts our headers on every answer."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, door: WebDoor) -> None:
         self._app = app
         self._door = door
 
@@ -104,8 +104,8 @@ async def serve(app: App, store: Store, port: int, announce: Announce, stopping:
     owner, model = new_owner(), open_speaker(app)
     memory = OwnMemory(app, store, owner, lanes=LANES_AT_ONCE)
     with listen("127.0.0.1", port, "choose another --port") as listener:
-        door = Door(listener.getsockname()[1])
-        conversations = Conversations(store, open_agents(app, store, model, owner, memory.provider))
+        door = WebDoor(listener.getsockname()[1])
+        conversations = LiveTurns(store, open_agents(app, store, model, owner, memory.provider))
         host = WebHost.of(app, store, door, memory, conversations)
         server = GuestServer(make_app(host, announce), drain=DRAIN_SECONDS)
         memory.start_deliveries()

@@ -13,7 +13,7 @@ WIDTH, ROW, LEFT, RIGHT = 640, 44, 8, 8
 MIN_BAR = 6.0
 
 
-class Span(Struct, frozen=True):
+class HeldSpan(Struct, frozen=True):
     """A text and when it held; None where that is open or not known."""
 
     text: str
@@ -34,7 +34,7 @@ class Bar(Struct, frozen=True):
     is_open: bool
 
 
-def draw_timeline(spans: Sequence[Span], now: float) -> Markup:
+def draw_timeline(spans: Sequence[HeldSpan], now: float) -> Markup:
     """Return the SVG of some spans, the oldest above; "" for fewer than two moments to show."""
     moments = [moment for one in spans for moment in (one.since, one.until) if moment is not None]
     if len(spans) < 2 and (not spans or spans[0].until is None):

@@ -32,7 +32,7 @@ class ShownMessage(Struct, frozen=True):
     is_incognito: bool = False
 
 
-class Transcript(Struct, frozen=True):
+class ShownSession(Struct, frozen=True):
     """A part of a session, the oldest message first."""
 
     session: Session
@@ -65,7 +65,7 @@ def list_own(store: Store, people: People, tx: Tx, page: int) -> tuple[list[List
         limit *= 2
 
 
-def read_transcript(store: Store, people: People, tx: Tx, session_id: str, before: int | None = None) -> Transcript:
+def read_transcript(store: Store, people: People, tx: Tx, session_id: str, before: int | None = None) -> ShownSession:
     """The newest messages of a session, or those before one."""
     session = find_own(store, people, tx, session_id)
     history = [one for one in store.messages.history(tx, session.id) if before is None or one.id < before]
@@ -79,7 +79,7 @@ def read_transcript(store: Store, people: People, tx: Tx, session_id: str, befor
     for one in store.compressions.all(tx, session.id):
         if covered := [message.id for message in messages if message.id <= one.horizon_message_id]:
             behind[covered[-1]] = one
-    return Transcript(session, show(store, tx, session.id, messages), behind, start > 0, is_incognito, last)
+    return ShownSession(session, show(store, tx, session.id, messages), behind, start > 0, is_incognito, last)
 
 
 def read_new(store: Store, people: People, tx: Tx, session_id: str, after: int) -> list[ShownMessage]:

@@ -141,7 +141,7 @@ class InBrowser(Struct, frozen=True):
         return NEW_SESSION
 
 
-class Conversations:
+class LiveTurns:
     """Starts turns in sessions, one at a time in each, and knows those that run."""
 
     def __init__(self, store: Store, agents: AgentCache) -> None:
