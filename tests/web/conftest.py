@@ -5,20 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
-from tests.parts import need_commands
+from tests.browser import open_browser
 from tests.web.serving import SaidNext, WebProcess, serving, talking_model
-
-CHROMIUM = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +25,8 @@ def web(model: SaidNext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
 
 @pytest.fixture(scope="module")
 def browser(processes: None) -> Iterator[Browser]:
-    need_commands(("chromium",), ("chromium",))
-    with sync_playwright() as playwright:
-        with playwright.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM) as running:
-            yield running
+    with open_browser() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

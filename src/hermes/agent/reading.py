@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from hermes.agent.agent import Agent
 from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
+from hermes.memory.caller import Recall
 from hermes.memory.corrections import Corrections
 from hermes.types import Draft, Message
 
@@ -20,6 +21,7 @@ class Reading(Struct, frozen=True):
     recalled: str = ""
     notices: Sequence[str] = ()
     """What the owner should hear of memory now."""
+    found: Recall = Recall()
 
 
 async def read_memory(agent: Agent, messages: Sequence[Draft]) -> Reading:
@@ -39,4 +41,4 @@ async def read_memory(agent: Agent, messages: Sequence[Draft]) -> Reading:
         notes=agent.read_notes(),
         corrected=corrections.lines(),
     )
-    return Reading(build_system_prompt(parts), corrections.marked(found.text), agent.memory.take_notices())
+    return Reading(build_system_prompt(parts), corrections.marked(found.text), agent.memory.take_notices(), found)

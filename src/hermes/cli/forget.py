@@ -20,7 +20,7 @@ from hermes.errors import UsageError
 from hermes.memory.book import MemoryBook, Remembering
 from hermes.memory.registry import NONE
 from hermes.memory.values import FactSource, Remembered, Wording
-from hermes.owner.forgetting import FoundEverywhere, Telling, find_everywhere, forget_everywhere
+from hermes.owner.forgetting import ForgettingNews, FoundEverywhere, find_everywhere, forget_everywhere
 from hermes.settings import PROVIDER
 
 SHOWN = 50
@@ -51,7 +51,7 @@ def forget(
         return _forget_one(app, entry_id, yes=yes, as_json=json)
     name = app.settings.get(PROVIDER)
     plugin = None if name == NONE else open_plugin(app, name)
-    progress = Telling(note, saying)
+    progress = ForgettingNews(note, saying)
     found, remarks = find_everywhere(app, plugin, wording, progress)
     deletes = not found.is_empty and (yes or (not json and _is_confirmed(found)))
     stays = list(found.at_provider.stays)

@@ -22,11 +22,11 @@ from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.db.leases import new_owner
 from hermes.db.queue import ItemState
-from hermes.db.queue_items import drop as drop_items
-from hermes.db.queue_items import get, items, queues, revive, stats
-from hermes.errors import NotFoundError, UsageError
+from hermes.db.queue_items import items, queues, stats
+from hermes.errors import UsageError
 from hermes.memory.deliveries import Deliveries, Left
 from hermes.memory.outbox import queue_name
+from hermes.owner.waiting import drop_entries, retry_entries
 from hermes.store.held_lease import kept, take, wanted_lease
 from hermes.store.store import Store
 from hermes.types import Json
@@ -114,7 +114,7 @@ def retry(
     json: AsJson = False,
 ) -> None:
     """Give what was put aside another life, at its old place among what is still to be delivered."""
-    _tell(write_store(load_app(ctx), lambda store, tx: _retry(store, tx, entries)), "retried", json)
+    _tell(write_store(load_app(ctx), lambda store, tx: retry_entries(store, tx, entries)), "retried", json)
 
 
 @app.command()
@@ -124,7 +124,7 @@ def drop(
     json: AsJson = False,
 ) -> None:
     """Forget entries for good: the provider is not told of them. What was begun may have arrived."""
-    _tell(write_store(load_app(ctx), lambda _, tx: _drop(tx, entries)), "dropped", json)
+    _tell(write_store(load_app(ctx), lambda _, tx: drop_entries(tx, entries)), "dropped", json)
 
 
 def _tell(ids: list[int], done: str, json: bool) -> None:
@@ -132,42 +132,6 @@ def _tell(ids: list[int], done: str, json: bool) -> None:
         print_json({done: ids})
     else:
         note(f"{len(ids)} {'entry' if len(ids) == 1 else 'entries'} {done}.")
-
-
-def _retry(store: Store, tx: Tx, ids: list[int] | None) -> list[int]:
-    chosen = _find(tx, ids, ("dead",)) if ids else _all_dead(tx)
-    for entry in chosen:
-        revive(tx, entry, now=store.clock.now())
-    return chosen
-
-
-def _drop(tx: Tx, ids: list[int]) -> list[int]:
-    chosen = _find(tx, ids, STATES)
-    drop_items(tx, chosen)
-    return chosen
-
-
-def _all_dead(tx: Tx) -> list[int]:
-    found: list[int] = []
-    for name in queues(tx, queue_name("")):
-        after = 0
-        while page := items(tx, name, "dead", after_id=after, limit=PAGE):
-            found += [item.id for item in page]
-            after = page[-1].id
-    return found
-
-
-def _find(tx: Tx, ids: list[int], states: tuple[ItemState, ...]) -> list[int]:
-    """These entries of memory outboxes, each once. Raises NotFoundError, and then nothing is changed."""
-    names = set(queues(tx, queue_name("")))
-    for entry in ids:
-        item = get(tx, entry)
-        if item is None or item.queue not in names or item.state not in states:
-            which = "put aside" if states == ("dead",) else "waiting or put aside"
-            raise NotFoundError(
-                f"there is no entry {entry} that is {which}", hint="`hermes memory outbox list` shows them"
-            )
-    return list(dict.fromkeys(ids))
 
 
 async def _deliver(found: App, store: Store, unless_running: bool) -> int:

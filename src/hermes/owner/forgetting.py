@@ -43,14 +43,14 @@ PATIENCE, LOOK_EVERY = 65, 1.0
 ARRIVES = "some of it was being delivered and may still arrive: run the same command again in a minute"
 
 
-class Telling(Struct, frozen=True):
+class ForgettingNews(Struct, frozen=True):
     """How a person hears of what takes long: a line, and a line while a block runs."""
 
     note: Callable[[str], object] = lambda _: None
     saying: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
 
 
-QUIET = Telling()
+QUIET = ForgettingNews()
 
 
 class FoundEverywhere(Struct, frozen=True):
@@ -76,7 +76,7 @@ class HostMemory(Struct, frozen=True):
 
 
 def find_everywhere(
-    app: App, plugin: MemoryPlugin | None, wording: Wording, progress: Telling = QUIET
+    app: App, plugin: MemoryPlugin | None, wording: Wording, progress: ForgettingNews = QUIET
 ) -> tuple[FoundEverywhere, list[str]]:
     """What there is, and in words what stays or could not be looked at: notes, profiles, other providers."""
     held = Holding()
@@ -110,7 +110,7 @@ def forget_everywhere(
     plugin: MemoryPlugin | None,
     wording: Wording,
     found: FoundEverywhere,
-    progress: Telling = QUIET,
+    progress: ForgettingNews = QUIET,
 ) -> list[str]:
     """Delete what was found and what has come since; what stays, in words."""
     others = [HostMemory(App.load(name), seen) for name, seen in found.profiles.items()]
@@ -122,7 +122,7 @@ def forget_everywhere(
 
 
 def _forget_all(
-    hosts: Sequence[HostMemory], plugin: MemoryPlugin | None, wording: Wording, progress: Telling
+    hosts: Sequence[HostMemory], plugin: MemoryPlugin | None, wording: Wording, progress: ForgettingNews
 ) -> list[str]:
     """Forget in the hosts, so that nothing is told again, then at the provider; and again, until nothing has come
     meanwhile. What stays, or may still arrive, in words."""
@@ -156,14 +156,14 @@ def _forget_here(host: HostMemory, wording: Wording) -> HostMemory:
     return with_store(app, work)
 
 
-def _find_there(plugin: MemoryPlugin, wording: Wording, progress: Telling, *, is_first: bool = False) -> Holding:
+def _find_there(plugin: MemoryPlugin, wording: Wording, progress: ForgettingNews, *, is_first: bool = False) -> Holding:
     """What the provider holds. A person is told when that takes long."""
     what = f"Looking through what {plugin.name} holds"
     with progress.saying(f"{what}; its server may have to be started first" if is_first else what):
         return guarded(plugin.name, "find_remembered", lambda: plugin.find_remembered(wording))
 
 
-def _forget_there(plugin: MemoryPlugin, wording: Wording, progress: Telling) -> list[str]:
+def _forget_there(plugin: MemoryPlugin, wording: Wording, progress: ForgettingNews) -> list[str]:
     """Delete at the provider until it finds nothing any more, or the same again; what stays."""
     name, before, left = plugin.name, None, _find_there(plugin, wording, progress)
     for _ in range(MOST_ROUNDS):
@@ -176,7 +176,7 @@ def _forget_there(plugin: MemoryPlugin, wording: Wording, progress: Telling) -> 
     return [*left.stays, *more]
 
 
-def _wait_for(host: HostMemory, progress: Telling) -> list[str]:
+def _wait_for(host: HostMemory, progress: ForgettingNews) -> list[str]:
     """Wait until what was being delivered has arrived or failed, so that it can be found; what may still arrive."""
     app, held = host.app, host.under_way.held
 

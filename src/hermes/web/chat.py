@@ -62,10 +62,10 @@ async def begin(request: Request, form: FormFields) -> Response:
     session = await host.store.create_session(WEB)
     if form.get("incognito"):
         await host.store.write(lambda tx: host.store.incognito.begin(tx, session.id))
-    turn = await host.conversations.say(session, text)
+    turn = await host.turns.say(session, text)
     if turn.is_over and not await host.store.read(lambda tx: host.store.messages.last_id(tx, session.id)):
         told = turn.problem or " ".join(turn.told)
-        host.conversations.forget(session.id)
+        host.turns.forget(session.id)
         await host.store.write(lambda tx: host.store.deletions.delete(tx, session.id))  # nothing was said in it
         return await _draw_list(request, 400 if turn.problem else 200, problem=told, draft=text)
     return see(session_path(session.id))
@@ -82,7 +82,7 @@ async def _draw_session(
     host, session_id = host_of(request), request.path_params["session"]
     seen = await host.read(lambda store, people, tx: read_transcript(store, people, tx, session_id, before))
     listed, _ = await host.read(lambda store, people, tx: list_own(store, people, tx, 1))
-    turn = host.conversations.turn(session_id)
+    turn = host.turns.turn(session_id)
     values = {
         "seen": seen, "turn": turn, "listed": listed, "here": session_path(session_id), "draft": draft,
         "before": before, "problem": problem, "trouble": host.trouble_in(session_id),
@@ -94,7 +94,7 @@ async def say(request: Request, form: FormFields) -> Response:
     host, text, session_id = host_of(request), _read_said(form), request.path_params["session"]
     session = await host.read(lambda store, people, tx: find_own(store, people, tx, session_id))
     try:
-        turn = await host.conversations.say(session, text)
+        turn = await host.turns.say(session, text)
     except UsageError as error:
         return await _draw_session(request, status=409, draft=text, problem=error.line())
     if turn.is_over and turn.problem and not await _is_stored(host.store, session_id, turn):
@@ -117,7 +117,7 @@ def _read_said(form: FormFields) -> str:
 
 async def stop(request: Request, _: FormFields) -> Response:
     session_id = request.path_params["session"]
-    host_of(request).conversations.stop(session_id)
+    host_of(request).turns.stop(session_id)
     return see(session_path(session_id))
 
 
@@ -149,7 +149,7 @@ async def _run(request: Request, command: str) -> Response:
     """Run a slash command as if it had been typed."""
     host, session_id = host_of(request), request.path_params["session"]
     session = await host.read(lambda store, people, tx: find_own(store, people, tx, session_id))
-    turn = await host.conversations.say(session, command)
+    turn = await host.turns.say(session, command)
     if turn.problem:
         raise UsageError(turn.problem, hint="")
     return see(session_path(session_id))

@@ -1,21 +1,75 @@
-"""The first screen: whether memory works, what changed since the last look, and a box to talk."""
+"""The first screen: how memory is, what changed since the last look, and a box to talk."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from hermes.web.drawing import page
-from hermes.web.routing import host_of
+from hermes.web.host import WebHost
+from hermes.web.memory import SAYS, fact_path
+from hermes.web.news import News, begin_visit, describe_memory, keep, read_news
+from hermes.web.routing import FormFields, form_route, host_of, see
 from hermes.web.transcript import list_own
+
+SOON_SECONDS, NEWS_SECONDS = 0.06, 20.0
+"""The first screen waits so long for news of memory; the page of the news alone longer: a server may have to start."""
+SHOWN_SESSIONS = 5
 
 
 async def show_first(request: Request) -> Response:
+    return await _draw(request, SOON_SECONDS)
+
+
+async def show_news(request: Request) -> Response:
+    """The same with news that took longer."""
+    return await _draw(request, NEWS_SECONDS)
+
+
+async def _draw(request: Request, seconds: float) -> HTMLResponse:
     host = host_of(request)
+    since = await begin_visit(host)
+    news = await _within(host, since, seconds)
     listed, _ = await host.read(lambda store, people, tx: list_own(store, people, tx, 1))
-    return page(request, "first.html", listed=listed[:5], trouble=host.trouble, draft="")
+    return page(
+        request, "first.html", listed=listed[:SHOWN_SESSIONS], trouble=host.trouble, draft="", news=news,
+        sentence=await describe_memory(host, news), fact_path=fact_path, is_late=news is None,
+        done=SAYS.get(request.query_params.get("done", ""), ""),
+    )  # fmt: skip
+
+
+async def _within(host: WebHost, since: float, seconds: float) -> News | None:
+    reading = asyncio.create_task(read_news(host, since))
+    done, _ = await asyncio.wait({reading}, timeout=seconds)
+    if done:
+        return reading.result()
+    reading.cancel()
+    with suppress(asyncio.CancelledError):
+        await reading
+    return None
+
+
+async def keep_entry(request: Request, form: FormFields) -> Response:
+    await keep(host_of(request), form.get("id", "")[:200])
+    return see("/")
+
+
+async def undo_change(request: Request, form: FormFields) -> Response:
+    """Let an entry and what replaced it both hold."""
+    host = host_of(request)
+    entry = await host.book.find(form.get("id", ""))
+    undone = await host.book.changes(entry, undo=True)
+    return see(f"/?done={'undone' if undone else 'nothing'}")
 
 
 def routes() -> list[Route]:
-    return [Route("/", show_first)]
+    return [
+        Route("/", show_first),
+        Route("/news", show_news),
+        form_route("/news/keep", keep_entry),
+        form_route("/news/undo", undo_change),
+    ]

@@ -27,12 +27,12 @@ class WebHost(Struct, frozen=True):
     store: Store
     door: WebDoor
     memory: OwnMemory
-    conversations: LiveTurns
+    turns: LiveTurns
     people: People
 
     @classmethod
-    def of(cls, app: App, store: Store, door: WebDoor, memory: OwnMemory, conversations: LiveTurns) -> WebHost:
-        return cls(app, store, door, memory, conversations, open_people(app))
+    def of(cls, app: App, store: Store, door: WebDoor, memory: OwnMemory, turns: LiveTurns) -> WebHost:
+        return cls(app, store, door, memory, turns, open_people(app))
 
     @property
     def book(self) -> MemoryBook:

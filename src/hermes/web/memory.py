@@ -196,6 +196,9 @@ async def show_line(request: Request) -> Response:
         entries = await host.book.said_by(line.text, line.why)
     except HermesError as error:
         remark = error.line()
+    if len(entries) == 1 and (act := request.query_params.get("act")) in ("correct", "forget"):
+        path = fact_path(entries[0].id)
+        return see(f"{path}#correct" if act == "correct" else f"{path}/forget")
     values: dict[str, Any] = {"line": line, "text": text, "entries": entries, "remark": remark, "fact_path": fact_path}
     return page(request, "line.html", here=session_path(params["session"]), **values)
 

@@ -1,4 +1,4 @@
-"""Serves the page until told to end: puts store, memory and conversations together, and guards every request."""
+"""Serves the page until told to end: puts store, memory and turns together, and guards every request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hermes.hosting import open_agents
 from hermes.http_server import GuestServer, listen
 from hermes.owner.memory import OwnMemory
 from hermes.store.store import Store
-from hermes.web import chat, first
+from hermes.web import asking, chat, first, upkeep
 from hermes.web import memory as memory_routes
 from hermes.web.door import ENTER, USED, WebDoor
 from hermes.web.drawing import HEADERS, HERE, page
@@ -90,6 +90,8 @@ def make_app(host: WebHost, announce: Announce) -> ASGIApp:
             Route(ENTER, enter),
             Mount("/static", StaticFiles(directory=HERE / "static")),
             *first.routes(),
+            *asking.routes(),
+            *upkeep.routes(),
             *memory_routes.routes(),
             *chat.routes(),
         ],
@@ -105,8 +107,8 @@ async def serve(app: App, store: Store, port: int, announce: Announce, stopping:
     memory = OwnMemory(app, store, owner, lanes=LANES_AT_ONCE)
     with listen("127.0.0.1", port, "choose another --port") as listener:
         door = WebDoor(listener.getsockname()[1])
-        conversations = LiveTurns(store, open_agents(app, store, model, owner, memory.provider))
-        host = WebHost.of(app, store, door, memory, conversations)
+        turns = LiveTurns(store, open_agents(app, store, model, owner, memory.provider))
+        host = WebHost.of(app, store, door, memory, turns)
         server = GuestServer(make_app(host, announce), drain=DRAIN_SECONDS)
         memory.start_deliveries()
         memory.warm_up()
@@ -117,7 +119,7 @@ async def serve(app: App, store: Store, port: int, announce: Announce, stopping:
             await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
-            await conversations.close()
+            await turns.close()
             server.end()
             await asyncio.wait({serving})
             await memory.finish(DELIVER_SECONDS)

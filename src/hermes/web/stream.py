@@ -39,9 +39,9 @@ async def _events(request: Request, session_id: str, after: int) -> AsyncIterato
     host, shown, quiet = host_of(request), "", 0.0
     loop = asyncio.get_running_loop()
     csrf, here = request.app.state.door.csrf, request.url.path.removesuffix("/stream")
-    while not host.conversations.ending.is_set():
-        begun, turn = loop.time(), host.conversations.turn(session_id)
-        changed = host.conversations.bell(session_id).next
+    while not host.turns.ending.is_set():
+        begun, turn = loop.time(), host.turns.turn(session_id)
+        changed = host.turns.bell(session_id).next
         try:
             new = await host.read(partial(read_new, session_id=session_id, after=after))
             session = await host.read(lambda store, people, tx: find_own(store, people, tx, session_id))

@@ -146,7 +146,7 @@ class LiveTurns:
 
     def __init__(self, store: Store, agents: AgentCache) -> None:
         self._store = store
-        self._agents = agents
+        self.agents = agents
         self._turns: dict[str, LiveTurn] = {}
         self._bells: dict[str, Bell] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -189,7 +189,7 @@ class LiveTurns:
     def forget(self, session_id: str) -> None:
         """A session was deleted."""
         self._turns.pop(session_id, None)
-        self._agents.retire(session_id)
+        self.agents.retire(session_id)
 
     async def close(self) -> None:
         """Stop all turns and keep what was said so far."""
@@ -201,12 +201,12 @@ class LiveTurns:
             _, late = await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
             for task in late:
                 task.cancel()
-        await self._agents.close()
+        await self.agents.close()
 
     async def _run(self, session: Session, turn: LiveTurn) -> None:
         token = SESSION.set(session.id)
         try:
-            async with self._agents.use(session, session.id, OWNER, NOBODY) as agent:
+            async with self.agents.use(session, session.id, OWNER, NOBODY) as agent:
                 said = await self._read(agent, turn)
                 if said is None:
                     return

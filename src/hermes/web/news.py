@@ -1,0 +1,130 @@
+"""What memory learnt, changed and forgot since the owner last looked, and how it is, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from hermes.db.engine import Tx
+from hermes.errors import HermesError
+from hermes.memory.book import MemoryBook, Remembering
+from hermes.memory.registry import NONE
+from hermes.owner.status import read_outboxes
+from hermes.scope import OWNER
+from hermes.settings import PROVIDER
+from hermes.store.corrections import Correction, corrections_of
+from hermes.store.memory_rows import get_value, set_value
+from hermes.web.host import WebHost
+
+KIND, SEEN, VISITED, KEPT = "web", "seen", "visited", "kept"
+VISIT_SECONDS = 1800.0
+"""A look this long after the last one begins a new visit: what was new then has been seen."""
+MAX_NEWS, MAX_KEPT, MAX_CHANGED = 12, 500, 6
+PAGE = 50
+"""Facts that are read to find the new ones."""
+
+
+class Learnt(Struct, frozen=True):
+    """A new entry with the sentence it was learnt from; "" where that is the entry itself."""
+
+    entry: Remembering
+    source: str = ""
+
+
+class News(Struct, frozen=True):
+    """What is new since `since`. `total` is None where nobody counted."""
+
+    since: float
+    total: int | None
+    learnt: Sequence[Learnt] = ()
+    more: bool = False
+    changed: Sequence[Remembering] = ()
+    """What held until something else was said."""
+    corrected: Sequence[Correction] = ()
+    forgotten: int = 0
+    remarks: Sequence[str] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.learnt or self.changed or self.corrected or self.forgotten)
+
+
+async def begin_visit(host: WebHost) -> float:
+    """Return since when things count as new; from a new visit on it is the end of the one before."""
+    name, now = host.app.settings.get(PROVIDER), host.now
+
+    def visit(tx: Tx) -> float:
+        seen, visited = get_value(tx, name, KIND, SEEN), get_value(tx, name, KIND, VISITED)
+        if visited is not None and now - visited > VISIT_SECONDS:
+            seen = visited
+            set_value(tx, name, KIND, KEPT, None)
+        if seen is None:
+            seen = 0.0
+        set_value(tx, name, KIND, SEEN, seen)
+        set_value(tx, name, KIND, VISITED, now)
+        return float(seen)
+
+    return await host.store.write(visit)
+
+
+async def keep(host: WebHost, entry_id: str) -> None:
+    """The owner says that an entry is right: it is no news any more. Without an id all of them are."""
+    name, now = host.app.settings.get(PROVIDER), host.now
+
+    def change(tx: Tx) -> None:
+        kept = [*(get_value(tx, name, KIND, KEPT) or []), entry_id][-MAX_KEPT:] if entry_id else None
+        set_value(tx, name, KIND, KEPT, kept)
+        if not entry_id:
+            set_value(tx, name, KIND, SEEN, now)
+
+    await host.store.write(change)
+
+
+async def read_news(host: WebHost, since: float) -> News:
+    """What is new, the newest first. Facts that were kept are left out."""
+    name = host.app.settings.get(PROVIDER)
+    kept, corrections = await host.store.read(
+        lambda tx: (frozenset(get_value(tx, name, KIND, KEPT) or []), corrections_of(tx, OWNER))
+    )
+    found = await host.book.page(limit=PAGE)
+    facts = [one for one in found.entries if one.id not in kept and one.target is None]
+    new = [one for one in facts if one.at is not None and one.at > since and one.until is None]
+    changed = [one for one in facts if one.until is not None and max(one.at or 0.0, one.until) > since]
+    return News(
+        since,
+        found.total,
+        [Learnt(one, await _source_of(host.book, one)) for one in new[:MAX_NEWS]],
+        len(new) > MAX_NEWS,
+        changed[:MAX_CHANGED],
+        [one for one in corrections if one.right and one.at > since][:MAX_CHANGED],
+        sum(not one.right and one.at > since for one in corrections),
+        found.remarks,
+    )
+
+
+async def _source_of(book: MemoryBook, entry: Remembering) -> str:
+    """What was said that an entry was learnt from, unless it says the same."""
+    try:
+        sources = await book.sources(entry)
+    except HermesError:
+        return ""  # that memory fails is said in one place
+    return next((one.text for one in sources if one.text.strip() != entry.text.strip()), "")
+
+
+async def describe_memory(host: WebHost, news: News | None) -> str:
+    """How memory is, in a sentence or two."""
+    name = host.app.settings.get(PROVIDER)
+    if name == NONE:
+        return "Memory is off: only the notes are kept."
+    outbox = (await host.store.read(lambda tx: read_outboxes(tx, host.now))).get(name)
+    waiting, aside = (0, 0) if outbox is None else (outbox["waiting"], outbox["put_aside"])
+    is_failing = bool(host.trouble) or (outbox is not None and outbox["failing_since"] is not None)
+    works = "Memory is not working." if is_failing else "Memory works."
+    known = ""
+    if news is not None and news.total is not None:
+        known = f"{news.total:,} {'thing' if news.total == 1 else 'things'} known, "
+    waits = f"{waiting:,} {'waits' if waiting == 1 else 'wait'} to be told to it" if waiting else "nothing waits"
+    refused = f", {aside:,} {'was' if aside == 1 else 'were'} refused" if aside else ""
+    told = f"{known}{waits}{refused}."
+    return f"{works} {told[0].upper()}{told[1:]}"

@@ -1,0 +1,200 @@
+"""The routes that clean up: forgetting words everywhere, merging names, deleting a session, what waits for memory."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from hermes.db.engine import Tx
+from hermes.errors import StoreBusyError, UsageError
+from hermes.memory.command_host import guarded, make_plugin
+from hermes.memory.provider import MemoryPlugin
+from hermes.memory.registry import NONE
+from hermes.memory.values import Wording
+from hermes.owner.forgetting import FoundEverywhere, find_everywhere, forget_everywhere
+from hermes.owner.removal import PlannedRemoval, describe_removal, plan_removal, remove_session
+from hermes.owner.status import quiet_host, read_outboxes
+from hermes.owner.waiting import drop_entries, list_entries, retry_entries
+from hermes.settings import PROVIDER
+from hermes.store.people import People
+from hermes.store.store import Store
+from hermes.web.chat import session_path
+from hermes.web.drawing import page
+from hermes.web.host import WebHost
+from hermes.web.routing import FormFields, form_route, host_of, see
+from hermes.web.transcript import find_own
+
+MAX_SHOWN, MAX_WAITING = 60, 50
+MAX_WORDS_CHARS = 500
+
+
+class Place(Struct, frozen=True):
+    """A place that was looked at for words, and what is there."""
+
+    name: str
+    found: str
+
+
+def _plugin_of(host: WebHost) -> MemoryPlugin | None:
+    """The provider as commands use it: it may block, so it is asked in a thread."""
+    app, name = host.app, host.app.settings.get(PROVIDER)
+    return None if name == NONE else make_plugin(name, app.home.plugins, quiet_host(app))
+
+
+def _wording(text: str) -> Wording:
+    if len(text) > MAX_WORDS_CHARS:
+        text = text[:MAX_WORDS_CHARS].rpartition(" ")[0]
+    return Wording(tuple(text.split()))
+
+
+async def show_words(request: Request) -> Response:
+    """Everything in which all of these words stand, before it is forgotten."""
+    host, text = host_of(request), request.query_params.get("q", "").strip()
+    if not text:
+        return page(request, "forget.html", q="", found=None, items=[], places=[], remarks=[], report=None)
+    found, remarks = await asyncio.to_thread(_look, host, _wording(text))
+    return _draw_found(request, text, found, remarks)
+
+
+def _look(host: WebHost, wording: Wording) -> tuple[FoundEverywhere, list[str]]:
+    return find_everywhere(host.app, _plugin_of(host), wording)
+
+
+def _draw_found(
+    request: Request, text: str, found: FoundEverywhere, remarks: list[str], report: list[str] | None = None
+) -> HTMLResponse:
+    unique = {(one.kind, one.text): one for one in found.at_provider.items}
+    places = _places(host_of(request), found)
+    items = list(unique.values())[:MAX_SHOWN]
+    return page(
+        request, "forget.html", q=text, found=found, items=items, more=len(unique) - len(items), places=places,
+        remarks=[*found.at_provider.stays, *remarks], report=report,
+    )  # fmt: skip
+
+
+def _places(host: WebHost, found: FoundEverywhere) -> list[Place]:
+    """Every place that was looked at."""
+    name = host.app.settings.get(PROVIDER)
+    kinds: dict[str, int] = {}
+    for one in found.at_provider.items:
+        kinds[one.kind] = kinds.get(one.kind, 0) + 1
+    held = ", ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in kinds.items())
+    places = [] if name == NONE else [Place(name.capitalize(), held or "nothing")]
+    for title, kept in (("this home", found.here), *((f"profile {key}", one) for key, one in found.profiles.items())):
+        told = f"{len(kept.messages)} messages that memory may know, {len(kept.entries)} entries that wait"
+        places.append(Place(title, told))
+    return [*places, Place("notes, and what was typed at terminals", "looked at; notes that hold it are named below")]
+
+
+async def forget_words(request: Request, form: FormFields) -> Response:
+    host, text = host_of(request), form.get("q", "").strip()
+    if not text:
+        raise UsageError("which words?", hint="Give words that all stand in what is to be forgotten")
+
+    def run() -> tuple[FoundEverywhere, list[str], list[str]]:
+        wording, plugin = _wording(text), _plugin_of(host)
+        found, remarks = find_everywhere(host.app, plugin, wording)
+        return found, remarks, forget_everywhere(host.app, plugin, wording, found)
+
+    found, remarks, stays = await asyncio.to_thread(run)
+    return _draw_found(request, text, found, remarks, stays)
+
+
+async def show_merge(request: Request) -> Response:
+    host, query = host_of(request), request.query_params
+    peer, into = query.get("peer", ""), query.get("into", "")
+
+    def look() -> tuple[list[str], str]:
+        plugin = _plugin_of(host)
+        if plugin is None:
+            return [], ""
+        peers = list(guarded(plugin.name, "peers", plugin.peers))
+        preview = guarded(plugin.name, "preview_merge", lambda: plugin.preview_merge(peer, into)) if peer else ""
+        return peers, preview
+
+    peers, preview = await asyncio.to_thread(look)
+    merged = query.get("done") == "merged"
+    return page(request, "merge.html", peers=peers, preview=preview, peer=peer, into=into, merged=merged)
+
+
+async def merge(request: Request, form: FormFields) -> Response:
+    host = host_of(request)
+
+    def run() -> None:
+        if (plugin := _plugin_of(host)) is not None:
+            guarded(plugin.name, "merge", lambda: plugin.merge(form.get("peer", ""), form.get("into", "")))
+
+    await asyncio.to_thread(run)
+    return see("/memory/merge?done=merged")
+
+
+def _plan(store: Store, people: People, tx: Tx, session_id: str) -> PlannedRemoval:
+    return plan_removal(store, tx, find_own(store, people, tx, session_id).id)
+
+
+async def show_deletion(request: Request) -> Response:
+    host, session_id = host_of(request), request.path_params["session"]
+    planned = await host.read(partial(_plan, session_id=session_id))
+    what, here = describe_removal(planned.deletion), session_path(session_id)
+    return page(request, "delete.html", planned=planned, what=what, here=here)
+
+
+async def delete_session(request: Request, form: FormFields) -> Response:
+    host, session_id = host_of(request), request.path_params["session"]
+    planned = await host.read(partial(_plan, session_id=session_id))
+    host.turns.stop(session_id)
+    await remove_session(host.app, host.store, planned, everywhere=bool(form.get("everywhere")))
+    host.turns.forget(session_id)
+    with suppress(StoreBusyError):  # others use the file: the words leave it as they write
+        await host.store.tidy()
+    host.memory.start_deliveries()
+    return see("/sessions")
+
+
+async def show_waiting(request: Request) -> Response:
+    """What memory has not been told yet, and what it refused."""
+    host = host_of(request)
+
+    def look(store: Store, _: People, tx: Tx) -> dict[str, Any]:
+        return {
+            "outboxes": read_outboxes(tx, store.clock.now()),
+            "waiting": list_entries(tx, "waiting", MAX_WAITING),
+            "aside": list_entries(tx, "dead", MAX_WAITING),
+        }
+
+    seen = await host.read(look)
+    provider = host.memory.provider
+    told = {} if provider is None else await provider.status()
+    return page(request, "waiting.html", **seen, told=told, trouble=host.trouble)
+
+
+async def change_waiting(request: Request, form: FormFields) -> Response:
+    host, number = host_of(request), form.get("entry", "")
+    if not number.isascii() or not number.isdigit() or len(number) > 15:
+        raise UsageError("which entry?", hint="Use the buttons of the page")
+    if form.get("act") == "drop":
+        await host.store.write(lambda tx: drop_entries(tx, [int(number)]))
+    else:
+        await host.store.write(lambda tx: retry_entries(host.store, tx, [int(number)]))
+        host.memory.start_deliveries()
+    return see("/memory/waiting")
+
+
+def routes() -> list[Route]:
+    return [
+        Route("/memory/forget", show_words),
+        form_route("/memory/forget", forget_words),
+        Route("/memory/merge", show_merge),
+        form_route("/memory/merge", merge),
+        Route("/memory/waiting", show_waiting),
+        form_route("/memory/waiting", change_waiting),
+        Route("/sessions/{session:path}/delete", show_deletion),
+        form_route("/sessions/{session:path}/delete", delete_session),
+    ]
