@@ -6,27 +6,11 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.llm.loopback import Answer, chunk, says
 from tests.web.serving import SaidNext, WebProcess
-
-
-def replies(page: Page) -> Locator:
-    return page.locator(".msg.assistant:not(.running)")
-
-
-def say(page: Page, text: str) -> None:
-    page.locator("#text").fill(text)
-    page.keyboard.press("Enter")
-
-
-def begin(page: Page, web: WebProcess, text: str) -> str:
-    """Say something in a new session; its address."""
-    page.goto(f"{web.url}/sessions")
-    say(page, text)
-    page.wait_for_url("**/sessions/*")
-    return page.url
+from tests.web.talking import begin, replies, say
 
 
 def held(first: str, rest: str) -> tuple[Answer, threading.Event]:

@@ -81,7 +81,7 @@ async def show_asking(request: Request) -> Response:
     if len(question) > MAX_QUESTION_CHARS:
         raise UsageError(f"a question has at most {MAX_QUESTION_CHARS:,} characters", hint="Ask for less at once")
     answered = await ask_memory(host, question) if question else None
-    return page(request, "ask.html", q=question, answered=answered, trouble=host.trouble)
+    return page(request, "ask.html", q=question, answered=answered, trouble=await host.trouble())
 
 
 def routes() -> list[Route]:

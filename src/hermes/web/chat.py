@@ -85,7 +85,7 @@ async def _draw_session(
     turn = host.turns.turn(session_id)
     values = {
         "seen": seen, "turn": turn, "listed": listed, "here": session_path(session_id), "draft": draft,
-        "before": before, "problem": problem, "trouble": host.trouble_in(session_id),
+        "before": before, "problem": problem, "trouble": await host.trouble(session_id),
     }  # fmt: skip
     return page(request, "session.html", status, **values)
 

@@ -36,7 +36,7 @@ async def _draw(request: Request, seconds: float) -> HTMLResponse:
     news = await _within(host, since, seconds)
     listed, _ = await host.read(lambda store, people, tx: list_own(store, people, tx, 1))
     return page(
-        request, "first.html", listed=listed[:SHOWN_SESSIONS], trouble=host.trouble, draft="", news=news,
+        request, "first.html", listed=listed[:SHOWN_SESSIONS], trouble=await host.trouble(), draft="", news=news,
         sentence=await describe_memory(host, news), fact_path=fact_path, is_late=news is None,
         done=SAYS.get(request.query_params.get("done", ""), ""),
     )  # fmt: skip

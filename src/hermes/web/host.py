@@ -12,12 +12,14 @@ from hermes.assembly import open_people
 from hermes.db.engine import Tx
 from hermes.memory.book import MemoryBook
 from hermes.owner.memory import OwnMemory
+from hermes.store.memory_rows import get_health
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.web.door import WebDoor
 from hermes.web.turns import LiveTurns
 
 T = TypeVar("T")
+CANNOT_BE_TOLD = "it cannot be told anything"
 
 
 class WebHost(Struct, frozen=True):
@@ -43,15 +45,15 @@ class WebHost(Struct, frozen=True):
     def now(self) -> float:
         return self.app.clock.now()
 
-    @property
-    def trouble(self) -> str:
-        """Why memory does not work now, in a line; "" while it does."""
-        return self.trouble_in("")
-
-    def trouble_in(self, session_id: str) -> str:
-        """The same, with what fails in one conversation alone."""
+    async def trouble(self, session_id: str = "") -> str:
+        """Why memory does not work now, in a line, also what fails in one conversation alone; "" while it works."""
         provider = self.memory.provider
-        return "" if provider is None else next(iter(provider.health.failing(session_id).values()), "")
+        if provider is None:
+            return ""
+        if failing := provider.health.failing(session_id):
+            return next(iter(failing.values()))
+        told = await self.store.read(lambda tx: get_health(tx, provider.name))
+        return "" if told.failing_since is None else told.last_error or CANNOT_BE_TOLD
 
     async def read(self, look: Callable[[Store, People, Tx], T]) -> T:
         """What `look` finds in the store at one moment."""

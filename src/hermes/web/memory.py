@@ -80,8 +80,8 @@ async def _draw_list(request: Request, *, status: int = 200, problem: str = "", 
     more = urlencode({"q": text, "day": day, "after": found.after}) if found.after is not None else ""
     return page(
         request, "memory.html", status, found=found, groups=_grouped(found.entries), q=text, day=day, more=more,
-        after=after, problem=problem, draft=draft, done=SAYS.get(query.get("done", ""), ""), trouble=host.trouble,
-        fact_path=fact_path, provider=host.memory.provider is not None,
+        after=after, problem=problem, draft=draft, done=SAYS.get(query.get("done", ""), ""),
+        trouble=await host.trouble(), fact_path=fact_path, provider=host.memory.provider is not None,
     )  # fmt: skip
 
 
@@ -214,7 +214,7 @@ def _find_line(store: Any, people: Any, tx: Any, session: str, turn: int, number
 async def show_people(request: Request) -> Response:
     host = host_of(request)
     portraits = await host.book.portraits()
-    return page(request, "people.html", portraits=portraits, fact_path=fact_path, trouble=host.trouble)
+    return page(request, "people.html", portraits=portraits, fact_path=fact_path, trouble=await host.trouble())
 
 
 async def export(request: Request) -> Response:

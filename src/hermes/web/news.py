@@ -119,8 +119,7 @@ async def describe_memory(host: WebHost, news: News | None) -> str:
         return "Memory is off: only the notes are kept."
     outbox = (await host.store.read(lambda tx: read_outboxes(tx, host.now))).get(name)
     waiting, aside = (0, 0) if outbox is None else (outbox["waiting"], outbox["put_aside"])
-    is_failing = bool(host.trouble) or (outbox is not None and outbox["failing_since"] is not None)
-    works = "Memory is not working." if is_failing else "Memory works."
+    works = "Memory is not working." if await host.trouble() else "Memory works."
     known = ""
     if news is not None and news.total is not None:
         known = f"{news.total:,} {'thing' if news.total == 1 else 'things'} known, "

@@ -50,7 +50,7 @@ async def _events(request: Request, session_id: str, after: int) -> AsyncIterato
             return
         except StoreError:  # it is said when something is to be written
             new = []
-        trouble = host.trouble_in(session_id)
+        trouble = await host.trouble(session_id)
         parts = draw("live.html", turn=turn, here=here, csrf=csrf, title=session.title, trouble=trouble)
         if new:
             after = new[-1].message.id

@@ -172,7 +172,7 @@ async def show_waiting(request: Request) -> Response:
     seen = await host.read(look)
     provider = host.memory.provider
     told = {} if provider is None else await provider.status()
-    return page(request, "waiting.html", **seen, told=told, trouble=host.trouble)
+    return page(request, "waiting.html", **seen, told=told, trouble=await host.trouble())
 
 
 async def change_waiting(request: Request, form: FormFields) -> Response:

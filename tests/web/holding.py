@@ -1,0 +1,43 @@
+"""What the memory server of a home holds, put there and read past the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import httpx
+
+from hermes.embedded.connect import connect
+from tests.embedded.clients import client_of, place_of
+from tests.web.serving import WebProcess
+
+WORKSPACE = "/v3/workspaces/hermes"
+OWNER, AGENT = "ann", "hermes"
+AT_ONCE = 100
+
+
+@contextmanager
+def server_of(web: WebProcess) -> Iterator[httpx.Client]:
+    """A client of the home's memory server."""
+    with client_of(connect(place_of(web.home))) as client:
+        yield client
+
+
+def hold(client: httpx.Client, facts: Sequence[str], about: str = OWNER) -> list[str]:
+    """Let the agent hold facts about someone; their ids."""
+    ids: list[str] = []
+    for start in range(0, len(facts), AT_ONCE):
+        part = [
+            {"observer_id": AGENT, "observed_id": about, "content": text} for text in facts[start : start + AT_ONCE]
+        ]
+        made = client.post(f"{WORKSPACE}/conclusions", json={"conclusions": part})
+        assert made.is_success, made.text
+        ids += [one["id"] for one in made.json()]
+    return ids
+
+
+def held(client: httpx.Client, about: str = OWNER) -> list[str]:
+    """Everything that is held about someone."""
+    asked = {"filters": {"observed_id": about}}
+    found = client.post(f"{WORKSPACE}/conclusions/list", params={"size": AT_ONCE}, json=asked)
+    return [one["content"] for one in found.json()["items"]]

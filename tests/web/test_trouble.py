@@ -1,0 +1,115 @@
+"""A memory server that dies and comes back, one of another make, and a store that says no."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.honcho.misbehaving import Misbehaving
+from tests.memory_server.serving import kill, running, start, start_module, stop
+from tests.web.serving import SaidNext, serving
+from tests.web.talking import begin, fact, open_until, replies, say, tell
+
+RECOVERY_MS = 120_000
+
+
+def configure(home: Path, url: str) -> None:
+    """Let the home's memory be the server at `url`."""
+    home.mkdir(parents=True)
+    (home / "honcho.json").write_text(json.dumps({"baseUrl": url, "peerName": "ann"}), encoding="utf-8")
+
+
+@contextmanager
+def signed(browser: Browser, link: str) -> Iterator[Page]:
+    context = browser.new_context()
+    context.set_default_timeout(20_000)
+    opened = context.new_page()
+    opened.goto(link)
+    yield opened
+    context.close()
+
+
+def test_dead_memory_server_is_said_and_its_return_too_and_nothing_is_lost(
+    model: SaidNext, browser: Browser, tmp_path: Path
+) -> None:
+    folder = tmp_path / "memory"
+    served = start(folder)
+    port = served.url.rpartition(":")[2]
+    configure(tmp_path / "home", served.url)
+    with serving(tmp_path / "home", model) as web, signed(browser, web.take_link()) as page:
+        address = tell(page, web, "My boat is called Esmeralda.")
+        open_until(page, f"{web.url}/memory", fact("My boat is called Esmeralda."))
+        page.goto(address)
+        expect(page.locator(".banner")).to_have_count(0)
+        kill(served)
+        say(page, "My oar is made of ash.")
+        expect(replies(page)).to_have_count(2)
+        expect(page.locator(".banner")).to_contain_text("Memory is not working", timeout=RECOVERY_MS)
+        for path in ("/", "/memory", "/memory/waiting"):
+            page.goto(f"{web.url}{path}")
+            expect(page.locator("main")).to_contain_text("not working")
+        page.goto(f"{web.url}/memory")
+        page.locator("#new").fill("I row on Sundays.")
+        page.get_by_role("button", name="Add").click()  # a note needs no server
+        expect(page.locator(fact("I row on Sundays."))).to_be_visible()
+        page.goto(address)
+        again = start_module(["hermes", "memory", "serve", "--port", port, "--data", str(folder)], folder)
+        expect(page.locator(".banner")).to_have_count(0, timeout=RECOVERY_MS)
+        open_until(page, f"{web.url}/memory?q=oar", fact("My oar is made of ash."))
+        page.goto(f"{web.url}/news")
+        expect(page.locator("#sentence")).to_contain_text("Memory works.")
+        stop(again)
+
+
+@contextmanager
+def foreign(upstream: str) -> Iterator[str]:
+    """A Honcho server that has nothing beyond the API; its address."""
+    started, over = threading.Event(), threading.Event()
+    urls: list[str] = []
+
+    async def serve() -> None:
+        async with Misbehaving(upstream, is_foreign=True).served() as made:
+            urls.append(made.url)
+            started.set()
+            await asyncio.to_thread(over.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    assert started.wait(30)
+    try:
+        yield urls[0]
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_other_honcho_server_is_shown_with_what_it_cannot_tell(
+    model: SaidNext, browser: Browser, tmp_path: Path
+) -> None:
+    with running(tmp_path / "memory") as served, foreign(served.url) as url:
+        configure(tmp_path / "home", url)
+        with serving(tmp_path / "home", model) as web, signed(browser, web.take_link()) as page:
+            tell(page, web, "My kite is purple.")
+            open_until(page, f"{web.url}/memory?q=kite", fact("My kite is purple."))
+            page.goto(f"{web.url}/memory/people")
+            expect(page.locator(".person").first).to_contain_text("What this memory server cannot tell")
+            page.goto(f"{web.url}/memory/merge")
+            expect(page.locator("main")).to_contain_text("cannot merge")
+
+
+def test_without_a_memory_provider_notes_and_chats_work(model: SaidNext, browser: Browser, tmp_path: Path) -> None:
+    off = {"HERMES_MEMORY_PROVIDER": "none"}
+    with serving(tmp_path / "home", model, **off) as web, signed(browser, web.take_link()) as page:
+        expect(page.locator("#sentence")).to_have_text("Memory is off: only the notes are kept.")
+        begin(page, web, "Hello.")
+        expect(replies(page)).to_have_count(1)
+        for path in ("/memory", "/memory/people", "/memory/ask?q=x", "/memory/forget?q=x", "/memory/merge", "/news"):
+            answer = page.goto(f"{web.url}{path}")
+            assert answer is not None
+            assert answer.status == 200, path
