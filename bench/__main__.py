@@ -22,6 +22,7 @@ from bench import (
     startup,
     store,
     turn,
+    web,
 )
 
 BENCHES = {
@@ -38,6 +39,7 @@ BENCHES = {
     "gateway_memory": gateway_memory.run,
     "repair": repair.run,
     "memory_server": memory_server.run,
+    "web": web.run,
     "hostile": hostile.run,
     "bounds": hostile.run_bounds,
     "embedded": embedded.run,

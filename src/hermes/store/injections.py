@@ -47,7 +47,7 @@ class InjectedLine(Struct, frozen=True):
     why: str = ""
     is_memory: bool = True
     heading: str = ""
-    """The last heading above a memory, such as a day."""
+    """The heading above a memory within its part, such as a day."""
 
 
 def lines_of(part: InjectedPart) -> Iterator[InjectedLine]:
@@ -55,7 +55,7 @@ def lines_of(part: InjectedPart) -> Iterator[InjectedLine]:
     sources, heading = iter(part.sources), ""
     for line in filter(str.strip, part.text.splitlines()):
         if line.startswith("#") or (line.endswith(":") and len(line) < HEADING_CHARS and line[:1].isalnum()):
-            heading = line.strip("#: ")
+            heading = "" if line.startswith("#") else line.rstrip(":")
             yield InjectedLine(line, is_memory=False)
         else:
             yield InjectedLine(line, next(sources, "") if line.startswith(MARK) else "", heading=heading)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from datetime import datetime
@@ -28,6 +29,18 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+LAYERS: Mapping[str, str] = {
+    "standing": "Always kept in mind",
+    "user card": "Your card",
+    "evidence": "Found for this message",
+    "summary": "This session so far",
+    "user representation": "What is known of you",
+    "ai card": "The agent's card",
+    "ai representation": "What the agent knows of itself",
+    "dialectic": "Thought over beforehand",
+}
+IDS = re.compile(r",? ?(?:in )?(?:Honcho )?\b(?:session|message|conclusion) [\w-]{8,}|, \d+ of \d+ characters")
+SCORE = re.compile(r"\bscore [\d.]+")
 MINUTE, HOUR, DAY, MONTH = 60, 3600, 86_400, 30 * 86_400
 LATEST = 32_503_680_000.0  # the year 3000: a clock or an import may bring any number
 
@@ -46,6 +59,8 @@ def templates() -> jinja2.Environment:
         "ago": describe_age,
         "day": show_day,
         "iso": show_iso,
+        "layer": name_layer,
+        "plain": without_ids,
         "markdown": to_html,
         "moment": show_moment,
         "safe_words": hide_passwords,
@@ -74,6 +89,16 @@ def describe_age(at: float | None, now: float | None = None) -> str:
         if (count := int(seconds // unit)) >= 1:
             return show_day(at) if unit == MONTH and count > 10 else f"{count} {name}{'' if count == 1 else 's'} ago"
     return "just now"
+
+
+def name_layer(layer: str) -> str:
+    """What a part of a recall is, in a person's words; a layer of another provider by its own name."""
+    return LAYERS.get(layer, layer[:1].upper() + layer[1:])
+
+
+def without_ids(text: str) -> str:
+    """Where something comes from without the ids in it: they are shown where one looks closer."""
+    return SCORE.sub("fits what you said", IDS.sub("", text)).strip(", ")
 
 
 def _local(at: float) -> datetime:

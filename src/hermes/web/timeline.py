@@ -1,4 +1,4 @@
-"""When facts held, as a line that is drawn here: no script is needed to see it."""
+"""When facts held, as bars that are drawn here: no script is needed to see them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from markupsafe import Markup
 from msgspec import Struct
 
-from hermes.web.drawing import draw, shorten, show_day
+from hermes.web.drawing import draw, shorten, show_day, show_moment
 
-WIDTH, ROW, LEFT, RIGHT = 640, 44, 8, 8
-MIN_BAR = 6.0
+WIDTH = 1000
+MIN_BAR = 12.0
+DAY_SECONDS = 86_400.0
 
 
 class HeldSpan(Struct, frozen=True):
@@ -26,30 +27,25 @@ class Bar(Struct, frozen=True):
     """A span as it is drawn."""
 
     x: float
-    y: int
     width: float
     text: str
     when: str
     is_shown: bool
-    is_open: bool
 
 
 def draw_timeline(spans: Sequence[HeldSpan], now: float) -> Markup:
-    """Return the SVG of some spans, the oldest above; "" for fewer than two moments to show."""
+    """Return some spans as bars, the oldest above; "" where there is nothing to compare."""
     moments = [moment for one in spans for moment in (one.since, one.until) if moment is not None]
-    if len(spans) < 2 and (not spans or spans[0].until is None):
+    if not moments or (len(spans) < 2 and spans[0].until is None):
         return Markup("")
     start, end = min(moments), max(*moments, now)
-    scale = (WIDTH - LEFT - RIGHT) / max(end - start, 1.0)
-
-    def place(moment: float) -> float:
-        return LEFT + (moment - start) * scale
-
+    scale = WIDTH / max(end - start, 1.0)
+    show = show_day if end - start > 2 * DAY_SECONDS else show_moment
     bars = []
-    for number, one in enumerate(spans):
-        x = place(one.since) if one.since is not None else float(LEFT)
-        width = max(MIN_BAR, place(end if one.until is None else one.until) - x)
-        when = f"{show_day(one.since) or 'before'} – {show_day(one.until) or 'today'}"
-        bar = Bar(x, number * ROW, width, shorten(one.text, 90), when, one.is_shown, one.until is None)
-        bars.append(bar)
-    return Markup(draw("timeline.svg", bars=bars, width=WIDTH, height=len(bars) * ROW))
+    for one in spans:
+        x = min(0.0 if one.since is None else (one.since - start) * scale, WIDTH - MIN_BAR)
+        last = end if one.until is None else one.until
+        width = max(MIN_BAR, (last - start) * scale - x)
+        when = f"{show(one.since) or 'before'} – {show(one.until) or 'today'}"
+        bars.append(Bar(x, width, shorten(one.text, 120), when, one.is_shown))
+    return Markup(draw("timeline.html", bars=bars, width=WIDTH))

@@ -22,10 +22,9 @@ addEventListener("DOMContentLoaded", () => {
   if (log === null) return;
   if (!location.hash) toEnd();
   const seen = new MutationObserver(() => { if (follows) toEnd(); });
-  for (const id of ["log", "live"]) {
-    const part = document.getElementById(id);
-    if (part !== null) seen.observe(part, { childList: true, subtree: true, characterData: true });
-  }
+  seen.observe(log, { childList: true });  // messages, not what is opened below one
+  const live = document.getElementById("live");
+  if (live !== null) seen.observe(live, { childList: true, subtree: true, characterData: true });
 });
 
 // After a form was sent by htmx its box is drawn anew: the cursor goes back into it.
