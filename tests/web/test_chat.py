@@ -12,6 +12,8 @@ from tests.llm.loopback import Answer, chunk, says
 from tests.web.serving import SaidNext, WebProcess
 from tests.web.talking import begin, replies, say
 
+pytestmark = pytest.mark.contract("10.61")
+
 
 def held(first: str, rest: str) -> tuple[Answer, threading.Event]:
     """A reply that stops in the middle until the event is set."""
@@ -111,6 +113,7 @@ def test_markdown_of_a_model_brings_no_html_no_image_and_no_link(page: Page, web
     ],
     ids=lambda value: value if len(str(value)) < 20 else "",
 )
+@pytest.mark.contract("10.67")
 def test_odd_text_is_shown_as_it_was_typed_and_the_page_keeps_its_width(
     page: Page, web: WebProcess, text: str, name: str
 ) -> None:
@@ -176,6 +179,7 @@ def plain(browser: Browser, web: WebProcess) -> Iterator[Page]:
     context.close()
 
 
+@pytest.mark.contract("10.67")
 def test_without_scripts_everything_of_a_chat_works(plain: Page, web: WebProcess, model: SaidNext) -> None:
     answer, go = held("First", " and last.")
     model.next.append(answer)
@@ -190,6 +194,7 @@ def test_without_scripts_everything_of_a_chat_works(plain: Page, web: WebProcess
     expect(plain.locator("h1")).to_have_text("Plain")
 
 
+@pytest.mark.contract("10.67")
 def test_keyboard_alone_reaches_everything_of_a_chat(page: Page, web: WebProcess) -> None:
     page.goto(f"{web.url}/sessions")
     page.keyboard.press("Tab")

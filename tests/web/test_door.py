@@ -11,6 +11,8 @@ import pytest
 from hermes.web.door import FOREIGN, NO_COOKIE, STALE, USED, WRONG_HOST
 from tests.web.serving import WebProcess
 
+pytestmark = pytest.mark.contract("10.60")
+
 PAGES = ["/", "/sessions", "/search", "/memory", "/sessions/x", "/sessions/x/stream", "/nowhere"]
 
 

@@ -15,9 +15,12 @@ from tests.web.holding import OWNER, WORKSPACE, held, hold, server_of
 from tests.web.serving import WebProcess
 from tests.web.talking import begin, fact, open_until, replies, say, tell
 
+pytestmark = pytest.mark.contract("10.64")
+
 MEMORY_PAGES = ["/", "/memory", "/memory/people", "/memory/ask?q=tea", "/memory/forget?q=tea", "/memory/waiting"]
 
 
+@pytest.mark.contract("10.62")
 def test_used_memories_are_exactly_those_of_the_record(page: Page, web: WebProcess) -> None:
     tell(page, web, "My sister Anna lives in Porto.")
     open_until(page, f"{web.url}/memory", fact("My sister Anna lives in Porto."))
@@ -110,6 +113,7 @@ def test_change_is_drawn_as_a_time_line_and_undone(page: Page, web: WebProcess) 
     expect(page.locator(fact("I live in Hamburg."))).to_have_count(1)
 
 
+@pytest.mark.contract("10.63")
 def test_first_screen_says_how_memory_is_and_what_is_new(page: Page, web: WebProcess) -> None:
     tell(page, web, "I play the cello.")
     open_until(page, f"{web.url}/news", fact("I play the cello."))
@@ -147,6 +151,7 @@ def test_note_is_added_and_bad_ones_are_refused_with_their_text(page: Page, web:
     ],
     ids=["HTML", "no blank", "right to left", "Japanese", "Markdown"],
 )
+@pytest.mark.contract("10.67")
 def test_odd_fact_is_shown_as_it_is_and_keeps_the_page_in_its_width(page: Page, web: WebProcess, text: str) -> None:
     with server_of(web) as server:
         [made] = hold(server, [text])
@@ -259,6 +264,7 @@ def plain(browser: Browser, web: WebProcess) -> Iterator[Page]:
     context.close()
 
 
+@pytest.mark.contract("10.67")
 def test_without_scripts_a_fact_is_corrected_and_forgotten(plain: Page, web: WebProcess) -> None:
     with server_of(web) as server:
         [made] = hold(server, ["My car is a van."])
@@ -284,6 +290,7 @@ def axe(processes: None, pytestconfig: pytest.Config) -> str:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.contract("10.67")
 def test_no_page_keeps_assistive_technology_out(page: Page, web: WebProcess, axe: str, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     with server_of(web) as server:

@@ -15,6 +15,8 @@ from hermes.types import Draft, Session
 from tests.web.holding import WORKSPACE, hold, server_of
 from tests.web.serving import SaidNext, WebProcess, serving
 
+pytestmark = pytest.mark.contract("10.65")
+
 SECRET = "xylophone"
 NOW = 1_795_000_000.0
 HIDDEN = {

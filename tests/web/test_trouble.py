@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.honcho.misbehaving import Misbehaving
@@ -16,12 +17,15 @@ from tests.memory_server.serving import kill, running, start, start_module, stop
 from tests.web.serving import SaidNext, serving
 from tests.web.talking import begin, fact, open_until, replies, say, tell
 
+pytestmark = pytest.mark.contract("10.66")
+
 RECOVERY_MS = 120_000
 
 
 def configure(home: Path, url: str) -> None:
-    """Let the home's memory be the server at `url`."""
+    """Let the home's memory be the server at `url`, by a person's choice."""
     home.mkdir(parents=True)
+    (home / "config.yaml").write_text("memory:\n  provider: honcho\n", encoding="utf-8")
     (home / "honcho.json").write_text(json.dumps({"baseUrl": url, "peerName": "ann"}), encoding="utf-8")
 
 

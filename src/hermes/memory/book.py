@@ -120,6 +120,10 @@ class MemoryBook:
         total = None if found.total is None else found.total + len(noted)
         return BookPage((*notes, *facts), going_on, remarks, total)
 
+    async def provider_answers(self) -> bool:
+        """Whether facts can be listed now."""
+        return not (await self._facts(FactQuery(limit=1))).remark
+
     async def add(self, text: str) -> Remembering:
         """Note something about the person. Raises NoteError for what cannot be noted."""
         noted = " ".join(text.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -19,7 +20,27 @@ from hermes.web.door import WebDoor
 from hermes.web.turns import LiveTurns
 
 T = TypeVar("T")
+PROBE_SECONDS = 3.0
+DELIVERING = ("delivery", "deliver")
+"""Hooks that are called again by themselves until they work."""
 CANNOT_BE_TOLD = "it cannot be told anything"
+
+
+class MemoryProbe:
+    """Looks now and then, beside everything else, whether memory answers again."""
+
+    def __init__(self) -> None:
+        self._looking: asyncio.Task[bool] | None = None
+        self._looked_at = 0.0
+
+    def answers(self, book: MemoryBook) -> bool:
+        """What the last look found; False before there is one."""
+        now = asyncio.get_running_loop().time()
+        if self._looking is None or (self._looking.done() and now - self._looked_at > PROBE_SECONDS):
+            found = self._looking is not None and self._looking.result()
+            self._looked_at, self._looking = now, asyncio.create_task(book.provider_answers())
+            return found
+        return self._looking.done() and self._looking.result()
 
 
 class WebHost(Struct, frozen=True):
@@ -31,10 +52,11 @@ class WebHost(Struct, frozen=True):
     memory: OwnMemory
     turns: LiveTurns
     people: People
+    probe: MemoryProbe
 
     @classmethod
     def of(cls, app: App, store: Store, door: WebDoor, memory: OwnMemory, turns: LiveTurns) -> WebHost:
-        return cls(app, store, door, memory, turns, open_people(app))
+        return cls(app, store, door, memory, turns, open_people(app), MemoryProbe())
 
     @property
     def book(self) -> MemoryBook:
@@ -50,10 +72,14 @@ class WebHost(Struct, frozen=True):
         provider = self.memory.provider
         if provider is None:
             return ""
-        if failing := provider.health.failing(session_id):
-            return next(iter(failing.values()))
+        failing = provider.health.failing(session_id)
         told = await self.store.read(lambda tx: get_health(tx, provider.name))
-        return "" if told.failing_since is None else told.last_error or CANNOT_BE_TOLD
+        if told.failing_since is not None:  # ends with a delivery, which is tried again by itself
+            return told.last_error or CANNOT_BE_TOLD
+        if reason := next((failing[hook] for hook in DELIVERING if hook in failing), ""):
+            return reason
+        # Other hooks count as failing until they are called again, which may be long after the server is back.
+        return "" if not failing or self.probe.answers(self.book) else next(iter(failing.values()))
 
     async def read(self, look: Callable[[Store, People, Tx], T]) -> T:
         """What `look` finds in the store at one moment."""
