@@ -7,6 +7,7 @@ import re
 MAX_QUOTED_CHARS = 200
 """Of a message that is replied to."""
 MAX_NAME_CHARS = 64
+LATE_SECONDS = 120.0
 UNSEEN = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that steer a terminal, or turn the order of the text around them."""
 BRACKETS = str.maketrans("[]", "()")
@@ -37,3 +38,12 @@ def as_quote(text: str) -> str:
 def shorten(text: str) -> str:
     """Return the beginning of a message that is replied to."""
     return text if len(text) <= MAX_QUOTED_CHARS else text[:MAX_QUOTED_CHARS].rstrip() + " …"
+
+
+def mark_late(text: str, age_seconds: float) -> str:
+    """Return the text with a note of its age, if it is late. Commands stay as they are."""
+    if age_seconds < LATE_SECONDS or text.startswith("/"):
+        return text
+    minutes = int(age_seconds // 60)
+    age = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h" if minutes < 2880 else f"{minutes // 1440} days"
+    return f"(sent {age} ago)\n\n{text}"
