@@ -11,20 +11,19 @@ A connection that is lost can be resumed, with what was said meanwhile, until `f
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal
 
 from aiohttp import WSMsgType, web
 
 from hermes.types import Json
+from tests.gateway.web_server import WebServer
 
 TOKEN = "MTIz.loopback.token-that-nobody-shall-ever-read"
 BOT_ID = 900_000_000_000_000_001
@@ -32,8 +31,6 @@ LONGEST_UNITS = 2000
 MESSAGE_CONTENT = 1 << 15
 EPOCH_MS = 1_420_070_400_000
 HEARTBEAT_MS = 300
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -87,17 +84,16 @@ class Trouble:
     lost: bool = False
 
 
-class DiscordServer:
+class DiscordServer(WebServer):
     """The server. All of it may be used from any thread."""
 
     def __init__(self, *, intents: bool = True) -> None:
-        self.calls: list[tuple[str, str]] = []
+        super().__init__()
         self.on_call: Callable[[str, str], None] = lambda _method, _path: None
         self.grants_intents = intents
         self.answers_heartbeats = True
         self.identified = 0
         self.resumed = 0
-        self._changed = threading.Condition()
         self._numbers = count(1)
         self._channels: dict[int, Channel] = {}
         self._messages: dict[int, list[dict[str, Json]]] = {}
@@ -106,20 +102,6 @@ class DiscordServer:
         self._sessions: dict[str, Session] = {}
         self._troubles: list[Trouble] = []
         self.guild_id = self._id()
-
-    def __enter__(self) -> Self:
-        started = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
-        self._thread.start()
-        assert started.wait(30)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(30)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
     @property
     def base_url(self) -> str:
@@ -137,112 +119,73 @@ class DiscordServer:
         """A text channel of the server that the bot is in."""
         made = Channel(self._id(), 0, name)
         self._channels[made.id] = made
-        self._emit("CHANNEL_CREATE", self._channel_json(made))
+        self.emit("CHANNEL_CREATE", self._channel_json(made))
         return made
 
     def thread(self, parent: Channel, name: str) -> Channel:
         """A thread of a channel."""
         made = Channel(self._id(), 11, name, parent.id)
         self._channels[made.id] = made
-        self._emit("THREAD_CREATE", self._channel_json(made))
+        self.emit("THREAD_CREATE", self._channel_json(made))
         return made
 
     def say(self, where: Channel, text: str, who: Person, **more: Json) -> int:
         """Somebody says something; the id of the message."""
         message = self._message(where, text, who.to_json(), **more)
-        self._emit("MESSAGE_CREATE", message)
+        self.emit("MESSAGE_CREATE", message)
         return int(message["id"])
 
     def edit(self, where: Channel, message_id: int, text: str) -> None:
         """Somebody changes what they said."""
-        with self._changed:
+        with self.changed:
             [message] = [one for one in self._messages[where.id] if one["id"] == str(message_id)]
             message |= {"content": text, "edited_timestamp": _time(self._id())}
-        self._emit("MESSAGE_UPDATE", message)
+        self.emit("MESSAGE_UPDATE", message)
 
     def remove(self, where: Channel) -> None:
         """The channel is gone."""
-        with self._changed:
+        with self.changed:
             self._gone.add(where.id)
 
     # What goes wrong.
 
     def refuse(self, method: str, status: int, *, times: int = 1, lost: bool = False, **body: Json) -> None:
         """Refuse the next calls of an HTTP method; with `lost` hang up after the effect instead."""
-        with self._changed:
+        with self.changed:
             self._troubles += [Trouble(method, status, body, lost)] * times
-
-    def drop_connections(self) -> None:
-        """Cut all websockets without a word; their sessions can be resumed."""
-        self._do(self._drop())
 
     def forget_sessions(self) -> None:
         """End all sessions: what happens from now on reaches nobody until they begin anew."""
-        with self._changed:
+        with self.changed:
             self._sessions.clear()
 
     # What can be seen.
 
     def texts(self, where: Channel) -> list[str]:
         """The bot's messages in a channel as they read now, in order."""
-        with self._changed:
+        with self.changed:
             said = self._messages.get(where.id, [])
             return [str(one["content"]) for one in said if one["author"]["id"] == str(BOT_ID)]
 
     def connected(self) -> bool:
         """Return True while the bot has a websocket."""
-        with self._changed:
+        with self.changed:
             return any(session.socket is not None for session in self._sessions.values())
-
-    def until(self, look: Callable[[], T], *, seconds: float = 60.0) -> T:
-        """Wait until `look` finds something."""
-        end = time.monotonic() + seconds
-        with self._changed:
-            while not (found := look()):
-                left = end - time.monotonic()
-                assert left > 0, f"it did not happen; the last calls: {self.calls[-5:]}"
-                self._changed.wait(min(left, 0.1))
-            return found
 
     # The server.
 
-    def _run(self, started: threading.Event) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._start())
-        started.set()
-        self._loop.run_forever()
-
-    async def _start(self) -> None:
+    def make_app(self) -> web.Application:
         app = web.Application()
         app.router.add_get("/ws", self._gateway)
         app.router.add_route("*", "/api/v10/{path:.*}", self._answer)
-        self._runner = web.AppRunner(app, shutdown_timeout=1.0)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        self.port = int(self._runner.addresses[0][1])
-
-    async def _stop(self) -> None:
-        await self._drop()
-        await self._runner.cleanup()
-
-    async def _drop(self) -> None:
-        for session in self._sessions.values():
-            if session.socket is not None:
-                transport = session.socket._req.transport if session.socket._req is not None else None
-                session.socket = None
-                if transport is not None:
-                    transport.abort()
-
-    def _do(self, coroutine: Any) -> None:
-        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
+        return app
 
     def _id(self) -> int:
         """A snowflake of now: later ones are larger."""
         return ((time.time_ns() // 1_000_000 - EPOCH_MS) << 22) + next(self._numbers) % (1 << 22)
 
     def _message(self, where: Channel, text: str, author: Json, **more: Json) -> dict[str, Json]:
-        with self._changed:
+        with self.changed:
             number = self._id()
             made: dict[str, Json] = {
                 "id": str(number),
@@ -265,7 +208,7 @@ class DiscordServer:
             if f"<@{BOT_ID}>" in text:
                 made["mentions"] = [_bot()]
             self._messages.setdefault(where.id, []).append(made)
-            self._changed.notify_all()
+            self.changed.notify_all()
         return made
 
     def _channel_json(self, channel: Channel) -> dict[str, Json]:
@@ -322,16 +265,15 @@ class DiscordServer:
 
     # The websocket.
 
-    def _emit(self, kind: str, data: Json) -> None:
+    def emit(self, kind: str, data: Json) -> None:
         """An event for every session, connected or not."""
-        done = asyncio.run_coroutine_threadsafe(self._emit_here(kind, data), self._loop)
-        done.result(30)
+        self.do(self._emit_here(kind, data))
 
     async def _emit_here(self, kind: str, data: Json) -> None:
         for session in list(self._sessions.values()):
             await self._send_event(session, kind, data)
-        with self._changed:
-            self._changed.notify_all()
+        with self.changed:
+            self.changed.notify_all()
 
     async def _send_event(self, session: Session, kind: str, data: Json) -> None:
         session.sequence += 1
@@ -394,13 +336,13 @@ class DiscordServer:
             "resume_gateway_url": f"ws://127.0.0.1:{self.port}/ws",
             "application": {"id": str(BOT_ID), "flags": 0},
         }
-        with self._changed:
+        with self.changed:
             self._sessions[session.id] = session
             self.identified += 1
         await self._send_event(session, "READY", ready)
         await self._send_event(session, "GUILD_CREATE", self._guild_json())
-        with self._changed:
-            self._changed.notify_all()
+        with self.changed:
+            self.changed.notify_all()
 
     async def _resume(self, fresh: Session, given: Json) -> Session:
         known = self._sessions.get(given["session_id"])
@@ -410,9 +352,9 @@ class DiscordServer:
         known.socket, known.deflate = fresh.socket, fresh.deflate
         for event in [one for one in known.events if one["s"] > given["seq"]]:
             await self._send(known, event)
-        with self._changed:
+        with self.changed:
             self.resumed += 1
-            self._changed.notify_all()
+            self.changed.notify_all()
         await self._send_event(known, "RESUMED", {})
         return known
 
@@ -421,7 +363,7 @@ class DiscordServer:
     async def _answer(self, request: web.Request) -> web.Response:
         path, method = request.match_info["path"], request.method
         self.on_call(method, path)
-        with self._changed:
+        with self.changed:
             self.calls.append((method, path))
             trouble = next((one for one in self._troubles if one.method == method), None)
             if trouble is not None:
@@ -432,8 +374,8 @@ class DiscordServer:
             headers = {"Retry-After": str(trouble.body["retry_after"])} if "retry_after" in trouble.body else {}
             return _json(trouble.body, status=trouble.status, headers=headers)
         found = await self._carry_out(method, path.split("/"), request)
-        with self._changed:
-            self._changed.notify_all()
+        with self.changed:
+            self.changed.notify_all()
         if trouble is not None and request.transport is not None:
             request.transport.abort()
         return found
@@ -461,7 +403,7 @@ class DiscordServer:
                 return web.Response(status=204)
             case "GET", ["messages"]:
                 after, limit = int(request.query.get("after", 0)), int(request.query.get("limit", 50))
-                with self._changed:
+                with self.changed:
                     later = [one for one in self._messages.get(channel.id, []) if int(one["id"]) > after]
                 return _json(later[:limit][::-1])
             case "POST", ["messages"]:
@@ -485,7 +427,7 @@ class DiscordServer:
     def _patch(self, channel: Channel, message_id: str, given: Json) -> web.Response:
         if (wrong := _check_text(given.get("content", ""))) is not None:
             return wrong
-        with self._changed:
+        with self.changed:
             message = next((one for one in self._messages.get(channel.id, []) if one["id"] == message_id), None)
             if message is None:
                 return _refused(404, 10008, "Unknown Message")
@@ -494,7 +436,7 @@ class DiscordServer:
 
     def delete_message(self, where: Channel, text: str) -> None:
         """Somebody deletes the bot's message that reads so."""
-        with self._changed:
+        with self.changed:
             self._messages[where.id] = [one for one in self._messages[where.id] if one["content"] != text]
 
 

@@ -175,7 +175,7 @@ async def test_edit_by_a_person_is_a_message_and_a_link_preview_is_none(server: 
     ann, desk = server.person("Ann"), Desk()
     async with listening(server, desk):
         number = server.say(ann.dm, "helo", ann)
-        server._emit("MESSAGE_UPDATE", server._messages[ann.dm.id][0])
+        server.emit("MESSAGE_UPDATE", server._messages[ann.dm.id][0])
         server.edit(ann.dm, number, "hello")
         await until(lambda: len(desk.taken) == 2)
     assert desk.texts == ["helo", "(edited) hello"]
@@ -233,7 +233,7 @@ async def test_lost_connection_is_resumed_and_nothing_is_missed(server: DiscordS
     async with listening(server, desk):
         for number in range(10):
             server.say(ann.dm, f"a{number}", ann)
-        server.drop_connections()
+        server.cut()
         for number in range(10):
             server.say(ann.dm, f"b{number}", ann)
         await until(lambda: len(desk.taken) == 20)
@@ -248,18 +248,10 @@ async def test_session_that_cannot_be_resumed_begins_anew_without_a_loss(server:
         await until(lambda: desk.taken)
         server.forget_sessions()
         server.say(ann.dm, "two", ann)
-        server.drop_connections()
-        for session in list(server._sessions.values()):
-            assert session.socket is None
-        server._do(_abort_all(server))
+        server.cut()
         await until(lambda: len(desk.taken) == 2)
     assert desk.texts == ["one", "two"]
     assert server.identified == 2
-
-
-async def _abort_all(server: DiscordServer) -> None:
-    for connection in list(server._runner.server.connections):
-        connection.transport.abort()
 
 
 async def test_connection_that_dies_silently_is_noticed(server: DiscordServer) -> None:
