@@ -4,60 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import pytest
 
 from hermes.clock import SystemClock
-from hermes.errors import StoreBusyError
-from hermes.gateway.platform import Chat, Inbound, MessageGone, Moved, SendLater, SendNever
+from hermes.gateway.platform import Chat, Inbound, MessageGone, SendLater, SendNever
 from hermes.gateway.platforms import discord as adapter
 from hermes.gateway.platforms.discord import Discord, DiscordTerms
 from hermes.gateway.platforms.discord_text import render
 from hermes.types import Json
+from tests.gateway.desk import Desk, until
 from tests.gateway.discord_server import BOT_ID, TOKEN, Channel, DiscordServer
 
 pytestmark = pytest.mark.timeout(120)
 ME = f"<@{BOT_ID}>"
-
-
-@dataclass
-class Desk:
-    """An intake that keeps what it gets, as a store does over restarts; the first `busy` times it cannot."""
-
-    busy: int = 0
-    taken: list[Inbound] = field(default_factory=list)
-    positions: dict[str, str] = field(default_factory=dict)
-    reports: list[tuple[str, str]] = field(default_factory=list)
-
-    async def move(self, moved: Moved) -> None:
-        raise AssertionError(moved)
-
-    async def receive(self, message: Inbound) -> None:
-        if self.busy:
-            self.busy -= 1
-            raise StoreBusyError("locked")
-        if message.message_id not in [one.message_id for one in self.taken]:
-            self.taken.append(message)
-
-    async def read_positions(self) -> dict[str, str]:
-        return dict(self.positions)
-
-    async def write_positions(self, positions: Mapping[str, str | None]) -> None:
-        for place, position in positions.items():
-            if position is None:
-                self.positions.pop(place, None)
-            else:
-                self.positions[place] = position
-
-    async def report(self, part: str, state: str, detail: str) -> None:
-        self.reports.append((state, detail))
-
-    @property
-    def texts(self) -> list[str]:
-        return [one.text for one in self.taken]
 
 
 @pytest.fixture
@@ -78,12 +40,6 @@ async def listening(server: DiscordServer, desk: Desk, *, ready: bool = True, **
         task.cancel()
         await asyncio.wait({task})
         await bot.close()
-
-
-async def until(look: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not look():  # noqa: ASYNC110 - the server runs in another thread
-            await asyncio.sleep(0.02)
 
 
 def chat(where: Channel) -> Chat:

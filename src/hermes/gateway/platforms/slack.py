@@ -39,6 +39,7 @@ LONGEST_MESSAGE_UNITS = 3500
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0
 REFUSED_TOKEN_WAIT_SECONDS = 60.0
 CALL_TIMEOUT_SECONDS = 20
+PING_SECONDS = 5.0
 MAX_WAITING_EVENTS = 10_000
 """Events that wait to be stored. Later ones are not acknowledged, so Slack sends them again."""
 MAX_NAMES = 1000
@@ -152,7 +153,9 @@ class Slack:
         """Open the websocket; the library keeps it open. Its own retries would hide a wrong token, so that is asked
         for first."""
         await self._close_socket()
-        socket = self._sockets.SocketModeClient(app_token=self._terms.app_token, web_client=self._web, logger=log_of())
+        socket = self._sockets.SocketModeClient(
+            self._terms.app_token, log_of(), self._web, auto_reconnect_enabled=True, ping_interval=PING_SECONDS
+        )
         socket.message_listeners.append(self._hear_hello)
         socket.socket_mode_request_listeners.append(self._hear)
         self._socket = socket

@@ -80,7 +80,8 @@ def to_plain(text: str, names: Mapping[str, str]) -> str:
             case "!":
                 return label or f"@{target.partition('^')[0]}"
             case _:
-                return f"{label} ({target})" if label and label not in target else target
+                bare = target.removeprefix("mailto:")
+                return f"{label} ({bare})" if label and label not in bare else bare
 
     plain = REFERENCE.sub(read, text)
     return well_formed(plain.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
