@@ -192,6 +192,8 @@ def _parse(path: Path, raw: bytes) -> Block:
         raise SettingsError(f"{path} is not UTF-8 text", hint=MEND) from error
     except json.JSONDecodeError as error:
         raise SettingsError(f"{path}, line {error.lineno}: this is not JSON ({error.msg})", hint=MEND) from error
+    except ValueError as error:  # Python reads no number of more than 4,300 digits
+        raise SettingsError(f"{path}: a number has too many digits", hint=MEND) from error
     if not isinstance(found, dict):
         raise SettingsError(f"{path}: the file must hold one JSON object", hint=MEND)
     return found
