@@ -58,6 +58,11 @@ class ConfigPlaces(Struct, frozen=True):
         return self.default.parent / guests.FILE
 
     @property
+    def projects(self) -> Path:
+        """The file of projects: beside the file that counts, or beside where that is made."""
+        return (self.existing() or self.default).parent / projects.FILE
+
+    @property
     def watched(self) -> tuple[Path, ...]:
         """Every file that the configuration depends on: the candidates, what may stand beside each, the guests."""
         folders = dict.fromkeys(path.parent for path in self.candidates)

@@ -189,7 +189,9 @@ def load(places: ConfigPlaces, env: Mapping[str, str], *, is_chosen: bool = True
         others, targets = found.others.union(_named_elsewhere(other)), found.targets.union(_aliased_anywhere(other))
         found = replace(found, others=others, targets=targets, agents=found.agents.union(_agents(other)))
     try:
-        return replace(found, guests=read_guests(places.guests, found.workspace), projects=read_projects(path))
+        return replace(
+            found, guests=read_guests(places.guests, found.workspace), projects=read_projects(places.projects)
+        )
     except SettingsError as error:
         return replace(found, problems=[*found.problems, error])
 
