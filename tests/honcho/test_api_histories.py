@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from copy import deepcopy
+from random import Random
 
 import httpx
 import pytest
@@ -16,6 +18,7 @@ from tests.llm.beside import beside
 from tests.llm.loopback import Answer, Received, says
 from tests.memory_server.serving import Served
 from tests.plain_http import PLAIN
+from tests.scale import scale
 
 pytestmark = [pytest.mark.contract("10.2"), pytest.mark.processes]
 ASKS = "Please search."
@@ -110,6 +113,40 @@ def test_parts_and_messages_of_tools_are_the_same_conversation(place: Place) -> 
     chat.say("Ivy goes on.")
     assert place.said_in(chat) == ["Ivy begins.", "Ivy goes on."]
     assert place.told("Ivy begins.") == ["ann"]
+
+
+@pytest.mark.stress
+@pytest.mark.contract("P1", "P2")
+def test_whatever_clients_do_each_message_is_kept_once_and_the_model_sees_their_chat(place: Place) -> None:
+    chance, chats, said = Random(7), [place.chat()], list[str]()
+
+    def new() -> str:
+        said.append(f"Palm number {len(said)}.")
+        return said[-1]
+
+    for _ in range(scale(40, 400)):
+        chat = chance.choice(chats)
+        turns = len(chat.messages) // 2
+        match chance.choice(("say", "say", "say", "regenerate", "edit", "shorten", "copy")):
+            case "regenerate" if turns:
+                place.learn()
+                chat.regenerate()
+            case "edit" if turns:
+                chat.edit(2 * chance.randrange(turns), new())
+            case "shorten" if turns > 2:
+                chat.messages = chat.messages[-4:]
+                chat.say(new())
+            case "copy":
+                chat = deepcopy(chat)
+                chats.append(chat)
+                chat.say(new())
+            case _:
+                chat.say(new())
+        seen = [(one["role"], one["content"].split("</memory-context>\n\n")[-1]) for one in place.asked()]
+        own = [(one["role"], one["content"]) for one in chat.messages[:-1]]
+        assert seen[-len(own) :] == own
+    held = [content for _, content in place.remembered()]
+    assert [held.count(text) for text in said] == [1] * len(said)
 
 
 def test_more_messages_than_anybody_has_are_refused(place: Place) -> None:
