@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 
@@ -150,7 +151,8 @@ class SlackServer(WebServer):
 
     async def _send(self, message: Json) -> None:
         for socket in self._sockets[-1:]:
-            await socket.send_str(json.dumps(message))
+            with suppress(ConnectionError):  # the bot was killed
+                await socket.send_str(json.dumps(message))
 
     # What goes wrong.
 

@@ -117,7 +117,7 @@ async def test_edit_by_a_person_is_a_message_of_its_own(server: SlackServer) -> 
     assert desk.texts == ["helo", "(edited) hello"]
 
 
-@pytest.mark.contract("10.2")
+@pytest.mark.contract("10.2", "10.55")
 async def test_what_was_said_while_nobody_ran_is_read_once_and_in_order(server: SlackServer) -> None:
     ann, bob, hall, desk = server.person("Ann"), server.person("Bob"), server.channel(), Desk()
     server.say(hall, f"{ME} long ago", bob)

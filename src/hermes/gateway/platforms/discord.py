@@ -32,7 +32,7 @@ from hermes.gateway.platforms.read_positions import ReadPositions
 if TYPE_CHECKING:
     import discord
 
-    from hermes.gateway.platforms.discord_client import DiscordClient, Gap, Said
+    from hermes.gateway.platforms.discord_client import ArrivedMessage, DiscordClient, Gap
 
     Readable: TypeAlias = discord.TextChannel | discord.Thread | discord.PartialMessageable
 
@@ -170,10 +170,10 @@ class Discord:
             happening = await client.next_happening()
             await client.guilds_known.wait()
             assert client.user is not None, "it is known with the servers"
-            reading = _Reading(intake, positions, MessageReader(client.user.id, self._terms.mentions_only))
+            reading = _ChannelReading(intake, positions, MessageReader(client.user.id, self._terms.mentions_only))
             await self._persist(intake, partial(self._handle, client, reading, happening))
 
-    async def _handle(self, client: DiscordClient, reading: _Reading, happening: Gap | Said) -> None:
+    async def _handle(self, client: DiscordClient, reading: _ChannelReading, happening: Gap | ArrivedMessage) -> None:
         from hermes.gateway.platforms.discord_client import Gap
 
         if isinstance(happening, Gap):
@@ -181,7 +181,7 @@ class Discord:
         else:
             await self._take(reading, happening)
 
-    async def _catch_up(self, client: DiscordClient, reading: _Reading, gap: Gap) -> None:
+    async def _catch_up(self, client: DiscordClient, reading: _ChannelReading, gap: Gap) -> None:
         """Read what was said since the positions. A channel that is new to us begins with what comes next, unless it
         was made while nobody listened."""
         import discord
@@ -195,21 +195,22 @@ class Discord:
             place, last = str(channel.id), getattr(channel, "last_message_id", None)
             if positions.get(place) is None:
                 made_meanwhile = latest is not None and channel.id > latest
-                start = channel.id - 1 if made_meanwhile else last or channel.id
+                # A live message that waits behind this may have moved `last` already.
+                start = channel.id - 1 if made_meanwhile else min(last or channel.id, client.began_at)
                 await positions.advance(place, str(start), taken=False)
             after = int(positions.get(place) or 0)
             if last is not None and last <= after:
                 continue
             try:
                 async for message in channel.history(limit=None, after=discord.Object(after), oldest_first=True):
-                    await self._take(reading, self._library.Said(message))
+                    await self._take(reading, self._library.ArrivedMessage(message))
             except discord.NotFound:
                 positions.forget(place)
             except discord.Forbidden:
                 log.info("channel %s may not be read", place)
         await positions.flush()
 
-    async def _take(self, reading: _Reading, said: Said) -> None:
+    async def _take(self, reading: _ChannelReading, said: ArrivedMessage) -> None:
         """Hand in one message. One that cannot be read is logged and left out: it would block all behind it."""
         message = said.message
         try:
@@ -293,7 +294,7 @@ class Discord:
         return line.replace(self._terms.token, "(hidden)")
 
 
-class _Reading(Struct, frozen=True):
+class _ChannelReading(Struct, frozen=True):
     """What messages are read with."""
 
     intake: Intake

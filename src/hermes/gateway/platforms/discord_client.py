@@ -28,14 +28,14 @@ class Gap(Struct, frozen=True):
     missed_after: dict[int, int] = field(default_factory=dict)
 
 
-class Said(Struct, frozen=True):
+class ArrivedMessage(Struct, frozen=True):
     """A message, new or edited."""
 
     message: discord.Message
     edited: bool = False
 
 
-Happening: TypeAlias = Gap | Said
+Happening: TypeAlias = Gap | ArrivedMessage
 
 
 class DiscordClient(discord.Client):
@@ -57,6 +57,8 @@ class DiscordClient(discord.Client):
         self._base_url = base_url
         self._happenings: asyncio.Queue[Happening] = asyncio.Queue()
         self._missed_after: dict[int, int] = {}
+        self.began_at = 0
+        """When the session began, as the id that a message of that moment would have."""
         self.guilds_known = asyncio.Event()
         self.connected = asyncio.Event()
 
@@ -78,6 +80,7 @@ class DiscordClient(discord.Client):
     async def on_connect(self) -> None:
         """A session began: what was said since the last one is not repeated."""
         self.guilds_known.clear()
+        self.began_at = discord.utils.time_snowflake(discord.utils.utcnow())
         self._happenings.put_nowait(Gap())
 
     async def on_ready(self) -> None:
@@ -98,12 +101,12 @@ class DiscordClient(discord.Client):
         if self._missed_after or self._happenings.qsize() >= MAX_WAITING_MESSAGES:
             self._missed_after.setdefault(message.channel.id, message.id - 1)
         else:
-            self._happenings.put_nowait(Said(message))
+            self._happenings.put_nowait(ArrivedMessage(message))
 
     async def on_raw_message_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
         """Queue an edit by a person; a link that got its preview is none. In a flood edits are dropped."""
         if payload.message.edited_at is not None and self._happenings.qsize() < MAX_WAITING_MESSAGES:
-            self._happenings.put_nowait(Said(payload.message, edited=True))
+            self._happenings.put_nowait(ArrivedMessage(payload.message, edited=True))
 
     async def on_error(self, event_method: str, /, *_args: object, **_kwargs: object) -> None:
         """Log what a handler raised, without the library's printing to standard error."""

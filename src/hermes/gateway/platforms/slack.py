@@ -104,7 +104,7 @@ class Slack:
         await self._persist(intake, positions.load)
         known = await self._persist(intake, self._web.auth_test)
         reader = EventReader(str(known["user_id"]), self._terms.mentions_only, self._name_of)
-        reading = _Reading(intake, positions, reader)
+        reading = _EventReading(intake, positions, reader)
         await self._persist(intake, self._connect)
         await self._report(intake, "ok", f"@{known['user']} in {known['team']}")
         watching = asyncio.create_task(self._watch(intake, f"@{known['user']} in {known['team']}"), name="slack state")
@@ -185,7 +185,7 @@ class Slack:
         if self._waiting.qsize() < MAX_WAITING_EVENTS:
             self._waiting.put_nowait(request)
 
-    async def _handle(self, reading: _Reading, request: SocketModeRequest | None) -> None:
+    async def _handle(self, reading: _EventReading, request: SocketModeRequest | None) -> None:
         """Hand in one event, then acknowledge it; None stands for a connection that began."""
         if request is None:
             await self._catch_up(reading)
@@ -198,7 +198,7 @@ class Slack:
             except OSError as error:  # Slack sends it again, and the inbox knows it
                 log.debug("an event could not be acknowledged: %s", error)
 
-    async def _take(self, reading: _Reading, event: Json) -> None:
+    async def _take(self, reading: _EventReading, event: Json) -> None:
         """Hand in one message. One that cannot be read is logged and left out: it would block all behind it."""
         try:
             found = await reading.reader.read(event)
@@ -213,7 +213,7 @@ class Slack:
         if event.get("type") == "message" and not edited and "ts" in event and "channel" in event:
             await reading.positions.advance(_place_of(event), str(event["ts"]), taken=found is not None)
 
-    async def _catch_up(self, reading: _Reading) -> None:
+    async def _catch_up(self, reading: _EventReading) -> None:
         """Read what was said since the positions. A channel that is new to us begins with what comes next, unless it
         was made while nobody listened."""
         positions = reading.positions
@@ -227,7 +227,7 @@ class Slack:
             await self._read_place(reading, place)
         await positions.flush()
 
-    async def _read_place(self, reading: _Reading, place: str) -> None:
+    async def _read_place(self, reading: _EventReading, place: str) -> None:
         from slack_sdk.errors import SlackApiError
 
         channel, _, thread = place.partition("/")
@@ -345,7 +345,7 @@ class Slack:
         return line.replace(self._terms.bot_token, "(hidden)").replace(self._terms.app_token, "(hidden)")
 
 
-class _Reading(Struct, frozen=True):
+class _EventReading(Struct, frozen=True):
     """What events are read with."""
 
     intake: Intake
