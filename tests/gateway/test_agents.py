@@ -12,7 +12,7 @@ from hermes.gateway.platform import Inbound
 from hermes.store.people import mark
 from tests.gateway.core import message, running_core
 
-LISTED = {"gateway__agents": ["fake:robot"]}
+LISTED = ["fake:robot"]
 
 
 def robot_says(text: str, author: str = "robot", chat_id: str = "7") -> Inbound:
@@ -21,7 +21,7 @@ def robot_says(text: str, author: str = "robot", chat_id: str = "7") -> Inbound:
 
 @pytest.mark.contract("10.56")
 async def test_only_agents_that_the_owner_named_are_heard(tmp_path: Path) -> None:
-    async with running_core(tmp_path, **LISTED) as core:
+    async with running_core(tmp_path, gateway__agents=LISTED) as core:
         await core.platform.deliver(robot_says("psst", author="stranger"))
         await core.platform.deliver(replace(robot_says("psst"), chat=message("x").chat))
         await core.platform.deliver(robot_says("hello"))
@@ -31,7 +31,7 @@ async def test_only_agents_that_the_owner_named_are_heard(tmp_path: Path) -> Non
 
 @pytest.mark.contract("10.56")
 async def test_chain_of_replies_without_a_person_ends_and_says_so_once(tmp_path: Path) -> None:
-    async with running_core(tmp_path, **LISTED, gateway__agent_replies=3) as core:
+    async with running_core(tmp_path, gateway__agents=LISTED, gateway__agent_replies=3) as core:
         for number in range(6):
             before = len(core.platform.sent)
             await core.platform.deliver(robot_says(f"beep {number}"))
@@ -50,7 +50,7 @@ async def test_chain_of_replies_without_a_person_ends_and_says_so_once(tmp_path:
 
 @pytest.mark.contract("10.56")
 async def test_agents_give_no_commands_and_join_no_turn_of_people(tmp_path: Path) -> None:
-    async with running_core(tmp_path, **LISTED) as core:
+    async with running_core(tmp_path, gateway__agents=LISTED) as core:
         await core.store.write(lambda tx: mark(tx, "fake", "robot", is_owner=True, now=1.0))
         await core.platform.deliver(robot_says("/new"))
         await core.platform.until(lambda: len(core.platform.sent) == 1)
@@ -71,7 +71,7 @@ async def test_agents_give_no_commands_and_join_no_turn_of_people(tmp_path: Path
 
 
 async def test_no_note_is_made_of_what_agents_say(tmp_path: Path) -> None:
-    async with running_core(tmp_path, **LISTED) as core:
+    async with running_core(tmp_path, gateway__agents=LISTED) as core:
         await core.platform.deliver(robot_says("Ann likes figs"))
         await core.platform.until(lambda: bool(core.platform.sent))
         offered = [tool.name for tool in core.model.requests[-1].tools]
