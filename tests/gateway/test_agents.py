@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,13 @@ from msgspec.structs import replace
 from hermes.gateway.lanes import CHAIN_ENDED
 from hermes.gateway.platform import Inbound
 from hermes.store.people import mark
-from tests.gateway.core import message, running_core
+from tests.gateway.core import FakePlatform, message, running_core
 
 LISTED = ["fake:robot"]
+
+
+def _has_more_than(platform: FakePlatform, count: int) -> bool:
+    return len(platform.sent) > count
 
 
 def robot_says(text: str, author: str = "robot", chat_id: str = "7") -> Inbound:
@@ -36,7 +41,7 @@ async def test_chain_of_replies_without_a_person_ends_and_says_so_once(tmp_path:
             before = len(core.platform.sent)
             await core.platform.deliver(robot_says(f"beep {number}"))
             if number < 4:
-                await core.platform.until(lambda before=before: len(core.platform.sent) > before)
+                await core.platform.until(partial(_has_more_than, core.platform, before))
         await core.platform.deliver(message("still there?", kind="group"))
         await core.platform.until(lambda: "still there?" in core.platform.texts("7")[-1])
         texts = core.platform.texts("7")

@@ -58,7 +58,7 @@ class Service(Struct, frozen=True):
     def start(self) -> list[list[str]]:
         """Return the commands that start it now and from now on."""
         if self.system == "launchd":
-            return [["launchctl", "bootstrap", _domain(), str(self.file)]]
+            return [["launchctl", "load", "-w", str(self.file)]]
         systemctl = ["systemctl", "--user"]
         # A running one goes on with what is installed now.
         return [
@@ -70,7 +70,7 @@ class Service(Struct, frozen=True):
     def stop(self) -> list[list[str]]:
         """Return the commands that end it for good."""
         if self.system == "launchd":
-            return [["launchctl", "bootout", f"{_domain()}/{self.name}"]]
+            return [["launchctl", "unload", "-w", str(self.file)]]
         return [["systemctl", "--user", "disable", "--now", self.name]]
 
 
@@ -154,10 +154,6 @@ def _quote(part: str) -> str:
 
 def _digest(root: Path) -> str:
     return sha256(str(root).encode()).hexdigest()[:HASH_CHARS]
-
-
-def _domain() -> str:
-    return f"gui/{os.getuid()}"  # type: ignore[attr-defined,unused-ignore]
 
 
 def _run(commands: list[list[str]], *, may_fail: bool = False) -> bool:
