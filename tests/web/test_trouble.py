@@ -52,7 +52,7 @@ def test_dead_memory_server_is_said_and_its_return_too_and_nothing_is_lost(
         page.goto(address)
         expect(page.locator(".banner")).to_have_count(0)
         kill(served)
-        say(page, "My oar is made of ash.")
+        say(page, "My canoe is called Ash.")
         expect(replies(page)).to_have_count(2)
         expect(page.locator(".banner")).to_contain_text("Memory is not working", timeout=RECOVERY_MS)
         for path in ("/", "/memory", "/memory/waiting"):
@@ -65,7 +65,7 @@ def test_dead_memory_server_is_said_and_its_return_too_and_nothing_is_lost(
         page.goto(address)
         again = start_module(["hermes", "memory", "serve", "--port", port, "--data", str(folder)], folder)
         expect(page.locator(".banner")).to_have_count(0, timeout=RECOVERY_MS)
-        open_until(page, f"{web.url}/memory?q=oar", fact("My oar is made of ash."))
+        open_until(page, f"{web.url}/memory?q=canoe", fact("My canoe is called Ash."))
         page.goto(f"{web.url}/news")
         expect(page.locator("#sentence")).to_contain_text("Memory works.")
         stop(again)
