@@ -109,6 +109,9 @@ def test_a_package_made_of_this_folder_brings_all_it_needs(tmp_path: Path) -> No
     assert "sessions" in run(hermes, "__complete", "ses")
     said = run(hermes, "chat", "-q", "My cat is called Miso.", HERMES_HOME=str(tmp_path / "home"))
     assert said == "Saved: My cat is called Miso.\n"
+    page = packages / "hermes" / "web"
+    assert {"htmx.min.js", "app.css", "THIRD-PARTY.md"} <= {one.name for one in (page / "static").iterdir()}
+    assert (page / "templates" / "session.html").exists()
 
 
 @pytest.mark.stress

@@ -169,6 +169,24 @@ def test_failing_model_is_said_and_the_message_is_kept(page: Page, web: WebProce
     expect(replies(page).last.locator(".body")).to_have_text("Understood.")
 
 
+def test_form_of_an_earlier_start_keeps_its_text(page: Page, web: WebProcess) -> None:
+    begin(page, web, "Before.")
+    expect(replies(page)).to_have_count(1)
+    page.locator("#composer input[name=csrf]").evaluate("one => { one.value = 'of another start'; }")
+    say(page, "Kept all the same.")
+    expect(page.locator("#composer #problem")).to_contain_text("earlier start")
+    expect(page.locator("#text")).to_have_value("Kept all the same.")
+
+
+def test_message_that_is_too_long_keeps_its_text(page: Page, web: WebProcess) -> None:
+    begin(page, web, "Before.")
+    expect(replies(page)).to_have_count(1)
+    page.locator("#text").evaluate("one => { one.removeAttribute('maxlength'); one.value = 'long '.repeat(50000); }")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#composer #problem")).to_contain_text("200,000 characters")
+    assert len(page.locator("#text").input_value()) > 200_000
+
+
 @pytest.fixture(scope="module")
 def plain(browser: Browser, web: WebProcess) -> Iterator[Page]:
     """A signed-in page that runs no scripts."""

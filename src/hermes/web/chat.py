@@ -59,6 +59,8 @@ async def _draw_list(request: Request, status: int = 200, **more: Any) -> HTMLRe
 async def begin(request: Request, form: FormFields) -> Response:
     """The first message of a new session."""
     host, text = host_of(request), _read_said(form)
+    if problem := _find_flaw(text):
+        return await _draw_list(request, 400, problem=problem, draft=text)
     session = await host.store.create_session(WEB)
     if form.get("incognito"):
         await host.store.write(lambda tx: host.store.incognito.begin(tx, session.id))
@@ -93,6 +95,8 @@ async def _draw_session(
 async def say(request: Request, form: FormFields) -> Response:
     host, text, session_id = host_of(request), _read_said(form), request.path_params["session"]
     session = await host.read(lambda store, people, tx: find_own(store, people, tx, session_id))
+    if problem := _find_flaw(text):
+        return await _draw_session(request, status=400, draft=text, problem=problem)
     try:
         turn = await host.turns.say(session, text)
     except UsageError as error:
@@ -107,12 +111,14 @@ async def _is_stored(store: Store, session_id: str, turn: LiveTurn) -> bool:
 
 
 def _read_said(form: FormFields) -> str:
-    text = form.get("text", "").replace("\r\n", "\n").strip()
+    return form.get("text", "").replace("\r\n", "\n").strip()
+
+
+def _find_flaw(text: str) -> str:
+    """Why a text cannot be said; "" when it can."""
     if not text:
-        raise UsageError(EMPTY, hint="Write something first")
-    if len(text) > MAX_SAID_CHARS:
-        raise UsageError(f"a message has at most {MAX_SAID_CHARS:,} characters", hint="Send it in parts")
-    return text
+        return EMPTY
+    return f"a message has at most {MAX_SAID_CHARS:,} characters" if len(text) > MAX_SAID_CHARS else ""
 
 
 async def stop(request: Request, _: FormFields) -> Response:

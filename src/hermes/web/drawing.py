@@ -41,6 +41,9 @@ LAYERS: Mapping[str, str] = {
 }
 IDS = re.compile(r",? ?(?:in )?(?:Honcho )?\b(?:session|message|conclusion) [\w-]{8,}|, \d+ of \d+ characters")
 SCORE = re.compile(r"\bscore [\d.]+")
+ALONE = ("error.html", "refused.html")
+IN_PLACE: Mapping[str, str] = {"HX-Retarget": "#problem", "HX-Reselect": "#problem", "HX-Reswap": "outerHTML"}
+"""Have htmx show what a page of trouble says in the page that is open: what was typed there stays."""
 MINUTE, HOUR, DAY, MONTH = 60, 3600, 86_400, 30 * 86_400
 LATEST = 32_503_680_000.0  # the year 3000: a clock or an import may bring any number
 
@@ -77,7 +80,8 @@ def draw(template: str, **values: Any) -> str:
 def page(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """A whole page. htmx picks the part of it that an element asks for."""
     values = {"path": request.url.path, "csrf": request.app.state.door.csrf, "problem": "", **values}
-    return HTMLResponse(draw(template, **values), status)
+    headers = IN_PLACE if template in ALONE and "hx-request" in request.headers else None
+    return HTMLResponse(draw(template, **values), status, headers)
 
 
 def describe_age(at: float | None, now: float | None = None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -15,17 +16,22 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hermes.agent.agent import Agent
+from hermes.agent.leftovers import AGAIN, see_to_leftovers
 from hermes.app import App
 from hermes.assembly import open_speaker
 from hermes.db.leases import new_owner
 from hermes.errors import HermesError
+from hermes.gateway.agent_cache import NOBODY
 from hermes.hosting import open_agents
 from hermes.http_server import GuestServer, listen
 from hermes.owner.memory import OwnMemory
+from hermes.scope import OWNER
 from hermes.store.store import Store
+from hermes.types import Session
 from hermes.web import asking, chat, first, upkeep
 from hermes.web import memory as memory_routes
-from hermes.web.door import ENTER, USED, WebDoor
+from hermes.web.door import ENTER, STATIC, USED, WebDoor
 from hermes.web.drawing import HEADERS, HERE, page
 from hermes.web.host import WebHost
 from hermes.web.routing import see, show_error
@@ -35,6 +41,7 @@ log = logging.getLogger("hermes.web")
 LANES_AT_ONCE = 2
 """Lanes of the memory outbox that this process delivers side by side."""
 DRAIN_SECONDS = 5
+TEND_SECONDS = 60.0
 DELIVER_SECONDS = 5.0
 """How long memory is told the rest at the end; what is left another process tells."""
 Announce = Callable[[str], None]
@@ -67,7 +74,7 @@ def _with_headers(path: str, send: Send) -> Send:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers.update(HEADERS)
-            headers["Cache-Control"] = "private, max-age=3600" if path.startswith("/static/") else "no-store"
+            headers["Cache-Control"] = "no-cache" if path.startswith(STATIC) else "no-store"
         await send(message)
 
     return send_with_headers
@@ -115,12 +122,30 @@ async def serve(app: App, store: Store, port: int, announce: Announce, stopping:
         announce(door.new_link())
         serving = asyncio.create_task(server.serve_on(listener))
         waiting = asyncio.create_task(stopping.wait())
+        tending = asyncio.create_task(_tend(host))
         try:
             await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
+            tending.cancel()
             await turns.close()
             server.end()
             await asyncio.wait({serving})
             await memory.finish(DELIVER_SECONDS)
             await model.close()
+
+
+async def _tend(host: WebHost) -> None:
+    """Let idle agents go, and review and name sessions that an earlier start of the page left behind."""
+    started, agents = host.now, host.turns.agents
+    looked_at = -AGAIN
+
+    def use(session: Session) -> AbstractAsyncContextManager[Agent]:
+        return agents.use(session, session.id, OWNER, NOBODY)
+
+    while True:
+        if (now := asyncio.get_running_loop().time()) >= looked_at + AGAIN:
+            looked_at = now
+            await see_to_leftovers(host.store, lambda session: session.source == chat.WEB, use, started)
+        await asyncio.sleep(TEND_SECONDS)
+        agents.evict()
