@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser import open_browser
 from tests.web.serving import SaidNext, WebProcess, serving, talking_model
+
+
+expect.set_options(timeout=30_000)  # a fact is waited for, however busy the machine is
 
 
 @pytest.fixture(scope="module")

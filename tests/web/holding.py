@@ -25,6 +25,8 @@ def server_of(web: WebProcess) -> Iterator[httpx.Client]:
 
 def hold(client: httpx.Client, facts: Sequence[str], about: str = OWNER) -> list[str]:
     """Let the agent hold facts about someone; their ids."""
+    for peer in (AGENT, about):
+        assert client.post(f"{WORKSPACE}/peers", json={"id": peer}).is_success
     ids: list[str] = []
     for start in range(0, len(facts), AT_ONCE):
         part = [

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.parts import fetch_once
-from tests.web.holding import OWNER, WORKSPACE, held, hold, server_of
+from tests.web.holding import OWNER, held, hold, server_of
 from tests.web.serving import WebProcess
 from tests.web.talking import begin, fact, open_until, replies, say, tell
 
@@ -233,7 +233,6 @@ def test_list_goes_on_where_it_ended(page: Page, web: WebProcess) -> None:
 
 def test_two_names_are_merged_after_a_preview(page: Page, web: WebProcess) -> None:
     with server_of(web) as server:
-        assert server.post(f"{WORKSPACE}/peers", json={"id": "annie"}).is_success
         hold(server, ["I was called Annie once."], about="annie")
     page.goto(f"{web.url}/memory/merge")
     page.get_by_label("This name").select_option("annie")

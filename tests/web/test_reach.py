@@ -12,7 +12,7 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.store.store import Store
 from hermes.types import Draft, Session
-from tests.web.holding import WORKSPACE, hold, server_of
+from tests.web.holding import hold, server_of
 from tests.web.serving import SaidNext, WebProcess, serving
 
 pytestmark = pytest.mark.contract("10.65")
@@ -82,8 +82,6 @@ def test_session_that_is_not_the_owners_cannot_be_changed(signed: tuple[WebProce
 def test_what_memory_holds_of_others_is_not_shown(signed: tuple[WebProcess, httpx.Client]) -> None:
     web, client = signed
     with server_of(web) as server:
-        for peer in ("ann", "hermes", "17"):
-            assert server.post(f"{WORKSPACE}/peers", json={"id": peer}).is_success
         [theirs] = hold(server, ["I own a zither."], about="17")
         hold(server, ["I own a drum."])
     assert "I own a drum." in client.get("/memory").text
