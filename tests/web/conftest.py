@@ -10,7 +10,6 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser import open_browser
 from tests.web.serving import SaidNext, WebProcess, serving, talking_model
 
-
 expect.set_options(timeout=30_000)  # a fact is waited for, however busy the machine is
 
 
