@@ -35,7 +35,7 @@ MAX_SHOWN, MAX_WAITING = 60, 50
 MAX_WORDS_CHARS = 500
 
 
-class Place(Struct, frozen=True):
+class SearchedPlace(Struct, frozen=True):
     """A place that was looked at for words, and what is there."""
 
     name: str
@@ -79,18 +79,21 @@ def _draw_found(
     )  # fmt: skip
 
 
-def _places(host: WebHost, found: FoundEverywhere) -> list[Place]:
+def _places(host: WebHost, found: FoundEverywhere) -> list[SearchedPlace]:
     """Every place that was looked at."""
     name = host.app.settings.get(PROVIDER)
     kinds: dict[str, int] = {}
     for one in found.at_provider.items:
         kinds[one.kind] = kinds.get(one.kind, 0) + 1
     held = ", ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in kinds.items())
-    places = [] if name == NONE else [Place(name.capitalize(), held or "nothing")]
+    places = [] if name == NONE else [SearchedPlace(name.capitalize(), held or "nothing")]
     for title, kept in (("this home", found.here), *((f"profile {key}", one) for key, one in found.profiles.items())):
         told = f"{len(kept.messages)} messages that memory may know, {len(kept.entries)} entries that wait"
-        places.append(Place(title, told))
-    return [*places, Place("notes, and what was typed at terminals", "looked at; notes that hold it are named below")]
+        places.append(SearchedPlace(title, told))
+    return [
+        *places,
+        SearchedPlace("notes, and what was typed at terminals", "looked at; notes that hold it are named below"),
+    ]
 
 
 async def forget_words(request: Request, form: FormFields) -> Response:
