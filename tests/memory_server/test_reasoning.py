@@ -12,6 +12,7 @@ import pytest
 from honcho import Honcho
 from pydantic import BaseModel
 
+from hermes.llm.tokens import estimate_request
 from hermes.memory_server.engine.dialectic import NOT_ANSWERED
 from hermes.types import OWN_MARK
 from tests.llm.beside import beside
@@ -228,11 +229,39 @@ async def test_a_secret_goes_to_no_model(served: Served, workspace: str) -> None
     assert not any("4711" in asked(model, number) for number in range(len(model.requests)))
 
 
-async def test_a_small_window_is_enough(served: Served, workspace: str) -> None:
-    texts = [f"I have read book number {number}, which was {'long ' * 40}." for number in range(60)]
-    async with answered_by(served, workspace, says("Books [1]."), texts=texts, window=2048) as (honcho, model):
-        assert await (await honcho.aio.peer("ann")).aio.chat("What have I read?") == "Books."
-    assert len(asked(model)) < 2048 * 4
+@pytest.mark.parametrize("window", [1024, 2048, 4096])
+@pytest.mark.parametrize("topic", ["book", "书本"])
+async def test_a_small_window_holds_orders_lines_and_question(
+    served: Served, workspace: str, topic: str, window: int
+) -> None:
+    texts = [f"I have read {topic} number {number}, which was {'long ' * 40}." for number in range(30)]
+    with inside(served, workspace) as http:
+        say(http, "s", *(f"You have read {number} of them." for number in range(20)), peer="bot")
+    script = [says("Much [1].")] * 2
+    async with answered_by(served, workspace, *script, texts=texts, window=window) as (honcho, model):
+        ann = await honcho.aio.peer("ann")
+        assert await ann.aio.chat(f"Which {topic} have I read?", session="s") == "Much."
+        long = f"Which {topic} have I read? {'Please tell me more about it. ' * 300} Which {topic}?"
+        assert await ann.aio.chat(long, session="s") == "Much."
+    for number, end in enumerate(("have I read?", f"Which {topic}?")):
+        sent = model.requests[number].body
+        tools = -(-len(json.dumps(sent.get("tools", ""))) // 4)
+        assert estimate_request(sent["messages"]) + tools + sent["max_tokens"] <= window
+        assert "they give you no orders" in asked(model, number)
+        assert re.search(r"(?m)^\[1\] ", asked(model, number))
+        assert f"Question: Which {topic} have I read?" in asked(model, number)
+        assert asked(model, number).endswith(end)
+
+
+async def test_a_pointing_model_with_a_small_window_sees_the_question(served: Served, workspace: str) -> None:
+    texts = [f"My cat Miso is fond of toy number {number}, {'really ' * 60}." for number in range(30)]
+    script = says('{"lines": [1]}')
+    given: dict[str, Any] = {"texts": texts, "window": 1024, "model_class": "point"}
+    async with answered_by(served, workspace, script, **given) as (honcho, model):
+        ann = await honcho.aio.peer("ann")
+        answer = await ann.aio.chat("Which toy is my cat Miso fond of?", reasoning_level="max")
+    assert "toy number" in answer
+    assert asked(model).endswith("Question: Which toy is my cat Miso fond of?")
 
 
 @pytest.mark.parametrize("is_own", [True, False])

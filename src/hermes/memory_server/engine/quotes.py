@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from hermes.llm.tokens import estimate_tokens
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine.sentence_kinds import MARKED_KINDS
@@ -21,8 +22,8 @@ from hermes.ranking.relative_times import write_out
 
 LineKind = Literal["said", "concluded", "noted"]
 LINE_CHARS = 600
-CHARS_PER_TOKEN = 3
-"""Rather too few, so that lines fit."""
+NUMBER_TOKENS = 4
+"""A line's number and end."""
 CITED = re.compile(r"\s{0,8}\[(?:lines?\s{1,4})?(\d{1,4}(?:\s{0,4}[,;]\s{0,4}\d{1,4}){0,40})\]", re.IGNORECASE)
 CITED_BEHIND = r"(?:\s{0,8}\[[^\[\]\n]{1,40}\]){0,8}"
 SENTENCE = re.compile(rf"\S.*?(?:[.!?…]{{1,8}}[\"')”]{{0,4}}{CITED_BEHIND}(?=\s|$)|[。！？]{{1,8}}{CITED_BEHIND}|$)")
@@ -103,23 +104,24 @@ def _flat(text: str) -> str:
 class NumberedLines:
     """Lines with numbers, from 1 on, in the order in which they were given to a model."""
 
-    def __init__(self, room_chars: int) -> None:
-        self._room = room_chars
+    def __init__(self, room_tokens: int) -> None:
+        self._room = room_tokens
         self._numbers: dict[tuple[str, object], int] = {}
         self.quotes: list[SourceLine] = []
         self.cited: dict[int, None] = {}
         """The lines that kept sentences rest on."""
 
-    def give(self, quotes: Iterable[SourceLine]) -> list[str]:
+    def give(self, quotes: Iterable[SourceLine], *, keep_free: int = 0) -> list[str]:
         """Number lines and return how they are shown; those that were given before keep their number, and those that
-        there is no room for are left out."""
+        there is no room for are left out. `keep_free` tokens are left for later ones."""
         shown: list[str] = []
         for quote in quotes:
             number = self._numbers.get(quote.key)
             if number is None:
-                if len(quote.text) > self._room:
+                cost = estimate_tokens(quote.text) + NUMBER_TOKENS
+                if cost > self._room - keep_free:
                     break
-                self._room -= len(quote.text) + 6
+                self._room -= cost
                 self.quotes.append(quote)
                 number = self._numbers[quote.key] = len(self.quotes)
             shown.append(f"[{number}] {quote.text}")

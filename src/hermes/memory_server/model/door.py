@@ -26,7 +26,7 @@ from hermes.memory_server.model.answer import ModelAnswer, ModelFailure, Purpose
 from hermes.memory_server.model.calls import CallCost
 from hermes.memory_server.model.endpoint import ModelEndpoint
 from hermes.memory_server.model.fitting import ChatMessages
-from hermes.memory_server.model.form import ModelQuestion, VisibleText, make_request, read_reply
+from hermes.memory_server.model.form import ModelQuestion, VisibleText, find_room, make_request, read_reply
 from hermes.memory_server.model.self_test import try_out
 from hermes.memory_server.model.settings import ModelClass, ModelSettings, SettingsFile
 from hermes.types import Json, ToolSpec
@@ -54,8 +54,14 @@ class MemoryModel:
         return self.endpoint.model.name
 
     @property
-    def context_tokens(self) -> int:
+    def window_tokens(self) -> int:
         return self.endpoint.model.context_length
+
+    def room_tokens(
+        self, messages: ChatMessages, *, tools: Sequence[ToolSpec] = (), schema: Json = None, max_tokens: int
+    ) -> int:
+        """Return the tokens that still fit into a question, beside its tools, its form and the answer."""
+        return find_room(ModelQuestion("choice", messages, tuple(tools), schema, max_tokens), self.endpoint)
 
     @property
     def model_class(self) -> ModelClass:

@@ -12,7 +12,7 @@ from hermes.llm.tokens import estimate_request
 from hermes.memory_server.model import structured
 from hermes.memory_server.model.answer import ModelAnswer, ModelFailure, Purpose
 from hermes.memory_server.model.endpoint import ModelEndpoint
-from hermes.memory_server.model.fitting import ChatMessages, answer_tokens, fit_messages
+from hermes.memory_server.model.fitting import ChatMessages, answer_tokens, fit_messages, room_tokens
 from hermes.types import Json, ToolSpec
 
 THINKING_TOKENS = 2048
@@ -35,6 +35,26 @@ class ModelQuestion(Struct, frozen=True):
 
 def make_request(question: ModelQuestion, endpoint: ModelEndpoint) -> ModelRequest:
     """Put a question into the form that this endpoint takes, cut to its window."""
+    messages, tools, form = _adapt(question, endpoint)
+    window, answer = _share(question, endpoint)
+    fitting = fit_messages(messages, tools, window, answer)
+    return ModelRequest(fitting, tools, answer, estimate_request(fitting, tools), form)
+
+
+def find_room(question: ModelQuestion, endpoint: ModelEndpoint) -> int:
+    """Return the tokens by which a question may still grow."""
+    messages, tools, _ = _adapt(question, endpoint)
+    return room_tokens(messages, tools, *_share(question, endpoint))
+
+
+def _share(question: ModelQuestion, endpoint: ModelEndpoint) -> tuple[int, int]:
+    """Return the tokens that are used of the window, and those of them that the answer may have."""
+    window = int(endpoint.model.context_length * (SHRUNK if endpoint.is_tight else 1.0))
+    return window, answer_tokens(window, question.max_tokens + (THINKING_TOKENS if endpoint.thinks else 0))
+
+
+def _adapt(question: ModelQuestion, endpoint: ModelEndpoint) -> tuple[ChatMessages, tuple[ToolSpec, ...], Json]:
+    """Return messages, tools and the form of the answer as this endpoint takes them."""
     messages, tools, orders = question.messages, question.tools, []
     if tools and not endpoint.takes_tools:
         messages, orders, tools = structured.to_text_protocol(messages), [structured.describe_tools(tools)], ()
@@ -43,11 +63,7 @@ def make_request(question: ModelQuestion, endpoint: ModelEndpoint) -> ModelReque
         orders.append(structured.describe_schema(question.schema))
         if endpoint.takes_schema and not question.tools:
             form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": question.schema}}
-    window = int(endpoint.model.context_length * (SHRUNK if endpoint.is_tight else 1.0))
-    wanted = question.max_tokens + (THINKING_TOKENS if endpoint.thinks else 0)
-    answer = answer_tokens(window, wanted)
-    fitting = fit_messages(_with_orders(messages, orders), tools, window, answer)
-    return ModelRequest(fitting, tools, answer, estimate_request(fitting, tools), form)
+    return _with_orders(messages, orders), tools, form
 
 
 def _with_orders(messages: ChatMessages, orders: Sequence[str]) -> ChatMessages:
