@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from hermes.memory_server.db.schema import FILE as MEMORY_FILE
 from hermes.memory_server.model.settings import FILE
 from hermes.types import Json
 from tests.cli.screen import CTRL_D, ENTER, Screen, plain_env
@@ -28,6 +31,12 @@ def saved(folder: Path) -> Json:
     return json.loads((folder / FILE).read_text(encoding="utf-8"))
 
 
+def counted(folder: Path) -> list[tuple[int, str, str]]:
+    """Every request that was counted: its workspace, purpose and outcome."""
+    with closing(sqlite3.connect(folder / MEMORY_FILE)) as file:
+        return file.execute("SELECT workspace_id, purpose, outcome FROM model_calls ORDER BY id").fetchall()
+
+
 @pytest.mark.contract("9.3")
 def test_a_model_is_tested_kept_for_its_owner_alone_and_shown_without_its_key(
     hermes: Hermes, folder: Path, tmp_path: Path
@@ -39,6 +48,9 @@ def test_a_model_is_tested_kept_for_its_owner_alone_and_shown_without_its_key(
             "--cap-calls", "7", "--class", "point",
         )  # fmt: skip
         assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+        assert hermes("memory", "model", "--test").code == 0
+        assert len(server.requests) == 2
+    assert counted(folder) == [(0, "self_test", "ok")] * 2
     assert (ran.code, ran.err) == (0, "")
     assert "loop-1 answers" in ran.out
     assert (folder / FILE).stat().st_mode & 0o777 == 0o600

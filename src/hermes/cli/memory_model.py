@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,9 +23,6 @@ from hermes.embedded.place import Place, find_place
 from hermes.errors import ModelError, UsageError
 from hermes.files import read_file, replace_file
 from hermes.llm.endpoint import Endpoint
-from hermes.llm.events import ModelFailed
-from hermes.llm.model import ModelRequest
-from hermes.memory_server.model.endpoint import ModelEndpoint
 from hermes.memory_server.model.settings import FILE, OPENAI_URL, ModelClass, ModelSettings, read_settings, to_json
 from hermes.settings import API_KEY, BASE_URL, CONTEXT_LENGTH, MODEL
 from hermes.types import Json
@@ -82,7 +78,7 @@ def model(
     after = _change(before, given, workspace)
     in_use = after if workspace is None else after.for_workspace(workspace)
     in_use.check()
-    tested = _try(ctx, before, in_use, test)
+    tested = _try(ctx, place, before, in_use, test)
     if tested is not None and tested["error"] and given:
         hint = "Nothing was changed. `--no-test` keeps the settings all the same"
         raise ModelError(f"the memory model does not answer: {tested['error']}", hint=hint)
@@ -107,12 +103,14 @@ def _address(
     return {"source": "own", "url": url, **forgotten}
 
 
-def _try(ctx: typer.Context, before: ModelSettings, in_use: ModelSettings, wish: bool | None) -> dict[str, Json] | None:
+def _try(
+    ctx: typer.Context, place: Place, before: ModelSettings, in_use: ModelSettings, wish: bool | None
+) -> dict[str, Json] | None:
     """Ask the model once, if that is wished or its address is new."""
     is_new = any(getattr(in_use, field) != getattr(before, field) for field in ADDRESS)
     if in_use.source == "off" or wish is False or not (wish or is_new):
         return None
-    return asyncio.run(_test(in_use.resolved(load_shared_env(find_home(ctx)))))
+    return asyncio.run(_test(place, in_use.resolved(load_shared_env(find_home(ctx)))))
 
 
 def _read_window(text: str) -> int | str:
@@ -174,24 +172,24 @@ def sync_host(app: App) -> None:
         write_settings(place, fresh)
 
 
-async def _test(settings: ModelSettings) -> dict[str, Json]:
-    """Ask once. Returns the model's name, the seconds and what went wrong."""
-    endpoint = ModelEndpoint(settings, SystemClock())
+async def _test(place: Place, settings: ModelSettings) -> dict[str, Json]:
+    """Ask once, counted like every request. Returns the model's name, the seconds and what went wrong."""
+    from hermes.memory_server.db.schema import open_database  # here: chat needs the rest of this module at its start
+    from hermes.memory_server.model.calls import SELF_TEST
+    from hermes.memory_server.model.door import ModelDoor
+
     began = time.perf_counter()
-    error = None
+    database = open_database(place.folder)
+    door = ModelDoor(database, SystemClock())
     try:
-        async with (
-            asyncio.timeout(TEST_SECONDS),
-            aclosing(endpoint.model.stream(ModelRequest(QUESTION, max_tokens=MAX_TEST_TOKENS))) as events,
-        ):
-            last = [event async for event in events][-1]
-        error = last.message if isinstance(last, ModelFailed) else None
-    except TimeoutError:
-        error = f"{endpoint.place} did not answer within {TEST_SECONDS:g} s"
+        found = door.open(settings, SELF_TEST)
+        answer = await found.ask("self_test", QUESTION, max_tokens=MAX_TEST_TOKENS, deadline_seconds=TEST_SECONDS)
     finally:
-        await endpoint.model.close()
+        await door.close()
+        await database.close()
+    error = None if answer.failure is None else answer.failure.reason
     seconds = round(time.perf_counter() - began, 2)
-    return {"name": endpoint.model.name, "window": endpoint.model.context_length, "seconds": seconds, "error": error}
+    return {"name": found.name, "window": found.window_tokens, "seconds": seconds, "error": error}
 
 
 def _show(ctx: typer.Context, place: Place, settings: ModelSettings, tested: Json, as_json: bool) -> int:

@@ -10,7 +10,7 @@ from hermes.memory_server.db.database import Record
 from hermes.memory_server.engine.quotes import NumberedLines, SentenceFilter, fence, quote_rows
 from hermes.memory_server.engine.summaries import BY_MODEL, MAX_TOKENS, write_line
 from hermes.memory_server.model.answer import ModelWaiting
-from hermes.memory_server.model.door import MemoryModel
+from hermes.memory_server.model.memory_model import MemoryModel
 from hermes.types import Json
 
 MODEL_MESSAGES = 120

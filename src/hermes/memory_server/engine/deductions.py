@@ -26,7 +26,7 @@ from hermes.memory_server.engine.tombstones import buried_at
 from hermes.memory_server.engine.truth import LIVE
 from hermes.memory_server.ids import new_id
 from hermes.memory_server.model.answer import ModelWaiting
-from hermes.memory_server.model.door import MemoryModel
+from hermes.memory_server.model.memory_model import MemoryModel
 from hermes.types import Json
 
 PREMISES = 100

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
@@ -33,12 +33,14 @@ class ModelQuestion(Struct, frozen=True):
     max_tokens: int
 
 
-def make_request(question: ModelQuestion, endpoint: ModelEndpoint) -> ModelRequest:
+def make_request(
+    question: ModelQuestion, endpoint: ModelEndpoint, may_resend: Callable[[], Awaitable[bool]] | None = None
+) -> ModelRequest:
     """Put a question into the form that this endpoint takes, cut to its window."""
     messages, tools, form = _adapt(question, endpoint)
     window, answer = _share(question, endpoint)
     fitting = fit_messages(messages, tools, window, answer)
-    return ModelRequest(fitting, tools, answer, estimate_request(fitting, tools), form)
+    return ModelRequest(fitting, tools, answer, estimate_request(fitting, tools), form, may_resend)
 
 
 def find_room(question: ModelQuestion, endpoint: ModelEndpoint) -> int:
