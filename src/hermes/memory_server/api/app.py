@@ -151,7 +151,7 @@ def create_app(
             else:
                 work = open_for_work()
                 async with (
-                    working(work, clock, embedder, delivery, models) as worker,
+                    working(work, clock, embedder, delivery, models, dreams=options.dreams) as worker,
                     refining(work, refinement),
                 ):
                     server.worker, models.wake = worker, worker.wake

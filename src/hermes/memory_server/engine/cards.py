@@ -28,6 +28,8 @@ IS_OPEN = conclusions.c.standing.is_distinct_from(SECRET)
 MAX_LINES = 40
 READ_FIRST = 100
 """How many of the newest conclusions are read for a card that is not there yet."""
+FILLED_FROM = 1000
+"""The same for a card that a dream writes anew."""
 IDENTITY = re.compile(
     r"\b(?:my name|i am|i'm|i live|i moved|we moved|i work|i like|i love|i hate|i prefer|i have|my [a-z]+ (?:is|are)"
     r"|ich (?:hei(?:ß|ss)e|wohne|arbeite|mag|liebe)|me llamo|vivo|trabajo|me gusta|je m['’]appelle|j['’]habite"
@@ -61,13 +63,28 @@ def is_written_by_person(tx: Tx, observer_id: int, observed_id: int) -> bool:
     return tx.execute(query).scalar_one_or_none() == "person"
 
 
+def fill_card(tx: Tx, workspace_id: int, observer_id: int, observed_id: int, collection_id: int, at: int) -> None:
+    """Write a card anew that no person wrote, from itself and the newest conclusions, where the workspace makes
+    cards."""
+    if _is_kept_up(tx, workspace_id, observer_id, observed_id):
+        stated = (conclusions.c.collection_id == collection_id, LIVE, conclusions.c.level == "explicit")
+        newest = select(conclusions.c.content).where(*stated).order_by(conclusions.c.created_at.desc())
+        told = [*tx.execute(newest.order_by(conclusions.c.id.desc()).limit(FILLED_FROM)).scalars()]
+        told += read_card(tx, observer_id, observed_id) or []
+        if lines := choose_lines(told, _held(tx, collection_id, told)):
+            write_card(tx, workspace_id, observer_id, observed_id, lines, at, written_by="dream")
+
+
+def _is_kept_up(tx: Tx, workspace_id: int, observer_id: int, observed_id: int) -> bool:
+    configuration = select(workspaces.c.configuration).where(workspaces.c.id == workspace_id)
+    creates = resolve(tx.execute(configuration).scalar_one()).create_card
+    return creates and not is_written_by_person(tx, observer_id, observed_id)
+
+
 def keep_card(tx: Tx, workspace_id: int, observer_id: int, observed_id: int, said: Iterable[str], at: int) -> None:
     """Bring a card that no person wrote up to what was just concluded, where the workspace makes cards."""
     collection = find_collection(tx, observer_id, observed_id)
-    if collection is None or is_written_by_person(tx, observer_id, observed_id):
-        return
-    configuration = select(workspaces.c.configuration).where(workspaces.c.id == workspace_id)
-    if not resolve(tx.execute(configuration).scalar_one()).create_card:
+    if collection is None or not _is_kept_up(tx, workspace_id, observer_id, observed_id):
         return
     before = read_card(tx, observer_id, observed_id)
     known = _newest(tx, collection) if before is None else []
