@@ -1,4 +1,4 @@
-"""What a model adds to the answers of the memory server: `python -m bench.model_adds [MODEL_URL]`.
+"""What a model adds to the answers of the memory server: `python -m bench.model_adds [MODEL_URL [CLASS …]]`.
 
 Two lives of twelve facts, each with ten questions whose answer was told and ten near ones whose answer was not. Each is
 asked without a model, with one of class `point`, and with one of class `compose`. Without MODEL_URL, only the first.
@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from honcho import Honcho
 
@@ -135,9 +135,10 @@ def set_model(folder: Path, url: str, kind: ModelClass | None) -> None:
     (folder / FILE).write_text(to_json(chosen), encoding="utf-8")
 
 
-def run(model_url: str) -> None:
+def run(model_url: str, *classes: str) -> None:
     """Measure and print; the answers themselves go to standard error."""
-    kinds: list[ModelClass | None] = [None, "point", "compose"] if model_url else [None]
+    wanted: Sequence[ModelClass] = [one for one in get_args(ModelClass) if one in classes or not classes]
+    kinds: list[ModelClass | None] = [None, *(wanted if model_url else ())]
     with tempfile.TemporaryDirectory() as data:
         process, address, _ = serve(data)
         try:
@@ -157,4 +158,4 @@ def run(model_url: str) -> None:
 
 
 if __name__ == "__main__":
-    run(sys.argv[1] if sys.argv[1:] else "")
+    run(*(sys.argv[1:] or [""]))
