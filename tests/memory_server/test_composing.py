@@ -130,6 +130,8 @@ def test_a_dream_draws_conclusions_with_premises(served: Served, workspace: str)
             {"text": "Ann does sports twice a day.", "kind": "generalisation", "lines": [run, swim]},
             {"text": "Ann rises early.", "kind": "deduction", "lines": [run]},
             {"text": "Ann is 36.", "kind": "deduction", "lines": [born]},
+            {"text": "Ann was born three years ago.", "kind": "deduction", "lines": [born]},
+            {"text": "Ann said “I never swim”.", "kind": "deduction", "lines": [swim]},
             {"text": "Ann likes water.", "kind": "generalisation", "lines": [swim]},
             {"text": "Ann is rich.", "kind": "deduction", "lines": [99]},
             {"text": "I run every morning.", "kind": "deduction", "lines": [run]},

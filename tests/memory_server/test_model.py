@@ -64,7 +64,7 @@ async def test_garbage_twice_is_a_failure(database: Database) -> None:
 
 async def test_an_endpoint_without_tools_is_asked_in_text(database: Database) -> None:
     refusal = fails(400, "loop-1 does not support tools")
-    script = [refusal, refusal, says('I look.\n{"tool": "search", "arguments": {"query": "cat"}}'), says("A cat.")]
+    script = [refusal, refusal, says('I look.\n{"name": "search", "arguments": {"query": "cat"}}'), says("A cat.")]
     async with LoopbackServer(script) as server, door_to(database, server) as door:
         model = await model_of(door, database)
         answer = await ask(model, tools=[SEARCH])

@@ -81,6 +81,26 @@ async def test_sentences_that_rest_on_lines_are_the_answer(served: Served, works
     assert "<lines>" in asked(model)
 
 
+@pytest.mark.parametrize(
+    ("written", "is_kept"),
+    [
+        ("Ann lives in Lisbon.", True),
+        ("Ann said “I live in Lisbon”.", True),
+        ("Ann said “I hate Bob and Lisbon”.", False),
+        ("Ann has lived in Lisbon for 7 years.", False),
+        ("Ann moved to Lisbon two years ago.", False),
+        ("Ann leaves Lisbon next Friday.", False),
+        ("Ann zog im Mai nach Lissabon.", False),
+    ],
+)
+async def test_dates_numbers_and_quotes_are_those_of_the_cited_lines(
+    served: Served, workspace: str, *, written: str, is_kept: bool
+) -> None:
+    async with answered_by(served, workspace, says(f"{written.rstrip('.')} [1].")) as (honcho, _):
+        answer = await (await honcho.aio.peer("ann")).aio.chat("Where does she live?")
+    assert answer.startswith(written.rstrip(".")) is is_kept, answer
+
+
 @pytest.mark.parametrize(("level", "rounds"), [("minimal", 1), ("low", 5), ("medium", 2), ("high", 4), ("max", 10)])
 async def test_a_level_says_how_often_tools_are_used(served: Served, workspace: str, level: str, rounds: int) -> None:
     looks = [says(calls=[("search_messages", json.dumps({"query": f"cat {turn}"}))]) for turn in range(rounds + 3)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Literal
 
 from hermes.llm.tokens import estimate_tokens
@@ -18,7 +19,7 @@ from hermes.memory_server.engine.sentence_kinds import MARKED_KINDS
 from hermes.memory_server.engine.sentences import read_message
 from hermes.memory_server.model.own_words import own_sessions
 from hermes.ranking.personal import holds_secret
-from hermes.ranking.relative_times import write_out
+from hermes.ranking.relative_times import resolve, write_out
 
 LineKind = Literal["said", "concluded", "noted"]
 LINE_CHARS = 600
@@ -31,7 +32,13 @@ GOES_ON = re.compile(
     r"(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|jr|sr|e\.g|i\.e|z\.b|d\.h|ca|approx|vs|nr|no|[a-z]|\d{1,2})\.$", re.I
 )
 """Ends with a word after which a sentence goes on."""
-NUMBER = re.compile(r"\d+")
+NUMBER, WORD = re.compile(r"\d+"), re.compile(r"\w+")
+LIST_NUMBER = re.compile(r"^\s*\d{1,3}[.)]\s")
+QUOTED = re.compile('["“”„«»「]([^"“”„«»「」\n]{2,300})["“”«»」]')
+MAX_PREPOSITION_CHARS = 2
+"""Shorter words of a date, such as "in" or "am", say nothing of when."""
+UNDATED = date(2000, 1, 1)
+"""Any day: only whether a text has a date is asked."""
 MARKS = re.compile(r"</?\s*lines\s*>", re.IGNORECASE)
 
 
@@ -151,9 +158,18 @@ class NumberedLines:
 
 
 def is_within(text: str, sources: Sequence[str]) -> bool:
-    """Whether every number in a text stands in its sources, too: a model works out no dates and no sums."""
+    """Return True if every number, date and quoted text stands in the sources, too: a model works out no dates and no
+    sums, and puts no words into a mouth."""
     known = {int(number) for source in sources for number in NUMBER.findall(source)}
-    return all(int(number) in known for number in NUMBER.findall(re.sub(r"^\s*\d{1,3}[.)]\s", "", text)))
+    words = {word for source in sources for word in WORD.findall(source.lower())}
+    times = (text[time.start : time.end].lower() for time in resolve(text, UNDATED))
+    dated = (word for time in times for word in WORD.findall(time) if len(word) > MAX_PREPOSITION_CHARS)
+    said = " ".join(sources).lower()
+    return (
+        all(int(number) in known for number in NUMBER.findall(LIST_NUMBER.sub("", text)))
+        and all(word in words for word in dated)
+        and all(" ".join(quote.lower().split()).strip(" .,!?…") in said for quote in QUOTED.findall(text))
+    )
 
 
 def fence(lines: Sequence[str]) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.tokens import estimate_request
+from hermes.llm.written_calls import with_written_calls
 from hermes.memory_server.model import structured
 from hermes.memory_server.model.answer import ModelAnswer, ModelFailure, Purpose
 from hermes.memory_server.model.endpoint import ModelEndpoint
@@ -78,10 +80,11 @@ def _with_orders(messages: ChatMessages, orders: Sequence[str]) -> ChatMessages:
 
 def read_reply(reply: Reply, question: ModelQuestion) -> ModelAnswer:
     """Read a whole reply: tool calls, JSON of the schema, or text."""
-    text = structured.without_thoughts(reply.text)
-    called = reply.tool_calls or structured.find_calls(text, question.tools)
-    if called:
-        return ModelAnswer(text, tool_calls=called)
+    reply = replace(reply, text=structured.without_thoughts(reply.text))
+    reply = with_written_calls(reply, frozenset(tool.name for tool in question.tools))
+    text = reply.text
+    if reply.tool_calls:
+        return ModelAnswer(text, tool_calls=reply.tool_calls)
     is_cut = reply.finish_reason == CUT
     if reply.finish_reason == FILTERED:
         return ModelAnswer(text, failure=ModelFailure("refusal", "the endpoint held the answer back"))
