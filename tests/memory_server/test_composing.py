@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,10 @@ import httpx
 import pytest
 from honcho import Honcho
 
-from hermes.memory_server.db.schema import FILE
 from tests.llm.beside import beside
 from tests.llm.loopback import Answer, LoopbackServer, fails, says
-from tests.memory_server.in_file import wait_for_work
 from tests.memory_server.modelling import write_model
-from tests.memory_server.serving import Served, inside, kill, start, stop
+from tests.memory_server.serving import Served, inside, start, stop
 from tests.memory_server.talking import conclude, held, say, settle
 
 pytestmark = [pytest.mark.processes, pytest.mark.contract("9.3")]
@@ -209,33 +206,3 @@ def test_a_dream_over_its_cap_waits(served: Served, workspace: str) -> None:
         eventually(lambda: waiting(http))
         assert len(model.requests) == 1
         assert len(http.get("/ext/dreams").json()["items"]) == 1, "what waits is not completed"
-
-
-def test_killed_while_a_model_works_nothing_is_lost_or_twice(processes: None, tmp_path: Path) -> None:
-    made = says("Ann plans a trip [1].")
-    early = says(json.dumps({"conclusions": [{"text": "Ann rises early.", "kind": "deduction", "lines": [1]}]}))
-    with modelled(tmp_path, then=says("x", ending="hang")) as model:
-        served = start(tmp_path)
-        with inside(served, "lab") as http:
-            say(http, "s", *(f"I plan day {number} of my trip." for number in range(1, 21)))
-            eventually(lambda: model.requests)
-            with pytest.raises(httpx.TimeoutException):
-                http.post("/peers/ann/chat", json={"query": "What do I plan?"}, timeout=1.0)
-        kill(served)
-    for answer in (made, early):
-        with modelled(tmp_path, then=answer):
-            served = start(tmp_path)
-            wait_for_work(tmp_path)
-            with inside(served, "lab") as http:
-                assert summary(http).splitlines()[1:] == ["* Ann plans a trip."]
-                dream(http)
-                eventually(lambda: not waiting(http))
-            kill(served)
-    with modelled(tmp_path, then=early):
-        served = start(tmp_path)
-        wait_for_work(tmp_path)
-        stop(served)
-    with closing(sqlite3.connect(tmp_path / FILE)) as file:
-        assert file.execute("SELECT count(*) FROM summaries").fetchone() == (1,)
-        assert file.execute("SELECT count(*) FROM conclusions WHERE level = 'deductive'").fetchone() == (1,)
-        assert file.execute("SELECT count(*) FROM messages").fetchone() == (20,)
