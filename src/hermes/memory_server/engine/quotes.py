@@ -23,15 +23,20 @@ from hermes.ranking.relative_times import resolve, write_out
 
 LineKind = Literal["said", "concluded", "noted"]
 LINE_CHARS = 600
+MAX_SENTENCE_CHARS = 2000
+"""What goes on for longer without an end is no sentence."""
+LOOK_CHARS, BEHIND_CHARS = 24, 400
+"""New characters of a growing text after which it is looked at, and how far behind a sentence its citations reach."""
 NUMBER_TOKENS = 4
 """A line's number and end."""
 CITED = re.compile(r"\s{0,8}\[(?:lines?\s{1,4})?(\d{1,4}(?:\s{0,4}[,;]\s{0,4}\d{1,4}){0,40})\]", re.IGNORECASE)
-CITED_BEHIND = r"(?:\s{0,8}\[[^\[\]\n]{1,40}\]){0,8}"
-SENTENCE = re.compile(rf"\S.*?(?:[.!?…]{{1,8}}[\"')”]{{0,4}}{CITED_BEHIND}(?=\s|$)|[。！？]{{1,8}}{CITED_BEHIND}|$)")
+CITED_BEHIND = r"(?:\s{0,8}+\[[^\[\]\n]{1,40}+\]){0,8}+"
+SENTENCE = re.compile(rf"\S.*?(?:[.!?…]{{1,8}}+[\"')”]{{0,4}}+{CITED_BEHIND}(?=\s|$)|[。！？]{{1,8}}+{CITED_BEHIND}|$)")
 GOES_ON = re.compile(
     r"(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|jr|sr|e\.g|i\.e|z\.b|d\.h|ca|approx|vs|nr|no|[a-z]|\d{1,2})\.$", re.I
 )
 """Ends with a word after which a sentence goes on."""
+GOES_ON_CHARS = 10
 NUMBER, WORD = re.compile(r"\d+"), re.compile(r"\w+")
 LIST_NUMBER = re.compile(r"^\s*\d{1,3}[.)]\s")
 QUOTED = re.compile('["“”„«»「]([^"“”„«»「」\n]{2,300})["“”«»」]')
@@ -39,6 +44,7 @@ MAX_PREPOSITION_CHARS = 2
 """Shorter words of a date, such as "in" or "am", say nothing of when."""
 UNDATED = date(2000, 1, 1)
 """Any day: only whether a text has a date is asked."""
+ENDS = re.compile(r"[.!?…。！？\n]")
 MARKS = re.compile(r"</?\s*lines\s*>", re.IGNORECASE)
 
 
@@ -179,14 +185,14 @@ def fence(lines: Sequence[str]) -> str:
 
 def split_sentences(line: str) -> Iterator[str]:
     """The sentences of one line, each with the citations behind it."""
-    begun = ""
+    begun: list[str] = []
     for found in SENTENCE.finditer(line):
-        begun = f"{begun} {found.group()}".strip()
-        if not GOES_ON.search(begun):
-            yield begun
-            begun = ""
+        begun.append(found.group())
+        if not GOES_ON.search(found.group()[-GOES_ON_CHARS:]):
+            yield " ".join(begun)
+            begun = []
     if begun:
-        yield begun
+        yield " ".join(begun)
 
 
 class SentenceFilter:
@@ -194,22 +200,30 @@ class SentenceFilter:
 
     def __init__(self, lines: NumberedLines) -> None:
         self._lines = lines
-        self._rest = self._between = ""
+        self._rest = self._new = self._between = ""
 
     def add(self, piece: str) -> str:
         """Return the sentences that are whole by now and are kept, with what separates them from earlier ones."""
-        *whole, last = (self._rest + piece).split("\n")
+        self._new += piece
+        if len(self._new) < LOOK_CHARS and "\n" not in self._new:
+            return ""
+        if not ENDS.search(self._rest[-BEHIND_CHARS:] + self._new):
+            self._rest, self._new = (self._rest + self._new)[: MAX_SENTENCE_CHARS + 1], ""
+            return ""
+        *whole, last = (self._rest + self._new).split("\n")
+        self._new = ""
         kept = [self._keep(line) for line in whole]
         *begun, rest = [*split_sentences(last)] or [""]
         if begun and rest.startswith("["):  # perhaps the beginning of a citation of the sentence before
             *begun, before = begun
             rest = f"{before} {rest}"
-        self._rest = rest + last[len(last.rstrip()) :]
+        self._rest = rest + last[len(last.rstrip()) :] if len(rest) <= MAX_SENTENCE_CHARS else ""
         return "".join([*kept, *map(self._keep_sentence, begun)])
 
     def end(self) -> str:
         """Return the same for what is left."""
-        return self._keep(self._rest)
+        rest, self._rest, self._new = self._rest + self._new, "", ""
+        return "".join(map(self._keep, rest.split("\n")))
 
     def _keep(self, line: str) -> str:
         kept = "".join(map(self._keep_sentence, split_sentences(line)))

@@ -137,8 +137,8 @@ class CountedCall:
         if self._id is None:
             return
         took = round((time.monotonic() - self._began) * 1000)
-        known = (self._reserved.prompt_tokens, said_tokens)
-        cost = CallCost(*(known if usage is None else (usage.prompt_tokens, usage.completion_tokens)), took)
+        prompt, said = (0, 0) if usage is None else (usage.prompt_tokens, usage.completion_tokens)
+        cost = CallCost(prompt or self._reserved.prompt_tokens, said or said_tokens, took)
         call_id, self._id = self._id, None
         self._report(cost, outcome)
         try:

@@ -15,6 +15,7 @@ from hermes.memory_server.model import structured
 from hermes.memory_server.model.answer import ModelAnswer, ModelFailure, Purpose
 from hermes.memory_server.model.endpoint import ModelEndpoint
 from hermes.memory_server.model.fitting import ChatMessages, answer_tokens, fit_messages, room_tokens
+from hermes.memory_server.model.thoughts import without_thoughts
 from hermes.types import Json, ToolSpec
 
 THINKING_TOKENS = 2048
@@ -80,7 +81,7 @@ def _with_orders(messages: ChatMessages, orders: Sequence[str]) -> ChatMessages:
 
 def read_reply(reply: Reply, question: ModelQuestion) -> ModelAnswer:
     """Read a whole reply: tool calls, JSON of the schema, or text."""
-    reply = replace(reply, text=structured.without_thoughts(reply.text))
+    reply = replace(reply, text=without_thoughts(reply.text))
     reply = with_written_calls(reply, frozenset(tool.name for tool in question.tools))
     text = reply.text
     if reply.tool_calls:
@@ -94,22 +95,3 @@ def read_reply(reply: Reply, question: ModelQuestion) -> ModelAnswer:
     if not text:
         return ModelAnswer(failure=ModelFailure("truncated" if is_cut else "bad_reply", "the answer has no text"))
     return ModelAnswer(text, failure=ModelFailure("truncated", "the answer was cut off") if is_cut else None)
-
-
-class VisibleText:
-    """Text as it comes, without thoughts between tags."""
-
-    def __init__(self) -> None:
-        self._all = ""
-        self._shown = 0
-
-    def add(self, piece: str) -> str:
-        """Return what can be shown now. A beginning that may become a tag waits."""
-        self._all += piece
-        visible = structured.without_thoughts(self._all)
-        held = visible.rfind("<")
-        if held >= 0 and len(visible) - held <= len("<reasoning>"):
-            visible = visible[:held]
-        new = visible[self._shown :]
-        self._shown = max(self._shown, len(visible))
-        return new

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from hermes.types import Json, ToolSpec
 
-THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 FENCED = re.compile(r"```[a-zA-Z]*[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 MAX_STARTS = 20
 """Brackets at which JSON is looked for, and places at which a cut one is closed."""
@@ -26,11 +25,6 @@ TYPES: Mapping[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "null": (type(None),),
 }
-
-
-def without_thoughts(text: str) -> str:
-    """Return the text without what the model thought aloud between tags; a model may forget the end of it."""
-    return THOUGHT.sub("", text).strip()
 
 
 def read_json(text: str, schema: Json) -> tuple[Json, str | None]:
