@@ -70,12 +70,15 @@ def test_the_dialectic_asks_a_real_model_at_every_depth(base_url: str, home: Pat
         with Screen("chat", env=env, patience=300) as screen:
             screen.wait_for_prompt()
             for turn in (1, 2):
-                screen.type(f"What should I cook tonight, number {turn}?{ENTER}").wait_for("All right.")
+                screen.type(f"What should I cook tonight, number {turn}?{ENTER}")
+                screen.wait_for("All right.")
                 deadline = time.monotonic() + 900
-                while len(asked()) < turn * depth:
+                while len(asked()) < turn:  # a strong first answer ends the passes
                     assert time.monotonic() < deadline, asked()
                     time.sleep(1)
             screen.type(CTRL_D)
             assert screen.ended() == 0
         hermes("memory", "stop")
-    assert {outcome for (outcome,) in asked()} == {"ok"}
+    outcomes = [outcome for (outcome,) in asked()]
+    assert outcomes.count("ok") >= 2, outcomes
+    assert set(outcomes) <= {"ok", "unfinished"}, "the end of a conversation stops what is still asked for it"
