@@ -85,7 +85,7 @@ async def test_dreams_can_be_switched_off(database: Database, is_off: str) -> No
     await learn(database, clock, NEW_CONCLUSIONS)
     if is_off == "workspace":
         off = {"configuration": '{"dream": {"enabled": false}}'}
-        await database.write(lambda tx: tx.execute(update(workspaces).values(off)) and None)
+        await database.write(lambda tx: tx.execute(update(workspaces).values(off)).rowcount)
     await sleep(JobWorker(database, clock, EMBEDDER, dreams=is_off != "server"), clock, QUIET)
     assert await had(database) == []
 

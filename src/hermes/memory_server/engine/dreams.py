@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Row, Select, delete, func, insert, select, text, update
+from sqlalchemy import Select, delete, func, insert, select, text, update
 
 from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.tables import (
@@ -142,7 +142,7 @@ def _retire_equal(tx: Tx, collection_id: int, at: int) -> list[JsonMap]:
     alike = (conclusions.c.digest, conclusions.c.level, conclusions.c.session_id, conclusions.c.superseded_by)
     several = select(conclusions.c.digest).where(*live).group_by(*alike).having(func.count() > 1).limit(RETIRED)
     wanted = (*live, conclusions.c.digest.in_(several))
-    same: dict[tuple[Any, ...], list[Row[Any]]] = {}
+    same: dict[tuple[Any, ...], list[Record]] = {}
     for row in tx.execute(
         select(*alike, conclusions.c.id, conclusions.c.public_id, conclusions.c.times_derived)
         .where(*wanted)
@@ -177,7 +177,7 @@ def _retire_baseless(tx: Tx, collection_id: int, at: int) -> list[JsonMap]:
     return report
 
 
-def _retire(tx: Tx, row: Row[Any], why: str, at: int) -> dict[str, Any]:
+def _retire(tx: Tx, row: Record, why: str, at: int) -> dict[str, Any]:
     tx.execute(update(conclusions).where(conclusions.c.id == row.id).values(retired_at=at, retired_why=why))
     return {"id": row.public_id, "why": why}
 
