@@ -317,3 +317,13 @@ async def test_evidence_and_search_ask_no_model(served: Served, workspace: str) 
             assert model.requests == []
         assert [http.post(path, json={"query": "cat"}).json() for path in ("/ext/evidence", "/search")] == asked_with
         assert "Miso" in str(asked_with[0])
+
+
+async def test_a_tool_that_finds_more_than_fits_says_so(served: Served, workspace: str) -> None:
+    texts = [f"I have read book number {number}, which was {'long ' * 80}." for number in range(60)]
+    looks = [says(calls=[("search_messages", json.dumps({"query": f"book {turn}"}))]) for turn in range(4)]
+    script = [*looks, says("Books [1].")]
+    async with answered_by(served, workspace, *script, texts=texts, window=4096) as (honcho, model):
+        assert await (await honcho.aio.peer("ann")).aio.chat("What have I read?") == "Books."
+    assert "no more lines fit" in asked(model, len(looks))
+    assert asked(model, len(looks)).count("Question: What have I read?") == 1

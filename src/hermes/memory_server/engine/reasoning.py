@@ -67,6 +67,7 @@ CHOICE: Json = {
     "required": ["lines"],
 }
 SHAPED = "Give the answer as JSON, and in `lines` the numbers that it rests on."
+NO_ROOM = "Something was found, but no more lines fit. Answer from those that you have."
 POINTED = "What memory holds that answers the question:"
 
 
@@ -252,7 +253,8 @@ class Reasoner:
         except StoreError as error:  # it took too long, or the disk is busy; the model may do without
             return f"Nothing could be read: {error.line()}"[:300]
         self._calls.append({"tool_name": call.name, "tool_input": given})
-        return fence(self._lines.give(quotes)) if quotes else "Nothing was found."
+        lines = self._lines.give(quotes)
+        return fence(lines) if lines else NO_ROOM if quotes else "Nothing was found."
 
     async def _run(self, name: str, given: JsonMap) -> list[SourceLine]:
         reader = self._reader
