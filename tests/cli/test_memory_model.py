@@ -18,6 +18,8 @@ from tests.cli.screen import CTRL_D, ENTER, Screen, plain_env
 from tests.conftest import Ran
 from tests.llm.beside import beside
 from tests.llm.loopback import Answer, LoopbackServer, fails, says
+from tests.memory_server.serving import inside, running
+from tests.memory_server.talking import conclude, say, settle
 
 Hermes = Callable[..., Ran]
 KEY = "sk-only-for-this-test"
@@ -218,3 +220,24 @@ def test_a_workspace_elsewhere_does_not_get_the_key_of_the_folder() -> None:
     spaces = {"same": {"name": "b"}, "else": {"url": there}, "own": {"url": there, "key": "other"}}
     settings = ModelSettings(source="own", url=here, key=KEY, workspaces=spaces)
     assert {name: settings.for_workspace(name).key for name in spaces} == {"same": KEY, "else": "", "own": "other"}
+
+
+@pytest.mark.processes
+def test_dreams_are_shown_and_undone(hermes: Hermes, folder: Path) -> None:
+    assert "No dream has changed anything" in hermes("memory", "dreams").err
+    with running(folder) as served, inside(served, "lab") as http:
+        say(http, "s", "I run every morning.")
+        settle(http)
+        conclude(http, "Ann has a dog.", "Ann has a dog.", session="s")
+        http.post("/schedule_dream", json={"observer": "ann", "dream_type": "omni"}).raise_for_status()
+        settle(http)
+        shown = hermes("memory", "dreams")
+        [dream] = json.loads(hermes("memory", "dreams", "--json").out)
+        assert dream["id"] in shown.out
+        assert "retired: Ann has a dog." in shown.out
+        assert "undone" in hermes("memory", "dreams", "--undo", dream["id"]).out
+        with closing(sqlite3.connect(folder / MEMORY_FILE)) as file:
+            retired = file.execute("SELECT count(*) FROM conclusions WHERE retired_at IS NOT NULL")
+            assert retired.fetchone() == (0,)
+    refused = hermes("memory", "dreams", "--undo", "nothing")
+    assert (refused.code, "no dream 'nothing'" in refused.err) == (2, True)

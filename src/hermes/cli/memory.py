@@ -31,6 +31,7 @@ COMMANDS = {
     "forget": "forget:forget",
     "setup": "memory_setup:setup",
     "model": "memory_model:model",
+    "dreams": "dreams:dreams",
     "start": "memory_server:start",
     "stop": "memory_server:stop",
     "export": "transfer:export",

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Select, delete, func, insert, select, text, update
 
+from hermes.memory_server import times
 from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.tables import (
     OPEN_JOB,
@@ -201,13 +202,37 @@ def list_dreams(tx: Tx, workspace: str, page: PageRequest) -> Paged:
     return fetch_page(tx, query, (dreams.c.id,), page)
 
 
-def undo_dream(tx: Tx, workspace: str, public_id: str, at: int) -> Record:
+def read_effects(tx: Tx, limit: int) -> list[JsonMap]:
+    """Return the newest dreams of all workspaces that changed something, with the texts that they added and retired, as
+    far as these are still there."""
+    nothing = json.dumps({"added": [], "retired": []})
+    query = select(*dreams.c, workspaces.c.name).join(workspaces, workspaces.c.id == dreams.c.workspace_id)
+    effects: list[JsonMap] = []
+    for row in tx.execute(query.where(dreams.c.report != nothing).order_by(dreams.c.id.desc()).limit(limit)).all():
+        report = json.loads(row.report)
+        when = {"created_at": times.to_wire(row.created_at)}
+        when["undone_at"] = None if row.undone_at is None else times.to_wire(row.undone_at)
+        texts = {name: _read_texts(tx, ids) for name, ids in (
+            ("added", report["added"]), ("retired", [one["id"] for one in report["retired"]])
+        )}  # fmt: skip
+        effects.append({"id": row.public_id, "workspace": row.name, **when, **texts})
+    return effects
+
+
+def _read_texts(tx: Tx, ids: Sequence[str]) -> list[str]:
+    found = select(conclusions.c.content).where(conclusions.c.public_id.in_(ids[:RETIRED])).distinct()
+    return list(tx.execute(found).scalars())
+
+
+def undo_dream(tx: Tx, workspace: str | None, public_id: str, at: int) -> Record:
     """Bring back what a dream retired, and remove what it added, which no later dream adds again. Undoing twice is
     fine."""
-    own = (dreams.c.workspace_id == get_workspace(tx, workspace).id, dreams.c.public_id == public_id)
+    own: list[Any] = [dreams.c.public_id == public_id]
+    if workspace is not None:
+        own.append(dreams.c.workspace_id == get_workspace(tx, workspace).id)
     found = tx.execute(select(dreams).where(*own).with_for_update()).first()
     if found is None:
-        raise Missing("Dream", public_id, workspace)
+        raise Missing("Dream", public_id, workspace or "")
     if found.undone_at is None:
         report = json.loads(found.report)
         for one in report["retired"]:
