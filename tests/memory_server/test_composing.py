@@ -61,11 +61,18 @@ def waiting(http: httpx.Client) -> bool:
     return bool(told["pending_work_units"]) and not told["in_progress_work_units"]
 
 
-def dream(http: httpx.Client) -> None:
+@contextmanager
+def sdk(http: httpx.Client) -> Iterator[Honcho]:
+    """The official client of the same workspace."""
     url = str(http.base_url).rstrip("/")
     client = Honcho(workspace_id=url.rsplit("/", 1)[1], base_url=url.split("/v3")[0], api_key="unused", max_retries=0)
-    client.schedule_dream(observer="ann")
+    yield client
     client._http.close()
+
+
+def dream(http: httpx.Client) -> None:
+    with sdk(http) as client:
+        client.schedule_dream(observer="ann")
 
 
 def drawn(http: httpx.Client) -> list[dict[str, Any]]:
@@ -91,6 +98,11 @@ def test_a_summary_adds_lines_to_those_it_has(served: Served, workspace: str) ->
         second = eventually(lambda: summary(http) if summary(http) != first else "")
         assert second.splitlines()[1:] == ["* Ann plans a trip.", "* She packs."]
         assert "I plan day 1" not in json.dumps(model.requests[1].body), "what is known is not summarised again"
+        with sdk(http) as client:
+            told = client.session("s").summaries().short_summary
+            assert told is not None
+            assert told.content == second
+            assert client.session("s").context(summary=True).summary == told
 
 
 @pytest.mark.parametrize("wrong", [says("a text without numbers"), says("", finish_reason="content_filter")])
@@ -147,6 +159,8 @@ def test_a_dream_draws_conclusions_with_premises(served: Served, workspace: str)
         said = http.post("/conclusions/list", json={"filters": {"id": {"in": sources}}}).json()["items"]
         assert {one["content"] for one in said} == {"ann: I run every morning.", "ann: I swim every evening."}
         assert "   Premises:\n   - ann: I run every morning." in held(http, "ann")
+        with sdk(http) as client:
+            assert client.peer("ann").representation() == held(http, "ann")
         [*_, last_but_one, last] = http.get("/ext/dreams").json()["items"]
         assert (len(last_but_one["added"]), last["added"]) == (2, [])
         messages = http.post("/sessions/s/messages/list").json()["items"]
