@@ -210,8 +210,8 @@ def read_effects(tx: Tx, limit: int) -> list[JsonMap]:
     effects: list[JsonMap] = []
     for row in tx.execute(query.where(dreams.c.report != nothing).order_by(dreams.c.id.desc()).limit(limit)).all():
         report = json.loads(row.report)
-        when = {"created_at": times.to_wire(row.created_at)}
-        when["undone_at"] = None if row.undone_at is None else times.to_wire(row.undone_at)
+        undone = None if row.undone_at is None else times.to_wire(row.undone_at)
+        when = {"created_at": times.to_wire(row.created_at), "undone_at": undone}
         texts = {name: _read_texts(tx, ids) for name, ids in (
             ("added", report["added"]), ("retired", [one["id"] for one in report["retired"]])
         )}  # fmt: skip
