@@ -15,7 +15,7 @@ from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import collections, conclusions, peers
 from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.asking import SearchWords, understand
-from hermes.memory_server.engine.conclusions import find_collection, find_conclusions, select_conclusions
+from hermes.memory_server.engine.conclusions import find_brief, find_collection, find_conclusions, select_conclusions
 from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.truth import contradictions
 from hermes.memory_server.engine.vectors import VectorIndex
@@ -113,7 +113,8 @@ def query_views(
         best, seen = _rank(tx, hits, asked, least)
         once = _say_once(best)
         if len(once) >= top_k or len(once) == len(best) or len(hits) < most:
-            return put_newer_first(tx, once[:top_k], seen)[:top_k]
+            rows = find_conclusions(tx, [row.id for row in once[:top_k]])
+            return put_newer_first(tx, rows, seen)[:top_k]
         most *= 4  # many of them say the same
 
 
@@ -121,7 +122,7 @@ def _rank(
     tx: Tx, hits: Sequence[tuple[int, float, int, View]], asked: SearchWords, least: float
 ) -> tuple[list[Record], dict[int, View]]:
     """Return the conclusions that are near enough, the best first, and through which view each is seen."""
-    rows = {row.id: row for row in find_conclusions(tx, dict.fromkeys(hit[0] for hit in hits))}
+    rows = find_brief(tx, dict.fromkeys(hit[0] for hit in hits))
     fits: dict[int, float] = {}
     seen: dict[int, View] = {}
     for row_id, closeness, collection, view in hits:
