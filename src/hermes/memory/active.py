@@ -40,9 +40,10 @@ START = "is_available"
 """The hook that a plugin starts with."""
 PREPARING = 16
 """Conversations that prepare their next recall at a time; others wait their turn."""
-BUSY_RECALLS, BUSY_SECONDS = 5, 0.2
-"""A process is busy while so many of its turns have recalled in so short a time."""
-YIELD_SECONDS = 0.5
+BUSY_RECALLS, BUSY_SECONDS, BUSY_TURNS = 5, 0.5, 3
+"""A process is busy while so many of its turns have recalled in so short a time, and so many are running at once: a
+program that tells and asks one thing after the other keeps nobody waiting."""
+YIELD_SECONDS = 2.0
 """How long a busy process puts off, at most, what is done after a turn: delivering it, preparing the next recall."""
 
 
@@ -92,6 +93,7 @@ class ActiveProvider:
         self.background = Background(name)
         self.preparing = asyncio.Semaphore(PREPARING)
         self._recalled_at: deque[float] = deque(maxlen=BUSY_RECALLS)
+        self._turns_running: set[str] = set()
         self.wake = asyncio.Event()
         """Set when there may be something to deliver."""
         self.deliver_lane: Callable[[str, float], Awaitable[bool]] | None = None
@@ -129,14 +131,20 @@ class ActiveProvider:
         self.report(hook, Missed(f"{hook} returned {flawed}") if flawed else result, whose)
         return result
 
-    def note_recall(self) -> None:
-        """A turn has recalled."""
+    def turn_recalls(self, session_id: str) -> None:
+        """Record that a turn recalls."""
+        self._turns_running.add(session_id)
         self._recalled_at.append(asyncio.get_running_loop().time())
+
+    def turn_over(self, session_id: str) -> None:
+        """Record the end of a turn, and have what it left delivered soon."""
+        self._turns_running.discard(session_id)
+        self.deliver_soon()
 
     async def yield_to_turns(self) -> None:
         """Return when the process is not busy with turns, or after a while."""
         now, deadline, recalls = asyncio.get_running_loop().time, self.within(YIELD_SECONDS), self._recalled_at
-        while left := deadline.seconds_left():
+        while len(self._turns_running) >= BUSY_TURNS and (left := deadline.seconds_left()):
             busy_until = recalls[0] + BUSY_SECONDS if len(recalls) == BUSY_RECALLS else 0.0
             if busy_until <= now():
                 return
@@ -166,6 +174,7 @@ class ActiveProvider:
 
     def let_go(self, session_id: str) -> None:
         """A conversation is closed: nothing more is asked for it."""
+        self._turns_running.discard(session_id)
         self.health.forget(session_id)
         if self._thread is not None:
             self._thread.forget(session_id)
