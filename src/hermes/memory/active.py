@@ -40,7 +40,7 @@ START = "is_available"
 """The hook that a plugin starts with."""
 PREPARING = 16
 """Conversations that prepare their next recall at a time; others wait their turn."""
-BUSY_RECALLS, BUSY_SECONDS, BUSY_TURNS = 5, 0.5, 3
+BUSY_RECALLS, BUSY_SECONDS, BUSY_TURNS = 5, 1.0, 3
 """A process is busy while so many of its turns have recalled in so short a time, and so many are running at once: a
 program that tells and asks one thing after the other keeps nobody waiting."""
 YIELD_SECONDS = 2.0
@@ -103,7 +103,6 @@ class ActiveProvider:
         self._thread: PluginThread | None = None
         self._starting: asyncio.Task[bool] | None = None
         self._warming: asyncio.Task[None] | None = None
-        self._waking: asyncio.Task[None] | None = None
         self._try_again = Deadline(0.0, 0.0)
         self._signed: dict[str, Json] | None = None
         self._signature: str | None = None
@@ -137,9 +136,9 @@ class ActiveProvider:
         self._recalled_at.append(asyncio.get_running_loop().time())
 
     def turn_over(self, session_id: str) -> None:
-        """Record the end of a turn, and have what it left delivered soon."""
+        """Record the end of a turn, and have what it left delivered."""
         self._turns_running.discard(session_id)
-        self.deliver_soon()
+        self.wake.set()
 
     async def yield_to_turns(self) -> None:
         """Return when the process is not busy with turns, or after a while."""
@@ -149,16 +148,6 @@ class ActiveProvider:
             if busy_until <= now():
                 return
             await asyncio.sleep(min(left, busy_until - now()))
-
-    def deliver_soon(self) -> None:
-        """Have what a turn left delivered, with that of other turns while the process is busy."""
-
-        async def wake() -> None:
-            await self.yield_to_turns()
-            self.wake.set()
-
-        if self._waking is None or self._waking.done():
-            self._waking = asyncio.create_task(wake(), name="memory-wake")
 
     def report(self, hook: str, result: HookResult[T], whose: str = EVERYWHERE) -> None:
         """Keep how a hook did. One that was skipped did nothing: it was said what it was skipped for."""
@@ -268,10 +257,9 @@ class ActiveProvider:
 
     async def close(self) -> None:
         """Let the plugin go, within its deadline. Sessions are closed before."""
-        for task in (self._warming, self._waking):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait({task})
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.wait({self._warming})
         await self.background.settle(self.deadlines.close / 3)
         if self._thread is not None and not self._closed:
             deadline = self.within(self.deadlines.close)
