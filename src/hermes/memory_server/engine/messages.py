@@ -229,7 +229,7 @@ def read_range(tx: Tx, session_id: int, first: int, last: int) -> list[Record]:
     return RANGE.rows(tx, session_id=session_id, first=first, last=last)
 
 
-BY_IDS = PreparedForList(lambda ids: select_messages().where(messages.c.id.in_(ids)), at_once=10)
+BY_IDS = PreparedForList(lambda ids: select_messages().where(messages.c.id.in_(ids)), at_once=25)
 RANGE = PreparedStatement(
     select_messages()
     .where(messages.c.session_id == bindparam("session_id"))

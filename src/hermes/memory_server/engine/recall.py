@@ -96,9 +96,11 @@ def query_views(
     max_distance: float | None,
     *,
     least: float = -1.0,
+    read: bool = True,
 ) -> list[Record]:
     """The conclusions of these views that fit best, the best first: by meaning, and by the words of the question that
-    they hold. At least so sure must it be that one is about the question. Secrets come if it asks for one."""
+    they hold. At least so sure must it be that one is about the question. Secrets come if it asks for one. `read`: also
+    what was read from messages."""
     owner = OWNER.first(tx, id=views[0].observed) if views else None
     asked = understand(tx, 0 if owner is None else int(owner.workspace_id), question)
     most = max(CANDIDATES, top_k * 2)
@@ -106,7 +108,7 @@ def query_views(
         hits: list[tuple[int, float, int, View]] = []
         for view in views:
             if (collection := find_collection(tx, view.observer, view.observed)) is not None:
-                near = index.nearest_conclusions(tx, collection, asked.vector, most, sessions=view.sessions)
+                near = index.nearest_conclusions(tx, collection, asked.vector, most, sessions=view.sessions, read=read)
                 far = -1.0 if max_distance is None else 1.0 - max_distance
                 hits += [(*hit, collection, view) for hit in near if hit[1] >= far]
         hits = sorted(hits, key=lambda hit: -hit[1])[:most]
