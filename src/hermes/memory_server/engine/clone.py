@@ -31,7 +31,8 @@ PATIENCE = 3600 * 1_000_000
 def _copy_vectors(traits: str) -> TextClause:
     return text(
         "INSERT INTO message_vectors (workspace_id, message_id, piece, session_id, peer_id, vector, traits, said_at) "
-        f"SELECT old.workspace_id, new.id, old.piece, new.session_id, old.peer_id, old.vector, {traits}, new.created_at "
+        "SELECT old.workspace_id, new.id, old.piece, new.session_id, old.peer_id, old.vector, "
+        f"{traits}, new.created_at "
         "FROM messages AS new "
         "JOIN messages AS source ON source.session_id = :source AND source.seq = new.seq "
         "JOIN message_vectors AS old ON old.workspace_id = source.workspace_id AND old.message_id = source.id "
