@@ -8,59 +8,41 @@ from urllib.parse import urlencode, urlsplit
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
-from starlette.types import Receive, Scope, Send
 
 from hermes.memory_server import limits
+from hermes.memory_server.api import forms
 from hermes.memory_server.api import sign_in_pages as pages
 from hermes.memory_server.api.auth import read_key
 from hermes.memory_server.api.faults import STATUS
-from hermes.memory_server.api.forms import (
-    COOKIE,
-    FormFields,
-    check_form_token,
-    find_site,
-    form_token,
-    new_browser,
-    parse_form,
-    read_browser,
-    read_form,
-    refuse_foreign_form,
-    refuse_foreign_view,
-)
+from hermes.memory_server.api.guarded_route import RouteHandler
 from hermes.memory_server.api.oauth import AUTHORIZE, DEVICE, find_problem, read_address
 from hermes.memory_server.api.server import Server, ServerDep
 from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.engine import sign_ins
 from hermes.memory_server.engine.grants import OAuthRefusal
 from hermes.memory_server.engine.oauth_clients import accepts_redirect, find_client
-from hermes.memory_server.engine.sign_ins import (
-    BrowserRequest,
-    allow,
-    begin_in_browser,
-    code_of,
-    deny,
-    find_by_user_code,
-    find_sign_in,
-    has_approval,
-    label_of,
-    new_approval,
-)
 from hermes.memory_server.faults import Fault, Invalid, TooMany, Unauthorized
 
 CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 MAX_PATH_CHARS = 200
-WRONG = "This code is not valid for this request. Run `hermes memory approve` on the server for a new one."
+NEW = pages.ConsentFields()
+WRONG = "This code does not fit this request. `hermes memory approve` on the server prints a new one."
 GONE = "This request has expired or was decided already. Begin again in the program."
 
 
 class _Page(APIRoute):
     """A route whose refusals are pages, since people read them."""
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().handle(scope, receive, send)
-        except Fault as fault:
-            refusal = pages.show_result("This does not work", fault.reason, STATUS[type(fault)])
-            await refusal(scope, receive, send)
+    def get_route_handler(self) -> RouteHandler:
+        answer = super().get_route_handler()
+
+        async def answer_or_explain(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except Fault as fault:
+                return pages.show_result("That did not work", fault.reason, STATUS[type(fault)])
+
+        return answer_or_explain
 
 
 router = APIRouter(include_in_schema=False, route_class=_Page)
@@ -83,8 +65,8 @@ def show_style() -> Response:
 @router.get(AUTHORIZE)
 async def ask_owner(request: Request, here: ServerDep) -> Response:
     """Show who asks to sign in. A request that could come from anybody is not sent back anywhere."""
-    refuse_foreign_view(request, here.options)
-    form = parse_form(request.url.query)
+    forms.refuse_foreign_view(request, here.options)
+    form = forms.parse_form(request.url.query)
     client = await here.read(lambda tx: find_client(tx, form.get("client_id", "")))
     if client is None:
         raise Invalid("The program that sent you here is not known to this server: its client_id is missing or unknown")
@@ -95,26 +77,26 @@ async def ask_owner(request: Request, here: ServerDep) -> Response:
         )
     if (problem := _find_problem(form)) is not None:
         return _send_back(redirect_uri, form.get("state", ""), error=problem.error, error_description=problem.reason)
-    browser = read_browser(request) or new_browser()
+    browser = forms.read_browser(request) or forms.new_browser()
     config_path = "".join(filter(str.isprintable, form.get("config_path", "")))[:MAX_PATH_CHARS]
-    asked = BrowserRequest(
+    asked = sign_ins.BrowserRequest(
         client.name, form.get("source", ""), read_address(request), redirect_uri, form["state"],
         form["code_challenge"], browser, config_path,
     )  # fmt: skip
     at = here.now()
-    sign_in = await here.write(lambda tx: begin_in_browser(tx, asked, at))
+    sign_in = await here.write(lambda tx: sign_ins.begin_in_browser(tx, asked, at))
     return await _show_consent(request, here, sign_in, browser)
 
 
 @router.post(AUTHORIZE)
 async def decide(request: Request, here: ServerDep) -> Response:
     """Take the owner's decision."""
-    refuse_foreign_form(request, here.options)
-    form = await read_form(request)
+    forms.refuse_foreign_form(request, here.options)
+    form = await forms.read_form(request)
     public_id = form.get("request", "")
-    browser = check_form_token(here, request, form, public_id)
+    browser = forms.check_form_token(here, request, form, public_id)
     at = here.now()
-    sign_in = await here.read(lambda tx: find_sign_in(tx, public_id, at))
+    sign_in = await here.read(lambda tx: sign_ins.find_sign_in(tx, public_id, at))
     if sign_in is None:
         raise Invalid(GONE)
     choice = _Choice(
@@ -122,33 +104,33 @@ async def decide(request: Request, here: ServerDep) -> Response:
         form.get("code", "").strip(),
     )  # fmt: skip
     if sign_in.decision == "open" and (refused := await _decide(request, here, sign_in, choice)) is not None:
-        shown = {"workspace": choice.workspace, "person": choice.person}
-        token = form_token(here, browser, public_id)
-        return pages.show_consent(sign_in, token, **shown, problem=refused.reason, status=STATUS[type(refused)])
+        shown = pages.ConsentFields(choice.workspace, choice.person, refused.reason)
+        status = 403 if isinstance(refused, Unauthorized) else STATUS[type(refused)]
+        return _consent(here, sign_in, browser, shown, status)
     return await _show_outcome(here, public_id)
 
 
 @router.get(DEVICE)
 async def ask_for_code(request: Request, here: ServerDep) -> Response:
     """Show where the code of a device is typed; one in the address is only filled in."""
-    refuse_foreign_view(request, here.options)
-    browser = read_browser(request) or new_browser()
-    user_code = parse_form(request.url.query).get("user_code", "")
-    page = pages.show_code_entry(form_token(here, browser, DEVICE), user_code)
+    forms.refuse_foreign_view(request, here.options)
+    browser = forms.read_browser(request) or forms.new_browser()
+    user_code = forms.parse_form(request.url.query).get("user_code", "")
+    page = pages.show_code_entry(forms.form_token(here, browser, DEVICE), user_code)
     return _with_cookie(page, request, here, browser)
 
 
 @router.post(DEVICE)
 async def take_code(request: Request, here: ServerDep) -> Response:
     """Show who asks, once the code of a device was typed."""
-    refuse_foreign_form(request, here.options)
-    form = await read_form(request)
-    browser = check_form_token(here, request, form, DEVICE)
+    forms.refuse_foreign_form(request, here.options)
+    form = await forms.read_form(request)
+    browser = forms.check_form_token(here, request, form, DEVICE)
     typed, key, at = form.get("user_code", ""), here.options.token_key, here.now()
     address = read_address(request)
     if wait_seconds := here.wrong_codes.begin_try(address):
         return pages.show_code_entry(form["token"], typed, _too_many(wait_seconds), 429)
-    sign_in = await here.read(lambda tx: find_by_user_code(tx, key, typed, at))
+    sign_in = await here.read(lambda tx: sign_ins.find_by_user_code(tx, key, typed, at))
     if sign_in is None:
         problem = "No program waits with this code. Check the letters; codes expire after ten minutes."
         return pages.show_code_entry(form["token"], typed, problem, 403)
@@ -158,16 +140,25 @@ async def take_code(request: Request, here: ServerDep) -> Response:
 
 async def _show_consent(request: Request, here: Server, sign_in: Record, browser: str) -> Response:
     if here.options.show_code is not None and sign_in.approval_hash is None:
-        code = await here.write(lambda tx: new_approval(tx, sign_in))
-        here.options.show_code(f"sign-in {label_of(sign_in)}: {sign_in.client} asks; one-time code to allow it: {code}")
-    page = pages.show_consent(sign_in, form_token(here, browser, sign_in.public_id))
+        code = await here.write(lambda tx: sign_ins.new_approval(tx, sign_in))
+        here.options.show_code(
+            f"sign-in {sign_ins.label_of(sign_in)}: {sign_in.client} asks; one-time code to allow it: {code}"
+        )
+    page = _consent(here, sign_in, browser)
     return _with_cookie(page, request, here, browser)
+
+
+def _consent(
+    here: Server, sign_in: Record, browser: str, shown: pages.ConsentFields = NEW, status: int = 200
+) -> Response:
+    token, has_terminal = forms.form_token(here, browser, sign_in.public_id), here.options.show_code is not None
+    return pages.show_consent(sign_in, token, shown, has_terminal=has_terminal, status=status)
 
 
 async def _decide(request: Request, here: Server, sign_in: Record, choice: _Choice) -> Fault | None:
     """Store the decision; return why it cannot be stored."""
     if not choice.is_allowed:
-        await here.write(lambda tx: deny(tx, sign_in))
+        await here.write(lambda tx: sign_ins.deny(tx, sign_in))
         return None
     if len(choice.person) > limits.PERSON_CHARS or not choice.person.isprintable():
         return Invalid(f"Your name can have {limits.PERSON_CHARS} printable characters")
@@ -178,12 +169,12 @@ async def _decide(request: Request, here: Server, sign_in: Record, choice: _Choi
         return TooMany(_too_many(wait_seconds))
 
     def run(tx: Tx) -> bool:
-        open_still = find_sign_in(tx, sign_in.public_id, at)
+        open_still = sign_ins.find_sign_in(tx, sign_in.public_id, at)
         if open_still is None or open_still.decision != "open":
             return True  # somebody was faster, and the outcome is shown
-        if not is_admin and not has_approval(tx, open_still, choice.code):
+        if not is_admin and not sign_ins.has_approval(tx, open_still, choice.code):
             return False
-        allow(tx, open_still, choice.workspace, choice.person, at)
+        sign_ins.allow(tx, open_still, choice.workspace, choice.person, at)
         return True
 
     problem: Fault | None = None
@@ -200,11 +191,11 @@ async def _decide(request: Request, here: Server, sign_in: Record, choice: _Choi
 async def _show_outcome(here: Server, public_id: str) -> Response:
     """Send the browser back to its client, or say what became of the request."""
     at = here.now()
-    sign_in = await here.read(lambda tx: find_sign_in(tx, public_id, at))
+    sign_in = await here.read(lambda tx: sign_ins.find_sign_in(tx, public_id, at))
     if sign_in is None or sign_in.decision == "open":
         raise Invalid(GONE)
     if sign_in.redirect_uri and sign_in.decision == "allowed":
-        return _send_back(sign_in.redirect_uri, sign_in.state, code=code_of(here.options.token_key, sign_in))
+        return _send_back(sign_in.redirect_uri, sign_in.state, code=sign_ins.code_of(here.options.token_key, sign_in))
     if sign_in.redirect_uri and sign_in.decision == "denied":
         told = {"error": "access_denied", "error_description": "The owner denied the request"}
         return _send_back(sign_in.redirect_uri, sign_in.state, **told)
@@ -215,7 +206,7 @@ async def _show_outcome(here: Server, public_id: str) -> Response:
     )
 
 
-def _find_problem(form: FormFields) -> OAuthRefusal | None:
+def _find_problem(form: forms.FormFields) -> OAuthRefusal | None:
     """Return what is wrong with a request of a known client, to be told to that client."""
     if form.get("response_type") != "code":
         return OAuthRefusal("unsupported_response_type", "response_type has to be code")
@@ -235,8 +226,8 @@ def _send_back(redirect_uri: str, state: str, **told: str) -> Response:
 
 
 def _with_cookie(page: Response, request: Request, here: Server, browser: str) -> Response:
-    is_secure = find_site(request, here.options).startswith("https:")
-    page.set_cookie(COOKIE, browser, httponly=True, samesite="lax", secure=is_secure)
+    is_secure = forms.find_site(request, here.options).startswith("https:")
+    page.set_cookie(forms.COOKIE, browser, httponly=True, samesite="lax", secure=is_secure)
     return page
 
 

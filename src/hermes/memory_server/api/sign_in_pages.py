@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from importlib.resources import files
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from starlette.responses import HTMLResponse, Response
@@ -23,14 +25,29 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
 }
 DEFAULT_WORKSPACE = "hermes"
+PLAIN = 'spellcheck="false" autocapitalize="none"'
+NAME = f'maxlength="{limits.NAME_LENGTH}" required {PLAIN}'
+PERSON = f'maxlength="{limits.PERSON_CHARS}" autocomplete="name"'
+CODE = f'maxlength="2000" required autocomplete="one-time-code" class="code" {PLAIN}'
+USER_CODE = 'maxlength="20" required spellcheck="false" autocapitalize="characters" class="code"'
 WITHOUT_SETTINGS = ("honcho-cli",)
 """Clients that keep no settings: they are not given a name."""
+
+
+class ConsentFields(NamedTuple):
+    """What the form shows: what was typed before, and what was wrong with it."""
+
+    workspace: str = DEFAULT_WORKSPACE
+    person: str = ""
+    problem: str = ""
 
 
 def show_page(title: str, body: str, status: int = 200, redirect: str = "") -> Response:
     """Return a page whose forms go to this server, and may be sent on to the client's `redirect`."""
     parts = urlsplit(redirect)
-    targets = f"'self' {parts.scheme}://{parts.netloc}" if redirect else "'self'"
+    # A policy has no words for an IPv6 address: there the scheme alone is named.
+    target = f"{parts.scheme}:" if "[" in parts.netloc else f"{parts.scheme}://{parts.netloc}"
+    targets = f"'self' {target}" if redirect else "'self'"
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title>'
@@ -42,48 +59,25 @@ def show_page(title: str, body: str, status: int = 200, redirect: str = "") -> R
 
 
 def show_consent(
-    sign_in: Record,
-    token: str,
-    *,
-    workspace: str = DEFAULT_WORKSPACE,
-    person: str = "",
-    problem: str = "",
-    status: int = 200,
+    sign_in: Record, token: str, fields: ConsentFields, *, has_terminal: bool = False, status: int = 200
 ) -> Response:
     """Return the page on which the owner allows or denies a request."""
-    client, label = escape(sign_in.client), escape(label_of(sign_in))
-    name = "" if sign_in.client in WITHOUT_SETTINGS else _field(
-        "person", "Your name", person, "What the program calls you in memory. You can leave it empty.",
-        f'maxlength="{limits.PERSON_CHARS}" autocomplete="name"',
-    )  # fmt: skip
+    by_terminal = "The server's terminal shows it. So does" if has_terminal else "Run"
+    where = f"{by_terminal} <code>hermes memory approve {escape(label_of(sign_in))}</code> on the server."
+    inputs = [_field("workspace", "Workspace", fields.workspace, "It is created if it does not exist.", NAME)]
+    if sign_in.client not in WITHOUT_SETTINGS:
+        hint = "What the program calls you in memory. You can leave it empty."
+        inputs.append(_field("person", "Your name", fields.person, hint, PERSON))
+    inputs.append(_field("code", "One-time code", "", f"{where} An admin key works too.", CODE))
     body = f"""
-<p class="lead"><strong>{client}</strong> asks to use one workspace of your memory: to read, add, change and delete
-everything in it. It gets nothing of other workspaces.</p>
+<p class="lead"><strong>{escape(sign_in.client)}</strong> asks to use one workspace of your memory: to read, add, change
+and delete everything in it. It gets nothing of other workspaces.</p>
 <dl>{_facts(sign_in)}</dl>
-{_problem(problem)}
+{_problem(fields.problem)}
 <form method="post" action="/authorize" autocomplete="off">
 <input type="hidden" name="request" value="{escape(sign_in.public_id)}">
 <input type="hidden" name="token" value="{escape(token)}">
-{
-        _field(
-            "workspace",
-            "Workspace",
-            workspace,
-            "It is created if it does not exist.",
-            f'maxlength="{limits.NAME_LENGTH}" spellcheck="false" autocapitalize="none"',
-        )
-    }
-{name}
-{
-        _field(
-            "code",
-            "One-time code",
-            "",
-            f"In the server's terminal, or run <code>hermes memory approve</code> on the server "
-            f"and take the code of request <code>{label}</code>. An admin key works too.",
-            'maxlength="2000" spellcheck="false" autocapitalize="characters" autocomplete="one-time-code" class="code"',
-        )
-    }
+{"".join(inputs)}
 <div class="buttons"><button name="decision" value="allow">Allow</button>
 <button name="decision" value="deny" class="quiet" formnovalidate>Deny</button></div>
 </form>
@@ -94,29 +88,23 @@ later.</p>"""
 
 def show_code_entry(token: str, user_code: str = "", problem: str = "", status: int = 200) -> Response:
     """Return the page on which a person types the code that a device shows."""
+    field = _field("user_code", "Code of the device", user_code[:20], "Eight letters, such as BCDF-GHJK.", USER_CODE)
     body = f"""
 <p class="lead">Type the code that the program shows you. On the next page you see which program it is and decide.</p>
 {_problem(problem)}
 <form method="post" action="/device" autocomplete="off">
 <input type="hidden" name="token" value="{escape(token)}">
-{
-        _field(
-            "user_code",
-            "Code of the device",
-            user_code[:20],
-            "Eight letters, such as BCDF-GHJK.",
-            'maxlength="20" required spellcheck="false" autocapitalize="characters" class="code"',
-        )
-    }
+{field}
 <div class="buttons"><button>Continue</button></div>
 </form>
-<p class="note">Somebody sent you a code? Then they would get your memory. Close this page.</p>"""
+<p class="note">Use only a code that a program of yours shows. If somebody sent it to you, close this page: they would
+get your memory.</p>"""
     return show_page("Connect a device", body, status)
 
 
 def show_result(title: str, text: str, status: int = 200) -> Response:
     """Return a page that says what became of a request."""
-    return show_page(title, f'<p class="lead">{escape(text)}</p>', status)
+    return show_page(title, f'<p class="lead">{_prose(text)}</p>', status)
 
 
 def show_style() -> Response:
@@ -150,4 +138,9 @@ def _field(name: str, label: str, value: str, hint: str, attributes: str) -> str
 
 
 def _problem(problem: str) -> str:
-    return f'<p class="problem" role="alert">{escape(problem)}</p>' if problem else ""
+    return f'<p class="problem" role="alert">{_prose(problem)}</p>' if problem else ""
+
+
+def _prose(text: str) -> str:
+    """Return a sentence as HTML, with what stands between backquotes as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
