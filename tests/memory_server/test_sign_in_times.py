@@ -299,6 +299,17 @@ async def test_number_of_waiting_requests_is_bounded(client: httpx.AsyncClient, 
     assert (await client.get(LoopbackClient().link(SITE))).status_code == 200
 
 
+async def test_number_of_grants_is_bounded(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "GRANTS", 1)
+    tokens = await signed_in(client, LoopbackClient())
+    page = (await client.get(LoopbackClient().link(SITE))).text
+    refused = await client.post("/authorize", data=consent_form(page), headers=FORM)
+    assert refused.status_code == 409
+    assert "hermes memory clients revoke" in refused.text
+    await client.post("/oauth/revoke", data={"client_id": "hermes-agent", "token": tokens["access_token"]})
+    assert parameters_of(await client.post("/authorize", data=consent_form(page), headers=FORM))["code"]
+
+
 async def test_public_url_is_where_pages_answer(tmp_path: Path) -> None:
     options = Options.from_env(
         {"AUTH_USE_AUTH": "true", "AUTH_JWT_SECRET": SECRET, "AUTH_PUBLIC_URL": "https://memory.example/"}
