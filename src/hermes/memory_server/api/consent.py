@@ -141,7 +141,7 @@ async def _show_consent(request: Request, here: Server, sign_in: Record, browser
     if here.options.show_code is not None and sign_in.approval_hash is None:
         code = await here.write(lambda tx: sign_ins.new_approval(tx, sign_in))
         label = sign_ins.label_of(sign_in)
-        here.options.show_code(f"{sign_in.client} asks to sign in (request {label}); one-time code to allow it: {code}")
+        here.options.show_code(f"{sign_in.client} asks to sign in, request {label}: one-time code {code}")
     page = _consent(here, sign_in, browser)
     return _with_cookie(page, request, here, browser)
 
