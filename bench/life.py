@@ -1,10 +1,10 @@
 """A life told in messages over a year, and questions about it, through the SDK: `python -m bench.life [NAME] [--show]`.
 
 `NAME.jsonl` has what one person said, with times; `NAME_questions.jsonl` has questions with the words that an answer
-holds, those that are outdated, and none for what was never said. Two lives ship: `life`, whose questions avoid the words
-of the messages, and `life_plain`, whose questions are put as people put them. Each question goes to the conclusions, to
-the search in messages, and to `chat`: how often does the first line hold the answer, how often only what is outdated,
-and how often is it admitted that nothing is known? `--show` prints each question with what came first.
+holds, those that are outdated, and none for what was never said. Two lives ship: the questions of `life` avoid the
+words of its messages, those of `life_plain` are put as people put them. Each question goes to the conclusions, to the
+search in messages, and to `chat`: how often does the first line hold the answer, how often only what is outdated, and
+how often is it admitted that nothing is known? `--show` prints each question with what came first.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import time
+import urllib.request
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +26,7 @@ from bench.memory_server import serve, wait_until_learnt
 FOLDER = Path(__file__).parent
 PEOPLE = {"life": "lindy", "life_plain": "dana"}
 AT_ONCE = 50
+COUNT_SECONDS = 11.0
 ADMITTED = "was not told the answer"
 """How `chat` says that it does not know."""
 Ask = Callable[[str], str]
@@ -46,6 +49,16 @@ def tell(client: Honcho, name: str) -> None:
             session.add_messages(
                 [person.message(one["text"], created_at=datetime.fromisoformat(one["at"])) for one in part]
             )
+
+
+def wait_until_finer(url: str) -> None:
+    """Wait until every message has a finer vector, where there are any. The server counts now and then."""
+    while True:
+        time.sleep(COUNT_SECONDS)
+        with urllib.request.urlopen(f"{url}/health") as answer:
+            finer = json.loads(answer.read()).get("finer_vectors")
+        if not finer or finer["messages_without"] == 0:
+            return
 
 
 def ways(client: Honcho, name: str) -> dict[str, Ask]:
@@ -92,6 +105,7 @@ def run(url: str, name: str, *, show: bool) -> None:
     client = Honcho(base_url=url, workspace_id=name.replace("_", "-"), api_key="none")
     tell(client, name)
     wait_until_learnt(client)
+    wait_until_finer(url)
     questions = read(f"{name}_questions.jsonl")
     for way, ask in ways(client, name).items():
         print(f"  {way:<12} {score(questions, ask, show=show)}")  # noqa: T201

@@ -64,14 +64,10 @@ class Server:
         """Microseconds since 1970."""
         return times.now(self.clock)
 
-    async def ask(self, text: str) -> SearchQuestion:
-        """The question that a text asks."""
+    async def ask(self, workspace: str, text: str) -> SearchQuestion:
+        """The question that a text asks in a workspace, of whose messages there may be finer vectors."""
         [vector] = await self.embedder.embed([text])
-        return SearchQuestion(text, vector, getattr(self.embedder, "direction", None))
-
-    async def ask_messages(self, workspace: str, text: str) -> SearchQuestion:
-        """The question that a text asks about a workspace's messages, of which there may be finer vectors."""
-        question = await self.ask(text)
+        question = SearchQuestion(text, vector, getattr(self.embedder, "direction", None))
         if self.refinement is None:
             return question
         bare = await self.read(lambda tx: without_names(tx, workspace_id_of(tx, workspace), text))
