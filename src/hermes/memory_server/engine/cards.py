@@ -20,12 +20,17 @@ from hermes.memory_server.db.tables import cards, conclusions, workspaces
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, find_collection
 from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.settings import resolve
+from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.truth import LIVE
 from hermes.ranking.claims import SINGLE, read_claims
 
 IS_OPEN = conclusions.c.standing.is_distinct_from(SECRET)
 """It holds no secret."""
 MAX_LINES = 40
+LASTING = frozenset({"identity", "health", "family", "instruction"})
+"""Kinds of what always holds that come after a name, a home and work."""
+LEAST_RANK = 3
+"""The rank of what only a dream puts on a card."""
 READ_FIRST = 100
 """How many of the newest conclusions are read for a card that is not there yet."""
 IDENTITY = re.compile(
@@ -71,7 +76,7 @@ def keep_card(tx: Tx, workspace_id: int, observer_id: int, observed_id: int, sai
         return
     before = read_card(tx, observer_id, observed_id)
     known = _newest(tx, collection) if before is None else []
-    told = [content for content in (*reversed(list(said)), *known) if _rank(content) == 0] + (before or [])
+    told = [content for content in (*reversed(list(said)), *known) if _rank(content) < LEAST_RANK] + (before or [])
     lines = choose_lines(told, _held(tx, collection, told))
     if lines != (before or []):
         write_card(tx, workspace_id, observer_id, observed_id, lines, at, written_by="dream")
@@ -86,16 +91,18 @@ def choose_lines(contents: Iterable[str], held: frozenset[str]) -> list[str]:
 
 def is_identity(content: str) -> bool:
     """Return True if a conclusion says who somebody is."""
-    return IDENTITY.search(content) is not None or _rank(content) == 0
+    return IDENTITY.search(content) is not None or _rank(content) < LEAST_RANK
 
 
 @lru_cache(maxsize=4096)
 def _rank(content: str) -> int:
     """Return 0 for what one has one of (a name, a home, work), more for what is less important."""
-    found = read_claims(content)
-    if any(claim.attribute in SINGLE for claim in found):
+    found, kind = read_claims(content), standing_kind(content)
+    if kind == "name" or any(claim.attribute in SINGLE for claim in found):
         return 0
-    return 1 if any(claim.is_own for claim in found) else 2
+    if kind in LASTING:
+        return 1
+    return 2 if any(claim.is_own for claim in found) else LEAST_RANK
 
 
 def _newest(tx: Tx, collection_id: int) -> list[str]:
