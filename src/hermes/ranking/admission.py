@@ -21,6 +21,8 @@ FIRST_HITS = 5
 """The closeness of the best so many hits counts."""
 COVERED_HITS, COVERED_CHARS = 3, 1000
 """The words of the beginnings of the best so many hits are compared with those of the question."""
+MAX_ASKED = 4
+"""In a question with more words that tell something, one that nothing comes close to means little."""
 LEAST_COVERED = 0.60
 """How close the words come, on average, plus how close the least close one comes: at least so much where an answer is
 near. Chosen on the life of `bench/life_plain.jsonl`; not for questions that name who spoke, for which the regression is
@@ -69,7 +71,7 @@ def is_covered(question: str, texts: Sequence[str], direction: Callable[[str], F
     """Return False if no text has words that come close to those of a question: no answer is near, although some of its
     words were spoken. `direction` gives the vector of a word."""
     asked = [word for word in _words(question) if word not in NOT_COVERED]
-    if not asked:
+    if not 0 < len(asked) <= MAX_ASKED:
         return True
     wanted = np.array([direction(word) for word in asked])
     for text in texts:

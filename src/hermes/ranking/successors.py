@@ -46,7 +46,7 @@ ASKS_NUMBER = re.compile(
     r"\bhow (?:many|much|tall|big|far)\b|\bnumber\b|\bwie ?viele?\b|\bcuánt[oa]s?\b|\bcombien\b|多少|几个",
     re.IGNORECASE,
 )
-NAME = re.compile(r"(?<![.!?…] )(?<!^)\b[A-ZÀ-Þ][\w'’-]{2,}")
+NAME = re.compile(r"(?<![a-zà-ÿ]{3}[.!?…] )(?<!^)\b[A-ZÀ-Þ][\w'’-]{2,}")
 
 
 @dataclass(frozen=True, slots=True)
