@@ -29,6 +29,8 @@ GUARD = ProcessGuard()
 ALL_START_PROCESSES = re.compile(r"^pytestmark = .*\bprocesses\b", re.MULTILINE)
 load_profile()  # before the modules with properties are read
 
+# As in a server: a vector is multiplied faster than threads can be woken for it.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # A memory server that a test started in the background, and did not end, ends soon.
 os.environ.setdefault("HERMES_MEMORY_SERVER_IDLE", "60")
 # Memory is the default; a test that wants it says so in its config.yaml, or takes this away.

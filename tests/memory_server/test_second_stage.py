@@ -11,8 +11,8 @@ import pytest_asyncio
 
 from hermes.memory_server.db.schema import open_database, open_for_work
 from hermes.memory_server.minilm import MiniLm
+from tests.memory_server.inside import serving
 from tests.memory_server.sdk import eventually
-from tests.memory_server.serving import serving
 
 LIFE = (
     ("2025-01-02T08:00:00Z", "My name is Dana and I live in Chicago."),
@@ -54,11 +54,14 @@ async def ask(client: httpx.AsyncClient, question: str) -> str:
 @pytest.mark.asyncio(loop_scope="module")
 async def test_what_holds_now_is_first_in_search_and_conclusions(told: httpx.AsyncClient) -> None:
     question = {"query": "Who is our vet?"}
-    found = (await told.post("/v3/workspaces/w/search", json={**question, "limit": 1})).json()
-    assert "Abrams" in found[0]["content"]
     asked = {**question, "top_k": 1, "filters": {"observer": "dana", "observed": "dana"}}
-    held = (await told.post("/v3/workspaces/w/conclusions/query", json=asked)).json()
-    assert "Abrams" in held[0]["content"]
+
+    async def first(path: str, body: dict[str, object]) -> str:
+        return str((await told.post(f"/v3/workspaces/w/{path}", json=body)).json()[0]["content"])
+
+    # A question that waited too long for its vector goes without, and the next ones for two seconds.
+    await eventually(lambda: first("search", {**question, "limit": 1}), lambda found: "Abrams" in found)
+    await eventually(lambda: first("conclusions/query", asked), lambda found: "Abrams" in found)
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -68,8 +71,8 @@ async def test_answer_begins_with_the_whole_message_that_fits_best(told: httpx.A
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_question_whose_words_nothing_comes_close_to_is_admitted(told: httpx.AsyncClient) -> None:
-    assert "was not told the answer" in await ask(told, "When does my passport expire?")
+async def test_question_whose_words_nothing_comes_close_to_has_no_answer(told: httpx.AsyncClient) -> None:
+    assert await ask(told, "When does my passport expire?") == "None"
     assert "was not told the answer" not in await ask(told, "Who is our vet?")
 
 

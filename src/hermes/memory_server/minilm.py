@@ -31,7 +31,7 @@ LATIN = "\u0250"
 """Letters before it are those that the model has words of."""
 THREADS = 2
 """One for the background, one for who asks."""
-Floats = NDArray[np.float32]
+Floats = NDArray[Any]
 
 
 class MiniLm:
@@ -88,7 +88,9 @@ class _Model:
         found = importlib.util.find_spec(PACKAGE)
         if found is None or found.origin is None:
             raise RuntimeError(f"the package {PACKAGE.replace('_', '-')}, which holds the weights, is not installed")
-        from tokenizers.implementations import BertWordPieceTokenizer  # needed with the first text, not at start
+        from tokenizers.implementations.bert_wordpiece import (
+            BertWordPieceTokenizer,
+        )  # needed with the first text, not at start
 
         words = {word: place for place, word in enumerate(WORDS.read_text(encoding="utf-8").split())}
         self._tokenizer: Any = BertWordPieceTokenizer(words, lowercase=True)
@@ -165,13 +167,14 @@ def _normed(state: Floats, weight: Floats, bias: Floats) -> Floats:
 def _gelu(x: Floats) -> Floats:
     """The activation, by its approximation with tanh."""
     inner = np.tanh(np.float32(0.7978845608) * (x + np.float32(0.044715) * x * x * x))
-    return np.float32(0.5) * x * (1 + inner)
+    active: Floats = np.float32(0.5) * x * (1 + inner)
+    return active
 
 
 # The few fields of an ONNX file (a protobuf message) that hold tensors: graph and initializer, and of the latter four.
 GRAPH, TENSOR = 7, 5
 DIMS, KIND, NAME, DATA = 1, 2, 8, 9
-KINDS = {1: np.dtype("<f4"), 3: np.dtype("i1"), 7: np.dtype("<i8")}
+KINDS: dict[int, np.dtype[Any]] = {1: np.dtype("<f4"), 3: np.dtype("i1"), 7: np.dtype("<i8")}
 
 
 def _read_tensors(file: NDArray[np.uint8]) -> Iterator[tuple[str, NDArray[Any]]]:
