@@ -62,10 +62,8 @@ FIRST_WAIT, LONGEST_WAIT = 2.0, 60.0
 """Seconds after a failure until the next try, doubled each time."""
 LOOK_EVERY = 5.0
 """Seconds between two looks for messages that another process wrote."""
-REST_BUSY, REST_IDLE, MAX_REST_SECONDS = 4.0, 0.2, 1.0
-"""After a batch there is a pause of so many times the time that it took: a long one while the server is used."""
-USED_SECONDS = 1.0
-"""How long after a question or a write the server counts as used."""
+QUIET_SECONDS, MAX_WAIT_SECONDS = 1.0, 5.0
+"""A batch waits until nothing was asked or written for so long, up to a limit: whoever uses the server comes first."""
 ASKED_AT_ONCE = 2
 """Questions that are embedded at a time; further ones go without, so that a busy server answers as fast as before."""
 KEPT_QUESTIONS = 256
@@ -111,7 +109,7 @@ class Refinement:
         self.is_busy = False
         """Whether there may be something to embed."""
         self._failure = self._ask_failure = OK
-        self._used_at = 0.0
+        self._used_at = -QUIET_SECONDS
         self._asked_now = 0
         self._kept: dict[str, Finer] = {}
         self._other: str | None = None
@@ -170,7 +168,7 @@ class Refinement:
         """Fill this space from now on, until cancelled. The database is not closed."""
         while True:
             self._news.clear()
-            begun = time.monotonic()
+            await self._wait_for_quiet()
             try:
                 self.is_busy = await self._embed_some(database)
             except StoreError as error:
@@ -180,11 +178,16 @@ class Refinement:
                 self.is_busy = False
                 self._filling.failed()
                 self._failure = self._told(error, self._failure)
-            if self.is_busy:
-                rest = REST_BUSY if begun - self._used_at < USED_SECONDS else REST_IDLE
-                await asyncio.sleep(min(rest * (time.monotonic() - begun), MAX_REST_SECONDS))
-            else:
+            if not self.is_busy:
                 await self._rest()
+
+    async def _wait_for_quiet(self) -> None:
+        until = time.monotonic() + MAX_WAIT_SECONDS
+        while True:
+            left = min(until, self._used_at + QUIET_SECONDS) - time.monotonic()
+            if left <= 0:
+                return
+            await asyncio.sleep(left)
 
     async def _rest(self) -> None:
         if (left := self._filling.left()) > 0:
