@@ -35,7 +35,7 @@ from hermes.memory_server.db.schema import open_database, open_for_work
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.endpoint import EmbeddingEndpoint
 from hermes.memory_server.engine.word_vectors import WordVectors
-from hermes.memory_server.minilm import INSTALL, MiniLm, missing_packages
+from hermes.memory_server.minilm import MiniLm
 from hermes.memory_server.model.settings import ModelSettings, SettingsFile
 from hermes.settings import (
     EMBEDDINGS_KEY,
@@ -210,6 +210,4 @@ def choose_finer(home: Path) -> Embedder | None:
         return None
     if kind == "endpoint":
         return EmbeddingEndpoint(url, settings.get(EMBEDDINGS_MODEL), settings.get(EMBEDDINGS_KEY))
-    if kind == "minilm" and (missing := missing_packages()):
-        log.warning("memory server: MiniLM is not installed (%s): %s", ", ".join(missing), INSTALL)
     return MiniLm() if kind == "minilm" else None

@@ -169,10 +169,10 @@ MEMORY_DREAMS = Setting(
 
 FINER_EMBEDDER = Setting(
     "memory.finer_embedder",
-    Choice(("none", "minilm", "endpoint")),
-    "none",
-    "What makes finer vectors of messages beside those that ship: `minilm` (an extra to install), an `endpoint` that "
-    "speaks OpenAI's /embeddings, or none. As the following, the default home says it for all profiles.",
+    Choice(("minilm", "endpoint", "none")),
+    "minilm",
+    "What makes finer vectors of messages beside the word vectors: `minilm`, which ships, an `endpoint` that speaks "
+    "OpenAI's /embeddings, or none. As the following, the default home says it for all profiles.",
     env="HERMES_FINER_EMBEDDER",
     env_wins=True,
 )

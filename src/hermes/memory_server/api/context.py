@@ -82,7 +82,7 @@ async def get_context(
     asked = Perspective(session_id, peer_target, peer_perspective, scope, limited)
     asked.check()
     await _check_key(here, caller, workspace_id, asked)
-    question = await here.ask(search_query) if search_query else None
+    question = await here.ask(workspace_id, search_query) if search_query else None
     choice = ConclusionChoice(question, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
     budget = limits.CONTEXT_TOKENS if tokens is None else tokens
     return wire.JsonResponse(
@@ -146,7 +146,7 @@ def _about(
 @router.post("/v3/workspaces/{workspace_id}/ext/context", response_model=replies.ReadContext, tags=["extensions"])
 async def read_context(workspace_id: str, body: ContextRead, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Read a session's summary and what several views hold, in one request and without messages."""
-    question = await here.ask(body.search_query) if body.search_query else None
+    question = await here.ask(workspace_id, body.search_query) if body.search_query else None
 
     def run(tx: Tx) -> wire.WireObject:
         session = find_live_session(tx, workspace_id, body.session_id)

@@ -111,14 +111,14 @@ class Server:
         """Microseconds since 1970."""
         return times.now(self.clock)
 
-    async def ask(self, text: str) -> SearchQuestion:
-        """The question that a text asks."""
+    async def ask_fast(self, text: str) -> SearchQuestion:
+        """The question that a text asks, without a finer vector: for turns, which wait for every millisecond."""
         [vector] = await self.embedder.embed([text])
         return SearchQuestion(text, vector, getattr(self.embedder, "direction", None))
 
-    async def ask_messages(self, workspace: str, text: str) -> SearchQuestion:
-        """The question that a text asks about a workspace's messages, of which there may be finer vectors."""
-        question = await self.ask(text)
+    async def ask(self, workspace: str, text: str) -> SearchQuestion:
+        """The question that a text asks in a workspace, of whose messages there may be finer vectors."""
+        question = await self.ask_fast(text)
         if self.refinement is None:
             return question
         bare = await self.read(lambda tx: without_names(tx, workspace_id_of(tx, workspace), text))

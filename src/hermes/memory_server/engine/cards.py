@@ -19,6 +19,7 @@ from hermes.memory_server.db.tables import cards, conclusions, workspaces
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, find_collection
 from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.settings import resolve
+from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.truth import LIVE
 from hermes.ranking.claims import SINGLE, read_claims
 
@@ -31,6 +32,10 @@ CONFIGURATION = PreparedStatement(
     select(workspaces.c.configuration).where(workspaces.c.id == bindparam("workspace_id"))
 )
 MAX_LINES = 40
+LASTING = frozenset({"identity", "health", "family", "instruction"})
+"""Kinds of what always holds that come after a name, a home and work."""
+LEAST_RANK = 3
+"""The rank of what only a dream puts on a card."""
 READ_FIRST = 100
 """How many of the newest conclusions are read for a card that is not there yet."""
 FILLED_FROM = 1000
@@ -101,9 +106,9 @@ def keep_card(tx: Tx, workspace_id: int, observer_id: int, observed_id: int, sai
     if collection is None or not _is_kept_up(tx, workspace_id, observer_id, observed_id):
         return
     before = read_card(tx, observer_id, observed_id)
-    new = [content for content in reversed(list(said)) if _rank(content) == 0]
+    new = [content for content in reversed(list(said)) if _rank(content) < LEAST_RANK]
     if before is None and new:
-        new += [content for content in _newest(tx, collection) if _rank(content) == 0]
+        new += [content for content in _newest(tx, collection) if _rank(content) < LEAST_RANK]
     told = new + (before or [])
     lines = choose_lines(told, _held(tx, collection, told))
     if lines != (before or []):
@@ -119,15 +124,17 @@ def choose_lines(contents: Iterable[str], held: frozenset[str]) -> list[str]:
 
 def is_identity(content: str) -> bool:
     """Return True if a conclusion says who somebody is."""
-    return IDENTITY.search(content) is not None or _rank(content) == 0
+    return IDENTITY.search(content) is not None or _rank(content) < LEAST_RANK
 
 
 def _rank(content: str) -> int:
     """Return 0 for what one has one of (a name, a home, work), more for what is less important."""
-    found = read_claims(content)
-    if any(claim.attribute in SINGLE for claim in found):
+    found, kind = read_claims(content), standing_kind(content)
+    if kind == "name" or any(claim.attribute in SINGLE for claim in found):
         return 0
-    return 1 if any(claim.is_own for claim in found) else 2
+    if kind in LASTING:
+        return 1
+    return 2 if any(claim.is_own for claim in found) else LEAST_RANK
 
 
 def _newest(tx: Tx, collection_id: int) -> list[str]:
