@@ -17,8 +17,15 @@ from sqlalchemy import create_engine, event
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.functions import register_functions
 from hermes.memory_server.db.schema import FILE, open_database
+from hermes.memory_server.engine import embedding
 from tests.memory_server.sdk import Caller, connected
 from tests.memory_server.serving import SECRET, Served, inside, running
+
+
+@pytest.fixture(autouse=True)
+def embedding_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finer vectors do not wait until a server is not used."""
+    monkeypatch.setattr(embedding, "QUIET_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="session")

@@ -157,12 +157,22 @@ MEMORY_IDLE = Setting(
     env_wins=True,
 )
 
+MEMORY_DREAMS = Setting(
+    "memory.dreams",
+    Boolean(),
+    True,
+    "Whether the memory server goes over its conclusions by itself, once enough is new and all is quiet. The default "
+    "home says it for all profiles.",
+    env="HERMES_MEMORY_DREAMS",
+    env_wins=True,
+)
+
 FINER_EMBEDDER = Setting(
     "memory.finer_embedder",
-    Choice(("none", "minilm", "endpoint")),
-    "none",
-    "What makes finer vectors of messages beside those that ship: `minilm` (an extra to install), an `endpoint` that "
-    "speaks OpenAI's /embeddings, or none. As the following, the default home says it for all profiles.",
+    Choice(("minilm", "endpoint", "none")),
+    "minilm",
+    "What makes finer vectors of messages beside the word vectors: `minilm`, which ships, an `endpoint` that speaks "
+    "OpenAI's /embeddings, or none. As the following, the default home says it for all profiles.",
     env="HERMES_FINER_EMBEDDER",
     env_wins=True,
 )

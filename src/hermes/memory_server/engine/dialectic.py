@@ -16,9 +16,11 @@ from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.asking import without_names
 from hermes.memory_server.engine.cards import read_card
 from hermes.memory_server.engine.recall import ConclusionChoice, View, choose, query_views
-from hermes.memory_server.engine.search import find_hits
+from hermes.memory_server.engine.search import find_hits, is_told
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.faults import Invalid
+from hermes.ranking.admission import COVERED_HITS
+from hermes.ranking.claims import split_speaker
 from hermes.ranking.personal import holds_secret, is_general
 from hermes.ranking.scoring import ABOUT
 from hermes.ranking.utterances import only_asks
@@ -76,25 +78,37 @@ def answer(
         held = _once(row for row in hold_in_general(tx, index, views, question, width) if not holds_secret(row.content))
         if card or held:
             return PeerAnswer(_write(HEAD, card, held[: 2 * width], ()), held[: 2 * width], (), card)
-    is_told = _is_told(tx, index, place, question, filters)
-    width = width if is_told else NEAREST
+    told = _is_told(tx, index, place, question, filters)
+    width = width if told else NEAREST
     fitting = query_views(tx, index, views, question, width * min(len(views), 2), MAX_DISTANCE, least=ABOUT)
     chosen = _once(fitting)[:width]
     hits = find_hits(tx, index, place, question, filters, CANDIDATES * width)
     stated = [hit for hit in hits if not only_asks(hit.row.content)]
     about = [hit for hit in stated if hit.is_about]
-    said = [hit.row for hit in (about or (stated[:NEAREST] if is_told and not chosen else ()))]
+    said = [hit.row for hit in (about or (stated[:NEAREST] if told and not chosen else ()))]
     quoted = [row for row in said if not any(row.content in one.content for one in chosen)][:width]
-    content = _write(HEAD if is_told else UNTOLD, (), chosen, quoted if is_told else quoted[: NEAREST - len(chosen)])
-    return PeerAnswer(content, chosen, quoted, is_told=is_told)
+    quoted = quoted if told else quoted[: NEAREST - len(chosen)]
+    chosen = _order_by_messages(chosen, said)
+    content = _write(HEAD if told else UNTOLD, (), chosen, quoted, said_first=quoted[:1] == said[:1])
+    return PeerAnswer(content, chosen, quoted, is_told=told)
+
+
+def _order_by_messages(concluded: Sequence[Row[Any]], said: Sequence[Row[Any]]) -> list[Row[Any]]:
+    """Put conclusions in the order of the messages that say the same, which are found better than sentences."""
+
+    def place(row: Row[Any]) -> int:
+        sentence = split_speaker(row.content)[1]
+        return next((at for at, one in enumerate(said) if sentence in one.content), len(said))
+
+    return sorted(concluded, key=place)
 
 
 def _is_told(tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None) -> bool:
     """Whether memory was probably told the answer. What others said counts too: an answer that only somebody else gave
     of themselves is none."""
     everyone = SearchArea(place.workspace_id, place.sessions)
-    best = find_hits(tx, index, everyone, question, filters, 1)
-    return bool(best) and best[0].is_told and not only_asks(best[0].row.content)
+    best = find_hits(tx, index, everyone, question, filters, COVERED_HITS)
+    return is_told(question, best) and not only_asks(best[0].row.content)
 
 
 def _once(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
@@ -128,17 +142,25 @@ def read_cards(tx: Tx, views: Sequence[View]) -> list[str]:
     return [line for line in dict.fromkeys(lines) if not holds_secret(line)]
 
 
-def _write(head: str, card: Sequence[str], concluded: Sequence[Row[Any]], said: Sequence[Row[Any]]) -> str | None:
+def _write(
+    head: str,
+    card: Sequence[str],
+    concluded: Sequence[Row[Any]],
+    said: Sequence[Row[Any]],
+    *,
+    said_first: bool = False,
+) -> str | None:
     if not card and not concluded and not said:
         return None
     parts = [head]
     if card:
         parts += ["", "Card:", *(f"- {_quote(line)}" for line in card)]
-    if concluded:
-        parts += ["", "Concluded:", *(f"- [{times.to_stamp(row.created_at)}] {row.content}" for row in concluded)]
-    if said:
-        lines = (f"- [{times.to_stamp(row.created_at)}] {row.peer}: {_quote(row.content)}" for row in said)
-        parts += ["", "Said:", *lines]
+    sections = [
+        ("Concluded:", [f"- [{times.to_stamp(row.created_at)}] {row.content}" for row in concluded]),
+        ("Said:", [f"- [{times.to_stamp(row.created_at)}] {row.peer}: {_quote(row.content)}" for row in said]),
+    ]
+    for heading, lines in reversed(sections) if said_first else sections:
+        parts += ["", heading, *lines] if lines else []
     return _cut("\n".join(parts), limits.ANSWER_CHARS)
 
 

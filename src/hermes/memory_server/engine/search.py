@@ -19,7 +19,7 @@ from hermes.memory_server.engine.allowed import Allowed
 from hermes.memory_server.engine.asking import understand
 from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.filters import build_filter
-from hermes.memory_server.engine.finer import refined
+from hermes.memory_server.engine.finer import find_directions, refined
 from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.messages import FIELDS, find_messages
 from hermes.memory_server.engine.narrowing import named, narrow, rows_named
@@ -30,9 +30,10 @@ from hermes.memory_server.engine.truth import changed_messages
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import rank_by_words
 from hermes.memory_server.faults import Invalid
-from hermes.ranking.admission import LEAST_LIKELY, likelihood, read_features
+from hermes.ranking.admission import COVERED_HITS, LEAST_LIKELY, is_covered, likelihood, read_features
 from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first
 from hermes.ranking.scoring import ABOUT, Floats, certainty, score
+from hermes.ranking.successors import COMPARED, Statement, put_successors_first
 from hermes.ranking.words import split_words, telling_words
 
 ALIKE = 48
@@ -47,28 +48,32 @@ MAX_CHANGES = 5
 """How many messages that changed each other are followed."""
 NOBODY = 0
 """Who neither says nor hears anything."""
-Fitting = tuple[int, float, float, float]
+Fitting = tuple[int, float, float, float, bool]
 """The id of a message, and what `Hit` says of it."""
 
 
 class Hit(NamedTuple):
-    """A message that was found, its score, from 0 to 1 how sure it is that it is about the question, and how likely it
-    is that the question has an answer at all (1.0 where that is not known)."""
+    """A message that was found, its score, from 0 to 1 how sure it is that it is about the question, how likely it is
+    that the question has an answer at all (1.0 where that is not known), and whether it names who spoke."""
 
     row: Record
     score: float
     certainty: float
     answered: float = 1.0
+    names_peer: bool = True
 
     @property
     def is_about(self) -> bool:
         """Is it about the question, as far as can be told?"""
         return self.certainty >= ABOUT
 
-    @property
-    def is_told(self) -> bool:
-        """Was memory probably told the answer to the question?"""
-        return self.answered >= LEAST_LIKELY
+
+def is_told(question: SearchQuestion, hits: Sequence[Hit]) -> bool:
+    """Was memory probably told the answer to a question for which a search found these hits?"""
+    if not hits or hits[0].answered < LEAST_LIKELY:
+        return False
+    texts = [hit.row.content for hit in hits[:COVERED_HITS]]
+    return hits[0].names_peer or question.direction is None or is_covered(question.text, texts, question.direction)
 
 
 def find_hits(
@@ -76,12 +81,23 @@ def find_hits(
 ) -> list[Hit]:
     """The messages that fit best, the best first. Repetitions of a text come after everything else, and a value that
     its speaker changed later comes after the later one."""
-    looked_at = max(limit, count_looked_at(question.text))
+    looked_at = max(limit, count_looked_at(question.text), 0 if question.finer is None else COMPARED)
     hits = _find_fitting(tx, index, place, question, filters, looked_at)
     said = [SaidText(hit.row.content, hit.row.peer_id, hit.row.created_at) for hit in hits]
     words = telling_words(split_words(question.text))
     ordered = [hits[at] for at in put_newer_first(question.text, words, said)]
+    ordered = _put_successors_first(tx, ordered, place, question)
     return _put_changes_first(tx, ordered, place, is_open=not filters)[:limit]
+
+
+def _put_successors_first(tx: Tx, hits: list[Hit], place: SearchArea, question: SearchQuestion) -> list[Hit]:
+    if question.finer is None:
+        return hits
+    first = [hit.row for hit in hits[:COMPARED]]
+    directions = find_directions(tx, place.workspace_id, question.finer, [row.id for row in first])
+    said = [Statement(row.content, row.peer_id, row.created_at, directions.get(row.id)) for row in first]
+    order = put_successors_first(question.text, question.finer.vector, said)
+    return [*(hits[at] for at in order), *hits[COMPARED:]]
 
 
 def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, *, is_open: bool) -> list[Hit]:
@@ -148,7 +164,7 @@ def _ranked(
     the first time, words alone decide."""
     asked = understand(tx, place.workspace_id, question)
     if seen is None:
-        return [(found, 0.0, 1.0, 1.0) for found in rank_by_words(tx, place, asked, allowed, limit)]
+        return [(found, 0.0, 1.0, 1.0, True) for found in rank_by_words(tx, place, asked, allowed, limit)]
     found = find_candidates(tx, seen, place, asked, allowed)
     scores, certain = score(found.evidence), certainty(found.evidence, found.known)
     features = read_features(found.evidence, scores, found.known, names_one=len(asked.named) == 1)
@@ -160,8 +176,7 @@ def _ranked(
     if (np.bitwise_count(lines[:, None] ^ lines).sum(axis=2, dtype=np.int64) < ALIKE).sum() > len(best):
         best = order
     ranked = zip(found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist(), strict=True)
-    answered = likelihood(features)
-    return [(*fitting, answered) for fitting in ranked]
+    return [(*fitting, likelihood(features), bool(asked.named)) for fitting in ranked]
 
 
 def _best(scores: Floats, wanted: int) -> Positions:
