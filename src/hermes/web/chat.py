@@ -20,7 +20,7 @@ from hermes.store.search import HistoryHit
 from hermes.store.store import Store
 from hermes.types import Session
 from hermes.web.drawing import page
-from hermes.web.routing import FormFields, form_route, host_of, see
+from hermes.web.routing import PageForm, form_route, host_of, see
 from hermes.web.stream import stream
 from hermes.web.transcript import find_own, list_own, read_transcript
 from hermes.web.turns import LiveTurn
@@ -56,7 +56,7 @@ async def _draw_list(request: Request, status: int = 200, **more: Any) -> HTMLRe
     return page(request, "sessions.html", status, **values)
 
 
-async def begin(request: Request, form: FormFields) -> Response:
+async def begin(request: Request, form: PageForm) -> Response:
     """The first message of a new session."""
     host, text = host_of(request), _read_said(form)
     if problem := _find_flaw(text):
@@ -92,7 +92,7 @@ async def _draw_session(
     return page(request, "session.html", status, **values)
 
 
-async def say(request: Request, form: FormFields) -> Response:
+async def say(request: Request, form: PageForm) -> Response:
     host, text, session_id = host_of(request), _read_said(form), request.path_params["session"]
     session = await host.read(lambda store, people, tx: find_own(store, people, tx, session_id))
     if problem := _find_flaw(text):
@@ -110,7 +110,7 @@ async def _is_stored(store: Store, session_id: str, turn: LiveTurn) -> bool:
     return bool(await store.read(lambda tx: store.messages.find_said(tx, session_id, turn.said)))
 
 
-def _read_said(form: FormFields) -> str:
+def _read_said(form: PageForm) -> str:
     return form.get("text", "").replace("\r\n", "\n").strip()
 
 
@@ -121,7 +121,7 @@ def _find_flaw(text: str) -> str:
     return f"a message has at most {MAX_SAID_CHARS:,} characters" if len(text) > MAX_SAID_CHARS else ""
 
 
-async def stop(request: Request, _: FormFields) -> Response:
+async def stop(request: Request, _: PageForm) -> Response:
     session_id = request.path_params["session"]
     host_of(request).turns.stop(session_id)
     return see(session_path(session_id))
@@ -143,11 +143,11 @@ async def show_used(request: Request) -> Response:
     return page(request, "used.html", session=session, found=found, here=session_path(session_id))
 
 
-async def change_title(request: Request, form: FormFields) -> Response:
+async def change_title(request: Request, form: PageForm) -> Response:
     return await _run(request, f"/title {form.get('title', '')}")
 
 
-async def change_incognito(request: Request, form: FormFields) -> Response:
+async def change_incognito(request: Request, form: PageForm) -> Response:
     return await _run(request, "/memory off" if form.get("incognito") else "/memory on")
 
 

@@ -13,7 +13,7 @@ from hermes.web.drawing import page
 from hermes.web.host import WebHost
 from hermes.web.memory import SAYS, fact_path
 from hermes.web.news import News, begin_visit, describe_memory, keep, read_news
-from hermes.web.routing import FormFields, form_route, host_of, see
+from hermes.web.routing import PageForm, form_route, host_of, see
 from hermes.web.transcript import list_own
 
 SOON_SECONDS, NEWS_SECONDS = 0.06, 20.0
@@ -53,12 +53,12 @@ async def _within(host: WebHost, since: float, seconds: float) -> News | None:
     return None
 
 
-async def keep_entry(request: Request, form: FormFields) -> Response:
+async def keep_entry(request: Request, form: PageForm) -> Response:
     await keep(host_of(request), form.get("id", "")[:200])
     return see("/")
 
 
-async def undo_change(request: Request, form: FormFields) -> Response:
+async def undo_change(request: Request, form: PageForm) -> Response:
     """Let an entry and what replaced it both hold."""
     host = host_of(request)
     entry = await host.book.find(form.get("id", ""))

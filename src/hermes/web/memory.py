@@ -22,7 +22,7 @@ from hermes.memory.values import FactChange, Wording
 from hermes.store.injections import InjectedLine, find_injection, lines_of
 from hermes.web.chat import session_path
 from hermes.web.drawing import page, show_day
-from hermes.web.routing import FormFields, form_route, host_of, see
+from hermes.web.routing import PageForm, form_route, host_of, see
 from hermes.web.timeline import HeldSpan, draw_timeline
 from hermes.web.transcript import find_own
 
@@ -123,7 +123,7 @@ def _spans(entry: Remembering, changes: Sequence[FactChange]) -> list[HeldSpan]:
     return [*older, own, *newer] if entry.at is not None else []
 
 
-async def correct(request: Request, form: FormFields) -> Response:
+async def correct(request: Request, form: PageForm) -> Response:
     """Correct an entry. What was changed by someone else meanwhile is not overwritten."""
     host, text = host_of(request), form.get("text", "").strip()
     try:
@@ -161,7 +161,7 @@ async def show_forgetting(request: Request) -> Response:
     return page(request, "forget_fact.html", **values)
 
 
-async def forget_fact(request: Request, form: FormFields) -> Response:
+async def forget_fact(request: Request, form: PageForm) -> Response:
     host = host_of(request)
     entry = await host.book.find(request.path_params["entry"])
     if form.get("was", entry.text) != entry.text:
@@ -170,7 +170,7 @@ async def forget_fact(request: Request, form: FormFields) -> Response:
     return see(f"/memory?done={'forgotten' if done.settled == 'done' else done.settled}")
 
 
-async def undo(request: Request, _: FormFields) -> Response:
+async def undo(request: Request, _: PageForm) -> Response:
     """Let a fact and what changed it both hold."""
     host = host_of(request)
     entry = await host.book.find(request.path_params["entry"])
@@ -178,7 +178,7 @@ async def undo(request: Request, _: FormFields) -> Response:
     return see(f"{fact_path(entry.id)}?done={'undone' if undone else 'nothing'}")
 
 
-async def add(request: Request, form: FormFields) -> Response:
+async def add(request: Request, form: PageForm) -> Response:
     try:
         await host_of(request).book.add(form.get("text", ""))
     except HermesError as error:

@@ -16,8 +16,8 @@ from hermes.redaction import hide_passwords
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
 
-FormFields: TypeAlias = Mapping[str, str]
-FormHandler: TypeAlias = Callable[[Request, FormFields], Awaitable[Response]]
+PageForm: TypeAlias = Mapping[str, str]
+FormHandler: TypeAlias = Callable[[Request, PageForm], Awaitable[Response]]
 log = logging.getLogger("hermes.web")
 STATUS: Mapping[type[HermesError], int] = {
     NotFoundError: 404,

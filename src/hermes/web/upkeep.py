@@ -28,7 +28,7 @@ from hermes.store.store import Store
 from hermes.web.chat import session_path
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
-from hermes.web.routing import FormFields, form_route, host_of, see
+from hermes.web.routing import PageForm, form_route, host_of, see
 from hermes.web.transcript import find_own
 
 MAX_SHOWN, MAX_WAITING = 60, 50
@@ -96,7 +96,7 @@ def _places(host: WebHost, found: FoundEverywhere) -> list[SearchedPlace]:
     ]
 
 
-async def forget_words(request: Request, form: FormFields) -> Response:
+async def forget_words(request: Request, form: PageForm) -> Response:
     host, text = host_of(request), form.get("q", "").strip()
     if not text:
         raise UsageError("which words?", hint="Give words that all stand in what is to be forgotten")
@@ -127,7 +127,7 @@ async def show_merge(request: Request) -> Response:
     return page(request, "merge.html", peers=peers, preview=preview, peer=peer, into=into, merged=merged)
 
 
-async def merge(request: Request, form: FormFields) -> Response:
+async def merge(request: Request, form: PageForm) -> Response:
     host = host_of(request)
 
     def run() -> None:
@@ -149,7 +149,7 @@ async def show_deletion(request: Request) -> Response:
     return page(request, "delete.html", planned=planned, what=what, here=here)
 
 
-async def delete_session(request: Request, form: FormFields) -> Response:
+async def delete_session(request: Request, form: PageForm) -> Response:
     host, session_id = host_of(request), request.path_params["session"]
     planned = await host.read(partial(_plan, session_id=session_id))
     host.turns.stop(session_id)
@@ -178,7 +178,7 @@ async def show_waiting(request: Request) -> Response:
     return page(request, "waiting.html", **seen, told=told, trouble=await host.trouble())
 
 
-async def change_waiting(request: Request, form: FormFields) -> Response:
+async def change_waiting(request: Request, form: PageForm) -> Response:
     host, number = host_of(request), form.get("entry", "")
     if not number.isascii() or not number.isdigit() or len(number) > 15:
         raise UsageError("which entry?", hint="Use the buttons of the page")
