@@ -158,7 +158,9 @@ class Fitting:
         return fitted * np.array(shares, dtype=np.float32)[:, None]
 
     def _inputs(self, places: Sequence[int], rows: Mapping[str, int], share: float, vectors: float) -> Inputs:
-        starts, columns, values = [], [], []
+        starts: list[int] = []
+        columns: list[int] = []
+        values: list[float] = []
         for place in places:
             starts.append(len(columns))
             words, marks = ([rows[name] for name in part if name in rows] for part in self.features[place])

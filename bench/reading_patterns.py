@@ -31,7 +31,8 @@ def expand_patterns() -> Iterator[dict[str, Any]]:
             language, words = line.split(": ", 1)
             lists.setdefault(heading[0], {})[language] = words.split("|")
         elif heading:
-            yield from _expand(line, *heading, lists)
+            language, kind = heading
+            yield from _expand(line, language, kind, lists)
 
 
 def _expand(pattern: str, language: str, kind: str, lists: Lists) -> Iterator[dict[str, Any]]:

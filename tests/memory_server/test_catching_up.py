@@ -72,7 +72,7 @@ async def test_folder_of_an_earlier_version_is_served_before_it_has_caught_up(tm
     await make_old(tmp_path)
     with running(tmp_path, "--no-worker") as served, inside(served, "w") as http:
         with served.client() as outside:
-            assert outside.get("/health").json()["lag"]["waiting_jobs"] == 1
+            assert outside.get("/health").json()["lag"]["waiting_jobs"] == 2, "indexing and rereading"
         assert best(http, "harbour") == PLAIN
         say(http, "s", "我在这里喝茶", peer="ann")
         assert best(http, "喝茶") == "我在这里喝茶"

@@ -24,6 +24,7 @@ from hermes.memory_server.api import (
     messages,
     peers,
     portable,
+    rereading,
     scopes,
     search,
     sessions,
@@ -189,6 +190,7 @@ def create_app(
         scopes,
         webhooks,
         extensions,
+        rereading,
         portable,
     ):
         app.router.routes.extend(room.router.routes)  # an included router costs each request another round of matching

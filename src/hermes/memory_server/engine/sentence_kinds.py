@@ -288,7 +288,7 @@ def _values(
     sentence: str, tokens: Sequence[str], found: Sequence[frozenset[str]], every: frozenset[str]
 ) -> Iterable[str]:
     """Yield which values a sentence gives, of what, and what is said to be a password."""
-    kinds = [name for name in ("credential", "number_of", "phone", "technical") if name in every]
+    kinds = [name for name in ("credential", "number_of", "opens", "phone", "technical") if name in every]
     named = " and ".join(kinds) or "nothing"
     shapes = sorted(_shapes(sentence))
     for shape in shapes:
@@ -298,8 +298,8 @@ def _values(
         yield "value"
         yield f"value of {named}"
     for place, classes in enumerate(found):
-        if classes & {"credential", "number_of"}:
-            name = "credential" if "credential" in classes else "number_of"
+        name = next((name for name in ("credential", "number_of", "opens") if name in classes), None)
+        if name is not None:
             yield from _told(name, place, tokens, found)
 
 

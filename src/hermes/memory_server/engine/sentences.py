@@ -161,8 +161,8 @@ def message_traits(text: str) -> int:
     classes = frozenset[str]().union(*shipped_model().classes.find(tokens))
     if (
         classes.isdisjoint(WISH_WORDS)
-        and not (classes & SECRET_WORDS and holds_value(part))
         and "credential" not in classes
+        and not holds_value(part)
     ):
         return found
     kinds = {sentence.kind for sentence in read_message(part)}
