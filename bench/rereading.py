@@ -1,4 +1,4 @@
-"""How fast a home of an earlier version is gone over, and what a client notices: `python -m bench.rereading [MESSAGES]`.
+"""How fast a home of an earlier version is gone over beside a client: `python -m bench.rereading [MESSAGES]`.
 
 Two servers serve the same folder's copies: one goes over it, the other has nothing to do. A client asks both in turns.
 """
