@@ -37,6 +37,8 @@ class Options:
     """The one key of a server that was started by itself; keys as above are not asked for then."""
     start_id: str = ""
     """What this server proves itself with, to those who read it where the server wrote it."""
+    dreams: bool = True
+    """Whether dreams come by themselves."""
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Options:
