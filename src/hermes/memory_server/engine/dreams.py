@@ -217,10 +217,10 @@ def read_effects(tx: Tx, limit: int) -> list[JsonMap]:
     far as these are still there."""
     empty: JsonMap = {"added": [], "retired": []}
     is_one = dreams.c.report.not_in([json.dumps(empty), json.dumps({"kind": "dream", **empty})])
-    is_one &= ~dreams.c.report.startswith(json.dumps({"kind": REREAD})[:-1])
+    is_dream = ~dreams.c.report.startswith(json.dumps({"kind": REREAD})[:-1])
     query = select(*dreams.c, workspaces.c.name).join(workspaces, workspaces.c.id == dreams.c.workspace_id)
     effects: list[JsonMap] = []
-    for row in tx.execute(query.where(is_one).order_by(dreams.c.id.desc()).limit(limit)).all():
+    for row in tx.execute(query.where(is_one, is_dream).order_by(dreams.c.id.desc()).limit(limit)).all():
         report = json.loads(row.report)
         undone = None if row.undone_at is None else times.to_wire(row.undone_at)
         when = {"created_at": times.to_wire(row.created_at), "undone_at": undone}
