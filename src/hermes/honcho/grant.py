@@ -127,18 +127,6 @@ def put_sign_in(sign_in: SignIn, *, at_root: bool) -> Edit:
     return edit
 
 
-def drop_sign_in(access_token: str) -> Edit:
-    """Take a sign-in out, in the host block and at the root, with its token alone: a key beside it stays."""
-
-    def edit(block: Block, root: Block) -> None:
-        for target in (block, root):
-            if target.get(keys.API_KEY.key) == access_token:
-                target.pop(keys.API_KEY.key)
-                target.pop(keys.OAUTH.key, None)
-
-    return edit
-
-
 def read_answer(value: Json) -> TokenAnswer:
     """Return what a token endpoint gave. Raises ValueError, in words, for what is no token answer."""
     if not isinstance(value, Mapping):

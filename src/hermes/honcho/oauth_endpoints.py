@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -17,6 +17,8 @@ CLOUD_DASHBOARD, LOCAL_DASHBOARD = "https://app.honcho.dev", "http://localhost:3
 METADATA_PATH = "/.well-known/oauth-authorization-server"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 METADATA_SECONDS, MAX_URL_CHARS = 5.0, 2_000
+Source = Literal["cli", "web", "desktop"]
+"""Where a person begins to sign in, for the page."""
 VARIABLES = ("DASHBOARD", "AUTHORIZE_URL", "TOKEN_URL", "CLIENT_ID", "SCOPE")
 """Behind `HONCHO_OAUTH_`."""
 
