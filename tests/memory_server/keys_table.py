@@ -27,7 +27,7 @@ PEERS_VIEW: Rule = {**WORKSPACE, "peer": INSIDE}
 W = "/v3/workspaces/{workspace_id}"
 ROUTES: dict[str, Rule] = {
     "POST /v3/workspaces": ANYONE,
-    "POST /v3/workspaces/list": ADMIN,
+    "POST /v3/workspaces/list": {**ADMIN, "workspace": {*OBJECTS}},  # it lists its own alone
     "POST /v3/keys": ADMIN,
     f"PUT {W}": WORKSPACE,
     f"DELETE {W}": WORKSPACE,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -37,6 +40,8 @@ COMMANDS = {
     "import": "transfer:import_",
     "serve": "memory:serve",
     "worker": "memory:worker",
+    "approve": "memory_clients:approve",
+    "clients": "memory_clients:app",
 }
 """The module of this room and what it holds: a function, or a group of commands."""
 AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -82,7 +87,7 @@ def serve(
     set_up_process()
     place = place_of(ctx, data)
     serving = import_module("hermes.cli.memory_serving")  # loaded by name: only who serves needs a web server
-    options = serving.Options.from_env(load_shared_env(find_home(ctx)))
+    options = replace(serving.Options.from_env(load_shared_env(find_home(ctx))), show_code=_choose_code_screen())
     if options.use_auth and not options.jwt_secret:
         raise UsageError("AUTH_USE_AUTH is on but AUTH_JWT_SECRET is empty", hint="Set it to a long random text")
     if not options.use_auth and not is_loopback(host):
@@ -100,6 +105,11 @@ def serve(
             model_from_env=model_env,
         )  # fmt: skip
         serving.run(terms)
+
+
+def _choose_code_screen() -> Callable[[str], None] | None:
+    """Return what shows one-time codes: a terminal, never a log."""
+    return note if sys.stderr.isatty() else None
 
 
 def worker(ctx: typer.Context, data: Data = None) -> None:

@@ -17,11 +17,13 @@ from hermes.errors import StoreError
 from hermes.memory_server.api import (
     chat,
     conclusions,
+    consent,
     context,
     docs_page,
     extensions,
     faults,
     messages,
+    oauth,
     peers,
     portable,
     scopes,
@@ -193,6 +195,8 @@ def create_app(
     ):
         app.router.routes.extend(room.router.routes)  # an included router costs each request another round of matching
 
+    if options.use_auth:
+        app.router.routes.extend([*oauth.router.routes, *consent.router.routes])
     _add_routes_about_us(app, metrics, life)
     return app
 
