@@ -30,7 +30,7 @@ def test_a_key_takes_the_place_of_a_sign_in_where_a_person_chooses_that(
     write(home, SIGNED_IN if place == "root" else {"hosts": {"hermes": SIGNED_IN}})
     person = Person("cloud", "key", "hch-key", *NAMES, *USE).sits_down(monkeypatch)
     assert hermes(*SETUP).code == 0
-    assert person.offers["keep"].startswith("stay signed in: OAuth (hermes-agent, token valid ")
+    assert person.offers["stay"].startswith("stay signed in: OAuth (hermes-agent, token valid ")
     assert (block(home)["apiKey"], block(home)["oauth"]) == ("hch-key", None)
     assert auth(hermes) == "API key (host block)"
     assert "secret" not in " ".join(person.heard)

@@ -24,7 +24,7 @@ SERVERS = {
     "cloud": "Honcho Cloud: sign in, or give a key",
     "self-hosted": "a Honcho server of your own, by its URL",
 }
-KEEP, KEY = "keep", "key"
+STAY, KEY = "stay", "key"
 WAYS = {
     "browser": "sign in with the browser of this machine",
     "device": "sign in with a code that you type on this or another device",
@@ -105,10 +105,10 @@ def _signs_in(interview: Interview, signer: Signer, server: str, *, is_new: bool
     if not interview.asks or interview.option("key") is not None or not (grant or signer.is_offered(server)):
         return False
     has_key = _uses_variable(interview) or (bool(interview.config.get(keys.API_KEY)) and not is_new)
-    standing = {KEEP: f"stay signed in: {describe_grant(grant, SystemClock().now())}"} if grant else {}
-    default = KEEP if grant else KEY if has_key else signer.usual_way
+    standing = {STAY: f"stay signed in: {describe_grant(grant, SystemClock().now())}"} if grant else {}
+    default = STAY if grant else KEY if has_key else signer.usual_way
     while (way := interview.dialog.choose("How are you let in?", {**standing, **WAYS}, default)) != KEY:
-        if way == KEEP:
+        if way == STAY:
             return True
         try:
             made = signer.sign_in(server, "browser" if way == "browser" else "device")
