@@ -134,7 +134,7 @@ def describe_grant(grant: Mapping[str, object], now: float) -> str:
     if not isinstance(ends, int | float):
         validity = "token of unknown age"
     else:
-        validity = f"token valid {max(1, int((ends - now) / MINUTE_SECONDS))}m" if ends > now else "expired"
+        validity = f"token valid {max(1, round((ends - now) / MINUTE_SECONDS))}m" if ends > now else "expired"
     return f"OAuth ({grant.get('clientId', 'unknown client')}, {validity})"
 
 
