@@ -128,7 +128,7 @@ async def take_code(request: Request, here: ServerDep) -> Response:
     browser = forms.check_form_token(here, request, form, DEVICE)
     typed, key, at = form.get("user_code", ""), here.options.token_key, here.now()
     address = read_address(request)
-    if wait_seconds := here.wrong_codes.begin_try(address):
+    if wait_seconds := here.wrong_codes.begin_try(address, at):
         return pages.show_code_entry(form["token"], typed, _too_many(wait_seconds), 429)
     sign_in = await here.read(lambda tx: sign_ins.find_by_user_code(tx, key, typed, at))
     if sign_in is None:
@@ -164,7 +164,7 @@ async def _decide(request: Request, here: Server, sign_in: Record, choice: _Choi
         return Invalid(f"Your name can have {limits.PERSON_CHARS} printable characters")
     address, at = read_address(request), here.now()
     is_admin = _is_admin_key(choice.code, here)
-    wait_seconds = 0 if is_admin else here.wrong_codes.begin_try(address)
+    wait_seconds = 0 if is_admin else here.wrong_codes.begin_try(address, at)
     if wait_seconds:
         return TooMany(_too_many(wait_seconds))
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import secrets
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
-from hermes.loopback import OWN_SITES
+from hermes.loopback import OWN_SITES, read_host
 from hermes.memory_server import limits
 from hermes.memory_server.api.server import Options, Server
 from hermes.memory_server.faults import Invalid, Stranger, TooLarge
@@ -62,8 +62,7 @@ def find_site(request: Request, options: Options) -> str:
         return options.public_url
     host = request.headers.get("host", "").lower()
     try:
-        name = urlsplit(f"//{host}").hostname or ""
-        if name != "localhost":
+        if (name := read_host(host)) != "localhost":
             ipaddress.ip_address(name)
     except ValueError:
         raise Stranger(
