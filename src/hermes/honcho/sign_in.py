@@ -93,6 +93,13 @@ class Signer(Struct, frozen=True):
 
     def sign_in(self, server: str, way: Way) -> SignedIn:
         """Let the person sign in. Raises ProviderError, and HomeError where nothing could be stored."""
+        try:
+            return self._sign_in(server, way)
+        except KeyboardInterrupt:
+            self.dialog.say("\nInterrupted: nobody is signed in anew, and nothing was stored.")
+            raise
+
+    def _sign_in(self, server: str, way: Way) -> SignedIn:
         from hermes.honcho.browser_sign_in import BrowserSignIn  # it loads an HTTP server
 
         check_storable(self.machine)
