@@ -34,6 +34,7 @@ from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.provider import (
     Acquaintance,
     Address,
+    Connect,
     Conversation,
     Delivered,
     Desk,
@@ -81,6 +82,7 @@ class HonchoPlugin(MemoryPlugin):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self.machine = Machine(Home(host.home, host.profile), host.env, host.is_chosen)
+        self._connect: Connect | None = None
         self._kept_first: tuple[str, str] | None = None
         self._watch = Watch(self.machine, host.trouble)
         self.links = Links(self.machine, host.clock, self.configuration, self.patience, self.terms)
@@ -276,6 +278,11 @@ class HonchoPlugin(MemoryPlugin):
     def commands(self, desk: Desk) -> Any:
         # By name: a conversation needs none of them.
         return import_module("hermes.honcho.commands").make_commands(self.machine, desk)
+
+    def connect(self) -> Connect:
+        if self._connect is None:  # by name: it loads an HTTP server
+            self._connect = import_module("hermes.honcho.web_sign_in").WebSignIn(self.machine)
+        return self._connect
 
     def save_config(self, values: Mapping[str, Json]) -> Path:
         return edit_document(self.machine.places, set_keys(values))
