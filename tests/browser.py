@@ -24,5 +24,7 @@ def open_browser() -> Iterator[Browser]:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=OPTIONS)
-        yield browser
-        browser.close()
+        try:
+            yield browser
+        finally:
+            browser.close()

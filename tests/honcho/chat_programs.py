@@ -22,6 +22,8 @@ OPEN_WEBUI_TASKS = {
     "queries": "### Task:\nAnalyze the chat history to determine the necessity of generating search queries, in the "
     f"given language.\n{HISTORY}",
     "completion": f"### Task:\nYou are an autocompletion system. Continue the text in `<text>`.\n{HISTORY}",
+    "merged reply": "You have been provided with a set of responses from various models to the latest user query: "
+    '"{}"\n\nYour task is to synthesize these responses into a single, high-quality response.\n\n"""{}"""',
     "tool choice": 'Query: History:\nUSER: """{}"""\nASSISTANT: """{}"""\nQuery: and then?',
 }
 LIBRECHAT_TASKS = {

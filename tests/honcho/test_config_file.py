@@ -207,6 +207,7 @@ def test_a_wrong_value_is_refused_before_anything_is_written(machine: Machine) -
         ('{"hosts": []}', "hosts is no map of host blocks"),
         ('{"hosts": {"hermes": 3}}', "hosts.hermes is no map"),
         ("[" * 100_000, "nested more than 64 deep"),
+        ('{"timeout": ' + "9" * 5000 + "}", "a number has too many digits"),
         ('{"a": "' + "x" * 5_000_000 + '"}', "it has 5,000,009 bytes, and at most 4,194,304 are read"),
     ],
 )

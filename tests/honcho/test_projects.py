@@ -45,6 +45,14 @@ def test_the_longest_end_of_a_key_on_whole_segments_decides(machine: Machine) ->
 
 
 @pytest.mark.contract("5.9")
+def test_projects_need_no_honcho_json(machine: Machine) -> None:
+    machine.home.mkdir(exist_ok=True)
+    projects(machine.home, {"garden": {"100": "bed"}})
+    assert machine.load().file is None
+    assert where(machine, GROUP) == [("garden", "bed")]
+
+
+@pytest.mark.contract("5.9")
 def test_the_notes_of_a_group_go_with_its_chat(machine: Machine) -> None:
     machine.write({"workspace": "lab"})
     projects(machine.home, {"garden": {"-100": "bed"}})

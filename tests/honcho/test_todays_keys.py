@@ -118,6 +118,29 @@ def test_unknown_keys_are_named_by_status_and_doctor_and_survive(chosen: Path, h
     assert (kept if layer == ROOT else kept["hosts"]["hermes"])["colour"] == "red"
 
 
+@pytest.mark.contract("5.1", "5.3")
+@LAYERS
+def test_unknown_names_inside_a_key_are_named_and_survive_too(chosen: Path, hermes: Hermes, layer: str) -> None:
+    inside = {
+        "injection": {"sessionStart": ["summary"], "everyTurn": ["card"]},
+        "observation": {"user": {"observeMe": False, "observeOther": False}, "group": {"observeMe": True}},
+    }
+    write(chosen, placed(layer, {"baseUrl": "http://127.0.0.1:9", **inside}))
+    shown = status(hermes)
+    told = "\n".join(shown["remarks"])
+    assert "unknown keys, which are kept and not used: injection.everyTurn, observation.group" in told
+    meant = "there is no key observation.user.observeOther (did you mean observation.user.observeOthers?)"
+    assert meant in told
+    assert shown["problems"] == []
+    assert shown["keys"]["injection"]["value"] == {"sessionStart": ["summary"]}
+    assert shown["keys"]["observation"]["value"] == {"user": {"observeMe": False}}
+    assert meant in " ".join(hermes("doctor").out.split())
+    assert hermes("honcho", "mode", "tools").code == 0
+    kept = json.loads(chosen.read_text(encoding="utf-8"))
+    kept = kept if layer == ROOT else kept["hosts"]["hermes"]
+    assert {key: kept[key] for key in inside} == inside
+
+
 Observe = Callable[[HonchoPlugin], object]
 TITLED = Conversation("s4", "cli", "everything", OWNER, title="Stamps", directory=HERE.directory)
 
@@ -272,6 +295,14 @@ def test_a_number_is_no_name(machine: Machine, key: str) -> None:
     assert f"{key} is 7, but takes a name" in problem.message
     machine.write({key: "7"})
     assert machine.load().problems == []
+
+
+@pytest.mark.contract("5.3")
+@pytest.mark.parametrize("key", ["apiKey", "runtimePeerPrefix"])
+def test_a_number_is_no_text(machine: Machine, key: str) -> None:
+    machine.write({key: float("nan")})
+    [problem] = machine.load().problems
+    assert problem.message.startswith(f"{machine.home / 'honcho.json'}: {key} is ")
 
 
 @pytest.mark.contract("5.5")

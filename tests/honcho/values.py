@@ -28,7 +28,7 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
     "initOnSessionStart": (False, True, "x"),
     "logging": (True, False, "x"),
     "observationMode": ("unified", "directional", "all"),
-    "observation": ({"user": {"observeMe": False}}, {"ai": {"observeMe": False}}, {"me": {}}),
+    "observation": ({"user": {"observeMe": False}}, {"ai": {"observeMe": False}}, {"user": 7}),
     "writeFrequency": ("turn", 5, 0),
     "saveMessages": (False, True, "x"),
     "sessionStrategy": ("global", "per-repo", "per-user"),

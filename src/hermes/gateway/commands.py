@@ -15,7 +15,7 @@ from hermes.slash.here import Surface
 from hermes.store.store import Store
 from hermes.types import Message
 
-NAMED = "This session has the name that you gave it, so it stays the same one: use another session id for a new one."
+NAMED = "Your program names this session, so it stays the same one: begin a new chat there, or use another session id."
 
 
 class InChat(Struct, frozen=True):

@@ -60,6 +60,11 @@ class ConfigPlaces(Struct, frozen=True):
         return self.default.parent / guests.FILE
 
     @property
+    def projects(self) -> Path:
+        """The file of projects: beside the file that counts, or beside where that is made."""
+        return (self.existing() or self.default).parent / projects.FILE
+
+    @property
     def watched(self) -> tuple[Path, ...]:
         """Every file that the configuration depends on: the candidates, what may stand beside each, the guests."""
         folders = dict.fromkeys(path.parent for path in self.candidates)
@@ -200,6 +205,8 @@ def _parse(path: Path, raw: bytes) -> Block:
         raise SettingsError(f"{path} is not UTF-8 text", hint=MEND) from error
     except json.JSONDecodeError as error:
         raise SettingsError(f"{path}, line {error.lineno}: this is not JSON ({error.msg})", hint=MEND) from error
+    except ValueError as error:  # Python reads no number of more than 4,300 digits
+        raise SettingsError(f"{path}: a number has too many digits", hint=MEND) from error
     if not isinstance(found, dict):
         raise SettingsError(f"{path}: the file must hold one JSON object", hint=MEND)
     return found

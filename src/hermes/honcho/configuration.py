@@ -29,6 +29,7 @@ from hermes.honcho.names import Naming, Strategy, clean
 from hermes.honcho.projects import NO_PROJECTS, Projects, read_projects
 from hermes.loopback import is_private_url
 from hermes.redaction import hide_url
+from hermes.settings.compound_kinds import OpenFields
 from hermes.settings.kinds import plain
 from hermes.settings.layers import DEFAULT, Layer, Resolved, Settings, environment, try_resolve
 from hermes.settings.setting import nearest
@@ -211,7 +212,9 @@ def load(places: ConfigPlaces, env: Mapping[str, str], *, is_chosen: bool = True
         others, targets = found.others.union(_named_elsewhere(other)), found.targets.union(_aliased_anywhere(other))
         found = replace(found, others=others, targets=targets, agents=found.agents.union(_agents(other)))
     try:
-        return replace(found, guests=read_guests(places.guests, found.workspace), projects=read_projects(path))
+        return replace(
+            found, guests=read_guests(places.guests, found.workspace), projects=read_projects(places.projects)
+        )
     except SettingsError as error:
         return replace(found, problems=[*found.problems, error])
 
@@ -356,14 +359,24 @@ def _remarks(
 def _unknown(layer: Layer, *, is_shared: bool) -> Iterator[str]:
     """Name keys that are not ours, the probably misspelt ones apart. At the root of the file that other programs share
     these have keys of their own, which are not named."""
-    known = [name for row in keys.TABLE for name in row.keys]
-    unknown = [given for name, given in layer.values.items() if name not in known and name != HOSTS]
-    meant = {given.key: nearest(given.key, known) for given in unknown}
-    for given in unknown:
-        if meant[given.key] is not None:
-            yield f"{given.where}: there is no key {given.key} (did you mean {meant[given.key]}?)"
-    foreign = [] if is_shared else [given for given in unknown if meant[given.key] is None]
+    meant = dict(_meant(layer))
+    where = next((given.where for given in layer.values.values()), "")
+    for name, key in meant.items():
+        if key is not None:
+            yield f"{where}: there is no key {name[:MAX_NAME_CHARS]} (did you mean {key}?)"
+    foreign = [] if is_shared else [name for name, key in meant.items() if key is None]
     if foreign:
-        names = ", ".join(given.key[:MAX_NAME_CHARS] for given in foreign[:MAX_NAMED_KEYS])
+        names = ", ".join(name[:MAX_NAME_CHARS] for name in foreign[:MAX_NAMED_KEYS])
         more = f" and {len(foreign) - MAX_NAMED_KEYS} more" if len(foreign) > MAX_NAMED_KEYS else ""
-        yield f"{foreign[0].where}: unknown keys, which are kept and not used: {names}{more}"
+        yield f"{where}: unknown keys, which are kept and not used: {names}{more}"
+
+
+def _meant(layer: Layer) -> Iterator[tuple[str, str | None]]:
+    """Every unknown key of a layer and every unknown name inside a key, each with the one that was probably meant."""
+    rows = {name: row for row in keys.TABLE for name in row.keys}
+    for name, given in layer.values.items():
+        row = rows.get(name)
+        if row is None and name != HOSTS:
+            yield name, nearest(name, rows)
+        elif row is not None and isinstance(row.kind, OpenFields):
+            yield from row.kind.unknown(given.value, name)

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from hermes.errors import SettingsError
 from hermes.honcho.kinds import ApiKey, Capped, Grant, HonchoName, NonEmptyName, Prefix, Seconds, WrittenText
 from hermes.settings import Setting
-from hermes.settings.compound_kinds import Either, Fields, List, Map, optional
+from hermes.settings.compound_kinds import Either, List, Map, OpenFields, optional
 from hermes.settings.kinds import Boolean, Choice, Integer, Number, RefusedValue, Url
 from hermes.settings.setting import collect
 
@@ -141,7 +141,7 @@ QUERY_REWRITE = Key(
 )
 INJECTION = Key(
     "injection",
-    Fields({"sessionStart": List(Choice(BASE_PARTS))}),
+    OpenFields({"sessionStart": List(Choice(BASE_PARTS))}),
     {},
     f"`sessionStart` lists the parts of base context that are recalled: {', '.join(BASE_PARTS)}. Unset, all of them; "
     "an empty list, none.",
@@ -177,10 +177,10 @@ OBSERVATION_MODE = Key(
     "directional",
     "Who learns about whom: everyone about everyone, or you about yourself and the agent about you.",
 )
-_OBSERVED = Fields({"observeMe": Boolean(), "observeOthers": Boolean()})
+_OBSERVED = OpenFields({"observeMe": Boolean(), "observeOthers": Boolean()})
 OBSERVATION = Key(
     "observation",
-    Fields({"user": _OBSERVED, "ai": _OBSERVED}),
+    OpenFields({"user": _OBSERVED, "ai": _OBSERVED}),
     {},
     "The same for each peer; what it leaves out is as `observationMode` has it.",
 )

@@ -37,11 +37,11 @@ class HonchoName(WrittenText):
 
 
 @dataclass(frozen=True, slots=True)
-class Prefix(Text):
+class Prefix(WrittenText):
     """What stands before ids. It must leave room for them."""
 
     def parse(self, raw: object) -> str:
-        prefix = Text.parse(self, raw)
+        prefix = WrittenText.parse(self, raw)
         if len(prefix) > LONGEST // 2:
             raise self.refusal(raw)
         return prefix
@@ -64,8 +64,8 @@ class ApiKey(Secret):
     """A key as a request can carry it; what stands around it by accident is left out."""
 
     def parse(self, raw: object) -> str:
-        key = Secret.parse(self, raw).strip()
-        if not key.isascii() or not key.isprintable() or " " in key:
+        key = Secret.parse(self, raw).strip() if isinstance(raw, str) else ""
+        if not isinstance(raw, str) or not key.isascii() or not key.isprintable() or " " in key:
             raise self.refusal(raw)
         return key
 

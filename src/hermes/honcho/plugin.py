@@ -23,7 +23,6 @@ from hermes.honcho.identity import ResolvedPeer, find_peer
 from hermes.honcho.injection_log import find_log
 from hermes.honcho.keys import ENABLED, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
-from hermes.honcho.projects import FILE as PROJECTS_FILE
 from hermes.honcho.recall_reader import PATIENCE, RecallReader
 from hermes.honcho.remarks import all_remarks, describe_auth
 from hermes.honcho.renewal import RenewalTerms
@@ -235,9 +234,8 @@ class HonchoPlugin(MemoryPlugin):
 
     def backup_paths(self) -> Sequence[Path]:
         places = self.machine.places
-        chosen = places.existing()
-        beside = None if chosen is None else chosen.parent / PROJECTS_FILE
-        return [path for path in (chosen, beside, places.guests) if path is not None and path.exists()]
+        found = (places.existing(), places.projects, places.guests)
+        return [path for path in found if path is not None and path.exists()]
 
     def setup(self, desk: Desk, arguments: Sequence[str]) -> None:
         self.commands(desk)(["setup", *arguments], prog_name="hermes honcho", standalone_mode=False)

@@ -2,7 +2,8 @@
 
     {"projects": {"<workspace>": {"sessions": {"<end of a gateway key's name>": "<session>"}}}}
 
-The longest end that matches a chat's key on whole segments decides. The file stands beside the honcho.json in force.
+The longest end that matches a chat's key on whole segments decides. The file stands beside the honcho.json in force,
+or where that would be made.
 """
 
 from __future__ import annotations
@@ -58,12 +59,9 @@ class _ProjectsFile(Struct):
     projects: dict[str, _ProjectChats]
 
 
-def read_projects(config_file: Path | None) -> Projects:
-    """Return what the file beside `config_file` says; nothing where there is none. Raises SettingsError for one that
-    cannot be used: with a part of it, a chat would be kept in the wrong workspace."""
-    if config_file is None:
-        return NO_PROJECTS
-    path = config_file.parent / FILE
+def read_projects(path: Path) -> Projects:
+    """Return what the file says; nothing where there is none. Raises SettingsError for one that cannot be used: with a
+    part of it, a chat would be kept in the wrong workspace."""
     try:
         raw = read_file(path, MAX_FILE_BYTES)
         document = msgspec.json.decode(raw, type=_ProjectsFile)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hermes.settings.kinds import Kind, RefusedValue
+from hermes.settings.setting import nearest
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -95,6 +96,26 @@ class Fields(Kind[Mapping[str, Any]]):
 
     def show(self, value: Any) -> Any:
         return {name: self.fields[name].show(inner) for name, inner in value.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFields(Fields):
+    """Fields to which other programs may add. A name that is not known is not used, and `unknown` names it."""
+
+    def parse(self, raw: object) -> Mapping[str, Any]:
+        named = _to_mapping(raw)
+        known = None if named is None else {name: named[name] for name in named if name in self.fields}
+        return Fields.parse(self, raw if known is None else known)
+
+    def unknown(self, raw: object, path: str) -> Iterator[tuple[str, str | None]]:
+        """Yield the path of every unknown name, beginning with `path`, and of the name that was probably meant."""
+        for name, value in (_to_mapping(raw) or {}).items():
+            kind, inner = self.fields.get(name), f"{path}.{name}"
+            if isinstance(kind, OpenFields):
+                yield from kind.unknown(value, inner)
+            elif kind is None:
+                meant = nearest(name, self.fields)
+                yield inner, None if meant is None else f"{path}.{meant}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,12 @@ def turns_with_words(tx: Tx, words: str) -> list[ApiTurn]:
     return [_turn(row) for row in tx.execute(query, (words, CANDIDATES))]
 
 
+def words_until(tx: Tx, turn: ApiTurn, count: int) -> list[str]:
+    """Return the words of a turn and of those before it in its session, the newest first, at most `count`."""
+    query = "SELECT words FROM hermes_api_turns WHERE session_id = ? AND id <= ? ORDER BY id DESC LIMIT ?"
+    return [row[0] for row in tx.execute(query, (turn.session_id, turn.id, count))]
+
+
 def extent_of(tx: Tx, session_id: str) -> tuple[int, int]:
     """How many turns a session has, and the id of the last one."""
     query = "SELECT count(*), coalesce(max(id), 0) FROM hermes_api_turns WHERE session_id = ?"

@@ -163,6 +163,16 @@ class Messages:
         query = f"SELECT max(t.id) FROM messages t WHERE t.session_id = ? AND t.role = 'user' AND {self._kept}"
         return int(tx.execute(query, (session_id,)).fetchone()[0] or 0)
 
+    def spoken_last(self, tx: Tx, session_id: str) -> str:
+        """Return all that was said to the person in the last turn: the reply, and what came before its tools."""
+        rows = tx.execute(
+            "SELECT t.content FROM messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
+            f"WHERE t.session_id = ? AND t.id > ? AND t.role = 'assistant' AND t.content <> '' AND {self._kept} "
+            "ORDER BY t.id",
+            (session_id, self.last_said(tx, session_id)),
+        )
+        return "\n\n".join(as_text(row["content"]) or "" for row in rows)
+
     def last_alt(self, tx: Tx, session_id: str, author_id: str | None) -> str | None:
         """The other id that the platform gave of an author, as it was last said in a session."""
         author, alt = self._shape.field("author_id"), self._shape.field("author_alt")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from operator import eq
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,7 +28,16 @@ from hermes.gateway.inbox_record import recall_ending
 from hermes.gateway.platform import Inbound
 from hermes.gateway.platforms.api_forms import find_memory_switch, split_documents
 from hermes.scope import Scope
-from hermes.store.api_turns import ApiTurn, add_turn, answer_anew, drop_turn, extent_of, find_turn, turns_with_words
+from hermes.store.api_turns import (
+    ApiTurn,
+    add_turn,
+    answer_anew,
+    drop_turn,
+    extent_of,
+    find_turn,
+    turns_with_words,
+    words_until,
+)
 from hermes.store.store import Store
 from hermes.types import Draft
 
@@ -50,7 +60,8 @@ class History(Struct, frozen=True):
     before: str | None
     """The same up to the person's message before the new one."""
     words: str
-    words_before: str | None
+    words_before: tuple[str, ...]
+    """Hashes of the person's messages before the new one, the newest first."""
     since: tuple[tuple[str, str], ...]
     """Role and text of all that came after the person's message before."""
 
@@ -87,7 +98,7 @@ def read_history(scope: Scope, user: str | None, messages: Sequence[Draft]) -> H
         chain=_follow(before or seed, pairs[cut:]),
         before=before,
         words=_hash(seed, pairs[-1][1]),
-        words_before=_hash(seed, pairs[cut - 1][1]) if cut else None,
+        words_before=tuple(_hash(seed, pairs[number][1]) for number in reversed(people[:-1])),
         since=tuple(pairs[cut:]),
     )
 
@@ -120,10 +131,14 @@ class Conversations(Struct, frozen=True):
 
     def _shortened(self, tx: Tx, history: History) -> ApiTurn | None:
         """The turn before the new message, where a client has left out what came earlier: one with the same words and
-        reply. Both must be there: the words alone may be those of another conversation."""
-        for turn in turns_with_words(tx, history.words_before or ""):
-            ours = map(_plain, self.store.messages.last_replies(tx, turn.session_id, RECENT_REPLIES))
-            if history.replies and history.replies[-1] in ours:
+        reply, after the same messages as far as the client and the session have them. Words and reply alone ("thanks",
+        "you're welcome") may be those of another conversation."""
+        before = history.words_before
+        for turn in turns_with_words(tx, before[0]) if before and history.replies else ():
+            replies = self.store.messages.last_replies(tx, turn.session_id, RECENT_REPLIES)
+            spoken = self.store.messages.spoken_last(tx, turn.session_id)
+            is_reply = history.replies[-1] in map(_plain, (spoken, *replies))
+            if is_reply and all(map(eq, before, words_until(tx, turn, len(before)))):
                 return turn
         return None
 
@@ -138,7 +153,9 @@ class Conversations(Struct, frozen=True):
         else:
             ending = recall_ending(tx, self.store, item)
             ours = ending.text if isinstance(ending, Replied | Stopped) else None
-        return ours is None or _plain(ours).startswith(" ".join(history.replies))
+        spoken = self.store.messages.spoken_last(tx, last.session_id)
+        theirs = " ".join(history.replies)
+        return ours is None or any(_plain(text).startswith(theirs) for text in (ours, spoken))
 
     def _branch(self, tx: Tx, last: ApiTurn | None, history: History) -> str:
         """The id of a new session. It is incognito from its beginning where the chat was when it was left."""

@@ -11,6 +11,7 @@ HISTORY = "<chat_history>"
 CONTEXT_END = "</context>"
 OPEN_WEBUI = (
     "Query: History:\n",
+    "You have been provided with a set of responses from various models to the latest user query:",
     "Your task is to reflect the speaker's likely facial expression through a fitting emoji",
 )
 LIBRECHAT = (

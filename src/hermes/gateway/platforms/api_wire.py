@@ -18,6 +18,10 @@ LONGEST_NAME = 512
 """Characters of a name that a client chooses: a user, a model, a session, a key."""
 
 
+MAX_MESSAGES = 20_000
+"""Messages of one request."""
+
+
 class ApiError(Exception):
     """What a client is told, in OpenAI's shape."""
 
@@ -88,6 +92,10 @@ def parse_ask(body: bytes) -> CompletionRequest:
     messages = value.get("messages")
     if not isinstance(messages, list) or not messages:
         raise ApiError(400, "'messages' is not a list with at least one message", param="messages")
+    if len(messages) > MAX_MESSAGES:
+        raise ApiError(
+            400, f"'messages' has {len(messages):,} items, but takes at most {MAX_MESSAGES:,}", param="messages"
+        )
     options = _typed(value, "stream_options", dict) or {}
     return CompletionRequest(
         messages=tuple(_message(message, f"messages[{place}]") for place, message in enumerate(messages)),

@@ -102,15 +102,17 @@ def refresh(tx: Tx, key: TokenKey, client: str, token: str, at: int) -> IssuedTo
     found = _find_token(tx, key, token, REFRESH)
     if found is None or found.client != client or found.expires_at <= at:
         return OAuthRefusal("invalid_grant", "The refresh token is unknown, expired or revoked; sign in again")
-    if found.spent_at is None:
-        tx.execute(update(grant_tokens).where(grant_tokens.c.hash == found.hash).values(spent_at=at))
+    unspent = update(grant_tokens).where(grant_tokens.c.hash == found.hash, grant_tokens.c.spent_at.is_(None))
+    if tx.execute(unspent.values(spent_at=at)).rowcount:
         tx.execute(update(grants).where(grants.c.id == found.grant_id).values(renewed_at=at))
         forget_expired(tx, at)
         return _issue(tx, key, found.grant_id, token, at)
+    # Spent before, or by somebody at this very moment.
+    found = _find_token(tx, key, token, REFRESH) or found
     again = _find_token(tx, key, key.derive(REFRESH, token), REFRESH)
     access = _find_token(tx, key, key.derive(ACCESS, token), ACCESS)
     is_newest = again is not None and again.spent_at is None
-    if is_newest and at - found.spent_at <= REPLAY_SECONDS * SECOND:
+    if is_newest and at - (found.spent_at or at) <= REPLAY_SECONDS * SECOND:
         left = 1 if access is None else max(1, (access.expires_at - at) // SECOND)
         return IssuedTokens(key.derive(ACCESS, token), key.derive(REFRESH, token), left)
     log.warning("memory server: a refresh token of %s was used again: its grant ends", found.client)

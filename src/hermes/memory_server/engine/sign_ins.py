@@ -126,16 +126,18 @@ def has_approval(tx: Tx, sign_in: Record, code: str) -> bool:
 def allow(tx: Tx, sign_in: Record, workspace: str, person: str, at: int) -> None:
     """Give the request a grant for a workspace, which is made if it does not exist."""
     check_name(workspace)
-    row, _ = ensure_workspace(tx, workspace, at)
-    grant_id = add_grant(tx, sign_in.client, sign_in.source, row.id, person, at)
     # A device polls on until its request expires; a browser has its code at once.
     expires_at = sign_in.expires_at if sign_in.device_hash else at + CODE_SECONDS * SECOND
-    _decide(tx, sign_in, decision="allowed", grant_id=grant_id, approval_hash=None, expires_at=expires_at)
+    if not _change(tx, sign_in, decision="allowed", approval_hash=None, expires_at=expires_at):
+        return  # somebody decided at the same moment
+    row, _ = ensure_workspace(tx, workspace, at)
+    grant_id = add_grant(tx, sign_in.client, sign_in.source, row.id, person, at)
+    tx.execute(update(sign_ins).where(sign_ins.c.id == sign_in.id).values(grant_id=grant_id))
 
 
 def deny(tx: Tx, sign_in: Record) -> None:
     """Refuse the request for good."""
-    _decide(tx, sign_in, decision="denied", approval_hash=None)
+    _change(tx, sign_in, decision="denied", approval_hash=None)
 
 
 def code_of(key: TokenKey, sign_in: Record) -> str:
@@ -176,18 +178,17 @@ def _slow_down(tx: Tx, sign_in: Record, at: int) -> OAuthRefusal:
     is_early = sign_in.polled_at > 0 and at < sign_in.polled_at + interval * SECOND - GRACE
     if is_early:
         interval = min(interval + SLOW_DOWN_SECONDS, MAX_INTERVAL_SECONDS)
-    _decide(tx, sign_in, polled_at=at, interval_seconds=interval)
+    _change(tx, sign_in, polled_at=at, interval_seconds=interval)
     if is_early:
         return OAuthRefusal("slow_down", f"Ask every {interval} seconds at most")
     return OAuthRefusal("authorization_pending", "The owner has not decided yet")
 
 
 def _spend(tx: Tx, key: TokenKey, sign_in: Record, at: int) -> IssuedTokens | OAuthRefusal:
-    if sign_in.decision == "spent":
+    if sign_in.decision == "spent" or not _change(tx, sign_in, decision="spent"):
         # Two programs had the same code, and nobody knows which one was meant.
         end_grants(tx, grants.c.id == sign_in.grant_id)
         return OAuthRefusal("invalid_grant", "The code was used before; the sign-in was revoked, begin again")
-    _decide(tx, sign_in, decision="spent")
     return issue_first(tx, key, sign_in.grant_id, at)
 
 
@@ -202,8 +203,10 @@ def _add(tx: Tx, at: int, **given: object) -> Record:
     return tx.execute(added.returning(*sign_ins.c)).one()
 
 
-def _decide(tx: Tx, sign_in: Record, **values: object) -> None:
-    tx.execute(update(sign_ins).where(sign_ins.c.id == sign_in.id).values(**values))
+def _change(tx: Tx, sign_in: Record, **values: object) -> bool:
+    """Change a request unless it was decided since it was read; return whether it was changed."""
+    same = (sign_ins.c.id == sign_in.id, sign_ins.c.decision == sign_in.decision)
+    return tx.execute(update(sign_ins).where(*same).values(**values)).rowcount == 1
 
 
 def _is_open(at: int) -> tuple[ColumnElement[bool], ...]:
