@@ -39,6 +39,8 @@ class Issuer:
         """Which fault befalls a request of a grant type."""
         self.before_answer: Callable[[], object] = lambda: None
         """Called when a refresh token was spent, before anybody is told."""
+        self.on_pending: Callable[[], object] = lambda: None
+        """Called when a device asks before anybody has decided."""
         self.now: Callable[[], float] = time.time
         self.counts: Counter[str] = Counter()
         self.asked: list[tuple[str, str, Form]] = []
@@ -203,6 +205,7 @@ class Issuer:
         if kind == DEVICE_GRANT:
             allowed = self._devices.get(form["device_code"])
             if allowed is None:
+                self.on_pending()
                 return 400, {"error": "authorization_pending"}
             return (200, self._new_pair(len(self.issued))) if allowed else (400, {"error": "access_denied"})
         return self._rotate(form["refresh_token"])

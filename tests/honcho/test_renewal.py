@@ -7,18 +7,15 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hermes.errors import HermesError, HomeError, ProviderError
-from hermes.honcho.renewal import LOGIN, Renewal, RenewalTerms
+from hermes.honcho.renewal import LOGIN
 from tests.honcho.configuring import Machine
 from tests.honcho.issuer import Fault, Issuer
+from tests.honcho.signing_in import QUICK, renewal, sign_in, stored
 from tests.small_disk import fill, small_disk
-
-QUICK = RenewalTerms(request=0.3, retry_after=0.05, total=1.0, pause=0.3, refused_pause=30.0, lock=20.0)
-FOREIGN: dict[str, Any] = {"telemetry": {"id": 7}, "hosts": {"cursor": {"theme": "dark"}}}
 
 
 @pytest.fixture
@@ -27,33 +24,14 @@ def issuer() -> Iterator[Issuer]:
         yield made
 
 
-def sign_in(machine: Machine, issuer: Issuer, valid_seconds: float = -1.0, **more: Any) -> str:
-    """Write a sign-in whose token ends then into the host block; its token."""
-    grant = issuer.grant(valid_seconds=valid_seconds)
-    block = {"baseUrl": issuer.url, "peerName": "ann", **grant, **more}
-    path = machine.write({**FOREIGN, "hosts": {**FOREIGN["hosts"], "hermes": block}})
-    path.chmod(0o644)
-    token: str = grant["apiKey"]
-    return token
-
-
-def renewal(machine: Machine, now: Any = time.time) -> Renewal:
-    return Renewal(machine.places(), machine.load, now, QUICK)
-
-
-def stored(machine: Machine) -> dict[str, Any]:
-    block: dict[str, Any] = machine.read()["hosts"]["hermes"]
-    return block
-
-
 @pytest.mark.contract("8.2")
 def test_renewed_tokens_are_stored_where_they_stood_for_the_owner_alone(machine: Machine, issuer: Issuer) -> None:
     token = sign_in(machine, issuer, custom="kept")
-    renewed = renewal(machine).renew(token)
+    renewed = renewal(machine, lambda: 5_000_000_000.0).renew(token)
     block, path = stored(machine), machine.home / "honcho.json"
     assert block["apiKey"] == renewed.access_token != token
     assert block["oauth"]["refreshToken"] == renewed.refresh_token
-    assert abs(block["oauth"]["expiresAt"] - time.time() - 3600) < 60
+    assert block["oauth"]["expiresAt"] == 5_000_003_600.0
     assert (block["oauth"]["clientId"], block["custom"]) == ("hermes-agent", "kept")
     assert {name: value for name, value in machine.read().items() if name != "hosts"} == {"telemetry": {"id": 7}}
     assert machine.read()["hosts"]["cursor"] == {"theme": "dark"}

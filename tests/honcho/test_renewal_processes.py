@@ -13,7 +13,7 @@ import pytest
 from tests.honcho.configuring import Machine
 from tests.honcho.issuer import Issuer
 from tests.honcho.renewer import mark
-from tests.honcho.test_renewal import sign_in, stored
+from tests.honcho.signing_in import sign_in, stored
 from tests.memory_server.serving import ROOT
 from tests.scale import scale
 

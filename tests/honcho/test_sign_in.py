@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from hermes.honcho.token_requests import TokenError
 from tests.honcho.asking import Person
 from tests.honcho.issuer import Fault, Issuer
 from tests.honcho.setting_up import USE, Hermes, block, document, provider, status, write
+from tests.honcho.signing_in import visiting
 from tests.plain_http import PLAIN
 
 VARIABLES = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")
@@ -50,10 +50,6 @@ def browser(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Response]:
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr(webbrowser, "open", visit)
     return pages
-
-
-def visiting(url: str) -> httpx.Response:
-    return httpx.get(url, follow_redirects=True, verify=PLAIN, timeout=20, trust_env=False)
 
 
 @pytest.fixture
@@ -223,8 +219,7 @@ def test_device_code_is_chosen_where_no_browser_can_open(
 ) -> None:
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 22")
-    typist = threading.Timer(0.5, lambda: issuer.decide(allowed=True))
-    typist.start()
+    issuer.on_pending = lambda: issuer.decide(allowed=True)
     ran = hermes("honcho", "login")
     assert ran.code == 0, ran.err
     assert f"Open {issuer.url}/device in any browser" in " ".join(ran.out.split())

@@ -24,7 +24,7 @@ from tests.memory_server.signing import ADMIN_KEY
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytestmark = [pytest.mark.processes, pytest.mark.contract("8.1", "8.3", "8.5")]
+pytestmark = [pytest.mark.processes, pytest.mark.contract("8.1", "8.3", "8.4")]
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from hermes.memory.provider import Connect
 from tests.compression.hand_clock import HandClock
 from tests.honcho.configuring import Machine
 from tests.honcho.issuer import Issuer
-from tests.honcho.test_sign_in import visiting
+from tests.honcho.signing_in import visiting
 
 pytestmark = pytest.mark.contract("8.3")
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from hermes.errors import UsageError
 from hermes.honcho.grant import TokenAnswer
-from hermes.honcho.oauth_endpoints import Endpoints, Source
+from hermes.honcho.oauth_endpoints import Endpoints, SignInSource
 from hermes.honcho.token_requests import TokenError, ask_token, check_private, printable
 from hermes.loopback import names_loopback
 
@@ -35,7 +35,7 @@ PAGE = (
 class BrowserSignIn:
     """One sign-in that waits for the browser. It listens from the beginning, until it is closed."""
 
-    def __init__(self, endpoints: Endpoints, source: Source, config_path: str) -> None:
+    def __init__(self, endpoints: Endpoints, source: SignInSource, config_path: str) -> None:
         for url in (endpoints.authorize, endpoints.token):
             check_private(url)
         self._endpoints = endpoints

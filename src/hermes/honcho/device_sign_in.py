@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermes.honcho.grant import TokenAnswer
-from hermes.honcho.oauth_endpoints import DEVICE_GRANT, Endpoints, Source
+from hermes.honcho.oauth_endpoints import DEVICE_GRANT, Endpoints, SignInSource
 from hermes.honcho.token_requests import TokenError, ask_token, check_private, post_form, printable
 
 USUAL_INTERVAL_SECONDS, SLOWER_SECONDS, MAX_INTERVAL_SECONDS = 5.0, 5.0, 60.0
@@ -19,7 +19,10 @@ ENDINGS = {
 
 
 def sign_in_by_code(
-    endpoints: Endpoints, source: Source, say: Callable[[str], object], sleep: Callable[[float], None] = time.sleep
+    endpoints: Endpoints,
+    source: SignInSource,
+    say: Callable[[str], object],
+    sleep: Callable[[float], None] = time.sleep,
 ) -> TokenAnswer:
     """Show a code, and wait until somebody types it on the server's page. Raises TokenError. Blocks."""
     asked = {"client_id": endpoints.client_id, "scope": endpoints.scope, "source": source}

@@ -12,9 +12,9 @@ from hermes.clock import Clock
 from hermes.embedded.connect import PATIENCE as FINDING
 from hermes.embedded.connect import connect
 from hermes.errors import HermesError
-from hermes.honcho.access import KeyAccess, SignInAccess
 from hermes.honcho.carrying import file_under_speaker
 from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.credentials import FixedCredentials, SignInCredentials
 from hermes.honcho.failures import Failure, Refusal, Unanswered, Unreached
 from hermes.honcho.guests import edit_guests, without_move
 from hermes.honcho.http_client import HttpClient, NotConnected, open_client
@@ -62,7 +62,7 @@ class Links:
         self._clock = clock
         self._configuration = configuration
         self._patience = patience
-        self._sign_in = SignInAccess(Renewal(machine.places, machine.load, clock.now, terms), clock)
+        self._sign_in = SignInCredentials(Renewal(machine.places, machine.load, clock.now, terms), clock)
         self._finding = asyncio.Lock()
         self._meant: tuple[HonchoServer, DeliveryPatience] | None = None
         self._link: Link | None = None
@@ -106,8 +106,8 @@ class Links:
         if meant.lacks_key:
             raise Unreached(f"Honcho ({meant.shown}) needs a key")
         server = await self._find_own(until) if meant.kind == "embedded" else meant
-        access = KeyAccess(server.key or NO_KEY) if server.sign_in is None else self._sign_in
-        wire = Wire(server, await self._open_client(server, patience), access, self._clock, patience)
+        credentials = FixedCredentials(server.key or NO_KEY) if server.sign_in is None else self._sign_in
+        wire = Wire(server, await self._open_client(server, patience), credentials, self._clock, patience)
         try:
             link = Link(wire, await _ask_extensions(wire, until))
             await self._carry(link, until)

@@ -17,7 +17,7 @@ CLOUD_DASHBOARD, LOCAL_DASHBOARD = "https://app.honcho.dev", "http://localhost:3
 METADATA_PATH = "/.well-known/oauth-authorization-server"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 METADATA_SECONDS, MAX_URL_CHARS = 5.0, 2_000
-Source = Literal["cli", "web", "desktop"]
+SignInSource = Literal["cli", "web", "desktop"]
 """Where a person begins to sign in, for the page."""
 VARIABLES = ("DASHBOARD", "AUTHORIZE_URL", "TOKEN_URL", "CLIENT_ID", "SCOPE")
 """Behind `HONCHO_OAUTH_`."""

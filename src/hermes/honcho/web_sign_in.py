@@ -11,7 +11,7 @@ from hermes.honcho import keys
 from hermes.honcho.browser_sign_in import BrowserSignIn
 from hermes.honcho.config_file import edit_document, set_keys
 from hermes.honcho.configuration import CLOUD
-from hermes.honcho.oauth_endpoints import Endpoints, Source, find_endpoints
+from hermes.honcho.oauth_endpoints import Endpoints, SignInSource, find_endpoints
 from hermes.honcho.remarks import describe_grant
 from hermes.honcho.server import Machine, meant_server
 from hermes.honcho.sign_in import check_storable, make_signed_in, shown_path, sign_out, unset
@@ -31,7 +31,7 @@ class WebSignIn:
         self._waiting: BrowserSignIn | None = None
         self._failed: tuple[str, float] | None = None
 
-    def begin(self, source: Source) -> str:
+    def begin(self, source: SignInSource) -> str:
         check_storable(self._machine)
         server = meant_server(self._machine.load().checked())
         endpoints = find_endpoints(CLOUD if server.kind == "embedded" else server.url, self._machine.env)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hermes.clock import Clock
-from hermes.honcho.access import Access
+from hermes.honcho.credentials import Credentials
 from hermes.honcho.failures import KEY_REFUSED, NoTime, Refusal, Unanswered, Unreached
 from hermes.honcho.http_client import Broken, HttpClient, NotConnected
 from hermes.honcho.server import BROKEN, HonchoServer
@@ -59,11 +59,16 @@ class Wire:
     """Sends requests that end before a given time. Where too little time is left it raises NoTime and sends nothing."""
 
     def __init__(
-        self, server: HonchoServer, client: HttpClient, access: Access, clock: Clock, patience: DeliveryPatience
+        self,
+        server: HonchoServer,
+        client: HttpClient,
+        credentials: Credentials,
+        clock: Clock,
+        patience: DeliveryPatience,
     ) -> None:
         self.server = server
         self._client = client
-        self._access = access
+        self._credentials = credentials
         self._clock = clock
         self._patience = patience
         self.is_lost = False
@@ -93,12 +98,15 @@ class Wire:
         self._running += 1
         try:
             end = self._clock.now() + seconds
-            key = await self._access.key(end)
+            key = await self._credentials.key(end)
             if (left := end - self._clock.now()) < SHORTEST_REQUEST:
                 raise NoTime("there was no time left for it")
             async with asyncio.timeout(left):
                 reply = await self._client.send(method, path, content, key)
-                if reply.status == KEY_REFUSED and (other := await self._access.after_refusal(key, end)) is not None:
+                if (
+                    reply.status == KEY_REFUSED
+                    and (other := await self._credentials.after_refusal(key, end)) is not None
+                ):
                     reply = await self._client.send(method, path, content, other)
             return understand(reply.status, reply.body, reply.headers, shape)
         except TimeoutError:

@@ -18,7 +18,7 @@ AGAIN_SECONDS = 30.0
 """After a token was refused and replaced, so long a refusal is not taken for a token that has ended."""
 
 
-class Access(Protocol):
+class Credentials(Protocol):
     """Gives each request its key."""
 
     async def key(self, until: float) -> str:
@@ -28,7 +28,7 @@ class Access(Protocol):
         """Return another key for a request whose key was refused; None where there is no other. Raises SignedOut."""
 
 
-class KeyAccess:
+class FixedCredentials:
     """One key for every request."""
 
     def __init__(self, key: str) -> None:
@@ -41,7 +41,7 @@ class KeyAccess:
         return None
 
 
-class SignInAccess:
+class SignInCredentials:
     """The token in force of one sign-in, for all tasks of a loop.
 
     Requests read it from memory. Shortly before its end one task renews it while the others go on with it; once it has
