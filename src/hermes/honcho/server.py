@@ -205,5 +205,7 @@ def in_words(server: HonchoServer) -> Iterator[None]:
         what, hint = ("key", "Check `apiKey`") if server.sign_in is None else ("sign-in", LOGIN)
         raise ProviderError(f"the server refuses the {what} ({hide_tokens(str(error))})", hint=hint) from error
     except HonchoError as error:
+        if isinstance(error.__context__, HermesError):  # the SDK took what renewing raised for its own
+            raise error.__context__ from None
         why = ERRNO.sub("", hide_tokens(str(error)))
         raise ProviderError(f"the server did not answer well: {why}", hint="") from error

@@ -103,11 +103,11 @@ class Wire:
                 raise NoTime("there was no time left for it")
             async with asyncio.timeout(left):
                 reply = await self._client.send(method, path, content, key)
-                if (
-                    reply.status == KEY_REFUSED
-                    and (other := await self._credentials.after_refusal(key, end)) is not None
-                ):
-                    reply = await self._client.send(method, path, content, other)
+                while reply.status == KEY_REFUSED:
+                    if (other := await self._credentials.after_refusal(key, end)) is None:
+                        break
+                    key = other
+                    reply = await self._client.send(method, path, content, key)
             return understand(reply.status, reply.body, reply.headers, shape)
         except TimeoutError:
             raise Unanswered(f"the server did not answer within {seconds:.0f} s") from None
