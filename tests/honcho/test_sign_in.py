@@ -334,7 +334,7 @@ def test_logout_of_the_cloud_sends_memory_nowhere_else(
     monkeypatch.setattr("hermes.honcho.sign_in.revoke", lambda *_: None)
     write(here, {"hosts": {"hermes": {"apiKey": "hch-at-1", "oauth": {"refreshToken": "hch-rt-1"}}}})
     ran = hermes("honcho", "logout")
-    assert "Memory waits until you sign in again" in " ".join(ran.out.split())
+    assert "what is said waits in the outbox until you sign in again" in " ".join(ran.out.split())
     assert block(here) == {"baseUrl": "https://api.honcho.dev"}
     assert status(hermes)["server"] == "cloud at https://api.honcho.dev"
 
@@ -363,7 +363,7 @@ def test_set_up_signs_in_at_once_and_offers_the_name_of_the_consent(
     person = Person("", "", "", "", "", "", *USE).sits_down(monkeypatch)
     ran = hermes("memory", "setup", "honcho")
     assert (ran.code, person.answers) == (0, []), ran.err
-    assert person.asked[:4] == ["Where is Honcho?", "URL of the server", "How are you let in?", "Your name at Honcho"]
+    assert person.asked[:4] == ["Where is Honcho?", "URL of the server", "How do you sign in?", "Your name at Honcho"]
     found = block(here)
     assert (found["peerName"], found["workspace"], found["apiKey"] in issuer.issued) == ("Nina", "garden", True)
     assert "userPeerAliases" not in found

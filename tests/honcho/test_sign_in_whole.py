@@ -117,7 +117,7 @@ def test_set_up_signs_in_with_a_browser_and_the_next_turn_is_remembered(person: 
         screen.wait_for("Where is Honcho?").wait_for("Number or word")
         screen.type(f"self-hosted{ENTER}")
         screen.wait_for("URL of the server").type(f"{person.served.url}{ENTER}")
-        screen.wait_for("How are you let in?").wait_for("Number or word [browser]").type(ENTER)
+        screen.wait_for("How do you sign in?").wait_for("Number or word [browser]").type(ENTER)
         person.page.goto(person.opened())
         person.consent(workspace="garden", person="Nina")
         person.page.wait_for_url("http://127.0.0.1:*/callback?*")

@@ -35,6 +35,7 @@ def sign_in_by_code(
     say(f"Open {printable(page)} in any browser, on this or another device, and type the code {printable(user_code)}")
     if whole := told.get("verification_uri_complete"):
         say(f"or open {printable(str(whole))}")
+    say("Waiting until you have; Ctrl-C ends it.")
     form = {"grant_type": DEVICE_GRANT, "device_code": code, "client_id": endpoints.client_id}
     pause = _seconds(told.get("interval"), USUAL_INTERVAL_SECONDS, MAX_INTERVAL_SECONDS)
     end = time.monotonic() + _seconds(told.get("expires_in"), USUAL_LIFE_SECONDS, MAX_LIFE_SECONDS)

@@ -74,7 +74,7 @@ class SignIn(Struct, frozen=True):
             self,
             access_token=answer.access_token,
             refresh_token=answer.refresh_token or self.refresh_token,
-            expires_at=None if answer.life_seconds is None else now + answer.life_seconds,
+            expires_at=None if answer.life_seconds is None else int(now + answer.life_seconds),
             scope=answer.scope or self.scope,
         )
 

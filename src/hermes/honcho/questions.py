@@ -107,7 +107,7 @@ def _signs_in(interview: Interview, signer: Signer, server: str, *, is_new: bool
     has_key = _uses_variable(interview) or (bool(interview.config.get(keys.API_KEY)) and not is_new)
     standing = {STAY: f"stay signed in: {describe_grant(grant, SystemClock().now())}"} if grant else {}
     default = STAY if grant else KEY if has_key else signer.usual_way
-    while (way := interview.dialog.choose("How are you let in?", {**standing, **WAYS}, default)) != KEY:
+    while (way := interview.dialog.choose("How do you sign in?", {**standing, **WAYS}, default)) != KEY:
         if way == STAY:
             return True
         try:

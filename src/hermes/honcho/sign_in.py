@@ -72,9 +72,12 @@ def logout(ctx: typer.Context) -> None:
     sign_out(bench.machine)
     config = bench.load()
     server = find_server(config)
-    bench.desk.dialog.say(f"Signed out. {server.shown}: {describe_auth(config, time.time())}.")
-    if server.lacks_key:
-        bench.desk.dialog.say("Memory waits until you sign in again, and loses nothing: `hermes honcho login`.")
+    bench.desk.print_lines([("server", server.shown), ("auth", describe_auth(config, time.time()))])
+    if not server.key:
+        bench.desk.dialog.say(
+            "Signed out. Where the server wants a key, what is said waits in the outbox until you sign in again: "
+            "`hermes honcho login`."
+        )
 
 
 class Signer(Struct, frozen=True):
@@ -115,6 +118,8 @@ class Signer(Struct, frozen=True):
             else:
                 self.dialog.say("Open this address in a browser and sign in:")
             self.dialog.say(waiting.url)
+            if way == "browser":
+                self.dialog.say("Waiting for up to five minutes; Ctrl-C ends it.")
             if way == "paste":
                 self._ask_address(waiting)
             return make_signed_in(endpoints, waiting.finish())
