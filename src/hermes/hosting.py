@@ -21,6 +21,8 @@ from hermes.gateway.gateway import Gateway, GatewayTerms
 from hermes.gateway.platform import Platform
 from hermes.gateway.platforms import switched_on
 from hermes.gateway.platforms.api_terms import ApiMemory, ApiTerms
+from hermes.gateway.platforms.discord import Discord, DiscordTerms
+from hermes.gateway.platforms.slack import Slack, SlackTerms
 from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
 from hermes.gateway.remarks import RemarkTerms
 from hermes.llm.model import Model
@@ -79,6 +81,29 @@ def _open_telegram(app: App, _store: Store, _model: Model, _gateway: Gateway) ->
     return Telegram(terms, app.clock)
 
 
+def _open_discord(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Platform:
+    get = app.settings.get
+    terms = DiscordTerms(
+        token=get(table.DISCORD_TOKEN),
+        base_url=get(table.DISCORD_BASE_URL).rstrip("/"),
+        mentions_only=get(table.DISCORD_MENTIONS),
+        marks_late=get(table.LATE_MESSAGES) == "mark",
+    )
+    return Discord(terms, app.clock)
+
+
+def _open_slack(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Platform:
+    get = app.settings.get
+    terms = SlackTerms(
+        bot_token=get(table.SLACK_TOKEN),
+        app_token=get(table.SLACK_APP_TOKEN),
+        base_url=get(table.SLACK_BASE_URL),
+        mentions_only=get(table.SLACK_MENTIONS),
+        marks_late=get(table.LATE_MESSAGES) == "mark",
+    )
+    return Slack(terms, app.clock)
+
+
 def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platform:
     """The HTTP API, loaded by name: only it needs a web server."""
     get, offer = app.settings.get, open_offer(app)
@@ -118,6 +143,8 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
 
 OPENERS: Mapping[str, Callable[[App, Store, Model, Gateway], Platform]] = {
     "api": _open_api,
+    "discord": _open_discord,
+    "slack": _open_slack,
     "telegram": _open_telegram,
 }
 """How each platform of `SWITCHES` is opened."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -214,7 +214,7 @@ class Gateway:
 
     async def _serve(self, platform: Platform, tell: Callable[[str], None]) -> None:
         """Keep a platform running: one that falls over is said and begun again, the others go on."""
-        intake = _IntakeOf(self, self._inbox, tell)
+        intake = _IntakeOf(self, self._inbox, platform.name, tell)
         for failures in count():
             await self._inbox.report(platform.name, "starting", "")
             try:
@@ -304,6 +304,7 @@ class Gateway:
 class _IntakeOf(Intake):
     gateway: Gateway
     inbox: Inbox
+    platform: str
     tell: Callable[[str], None]
     told: str = ""
     """How the platform was when it was last told of."""
@@ -313,6 +314,12 @@ class _IntakeOf(Intake):
 
     async def move(self, moved: Moved) -> None:
         await self.gateway.move(moved)
+
+    async def read_positions(self) -> dict[str, str]:
+        return await self.inbox.store.read(lambda tx: inbox_rows.read_positions(tx, self.platform))
+
+    async def write_positions(self, positions: Mapping[str, str | None]) -> None:
+        await self.inbox.store.write(lambda tx: inbox_rows.write_positions(tx, self.platform, positions))
 
     async def report(self, part: str, state: str, detail: str) -> None:
         await self.inbox.report(part, state, detail)

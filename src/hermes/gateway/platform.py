@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -80,6 +81,12 @@ class Intake(Protocol):
     async def move(self, moved: Moved) -> None:
         """Take note that a chat has another id. When this returns it is known for good; told again, nothing happens."""
 
+    async def read_positions(self) -> dict[str, str]:
+        """Return how far each place of this platform was read, as `write_positions` stored it."""
+
+    async def write_positions(self, positions: Mapping[str, str | None]) -> None:
+        """Store how far places were read, for a platform that repeats nothing; None forgets a place."""
+
     async def report(self, part: str, state: str, detail: str) -> None:
         """Tell how the platform is; loud when it changes."""
 
@@ -102,8 +109,9 @@ class Platform(Protocol):
     async def run(self, intake: Intake) -> None:
         """Receive until cancelled. Comes back by itself from anything that passes; raises only what never will."""
 
-    async def send(self, chat: Chat, text: str) -> str:
-        """Send one message; the id that `edit` finds it by."""
+    async def send(self, chat: Chat, text: str, key: str = "") -> str:
+        """Send one message; the id that `edit` finds it by. Sent again with the same `key` it is the same message,
+        where the platform can tell."""
 
     async def edit(self, chat: Chat, message_id: str, text: str) -> None:
         """Replace the text of a message we sent. Raises MessageGone when it can only be sent anew."""

@@ -292,6 +292,34 @@ TELEGRAM_MENTIONS = Setting(
     "In groups, answer only when addressed: a mention, a reply, a command.",
 )
 
+DISCORD_TOKEN = Setting(
+    "discord.token", Secret(), "", "The bot's token; setting it switches Discord on.", env="DISCORD_BOT_TOKEN"
+)
+DISCORD_BASE_URL = Setting("discord.base_url", Url(), "https://discord.com/api/v10", "The API of Discord.")
+DISCORD_MENTIONS = Setting(
+    "discord.mentions_only", Boolean(), True, "In servers, answer only when addressed: a mention or a reply."
+)
+SLACK_TOKEN = Setting(
+    "slack.bot_token", Secret(), "", "The bot's token (xoxb-…); setting it switches Slack on.", env="SLACK_BOT_TOKEN"
+)
+SLACK_APP_TOKEN = Setting(
+    "slack.app_token", Secret(), "", "The app-level token (xapp-…) that opens the websocket.", env="SLACK_APP_TOKEN"
+)
+SLACK_BASE_URL = Setting("slack.base_url", Url(), "https://slack.com/api", "The Web API of Slack.")
+SLACK_MENTIONS = Setting(
+    "slack.mentions_only",
+    Boolean(),
+    True,
+    "In channels, answer only when addressed: a mention, or a reply in a thread.",
+)
+LATE_MESSAGES = Setting(
+    "gateway.late_messages",
+    Choice(("answer", "mark")),
+    "answer",
+    "Messages of Discord and Slack that were sent while no gateway ran: they are answered like others, or the agent "
+    "reads how long ago they were sent.",
+)
+
 LEVELS = ("debug", "info", "warning", "error")
 LOG_LEVEL = Setting(
     "log.level",

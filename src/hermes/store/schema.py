@@ -192,6 +192,7 @@ MIGRATIONS = (
         ),
     ),
     Migration(13, api_turns.SCHEMA),
+    Migration(14, (inbox.READ_POSITIONS,)),
 )
 
 
