@@ -1,4 +1,4 @@
-"""What a request is let in by: a key that stays, or the token of a sign-in that is renewed while it is used."""
+"""Credentials of requests: a key that stays, or the token of a sign-in, which is renewed while it is used."""
 
 from __future__ import annotations
 

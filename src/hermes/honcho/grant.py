@@ -29,7 +29,7 @@ SEEDED = (
 
 
 class TokenAnswer(Struct, frozen=True):
-    """What a token endpoint gave. `refresh_token` is empty, and `life_seconds` None, where it said nothing of them."""
+    """A token response. `refresh_token` is empty, and `life_seconds` None, where it says nothing of them."""
 
     access_token: str
     refresh_token: str
@@ -128,7 +128,7 @@ def put_sign_in(sign_in: SignIn, *, at_root: bool) -> Edit:
 
 
 def read_answer(value: Json) -> TokenAnswer:
-    """Return what a token endpoint gave. Raises ValueError, in words, for what is no token answer."""
+    """Return the token response in a JSON value. Raises ValueError, in words, where there is none."""
     if not isinstance(value, Mapping):
         raise ValueError("it is not an object")
     if str(value.get("token_type", "bearer")).lower() != "bearer":

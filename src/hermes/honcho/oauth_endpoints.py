@@ -24,7 +24,7 @@ VARIABLES = ("DASHBOARD", "AUTHORIZE_URL", "TOKEN_URL", "CLIENT_ID", "SCOPE")
 
 
 class Endpoints(Struct, frozen=True):
-    """The endpoints of a server's sign-in, and who asks there. `device` and `revoke` are empty where it has none."""
+    """The endpoints of a server's sign-in, with client id and scope. `device` and `revoke` are empty if it has none."""
 
     server: str
     authorize: str

@@ -61,7 +61,7 @@ IN_PROJECT = "project/"
 SHARED = "what is known under your name here is not only yours, so it is not listed; the agent's owner can change that"
 """Told to a guest whose peer is the owner's or someone else's too."""
 CLOSING_SECONDS = 0.5
-"""What is left of a shutdown for closing connections."""
+"""Left of a shutdown for closing connections."""
 PACES = {
     "async": "at once, in the background",
     "turn": "before each turn ends",
