@@ -89,6 +89,7 @@ def test_login_with_a_browser_stores_the_grant(
     }
     assert (document(here)["custom"], (here / "honcho.json").stat().st_mode & 0o777) == (7, 0o600)
     assert [DONE in page.text for page in browser] == [True]
+    assert str(browser[0].history[0].url) in ran.out.splitlines(), "an address is only useful whole"
     told = status(hermes)
     assert told["auth"] == "OAuth (hermes-agent, token valid 60m), host block"
     assert told["connection"] == "it answers"

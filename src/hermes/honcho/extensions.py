@@ -16,7 +16,8 @@ from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.failures import ACCESS_REFUSED, NOT_FOUND, Failure, Refusal
 from hermes.honcho.names import peer_path, workspace_path
 from hermes.honcho.renewal import LOGIN
-from hermes.honcho.server import ERRNO, PATIENCE, Machine, make_auth, reachable
+from hermes.honcho.server import PATIENCE, Machine, make_auth, reachable
+from hermes.honcho.token_requests import ERRNO
 from hermes.honcho.wire import understand
 from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from hermes.honcho.configuration import CLOUD, HonchoConfiguration, is_cloud_url
 from hermes.honcho.grant import SignIn
 from hermes.honcho.names import workspace_path
 from hermes.honcho.renewal import LOGIN, Renewal, RenewalTerms
+from hermes.honcho.token_requests import ERRNO
 from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens, hide_url
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from hermes.honcho.renewing_auth import RenewingAuth
 
-ERRNO = re.compile(r"\[Errno -?\d+\] ")
-"""What says nothing to a person."""
 NO_KEY = "local"
 """What is sent as a key where none is needed: without one the SDK would look for one in the environment."""
 PATIENCE = 10.0

@@ -17,6 +17,8 @@ MAX_ANSWER_BYTES, MAX_WORDS_CHARS = 65_536, 200
 REQUEST_SECONDS = 15.0
 FINAL = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
 """Errors by which a server says that a grant or client will never be accepted again."""
+ERRNO = re.compile(r"\[Errno -?\d+\] ")
+"""Numbers that say nothing to a person."""
 CODE = re.compile(r"[a-z_]{1,40}")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 
@@ -96,5 +98,5 @@ def _send(method: str, url: str, form: Mapping[str, str] | None, seconds: float)
                     raise TokenError(f"{hide_url(url)} sends too much, or too slowly")
             return response.status_code, bytes(read)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as error:
-        why = hide_tokens(str(error)) or type(error).__name__
+        why = ERRNO.sub("", hide_tokens(str(error))) or type(error).__name__
         raise TokenError(f"{hide_url(url)} does not answer: {why}") from None
