@@ -55,6 +55,8 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     terms = GatewayTerms(
         agent_name=get(table.AGENT_NAME),
         allow=frozenset(get(table.ALLOW)),
+        agents=frozenset(get(table.AGENTS)),
+        agent_replies=get(table.AGENT_REPLIES),
         at_once=get(table.AT_ONCE),
         drain=get(table.DRAIN),
         people=open_people(app),
@@ -87,9 +89,16 @@ def _open_discord(app: App, _store: Store, _model: Model, _gateway: Gateway) -> 
         token=get(table.DISCORD_TOKEN),
         base_url=get(table.DISCORD_BASE_URL).rstrip("/"),
         mentions_only=get(table.DISCORD_MENTIONS),
+        agents=_agents_of(app, "discord"),
         marks_late=get(table.LATE_MESSAGES) == "mark",
     )
     return Discord(terms, app.clock)
+
+
+def _agents_of(app: App, platform: str) -> frozenset[str]:
+    """The ids of the other agents that are heard on a platform."""
+    named = (entry.partition(":") for entry in app.settings.get(table.AGENTS))
+    return frozenset(user_id for name, _, user_id in named if name == platform)
 
 
 def _open_slack(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Platform:
@@ -99,6 +108,7 @@ def _open_slack(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Pl
         app_token=get(table.SLACK_APP_TOKEN),
         base_url=get(table.SLACK_BASE_URL),
         mentions_only=get(table.SLACK_MENTIONS),
+        agents=_agents_of(app, "slack"),
         marks_late=get(table.LATE_MESSAGES) == "mark",
     )
     return Slack(terms, app.clock)

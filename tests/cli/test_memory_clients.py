@@ -125,13 +125,13 @@ def test_wrong_variable_of_signing_in_is_named(
 def test_terminal_of_the_server_shows_the_code_of_each_request(tmp_path: Path) -> None:
     env = {"HERMES_HOME": str(tmp_path), "AUTH_USE_AUTH": "true", "AUTH_JWT_SECRET": SECRET, "PATH": os.environ["PATH"]}
     data = str(tmp_path / "memory")
-    with Screen("memory", "serve", "--port", "0", "--data", data, env=env, columns=200) as screen:
+    with Screen("memory", "serve", "--port", "0", "--data", data, env=env) as screen:
         found = re.search(r"http://127\.0\.0\.1:\d+", "\n".join(screen.wait_for("memory server on").rows))
         assert found
         with httpx.Client(base_url=found[0], verify=PLAIN) as browser:
             page = browser.get(LoopbackClient().link(found[0])).text
             assert "The server's terminal shows it" in page
-            shown = re.search(r"code to allow it: (\S+)", "\n".join(screen.wait_for("code to allow it:").rows))
+            shown = re.search(r"one-time code (\S+)", "\n".join(screen.wait_for("one-time code").rows))
             assert shown
             answer = browser.post("/authorize", data=consent_form(page, shown[1]), headers={"Origin": found[0]})
             assert parameters_of(answer)["code"]

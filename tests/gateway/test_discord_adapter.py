@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def server() -> Iterator[DiscordServer]:
 
 
 @asynccontextmanager
-async def listening(server: DiscordServer, desk: Desk, *, ready: bool = True, **terms: bool) -> AsyncIterator[Discord]:
+async def listening(server: DiscordServer, desk: Desk, *, ready: bool = True, **terms: Any) -> AsyncIterator[Discord]:
     bot = Discord(DiscordTerms(TOKEN, server.base_url, **terms), SystemClock())
     task = asyncio.create_task(bot.run(desk))
     try:

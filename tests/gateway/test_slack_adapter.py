@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def server() -> Iterator[SlackServer]:
 
 
 @asynccontextmanager
-async def listening(server: SlackServer, desk: Desk, **terms: bool) -> AsyncIterator[Slack]:
+async def listening(server: SlackServer, desk: Desk, **terms: Any) -> AsyncIterator[Slack]:
     bot = Slack(SlackTerms(BOT_TOKEN, APP_TOKEN, server.base_url, **terms), SystemClock())
     before = server.connections
     task = asyncio.create_task(bot.run(desk))

@@ -222,7 +222,7 @@ EFFECTS: dict[str, tuple[Any, Observe, object, object]] = {
 ELSEWHERE = {
     "pinUserPeer": "test_a_pin_takes_the_owners_aliased_account_for_peer_name",
     "initOnSessionStart": "changes nothing",
-    "a2aSessions": "takes effect with bots as speakers",
+    "a2aSessions": "test_agents.py",
     **dict.fromkeys(
         (
             *("recallSync", "queryRewrite", "injection", "firstTurnBaseWait", "firstTurnDialecticWait", "logging"),

@@ -321,7 +321,7 @@ def test_owner_adds_and_removes_clients(guarded: Served, workspace: str, hermes:
         tokens = browser.post("/oauth/token", data=asking.exchange(parameters_of(answer)["code"])).json()
         near = LoopbackClient(name=name, redirect="https://app.example:444/back?from=memory")
         assert browser.get(near.link(guarded.url)).status_code == 422
-        assert "1 grants revoked" in hermes("memory", "clients", "remove", name, *data).out
+        assert "1 grant revoked" in hermes("memory", "clients", "remove", name, *data).out
         assert error_of(browser.post("/oauth/token", data=asking.renewal(tokens["refresh_token"]))) == "invalid_client"
         path = f"/v3/workspaces/{workspace}/queue/status"
         assert browser.get(path, headers=bearer(tokens["access_token"])).status_code == 401

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -110,6 +112,13 @@ async def test_newest_spent_token_gives_the_same_pair_for_a_moment(client: httpx
     assert again == {**pair, "expires_in": pair["expires_in"] - REPLAY_SECONDS}
     assert pair["refresh_token"] != first["refresh_token"]
     assert await opens(client, pair["access_token"])
+
+
+async def test_many_that_exchange_one_token_at_once_get_one_pair(client: httpx.AsyncClient) -> None:
+    first = await signed_in(client, LoopbackClient())
+    answers = await asyncio.gather(*(renewed(client, first["refresh_token"]) for _ in range(32)))
+    [pair] = {answer.text for answer in answers}
+    assert await opens(client, json.loads(pair)["access_token"])
 
 
 async def test_spent_token_that_comes_late_ends_the_grant(client: httpx.AsyncClient, clock: HandClock) -> None:
@@ -288,6 +297,17 @@ async def test_number_of_waiting_requests_is_bounded(client: httpx.AsyncClient, 
     assert (await client.get(LoopbackClient().link(SITE))).status_code == 429
     clock.seconds += LIFE_SECONDS
     assert (await client.get(LoopbackClient().link(SITE))).status_code == 200
+
+
+async def test_number_of_grants_is_bounded(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "GRANTS", 1)
+    tokens = await signed_in(client, LoopbackClient())
+    page = (await client.get(LoopbackClient().link(SITE))).text
+    refused = await client.post("/authorize", data=consent_form(page), headers=FORM)
+    assert refused.status_code == 409
+    assert "hermes memory clients revoke" in refused.text
+    await client.post("/oauth/revoke", data={"client_id": "hermes-agent", "token": tokens["access_token"]})
+    assert parameters_of(await client.post("/authorize", data=consent_form(page), headers=FORM))["code"]
 
 
 async def test_public_url_is_where_pages_answer(tmp_path: Path) -> None:

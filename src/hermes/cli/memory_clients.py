@@ -86,7 +86,7 @@ def remove(ctx: typer.Context, name: str, data: Data = None) -> None:
         oauth_clients.remove_client(tx, name)
         return end_grants(tx, grants.c.client == name)
 
-    say(f"{name} is removed, {_run(ctx, data, run)} grants revoked")
+    say(f"{name} is removed, {_count(_run(ctx, data, run))}")
 
 
 @app.command("grants")
@@ -99,11 +99,8 @@ def show_grants(ctx: typer.Context, data: Data = None, json: AsJson = False) -> 
     if not found:
         note("no program is signed in")
         return
-    rows = [
-        (row.public_id, row.client, row.workspace, row.person, row.source, *(show_time(at / MICROS) for at in _at(row)))
-        for row in found
-    ]
-    print_table(("grant", "client", "workspace", "name", "started in", "since", "last renewed"), rows)
+    rows = [(row.public_id, row.client, row.workspace, row.person, show_time(row.renewed_at / MICROS)) for row in found]
+    print_table(("grant", "client", "workspace", "name", "last renewed"), rows)
 
 
 @app.command()
@@ -119,7 +116,7 @@ def revoke(
 
     if not (ended := _run(ctx, data, run)):
         raise UsageError(f"no grant or client {grant!r} is signed in", hint="See `hermes memory clients grants`")
-    say(f"{ended} {'grant' if ended == 1 else 'grants'} revoked")
+    say(_count(ended))
 
 
 def _approve(tx: Tx, request: str, at: int) -> tuple[Record, str]:
@@ -142,12 +139,12 @@ def _listed(waiting: Sequence[Record]) -> str:
 
 def _grant(row: Record) -> dict[str, Any]:
     told = {name: getattr(row, name) for name in ("client", "workspace", "person", "source")}
-    created_at, renewed_at = (at / MICROS for at in _at(row))
-    return {"grant": row.public_id, **told, "created_at": created_at, "renewed_at": renewed_at}
+    times_of = {name: getattr(row, name) / MICROS for name in ("created_at", "renewed_at")}
+    return {"grant": row.public_id, **told, **times_of}
 
 
-def _at(row: Record) -> tuple[int, int]:
-    return row.created_at, row.renewed_at
+def _count(ended: int) -> str:
+    return f"{ended} {'grant' if ended == 1 else 'grants'} revoked"
 
 
 def _run(ctx: typer.Context, data: Path | None, run: Callable[[Tx, int], T]) -> T:

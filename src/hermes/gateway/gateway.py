@@ -63,6 +63,9 @@ class GatewayTerms(Struct, frozen=True):
 
     agent_name: str = "main"
     allow: frozenset[str] = frozenset()
+    agents: frozenset[str] = frozenset()
+    agent_replies: int = 6
+    """Replies to other agents in a row, without a word of a person."""
     at_once: int = 64
     drain: float = DRAIN
     people: People = field(default_factory=People)
@@ -87,12 +90,12 @@ class Gateway:
         """Whether the gateway is shutting down: nothing new is taken in."""
         self._platforms: dict[str, Platform] = {}
         self._watch = StoreWatch(store, self._turn_away)
-        access = Access(terms.allow, secrets.choice)
+        access = Access(terms.allow, terms.agents, secrets.choice)
         chats = Chats(store, terms.agent_name, terms.people)
         self._inbox = Inbox(store, chats, access, stop=self._stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
         turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear, terms.remarks)
-        self._lanes = Lanes(store=store, inbox=self._inbox, agents=agents, ledger=ledger, turns=turns)
+        self._lanes = Lanes(store, self._inbox, agents, ledger, turns, terms.agent_replies)
         self._isolation = Isolation() if deliveries is None else deliveries.isolation
         side_by_side = WorkerTerms(batch=JOINED, at_once=terms.at_once)
         self._answering = self._worker(INBOX, self._lanes, side_by_side, self._wake)

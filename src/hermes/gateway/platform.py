@@ -32,12 +32,19 @@ class Inbound(Struct, frozen=True):
     author_name: str | None = None
     author_alt: str | None = None
     """Another id of the same person, such as a user name."""
+    author_is_agent: bool = False
+    """Whether another program speaks: an agent that the owner allowed."""
     session_key: str | None = None
     """A client's own key, instead of the one that is made of the chat."""
     session_id: str | None = None
     """A client's own session."""
     earlier: tuple[tuple[str, str], ...] = ()
     """Role and text of what the model is to see before the session's own messages. None of it is stored as said."""
+
+    @property
+    def typed(self) -> str:
+        """The text where commands are looked for: those of other agents are text."""
+        return "" if self.author_is_agent else self.text
 
     def to_json(self) -> Json:
         """As it lies in the inbox."""

@@ -165,7 +165,8 @@ class Memory:
             self.provider.store.incognito.leave_out(tx, spot.place, message.id)
             outbox.turn_over(tx, spot, self._turn, now=now)
         else:
-            outbox.replied(tx, spot, message, self._turn, now=now)
+            agent = self._speaker if self._speaker.is_agent else None
+            outbox.replied(tx, spot, message, self._turn, now=now, agent=agent)
         self._asked = ()
         self._record(tx)
 

@@ -221,6 +221,18 @@ ALLOW = Setting(
     (),
     "Who may talk unpaired: a person or a group (`telegram:12345`), `telegram:*` or `*`.",
 )
+AGENTS = Setting(
+    "gateway.agents",
+    List(Text()),
+    (),
+    "Other bots that the agent hears in groups, as `discord:12345`. They are never you, and give no commands.",
+)
+AGENT_REPLIES = Setting(
+    "gateway.agent_replies",
+    Integer(0),
+    6,
+    "Replies to other agents in a row; then it waits until a person speaks, and says so once.",
+)
 CHAT_NOTICES = Setting(
     "gateway.notices",
     Boolean(),

@@ -59,6 +59,8 @@ class DiscordTerms(Struct, frozen=True):
     token: str
     base_url: str
     mentions_only: bool = True
+    agents: frozenset[str] = frozenset()
+    """Ids of other bots that are heard in channels."""
     marks_late: bool = False
 
 
@@ -170,7 +172,9 @@ class Discord:
             happening = await client.next_happening()
             await client.guilds_known.wait()
             assert client.user is not None, "it is known with the servers"
-            reading = _ChannelReading(intake, positions, MessageReader(client.user.id, self._terms.mentions_only))
+            reading = _ChannelReading(
+                intake, positions, MessageReader(client.user.id, self._terms.mentions_only, self._terms.agents)
+            )
             await self._persist(intake, partial(self._handle, client, reading, happening))
 
     async def _handle(self, client: DiscordClient, reading: _ChannelReading, happening: Gap | ArrivedMessage) -> None:

@@ -23,10 +23,12 @@ class MessageReader(Struct, frozen=True):
 
     bot_id: int
     mentions_only: bool
+    agents: frozenset[str] = frozenset()
+    """Ids of other bots that are heard in channels."""
 
     def read(self, message: discord.Message, *, edited: bool = False) -> Inbound | None:
         """Return the message for the gateway; None for messages of bots, of the system, or to somebody else."""
-        if message.author.bot or message.webhook_id is not None or message.is_system():
+        if message.webhook_id is not None or message.is_system() or not self._hears(message):
             return None
         text = self._said(message, edited=edited)
         if text is None:
@@ -40,7 +42,14 @@ class MessageReader(Struct, frozen=True):
             author_id=f"{author.id}",
             author_name=first_name_of(author.display_name, author.name, default=str(author.id)),
             author_alt=well_formed(author.name) or None,
+            author_is_agent=author.bot,
         )
+
+    def _hears(self, message: discord.Message) -> bool:
+        """Return True for people, and for the agents that are heard in channels."""
+        author = message.author
+        is_heard = str(author.id) in self.agents and author.id != self.bot_id and message.guild is not None
+        return is_heard or not author.bot
 
     def _said(self, message: discord.Message, *, edited: bool) -> str | None:
         """Return the text as the agent shall read it; None when it is not for us."""

@@ -67,6 +67,8 @@ class SlackTerms(Struct, frozen=True):
     app_token: str
     base_url: str
     mentions_only: bool = True
+    agents: frozenset[str] = frozenset()
+    """Ids of other bots that are heard in channels."""
     marks_late: bool = False
 
 
@@ -103,7 +105,7 @@ class Slack:
         positions = ReadPositions(intake, lambda one, other: float(one) > float(other))
         await self._persist(intake, positions.load)
         known = await self._persist(intake, self._web.auth_test)
-        reader = EventReader(str(known["user_id"]), self._terms.mentions_only, self._name_of)
+        reader = EventReader(str(known["user_id"]), self._terms.mentions_only, self._name_of, self._terms.agents)
         reading = _EventReading(intake, positions, reader)
         await self._persist(intake, self._connect)
         await self._report(intake, "ok", f"@{known['user']} in {known['team']}")

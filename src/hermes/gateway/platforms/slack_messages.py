@@ -15,7 +15,7 @@ from hermes.types import Json
 NAME = "slack"
 MAX_MENTIONS_NAMED = 10
 MAX_FILES_NAMED = 5
-HEARD_SUBTYPES = {None, "file_share", "me_message", "thread_broadcast"}
+HEARD_SUBTYPES = {None, "bot_message", "file_share", "me_message", "thread_broadcast"}
 DIRECT_CHAT = "im"
 
 
@@ -28,11 +28,14 @@ class EventReader(Struct, frozen=True):
     bot_user_id: str
     mentions_only: bool
     name_of: Callable[[str], Awaitable[str]]
+    agents: frozenset[str] = frozenset()
+    """Ids of other apps, or of their users, that are heard in channels."""
 
     async def read(self, event: Json) -> Inbound | None:
         """Return the message for the gateway; None for messages of bots, of Slack itself, or to somebody else."""
         said, edited = _said_in(event)
-        if said is None or said.get("bot_id") or said.get("user") in (None, self.bot_user_id, "USLACKBOT"):
+        author = None if said is None else self._author_of(said)
+        if said is None or author is None:
             return None
         direct = event.get("channel_type") == DIRECT_CHAT or str(event["channel"]).startswith("D")
         raw = str(said.get("text") or "")
@@ -46,14 +49,26 @@ class EventReader(Struct, frozen=True):
         files = "" if edited else _describe_files(said.get("files") or [])
         if not text and not files:
             return None
-        user = str(said["user"])
+        user, is_agent = author, bool(said.get("bot_id"))
+        if is_agent and direct:
+            return None
         return Inbound(
             chat=chat_of(event, said, direct=direct),
             message_id=message_id_of(event["channel"], said, edited=edited),
             text=f"{files}\n\n{text}" if files and text else files or text,
             author_id=user,
-            author_name=one_name(await self.name_of(user)) or user,
+            author_name=one_name(str(said.get("username") or "") or await self.name_of(user)) or user,
+            author_is_agent=is_agent,
         )
+
+    def _author_of(self, said: Json) -> str | None:
+        """Return the id of whoever is heard: a person, or an app that is named among the agents."""
+        user, app = said.get("user"), said.get("bot_id")
+        if user in (self.bot_user_id, "USLACKBOT"):
+            return None
+        if app:
+            return next((str(one) for one in (user, app) if one in self.agents), None)
+        return None if user is None else str(user)
 
     def _is_addressed(self, said: Json, raw: str) -> bool:
         return said.get("parent_user_id") == self.bot_user_id or self.bot_user_id in mentioned(raw)

@@ -103,7 +103,7 @@ async def decide(request: Request, here: ServerDep) -> Response:
         form.get("decision") == "allow", form.get("workspace", "").strip(), form.get("person", "").strip(),
         form.get("code", "").strip(),
     )  # fmt: skip
-    if sign_in.decision == "open" and (refused := await _decide(request, here, sign_in, choice)) is not None:
+    if sign_in.decision == "open" and (refused := await _decide(here, sign_in, choice)) is not None:
         shown = pages.ConsentFields(choice.workspace, choice.person, refused.reason)
         status = 403 if isinstance(refused, Unauthorized) else STATUS[type(refused)]
         return _consent(here, sign_in, browser, shown, status)
@@ -127,23 +127,21 @@ async def take_code(request: Request, here: ServerDep) -> Response:
     form = await forms.read_form(request)
     browser = forms.check_form_token(here, request, form, DEVICE)
     typed, key, at = form.get("user_code", ""), here.options.token_key, here.now()
-    address = read_address(request)
-    if wait_seconds := here.wrong_codes.begin_try(address, at):
+    if wait_seconds := here.wrong_codes.begin_try(at):
         return pages.show_code_entry(form["token"], typed, _too_many(wait_seconds), 429)
     sign_in = await here.read(lambda tx: sign_ins.find_by_user_code(tx, key, typed, at))
     if sign_in is None:
         problem = "No program waits with this code. Check the letters; codes expire after ten minutes."
         return pages.show_code_entry(form["token"], typed, problem, 403)
-    here.wrong_codes.forgive(address)
+    here.wrong_codes.forgive()
     return await _show_consent(request, here, sign_in, browser)
 
 
 async def _show_consent(request: Request, here: Server, sign_in: Record, browser: str) -> Response:
     if here.options.show_code is not None and sign_in.approval_hash is None:
         code = await here.write(lambda tx: sign_ins.new_approval(tx, sign_in))
-        here.options.show_code(
-            f"sign-in {sign_ins.label_of(sign_in)}: {sign_in.client} asks; one-time code to allow it: {code}"
-        )
+        label = sign_ins.label_of(sign_in)
+        here.options.show_code(f"{sign_in.client} asks to sign in, request {label}: one-time code {code}")
     page = _consent(here, sign_in, browser)
     return _with_cookie(page, request, here, browser)
 
@@ -155,16 +153,16 @@ def _consent(
     return pages.show_consent(sign_in, token, shown, has_terminal=has_terminal, status=status)
 
 
-async def _decide(request: Request, here: Server, sign_in: Record, choice: _Choice) -> Fault | None:
+async def _decide(here: Server, sign_in: Record, choice: _Choice) -> Fault | None:
     """Store the decision; return why it cannot be stored."""
     if not choice.is_allowed:
         await here.write(lambda tx: sign_ins.deny(tx, sign_in))
         return None
     if len(choice.person) > limits.PERSON_CHARS or not choice.person.isprintable():
         return Invalid(f"Your name can have {limits.PERSON_CHARS} printable characters")
-    address, at = read_address(request), here.now()
+    at = here.now()
     is_admin = _is_admin_key(choice.code, here)
-    wait_seconds = 0 if is_admin else here.wrong_codes.begin_try(address, at)
+    wait_seconds = 0 if is_admin else here.wrong_codes.begin_try(at)
     if wait_seconds:
         return TooMany(_too_many(wait_seconds))
 
@@ -184,7 +182,7 @@ async def _decide(request: Request, here: Server, sign_in: Record, choice: _Choi
     except Fault as fault:  # the code was right, something else was not
         problem = fault
     if not is_admin:
-        here.wrong_codes.forgive(address)
+        here.wrong_codes.forgive()
     return problem
 
 
