@@ -187,7 +187,7 @@ def test_ctrl_c_ends_the_wait_and_stores_nothing(person: Person) -> None:
 
 
 def _type_code(person: Person, screen: Screen) -> None:
-    screen.wait_for("type the code")
+    screen.wait_for("Waiting until you have")
     user_code = re.search(r"type the code\s+([A-Z]{4}-[A-Z]{4})", " ".join(screen.rows))
     assert user_code is not None
     person.page.goto(f"{person.served.url}/device")

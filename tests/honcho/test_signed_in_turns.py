@@ -10,7 +10,9 @@ import pytest
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.honcho.renewal import RenewalTerms
 from hermes.memory.active import ActiveProvider, Surroundings
+from hermes.memory.caller import Memory
 from hermes.memory.deliveries import Deliveries
+from hermes.memory.health import LATE
 from hermes.store.store import Store
 from tests.honcho.configuring import Machine
 from tests.honcho.issuer import Issuer
@@ -67,7 +69,7 @@ async def test_every_turn_arrives_once_and_an_outage_is_said_once(
                     while not told:  # deliveries are put off a few times before it is said
                         clock.ahead += 20.0
                         await asyncio.sleep(0.1)
-                        told += memory.take_notices()
+                        told += outages(memory)
                     issuer.fault = lambda _: None
                 deadline = memory.begin()
                 message = await say(memory, f"turn {turn}", HERE.session_id)
@@ -75,12 +77,12 @@ async def test_every_turn_arrives_once_and_an_outage_is_said_once(
                 await reply(memory, f"reply {turn}", HERE.session_id)
                 await memory.turn_over()
                 memory.after_turn([message])
-                told += memory.take_notices()
+                told += outages(memory)
                 if turn % (TURNS // 4) == TURNS // 4 - 1 and turn < TURNS // 2:
                     await _all_delivered(deliveries, clock)
             await _all_delivered(deliveries, clock)
             await memory.recall([message], memory.begin())
-            told += memory.take_notices()
+            told += outages(memory)
             await deliveries.finish(1.0)
             await memory.close()
             await provider.close()
@@ -89,8 +91,14 @@ async def test_every_turn_arrives_once_and_an_outage_is_said_once(
     assert len(told) == 2, told
     assert "the sign-in to Honcho cannot be renewed now" in told[0]
     assert told[1] == "memory provider honcho works again"
-    assert issuer.counts["exchanges"] == 2
+    assert issuer.counts["exchanges"] >= 2
+    assert issuer.counts["revoked"] == issuer.counts["replays"] == 0
     assert not any(secret in caplog.text for secret in issuer.issued)
+
+
+def outages(memory: Memory) -> list[str]:
+    """What is said of an outage; that a busy machine was late once is none."""
+    return [line for line in memory.take_notices() if line != LATE]
 
 
 async def _all_delivered(deliveries: Deliveries, clock: JumpingClock) -> None:
