@@ -34,6 +34,7 @@ COMMANDS = {
     "forget": "forget:forget",
     "setup": "memory_setup:setup",
     "model": "memory_model:model",
+    "dreams": "dreams:dreams",
     "start": "memory_server:start",
     "stop": "memory_server:stop",
     "export": "transfer:export",
@@ -125,14 +126,14 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
     place = place_of(ctx, data)
     folder = place.folder
     serving = import_module("hermes.cli.memory_serving")  # by name: only who works needs it
-    finer = serving.choose_finer(place.home)
+    finer, dreams = serving.choose_finer(place.home), serving.has_dreams(place.home)
     secret = Options.from_env(load_shared_env(find_home(ctx))).webhook_secret
 
     async def run() -> None:
         database = open_for_work(folder)
         models = ModelDoor(database, SystemClock(), serving.find_model(place))
         delivery = WebhookDelivery(secret)
-        working = JobWorker(database, SystemClock(), WordVectors(), delivery=delivery, models=models)
+        working = JobWorker(database, SystemClock(), WordVectors(), delivery=delivery, models=models, dreams=dreams)
         models.wake = working.wake
         watching = asyncio.create_task(models.watch())
         note(f"memory worker on {folder}")

@@ -37,7 +37,15 @@ from hermes.memory_server.endpoint import EmbeddingEndpoint
 from hermes.memory_server.engine.word_vectors import WordVectors
 from hermes.memory_server.minilm import INSTALL, MiniLm, missing_packages
 from hermes.memory_server.model.settings import ModelSettings, SettingsFile
-from hermes.settings import EMBEDDINGS_KEY, EMBEDDINGS_MODEL, EMBEDDINGS_URL, FINER_EMBEDDER, MEMORY_IDLE, Settings
+from hermes.settings import (
+    EMBEDDINGS_KEY,
+    EMBEDDINGS_MODEL,
+    EMBEDDINGS_URL,
+    FINER_EMBEDDER,
+    MEMORY_DREAMS,
+    MEMORY_IDLE,
+    Settings,
+)
 from hermes.settings.setting import Table
 
 log = logging.getLogger("hermes.memory_server")
@@ -79,7 +87,7 @@ class _Server(GuestServer):
         app = create_app(
             lambda: database,
             clock=SystemClock(),
-            options=replace(terms.options, start_id=start_id),
+            options=replace(terms.options, start_id=start_id, dreams=has_dreams(terms.place.home)),
             embedder=WordVectors(),
             open_for_work=(lambda: open_for_work(folder)) if terms.works else None,
             life=Life(self.end if terms.idle else None, terms.idle, [access.add], self._lose),
@@ -186,6 +194,11 @@ def find_model(place: Place, *, from_env: bool = False) -> SettingsFile:
     """Return what names the model of a folder; its key may be in the environment or the default home's `.env`."""
     default = ModelSettings(source="env") if from_env else ModelSettings()
     return SettingsFile(place.folder, lambda: load_env(Home(place.home)), default)
+
+
+def has_dreams(home: Path) -> bool:
+    """Return True if dreams come by themselves."""
+    return _read_settings(home, [MEMORY_DREAMS]).get(MEMORY_DREAMS)
 
 
 def choose_finer(home: Path) -> Embedder | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from hermes.ranking.changes import CHANGES, find_values, names_change
@@ -20,6 +21,8 @@ ClaimEnd = Literal["change", "contradiction"]
 MAX_CHARS = 600
 """Longer texts claim nothing that could be told apart."""
 MAX_CLAIMS = 8
+STATEMENTS_KEPT = 4096
+"""A statement is read when it is stored and for cards: the claims of the last ones are kept."""
 SPEAKER = "me"
 LEFT = "left"
 """The attribute of what ended, whichever it was: sold, cancelled, quit."""
@@ -178,13 +181,14 @@ class AttributeClaim:
         return self.attribute.startswith("my ")
 
 
-def read_claims(text: str) -> list[AttributeClaim]:
+@lru_cache(maxsize=STATEMENTS_KEPT)
+def read_claims(text: str) -> tuple[AttributeClaim, ...]:
     """Return what a statement claims; `ann: I …` is what ann says."""
     if len(text) > MAX_CHARS:
-        return []
+        return ()
     speaker, said = split_speaker(text)
     found = dict.fromkeys((*_find_claims(said, speaker), *_find_own(said)))
-    return list(found)[:MAX_CLAIMS]
+    return tuple(found)[:MAX_CLAIMS]
 
 
 def compare(older: AttributeClaim, newer: AttributeClaim, *, is_change: bool) -> ClaimEnd | None:

@@ -157,6 +157,16 @@ MEMORY_IDLE = Setting(
     env_wins=True,
 )
 
+MEMORY_DREAMS = Setting(
+    "memory.dreams",
+    Boolean(),
+    True,
+    "Whether the memory server goes over its conclusions by itself, once enough is new and all is quiet. The default "
+    "home says it for all profiles.",
+    env="HERMES_MEMORY_DREAMS",
+    env_wins=True,
+)
+
 FINER_EMBEDDER = Setting(
     "memory.finer_embedder",
     Choice(("none", "minilm", "endpoint")),

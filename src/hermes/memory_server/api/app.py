@@ -153,7 +153,7 @@ def create_app(
             else:
                 work = open_for_work()
                 async with (
-                    working(work, clock, embedder, delivery, models) as worker,
+                    working(work, clock, embedder, delivery, models, dreams=options.dreams) as worker,
                     refining(work, refinement),
                 ):
                     server.worker, models.wake = worker, worker.wake
@@ -209,7 +209,9 @@ def _add_routes_about_us(app: FastAPI, metrics: Metrics, life: Life) -> None:
     @app.get("/metrics", tags=["server"], response_class=Response)
     async def show_metrics(here: ServerDep) -> Response:
         """Counters for Prometheus."""
-        return Response(metrics.text() + model_metrics(here.models.metrics), media_type="text/plain; version=0.0.4")
+        return Response(
+            metrics.text() + model_metrics(here.models.counter.metrics), media_type="text/plain; version=0.0.4"
+        )
 
     @app.get("/docs", include_in_schema=False)
     def show_docs() -> Response:  # on a thread: the first time, the document takes a while to make

@@ -18,6 +18,7 @@ from hermes.memory_server.api.schemas import ContextRead, ContextView, Distance,
 from hermes.memory_server.api.server import Server, ServerDep
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine.cards import read_card
+from hermes.memory_server.engine.conclusions import find_collection
 from hermes.memory_server.engine.context import measure_card, read_summary, share_budget
 from hermes.memory_server.engine.members import sessions_alone
 from hermes.memory_server.engine.peers import find_peer, get_peer, is_member
@@ -164,7 +165,7 @@ def _read_view(
 ) -> wire.WireObject:
     place = workspace_id_of(tx, workspace)
     observer, observed = find_peer(tx, place, asked.observer_id), find_peer(tx, place, asked.observed_id)
-    if observer is None or observed is None:
+    if observer is None or observed is None or find_collection(tx, observer.id, observed.id) is None:
         return {"representation": "", "card": None}
     sessions = None if asked.alone is None else sessions_alone(tx, place, asked.alone)
     if asked.session_id is not None:

@@ -104,7 +104,9 @@ async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep
             if (observer := find_peer(tx, place, view.observer_id)) is not None
             and (observed := find_peer(tx, place, view.observed_id)) is not None
         ]
-        concluded = query_views(tx, here.vectors, held, question, MAX_CONCLUSIONS, MAX_DISTANCE, least=ABOUT)
+        concluded = query_views(
+            tx, here.vectors, held, question, MAX_CONCLUSIONS, MAX_DISTANCE, least=ABOUT, read=False
+        )
         return {
             "messages": [_found(hit) for hit in hits],
             "conclusions": [wire.conclusion(row) for row in without_messages(tx, concluded)],

@@ -42,6 +42,8 @@ class Options:
     """The one key of a server that was started by itself; keys as above are not asked for then."""
     start_id: str = ""
     """What this server proves itself with, to those who read it where the server wrote it."""
+    dreams: bool = True
+    """Whether dreams come by themselves."""
     public_url: str = ""
     """Where people reach the server, if not at the address that it listens on: sign-in pages answer there."""
     access_seconds: int = ACCESS_SECONDS

@@ -32,7 +32,8 @@ from hermes.memory_server.engine.standing import catch_up_standing
 from hermes.memory_server.engine.summaries import SessionSummary, count_removals, plan_summary, store_summary
 from hermes.memory_server.engine.tidying import tidy_files, tidy_index
 from hermes.memory_server.model.answer import ModelWaiting
-from hermes.memory_server.model.door import MemoryModel, ModelDoor
+from hermes.memory_server.model.door import ModelDoor
+from hermes.memory_server.model.memory_model import MemoryModel
 from hermes.memory_server.model.own_words import own_sessions
 
 P = TypeVar("P")

@@ -15,7 +15,7 @@ from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import collections, conclusions, peers
 from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.asking import SearchWords, understand
-from hermes.memory_server.engine.conclusions import find_collection, find_conclusions, select_conclusions
+from hermes.memory_server.engine.conclusions import find_brief, find_collection, find_conclusions, select_conclusions
 from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.truth import contradictions
 from hermes.memory_server.engine.vectors import VectorIndex
@@ -96,9 +96,11 @@ def query_views(
     max_distance: float | None,
     *,
     least: float = -1.0,
+    read: bool = True,
 ) -> list[Record]:
     """The conclusions of these views that fit best, the best first: by meaning, and by the words of the question that
-    they hold. At least so sure must it be that one is about the question. Secrets come if it asks for one."""
+    they hold. At least so sure must it be that one is about the question. Secrets come if it asks for one. `read`: also
+    what was read from messages."""
     owner = OWNER.first(tx, id=views[0].observed) if views else None
     asked = understand(tx, 0 if owner is None else int(owner.workspace_id), question)
     most = max(CANDIDATES, top_k * 2)
@@ -106,14 +108,15 @@ def query_views(
         hits: list[tuple[int, float, int, View]] = []
         for view in views:
             if (collection := find_collection(tx, view.observer, view.observed)) is not None:
-                near = index.nearest_conclusions(tx, collection, asked.vector, most, sessions=view.sessions)
+                near = index.nearest_conclusions(tx, collection, asked.vector, most, sessions=view.sessions, read=read)
                 far = -1.0 if max_distance is None else 1.0 - max_distance
                 hits += [(*hit, collection, view) for hit in near if hit[1] >= far]
         hits = sorted(hits, key=lambda hit: -hit[1])[:most]
         best, seen = _rank(tx, hits, asked, least)
         once = _say_once(best)
         if len(once) >= top_k or len(once) == len(best) or len(hits) < most:
-            return put_newer_first(tx, once[:top_k], seen)[:top_k]
+            rows = find_conclusions(tx, [row.id for row in once[:top_k]])
+            return put_newer_first(tx, rows, seen)[:top_k]
         most *= 4  # many of them say the same
 
 
@@ -121,7 +124,7 @@ def _rank(
     tx: Tx, hits: Sequence[tuple[int, float, int, View]], asked: SearchWords, least: float
 ) -> tuple[list[Record], dict[int, View]]:
     """Return the conclusions that are near enough, the best first, and through which view each is seen."""
-    rows = {row.id: row for row in find_conclusions(tx, dict.fromkeys(hit[0] for hit in hits))}
+    rows = find_brief(tx, dict.fromkeys(hit[0] for hit in hits))
     fits: dict[int, float] = {}
     seen: dict[int, View] = {}
     for row_id, closeness, collection, view in hits:

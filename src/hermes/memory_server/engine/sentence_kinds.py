@@ -51,6 +51,8 @@ YEAR = re.compile(r"(?:19|20)\d\d")
 WIDE_SIGNS = str.maketrans("？！：，。（）’", "?!:,.()'")
 HIDDEN = "\x00"
 """Stands for each character of a text that is not the writer's own words."""
+SENTENCES_KEPT = 4096
+"""A sentence is weighed with its message, as a conclusion and for summaries: the last results are kept."""
 MAX_TOKENS = 60
 """Of a sentence, so many words are read."""
 NEAR_TOKENS = 4
@@ -129,9 +131,10 @@ class SentenceModel:
         self._weights = weights
         self._vector_weights = vector_weights
         self._vectors = WordVectors()
+        self.weigh = lru_cache(SENTENCES_KEPT)(self._weigh)
+        """Return how likely the kinds and groups of a sentence are."""
 
-    def weigh(self, sentence: str) -> Weighed:
-        """Return how likely the kinds and groups are."""
+    def _weigh(self, sentence: str) -> Weighed:
         words, marks = find_features(sentence, self.classes)
         known = [row for word in words if (row := self._rows.get(word)) is not None]
         total = self._weights[0].copy()
