@@ -33,6 +33,10 @@ class ChatPlatform:
         """A person speaks to the bot in the common channel."""
         self.server.say(self.hall, f"<@{self.bot_id}> {text}", self.people[number])  # type: ignore[arg-type]
 
+    def call_out(self, number: int, text: str) -> None:
+        """A person speaks in the common channel without naming anybody."""
+        self.server.say(self.hall, text, self.people[number])  # type: ignore[arg-type]
+
     def texts(self, number: int) -> list[str]:
         """What the bot wrote to a person."""
         return self.server.texts(self.people[number].dm)  # type: ignore[arg-type]
@@ -40,6 +44,26 @@ class ChatPlatform:
     def key(self, number: int) -> str:
         """The session key of a person's direct chat."""
         return f"agent:main:{self.name}:dm:{self.people[number].dm.id}"
+
+    def add_agent(self, name: str) -> tuple[str, dict[str, object]]:
+        """Another bot of the platform: its id, and the settings of its gateway."""
+        if isinstance(self.server, DiscordServer):
+            bot = self.server.add_bot(name)
+            return str(bot.id), {**self.settings, "discord.token": bot.token}
+        app = self.server.add_bot(name)
+        return app.user_id, {**self.settings, "slack.bot_token": app.token, "slack.app_token": app.app_token}
+
+    def texts_in_hall(self, bot_id: str) -> list[str]:
+        """What a bot wrote in the common channel."""
+        if isinstance(self.server, DiscordServer):
+            return self.server.texts(self.hall, int(bot_id))  # type: ignore[arg-type]
+        return self.server.texts(self.hall, user_id=bot_id)  # type: ignore[arg-type]
+
+    def count_in_hall(self, bot_id: str) -> int:
+        """How many messages in the common channel are of others than a bot, commands left out."""
+        with self.server.changed:
+            said = list(self.server.messages_of(self.hall.id))  # type: ignore[arg-type]
+        return sum(text[:1] != "/" and author != bot_id for author, text in said)
 
     def on_call(self, told: Callable[[], None]) -> None:
         """Call this before each HTTP request of the bot has its effect."""

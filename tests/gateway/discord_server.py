@@ -31,6 +31,18 @@ LONGEST_UNITS = 2000
 MESSAGE_CONTENT = 1 << 15
 EPOCH_MS = 1_420_070_400_000
 HEARTBEAT_MS = 300
+APPLICATION: dict[str, Json] = {
+    "name": "Hermes",
+    "description": "",
+    "flags": 0,
+    "verify_key": "",
+    "team": None,
+    "bot_public": False,
+    "bot_require_code_grant": False,
+    "icon": None,
+    "summary": "",
+    "rpc_origins": [],
+}
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,19 @@ class Person:
         }
 
 
+@dataclass(frozen=True)
+class Bot:
+    """A bot with the token that it signs in with."""
+
+    id: int
+    name: str
+    token: str
+
+    def to_json(self) -> dict[str, Json]:
+        named = {"username": self.name, "global_name": None, "discriminator": "0", "avatar": None}
+        return {"id": str(self.id), "bot": True, **named}
+
+
 @dataclass
 class Session:
     """A gateway session: the events it was sent, for a resume."""
@@ -91,6 +116,7 @@ class DiscordServer(WebServer):
         super().__init__()
         self.on_call: Callable[[str, str], None] = lambda _method, _path: None
         self.grants_intents = intents
+        self.bots = [Bot(BOT_ID, "hermes", TOKEN)]
         self.answers_heartbeats = True
         self.identified = 0
         self.resumed = 0
@@ -114,6 +140,12 @@ class DiscordServer(WebServer):
         dm = Channel(self._id(), 1)
         self._channels[dm.id] = dm
         return Person(user_id or self._id(), name, dm, bot)
+
+    def add_bot(self, name: str) -> Bot:
+        """Another bot in the same server."""
+        made = Bot(self._id(), name, f"MTIz.{name}.another-token")
+        self.bots.append(made)
+        return made
 
     def channel(self, name: str) -> Channel:
         """A text channel of the server that the bot is in."""
@@ -161,11 +193,15 @@ class DiscordServer(WebServer):
 
     # What can be seen.
 
-    def texts(self, where: Channel) -> list[str]:
-        """The bot's messages in a channel as they read now, in order."""
+    def messages_of(self, channel_id: int) -> list[tuple[str, str]]:
+        """Author and text of all messages of a channel."""
+        return [(str(one["author"]["id"]), str(one["content"])) for one in self._messages.get(channel_id, [])]
+
+    def texts(self, where: Channel, bot_id: int = BOT_ID) -> list[str]:
+        """A bot's messages in a channel as they read now, in order."""
         with self.changed:
             said = self._messages.get(where.id, [])
-            return [str(one["content"]) for one in said if one["author"]["id"] == str(BOT_ID)]
+            return [str(one["content"]) for one in said if one["author"]["id"] == str(bot_id)]
 
     def connected(self) -> bool:
         """Return True while the bot has a websocket."""
@@ -205,8 +241,7 @@ class DiscordServer(WebServer):
                 **({} if where.kind == 1 else {"guild_id": str(self.guild_id)}),
                 **more,
             }
-            if f"<@{BOT_ID}>" in text:
-                made["mentions"] = [_bot()]
+            made["mentions"] = more.get("mentions") or [one.to_json() for one in self.bots if f"<@{one.id}>" in text]
             self._messages.setdefault(where.id, []).append(made)
             self.changed.notify_all()
         return made
@@ -253,7 +288,16 @@ class DiscordServer(WebServer):
             "features": [],
             "channels": kinds[0],
             "threads": kinds[11],
-            "members": [{"user": _bot(), "roles": [], "joined_at": _time(0), "deaf": False, "mute": False, "flags": 0}],
+            "members": [
+                {
+                    "user": self.bots[0].to_json(),
+                    "roles": [],
+                    "joined_at": _time(0),
+                    "deaf": False,
+                    "mute": False,
+                    "flags": 0,
+                }
+            ],
             "member_count": 2,
             "large": False,
             "unavailable": False,
@@ -321,7 +365,8 @@ class DiscordServer(WebServer):
 
     async def _identify(self, session: Session, given: Json) -> None:
         assert session.socket is not None
-        if given["token"] != TOKEN:
+        bot = next((one for one in self.bots if one.token == given["token"]), None)
+        if bot is None:
             await session.socket.close(code=4004, message=b"Authentication failed.")
             return
         if given["intents"] & MESSAGE_CONTENT and not self.grants_intents:
@@ -330,11 +375,11 @@ class DiscordServer(WebServer):
         session.id = f"session-{next(self._numbers)}"
         ready = {
             "v": 10,
-            "user": _bot(),
+            "user": bot.to_json(),
             "guilds": [{"id": str(self.guild_id), "unavailable": True}],
             "session_id": session.id,
             "resume_gateway_url": f"ws://127.0.0.1:{self.port}/ws",
-            "application": {"id": str(BOT_ID), "flags": 0},
+            "application": {"id": str(bot.id), "flags": 0},
         }
         with self.changed:
             self._sessions[session.id] = session
@@ -346,7 +391,7 @@ class DiscordServer(WebServer):
 
     async def _resume(self, fresh: Session, given: Json) -> Session:
         known = self._sessions.get(given["session_id"])
-        if known is None or given["token"] != TOKEN:
+        if known is None or all(one.token != given["token"] for one in self.bots):
             await self._send(fresh, {"op": 9, "d": False, "s": None, "t": None})
             return fresh
         known.socket, known.deflate = fresh.socket, fresh.deflate
@@ -368,36 +413,37 @@ class DiscordServer(WebServer):
             trouble = next((one for one in self._troubles if one.method == method), None)
             if trouble is not None:
                 self._troubles.remove(trouble)
-        if request.headers.get("Authorization") != f"Bot {TOKEN}":
+        bot = next((one for one in self.bots if request.headers.get("Authorization") == f"Bot {one.token}"), None)
+        if bot is None:
             return _refused(401, 0, "401: Unauthorized")
         if trouble is not None and not trouble.lost:
             headers = {"Retry-After": str(trouble.body["retry_after"])} if "retry_after" in trouble.body else {}
             return _json(trouble.body, status=trouble.status, headers=headers)
-        found = await self._carry_out(method, path.split("/"), request)
+        found = await self._carry_out(method, path.split("/"), request, bot)
         with self.changed:
             self.changed.notify_all()
         if trouble is not None and request.transport is not None:
             request.transport.abort()
         return found
 
-    async def _carry_out(self, method: str, path: list[str], request: web.Request) -> web.Response:
+    async def _carry_out(self, method: str, path: list[str], request: web.Request, bot: Bot) -> web.Response:
         match method, path:
             case "GET", ["users", "@me"]:
-                return _json(_bot())
+                return _json(bot.to_json())
             case "GET", ["oauth2", "applications", "@me"]:
-                return _json({**_bot(), "name": "Hermes", "description": "", "flags": 0, "verify_key": "", "team": None,
-                              "bot_public": False, "bot_require_code_grant": False, "icon": None, "summary": "",
-                              "rpc_origins": [], "owner": _bot()})  # fmt: skip
+                return _json({**bot.to_json(), **APPLICATION, "owner": bot.to_json()})
             case "GET", ["gateway"]:
                 return _json({"url": f"ws://127.0.0.1:{self.port}/ws"})
             case _, ["channels", channel_id, *rest]:
                 channel = self._channels.get(int(channel_id))
                 if channel is None or channel.id in self._gone:
                     return _refused(404, 10003, "Unknown Channel")
-                return await self._in_channel(method, channel, rest, request)
+                return await self._in_channel(method, channel, rest, request, bot)
         return _refused(404, 0, "404: Not Found")
 
-    async def _in_channel(self, method: str, channel: Channel, path: list[str], request: web.Request) -> web.Response:
+    async def _in_channel(
+        self, method: str, channel: Channel, path: list[str], request: web.Request, bot: Bot
+    ) -> web.Response:
         match method, path:
             case "POST", ["typing"]:
                 return web.Response(status=204)
@@ -408,30 +454,32 @@ class DiscordServer(WebServer):
                 return _json(later[:limit][::-1])
             case "POST", ["messages"]:
                 given = await request.json()
-                return self._post(channel, given)
+                return await self._post(channel, given, bot)
             case "PATCH", ["messages", message_id]:
                 given = await request.json()
-                return self._patch(channel, message_id, given)
+                return await self._patch(channel, message_id, given)
         return _refused(404, 0, "404: Not Found")
 
-    def _post(self, channel: Channel, given: Json) -> web.Response:
+    async def _post(self, channel: Channel, given: Json, bot: Bot) -> web.Response:
         if (wrong := _check_text(given.get("content", ""))) is not None:
             return wrong
         nonce = (channel.id, str(given.get("nonce")))
         if given.get("enforce_nonce") and nonce in self._nonces:
             return _json(self._nonces[nonce])
-        made = self._message(channel, given["content"], _bot())
+        made = self._message(channel, given["content"], bot.to_json())
         self._nonces[nonce] = made
+        await self._emit_here("MESSAGE_CREATE", made)
         return _json(made)
 
-    def _patch(self, channel: Channel, message_id: str, given: Json) -> web.Response:
+    async def _patch(self, channel: Channel, message_id: str, given: Json) -> web.Response:
         if (wrong := _check_text(given.get("content", ""))) is not None:
             return wrong
         with self.changed:
             message = next((one for one in self._messages.get(channel.id, []) if one["id"] == message_id), None)
             if message is None:
                 return _refused(404, 10008, "Unknown Message")
-            message["content"] = given["content"]
+            message |= {"content": given["content"], "edited_timestamp": _time(self._id())}
+        await self._emit_here("MESSAGE_UPDATE", message)
         return _json(message)
 
     def delete_message(self, where: Channel, text: str) -> None:
@@ -444,17 +492,6 @@ def _json(body: Json, *, status: int = 200, headers: Mapping[str, str] | None = 
     """An answer in JSON, with exactly the header that Discord sends: the library compares it."""
     made = {"Content-Type": "application/json", "Via": "1.1 loopback", **(headers or {})}
     return web.Response(body=json.dumps(body).encode(), status=status, headers=made)
-
-
-def _bot() -> dict[str, Json]:
-    return {
-        "id": str(BOT_ID),
-        "username": "hermes",
-        "global_name": None,
-        "discriminator": "0",
-        "avatar": None,
-        "bot": True,
-    }
 
 
 def _time(snowflake: int) -> str:

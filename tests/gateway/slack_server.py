@@ -52,6 +52,17 @@ class Person:
 
 
 @dataclass(frozen=True)
+class Bot:
+    """An app's bot with the tokens that it signs in with."""
+
+    user_id: str
+    bot_id: str
+    name: str
+    token: str
+    app_token: str
+
+
+@dataclass(frozen=True)
 class Trouble:
     """A refusal of a call instead of its answer."""
 
@@ -70,12 +81,13 @@ class SlackServer(WebServer):
         self.connections = 0
         self.answers_pings = True
         self.acknowledged: list[str] = []
+        self.bots = [Bot(BOT_USER, BOT_ID, "hermes", BOT_TOKEN, APP_TOKEN)]
         self._numbers = count(1)
         self._clock = time.time()
         self._channels: dict[str, Channel] = {}
         self._people: dict[str, Person] = {}
         self._messages: dict[str, list[dict[str, Json]]] = {}
-        self._sockets: list[web.WebSocketResponse] = []
+        self._sockets: dict[str, list[web.WebSocketResponse]] = {}
         self._unacknowledged: dict[str, Json] = {}
         self._troubles: list[Trouble] = []
 
@@ -97,6 +109,13 @@ class SlackServer(WebServer):
         dm = Channel(f"D{number:08}", int(time.time()))
         made = Person(user_id or f"U{number:08}", name, dm)
         self._channels[dm.id], self._people[made.id] = dm, made
+        return made
+
+    def add_bot(self, name: str) -> Bot:
+        """Another app in the same workspace."""
+        number = next(self._numbers)
+        made = Bot(f"UBOT{number:05}", f"BBOT{number:05}", name, f"xoxb-another-{name}", f"xapp-another-{name}")
+        self.bots.append(made)
         return made
 
     def channel(self) -> Channel:
@@ -132,9 +151,13 @@ class SlackServer(WebServer):
         envelope_id = f"envelope-{next(self._numbers)}"
         body = {"type": "event_callback", "event": event, "event_id": f"Ev{envelope_id}"}
         envelope = {"type": "events_api", "envelope_id": envelope_id, "payload": body, "retry_attempt": 0}
-        if self._sockets:
+        if any(self._sockets.values()):
             self._unacknowledged[envelope_id] = envelope
             await self._send(envelope)
+
+    def is_connected(self) -> bool:
+        """Return True while a bot has a websocket."""
+        return any(self._sockets.values())
 
     def redeliver(self) -> None:
         """Send everything again that was not acknowledged."""
@@ -150,7 +173,7 @@ class SlackServer(WebServer):
         self.do(self._send({"type": "disconnect", "reason": "refresh_requested"}))
 
     async def _send(self, message: Json) -> None:
-        for socket in self._sockets[-1:]:
+        for socket in [sockets[-1] for sockets in self._sockets.values() if sockets]:
             with suppress(ConnectionError):  # the bot was killed
                 await socket.send_str(json.dumps(message))
 
@@ -163,10 +186,14 @@ class SlackServer(WebServer):
 
     # What can be seen.
 
-    def texts(self, where: Channel, thread: str | None = None) -> list[str]:
-        """The bot's messages in a channel or thread as they read now, in order."""
+    def messages_of(self, channel_id: str) -> list[tuple[str, str]]:
+        """Author and text of all messages of a channel."""
+        return [(str(one["user"]), str(one["text"])) for one in self._messages.get(channel_id, [])]
+
+    def texts(self, where: Channel, thread: str | None = None, user_id: str = BOT_USER) -> list[str]:
+        """A bot's messages in a channel or thread as they read now, in order."""
         with self.changed:
-            mine = [one for one in self._messages.get(where.id, []) if one.get("user") == BOT_USER]
+            mine = [one for one in self._messages.get(where.id, []) if one.get("user") == user_id]
             return [str(one["text"]) for one in mine if one.get("thread_ts") == thread]
 
     # The server.
@@ -185,7 +212,8 @@ class SlackServer(WebServer):
     async def _socket_mode(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(autoping=False)
         await socket.prepare(request)
-        self._sockets.append(socket)
+        mine = self._sockets.setdefault(request.query["of"], [])
+        mine.append(socket)
         self.connections += 1
         await socket.send_str(json.dumps({"type": "hello", "num_connections": 1}))
         async for message in socket:
@@ -194,7 +222,7 @@ class SlackServer(WebServer):
                     await socket.pong(message.data)
             elif message.type == WSMsgType.TEXT:
                 self._acknowledge(json.loads(message.data)["envelope_id"])
-        self._sockets.remove(socket)
+        mine.remove(socket)
         return socket
 
     def _acknowledge(self, envelope_id: str) -> None:
@@ -211,23 +239,28 @@ class SlackServer(WebServer):
             trouble = next((one for one in self._troubles if one.method == method), None)
             if trouble is not None:
                 self._troubles.remove(trouble)
-        token = APP_TOKEN if method == "apps.connections.open" else BOT_TOKEN
-        if request.headers.get("Authorization") != f"Bearer {token}":
+        given_token = (request.headers.get("Authorization") or "").removeprefix("Bearer ")
+        opens = method == "apps.connections.open"
+        bot = next((one for one in self.bots if given_token == (one.app_token if opens else one.token)), None)
+        if bot is None:
             return _json({"ok": False, "error": "invalid_auth"})
         if trouble is not None:
             headers = {"Retry-After": str(trouble.retry_after)} if trouble.retry_after else {}
             return _json({"ok": False, "error": trouble.error}, trouble.status, headers)
         run = getattr(self, f"_{method.replace('.', '_').lower()}", None)
-        found = {"error": "unknown_method"} if run is None else run(given)
+        found = {"error": "unknown_method"} if run is None else run({**given, "bot": bot})
+        if "event" in found:
+            await self._emit(found.pop("event"))
         with self.changed:
             self.changed.notify_all()
         return _json({"ok": "error" not in found, **found})
 
-    def _auth_test(self, _: Json) -> Json:
-        return {"user_id": BOT_USER, "bot_id": BOT_ID, "user": "hermes", "team": "Loopback", "team_id": "T1"}
+    def _auth_test(self, given: Json) -> Json:
+        bot = given["bot"]
+        return {"user_id": bot.user_id, "bot_id": bot.bot_id, "user": bot.name, "team": "Loopback", "team_id": "T1"}
 
-    def _apps_connections_open(self, _: Json) -> Json:
-        return {"url": f"ws://127.0.0.1:{self.port}/link"}
+    def _apps_connections_open(self, given: Json) -> Json:
+        return {"url": f"ws://127.0.0.1:{self.port}/link?of={given['bot'].user_id}"}
 
     def _users_info(self, given: Json) -> Json:
         person = self._people.get(given["user"])
@@ -262,18 +295,25 @@ class SlackServer(WebServer):
         if not given.get("text", "").strip():
             return {"error": "no_text"}
         more = {"thread_ts": given["thread_ts"]} if given.get("thread_ts") else {}
-        made = self._keep(
-            self._channels[given["channel"]], {"user": BOT_USER, "bot_id": BOT_ID, "text": given["text"], **more}
-        )
-        return {"ts": made["ts"], "channel": given["channel"]}
+        where, bot = self._channels[given["channel"]], given["bot"]
+        said = {"user": bot.user_id, "bot_id": bot.bot_id, "username": bot.name, "text": given["text"], **more}
+        made = self._keep(where, said)
+        event = {**made, "channel": where.id, "channel_type": where.kind}
+        return {"ts": made["ts"], "channel": where.id, "event": event}
 
     def _chat_update(self, given: Json) -> Json:
         with self.changed:
             found = [one for one in self._messages.get(given["channel"], []) if one["ts"] == given["ts"]]
             if not found:
                 return {"error": "message_not_found"}
-            found[0]["text"] = given["text"]
-        return {"ts": given["ts"]}
+            before = dict(found[0])
+            found[0] |= {"text": given["text"], "edited": {"user": given["bot"].user_id, "ts": self._ts()}}
+        where = self._channels[given["channel"]]
+        event = {"type": "message", "subtype": "message_changed", "message": found[0], "previous_message": before}
+        return {
+            "ts": given["ts"],
+            "event": {**event, "channel": where.id, "channel_type": where.kind, "ts": self._ts()},
+        }
 
     def delete_message(self, where: Channel, text: str) -> None:
         """Somebody deletes the bot's message that reads so."""

@@ -13,6 +13,7 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.gateway.platform import Chat, Inbound, MessageGone, SendLater, SendNever
 from hermes.gateway.platforms import discord as adapter
+from hermes.gateway.platforms import discord_client
 from hermes.gateway.platforms.discord import Discord, DiscordTerms
 from hermes.gateway.platforms.discord_text import render
 from hermes.types import Json
@@ -211,7 +212,8 @@ async def test_session_that_cannot_be_resumed_begins_anew_without_a_loss(server:
     assert server.identified == 2
 
 
-async def test_connection_that_dies_silently_is_noticed(server: DiscordServer) -> None:
+async def test_connection_that_dies_silently_is_noticed(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discord_client, "HEARTBEAT_TIMEOUT_SECONDS", 1.0)
     ann, desk = server.person("Ann"), Desk()
     async with listening(server, desk):
         server.say(ann.dm, "one", ann)
@@ -234,8 +236,6 @@ async def test_message_waits_while_the_store_is_busy(server: DiscordServer, monk
 
 
 async def test_flood_beyond_the_queue_is_read_again(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hermes.gateway.platforms import discord_client
-
     monkeypatch.setattr(discord_client, "MAX_WAITING_MESSAGES", 5)
     ann, bob, desk = server.person("Ann"), server.person("Bob"), Desk()
     async with listening(server, desk) as bot:

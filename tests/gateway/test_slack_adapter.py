@@ -174,7 +174,7 @@ async def test_connection_is_renewed_and_a_cut_one_opened_again(
         server.say(ann.dm, "one", ann)
         await until(lambda: desk.taken)
         server.ask_to_reconnect()
-        await until(lambda: server.connections == 2 and server._sockets)
+        await until(lambda: server.connections == 2 and server.is_connected())
         server.say(ann.dm, "two", ann)
         await until(lambda: len(desk.taken) == 2)
         server.cut()

@@ -69,7 +69,6 @@ class Discord:
 
     name = NAME
     longest_message = LONGEST_MESSAGE_UNITS
-    can_edit = True
 
     def __init__(self, terms: DiscordTerms, clock: Clock) -> None:
         try:
@@ -85,6 +84,11 @@ class Discord:
         self._connection: asyncio.Task[None] | None = None
         self._state = ""
         self._library.use_server(terms.base_url)
+
+    @property
+    def can_edit(self) -> bool:
+        """False where other agents listen: they would answer the beginning of a reply."""
+        return not self._terms.agents
 
     async def run(self, intake: Intake) -> None:
         """Receive until cancelled. Trouble is reported once when it begins and once when it is over."""

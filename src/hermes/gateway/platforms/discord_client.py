@@ -18,6 +18,9 @@ MAX_WAITING_MESSAGES = 10_000
 MAX_RATE_LIMIT_SECONDS = 30.0
 """The library waits as long by itself; a longer pause is the outbound queue's."""
 
+HEARTBEAT_TIMEOUT_SECONDS = 60.0
+"""A connection that answers no heartbeat for so long is dead."""
+
 
 class Gap(Struct, frozen=True):
     """Messages may be missing before whatever follows: the connection began anew, or too many waited.
@@ -51,6 +54,7 @@ class DiscordClient(discord.Client):
             member_cache_flags=discord.MemberCacheFlags.none(),
             allowed_mentions=discord.AllowedMentions.none(),
             max_ratelimit_timeout=MAX_RATE_LIMIT_SECONDS,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT_SECONDS,
         )
         for name, level in (("discord", logging.WARNING), ("discord.client", logging.CRITICAL)):
             logging.getLogger(name).setLevel(level)  # tracebacks of each lost connection; we report it in a line

@@ -30,6 +30,8 @@ class MessageReader(Struct, frozen=True):
         """Return the message for the gateway; None for messages of bots, of the system, or to somebody else."""
         if message.webhook_id is not None or message.is_system() or not self._hears(message):
             return None
+        if edited and message.author.bot:  # a reply that grows
+            return None
         text = self._said(message, edited=edited)
         if text is None:
             return None

@@ -77,7 +77,6 @@ class Slack:
 
     name = NAME
     longest_message = LONGEST_MESSAGE_UNITS
-    can_edit = True
 
     def __init__(self, terms: SlackTerms, clock: Clock) -> None:
         if not terms.app_token:
@@ -99,6 +98,11 @@ class Slack:
         self._names: OrderedDict[str, str] = OrderedDict()
         self._waiting: asyncio.Queue[SocketModeRequest | None] = asyncio.Queue()
         self._state = ""
+
+    @property
+    def can_edit(self) -> bool:
+        """False where other agents listen: they would answer the beginning of a reply."""
+        return not self._terms.agents
 
     async def run(self, intake: Intake) -> None:
         """Receive until cancelled. Trouble is reported once when it begins and once when it is over."""

@@ -50,7 +50,7 @@ class EventReader(Struct, frozen=True):
         if not text and not files:
             return None
         user, is_agent = author, bool(said.get("bot_id"))
-        if is_agent and direct:
+        if is_agent and (direct or edited):  # an edit is a reply that grows
             return None
         return Inbound(
             chat=chat_of(event, said, direct=direct),
