@@ -31,6 +31,7 @@ COMMANDS = {
     "edit": "memory_book:edit",
     "explain": "explain:explain",
     "backfill": "backfill:backfill",
+    "reread": "rereading:reread",
     "forget": "forget:forget",
     "setup": "memory_setup:setup",
     "model": "memory_model:model",

@@ -8,33 +8,14 @@ and questions about things that nobody spoke of.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 
 import numpy as np
 
 from hermes.ranking.scoring import Evidence, Floats
-from hermes.ranking.words import SAME, STOP_WORDS
 
 FIRST_HITS = 5
 """The closeness of the best so many hits counts."""
-COVERED_HITS, COVERED_CHARS = 3, 1000
-"""The words of the beginnings of the best so many hits are compared with those of the question."""
-MAX_ASKED = 4
-"""In a question with more words that tell something, one that nothing comes close to means little."""
-LEAST_COVERED = 0.60
-"""How close the words come, on average, plus how close the least close one comes: at least so much where an answer is
-near. Chosen on the life of `bench/life_plain.jsonl`; not for questions that name who spoke, for which the regression is
-enough."""
-WORD = re.compile(r"[^\W\d_]{2,}")
-NOT_COVERED = frozenset[str]().union(*STOP_WORDS) | frozenset(
-    """
-    name names called call what which where when who number time day date year month old long go goes going get got now
-    heißt nennt uhr tag alt nombre llama hora día fecha nom appelle heure jour âge
-    """.split()  # noqa: SIM905
-)
-"""Words of a question that its answer does not repeat: they say what kind of value is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,29 +46,6 @@ def read_features(found: Evidence, scores: Floats, known: float, *, names_one: b
     first = np.argsort(-scores, kind="stable")[:FIRST_HITS]
     by_another = names_one and not bool(found.by_named[first[0]])
     return AnswerFeatures(known, float(by_another), float(found.meaning[first].max()), float(scores[first[0]]))
-
-
-def is_covered(question: str, texts: Sequence[str], direction: Callable[[str], Floats]) -> bool:
-    """Return False if no text has words that come close to those of a question: no answer is near, although some of its
-    words were spoken. `direction` gives the vector of a word."""
-    asked = [word for word in _words(question) if word not in NOT_COVERED]
-    if not 0 < len(asked) <= MAX_ASKED:
-        return True
-    wanted = np.array([direction(word) for word in asked])
-    for text in texts:
-        if not (held := _words(text)):
-            continue
-        close = (wanted @ np.array([direction(word) for word in held]).T).max(axis=1)
-        forms = {word[:SAME] for word in held}
-        close = np.where([word[:SAME] in forms for word in asked], 1.0, close)
-        if close.mean() + close.min() >= LEAST_COVERED:
-            return True
-    return False
-
-
-def _words(text: str) -> list[str]:
-    """Return the words of the beginning of a text, each once."""
-    return list(dict.fromkeys(word.lower() for word in WORD.findall(text[:COVERED_CHARS])))
 
 
 def likelihood(features: AnswerFeatures | None) -> float:

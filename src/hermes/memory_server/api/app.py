@@ -26,6 +26,7 @@ from hermes.memory_server.api import (
     oauth,
     peers,
     portable,
+    rereading,
     scopes,
     search,
     sessions,
@@ -191,6 +192,7 @@ def create_app(
         scopes,
         webhooks,
         extensions,
+        rereading,
         portable,
     ):
         app.router.routes.extend(room.router.routes)  # an included router costs each request another round of matching

@@ -18,7 +18,7 @@ from hermes.sqlite.database import Synchronous
 
 log = logging.getLogger(__name__)
 FILE = "memory.db"
-HEAD = "0018"
+HEAD = "0019"
 """The newest migration; a test holds it against the folder."""
 FORMAT = "1"
 """What columns hold beyond their types: vectors as half floats, times as microseconds, metadata as JSON text."""

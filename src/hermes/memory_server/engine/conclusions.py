@@ -142,7 +142,8 @@ def without_messages(tx: Tx, rows: Sequence[Record]) -> list[Record]:
 
 BY_IDS = PreparedForList(lambda ids: select_conclusions().where(conclusions.c.id.in_(ids)))
 BRIEF = tuple(
-    conclusions.c[name] for name in ("id", "collection_id", "level", "digest", "content", "standing", "superseded_by")
+    conclusions.c[name]
+    for name in ("id", "collection_id", "level", "digest", "content", "standing", "superseded_by", "created_at")
 )
 BRIEF_BY_IDS = PreparedForList(lambda ids: select(*BRIEF).where(conclusions.c.id.in_(ids), LIVE), at_once=50)
 

@@ -37,11 +37,13 @@ from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.tombstones import bury
-from hermes.memory_server.engine.truth import LIVE
+from hermes.memory_server.engine.truth import LIVE, settle
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Missing, Refused
 from hermes.memory_server.ids import new_id, refuse_scopes
 
+REREAD = "reread"
+"""The kind of a report, and the reason of retiring, of what is read again after an earlier version."""
 NEW_CONCLUSIONS = 50
 """Statements that are learnt about a peer between two dreams that come by themselves."""
 QUIET, BETWEEN_DREAMS = 600 * 1_000_000, 8 * 3600 * 1_000_000
@@ -130,7 +132,7 @@ def dream(tx: Tx, workspace_id: int, payload: JsonMap, found: DreamProposals, at
         retired = _retire_equal(tx, collection, at)
         retired += _retire_baseless(tx, collection, at)
         added = store_drawn(tx, workspace_id, collection, found, at)
-        _report(tx, workspace_id, collection, added, retired, at)
+        report_changes(tx, workspace_id, collection, added, retired, at)
         if retired:
             let_go(tx, collection)
     fill_card(tx, workspace_id, observer, observed, collection, at)
@@ -188,12 +190,20 @@ def _count(tx: Tx, conclusion_id: int, times: int) -> None:
     tx.execute(update(conclusions).where(conclusions.c.id == conclusion_id).values(more))
 
 
-def _report(
-    tx: Tx, workspace_id: int, collection_id: int, added: Sequence[str], retired: Sequence[JsonMap], at: int
+def report_changes(
+    tx: Tx,
+    workspace_id: int,
+    collection: int,
+    added: Sequence[str],
+    retired: Sequence[JsonMap],
+    at: int,
+    kind: str = "dream",
 ) -> None:
-    """Keep what a dream did, by ids: no text outlives what it is about."""
-    values = {"public_id": new_id(), "workspace_id": workspace_id, "collection_id": collection_id, "created_at": at}
-    tx.execute(insert(dreams).values({**values, "report": json.dumps({"added": added, "retired": retired})}))
+    """Keep what a dream or rereading did, by ids: no text outlives what it is about."""
+    values = {"public_id": new_id(), "workspace_id": workspace_id, "collection_id": collection, "created_at": at}
+    tx.execute(
+        insert(dreams).values({**values, "report": json.dumps({"kind": kind, "added": added, "retired": retired})})
+    )
 
 
 def list_dreams(tx: Tx, workspace: str, page: PageRequest) -> Paged:
@@ -205,10 +215,12 @@ def list_dreams(tx: Tx, workspace: str, page: PageRequest) -> Paged:
 def read_effects(tx: Tx, limit: int) -> list[JsonMap]:
     """Return the newest dreams of all workspaces that changed something, with the texts that they added and retired, as
     far as these are still there."""
-    nothing = json.dumps({"added": [], "retired": []})
+    empty: JsonMap = {"added": [], "retired": []}
+    is_one = dreams.c.report.not_in([json.dumps(empty), json.dumps({"kind": "dream", **empty})])
+    is_dream = ~dreams.c.report.startswith(json.dumps({"kind": REREAD})[:-1])
     query = select(*dreams.c, workspaces.c.name).join(workspaces, workspaces.c.id == dreams.c.workspace_id)
     effects: list[JsonMap] = []
-    for row in tx.execute(query.where(dreams.c.report != nothing).order_by(dreams.c.id.desc()).limit(limit)).all():
+    for row in tx.execute(query.where(is_one, is_dream).order_by(dreams.c.id.desc()).limit(limit)).all():
         report = json.loads(row.report)
         undone = None if row.undone_at is None else times.to_wire(row.undone_at)
         when = {"created_at": times.to_wire(row.created_at), "undone_at": undone}
@@ -234,20 +246,36 @@ def undo_dream(tx: Tx, workspace: str | None, public_id: str, at: int) -> Record
     if found is None:
         raise Missing("Dream", public_id, workspace or "")
     if found.undone_at is None:
-        report = json.loads(found.report)
-        for one in report["retired"]:
-            _bring_back(tx, one)
-        inside = (conclusions.c.collection_id == found.collection_id, conclusions.c.public_id.in_(report["added"]))
-        rows = tx.execute(select(conclusions.c.id, conclusions.c.content).where(*inside)).all()
-        bury(tx, found.collection_id, [row.content for row in rows], at)
-        remove_conclusions(tx, [row.id for row in rows], found.collection_id, at)
-        tx.execute(update(dreams).where(*own).values(undone_at=at))
+        undo_report(tx, found, at)
     return tx.execute(select(dreams).where(*own)).one()
 
 
-def _bring_back(tx: Tx, one: JsonMap) -> None:
+def find_reports(tx: Tx, workspace_id: int, kind: str, most: int) -> Sequence[Record]:
+    """Return reports of a kind that were not undone, the newest first."""
+    own = (dreams.c.workspace_id == workspace_id, dreams.c.undone_at.is_(None))
+    of_kind = dreams.c.report.startswith(json.dumps({"kind": kind})[:-1])
+    return tx.execute(select(dreams).where(*own, of_kind).order_by(dreams.c.id.desc()).limit(most)).all()
+
+
+def undo_report(tx: Tx, found: Record, at: int) -> None:
+    """Bring back what a report says was retired, and remove what was added."""
+    report = json.loads(found.report)
+    for one in report["retired"]:
+        _bring_back(tx, one, at)
+    inside = (conclusions.c.collection_id == found.collection_id, conclusions.c.public_id.in_(report["added"]))
+    rows = tx.execute(select(conclusions.c.id, conclusions.c.content).where(*inside)).all()
+    bury(tx, found.collection_id, [row.content for row in rows], at)
+    remove_conclusions(tx, [row.id for row in rows], found.collection_id, at)
+    tx.execute(update(dreams).where(dreams.c.id == found.id).values(undone_at=at))
+
+
+def _bring_back(tx: Tx, one: JsonMap, at: int) -> None:
     row = (conclusions.c.public_id == one["id"], conclusions.c.retired_at.is_not(None))
-    if tx.execute(update(conclusions).where(*row).values(retired_at=None, retired_why=None)).rowcount and "into" in one:
+    back = update(conclusions).where(*row).values(retired_at=None, retired_why=None).returning(conclusions.c.id)
+    found = tx.execute(back).scalar_one_or_none()
+    if found is not None and one["why"] == REREAD:  # its claims and pairs were let go
+        settle(tx, found, at)
+    if found is not None and "into" in one:
         _count(tx, one["into"], -one["count"])
         linked = conclusion_messages.c
         own = (linked.conclusion_id == one["into"], linked.message_id.in_(one["messages"]))

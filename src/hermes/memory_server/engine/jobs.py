@@ -48,6 +48,7 @@ JobKind = Literal[
     "merge_peers",
     "tidy",
     "catch_up",
+    "reread",
     "webhook",
 ]
 """Every kind of background work; `kinds.KINDS` says how each is done."""
@@ -67,6 +68,7 @@ PROMISED: tuple[JobKind, ...] = (
     "merge_peers",
     "tidy",
     "catch_up",
+    "reread",
 )
 """The kinds that are never given up, since somebody relies on them."""
 APART: tuple[JobKind, ...] = (*TRACKED, "scope", "delete_session", "delete_workspace", "delete_peer")

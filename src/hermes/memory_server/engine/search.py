@@ -30,7 +30,7 @@ from hermes.memory_server.engine.truth import changed_messages
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import rank_by_words
 from hermes.memory_server.faults import Invalid
-from hermes.ranking.admission import COVERED_HITS, LEAST_LIKELY, is_covered, likelihood, read_features
+from hermes.ranking.admission import LEAST_LIKELY, likelihood, read_features
 from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first
 from hermes.ranking.scoring import ABOUT, Floats, certainty, score
 from hermes.ranking.successors import COMPARED, Statement, put_successors_first
@@ -48,32 +48,28 @@ MAX_CHANGES = 5
 """How many messages that changed each other are followed."""
 NOBODY = 0
 """Who neither says nor hears anything."""
-Fitting = tuple[int, float, float, float, bool]
+Fitting = tuple[int, float, float, float]
 """The id of a message, and what `Hit` says of it."""
 
 
 class Hit(NamedTuple):
-    """A message that was found, its score, from 0 to 1 how sure it is that it is about the question, how likely it is
-    that the question has an answer at all (1.0 where that is not known), and whether it names who spoke."""
+    """A message that was found, its score, from 0 to 1 how sure it is that it is about the question, and how likely it
+    is that the question has an answer at all (1.0 where that is not known)."""
 
     row: Record
     score: float
     certainty: float
     answered: float = 1.0
-    names_peer: bool = True
 
     @property
     def is_about(self) -> bool:
         """Is it about the question, as far as can be told?"""
         return self.certainty >= ABOUT
 
-
-def is_told(question: SearchQuestion, hits: Sequence[Hit]) -> bool:
-    """Was memory probably told the answer to a question for which a search found these hits?"""
-    if not hits or hits[0].answered < LEAST_LIKELY:
-        return False
-    texts = [hit.row.content for hit in hits[:COVERED_HITS]]
-    return hits[0].names_peer or question.direction is None or is_covered(question.text, texts, question.direction)
+    @property
+    def is_told(self) -> bool:
+        """Was memory probably told the answer to the question?"""
+        return self.answered >= LEAST_LIKELY
 
 
 def find_hits(
@@ -164,7 +160,7 @@ def _ranked(
     the first time, words alone decide."""
     asked = understand(tx, place.workspace_id, question)
     if seen is None:
-        return [(found, 0.0, 1.0, 1.0, True) for found in rank_by_words(tx, place, asked, allowed, limit)]
+        return [(found, 0.0, 1.0, 1.0) for found in rank_by_words(tx, place, asked, allowed, limit)]
     found = find_candidates(tx, seen, place, asked, allowed)
     scores, certain = score(found.evidence), certainty(found.evidence, found.known)
     features = read_features(found.evidence, scores, found.known, names_one=len(asked.named) == 1)
@@ -176,7 +172,8 @@ def _ranked(
     if (np.bitwise_count(lines[:, None] ^ lines).sum(axis=2, dtype=np.int64) < ALIKE).sum() > len(best):
         best = order
     ranked = zip(found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist(), strict=True)
-    return [(*fitting, likelihood(features), bool(asked.named)) for fitting in ranked]
+    answered = likelihood(features)
+    return [(*fitting, answered) for fitting in ranked]
 
 
 def _best(scores: Floats, wanted: int) -> Positions:
