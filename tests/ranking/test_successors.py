@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hermes.ranking.scoring import Floats
-from hermes.ranking.successors import Statement, holds_wanted, put_successors_first
+from hermes.ranking.successors import SaidStatement, holds_wanted, put_successors_first
 
 ASKED: Floats = np.array([1.0, 0.0, 0.0], dtype=np.float32)
 
@@ -19,10 +19,12 @@ def towards(angle: float, aside: float = 0.0) -> Floats:
     return made / np.linalg.norm(made)
 
 
-def said(*texts: str, speakers: Sequence[str] = (), angles: Sequence[float] = ()) -> list[Statement]:
+def said(*texts: str, speakers: Sequence[str] = (), angles: Sequence[float] = ()) -> list[SaidStatement]:
     """Statements of one speaker in the order of time, all of about one direction."""
     return [
-        Statement(text, speakers[n] if speakers else "ann", float(n), towards(angles[n] if angles else 0.5 + n / 10))
+        SaidStatement(
+            text, speakers[n] if speakers else "ann", float(n), towards(angles[n] if angles else 0.5 + n / 10)
+        )
         for n, text in enumerate(texts)
     ]
 
@@ -67,5 +69,5 @@ def test_later_one_that_lacks_what_is_asked_for_goes_not_first() -> None:
 def test_long_text_and_one_without_a_direction_stay_where_they_are() -> None:
     long = said("Our vet is Dr. Simmons.", "The new vet is Dr. Abrams. " + "And much else. " * 10)
     assert put_successors_first("Who is our vet?", ASKED, long) == [0, 1]
-    blind = [Statement("Our vet is Dr. Simmons.", "ann", 0.0, None), *said("", "The new vet is Dr. Abrams.")[1:]]
+    blind = [SaidStatement("Our vet is Dr. Simmons.", "ann", 0.0, None), *said("", "The new vet is Dr. Abrams.")[1:]]
     assert put_successors_first("Who is our vet?", ASKED, blind) == [0, 1]

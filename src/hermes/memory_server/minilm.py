@@ -31,7 +31,7 @@ LATIN = "\u0250"
 """Letters before it are those that the model has words of."""
 THREADS = 2
 """One for the background, one for who asks."""
-Floats = NDArray[Any]
+Array = NDArray[Any]
 
 
 class MiniLm:
@@ -43,7 +43,7 @@ class MiniLm:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="minilm")
         self._guard = threading.Lock()
-        self._loaded: _Model | None = None
+        self._loaded: _EncoderWeights | None = None
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """The direction of each text. A RuntimeError when its package is not there."""
@@ -52,7 +52,7 @@ class MiniLm:
     def _embed(self, texts: Sequence[str]) -> list[Vector]:
         with self._guard:
             if self._loaded is None:
-                self._loaded = _Model()
+                self._loaded = _EncoderWeights()
         return [
             self._loaded.direction(text) if can_read(text) else np.zeros(SPACE.dimension, dtype=np.float32)
             for text in texts
@@ -71,19 +71,19 @@ def can_read(text: str) -> bool:
 class _Layer:
     """The weights of one of the transformer's layers."""
 
-    attend: Floats
+    attend: Array
     """Query, key and value beside each other."""
-    attend_bias: Floats
-    out: Floats
-    out_bias: Floats
-    widen: Floats
-    widen_bias: Floats
-    narrow: Floats
-    narrow_bias: Floats
-    norms: tuple[Floats, Floats, Floats, Floats]
+    attend_bias: Array
+    out: Array
+    out_bias: Array
+    widen: Array
+    widen_bias: Array
+    narrow: Array
+    narrow_bias: Array
+    norms: tuple[Array, Array, Array, Array]
 
 
-class _Model:
+class _EncoderWeights:
     def __init__(self) -> None:
         found = importlib.util.find_spec(PACKAGE)
         if found is None or found.origin is None:
@@ -120,9 +120,9 @@ class _Model:
         return direction
 
 
-def _read_layer(held: dict[str, Any], number: int, matrices: Iterator[Floats]) -> _Layer:
-    def named(name: str) -> Floats:
-        found: Floats = held[f"inner.encoder.layer.{number}.{name}"]
+def _read_layer(held: dict[str, Any], number: int, matrices: Iterator[Array]) -> _Layer:
+    def named(name: str) -> Array:
+        found: Array = held[f"inner.encoder.layer.{number}.{name}"]
         return found
 
     parts = [np.ascontiguousarray(next(matrices)) for _ in range(6)]
@@ -143,7 +143,7 @@ def _read_layer(held: dict[str, Any], number: int, matrices: Iterator[Floats]) -
     )
 
 
-def _apply(layer: _Layer, state: Floats) -> Floats:
+def _apply(layer: _Layer, state: Array) -> Array:
     size = len(state)
     heads = (state @ layer.attend + layer.attend_bias).reshape(size, 3, HEADS, -1).transpose(1, 2, 0, 3)
     query, key, value = heads
@@ -157,17 +157,17 @@ def _apply(layer: _Layer, state: Floats) -> Floats:
     )
 
 
-def _normed(state: Floats, weight: Floats, bias: Floats) -> Floats:
+def _normed(state: Array, weight: Array, bias: Array) -> Array:
     middle = state - state.mean(axis=-1, keepdims=True)
     spread = np.sqrt(np.einsum("ij,ij->i", middle, middle)[:, None] / np.float32(state.shape[1]) + NORM_EPSILON)
-    normed: Floats = middle / spread * weight + bias
+    normed: Array = middle / spread * weight + bias
     return normed
 
 
-def _gelu(x: Floats) -> Floats:
+def _gelu(x: Array) -> Array:
     """The activation, by its approximation with tanh."""
     inner = np.tanh(np.float32(0.7978845608) * (x + np.float32(0.044715) * x * x * x))
-    active: Floats = np.float32(0.5) * x * (1 + inner)
+    active: Array = np.float32(0.5) * x * (1 + inner)
     return active
 
 

@@ -50,7 +50,7 @@ NAME = re.compile(r"(?<![a-zà-ÿ]{3}[.!?…] )(?<!^)\b[A-ZÀ-Þ][\w'’-]{2,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class SaidStatement:
     """A text with who said it and when, and its direction in the space of the finer embedder."""
 
     text: str
@@ -59,7 +59,7 @@ class Statement:
     direction: Floats | None
 
 
-def put_successors_first(question: str, asked: Floats, found: Sequence[Statement]) -> list[int]:
+def put_successors_first(question: str, asked: Floats, found: Sequence[SaidStatement]) -> list[int]:
     """Return the places of statements, the best first, with what holds now before what it took the place of."""
     order = list(range(len(found)))
     if NOT_NOW.search(question):
@@ -72,7 +72,7 @@ def put_successors_first(question: str, asked: Floats, found: Sequence[Statement
     return order
 
 
-def _find_successor(question: str, asked: Floats, found: Sequence[Statement]) -> int | None:
+def _find_successor(question: str, asked: Floats, found: Sequence[SaidStatement]) -> int | None:
     """Return the place of the statement that most likely took the place of the first one; None for none."""
     if not found or (first := found[0]).direction is None or not _is_short(first.text):
         return None

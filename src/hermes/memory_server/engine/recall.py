@@ -20,7 +20,7 @@ from hermes.memory_server.engine.finer import find_conclusion_directions
 from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.truth import contradictions
 from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.ranking.successors import COMPARED, Statement, put_successors_first
+from hermes.ranking.successors import COMPARED, SaidStatement, put_successors_first
 from hermes.ranking.traits import CONFIDENTIAL
 from hermes.ranking.words import share_held
 
@@ -142,7 +142,7 @@ def _put_successors_first(
     text: str, finer: Finer, rows: Sequence[Record], directions: Mapping[int, tuple[float, Vector]]
 ) -> list[Record]:
     said = [
-        Statement(row.content, row.collection_id, row.created_at, directions.get(row.id, (0.0, None))[1])
+        SaidStatement(row.content, row.collection_id, row.created_at, directions.get(row.id, (0.0, None))[1])
         for row in rows[:COMPARED]
     ]
     return [*(rows[at] for at in put_successors_first(text, finer.vector, said)), *rows[COMPARED:]]

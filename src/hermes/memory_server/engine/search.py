@@ -33,7 +33,7 @@ from hermes.memory_server.faults import Invalid
 from hermes.ranking.admission import LEAST_LIKELY, likelihood, read_features
 from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first
 from hermes.ranking.scoring import ABOUT, Floats, certainty, score
-from hermes.ranking.successors import COMPARED, Statement, put_successors_first
+from hermes.ranking.successors import COMPARED, SaidStatement, put_successors_first
 from hermes.ranking.words import split_words, telling_words
 
 ALIKE = 48
@@ -91,7 +91,7 @@ def _put_successors_first(tx: Tx, hits: list[Hit], place: SearchArea, question: 
         return hits
     first = [hit.row for hit in hits[:COMPARED]]
     directions = find_directions(tx, place.workspace_id, question.finer, [row.id for row in first])
-    said = [Statement(row.content, row.peer_id, row.created_at, directions.get(row.id)) for row in first]
+    said = [SaidStatement(row.content, row.peer_id, row.created_at, directions.get(row.id)) for row in first]
     order = put_successors_first(question.text, question.finer.vector, said)
     return [*(hits[at] for at in order), *hits[COMPARED:]]
 
