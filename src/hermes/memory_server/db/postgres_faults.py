@@ -1,0 +1,66 @@
+"""Errors of PostgreSQL, sorted by what helps: run the transaction again, connect again, or tell the caller."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import psycopg
+from sqlalchemy.exc import DBAPIError
+
+from hermes.errors import (
+    StoreBusyError,
+    StoreDamagedError,
+    StoreError,
+    StoreFullError,
+    StoreReadOnlyError,
+    StoreStoppedError,
+    StoreUnreachableError,
+)
+
+Remedy = Literal["none", "again", "reconnect"]
+DATABASE_ERRORS = (psycopg.Error, DBAPIError)
+AGAIN = ("40001", "40P01", "23505")
+"""Serialization failure, deadlock, and a row that another transaction added at the same moment."""
+RECONNECT = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006")
+"""Lost connection, shutdown, start, too many connections; and a server that became read-only, as after a failover."""
+FAULTS: dict[str, tuple[type[StoreError], str]] = {
+    "53100": (StoreFullError, "there is no room on the disk of {where}"),
+    "57014": (StoreStoppedError, "a statement on {where} was stopped: it took too long"),
+    "55P03": (StoreBusyError, "{where} is locked by another transaction"),
+    "40": (StoreBusyError, "transactions on {where} kept getting in each other's way"),
+    "25006": (StoreReadOnlyError, "{where} may not be written"),
+    "42501": (StoreReadOnlyError, "{where} does not permit this: {detail}"),
+    "XX001": (StoreDamagedError, "{where} is damaged ({detail})"),
+    "XX002": (StoreDamagedError, "{where} is damaged ({detail})"),
+    "28": (StoreError, "{where} refuses the login: {detail}"),
+    "3D000": (StoreError, "there is no {where}"),
+}
+"""By SQLSTATE, or by its first two characters."""
+
+
+def find_remedy(error: BaseException) -> Remedy:
+    """Return what may help after an error: nothing, the same transaction again, or a new connection first."""
+    cause = _cause_of(error)
+    state = cause.sqlstate if isinstance(cause, psycopg.Error) else None
+    if state is None:
+        is_lost = isinstance(cause, psycopg.OperationalError) and "authentication" not in str(cause)
+        return "reconnect" if is_lost else "none"
+    if state in AGAIN:
+        return "again"
+    return "reconnect" if state.startswith(RECONNECT) else "none"
+
+
+def translate(error: BaseException, where: str) -> StoreError:
+    """Return the error that a person should see for an error of the driver."""
+    cause = _cause_of(error)
+    state = (cause.sqlstate if isinstance(cause, psycopg.Error) else None) or ""
+    detail = " ".join(str(cause).split())[:300]
+    found = FAULTS.get(state) or FAULTS.get(state[:2])
+    if found is None and find_remedy(error) == "reconnect":
+        found = StoreUnreachableError, "{where} cannot be reached: {detail}"
+    kind, text = found or (StoreError, "{where}: {detail}")
+    return kind(text.format(where=where, detail=detail))
+
+
+def _cause_of(error: BaseException) -> BaseException:
+    return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
