@@ -23,6 +23,8 @@ AGAIN = ("40001", "40P01", "23505")
 """Serialization failure, deadlock, and a row that another transaction added at the same moment."""
 RECONNECT = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006")
 """Lost connection, shutdown, start, too many connections; and a server that became read-only, as after a failover."""
+LASTING = ("does not exist", "authentication failed", "no password supplied", "pg_hba.conf", "is not permitted")
+"""Of a refused login, which has no SQLSTATE: texts of those that do not pass by themselves."""
 FAULTS: dict[str, tuple[type[StoreError], str]] = {
     "53100": (StoreFullError, "there is no room on the disk of {where}"),
     "57014": (StoreStoppedError, "a statement on {where} was stopped: it took too long"),
@@ -32,8 +34,6 @@ FAULTS: dict[str, tuple[type[StoreError], str]] = {
     "42501": (StoreReadOnlyError, "{where} does not permit this: {detail}"),
     "XX001": (StoreDamagedError, "{where} is damaged ({detail})"),
     "XX002": (StoreDamagedError, "{where} is damaged ({detail})"),
-    "28": (StoreError, "{where} refuses the login: {detail}"),
-    "3D000": (StoreError, "there is no {where}"),
 }
 """By SQLSTATE, or by its first two characters."""
 
@@ -43,8 +43,8 @@ def find_remedy(error: BaseException) -> Remedy:
     cause = _cause_of(error)
     state = cause.sqlstate if isinstance(cause, psycopg.Error) else None
     if state is None:
-        is_lost = isinstance(cause, psycopg.OperationalError) and "authentication" not in str(cause)
-        return "reconnect" if is_lost else "none"
+        is_lasting = "FATAL:" in str(cause) and any(text in str(cause) for text in LASTING)
+        return "reconnect" if isinstance(cause, psycopg.OperationalError) and not is_lasting else "none"
     if state in AGAIN:
         return "again"
     return "reconnect" if state.startswith(RECONNECT) else "none"
