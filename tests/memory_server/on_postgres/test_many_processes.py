@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import threading
@@ -96,7 +95,7 @@ def disturb(cluster: Cluster, postgres: Postgres, is_over: threading.Event) -> C
         if is_over.wait(1.0):
             break
         if step in (scale(2, 20), scale(4, 40)):
-            postgres.stop(signal.SIGINT if done["restarts"] else signal.SIGQUIT)
+            postgres.stop("fast" if done["restarts"] else "immediate")
             postgres.start()
             done["restarts"] += 1
         elif step % 3 == 2:

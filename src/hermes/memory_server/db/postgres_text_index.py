@@ -16,6 +16,7 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.text_index import Match, MessageIds, SearchArea
 from hermes.memory_server.db.word_tokens import split_tokens
+from hermes.ranking.words import segment
 
 TABLE = "CREATE TABLE message_words (message_id BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)"
 INDEX = "CREATE INDEX message_words_by_word ON message_words USING gin (words)"
@@ -54,7 +55,7 @@ class PostgresTextIndex:
 
     def add(self, tx: Tx, workspace_id: int, session_id: int, given: Iterable[tuple[int, int, str]]) -> None:
         messages = list(given)
-        tokens = split_tokens([content for *_, content in messages])
+        tokens = split_tokens([segment(content) for *_, content in messages])
         scope = f"'W{workspace_id}':1 'S{session_id}':1 'P"
         rows = [
             {"id": message_id, "words": f"{scope}{peer}':1 {_vector(words)}"}

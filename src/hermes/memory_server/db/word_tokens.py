@@ -9,8 +9,6 @@ import sqlite3
 import threading
 from collections.abc import Sequence
 
-from hermes.ranking.words import segment
-
 TOKENIZE = "porter unicode61 remove_diacritics 2"
 MAX_TOKEN_CHARS = 500
 """Longer tokens are cut, in texts and in questions alike: PostgreSQL takes lexemes of up to 2 KB."""
@@ -22,7 +20,7 @@ def split_tokens(texts: Sequence[str]) -> list[list[str]]:
     memory = _memory()
     memory.execute("BEGIN")
     try:
-        memory.executemany("INSERT INTO texts (rowid, content) VALUES (?, ?)", enumerate(map(segment, texts)))
+        memory.executemany("INSERT INTO texts (rowid, content) VALUES (?, ?)", enumerate(texts))
         found = memory.execute('SELECT doc, "offset", term FROM tokens').fetchall()
     finally:
         memory.execute("ROLLBACK")

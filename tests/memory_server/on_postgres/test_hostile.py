@@ -1,0 +1,3 @@
+"""The facts of `test_hostile`, on PostgreSQL."""
+
+from tests.memory_server.test_hostile import *  # noqa: F403

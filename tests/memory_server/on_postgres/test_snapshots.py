@@ -1,0 +1,3 @@
+"""The facts of `test_snapshots`, on PostgreSQL."""
+
+from tests.memory_server.test_snapshots import *  # noqa: F403
