@@ -39,7 +39,7 @@ class Database(Protocol):
     def free_bytes(self) -> int | None:
         """How much more the disk takes; None where the database is elsewhere."""
 
-    def watch_jobs(self, wake: Callable[[], None]) -> None:
+    def watch_jobs(self, wake: Callable[[], object]) -> None:
         """Have `wake` called, in any thread, when another process queued work, where the database can tell."""
 
     def is_replaced(self) -> bool:

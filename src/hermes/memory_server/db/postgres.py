@@ -154,7 +154,7 @@ class PostgresDatabase:
 
         return await self._writers.run(counted, 0 if who is None else who.rank)
 
-    def watch_jobs(self, wake: Callable[[], None]) -> None:
+    def watch_jobs(self, wake: Callable[[], object]) -> None:
         """Call `wake`, in a thread of this database, whenever any process queued work."""
         threading.Thread(target=self._listen, args=(wake,), name="postgres listener", daemon=True).start()
 
@@ -257,7 +257,7 @@ class PostgresDatabase:
         finally:
             tx.close()
 
-    def _listen(self, wake: Callable[[], None]) -> None:
+    def _listen(self, wake: Callable[[], object]) -> None:
         """Wait for news until closed. Without a connection, workers find work by looking for it."""
         url = self.address.url.set(drivername="postgresql").render_as_string(hide_password=False)
         while not self._closed.is_set():

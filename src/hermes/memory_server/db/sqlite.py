@@ -63,7 +63,7 @@ class SqliteFile(SqliteDatabase[Tx]):
     def free_bytes(self) -> int:
         return shutil.disk_usage(self.path.parent).free
 
-    def watch_jobs(self, wake: Callable[[], None]) -> None:
+    def watch_jobs(self, wake: Callable[[], object]) -> None:
         """Do nothing: a file tells nobody. Workers look for work by themselves."""
 
 
