@@ -87,8 +87,8 @@ stress: develop
 
 # The memory server's tests on PostgreSQL, with processes and the database killed at full length.
 postgres: develop
-	HERMES_POSTGRES=1 $(PARALLEL) tests/memory_server/on_postgres
-	HERMES_STRESS=1 $(BIN)/python -m pytest tests/memory_server/on_postgres/test_many_processes.py --timeout 3600
+	HERMES_POSTGRES=1 $(PARALLEL) tests/memory_server -k postgres
+	HERMES_STRESS=1 $(BIN)/python -m pytest tests/memory_server/test_postgres_processes.py --timeout 3600
 
 slow: develop
 	$(BIN)/python -m scripts.real_model fetch

@@ -6,6 +6,7 @@ is lost during COMMIT, the server is asked what became of the transaction, so th
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import threading
@@ -19,13 +20,14 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.pq import Format
 from psycopg.types.numeric import NumericBinaryLoader
+from psycopg.types.string import StrDumperUnknown
 from sqlalchemy import create_engine, event
 
 from hermes.errors import StoreBusyError, StoreUnreachableError
 from hermes.memory_server.db.address import DatabaseAddress
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.postgres_faults import DATABASE_ERRORS, find_remedy, translate
-from hermes.sqlite.reading import Reading, ReadLane
+from hermes.sqlite.reading import ReadLane, TimedRead
 from hermes.sqlite.scheduling import Threads, asker
 
 log = logging.getLogger(__name__)
@@ -91,6 +93,9 @@ class PostgresDatabase:
         """Connect; `prepare` is the first write, and no other process prepares meanwhile."""
         self.address = address
         self._read_seconds = read_seconds
+        self._begin_read = READ
+        if read_seconds is not None:
+            self._begin_read += f"; SET LOCAL statement_timeout = {int(read_seconds * 1000)}"
         self._engine = create_engine(
             address.url,
             isolation_level="AUTOCOMMIT",
@@ -107,7 +112,7 @@ class PostgresDatabase:
         self._is_out = False
         self._closed = threading.Event()
         try:
-            with self._transaction(WRITE) as tx:
+            with self.transaction(WRITE) as tx:
                 prepare(tx)
                 _driver(tx).execute("COMMIT")
         except DATABASE_ERRORS as error:
@@ -132,7 +137,7 @@ class PostgresDatabase:
 
     async def read(self, run: Callable[[Tx], T]) -> T:
         """Run `run` on one consistent snapshot. It may be begun more than once."""
-        reading, who = Reading(self._read_seconds), asker.get()
+        reading, who = TimedRead(self._read_seconds), asker.get()
         try:
             return await self._readers.run(partial(self._read, run, reading), 0 if who is None else who.rank)
         finally:
@@ -160,29 +165,33 @@ class PostgresDatabase:
 
     async def close(self) -> None:
         self._closed.set()
+        await asyncio.to_thread(self._shut)
+
+    def _shut(self) -> None:
         self._readers.end()
         self._writers.end()
         self._engine.dispose()
 
-    def _read(self, run: Callable[[Tx], T], reading: Reading) -> T:
+    def _read(self, run: Callable[[Tx], T], reading: TimedRead) -> T:
         retries = _Retries()
         while True:
             try:
-                with self._transaction(READ) as tx:
-                    if self._read_seconds is not None:
-                        _driver(tx).execute(f"SET LOCAL statement_timeout = {int(self._read_seconds * 1000)}")
+                with self.transaction(self._begin_read) as tx:
                     return reading.run(lambda: run(tx), LANE, None)
             except DATABASE_ERRORS as error:
-                if (refusal := reading.refusal()) is not None:
+                if (refusal := reading.refusal()) is None:
+                    self._recover(error, retries)
+                elif find_remedy(error) == "none":
                     raise refusal from None
-                self._recover(error, retries)
+                else:
+                    raise translate(error, str(self.address)) from error
 
     def _write(self, run: Callable[[Tx], T]) -> T:
         retries = _Retries()
         while True:
             transaction: str | None = None
             try:
-                with self._transaction(WRITE) as tx:
+                with self.transaction(WRITE) as tx:
                     result = run(tx)
                     driver = _driver(tx)
                     found = driver.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
@@ -205,7 +214,7 @@ class PostgresDatabase:
         retries = _Retries()
         while True:
             try:
-                with self._transaction(READ) as tx:
+                with self.transaction(READ) as tx:
                     query = "SELECT pg_xact_status(%s::text::xid8)"
                     found = _driver(tx).execute(query, [transaction]).fetchone()
             except DATABASE_ERRORS as again:
@@ -230,7 +239,7 @@ class PostgresDatabase:
             raise translate(error, str(self.address)) from error
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[Tx]:
+    def transaction(self, begin: str) -> Iterator[Tx]:
         """A connection with a transaction that is rolled back unless the block commits it."""
         tx = self._engine.connect()
         try:
@@ -278,8 +287,16 @@ def mark_queued(tx: Tx) -> None:
     tx.info[QUEUED] = True
 
 
+class _Text(StrDumperUnknown):
+    """Texts, in which no column of PostgreSQL takes NUL: what is looked for with one is not found."""
+
+    def dump(self, obj: str) -> Any:
+        return super().dump(obj.replace("\0", "\ufffd") if "\0" in obj else obj)
+
+
 def _adapt(connection: Any, _record: object) -> None:
     connection.cursor_factory = _BinaryCursor
+    connection.adapters.register_dumper(str, _Text)
     connection.adapters.register_loader("numeric", _WholeNumber)
 
 

@@ -20,7 +20,7 @@ from sqlalchemy import select, text
 
 from hermes.errors import StoreError, StoreUnreachableError, UsageError
 from hermes.memory_server.db.address import VARIABLE, DatabaseAddress, find_address
-from hermes.memory_server.db.database import Database, Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.schema import FILE, HEAD, open_database, open_postgres
 from hermes.memory_server.db.tables import messages, metadata
@@ -75,8 +75,8 @@ def say_all(tx: Tx) -> None:
 
 
 @pytest.mark.contract("9.7")
-async def test_words_find_in_postgres_what_they_find_in_a_file(database: Database, tmp_path: Path) -> None:
-    file = open_database(tmp_path)
+async def test_words_find_in_postgres_what_they_find_in_a_file(postgres: Postgres, tmp_path: Path) -> None:
+    file, database = open_database(tmp_path), open_postgres(address(postgres.create()))
     places = [SearchArea(1), SearchArea(1, (2,)), SearchArea(1, (1, 2), 2), SearchArea(2)]
     found = []
     for opened in (file, database):
@@ -89,6 +89,7 @@ async def test_words_find_in_postgres_what_they_find_in_a_file(database: Databas
 
         found.append(await opened.read(find))
     await file.close()
+    await database.close()
     assert found[0] == found[1]
     assert sum(map(bool, found[0])) > 100
 

@@ -1,3 +1,0 @@
-"""The facts of `test_hostile`, on PostgreSQL."""
-
-from tests.memory_server.test_hostile import *  # noqa: F403

@@ -1,3 +1,0 @@
-"""The facts of `test_merging`, on PostgreSQL."""
-
-from tests.memory_server.test_merging import *  # noqa: F403

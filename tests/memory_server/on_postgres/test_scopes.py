@@ -1,3 +1,0 @@
-"""The facts of `test_scopes`, on PostgreSQL."""
-
-from tests.memory_server.test_scopes import *  # noqa: F403
