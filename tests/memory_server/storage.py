@@ -20,11 +20,18 @@ ON_BOTH = ("routes", "search", "jobs", "filters")
 """The files of tests that `make test` runs on PostgreSQL too."""
 ALL_ON_BOTH = (
     *(*ON_BOTH, "sdk", "idempotency", "plain_http", "recall", "narrowing", "vectors", "truth", "limits", "extensions"),
-    *("bounds", "hostile", "merging", "scopes", "uploads", "languages", "standing", "snapshots", "delivery"),
+    *("bounds", "hostile", "uploads", "languages", "standing", "snapshots", "delivery"),
 )
 """And those of `make postgres`."""
-OF_FILES = frozenset({"test_copy_of_a_session_is_found_by_its_words_and_its_meaning"})
-"""Tests in them that ask a file in the words of SQLite."""
+OF_FILES = frozenset(
+    {
+        "test_copy_of_a_session_is_found_by_its_words_and_its_meaning",
+        "test_conclusions_are_found_by_what_they_were_drawn_from",
+        "test_every_part_carries_what_was_sent_with_the_file",
+        "test_replay_of_a_merge_whose_peer_was_deleted_is_no_merge",
+    }
+)
+"""Tests in them that look into the file."""
 
 
 def is_on_both(module: str, test: str) -> bool:

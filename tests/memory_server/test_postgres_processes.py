@@ -91,10 +91,10 @@ def clustered(url: str, folder: Path) -> Iterator[Cluster]:
 def disturb(cluster: Cluster, postgres: Postgres, is_over: threading.Event) -> Counter[str]:
     """Kill a process each second, cut off connections at random, and restart the database twice."""
     chance, done = random.Random(26), Counter[str]()
-    for step in range(scale(6, 60)):
+    for step in range(scale(5, 60)):
         if is_over.wait(1.0):
             break
-        if step in (scale(2, 20), scale(4, 40)):
+        if step in (scale(1, 20), scale(3, 40)):
             postgres.stop("fast" if done["restarts"] else "immediate")
             postgres.start()
             done["restarts"] += 1

@@ -26,7 +26,7 @@ from sqlalchemy import create_engine, event
 from hermes.errors import StoreBusyError, StoreUnreachableError
 from hermes.memory_server.db.address import DatabaseAddress
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.postgres_faults import DATABASE_ERRORS, find_remedy, translate
+from hermes.memory_server.db.postgres_faults import DATABASE_ERRORS, find_remedy, is_duplicate, translate
 from hermes.sqlite.reading import ReadLane, TimedRead
 from hermes.sqlite.scheduling import Threads, asker
 
@@ -39,6 +39,8 @@ READERS, WRITERS = 4, 4
 RECOVER_SECONDS = 30.0
 """How long a transaction is tried again while the database cannot be reached, or others are in its way."""
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.005, 1.0
+MAX_DUPLICATES = 3
+"""How often a transaction may meet a row with its key: who still meets one would for ever."""
 CONNECT_SECONDS = 5
 LISTEN_SECONDS = 0.5
 """The longest that closing waits for the thread that listens."""
@@ -74,10 +76,12 @@ class _Retries:
     def __init__(self) -> None:
         self._until = time.monotonic() + RECOVER_SECONDS
         self._pause = MIN_PAUSE_SECONDS
+        self._duplicates = 0
 
     def pause(self, error: BaseException) -> bool:
         """Wait before the next try. False if there is to be none."""
-        if find_remedy(error) == "none" or time.monotonic() >= self._until:
+        self._duplicates += is_duplicate(error)
+        if self._duplicates > MAX_DUPLICATES or find_remedy(error) == "none" or time.monotonic() >= self._until:
             return False
         time.sleep(self._pause * random.uniform(0.5, 1.5))
         self._pause = min(2 * self._pause, MAX_PAUSE_SECONDS)

@@ -19,7 +19,8 @@ from hermes.errors import (
 
 Remedy = Literal["none", "again", "reconnect"]
 DATABASE_ERRORS = (psycopg.Error, DBAPIError)
-AGAIN = ("40001", "40P01", "23505")
+DUPLICATE = "23505"
+AGAIN = ("40001", "40P01", DUPLICATE)
 """Serialization failure, deadlock, and a row that another transaction added at the same moment."""
 RECONNECT = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006")
 """Lost connection, shutdown, start, too many connections; and a server that became read-only, as after a failover."""
@@ -36,6 +37,12 @@ FAULTS: dict[str, tuple[type[StoreError], str]] = {
     "XX002": (StoreDamagedError, "{where} is damaged ({detail})"),
 }
 """By SQLSTATE, or by its first two characters."""
+
+
+def is_duplicate(error: BaseException) -> bool:
+    """Return True if a row with the same key was there already, or was added meanwhile."""
+    cause = _cause_of(error)
+    return isinstance(cause, psycopg.Error) and cause.sqlstate == DUPLICATE
 
 
 def find_remedy(error: BaseException) -> Remedy:
