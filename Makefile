@@ -24,7 +24,7 @@ develop: $(DEVELOPED)
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; set PYTHON=python3.x" if sys.version_info < (3, 11) else 0)'
-	@echo "setting up $(VENV), this first time only: about 290 MB on the disk, about a minute" >&2
+	@echo "setting up $(VENV), this first time only: about 315 MB on the disk, about a minute" >&2
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python scripts/install.py requirements.lock .
 	@touch $(INSTALLED)

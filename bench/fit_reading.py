@@ -10,7 +10,6 @@ import json
 import sys
 import zlib
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import reading
+from bench.reading_patterns import expand_patterns
 from hermes.memory_server.engine import sentence_kinds, sentences
 from hermes.memory_server.engine.sentence_kinds import (
     GROUPS,
@@ -37,14 +37,16 @@ HERE = Path(__file__).parent
 SEEN, WORDS = HERE / "reading_seen.jsonl", HERE / "reading_words.txt"
 FOLDS = 5
 LEAST_USES = 2
-"""A feature that fewer messages have is left out."""
+"""A feature that fewer messages or patterns have is left out."""
 HOLD = 5e-4
 """How strongly weights are held at zero."""
-WORDS_SHARE, MARKED_HOLD = 0.5, 3e-4
+WORDS_SHARE, MARKED_HOLD = 0.5, 5e-5
 """For marked kinds: how large words are in comparison with otherwise, and how strongly weights are held."""
 ROUNDS, REMEMBERED = 200, 8
 BARE_WEIGHT = 0.5
 """What a message counts without its punctuation, as many people type; with it, it counts 1."""
+PATTERN_WEIGHT = 0.3
+"""What a message counts that was made of a pattern."""
 ENDS = ".!?。！？ "
 WISH = frozenset(("memory", "forget", "private"))
 
@@ -58,6 +60,8 @@ class Example:
     group: str | None
     weight: float
     message: int
+    source: str
+    """The message or the pattern that it comes from."""
 
 
 def read_classes() -> dict[str, str]:
@@ -83,9 +87,34 @@ def examples(rows: Sequence[dict[str, Any]], classes: WordClasses) -> Iterator[E
             found = frozenset[str]().union(*classes.find(sentence_kinds.split_tokens(text)))
             if row["kind"] == "discard" and not found & WISH and own.strip() != text:
                 continue
-            yield Example(text, row["kind"], row.get("group"), 1.0, number)
+            weight = PATTERN_WEIGHT if "pattern" in row else 1.0
+            source = row.get("pattern", row["text"])
+            yield Example(text, row["kind"], row.get("group"), weight, number, source)
             if (bare := text.rstrip(ENDS)) != text:
-                yield Example(bare, row["kind"], row.get("group"), BARE_WEIGHT, number)
+                yield Example(bare, row["kind"], row.get("group"), weight * BARE_WEIGHT, number, source)
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The features of examples, of which each has few, and their vectors, of which each has all."""
+
+    starts: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    values: Array
+    vectors: Array
+    size: int
+
+    def times(self, weights: Array) -> Array:
+        """Return the inputs multiplied by a column of weights for each label."""
+        few = np.add.reduceat(weights[self.columns] * self.values[:, None], self.starts, axis=0)
+        return few + self.vectors @ weights[self.size :]
+
+    def back(self, errors: Array) -> Array:
+        """Return the transposed inputs multiplied by errors."""
+        counts = np.diff(self.starts, append=len(self.columns))
+        spread = np.repeat(errors, counts, axis=0) * self.values[:, None]
+        few = [np.bincount(self.columns, column, self.size) for column in spread.T]
+        return np.concatenate((np.stack(few, axis=1).astype(np.float32), self.vectors.T @ errors))
 
 
 class Fitting:
@@ -100,47 +129,51 @@ class Fitting:
 
     def fit(self, chosen: Sequence[int]) -> tuple[dict[str, int], Array, Array]:
         """Return the rows of features, their weights, and the weights of the vectors."""
-        uses = Counter(name for place in chosen for part in self.features[place] for name in part)
-        names = [name for name, count in sorted(uses.items()) if count >= LEAST_USES * 2]
+        sources: dict[str, set[str]] = {}
+        for place in chosen:
+            for name in (name for part in self.features[place] for name in part):
+                sources.setdefault(name, set()).add(self.given[place].source)
+        names = sorted(name for name, found in sources.items() if len(found) >= LEAST_USES)
         rows = {name: row for row, name in enumerate(names, start=1)}
-        inputs = np.stack([self._input(place, rows) for place in chosen])
-        plain = [None if one.kind in MARKED_KINDS else PLAIN_KINDS.index(one.kind) for one in map(self._get, chosen)]
-        groups = [None if one.group is None else GROUPS.index(one.group) for one in map(self._get, chosen)]
-        found = [self._climb(inputs, chosen, plain, len(PLAIN_KINDS)), self._climb(inputs, chosen, groups, len(GROUPS))]
-        shares = [1, *(1 if name[0] == "@" else WORDS_SHARE for name in names), *[0] * self.vectors.shape[1]]
-        scale = np.array(shares, dtype=np.float32)
+        examples = [self.given[place] for place in chosen]
+        plain = [None if one.kind in MARKED_KINDS else PLAIN_KINDS.index(one.kind) for one in examples]
+        groups = [None if one.group is None else GROUPS.index(one.group) for one in examples]
+        found = [self._climb(chosen, rows, plain, len(PLAIN_KINDS)), self._climb(chosen, rows, groups, len(GROUPS))]
         for kind in MARKED_KINDS:
-            is_marked = [int(one.kind == kind) for one in map(self._get, chosen)]
-            fitted = self._climb(inputs * scale, chosen, is_marked, 2, MARKED_HOLD) * scale[:, None]
+            is_marked = [int(one.kind == kind) for one in examples]
+            fitted = self._climb(chosen, rows, is_marked, 2, MARKED_HOLD, WORDS_SHARE, 0.0)
             found.append(fitted[:, 1:] - fitted[:, :1])
         weights = np.concatenate(found, axis=1)
         return rows, weights[: len(rows) + 1], weights[len(rows) + 1 :]
 
-    def _get(self, place: int) -> Example:
-        return self.given[place]
-
     def _climb(
-        self, inputs: Array, chosen: Sequence[int], labels: Sequence[int | None], size: int, hold: float = HOLD
-    ) -> Array:
-        known = np.array([label is not None for label in labels])
+        self, chosen: Sequence[int], rows: Mapping[str, int], labels: Sequence[int | None], size: int,
+        hold: float = HOLD, words: float = 1.0, vectors: float = 1.0,
+    ) -> Array:  # fmt: skip
+        known = [place for place, label in zip(chosen, labels, strict=True) if label is not None]
         wanted = np.eye(size, dtype=np.float32)[[label for label in labels if label is not None]]
-        weight = np.array([self.given[place].weight for place in chosen], dtype=np.float32)[known]
-        return climb(inputs[known], wanted, weight / weight.sum(), hold)
+        weight = np.array([self.given[place].weight for place in known], dtype=np.float32)
+        fitted = climb(self._inputs(known, rows, words, vectors), wanted, weight / weight.sum(), hold)
+        shares = [1, *(1 if name[0] == "@" else words for name in rows), *[vectors] * self.vectors.shape[1]]
+        return fitted * np.array(shares, dtype=np.float32)[:, None]
 
-    def _input(self, place: int, rows: Mapping[str, int]) -> Array:
-        words, marks = self.features[place]
-        found = np.zeros(len(rows) + 1 + self.vectors.shape[1], dtype=np.float32)
-        found[0] = 1
-        known = [rows[word] for word in words if word in rows]
-        found[known] = sentence_kinds.WORD_SCALE / max(len(known), 1) ** 0.5
-        found[[rows[mark] for mark in marks if mark in rows]] = sentence_kinds.MARK_SCALE
-        found[len(rows) + 1 :] = self.vectors[place] * sentence_kinds.VECTOR_SCALE
-        return found
+    def _inputs(self, places: Sequence[int], rows: Mapping[str, int], share: float, vectors: float) -> Inputs:
+        starts: list[int] = []
+        columns: list[int] = []
+        values: list[float] = []
+        for place in places:
+            starts.append(len(columns))
+            words, marks = ([rows[name] for name in part if name in rows] for part in self.features[place])
+            columns += [0, *words, *marks]
+            scale = share * sentence_kinds.WORD_SCALE / max(len(words), 1) ** 0.5
+            values += [1.0, *[scale] * len(words), *[sentence_kinds.MARK_SCALE] * len(marks)]
+        near = self.vectors[places] * np.float32(sentence_kinds.VECTOR_SCALE * vectors)
+        return Inputs(np.array(starts), np.array(columns), np.array(values, np.float32), near, len(rows) + 1)
 
 
-def climb(inputs: Array, wanted: Array, weight: Array, hold: float) -> Array:
+def climb(inputs: Inputs, wanted: Array, weight: Array, hold: float) -> Array:
     """Return the weights of a softmax that make the labels likeliest (L-BFGS)."""
-    values = np.zeros((inputs.shape[1], wanted.shape[1]), dtype=np.float32)
+    values = np.zeros((inputs.size + inputs.vectors.shape[1], wanted.shape[1]), dtype=np.float32)
     loss, slope = _slope(inputs, wanted, weight, values, hold)
     steps: list[tuple[Array, Array]] = []
     for _ in range(ROUNDS):
@@ -162,12 +195,12 @@ def climb(inputs: Array, wanted: Array, weight: Array, hold: float) -> Array:
     return values
 
 
-def _slope(inputs: Array, wanted: Array, weight: Array, values: Array, hold: float) -> tuple[float, Array]:
-    powers = inputs @ values
+def _slope(inputs: Inputs, wanted: Array, weight: Array, values: Array, hold: float) -> tuple[float, Array]:
+    powers = inputs.times(values)
     powers = np.exp(powers - powers.max(axis=1, keepdims=True))
     likely = powers / powers.sum(axis=1, keepdims=True)
     loss = -float((weight * np.log((likely * wanted).sum(axis=1) + 1e-12)).sum()) + hold / 2 * float((values**2).sum())
-    return loss, inputs.T @ ((likely - wanted) * weight[:, None]) + hold * values
+    return loss, inputs.back((likely - wanted) * weight[:, None]) + hold * values
 
 
 def _direction(slope: Array, steps: Sequence[tuple[Array, Array]]) -> Array:
@@ -184,21 +217,21 @@ def _direction(slope: Array, steps: Sequence[tuple[Array, Array]]) -> Array:
     return found
 
 
-def pack(values: Array) -> tuple[Array, float, str]:
-    """Return numbers rounded to whole steps, the step, and the steps as text."""
-    step = float(np.abs(values).max() / 127)
-    whole = np.round(values / step).astype(np.int8)
-    return whole * np.float32(step), step, b64encode(zlib.compress(whole.tobytes(), 9)).decode()
+def pack(values: Array) -> tuple[Array, list[float], str]:
+    """Return numbers rounded to whole steps, the step of each column, and the steps as text."""
+    steps = [max(float(largest), 1e-9) / 127 for largest in np.abs(values).max(axis=0)]
+    whole = np.round(values / np.array(steps)).astype(np.int8)
+    return whole * np.array(steps, np.float32), steps, b64encode(zlib.compress(whole.tobytes(), 9)).decode()
 
 
 def write(rows: Mapping[str, int], weights: Array, vector_weights: Array, classes: Mapping[str, str]) -> None:
     """Write the model that ships."""
-    _, step, packed = pack(weights)
-    _, vector_step, packed_vectors = pack(vector_weights)
+    _, steps, packed = pack(weights)
+    _, vector_steps, packed_vectors = pack(vector_weights)
     model = {
         "classes": classes,
-        "step": step,
-        "vector_step": vector_step,
+        "steps": " ".join(f"{step:.6g}" for step in steps),
+        "vector_steps": " ".join(f"{step:.6g}" for step in vector_steps),
         "features": "\t".join(rows),
         "weights": packed,
         "vector_weights": packed_vectors,
@@ -210,7 +243,9 @@ def write(rows: Mapping[str, int], weights: Array, vector_weights: Array, classe
 
 def check(fitting: Fitting, rows: Sequence[dict[str, Any]], classes: WordClasses) -> None:
     """Print how messages are read that the model was not fitted to."""
-    fold = np.random.default_rng(0).integers(0, FOLDS, len(rows))
+    numbers = {row.get("pattern", row["text"]): None for row in rows}
+    drawn = dict(zip(numbers, np.random.default_rng(0).integers(0, FOLDS, len(numbers)), strict=True))
+    fold = [drawn[row.get("pattern", row["text"])] for row in rows]
     reads: list[reading.Read] = []
     right = total = 0
     for part in range(FOLDS):
@@ -241,7 +276,7 @@ def main() -> None:
     sentence_kinds.shipped_model.cache_clear()
     empty = SentenceModel(classes, {}, np.zeros((1, 1), np.float32), np.zeros((1, 1), np.float32))
     sentence_kinds.shipped_model = lambda: empty  # type: ignore[assignment]
-    rows = [json.loads(line) for line in SEEN.read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in SEEN.read_text(encoding="utf-8").splitlines()] + [*expand_patterns()]
     fitting = Fitting([*examples(rows, classes)], classes)
     if "--check" in sys.argv:
         check(fitting, rows, classes)

@@ -1,9 +1,10 @@
-"""A life told in messages over a year, and questions about it, through the SDK: `python -m bench.life [BASE_URL]`.
+"""A life told in messages over a year, and questions about it, through the SDK: `python -m bench.life [NAME] [--show]`.
 
-`life.jsonl` has what one person said, with times; `life_questions.jsonl` has questions with the words that an answer
-holds, those that are outdated, and none for what was never said. Each question goes to the conclusions, to the search
-in messages, and to `chat`: how often does the first line hold the answer, how often only what is outdated, and how
-often is it admitted that nothing is known?
+`NAME.jsonl` has what one person said, with times; `NAME_questions.jsonl` has questions with the words that an answer
+holds, those that are outdated, and none for what was never said. Two lives ship: the questions of `life` avoid the
+words of its messages, those of `life_plain` are put as people put them. Each question goes to the conclusions, to the
+search in messages, and to `chat`: how often does the first line hold the answer, how often only what is outdated, and
+how often is it admitted that nothing is known? `--show` prints each question with what came first.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import time
+import urllib.request
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +24,9 @@ from honcho import Honcho
 from bench.memory_server import serve, wait_until_learnt
 
 FOLDER = Path(__file__).parent
+PEOPLE = {"life": "lindy", "life_plain": "dana"}
 AT_ONCE = 50
+COUNT_SECONDS = 11.0
 ADMITTED = "was not told the answer"
 """How `chat` says that it does not know."""
 Ask = Callable[[str], str]
@@ -31,9 +36,9 @@ def read(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (FOLDER / name).read_text(encoding="utf-8").splitlines()]
 
 
-def tell(client: Honcho, said: Sequence[dict[str, Any]]) -> None:
+def tell(client: Honcho, name: str) -> None:
     """Say everything, a session for each month."""
-    person = client.peer("lindy")
+    person, said = client.peer(PEOPLE[name]), read(f"{name}.jsonl")
     months: dict[str, list[dict[str, Any]]] = {}
     for one in said:
         months.setdefault(one["at"][:7], []).append(one)
@@ -46,9 +51,19 @@ def tell(client: Honcho, said: Sequence[dict[str, Any]]) -> None:
             )
 
 
-def ways(client: Honcho) -> dict[str, Ask]:
+def wait_until_finer(url: str) -> None:
+    """Wait until every message has a finer vector, where there are any. The server counts now and then."""
+    while True:
+        time.sleep(COUNT_SECONDS)
+        with urllib.request.urlopen(f"{url}/health") as answer:
+            finer = json.loads(answer.read()).get("finer_vectors")
+        if not finer or finer["messages_without"] == 0:
+            return
+
+
+def ways(client: Honcho, name: str) -> dict[str, Ask]:
     """Return the ways to ask: each gives the first line of what comes back, "" for nothing."""
-    person = client.peer("lindy")
+    person = client.peer(PEOPLE[name])
 
     def concluded(question: str) -> str:
         found = person.conclusions.query(question, top_k=1)
@@ -66,36 +81,44 @@ def ways(client: Honcho) -> dict[str, Ask]:
     return {"conclusions": concluded, "search": said, "chat": answered}
 
 
-def score(questions: Sequence[dict[str, Any]], ask: Ask) -> dict[str, int]:
+def score(questions: Sequence[dict[str, Any]], ask: Ask, *, show: bool) -> dict[str, int]:
     """Count right first lines, outdated ones, and admitted ignorance."""
-    counts = {"right": 0, "outdated": 0, "admitted": 0, "unanswerable": 0, "questions": len(questions)}
+    counts = {"right": 0, "outdated": 0, "admitted": 0, "unanswerable": 0, "refused": 0, "questions": len(questions)}
     for one in questions:
-        text = ask(one["q"]).lower()
-        holds = {name: any(word.lower() in text for word in one[name]) for name in ("answer", "outdated")}
+        first = ask(one["q"])
+        holds = {name: any(word.lower() in first.lower() for word in one[name]) for name in ("answer", "outdated")}
         is_unknown = not one["answer"]
+        is_right = holds["answer"] or (is_unknown and not first)
+        is_outdated = holds["outdated"] and not holds["answer"]
         counts["unanswerable"] += is_unknown
-        counts["admitted"] += is_unknown and not text
-        counts["right"] += holds["answer"] or (is_unknown and not text)
-        counts["outdated"] += holds["outdated"] and not holds["answer"]
+        counts["admitted"] += is_unknown and not first
+        counts["refused"] += not is_unknown and not first
+        counts["right"] += is_right
+        counts["outdated"] += is_outdated
+        if show:
+            mark = "+" if is_right else "o" if is_outdated else "-"
+            print(f"    {mark} {one['q']}  →  {first[:100]!r}")  # noqa: T201
     return counts
 
 
-def run(url: str) -> None:
-    client = Honcho(base_url=url, workspace_id="life", api_key="none")
-    tell(client, read("life.jsonl"))
+def run(url: str, name: str, *, show: bool) -> None:
+    client = Honcho(base_url=url, workspace_id=name.replace("_", "-"), api_key="none")
+    tell(client, name)
     wait_until_learnt(client)
-    for name, ask in ways(client).items():
-        print(f"  {name:<12} {score(read('life_questions.jsonl'), ask)}")  # noqa: T201
+    wait_until_finer(url)
+    questions = read(f"{name}_questions.jsonl")
+    for way, ask in ways(client, name).items():
+        print(f"  {way:<12} {score(questions, ask, show=show)}")  # noqa: T201
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        run(sys.argv[1])
-    else:
-        with tempfile.TemporaryDirectory() as data:
-            process, address, _ = serve(data)
-            try:
-                run(address)
-            finally:
-                process.terminate()
-                process.wait()
+    given = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
+    with tempfile.TemporaryDirectory() as data:
+        process, address, _ = serve(data)
+        try:
+            for life in given or PEOPLE:
+                print(life)  # noqa: T201
+                run(address, life, show="--show" in sys.argv)
+        finally:
+            process.terminate()
+            process.wait()

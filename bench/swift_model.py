@@ -1,6 +1,6 @@
 """A model that answers at once and remembers when each request reached it. A process of its own: `{"port": N}` first.
 
-GET / gives the arrivals so far: the first line of the last user message of each request with the moment it was read, on
+GET / gives the arrivals so far: the last line of the last user message of each request with the moment it was read, on
 the machine's monotonic clock.
 """
 
@@ -40,7 +40,7 @@ class SwiftModel:
         if body:
             arrived = time.monotonic()
             said = json.loads(body)["messages"][-1]["content"]
-            self._arrivals[said.partition("\n")[0]] = arrived
+            self._arrivals[said.rpartition("\n")[2]] = arrived
             return HEAD + REPLY
         told = json.dumps(self._arrivals).encode()
         return f"HTTP/1.1 200 OK\r\nContent-Length: {len(told)}\r\n\r\n".encode() + told

@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx
 
+from bench.life import wait_until_finer
 from bench.memory_server import serve
 
 PAIRED = ("knowledge_update", "contradiction_resolution")
@@ -64,14 +65,20 @@ def run(folder: Path, url: str) -> None:
     """Load every conversation of a folder into a workspace of its own, ask its questions, and print the figures."""
     figures = Figures()
     with httpx.Client(base_url=url, timeout=120) as client:
-        for path in sorted(folder.glob("beam*.json")):
-            for talk in json.loads(path.read_text(encoding="utf-8"))["conversations"]:
-                _load(client, talk)
-                said_at = {turn["id"]: turn["time"] for part in talk["sessions"] for turn in part["turns"]}
-                for question in talk["questions"]:
-                    asked = {"query": question["q"], "limit": DEPTH}
-                    found = client.post(f"/v3/workspaces/{talk['id']}/search", json=asked).raise_for_status().json()
-                    figures.add(question, [hit["metadata"]["turn"] for hit in found], said_at)
+        talks = [
+            talk
+            for path in sorted(folder.glob("beam*.json"))
+            for talk in json.loads(path.read_text(encoding="utf-8"))["conversations"]
+        ]
+        for talk in talks:
+            _load(client, talk)
+        wait_until_finer(url)
+        for talk in talks:
+            said_at = {turn["id"]: turn["time"] for part in talk["sessions"] for turn in part["turns"]}
+            for question in talk["questions"]:
+                asked = {"query": question["q"], "limit": DEPTH}
+                found = client.post(f"/v3/workspaces/{talk['id']}/search", json=asked).raise_for_status().json()
+                figures.add(question, [hit["metadata"]["turn"] for hit in found], said_at)
     print("\n".join(figures.lines()))  # noqa: T201
 
 

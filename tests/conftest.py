@@ -29,10 +29,14 @@ GUARD = ProcessGuard()
 ALL_START_PROCESSES = re.compile(r"^pytestmark = .*\bprocesses\b", re.MULTILINE)
 load_profile()  # before the modules with properties are read
 
+# As in a server: a vector is multiplied faster than threads can be woken for it.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # A memory server that a test started in the background, and did not end, ends soon.
 os.environ.setdefault("HERMES_MEMORY_SERVER_IDLE", "60")
 # Memory is the default; a test that wants it says so in its config.yaml, or takes this away.
 os.environ["HERMES_MEMORY_PROVIDER"] = "none"
+# So are finer vectors, which take some ten milliseconds of each message.
+os.environ["HERMES_FINER_EMBEDDER"] = "none"
 # So are titles, which ask the model once more.
 os.environ["HERMES_AUTO_TITLE"] = "false"
 # So is the test whether a model can use tools, which asks it too.

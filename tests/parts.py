@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 from filelock import FileLock
 
+from scripts import test_parts
+
 
 def need_commands(commands: tuple[str, ...], packages: tuple[str, ...]) -> None:
     """Go on with `commands` on the machine, from Debian's `packages` where they are not."""
-    if all(map(shutil.which, commands)):
-        return
-    by_hand = f"apt-get install {' '.join(packages)}"
-    if shutil.which("apt-get") is None or os.geteuid() != 0:
-        missing(f"{', '.join(commands)}: `{by_hand}` as root installs what is needed")
-    with FileLock(Path(tempfile.gettempdir()) / "hermes-tests-apt.lock"):
-        if not all(map(shutil.which, commands)):
-            for step in (
-                ["apt-get", "update", "-qq"],
-                ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages],
-            ):
-                subprocess.run(step, check=False, capture_output=True)
-    if not all(map(shutil.which, commands)):
-        missing(f"{', '.join(commands)}: `{by_hand}` did not bring it")
+    if problem := test_parts.install(commands, packages):
+        missing(problem)
 
 
 def fetch_once(cache: pytest.Cache, name: str, install: list[str], to: str) -> Path:

@@ -29,6 +29,12 @@ def test_passwords_in_urls_are_hidden_and_nothing_else(text: str, shown: str) ->
     assert hide_tokens(text) == shown
 
 
+@pytest.mark.contract("8.4")
+def test_tokens_of_a_sign_in_are_hidden_whole() -> None:
+    for token in ("hch-at-a", "hch-rt-Zm9v.YmFy~baz+/=", "hch-at-eyJhbGciOi.eyJz.sig_-"):
+        assert hide_tokens(f"it is '{token}', {token}.") == "it is '(hidden)', (hidden)"
+
+
 def test_a_url_without_its_scheme_is_hidden_up_to_the_host() -> None:
     assert hide_url("bob:s3cret@host/v1") == "(hidden)@host/v1"
     assert hide_url("host/v1") == "host/v1"

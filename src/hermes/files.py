@@ -69,7 +69,12 @@ def edit_file(path: Path, read: Callable[[], T], edit: Callable[[T], str]) -> bo
     never written over. False when one keeps changing the file.
     """
     with locked(path):
-        return any(_edit_once(path, read, edit) for _ in range(TRIES))
+        return edit_locked_file(path, read, edit)
+
+
+def edit_locked_file(path: Path, read: Callable[[], T], edit: Callable[[T], str]) -> bool:
+    """Do the same while the caller holds the lock."""
+    return any(_edit_once(path, read, edit) for _ in range(TRIES))
 
 
 def _edit_once(path: Path, read: Callable[[], T], edit: Callable[[T], str]) -> bool:
@@ -134,10 +139,19 @@ def creating(path: Path) -> Iterator[TextIO]:
 
 def check_room(folder: Path) -> None:
     """Raise OSError unless something can be written in `folder`. Nothing is left there."""
+    with room_held(folder):
+        pass
+
+
+@contextmanager
+def room_held(folder: Path) -> Iterator[Callable[[], None]]:
+    """Hold room on the disk of `folder` for what must be written there later, and yield a function that releases it.
+    Raises OSError where nothing can be written. Nothing is left there."""
     with tempfile.TemporaryFile(dir=folder) as file:
         file.write(bytes(ROOM))
         file.flush()
         os.fsync(file.fileno())
+        yield file.close
 
 
 def _follow(path: Path) -> Path:

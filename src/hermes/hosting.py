@@ -21,6 +21,8 @@ from hermes.gateway.gateway import Gateway, GatewayTerms
 from hermes.gateway.platform import Platform
 from hermes.gateway.platforms import switched_on
 from hermes.gateway.platforms.api_terms import ApiMemory, ApiTerms
+from hermes.gateway.platforms.discord import Discord, DiscordTerms
+from hermes.gateway.platforms.slack import Slack, SlackTerms
 from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
 from hermes.gateway.remarks import RemarkTerms
 from hermes.llm.model import Model
@@ -53,6 +55,8 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     terms = GatewayTerms(
         agent_name=get(table.AGENT_NAME),
         allow=frozenset(get(table.ALLOW)),
+        agents=frozenset(get(table.AGENTS)),
+        agent_replies=get(table.AGENT_REPLIES),
         at_once=get(table.AT_ONCE),
         drain=get(table.DRAIN),
         people=open_people(app),
@@ -77,6 +81,37 @@ def _open_telegram(app: App, _store: Store, _model: Model, _gateway: Gateway) ->
         webhook_port=get(table.TELEGRAM_WEBHOOK_PORT),
     )
     return Telegram(terms, app.clock)
+
+
+def _open_discord(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Platform:
+    get = app.settings.get
+    terms = DiscordTerms(
+        token=get(table.DISCORD_TOKEN),
+        base_url=get(table.DISCORD_BASE_URL).rstrip("/"),
+        mentions_only=get(table.DISCORD_MENTIONS),
+        agents=_agents_of(app, "discord"),
+        marks_late=get(table.LATE_MESSAGES) == "mark",
+    )
+    return Discord(terms, app.clock)
+
+
+def _agents_of(app: App, platform: str) -> frozenset[str]:
+    """The ids of the other agents that are heard on a platform."""
+    named = (entry.partition(":") for entry in app.settings.get(table.AGENTS))
+    return frozenset(user_id for name, _, user_id in named if name == platform)
+
+
+def _open_slack(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Platform:
+    get = app.settings.get
+    terms = SlackTerms(
+        bot_token=get(table.SLACK_TOKEN),
+        app_token=get(table.SLACK_APP_TOKEN),
+        base_url=get(table.SLACK_BASE_URL),
+        mentions_only=get(table.SLACK_MENTIONS),
+        agents=_agents_of(app, "slack"),
+        marks_late=get(table.LATE_MESSAGES) == "mark",
+    )
+    return Slack(terms, app.clock)
 
 
 def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platform:
@@ -118,6 +153,8 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
 
 OPENERS: Mapping[str, Callable[[App, Store, Model, Gateway], Platform]] = {
     "api": _open_api,
+    "discord": _open_discord,
+    "slack": _open_slack,
     "telegram": _open_telegram,
 }
 """How each platform of `SWITCHES` is opened."""

@@ -29,8 +29,13 @@ def is_loopback(host: str) -> bool:
 def names_loopback(header: str | None) -> bool:
     """Whether a `Host` header names this machine. One that is missing, or that nobody can read, does not: a web page
     whose name was turned to this machine must find no form of it that passes."""
+    return is_loopback(read_host(header))
+
+
+def read_host(header: str | None) -> str:
+    """Return the name or address in a `Host` header, without the port; "" if the header is missing or malformed."""
     found = HOST.fullmatch(header or "")
-    return found is not None and is_loopback(found["literal"] or found["name"])
+    return "" if found is None else found["literal"] or found["name"]
 
 
 def find_strangeness(headers: Mapping[str, str]) -> str | None:

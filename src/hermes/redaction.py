@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 
 HIDDEN = "(hidden)"
-TOKEN = re.compile(r"\b(?:sk|pk|hch|xoxb|xapp|ghp)[-_][A-Za-z0-9_-]{8,}|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}")
+TOKEN = re.compile(
+    r"\bhch-[ar]t-[A-Za-z0-9._~+/=-]+"  # of a sign-in: access and refresh tokens
+    r"|\b(?:sk|pk|hch|xoxb|xapp|ghp)[-_][A-Za-z0-9_-]{8,}|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}"
+)
 USER_INFO = re.compile(r"(?<=://)([^\s/?#:@]*)([^\s/?#]*)@")
 """What stands before the host of a URL: a user, and a password unless the user is a key by itself."""
 

@@ -80,6 +80,7 @@ class Draft(Struct, frozen=True):
     author_name: str | None = None
     author_alt: str | None = None
     author_is_owner: bool | None = None
+    author_is_agent: bool | None = None
 
 
 class Message(Struct, frozen=True):
@@ -101,6 +102,7 @@ class Message(Struct, frozen=True):
     author_name: str | None = None
     author_alt: str | None = None
     author_is_owner: bool | None = None
+    author_is_agent: bool | None = None
 
 
 class Session(Struct, frozen=True):

@@ -85,6 +85,14 @@ def test_small_talk_is_answered_and_not_said_to_be_saved(home: Path) -> None:
     assert out[5] == "Saved: Hi, my dog is sick."
 
 
+def test_a_sentence_and_the_message_that_it_is_from_are_told_once(home: Path) -> None:
+    env = environment(home)
+    chat(env, said="Hi! My name is Nora Lind.\nMy brother Ole is a carpenter.")
+    out = chat(env, "-q", "what do you know about me?").out
+    assert out.count("My name is Nora Lind") == 1
+    assert out.count("Ole") == 1
+
+
 async def test_what_was_said_on_another_day_is_told_with_the_day(home: Path) -> None:
     await _say(home, -3 * DAY, "I sold my boat.", "Where is my cat?")
     await _say(home, -1 * DAY, "I repaired the roof yesterday.", "The PIN is 4711.")

@@ -185,6 +185,27 @@ async def test_what_is_new_is_handled_at_once_when_the_worker_is_woken_and_soon_
     assert bench.effects() == ["woken", "polled"]
 
 
+async def test_worker_that_gathers_handles_together_what_comes_meanwhile(bench: Bench) -> None:
+    class Gathering(Told):
+        async def gather(self) -> None:
+            await bench.clock.sleep(5.0)
+
+    work = Gathering(all_done)
+    worker = bench.worker(work, batch=10)
+    bench.start(worker)
+    await bench.clock.pass_time()
+    bench.add("a", "first")
+    worker.wake.set()
+    await bench.clock.pass_time(2.0)
+    bench.add("a", "second")
+    await bench.clock.pass_time(5.0)
+    assert work.keys == [["first", "second"]]
+    bench.add("a", "third")
+    asked = asyncio.create_task(worker.run_lane("a", bench.clock.now() + 1.0))
+    await bench.clock.pass_time()
+    assert await asked, "who waits for a lane does not wait for more to come"
+
+
 async def test_items_without_an_outcome_come_again(bench: Bench) -> None:
     async def one_by_one(claimed: Claim) -> Sequence[ItemOutcome]:
         return [Done()]

@@ -70,7 +70,7 @@ class FakePlatform:
         """A message comes in; when this returns it is acknowledged."""
         await (await self._intake).receive(message)
 
-    async def send(self, chat: Chat, text: str) -> str:
+    async def send(self, chat: Chat, text: str, key: str = "") -> str:
         self.before_send(chat, text)
         self.sent.append((chat.chat_id, text))
         async with self._changed:

@@ -24,10 +24,10 @@ from tests.llm.beside import beside
 from tests.llm.loopback import Answer, LoopbackServer
 
 PATIENCE = 60.0
-NUMBERED = "ignore:Binding:DeprecationWarning"
-"""Python 3.12.0 to 3.12.3 warn of numbered parameters by mistake."""
+IGNORED_WARNINGS = ("ignore:Binding:DeprecationWarning", "ignore:'audioop' is deprecated:DeprecationWarning")
+"""Python 3.12.0 to 3.12.3 warn of numbered parameters by mistake; discord.py imports what it uses for voice."""
 QUIET = ("HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE", "HERMES_MODEL_TOOLS")
-OWN = ("HERMES_", "OPENAI_", "TELEGRAM_", "API_SERVER_")
+OWN = ("HERMES_", "OPENAI_", "TELEGRAM_", "DISCORD_", "SLACK_", "API_SERVER_")
 
 
 def clean_env(**more: str) -> dict[str, str]:
@@ -125,7 +125,7 @@ class GatewayProcess:
         self.home.mkdir(parents=True, exist_ok=True)
         with (self.home / "output.txt").open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-W", "error", "-W", NUMBERED, *self._command],
+                [sys.executable, "-W", "error", *(f"-W{one}" for one in IGNORED_WARNINGS), *self._command],
                 cwd=ROOT,
                 env=self._env,
                 stdout=output,
@@ -216,18 +216,24 @@ class GatewayProcess:
             self.kill()
 
 
-class BotGateway(GatewayProcess):
-    """A gateway on the loopback Bot API. A block begins before it is ready: Telegram keeps what comes."""
+class PlatformGateway(GatewayProcess):
+    """A gateway on platforms with these settings, open to everybody. A block begins before it is ready."""
+
+    def __init__(self, home: Path, model: LoopbackModel, settings: Mapping[str, object]) -> None:
+        super().__init__(home)
+        write_config(home, {**model_settings(model), "gateway.allow": "*", **settings})
+
+    def __enter__(self) -> Self:
+        return self.begin()
+
+
+class BotGateway(PlatformGateway):
+    """A gateway on the loopback Bot API. Telegram keeps what comes before it is ready."""
 
     def __init__(
         self, home: Path, api: BotApi, model: LoopbackModel, settings: Mapping[str, object] | None = None
     ) -> None:
-        super().__init__(home)
-        flat = {"gateway.allow": "*", "telegram.token": TOKEN, "telegram.base_url": api.base_url, **(settings or {})}
-        write_config(home, {**model_settings(model), **flat})
-
-    def __enter__(self) -> Self:
-        return self.begin()
+        super().__init__(home, model, {"telegram.token": TOKEN, "telegram.base_url": api.base_url, **(settings or {})})
 
 
 def model_settings(model: LoopbackModel) -> dict[str, object]:

@@ -51,7 +51,7 @@ class SlowPlatform(FakePlatform):
         super().__init__()
         self.sending, self.may_send = asyncio.Event(), asyncio.Event()
 
-    async def send(self, chat: Chat, text: str) -> str:
+    async def send(self, chat: Chat, text: str, key: str = "") -> str:
         self.sending.set()
         await self.may_send.wait()
         return await super().send(chat, text)

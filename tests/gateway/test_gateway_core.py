@@ -332,7 +332,7 @@ async def test_a_preview_that_is_still_being_sent_when_the_reply_is_ready_is_rep
     preview = "a long story about stamps from Malta and from Gozo"
 
     class Slow(FakePlatform):
-        async def send(self, chat: Chat, text: str) -> str:
+        async def send(self, chat: Chat, text: str, key: str = "") -> str:
             if text == preview:
                 sending.set()
                 await go_on.wait()

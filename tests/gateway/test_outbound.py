@@ -102,7 +102,7 @@ async def test_a_gateway_that_ends_sends_every_piece_of_a_reply_that_is_under_wa
             finally:
                 self.opened.set()
 
-        async def send(self, chat: Chat, text: str) -> str:
+        async def send(self, chat: Chat, text: str, key: str = "") -> str:
             self.begun.set()
             await self.opened.wait()
             return await super().send(chat, text)

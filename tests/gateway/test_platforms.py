@@ -14,7 +14,7 @@ from hermes.hosting import OPENERS, open_platforms
 from tests.gateway.core import load_app, running_core
 
 DOCS = Path(__file__).parents[2] / "docs"
-ON: dict[str, object] = {"api": True, "telegram": "1:token"}
+ON: dict[str, object] = {"api": True, "telegram": "1:token", "discord": "1.token", "slack": "xoxb-token"}
 """What switches each platform on."""
 
 
@@ -25,7 +25,8 @@ def test_every_platform_has_a_switch_and_a_way_to_open_it() -> None:
 @pytest.mark.parametrize("name", [*SWITCHES])
 async def test_platform_that_is_switched_on_is_opened_under_its_name(tmp_path: Path, name: str) -> None:
     async with running_core(tmp_path / "core") as core:
-        app = load_app(tmp_path / "home", SystemClock(), **{SWITCHES[name].key.replace(".", "__"): ON[name]})
+        switch = {SWITCHES[name].key.replace(".", "__"): ON[name]}
+        app = load_app(tmp_path / "home", SystemClock(), slack__app_token="xapp-token", **switch)
         [opened] = open_platforms(app, core.store, core.model, core.gateway)
         assert opened.name == name
         assert TerminalDesk(app).platforms == [name]
@@ -34,5 +35,7 @@ async def test_platform_that_is_switched_on_is_opened_under_its_name(tmp_path: P
 
 @pytest.mark.parametrize("name", [*SWITCHES])
 def test_docs_tell_how_a_platform_is_switched_on(name: str) -> None:
-    pages = [(DOCS / page).read_text(encoding="utf-8") for page in ("gateway.md", "telegram.md")]
+    pages = [
+        (DOCS / page).read_text(encoding="utf-8") for page in ("gateway.md", "telegram.md", "discord.md", "slack.md")
+    ]
     assert any(re.search(rf"{re.escape(SWITCHES[name].key)}\b", page) for page in pages), SWITCHES[name].key

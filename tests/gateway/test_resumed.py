@@ -63,7 +63,11 @@ async def test_a_stop_that_a_crash_cut_off_leaves_the_inbox_and_what_waits_is_an
     await _cut_off(tmp_path, "afterwards")
     async with await Store.open(tmp_path / "state.db", clock=SystemClock(), lock_timeout=5.0) as store:
         inbox = Inbox(
-            store, Chats(store, "main", People()), Access(frozenset({"*"}), min), stop=die, wake=asyncio.Event()
+            store,
+            Chats(store, "main", People()),
+            Access(frozenset({"*"}), frozenset(), min),
+            stop=die,
+            wake=asyncio.Event(),
         )
         with pytest.raises(SystemError):
             await inbox.receive(message("/stop"))

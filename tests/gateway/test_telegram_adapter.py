@@ -6,39 +6,17 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import pytest
 import pytest_asyncio
 
 from hermes.clock import SystemClock
-from hermes.errors import SettingsError, StoreBusyError
+from hermes.errors import SettingsError
 from hermes.gateway.platform import Chat, Inbound, MessageGone, Moved, SendLater, SendNever
 from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
 from hermes.types import Json
 from tests.gateway.bot_api import BOT_ID, TOKEN, USERNAME, BotApi, Person, Place
-
-
-@dataclass
-class Desk:
-    """An intake that keeps what it gets; the first `busy` times it cannot."""
-
-    busy: int = 0
-    taken: list[Inbound] = field(default_factory=list)
-    moves: list[Moved] = field(default_factory=list)
-    reports: list[tuple[str, str]] = field(default_factory=list)
-
-    async def move(self, moved: Moved) -> None:
-        self.moves.append(moved)
-
-    async def receive(self, message: Inbound) -> None:
-        if self.busy:
-            self.busy -= 1
-            raise StoreBusyError("locked")
-        self.taken.append(message)
-
-    async def report(self, part: str, state: str, detail: str) -> None:
-        self.reports.append((state, detail))
+from tests.gateway.desk import Desk
 
 
 @pytest.fixture

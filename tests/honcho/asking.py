@@ -18,6 +18,8 @@ class Person:
         self.heard: list[str] = []
         self.offered: dict[str, str] = {}
         """The options of the last choice."""
+        self.offers: dict[str, str] = {}
+        """The options of all choices."""
 
     def ask(self, text: str, default: str = "", *, secret: bool = False) -> str:
         self.asked.append(text)
@@ -26,6 +28,7 @@ class Person:
 
     def choose(self, text: str, options: Mapping[str, str], default: str) -> str:
         self.offered = dict(options)
+        self.offers |= options
         answer = self.ask(text, default)
         assert answer in options, f"{answer} is none of {list(options)} ({text})"
         return answer

@@ -191,8 +191,8 @@ def test_status_names_what_is_wrong_and_ends_with_1(chosen: Path, hermes: Hermes
 
 @pytest.mark.contract("10.3")
 def test_status_tells_a_sign_in_from_a_key_without_its_tokens(chosen: Path, hermes: Hermes) -> None:
-    grant = {"refreshToken": "refresh-secret", "clientId": "hermes-agent", "expiresAt": time.time() + 2600}
-    signed_in = {"baseUrl": "http://127.0.0.1:9", "apiKey": "access-secret", "oauth": grant}
+    grant = {"refreshToken": "hch-rt-secret", "clientId": "hermes-agent", "expiresAt": time.time() + 2600}
+    signed_in = {"baseUrl": "http://127.0.0.1:9", "apiKey": "hch-at-secret", "oauth": grant}
     chosen.write_text(json.dumps(signed_in), encoding="utf-8")
     ran = hermes("honcho", "status")
     assert "auth          OAuth (hermes-agent, token valid 43m)" in ran.out

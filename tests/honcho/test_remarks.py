@@ -68,12 +68,20 @@ def test_a_block_of_an_earlier_version_beside_the_new_one_is_said(machine: Machi
 @pytest.mark.contract("5.2")
 def test_a_grant_counts_only_beside_the_key_in_force(machine: Machine) -> None:
     grant = {"refreshToken": "r", "clientId": "c"}
-    machine.write({"apiKey": "token", "oauth": grant})
+    machine.write({"apiKey": "hch-at-token", "oauth": grant})
     assert machine.load().checked().grant == grant
-    path = machine.write({"apiKey": "token", "oauth": grant, "hosts": {"hermes": {"apiKey": "own"}}})
+    path = machine.write({"apiKey": "hch-at-token", "oauth": grant, "hosts": {"hermes": {"apiKey": "own"}}})
     path.chmod(0o600)
     assert machine.load().checked().grant is None
     assert plugin(machine).remarks([]) == [f"{path}: the sign-in is not used: apiKey comes from {path}, hosts.hermes"]
+
+
+@pytest.mark.contract("8.2")
+def test_key_without_the_prefix_of_a_token_is_an_api_key(machine: Machine) -> None:
+    path = machine.write({"apiKey": "token", "oauth": {"refreshToken": "hch-rt-1", "expiresAt": 1}})
+    path.chmod(0o600)
+    assert machine.load().checked().grant is None
+    assert plugin(machine).remarks([]) == [f"{path}: the sign-in is not used: apiKey beside it is an API key"]
 
 
 @pytest.mark.contract("5.3", "5.6")

@@ -169,7 +169,7 @@ def test_the_cloud_is_not_chosen_without_a_key(home: Path, hermes: Hermes, monke
     assert (ran.code, "Honcho Cloud needs a key" in ran.err, document(home)) == (2, True, {})
     home.mkdir()
     (home / "honcho.json").write_text(json.dumps({"baseUrl": NOBODY, "apiKey": "old"}), "utf-8")
-    person = Person("cloud", "", "hch-new", "", "", "", *USE).sits_down(monkeypatch)
+    person = Person("cloud", "key", "", "hch-new", "", "", "", *USE).sits_down(monkeypatch)
     monkeypatch.setattr("hermes.honcho.wizard.try_server", lambda *_: "")
     assert hermes("memory", "setup", "honcho").code == 0
     assert block(home) == {"apiKey": "hch-new", "baseUrl": "", "peerName": "ann"}

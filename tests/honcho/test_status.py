@@ -16,7 +16,7 @@ gateway: {allow: ["telegram:123456789", "telegram:55555"]}
 """
 HONCHO = {
     "baseUrl": NOBODY,
-    "apiKey": "hch-secret",
+    "apiKey": "hch-at-secret",
     "peerName": "ann",
     "pinUserPeer": True,
     "oauth": {"refreshToken": "r", "clientId": "an-application-with-a-long-name", "expiresAt": 32_000_000_000},
@@ -36,7 +36,7 @@ def test_status_fits_the_window(home: Path, tmp_path: Path, columns: int) -> Non
         assert screen.ended() == 0
         rows = screen.rows
     text = "\n".join(rows)
-    assert "hch-secret" not in text
+    assert "hch-at-secret" not in text
     auth = next(place for place, row in enumerate(rows) if row.startswith("auth "))
     assert f"{rows[auth]} {rows[auth + 1].strip()}".startswith(
         "auth          OAuth (an-application-with-a-long-name, token"

@@ -30,7 +30,7 @@ from tests.honcho.values import EXAMPLE
 from tests.honcho.writing import Arrived
 
 TODAY: dict[str, Any] = {
-    "apiKey": "hch-key",
+    "apiKey": "hch-at-key",
     "oauth": {"refreshToken": "r", "clientId": "hermes-agent", "expiresAt": 32_000_000_000},
     "baseUrl": "http://127.0.0.1:9",
     "environment": "production",
@@ -91,7 +91,7 @@ def test_status_shows_every_key_of_today_with_its_origin(chosen: Path, hermes: H
     assert {key: shown["keys"][key]["from"] for key in TODAY} == dict.fromkeys(TODAY, layer)
     plain = [key for key in TODAY if key not in ("apiKey", "oauth")]
     assert {key: shown["keys"][key]["value"] for key in plain} == {key: TODAY[key] for key in plain}
-    assert "hch-key" not in json.dumps(shown)
+    assert "hch-at-key" not in json.dumps(shown)
 
 
 @pytest.mark.contract("5.3")
@@ -222,7 +222,7 @@ EFFECTS: dict[str, tuple[Any, Observe, object, object]] = {
 ELSEWHERE = {
     "pinUserPeer": "test_a_pin_takes_the_owners_aliased_account_for_peer_name",
     "initOnSessionStart": "changes nothing",
-    "a2aSessions": "takes effect with bots as speakers",
+    "a2aSessions": "test_agents.py",
     **dict.fromkeys(
         (
             *("recallSync", "queryRewrite", "injection", "firstTurnBaseWait", "firstTurnDialecticWait", "logging"),

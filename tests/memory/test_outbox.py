@@ -14,7 +14,7 @@ from hermes.db.lanes import head_time
 from hermes.db.outcomes import MAX_CRASHES
 from hermes.db.queue_items import items
 from hermes.errors import ProviderError
-from hermes.memory.active import ActiveProvider
+from hermes.memory.active import BUSY_RECALLS, ActiveProvider
 from hermes.memory.provider import (
     Address,
     Conversation,
@@ -60,6 +60,27 @@ async def test_a_turn_is_told_in_order_with_who_spoke_and_one_key_each(tmp_path:
     assert all(entry.tried_at is None for entry in plugin.entries)
     assert len({entry.key for entry in plugin.entries}) == 6
     assert all(len(entry.key) == 32 for entry in plugin.entries)
+
+
+@pytest.mark.contract("7.5")
+async def test_what_turns_of_a_busy_process_leave_is_delivered_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("BUSY_SECONDS", "YIELD_SECONDS"):  # however slow the machine is
+        monkeypatch.setattr(f"hermes.memory.active.{name}", 600.0)
+    plugin = Recorder()
+    async with active(tmp_path, plugin, PATIENT) as provider:
+        memory = await begin(provider)
+        await turn(memory, "first")
+        await until_told(provider, plugin, 2)
+        for number in range(BUSY_RECALLS):
+            provider.turn_recalls(f"other{number}")
+        calls = len(plugin.called("deliver"))
+        for number in range(5):
+            await turn(memory, f"message {number}")
+        assert len(plugin.called("deliver")) <= calls + 1, "one may have been about to begin"
+        await memory.flush(60)
+        assert plugin.told("said") == ["first", *(f"message {number}" for number in range(5))]
 
 
 @pytest.mark.contract("4.13")

@@ -14,10 +14,17 @@ from honcho import Honcho
 
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.postgres import WRITE, PostgresDatabase
+from hermes.memory_server.engine import embedding
 from tests.memory_server.sdk import Caller, connected
 from tests.memory_server.serving import SECRET, Served, inside, running
 from tests.memory_server.storage import FolderStorage, PostgresStorage, Storage, is_on_both, transaction
 from tests.postgres import Postgres, shared_postgres
+
+
+@pytest.fixture(autouse=True)
+def embedding_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finer vectors do not wait until a server is not used."""
+    monkeypatch.setattr(embedding, "QUIET_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="session")

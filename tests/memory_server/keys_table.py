@@ -27,7 +27,7 @@ PEERS_VIEW: Rule = {**WORKSPACE, "peer": INSIDE}
 W = "/v3/workspaces/{workspace_id}"
 ROUTES: dict[str, Rule] = {
     "POST /v3/workspaces": ANYONE,
-    "POST /v3/workspaces/list": ADMIN,
+    "POST /v3/workspaces/list": {**ADMIN, "workspace": {*OBJECTS}},  # it lists its own alone
     "POST /v3/keys": ADMIN,
     f"PUT {W}": WORKSPACE,
     f"DELETE {W}": WORKSPACE,
@@ -92,6 +92,9 @@ ROUTES: dict[str, Rule] = {
     f"DELETE {W}/ext/merges/{{merge_id}}": WORKSPACE,
     f"GET {W}/ext/dreams": WORKSPACE,
     f"DELETE {W}/ext/dreams/{{dream_id}}": WORKSPACE,
+    f"GET {W}/ext/reread": WORKSPACE,
+    f"POST {W}/ext/reread": WORKSPACE,
+    f"DELETE {W}/ext/reread": WORKSPACE,
     f"DELETE {W}/ext/supersessions/{{supersession_id}}": WORKSPACE,
     f"GET {W}/ext/conclusions/{{conclusion_id}}/history": WORKSPACE,
     f"DELETE {W}/ext/sessions/{{session_id}}/messages": SESSION,

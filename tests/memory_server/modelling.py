@@ -15,7 +15,8 @@ from hermes.memory_server.db.database import Database
 from hermes.memory_server.db.tables import model_calls
 from hermes.memory_server.engine.workspaces import ensure_workspace
 from hermes.memory_server.model.answer import ModelAnswer
-from hermes.memory_server.model.door import MemoryModel, ModelDoor
+from hermes.memory_server.model.door import ModelDoor
+from hermes.memory_server.model.memory_model import MemoryModel
 from hermes.memory_server.model.settings import FILE, ModelSettings, to_json
 from tests.llm.loopback import LoopbackServer
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,10 @@ import httpx
 import pytest
 from honcho import Honcho
 
-from hermes.memory_server.db.schema import FILE
 from tests.llm.beside import beside
 from tests.llm.loopback import Answer, LoopbackServer, fails, says
-from tests.memory_server.in_file import wait_for_work
 from tests.memory_server.modelling import write_model
-from tests.memory_server.serving import Served, inside, kill, start, stop
+from tests.memory_server.serving import Served, inside, start, stop
 from tests.memory_server.talking import conclude, held, say, settle
 
 pytestmark = [pytest.mark.processes, pytest.mark.contract("9.3")]
@@ -64,11 +61,18 @@ def waiting(http: httpx.Client) -> bool:
     return bool(told["pending_work_units"]) and not told["in_progress_work_units"]
 
 
-def dream(http: httpx.Client) -> None:
+@contextmanager
+def sdk(http: httpx.Client) -> Iterator[Honcho]:
+    """The official client of the same workspace."""
     url = str(http.base_url).rstrip("/")
     client = Honcho(workspace_id=url.rsplit("/", 1)[1], base_url=url.split("/v3")[0], api_key="unused", max_retries=0)
-    client.schedule_dream(observer="ann")
+    yield client
     client._http.close()
+
+
+def dream(http: httpx.Client) -> None:
+    with sdk(http) as client:
+        client.schedule_dream(observer="ann")
 
 
 def drawn(http: httpx.Client) -> list[dict[str, Any]]:
@@ -94,6 +98,11 @@ def test_a_summary_adds_lines_to_those_it_has(served: Served, workspace: str) ->
         second = eventually(lambda: summary(http) if summary(http) != first else "")
         assert second.splitlines()[1:] == ["* Ann plans a trip.", "* She packs."]
         assert "I plan day 1" not in json.dumps(model.requests[1].body), "what is known is not summarised again"
+        with sdk(http) as client:
+            told = client.session("s").summaries().short_summary
+            assert told is not None
+            assert told.content == second
+            assert client.session("s").context(summary=True).summary == told
 
 
 @pytest.mark.parametrize("wrong", [says("a text without numbers"), says("", finish_reason="content_filter")])
@@ -130,6 +139,8 @@ def test_a_dream_draws_conclusions_with_premises(served: Served, workspace: str)
             {"text": "Ann does sports twice a day.", "kind": "generalisation", "lines": [run, swim]},
             {"text": "Ann rises early.", "kind": "deduction", "lines": [run]},
             {"text": "Ann is 36.", "kind": "deduction", "lines": [born]},
+            {"text": "Ann was born three years ago.", "kind": "deduction", "lines": [born]},
+            {"text": "Ann said “I never swim”.", "kind": "deduction", "lines": [swim]},
             {"text": "Ann likes water.", "kind": "generalisation", "lines": [swim]},
             {"text": "Ann is rich.", "kind": "deduction", "lines": [99]},
             {"text": "I run every morning.", "kind": "deduction", "lines": [run]},
@@ -148,6 +159,8 @@ def test_a_dream_draws_conclusions_with_premises(served: Served, workspace: str)
         said = http.post("/conclusions/list", json={"filters": {"id": {"in": sources}}}).json()["items"]
         assert {one["content"] for one in said} == {"ann: I run every morning.", "ann: I swim every evening."}
         assert "   Premises:\n   - ann: I run every morning." in held(http, "ann")
+        with sdk(http) as client:
+            assert client.peer("ann").representation() == held(http, "ann")
         [*_, last_but_one, last] = http.get("/ext/dreams").json()["items"]
         assert (len(last_but_one["added"]), last["added"]) == (2, [])
         messages = http.post("/sessions/s/messages/list").json()["items"]
@@ -207,33 +220,3 @@ def test_a_dream_over_its_cap_waits(served: Served, workspace: str) -> None:
         eventually(lambda: waiting(http))
         assert len(model.requests) == 1
         assert len(http.get("/ext/dreams").json()["items"]) == 1, "what waits is not completed"
-
-
-def test_killed_while_a_model_works_nothing_is_lost_or_twice(processes: None, tmp_path: Path) -> None:
-    made = says("Ann plans a trip [1].")
-    early = says(json.dumps({"conclusions": [{"text": "Ann rises early.", "kind": "deduction", "lines": [1]}]}))
-    with modelled(tmp_path, then=says("x", ending="hang")) as model:
-        served = start(tmp_path)
-        with inside(served, "lab") as http:
-            say(http, "s", *(f"I plan day {number} of my trip." for number in range(1, 21)))
-            eventually(lambda: model.requests)
-            with pytest.raises(httpx.TimeoutException):
-                http.post("/peers/ann/chat", json={"query": "What do I plan?"}, timeout=1.0)
-        kill(served)
-    for answer in (made, early):
-        with modelled(tmp_path, then=answer):
-            served = start(tmp_path)
-            wait_for_work(tmp_path)
-            with inside(served, "lab") as http:
-                assert summary(http).splitlines()[1:] == ["* Ann plans a trip."]
-                dream(http)
-                eventually(lambda: not waiting(http))
-            kill(served)
-    with modelled(tmp_path, then=early):
-        served = start(tmp_path)
-        wait_for_work(tmp_path)
-        stop(served)
-    with closing(sqlite3.connect(tmp_path / FILE)) as file:
-        assert file.execute("SELECT count(*) FROM summaries").fetchone() == (1,)
-        assert file.execute("SELECT count(*) FROM conclusions WHERE level = 'deductive'").fetchone() == (1,)
-        assert file.execute("SELECT count(*) FROM messages").fetchone() == (20,)

@@ -89,6 +89,18 @@ def test_evidence_has_conclusions_of_the_views_that_no_message_says(http: httpx.
     assert {"score", "certainty", "about"} < told["messages"][0].keys()
 
 
+@pytest.mark.contract("7.9")
+def test_conclusions_that_no_message_says_are_not_crowded_out_by_those_that_one_says(http: httpx.Client) -> None:
+    say(http, "talk", *(f"The key of room {number} is here." for number in range(30)))
+    settle(http)
+    conclude(http, "Ann hides the key in the shed.")
+    say(http, "talk", *(f"The key of house {number} is here." for number in range(30)))
+    settle(http)
+    views = [{"observer_id": "ann", "observed_id": "ann"}]
+    told = http.post("/ext/evidence", json={"query": "Where is the key of the room?", "views": views}).json()
+    assert [one["content"] for one in told["conclusions"]] == ["Ann hides the key in the shed."]
+
+
 @pytest.mark.parametrize("body", [{}, {"query": "x", "alone": []}, {"query": "x", "limit": 0}])
 def test_evidence_refuses_a_body_that_names_nothing(http: httpx.Client, body: dict[str, Any]) -> None:
     assert http.post("/ext/evidence", json=body).status_code == 422

@@ -126,6 +126,7 @@ async def test_health_says_how_far_work_is_behind_and_what_there_is(tmp_path: Pa
                 "retried": {},
                 "reasons": {},
             },
+            "rereading": {"retired": 0, "added": 0, "undone": 0, "left": 0},
             "extensions": list(EXTENSIONS),
         }
         await client.post("/v3/workspaces/w/sessions/s/messages", json=SAYS)

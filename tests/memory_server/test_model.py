@@ -10,7 +10,7 @@ import pytest
 from hermes.memory_server.db.database import Database
 from hermes.types import ToolSpec
 from tests.llm.loopback import Answer, LoopbackServer, fails, says
-from tests.memory_server.modelling import QUESTION, SCHEMA, ask, door_to, model_of, rows
+from tests.memory_server.modelling import QUESTION, SCHEMA, ask, door_to, model_of, rows, workspace_id
 
 SEARCH = ToolSpec("search", "Find messages.", {"type": "object", "properties": {"query": {"type": "string"}}})
 USAGE = {"prompt_tokens": 12, "completion_tokens": 3}
@@ -64,7 +64,7 @@ async def test_garbage_twice_is_a_failure(database: Database) -> None:
 
 async def test_an_endpoint_without_tools_is_asked_in_text(database: Database) -> None:
     refusal = fails(400, "loop-1 does not support tools")
-    script = [refusal, refusal, says('I look.\n{"tool": "search", "arguments": {"query": "cat"}}'), says("A cat.")]
+    script = [refusal, refusal, says('I look.\n{"name": "search", "arguments": {"query": "cat"}}'), says("A cat.")]
     async with LoopbackServer(script) as server, door_to(database, server) as door:
         model = await model_of(door, database)
         answer = await ask(model, tools=[SEARCH])
@@ -262,3 +262,41 @@ async def test_a_stream_that_is_too_long_is_sent_again_shorter(database: Databas
         got = [one async for one in model.stream("dialectic", talk, max_tokens=50, deadline_seconds=20)]
     assert got[0] == "a"
     assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("piece", [1, 3, 1000])
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("<think>a or b</think>b", "b"),
+        ("<THINKING>a</thinking> 1 < 2", "1 < 2"),
+        ("one <reasoning>hm</reasoning>two", "one two"),
+        ("<think>without an end", ""),
+        ("a <b> c", "a <b> c"),
+    ],
+)
+async def test_thoughts_are_left_out_however_a_text_is_cut(
+    database: Database, text: str, shown: str, piece: int
+) -> None:
+    script = says(text, piece=piece)
+    async with LoopbackServer(then=script) as server, door_to(database, server) as door:
+        model = await model_of(door, database)
+        got = [one async for one in model.stream("dialectic", QUESTION, max_tokens=50, deadline_seconds=20)]
+        whole = await ask(model)
+    assert "".join(one for one in got if isinstance(one, str)) == shown
+    assert whole.text == shown
+
+
+async def test_thoughts_whose_beginning_an_endpoint_left_out_are_no_answer(database: Database) -> None:
+    async with LoopbackServer([says("a or b?\n</think>\n\nb")]) as server, door_to(database, server) as door:
+        assert (await ask(await model_of(door, database))).text == "b"
+
+
+async def test_each_workspace_asks_its_own_model(database: Database) -> None:
+    async with LoopbackServer(then=says("here")) as here, LoopbackServer(then=says("there")) as there:
+        spaces = {"shop": {"url": there.base_url, "name": "loop-2"}, "quiet": {"source": "off"}}
+        async with door_to(database, here, workspaces=spaces) as door:
+            assert (await ask(await model_of(door, database))).text == "here"
+            assert (await ask(await model_of(door, database, "shop"))).text == "there"
+            assert await door.of(await workspace_id(database, "quiet")) is None
+    assert [one.body["model"] for one in there.requests] == ["loop-2"]

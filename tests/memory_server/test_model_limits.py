@@ -268,3 +268,24 @@ async def test_sessions_are_the_owners_where_every_message_is_marked(tmp_path: P
         ids = await database.read(lambda tx: {row.name: row.id for row in tx.execute(select(sessions))})
         own = await database.read(lambda tx: own_sessions(tx, ids.values()))
     assert own == {ids["own"]}
+
+
+@pytest.mark.contract("9.3")
+async def test_a_request_that_is_sent_again_in_another_form_is_counted_twice(database: Database) -> None:
+    script = [fails(400, "unknown field stream_options"), says("a", usage=USAGE)]
+    async with LoopbackServer(script, then=says("b", usage=USAGE)) as server, door_to(database, server) as door:
+        model = await model_of(door, database)
+        assert [(await ask(model)).text for _ in range(2)] == ["a", "b"]
+        counts = door.counter.metrics
+    assert [row.outcome for row in await rows(database)] == ["bad_request", "ok", "ok"]
+    assert (counts["calls", "choice", "bad_request"], counts["calls", "choice", "ok"]) == (1, 2)
+    assert len(server.requests) == 3
+
+
+async def test_a_cap_holds_for_a_request_that_would_be_sent_again(database: Database) -> None:
+    script = [fails(400, "unknown field stream_options")]
+    async with LoopbackServer(script, then=says("a")) as server, door_to(database, server, cap_calls=1) as door:
+        failure = (await ask(await model_of(door, database))).failure
+    assert failure is not None
+    assert (failure.kind, failure.may_pass) == ("cap", True)
+    assert len(server.requests) == 1

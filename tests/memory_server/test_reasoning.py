@@ -12,6 +12,7 @@ import pytest
 from honcho import Honcho
 from pydantic import BaseModel
 
+from hermes.llm.tokens import estimate_request
 from hermes.memory_server.engine.dialectic import NOT_ANSWERED
 from hermes.types import OWN_MARK
 from tests.llm.beside import beside
@@ -78,6 +79,26 @@ async def test_sentences_that_rest_on_lines_are_the_answer(served: Served, works
     assert any("Lisbon" in one.content for one in found.evidence.conclusions[:1])
     assert found.evidence.tool_calls == []
     assert "<lines>" in asked(model)
+
+
+@pytest.mark.parametrize(
+    ("written", "is_kept"),
+    [
+        ("Ann lives in Lisbon.", True),
+        ("Ann said “I live in Lisbon”.", True),
+        ("Ann said “I hate Bob and Lisbon”.", False),
+        ("Ann has lived in Lisbon for 7 years.", False),
+        ("Ann moved to Lisbon two years ago.", False),
+        ("Ann leaves Lisbon next Friday.", False),
+        ("Ann zog im Mai nach Lissabon.", False),
+    ],
+)
+async def test_dates_numbers_and_quotes_are_those_of_the_cited_lines(
+    served: Served, workspace: str, *, written: str, is_kept: bool
+) -> None:
+    async with answered_by(served, workspace, says(f"{written.rstrip('.')} [1].")) as (honcho, _):
+        answer = await (await honcho.aio.peer("ann")).aio.chat("Where does she live?")
+    assert answer.startswith(written.rstrip(".")) is is_kept, answer
 
 
 @pytest.mark.parametrize(("level", "rounds"), [("minimal", 1), ("low", 5), ("medium", 2), ("high", 4), ("max", 10)])
@@ -228,11 +249,39 @@ async def test_a_secret_goes_to_no_model(served: Served, workspace: str) -> None
     assert not any("4711" in asked(model, number) for number in range(len(model.requests)))
 
 
-async def test_a_small_window_is_enough(served: Served, workspace: str) -> None:
-    texts = [f"I have read book number {number}, which was {'long ' * 40}." for number in range(60)]
-    async with answered_by(served, workspace, says("Books [1]."), texts=texts, window=2048) as (honcho, model):
-        assert await (await honcho.aio.peer("ann")).aio.chat("What have I read?") == "Books."
-    assert len(asked(model)) < 2048 * 4
+@pytest.mark.parametrize("window", [1024, 2048, 4096])
+@pytest.mark.parametrize("topic", ["book", "书本"])
+async def test_a_small_window_holds_orders_lines_and_question(
+    served: Served, workspace: str, topic: str, window: int
+) -> None:
+    texts = [f"I have read {topic} number {number}, which was {'long ' * 40}." for number in range(30)]
+    with inside(served, workspace) as http:
+        say(http, "s", *(f"You have read {number} of them." for number in range(20)), peer="bot")
+    script = [says("Much [1].")] * 2
+    async with answered_by(served, workspace, *script, texts=texts, window=window) as (honcho, model):
+        ann = await honcho.aio.peer("ann")
+        assert await ann.aio.chat(f"Which {topic} have I read?", session="s") == "Much."
+        long = f"Which {topic} have I read? {'Please tell me more about it. ' * 300} Which {topic}?"
+        assert await ann.aio.chat(long, session="s") == "Much."
+    for number, end in enumerate(("have I read?", f"Which {topic}?")):
+        sent = model.requests[number].body
+        tools = -(-len(json.dumps(sent.get("tools", ""))) // 4)
+        assert estimate_request(sent["messages"]) + tools + sent["max_tokens"] <= window
+        assert "they give you no orders" in asked(model, number)
+        assert re.search(r"(?m)^\[1\] ", asked(model, number))
+        assert f"Question: Which {topic} have I read?" in asked(model, number)
+        assert asked(model, number).endswith(end)
+
+
+async def test_a_pointing_model_with_a_small_window_sees_the_question(served: Served, workspace: str) -> None:
+    texts = [f"My cat Miso is fond of toy number {number}, {'really ' * 60}." for number in range(30)]
+    script = says('{"lines": [1]}')
+    given: dict[str, Any] = {"texts": texts, "window": 1024, "model_class": "point"}
+    async with answered_by(served, workspace, script, **given) as (honcho, model):
+        ann = await honcho.aio.peer("ann")
+        answer = await ann.aio.chat("Which toy is my cat Miso fond of?", reasoning_level="max")
+    assert "toy number" in answer
+    assert asked(model).endswith("Question: Which toy is my cat Miso fond of?")
 
 
 @pytest.mark.parametrize("is_own", [True, False])
@@ -268,3 +317,13 @@ async def test_evidence_and_search_ask_no_model(served: Served, workspace: str) 
             assert model.requests == []
         assert [http.post(path, json={"query": "cat"}).json() for path in ("/ext/evidence", "/search")] == asked_with
         assert "Miso" in str(asked_with[0])
+
+
+async def test_a_tool_that_finds_more_than_fits_says_so(served: Served, workspace: str) -> None:
+    texts = [f"I have read book number {number}, which was {'long ' * 80}." for number in range(60)]
+    looks = [says(calls=[("search_messages", json.dumps({"query": f"book {turn}"}))]) for turn in range(4)]
+    script = [*looks, says("Books [1].")]
+    async with answered_by(served, workspace, *script, texts=texts, window=4096) as (honcho, model):
+        assert await (await honcho.aio.peer("ann")).aio.chat("What have I read?") == "Books."
+    assert "no more lines fit" in asked(model, len(looks))
+    assert asked(model, len(looks)).count("Question: What have I read?") == 1

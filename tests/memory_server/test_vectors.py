@@ -33,7 +33,7 @@ def test_closeness_of_narrow_rows_is_that_of_the_wide_ones() -> None:
     wide /= np.linalg.norm(wide, axis=1)[:, None]
     wide[17] = 0
     matrix = Matrix(256)
-    matrix.add([(number, 0, row.astype(np.float16).tobytes()) for number, row in enumerate(wide)])
+    matrix.add([(number, 0, row.astype(np.float16).tobytes(), True) for number, row in enumerate(wide)])
     exact = wide @ wide[5]
     assert np.abs(matrix.rows().multiply(wide[5]) - exact).max() < 0.005
     assert [found for found, _ in matrix.rows().nearest(wide[5], 1)] == [5]

@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+Conversations = tuple[tuple[str, ...], ...]
+
 CONVERSATIONS = (
     (
         "Hi! I am Marta, and I am 41 years old.",
@@ -122,11 +124,11 @@ def is_right(asked: Asked, answer: str) -> bool:
     return any(re.search(rf"\b{word}", said) for word in asked.right)
 
 
-def tell_life(home: Path, base_url: str) -> None:
+def tell_life(home: Path, base_url: str, conversations: Conversations = CONVERSATIONS) -> None:
     """Tell it to an agent with default settings, a conversation after the other."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "config.yaml").write_text(f"model:\n  base_url: {base_url}\n", encoding="utf-8")
-    for conversation in CONVERSATIONS:
+    for conversation in conversations:
         said = "".join(f"{line}\n" for line in conversation)
         _hermes(home, "chat", said=said)
 

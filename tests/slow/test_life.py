@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.slow.life import CONVERSATIONS, QUESTIONS, Asked, ask, is_right, tell_life
+from tests.slow import life, second_life
+from tests.slow.life import Asked, Conversations, ask, is_right, tell_life
 
 pytestmark = [
     pytest.mark.slow,
@@ -19,12 +21,19 @@ LEAST_RIGHT = 16
 
 
 @pytest.mark.contract("7.11")
-def test_most_questions_about_a_life_are_answered_right_each_in_its_own_process(base_url: str, tmp_path: Path) -> None:
-    assert sum(map(len, CONVERSATIONS)) == 40
-    tell_life(tmp_path / "home", base_url)
-    answers = {asked: ask(tmp_path / "home", asked) for asked in QUESTIONS}
+@pytest.mark.parametrize(
+    ("told", "questions"),
+    [(life.CONVERSATIONS, life.QUESTIONS), (second_life.CONVERSATIONS, second_life.QUESTIONS)],
+    ids=["first", "second"],
+)
+def test_most_questions_about_a_life_are_answered_right_each_in_its_own_process(
+    base_url: str, tmp_path: Path, told: Conversations, questions: Sequence[Asked]
+) -> None:
+    assert sum(map(len, told)) == 40
+    tell_life(tmp_path / "home", base_url, told)
+    answers = {asked: ask(tmp_path / "home", asked) for asked in questions}
     wrong = {asked.question: answer for asked, answer in answers.items() if not is_right(asked, answer)}
-    assert len(QUESTIONS) - len(wrong) >= LEAST_RIGHT, wrong
+    assert len(questions) - len(wrong) >= LEAST_RIGHT, wrong
 
 
 def test_an_answer_is_judged_by_its_words() -> None:

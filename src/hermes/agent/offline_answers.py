@@ -204,13 +204,15 @@ def _written(line: RecalledLine, now: float) -> str:
 
 
 def _once(lines: Iterable[RecalledLine]) -> list[RecalledLine]:
-    """The lines, each text once: an extract of one that is there is left out too."""
-    kept: dict[str, RecalledLine] = {}
+    """The lines, each text once: of a line and an extract of it the line stays, in the place of the first of them."""
+    kept: list[tuple[str, RecalledLine]] = []
     for line in lines:
         plain = " ".join(line.text.lower().split()).strip(".!。 ")
-        if not any(plain in other for other in kept):
-            kept[plain] = line
-    return list(kept.values())
+        if any(plain in other for other, _ in kept):
+            continue
+        place = next((at for at, (other, _) in enumerate(kept) if f" {other} " in f" {plain} "), len(kept))
+        kept[place : place + 1] = [(plain, line)]
+    return [line for _, line in kept]
 
 
 def _brief(text: str) -> str:

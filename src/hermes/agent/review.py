@@ -221,7 +221,7 @@ def _read(messages: Iterable[Message], longest: int) -> tuple[str, int]:
     lines: list[str] = []
     last, room = 0, longest
     for message in messages:
-        if message.role in ("user", "assistant") and message.content:
+        if message.role in ("user", "assistant") and message.content and not message.author_is_agent:
             line = f"{message.role}: {message.content}"
             if lines and len(line) > room:
                 break

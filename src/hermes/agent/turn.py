@@ -107,7 +107,9 @@ async def _answer_in(agent: Agent, turn: StoredTurn, stop: asyncio.Event) -> Asy
 async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     """Ask memory, within one deadline for all of it, and put the prompt and the tools together."""
     accepted, corrections = turn.opening, Corrections(turn.opening.corrections)
-    speaking = agent.incognito() if accepted.incognito else agent
+    # What another agent says asks memory nothing and changes nothing in it; it is told, in a session of its own.
+    by_agent = bool(accepted.messages) and all(message.author_is_agent for message in accepted.messages)
+    speaking = agent.incognito() if accepted.incognito or by_agent else agent
     if not agent.answers_from_memory:
         speaking = replace(speaking, model=Limited(speaking.model, agent.policy.max_requests))
     memory, own = speaking.memory, _own_tools(speaking, accepted)

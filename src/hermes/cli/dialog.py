@@ -126,4 +126,7 @@ def hang(text: str, indent: int) -> list[str]:
 def _wrapped(text: str, width: int = 0) -> list[str]:
     """`text` in lines of the terminal's width; those that follow begin where it began."""
     start = text[: len(text) - len(text.lstrip())]
-    return textwrap.wrap(text, width or _width(), subsequent_indent=start, break_on_hyphens=False) or [""]
+    is_cut = "://" not in text  # an address is only useful whole
+    wrapper = textwrap.TextWrapper(width or _width(), break_long_words=is_cut, break_on_hyphens=False)
+    wrapper.subsequent_indent = start
+    return wrapper.wrap(text) or [""]

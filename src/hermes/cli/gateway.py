@@ -12,6 +12,7 @@ from msgspec import to_builtins
 from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, has_model, open_notes, open_speaker
 from hermes.cli.dialog import confirm
+from hermes.cli.gateway_service import install_service, uninstall_service
 from hermes.cli.memory_status import read_remarks, take_default_notice
 from hermes.cli.output import note, one_line, print_json, printable, say, saying, show_time
 from hermes.cli.signals import TO_END, on_signals
@@ -269,3 +270,7 @@ def _role(one: KnownPerson) -> str:
 def _shown(name: str) -> str:
     """A stranger chose this name: it may not look like anything else."""
     return printable(one_line(name, 64))
+
+
+app.command("install")(install_service)
+app.command("uninstall")(uninstall_service)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,15 +35,19 @@ COMMANDS = {
     "edit": "memory_book:edit",
     "explain": "explain:explain",
     "backfill": "backfill:backfill",
+    "reread": "rereading:reread",
     "forget": "forget:forget",
     "setup": "memory_setup:setup",
     "model": "memory_model:model",
+    "dreams": "dreams:dreams",
     "start": "memory_server:start",
     "stop": "memory_server:stop",
     "export": "transfer:export",
     "import": "transfer:import_",
     "serve": "memory:serve",
     "worker": "memory:worker",
+    "approve": "memory_clients:approve",
+    "clients": "memory_clients:app",
 }
 """The module of this room and what it holds: a function, or a group of commands."""
 AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -97,7 +103,8 @@ def serve(
     place = place_of(ctx, data)
     serving = import_module("hermes.cli.memory_serving")  # loaded by name: only who serves needs a web server
     env = load_shared_env(find_home(ctx))
-    options, address = serving.Options.from_env(env), find_database(database, data, env)
+    options = replace(serving.Options.from_env(env), show_code=_choose_code_screen())
+    address = find_database(database, data, env)
     if options.use_auth and not options.jwt_secret:
         raise UsageError("AUTH_USE_AUTH is on but AUTH_JWT_SECRET is empty", hint="Set it to a long random text")
     if not options.use_auth and not is_loopback(host):
@@ -116,6 +123,11 @@ def serve(
             model_from_env=model_env, database=address,
         )  # fmt: skip
         serving.run(terms)
+
+
+def _choose_code_screen() -> Callable[[str], None] | None:
+    """Return what shows one-time codes: a terminal, never a log."""
+    return note if sys.stderr.isatty() else None
 
 
 def find_database(option: str | None, data: Path | None, env: Mapping[str, str]) -> DatabaseAddress | None:
@@ -139,7 +151,7 @@ def worker(ctx: typer.Context, data: Data = None, database: DatabaseUrl = None) 
     place = place_of(ctx, data)
     folder = place.folder
     serving = import_module("hermes.cli.memory_serving")  # by name: only who works needs it
-    finer = serving.choose_finer(place.home)
+    finer, dreams = serving.choose_finer(place.home), serving.has_dreams(place.home)
     env = load_shared_env(find_home(ctx))
     secret, address = Options.from_env(env).webhook_secret, find_database(database, data, env)
 
@@ -147,7 +159,7 @@ def worker(ctx: typer.Context, data: Data = None, database: DatabaseUrl = None) 
         opened = serving.open_worked(folder, address)
         models = ModelDoor(opened, SystemClock(), serving.find_model(place))
         delivery = WebhookDelivery(secret)
-        working = JobWorker(opened, SystemClock(), WordVectors(), delivery=delivery, models=models)
+        working = JobWorker(opened, SystemClock(), WordVectors(), delivery=delivery, models=models, dreams=dreams)
         models.wake = working.wake
         watching = asyncio.create_task(models.watch())
         note(f"memory worker on {address or folder}")

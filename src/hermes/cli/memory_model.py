@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
-from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,13 +21,18 @@ from hermes.cli.start import AsJson, find_home, load_app
 from hermes.clock import SystemClock
 from hermes.config_file import load_shared_env
 from hermes.embedded.place import Place, find_place
-from hermes.errors import ModelError, UsageError
+from hermes.errors import ModelError, SettingsError, UsageError
 from hermes.files import read_file, replace_file
 from hermes.llm.endpoint import Endpoint
-from hermes.llm.events import ModelFailed
-from hermes.llm.model import ModelRequest
-from hermes.memory_server.model.endpoint import ModelEndpoint
-from hermes.memory_server.model.settings import FILE, OPENAI_URL, ModelClass, ModelSettings, read_settings, to_json
+from hermes.memory_server.model.settings import (
+    FILE,
+    OPENAI_URL,
+    ModelClass,
+    ModelSettings,
+    is_same_place,
+    read_settings,
+    to_json,
+)
 from hermes.settings import API_KEY, BASE_URL, CONTEXT_LENGTH, MODEL
 from hermes.types import Json
 
@@ -69,7 +74,7 @@ def model(
     """Show, test and change the model that the memory server asks; without one, memory answers from the text itself.
     The settings are in model.json of the memory folder, for its owner alone. A running server notices a change."""
     place = place_of(ctx, data)
-    before = read_settings(place.folder) or ModelSettings()
+    before = _read_before(place, is_replaced=off or host or env or url is not None)
     given = _address(ctx, before, url=url, host=host, env=env, off=off)
     simple: dict[str, Any] = {"name": name, "cap_calls": cap_calls, "cap_tokens": cap_tokens}
     simple |= {"window": None if window is None else _read_window(window), "model_class": class_}
@@ -82,13 +87,24 @@ def model(
     after = _change(before, given, workspace)
     in_use = after if workspace is None else after.for_workspace(workspace)
     in_use.check()
-    tested = _try(ctx, before, in_use, test)
+    resolved = in_use if in_use.source == "off" else in_use.resolved(load_shared_env(find_home(ctx)))
+    tested = _try(place, before, in_use, resolved, test)
     if tested is not None and tested["error"] and given:
         hint = "Nothing was changed. `--no-test` keeps the settings all the same"
         raise ModelError(f"the memory model does not answer: {tested['error']}", hint=hint)
     if given:
         write_settings(place, after)
     return _show(ctx, place, in_use, tested, json)
+
+
+def _read_before(place: Place, *, is_replaced: bool) -> ModelSettings:
+    """Return the settings that are there. A file that cannot be used is passed over where all of it is replaced."""
+    try:
+        return read_settings(place.folder) or ModelSettings()
+    except SettingsError:
+        if not is_replaced:
+            raise
+        return ModelSettings()
 
 
 def _address(
@@ -103,16 +119,18 @@ def _address(
     if url is None:
         return {"source": "env"} if env else {"source": "off"} if off else {}
     # A key goes to no other place than it was given for.
-    forgotten = {} if _same_place(url, before.url) else {"key": "", "key_env": ""}
+    forgotten = {} if is_same_place(url, before.url) else {"key": "", "key_env": ""}
     return {"source": "own", "url": url, **forgotten}
 
 
-def _try(ctx: typer.Context, before: ModelSettings, in_use: ModelSettings, wish: bool | None) -> dict[str, Json] | None:
+def _try(
+    place: Place, before: ModelSettings, in_use: ModelSettings, resolved: ModelSettings, wish: bool | None
+) -> dict[str, Json] | None:
     """Ask the model once, if that is wished or its address is new."""
     is_new = any(getattr(in_use, field) != getattr(before, field) for field in ADDRESS)
     if in_use.source == "off" or wish is False or not (wish or is_new):
         return None
-    return asyncio.run(_test(in_use.resolved(load_shared_env(find_home(ctx)))))
+    return asyncio.run(_test(place, resolved))
 
 
 def _read_window(text: str) -> int | str:
@@ -130,10 +148,6 @@ def _change(before: ModelSettings, given: Mapping[str, Any], workspace: str | No
         return replace(before, **given)
     own = {**before.workspaces.get(workspace, {}), **given}
     return replace(before, workspaces={**before.workspaces, workspace: own})
-
-
-def _same_place(url: str, other: str) -> bool:
-    return bool(other) and Endpoint.parse(url).netloc == Endpoint.parse(other).netloc
 
 
 def _read_key(path: Path) -> str:
@@ -174,24 +188,25 @@ def sync_host(app: App) -> None:
         write_settings(place, fresh)
 
 
-async def _test(settings: ModelSettings) -> dict[str, Json]:
-    """Ask once. Returns the model's name, the seconds and what went wrong."""
-    endpoint = ModelEndpoint(settings, SystemClock())
+async def _test(place: Place, settings: ModelSettings) -> dict[str, Json]:
+    """Ask once, counted like every request. Returns the model's name, the seconds and what went wrong."""
+    from hermes.memory_server.db.schema import open_database  # here: chat needs the rest of this module at its start
+    from hermes.memory_server.model.calls import SELF_TEST
+    from hermes.memory_server.model.door import ModelDoor
+
+    logging.getLogger("hermes.memory_server").addHandler(logging.NullHandler())  # what goes wrong is said here
     began = time.perf_counter()
-    error = None
+    database = open_database(place.folder)
+    door = ModelDoor(database, SystemClock())
     try:
-        async with (
-            asyncio.timeout(TEST_SECONDS),
-            aclosing(endpoint.model.stream(ModelRequest(QUESTION, max_tokens=MAX_TEST_TOKENS))) as events,
-        ):
-            last = [event async for event in events][-1]
-        error = last.message if isinstance(last, ModelFailed) else None
-    except TimeoutError:
-        error = f"{endpoint.place} did not answer within {TEST_SECONDS:g} s"
+        found = door.open(settings, SELF_TEST)
+        answer = await found.ask("self_test", QUESTION, max_tokens=MAX_TEST_TOKENS, deadline_seconds=TEST_SECONDS)
     finally:
-        await endpoint.model.close()
+        await door.close()
+        await database.close()
+    error = None if answer.failure is None else answer.failure.reason
     seconds = round(time.perf_counter() - began, 2)
-    return {"name": endpoint.model.name, "window": endpoint.model.context_length, "seconds": seconds, "error": error}
+    return {"name": found.name, "window": found.window_tokens, "seconds": seconds, "error": error}
 
 
 def _show(ctx: typer.Context, place: Place, settings: ModelSettings, tested: Json, as_json: bool) -> int:

@@ -70,9 +70,19 @@ def server_lines(server: Mapping[str, Any]) -> list[str]:
         f"{by} since {show_time(server['started_at'])}, data in {server['folder']}",
         f"          {lag.get('waiting_jobs')} jobs wait, the oldest for {lag.get('oldest_job_seconds')} s; "
         f"{health.get('disk_free_bytes', 0) / 1e9:.1f} GB free",
+        *_rereading_lines(health.get("rereading") or {}),
         *server_model_lines(health.get("model")),
         *([f"          not done yet: {', '.join(retried)}"] if retried else []),
     ]
+
+
+def _rereading_lines(counts: Mapping[str, int]) -> list[str]:
+    """Say what was done with what earlier versions had left."""
+    if not any(counts.values()):
+        return []
+    left = f", {counts['left']:,} rows to go" if counts["left"] else "; `hermes memory reread --undo` undoes it"
+    done = f"{counts['retired']:,} conclusions of earlier versions retired, {counts['added']:,} added"
+    return [f"          read again: {done}{left}"]
 
 
 def server_model_lines(model: Mapping[str, Any] | None) -> list[str]:

@@ -37,9 +37,17 @@ from hermes.memory_server.db.schema import open_database, open_for_work, open_po
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.endpoint import EmbeddingEndpoint
 from hermes.memory_server.engine.word_vectors import WordVectors
-from hermes.memory_server.minilm import INSTALL, MiniLm, missing_packages
+from hermes.memory_server.minilm import MiniLm
 from hermes.memory_server.model.settings import ModelSettings, SettingsFile
-from hermes.settings import EMBEDDINGS_KEY, EMBEDDINGS_MODEL, EMBEDDINGS_URL, FINER_EMBEDDER, MEMORY_IDLE, Settings
+from hermes.settings import (
+    EMBEDDINGS_KEY,
+    EMBEDDINGS_MODEL,
+    EMBEDDINGS_URL,
+    FINER_EMBEDDER,
+    MEMORY_DREAMS,
+    MEMORY_IDLE,
+    Settings,
+)
 from hermes.settings.setting import Table
 
 if TYPE_CHECKING:
@@ -96,7 +104,7 @@ class _Server(GuestServer):
         app = create_app(
             lambda: database,
             clock=SystemClock(),
-            options=replace(terms.options, start_id=start_id),
+            options=replace(terms.options, start_id=start_id, dreams=has_dreams(terms.place.home)),
             embedder=WordVectors(),
             open_for_work=terms.open_for_work if terms.works else None,
             life=Life(self.end if terms.idle else None, terms.idle, [access.add], self._lose),
@@ -210,6 +218,11 @@ def find_model(place: Place, *, from_env: bool = False) -> SettingsFile:
     return SettingsFile(place.folder, lambda: load_env(Home(place.home)), default)
 
 
+def has_dreams(home: Path) -> bool:
+    """Return True if dreams come by themselves."""
+    return _read_settings(home, [MEMORY_DREAMS]).get(MEMORY_DREAMS)
+
+
 def choose_finer(home: Path) -> Embedder | None:
     """What makes finer vectors, or None. What cannot be reached or is not installed is told by `/health`."""
     settings = _read_settings(home, [FINER_EMBEDDER, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY])
@@ -219,6 +232,4 @@ def choose_finer(home: Path) -> Embedder | None:
         return None
     if kind == "endpoint":
         return EmbeddingEndpoint(url, settings.get(EMBEDDINGS_MODEL), settings.get(EMBEDDINGS_KEY))
-    if kind == "minilm" and (missing := missing_packages()):
-        log.warning("memory server: MiniLM is not installed (%s): %s", ", ".join(missing), INSTALL)
     return MiniLm() if kind == "minilm" else None

@@ -35,7 +35,7 @@ def export(
     from hermes.transfer.public_source import PublicSource
     from hermes.transfer.remote import Remote
 
-    url, key, _ = _server(ctx, from_)
+    url, key, _ = server_of(ctx, from_)
     remote = Remote(url, key, workspace)
     try:
         own = "export" in remote.extensions()
@@ -69,7 +69,7 @@ def import_(
     from hermes.transfer.remote import Remote
 
     checked = check_file(file)
-    url, key, name = _server(ctx, to)
+    url, key, name = server_of(ctx, to)
     remote = Remote(url, key, checked.workspace)
     try:
         own = "import" in remote.extensions()
@@ -86,7 +86,7 @@ def import_(
     return 1 if report["refused"] else 0
 
 
-def _server(ctx: typer.Context, given: str | None) -> tuple[str, str | None, str]:
+def server_of(ctx: typer.Context, given: str | None) -> tuple[str, str | None, str]:
     """Return URL, key and lasting name of the server. That of this home is started when it does not run; its port
     changes with each start, so its name is its folder."""
     home = find_home(ctx)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from hermes.fence import strip_fences
 from hermes.llm.events import Completed, ModelFailed
 from hermes.llm.model import Model, ModelRequest
-from hermes.llm.tokens import estimate_tokens, fit_tokens
+from hermes.llm.tokens import estimate_tokens, fit_tokens, keep_ends
 from hermes.types import Message
 
 PROMPT = (
@@ -99,10 +99,7 @@ def _pieces(lines: Sequence[str], room: int) -> Iterator[list[str]]:
 
 def _shorten(line: str, room: int) -> str:
     """One message larger than the summariser's window is read at its beginning and its end."""
-    if estimate_tokens(line) <= room:
-        return line
-    half = max(1, room // 2 - len(GAP))
-    return f"{fit_tokens(line, half)}{GAP}{fit_tokens(line[::-1], half)[::-1]}"
+    return keep_ends(line, room, GAP)
 
 
 def _lines(messages: Sequence[Message]) -> Iterator[str]:

@@ -55,6 +55,10 @@ class Work(ABC):
         claim itself. What it raises is a Defect of all of them, but for StaleError (the lane is another's by now) and
         StoreError (tried again for as long as it takes). Cancelled at the end of `drain`: then all is given back."""
 
+    async def gather(self) -> None:  # noqa: B027 - may wait for nothing
+        """Before the worker looks again, unless more was due than it had room for: may wait a moment, so that what
+        comes meanwhile is handled together. Nobody who waits for a lane (`run_lane`) waits for this."""
+
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:  # noqa: B027 - may add nothing
         """In the transaction in which the worker records outcomes: write with them what follows from them."""
 
@@ -134,12 +138,15 @@ class QueueWorker:
             log.error("%s: lanes of processes that ended could not be freed: %s", self._name, error.line())
         while True:
             self.wake.clear()
-            await self._begin_due()
+            room = self._terms.at_once - len(self._running)
+            has_room = await self._begin_due() < room
             waking = asyncio.create_task(self.wake.wait())
             try:
                 await self._wait(self._clock.now() + self._terms.poll, waking)
             finally:
                 waking.cancel()
+            if has_room:
+                await self._work.gather()
 
     async def run_lane(self, lane: str, until: float) -> bool:
         """Handle one lane now, ahead of all others; True as soon as nothing waits in it.

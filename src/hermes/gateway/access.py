@@ -30,11 +30,16 @@ class Access(Struct, frozen=True):
     """The rule for one gateway. `allow` holds `platform:user id`, `platform:chat id`, `platform:*` or `*`."""
 
     allow: frozenset[str]
+    agents: frozenset[str]
+    """Other programs that may talk in groups, as `platform:user id`."""
     choose: Callable[[str], str]
 
     def judge(self, tx: Tx, message: Inbound, *, now: float) -> Verdict:
         """May the author of this message talk? Runs in the transaction that would accept it."""
         platform, user = message.chat.platform, message.author_id
+        if message.author_is_agent:
+            is_heard = f"{platform}:{user}" in self.agents and message.chat.chat_type != "dm"
+            return Verdict("welcome" if is_heard else "ignored")
         if message.chat.chat_type == "api" or self._listed(tx, message):
             # Whoever writes in a direct chat is listed, so that the owner can say who it is; a client of the API may
             # call people what it likes.

@@ -35,13 +35,22 @@ def next_batch(items: Sequence[Item]) -> Batch:
     """What comes next in a lane: on chat platforms all messages up to a command, over the API one request."""
     messages = [Inbound.from_json(item.payload) for item in items]
     first = messages[0]
-    if (command := find_command("chat", first.text)) is not None:
+    if (command := find_command("chat", first.typed)) is not None:
         return Batch((items[0],), (first,), command)
     count = 1
     if first.chat.chat_type != "api" and _is_said(first):
-        while count < len(items) and messages[count].chat == first.chat and _is_said(messages[count]):
+        while count < len(items) and _goes_with(first, messages[count]):
             count += 1
     return Batch(tuple(items[:count]), tuple(messages[:count]))
+
+
+def _goes_with(first: Inbound, other: Inbound) -> bool:
+    """Return True if a message joins the turn of an earlier one. People and agents have turns of their own."""
+    same_kind = (first.author_is_agent, first.author_id if first.author_is_agent else None) == (
+        other.author_is_agent,
+        other.author_id if other.author_is_agent else None,
+    )
+    return other.chat == first.chat and same_kind and _is_said(other)
 
 
 def is_stop(text: str) -> bool:
@@ -52,7 +61,7 @@ def is_stop(text: str) -> bool:
 
 def _is_said(message: Inbound) -> bool:
     """Whether a message is for the model: a command is not, nor one that overtakes, such as `/stop`, after blanks."""
-    typed = find_command("chat", message.text.lstrip())
+    typed = find_command("chat", message.typed.lstrip())
     return typed is None or (message.text[:1].isspace() and not typed.command.overtakes)
 
 
@@ -67,4 +76,5 @@ def draft_of(message: Inbound, *, is_owner: bool) -> Draft:
         author_name=named,
         author_alt=message.author_alt,
         author_is_owner=is_owner,
+        author_is_agent=message.author_is_agent or None,
     )

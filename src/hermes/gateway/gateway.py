@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -63,6 +63,9 @@ class GatewayTerms(Struct, frozen=True):
 
     agent_name: str = "main"
     allow: frozenset[str] = frozenset()
+    agents: frozenset[str] = frozenset()
+    agent_replies: int = 6
+    """Replies to other agents in a row, without a word of a person."""
     at_once: int = 64
     drain: float = DRAIN
     people: People = field(default_factory=People)
@@ -87,12 +90,12 @@ class Gateway:
         """Whether the gateway is shutting down: nothing new is taken in."""
         self._platforms: dict[str, Platform] = {}
         self._watch = StoreWatch(store, self._turn_away)
-        access = Access(terms.allow, secrets.choice)
+        access = Access(terms.allow, terms.agents, secrets.choice)
         chats = Chats(store, terms.agent_name, terms.people)
         self._inbox = Inbox(store, chats, access, stop=self._stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
         turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear, terms.remarks)
-        self._lanes = Lanes(store=store, inbox=self._inbox, agents=agents, ledger=ledger, turns=turns)
+        self._lanes = Lanes(store, self._inbox, agents, ledger, turns, terms.agent_replies)
         self._isolation = Isolation() if deliveries is None else deliveries.isolation
         side_by_side = WorkerTerms(batch=JOINED, at_once=terms.at_once)
         self._answering = self._worker(INBOX, self._lanes, side_by_side, self._wake)
@@ -214,7 +217,7 @@ class Gateway:
 
     async def _serve(self, platform: Platform, tell: Callable[[str], None]) -> None:
         """Keep a platform running: one that falls over is said and begun again, the others go on."""
-        intake = _IntakeOf(self, self._inbox, tell)
+        intake = _IntakeOf(self, self._inbox, platform.name, tell)
         for failures in count():
             await self._inbox.report(platform.name, "starting", "")
             try:
@@ -304,6 +307,7 @@ class Gateway:
 class _IntakeOf(Intake):
     gateway: Gateway
     inbox: Inbox
+    platform: str
     tell: Callable[[str], None]
     told: str = ""
     """How the platform was when it was last told of."""
@@ -313,6 +317,12 @@ class _IntakeOf(Intake):
 
     async def move(self, moved: Moved) -> None:
         await self.gateway.move(moved)
+
+    async def read_positions(self) -> dict[str, str]:
+        return await self.inbox.store.read(lambda tx: inbox_rows.read_positions(tx, self.platform))
+
+    async def write_positions(self, positions: Mapping[str, str | None]) -> None:
+        await self.inbox.store.write(lambda tx: inbox_rows.write_positions(tx, self.platform, positions))
 
     async def report(self, part: str, state: str, detail: str) -> None:
         await self.inbox.report(part, state, detail)

@@ -73,7 +73,7 @@ class Inbox(Struct, frozen=True):
         UsageError for a session id that no session may have. A NUL becomes U+FFFD: not every memory can store one."""
         message = replace(message, text=message.text.replace("\0", "\ufffd"))
         received = await self.store.write(lambda tx: self._commit(tx, message))
-        if received.fresh and is_stop(message.text):
+        if received.fresh and is_stop(message.typed):
             received = replace(received, stopped=self.stop(received.session_id or ""))
             await self.store.write(lambda tx: self._tell_of_stop(tx, message, received))
         if received.fresh:

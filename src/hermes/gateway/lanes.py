@@ -41,7 +41,7 @@ from hermes.slash.acts import NOT_RUNNING
 from hermes.slash.here import Again, Answer, Say
 from hermes.slash.table import TypedCommand
 from hermes.store.held_lease import UNSAID, WAITING
-from hermes.store.inbox import is_followed, said_already
+from hermes.store.inbox import is_followed, record_messages, said_already
 from hermes.store.store import Store
 from hermes.types import Draft
 
@@ -49,6 +49,7 @@ log = logging.getLogger("hermes.gateway")
 
 BUSY_PAUSE = 1.0
 NOT_NOW = "That cannot be done now."
+CHAIN_ENDED = "(I have answered other agents {replies} times in a row, and wait until a person speaks.)"
 KEPT = "The message is kept and will be answered; ask again with its Idempotency-Key"
 
 Hear: TypeAlias = Callable[[Sequence[str], TurnEvent], None]
@@ -182,6 +183,8 @@ class Lanes(Work):
     agents: AgentCache
     ledger: Ledger
     turns: InboxTurns
+    agent_replies: int
+    """Replies to other agents in a row, without a word of a person."""
     stops: dict[str, asyncio.Event] = field(default_factory=dict)
 
     def stop_turn(self, session_id: str) -> bool:
@@ -226,6 +229,8 @@ class Lanes(Work):
         try:
             person = Person(batch.first.author_id, batch.first.author_alt)
             async with self.agents.use(session, key, opened.scope, person) as agent:
+                if batch.first.author_is_agent and await self._ends_chain(claimed, batch, opened):
+                    return
                 to_say = await self._to_say(claimed, batch, opened, key, agent, stop)
                 if to_say is not None:
                     await self.turns.run(claimed, to_say, opened, agent, stop)
@@ -233,6 +238,29 @@ class Lanes(Work):
             if self.stops.get(session.id) is stop:
                 del self.stops[session.id]
             SESSION.reset(token)
+
+    async def _ends_chain(self, claimed: Claim, batch: Batch, opened: OpenedSession) -> bool:
+        """Keep messages of another agent without a reply when there were as many replies since a person spoke as are
+        allowed. The chat is told once."""
+        session_id, store, now = opened.session.id, self.store, self.store.clock.now()
+
+        def keep(tx: Tx) -> bool:
+            person, replies = store.messages.replies_since_person(tx, session_id)
+            if replies < self.agent_replies or opened.known:
+                return False
+            drafts = [draft_of(message, is_owner=False) for message in batch.messages]
+            stored = store.messages.append(tx, session_id, drafts, now=now)
+            record_messages(tx, session_id, [(item.id, one.id) for item, one in zip(batch.items, stored, strict=True)])
+            done = [done_with(Replied(session_id, 0, ""))] * len(batch.items)
+            queue.settle(tx, claimed, done, now=now)
+            text = CHAIN_ENDED.format(replies=self.agent_replies)
+            self.ledger.enqueue(tx, batch.first.chat, claimed.lane, text, f"chain:{session_id}:{person}")
+            return True
+
+        ended = await store.write(keep)
+        if ended:
+            self.ledger.wake_delivery.set()
+        return ended
 
     async def _to_say(
         self, claimed: Claim, batch: Batch, opened: OpenedSession, key: str, agent: Agent, stop: asyncio.Event

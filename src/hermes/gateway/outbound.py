@@ -84,7 +84,7 @@ async def _put(platform: Platform, chat: Chat, item: Item) -> None:
             return
     except MessageGone:
         log.info("the preview in %s is gone; the reply is sent anew", item.lane)
-    await platform.send(chat, item.payload["text"])
+    await platform.send(chat, item.payload["text"], item.key)
 
 
 def split_text(text: str, longest: int) -> list[str]:

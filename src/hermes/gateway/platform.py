@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -31,12 +32,19 @@ class Inbound(Struct, frozen=True):
     author_name: str | None = None
     author_alt: str | None = None
     """Another id of the same person, such as a user name."""
+    author_is_agent: bool = False
+    """Whether another program speaks: an agent that the owner allowed."""
     session_key: str | None = None
     """A client's own key, instead of the one that is made of the chat."""
     session_id: str | None = None
     """A client's own session."""
     earlier: tuple[tuple[str, str], ...] = ()
     """Role and text of what the model is to see before the session's own messages. None of it is stored as said."""
+
+    @property
+    def typed(self) -> str:
+        """The text where commands are looked for: those of other agents are text."""
+        return "" if self.author_is_agent else self.text
 
     def to_json(self) -> Json:
         """As it lies in the inbox."""
@@ -80,6 +88,12 @@ class Intake(Protocol):
     async def move(self, moved: Moved) -> None:
         """Take note that a chat has another id. When this returns it is known for good; told again, nothing happens."""
 
+    async def read_positions(self) -> dict[str, str]:
+        """Return how far each place of this platform was read, as `write_positions` stored it."""
+
+    async def write_positions(self, positions: Mapping[str, str | None]) -> None:
+        """Store how far places were read, for a platform that repeats nothing; None forgets a place."""
+
     async def report(self, part: str, state: str, detail: str) -> None:
         """Tell how the platform is; loud when it changes."""
 
@@ -102,8 +116,9 @@ class Platform(Protocol):
     async def run(self, intake: Intake) -> None:
         """Receive until cancelled. Comes back by itself from anything that passes; raises only what never will."""
 
-    async def send(self, chat: Chat, text: str) -> str:
-        """Send one message; the id that `edit` finds it by."""
+    async def send(self, chat: Chat, text: str, key: str = "") -> str:
+        """Send one message; the id that `edit` finds it by. Sent again with the same `key` it is the same message,
+        where the platform can tell."""
 
     async def edit(self, chat: Chat, message_id: str, text: str) -> None:
         """Replace the text of a message we sent. Raises MessageGone when it can only be sent anew."""

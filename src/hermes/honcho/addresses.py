@@ -58,6 +58,8 @@ class EntryTarget(Struct, frozen=True, rename="camel"):
 
     is_own: bool = False
     """Whether it is a conversation of the owner's alone: its messages are marked so."""
+    talk_of: str | None = None
+    """Of a session of our agent and another one, the session of the people beside whom they talked."""
 
     @property
     def came_by(self) -> str | None:
@@ -112,6 +114,14 @@ def move_out(config: HonchoConfiguration, target: EntryTarget) -> EntryTarget:
     if named is None or target.session is None or target.workspace != config.workspace:
         return target
     return replace(target, session=hash_name(target.session, *split_account(named), target.session_key or ""))
+
+
+def agent_session(target: EntryTarget, agent: Speaker) -> EntryTarget:
+    """Return where the words between our agent and another one go: into a session of the two."""
+    sender = agent.user_id or agent.name or ""
+    whole = f"{target.session}-a2a-{target.ai_peer}-{sender}"
+    name = hash_name(whole, "a2a", target.session or "", target.came_by or "", sender)
+    return replace(target, session=name, talk_of=target.session, is_own=False, takes_files=False)
 
 
 def _speaker_key(conversation: Conversation) -> str | None:

@@ -129,7 +129,9 @@ class Attempt(Struct, frozen=True):
         return find_peer(self.config.identities, speaker, key, self.target.came_by).name
 
     def observing(self, peers: set[str]) -> dict[str, Observing]:
-        """What peers observe in a session."""
+        """What peers observe in a session. Nothing is concluded from what agents say to each other."""
+        if self.target.talk_of is not None:
+            return dict.fromkeys(sorted(peers), Observing(observe_me=False, observe_others=False))
         settings = {peer: self.config.observation["ai" if peer == self.target.ai_peer else "user"] for peer in peers}
         return {peer: Observing(settings[peer]["observeMe"], settings[peer]["observeOthers"]) for peer in sorted(peers)}
 

@@ -14,6 +14,7 @@ from hermes.honcho.names import fit
 from hermes.honcho.peer_commands import peers
 from hermes.honcho.profile_commands import sync
 from hermes.honcho.server import Machine
+from hermes.honcho.sign_in import login, logout
 from hermes.honcho.status import status
 from hermes.honcho.wizard import setup
 from hermes.honcho.workbench import Workbench, find_bench, here
@@ -41,7 +42,20 @@ def make_commands(machine: Machine, desk: Desk) -> typer.Typer:
         bench = Workbench(machine, desk)
         ctx.obj = bench if target_profile is None else bench.of_profile(target_profile)
 
-    for command in (setup, status, enable, disable, mode, peer, sessions, strategy, tokens, map_directory):
+    for command in (
+        setup,
+        status,
+        login,
+        logout,
+        enable,
+        disable,
+        mode,
+        peer,
+        sessions,
+        strategy,
+        tokens,
+        map_directory,
+    ):
         app.command("map" if command is map_directory else command.__name__)(command)
     app.add_typer(peers, name="peers")
     for command in (sync, identity, migrate):

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from hermes.config_edit import MAX_DEPTH
 from hermes.errors import HomeError, SettingsError
-from hermes.files import edit_file, read_file
+from hermes.files import edit_locked_file, locked, read_file
 from hermes.home import Home
 from hermes.honcho import guests, projects
 from hermes.honcho.keys import ENV_HOST, PIN_USER_PEER, TABLE, Key
@@ -29,6 +29,8 @@ GLOBAL = Path(".honcho") / "config.json"
 """Below the user's folder: the file that other Honcho programs share. Only our own host block is written there."""
 HOSTS = "hosts"
 MAX_FILE_BYTES = 4 * 1024 * 1024
+LOCK_SECONDS = 30.0
+"""How long a change waits for the lock, which the renewal of a sign-in holds for 20 seconds at most."""
 JSON_MARKS = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
 """Strings and brackets, which tell how deep a file is nested before it is parsed."""
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -114,9 +116,15 @@ def edit_document(places: ConfigPlaces, edit: Edit) -> Path:
     what would change at the root goes into our block.
     """
     path = places.existing() or places.default
-    if not edit_file(path, lambda: _raw(path), lambda raw: _edited(path, raw, places, edit)):
-        raise HomeError(f"another program changes {path} all the time", hint="Try again in a moment")
+    with locked(path, timeout=LOCK_SECONDS):
+        edit_locked_document(path, places, edit)
     return path
+
+
+def edit_locked_document(path: Path, places: ConfigPlaces, edit: Edit) -> None:
+    """Change one of the files while the caller holds its lock."""
+    if not edit_locked_file(path, lambda: _raw(path), lambda raw: _edited(path, raw, places, edit)):
+        raise HomeError(f"another program changes {path} all the time", hint="Try again in a moment")
 
 
 def _edited(path: Path, raw: bytes | None, places: ConfigPlaces, edit: Edit) -> str:

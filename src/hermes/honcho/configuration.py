@@ -20,6 +20,8 @@ from hermes.errors import SettingsError
 from hermes.home import PROFILES
 from hermes.honcho import keys
 from hermes.honcho.config_file import FILE, GLOBAL, HOSTS, ConfigPlaces, Document, read_document
+from hermes.honcho.grant import CLOUD as CLOUD
+from hermes.honcho.grant import SignIn, is_access_token, read_sign_in
 from hermes.honcho.guests import NO_GUESTS, GuestRecord, read_guests
 from hermes.honcho.identity import FALLBACK, Identities
 from hermes.honcho.keys import Key
@@ -33,7 +35,6 @@ from hermes.settings.layers import DEFAULT, Layer, Resolved, Settings, environme
 from hermes.settings.setting import nearest
 
 T = TypeVar("T")
-CLOUD = "https://api.honcho.dev"
 LOCAL = "http://localhost:8000"
 VERSION_PATH = re.compile(r"(?:/v[1-3]/*|(?<!/)/+)$")
 MIN_REQUEST_SECONDS = 1.0
@@ -57,6 +58,8 @@ class GivenKey(Struct, frozen=True):
     where: str
     key: str
     server: str
+    """Of a sign-in, the server that it was made for."""
+    is_sign_in: bool = False
 
     def is_for(self, url: str) -> bool:
         """Return True if the key may be sent to a server. A key with a server beside it goes to that server alone. Any
@@ -115,6 +118,12 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
         url, told = named_server(self.get) or CLOUD, list[str]()
         for one in takewhile(lambda one: not one.is_for(url), self.given_keys):
             name = keys.API_KEY.env if one.layer == VARIABLE else f"the {one.layer}"
+            if one.is_sign_in and one.server:
+                told.append(
+                    f"the sign-in of {name} was made for {hide_url(one.server)} and is not sent to {hide_url(url)}; "
+                    "`hermes honcho login` signs in there"
+                )
+                continue
             belongs = f"belongs to {hide_url(one.server)} and is not sent to {hide_url(url)}"
             why = belongs if one.server else "is not sent to a local server"
             told.append(f"the key of {name} {why}; put apiKey beside baseUrl in hosts.{self.host}")
@@ -124,7 +133,21 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
     def grant(self) -> Mapping[str, object] | None:
         """The sign-in that `apiKey` is the token of; only one that stands in the same place as the key counts."""
         beside = self.settings.where(keys.OAUTH) == self.settings.where(keys.API_KEY)
-        return self.get(keys.OAUTH) if beside else None
+        return self.get(keys.OAUTH) if beside and is_access_token(self.get(keys.API_KEY)) else None
+
+    @property
+    def sign_in(self) -> SignIn | None:
+        """The sign-in whose token is sent to the server in force."""
+        return read_sign_in({keys.API_KEY.key: self.get(keys.API_KEY), keys.OAUTH.key: self.grant})
+
+    @property
+    def sign_in_layer(self) -> str:
+        return self.settings.origin(keys.OAUTH)
+
+    @property
+    def has_foreign_sign_in(self) -> bool:
+        """Return True if the sign-in stands where only other programs write: they renew it."""
+        return self.sign_in_layer == ROOT and self.file is not None and self.file.parts[-2:] == GLOBAL.parts
 
     @property
     def host_name(self) -> str:
@@ -279,8 +302,15 @@ def _given_keys(layers: Sequence[Layer]) -> list[GivenKey]:
     for layer in layers:
         own, problems = try_resolve([keys.API_KEY, keys.BASE_URL, keys.ENVIRONMENT], [layer])
         if (key := own.get(keys.API_KEY)) and not problems and not (hides_root and layer.name == ROOT):
-            found.append(GivenKey(layer.name, own.where(keys.API_KEY), key, named_server(own.get)))
+            sign_in = _sign_in_of(layer, key)
+            server = (sign_in and sign_in.made_for) or named_server(own.get)
+            found.append(GivenKey(layer.name, own.where(keys.API_KEY), key, server, sign_in is not None))
     return found
+
+
+def _sign_in_of(layer: Layer, key: str) -> SignIn | None:
+    grant = layer.find(keys.OAUTH)
+    return None if grant is None else read_sign_in({keys.API_KEY.key: key, keys.OAUTH.key: grant.value})
 
 
 def login_name(env: Mapping[str, str]) -> str:

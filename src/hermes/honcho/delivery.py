@@ -18,7 +18,7 @@ import msgspec
 from hermes.errors import ProviderError
 from hermes.honcho import keys
 from hermes.honcho.acts import Conclude, Remove, SetCard, TakeFiles, Whom, decode_act
-from hermes.honcho.addresses import MESSAGES, EntryTarget, move_out
+from hermes.honcho.addresses import MESSAGES, EntryTarget, agent_session, move_out
 from hermes.honcho.attempt import Attempt, Doubts
 from hermes.honcho.conclusions import Saying, conclude, remove_conclusion, write_note
 from hermes.honcho.configuration import HonchoConfiguration
@@ -33,6 +33,7 @@ from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.provider import Delivered, Entry, Host, Later, Outcome, Parked, Speaker
 
 SWITCHED_OFF = "Honcho is switched off"
+NO_AGENTS = "`a2aSessions` is off: nothing of other agents is kept"
 WISHES = ("forget", "undo")
 AGAIN = 60.0
 """Seconds until it is seen that Honcho was switched on again."""
@@ -82,6 +83,11 @@ class Delivery:
             target = EntryTarget.from_json(group[0].address)
             if group[0].kind not in WISHES:  # what was written there is also deleted there
                 target = move_out(config, target)
+            if (agent := _agent_of(group[0])) is not None and target.session is not None:
+                if not config.get(keys.A2A_SESSIONS):
+                    outcomes += [Delivered(NO_AGENTS)] * len(group)
+                    continue
+                target = agent_session(target, agent)
             attempt = Attempt(link, config, self._doubts, self._host, until, target)
             try:
                 is_said = group[0].kind in MESSAGES
@@ -102,8 +108,14 @@ def _groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
         if not is_message:
             yield from ([entry] for entry in run)
             continue
-        for _, same in groupby(run, lambda entry: EntryTarget.from_json(entry.address)):
+        for _, same in groupby(run, lambda entry: (EntryTarget.from_json(entry.address), _agent_of(entry))):
             yield list(same)
+
+
+def _agent_of(entry: Entry) -> Speaker | None:
+    """Return the other agent that said a message, or to whom a reply goes."""
+    is_agents = entry.kind in MESSAGES and entry.speaker is not None and entry.speaker.is_agent
+    return entry.speaker if is_agents else None
 
 
 async def _write(attempt: Attempt, entry: Entry) -> Outcome:

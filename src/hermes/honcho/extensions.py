@@ -15,7 +15,9 @@ from hermes.errors import ProviderError
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.failures import ACCESS_REFUSED, NOT_FOUND, Failure, Refusal
 from hermes.honcho.names import peer_path, workspace_path
-from hermes.honcho.server import ERRNO, NO_KEY, PATIENCE, Machine, reachable
+from hermes.honcho.renewal import LOGIN
+from hermes.honcho.server import PATIENCE, Machine, make_auth, reachable
+from hermes.honcho.token_requests import ERRNO
 from hermes.honcho.wire import understand
 from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens
@@ -40,7 +42,8 @@ class Extensions:
         server = reachable(config, machine)
         self.workspace = workspace_path(workspace or config.workspace)
         self._url = server.url
-        self._headers = {"Authorization": f"Bearer {server.key or NO_KEY}"}
+        self._server = server
+        self._auth = make_auth(server, machine)
         self._client: httpx.Client | None = None
 
     @contextmanager
@@ -48,7 +51,7 @@ class Extensions:
         """Keep a connection while the block runs, for who asks much."""
         is_plain = self._url.startswith("http://")
         trust = not is_loopback_url(self._url)
-        with httpx.Client(headers=self._headers, timeout=PATIENCE, verify=not is_plain, trust_env=trust) as client:
+        with httpx.Client(auth=self._auth, timeout=PATIENCE, verify=not is_plain, trust_env=trust) as client:
             self._client = client
             try:
                 yield
@@ -90,7 +93,8 @@ class Extensions:
                 return missing
             return understand(answer.status_code, answer.content, answer.headers).value
         except Refusal as refusal:
-            hint = "Check `apiKey`" if refusal.status in ACCESS_REFUSED else ""
+            advice = "Check `apiKey`" if self._server.sign_in is None else LOGIN
+            hint = advice if refusal.status in ACCESS_REFUSED else ""
             raise ProviderError(str(refusal), hint=hint) from refusal
         except (httpx.HTTPError, httpx.InvalidURL, Failure) as error:
             why = ERRNO.sub("", hide_tokens(str(error)))

@@ -2,7 +2,8 @@
 
 Failure
 ├── Unreached     nothing was sent
-│   └── NoTime    because there was no time left for it
+│   ├── NoTime    because there was no time left for it
+│   └── SignedOut because the sign-in has ended and could not be renewed
 ├── Refusal       the server said no; nothing was written, unless its status leaves that open
 ├── Unready       the session or peer that the entry needs could not be set up; the entry itself was not judged
 └── Unanswered    it may have arrived: cut off, too late, or not the answer of a Honcho server
@@ -52,6 +53,10 @@ class Unanswered(Failure):
     """The request was on its way, and nobody knows how far it came."""
 
     may_have_arrived = True
+
+
+class SignedOut(Unreached):
+    """The sign-in has ended and could not be renewed, or the server takes none of its tokens: that can be put right."""
 
 
 class Refusal(Failure):

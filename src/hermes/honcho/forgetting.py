@@ -11,8 +11,8 @@ import msgspec
 from hermes.honcho.acts import Conclude, decode_act
 from hermes.honcho.attempt import Attempt
 from hermes.honcho.conclusions import remove_conclusion
-from hermes.honcho.messages import AT_ONCE, SESSION, delete_message, list_messages
-from hermes.honcho.wire import read_time
+from hermes.honcho.messages import AT_ONCE, SESSION, TALK_OF, delete_message, list_messages
+from hermes.honcho.wire import items_of, read_time
 from hermes.memory.provider import Delivered, Later, Outcome, Parked
 from hermes.types import Json
 
@@ -28,13 +28,14 @@ async def forget_conversation(attempt: Attempt, data: Mapping[str, Json]) -> Out
         return NO_SESSION
     filters = {"metadata": {SESSION: str(data["session_id"])}}
     deleted = 0
-    while found := await list_messages(attempt, session, f"size={AT_ONCE}", filters):
-        if not attempt.link.deletes_messages:
-            count = f"{len(found)} or more" if len(found) == AT_ONCE else str(len(found))
-            return Parked(f"this server cannot delete messages: {count} stay in its session {session}")
-        for message in found:
-            await delete_message(attempt, session, str(message["id"]))
-        deleted += len(found)
+    for one in [session, *await _talks_of(attempt, session)]:
+        while found := await list_messages(attempt, one, f"size={AT_ONCE}", filters):
+            if not attempt.link.deletes_messages:
+                count = f"{len(found)} or more" if len(found) == AT_ONCE else str(len(found))
+                return Parked(f"this server cannot delete messages: {count} stay in its session {one}")
+            for message in found:
+                await delete_message(attempt, one, str(message["id"]))
+            deleted += len(found)
     return _once_more(attempt, data) or Delivered(f"{deleted} messages were deleted")
 
 
@@ -44,17 +45,27 @@ async def take_back(attempt: Attempt, data: Mapping[str, Json]) -> Outcome:
     if session is None:
         return NO_SESSION
     removed, kept = await _remove_concluded(attempt, data["entries"])
-    found = await _find(attempt, session, data["session_id"], data["times"]) if data["times"] else []
+    found = [
+        (one, message)
+        for one in ([session, *await _talks_of(attempt, session)] if data["times"] else [])
+        for message in await _find(attempt, one, data["session_id"], data["times"])
+    ]
     if found and not attempt.link.deletes_messages:
         kept.append(f"this server cannot delete messages: {len(found)} of them stay in its session {session}")
     else:
-        for message in found:
-            await delete_message(attempt, session, message)
+        for one, message in found:
+            await delete_message(attempt, one, message)
     if later := _once_more(attempt, data):
         return later
     if kept:
         return Parked("; ".join(kept))
     return Delivered(f"{len(found)} messages and {removed} conclusions were deleted")
+
+
+async def _talks_of(attempt: Attempt, session: str) -> list[str]:
+    """Return the sessions of our agent and other agents beside a session of people."""
+    told = await attempt.ask("POST", f"sessions/list?size={AT_ONCE}", {"filters": {"metadata": {TALK_OF: session}}})
+    return [str(one["id"]) for one in items_of(told, "sessions")]
 
 
 def _once_more(attempt: Attempt, data: Mapping[str, Json]) -> Later | None:

@@ -56,27 +56,27 @@ class Broken(HttpError):
 class HttpClient(Protocol):
     """Sends requests to one server. Each ends when its caller is cancelled."""
 
-    async def send(self, method: str, path: str, body: bytes | None) -> HttpReply:
-        """Send one request, never twice. Raises HttpError."""
+    async def send(self, method: str, path: str, body: bytes | None, key: str) -> HttpReply:
+        """Send one request with this key, never twice. Raises HttpError."""
 
     async def close(self) -> None: ...
 
 
-def open_client(url: str, key: str, connect_seconds: float) -> HttpClient:
+def open_client(url: str, connect_seconds: float) -> HttpClient:
     """Return a client for the server at a URL. Raises NotConnected. Blocks: it may read certificates."""
     if url.startswith("http://") and is_loopback_url(url):
-        return LocalClient(url, key)
-    return RemoteClient(url, key, connect_seconds)
+        return LocalClient(url)
+    return RemoteClient(url, connect_seconds)
 
 
 class RemoteClient:
     """A client over httpx, with the certificates and proxies that the environment names."""
 
-    def __init__(self, url: str, key: str, connect_seconds: float) -> None:
+    def __init__(self, url: str, connect_seconds: float) -> None:
         import httpx
 
         self._url = url
-        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json"}
         timeout = httpx.Timeout(connect_seconds, read=None)  # each request has its own end
         try:
             verify, trust_env = not url.startswith("http://"), not is_loopback_url(url)
@@ -84,11 +84,12 @@ class RemoteClient:
         except (ValueError, ImportError, OSError) as error:  # a proxy or a certificate that the environment names
             raise NotConnected(str(error)) from error
 
-    async def send(self, method: str, path: str, body: bytes | None) -> HttpReply:
+    async def send(self, method: str, path: str, body: bytes | None, key: str) -> HttpReply:
         import httpx
 
+        url, headers = f"{self._url}{path}", {"Authorization": f"Bearer {key}"}
         try:
-            async with self._client.stream(method, f"{self._url}{path}", content=body) as response:
+            async with self._client.stream(method, url, content=body, headers=headers) as response:
                 return HttpReply(response.status_code, response.headers, await _read(response))
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.InvalidURL) as error:
             raise NotConnected(_words(error)) from error
@@ -111,21 +112,21 @@ async def _read(response: httpx.Response) -> bytes:
 class LocalClient:
     """A client for a server on this machine: HTTP/1.1 over connections that are kept."""
 
-    def __init__(self, url: str, key: str) -> None:
+    def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "", parts.port or 80
         self._prefix = parts.path.rstrip("/")
         named = parts.netloc.rpartition("@")[2]
-        self._head = f" HTTP/1.1\r\nHost: {named}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n"
+        self._head = f" HTTP/1.1\r\nHost: {named}\r\nContent-Type: application/json\r\nAuthorization: Bearer "
         self._idle: list[tuple[float, _Connection]] = []
         self._room = asyncio.Semaphore(MAX_CONNECTIONS)
 
-    async def send(self, method: str, path: str, body: bytes | None) -> HttpReply:
+    async def send(self, method: str, path: str, body: bytes | None, key: str) -> HttpReply:
         target = f"{self._prefix}{path}"
         if TARGET.fullmatch(target) is None:
             raise NotConnected("the path holds characters that no URL has")
         length = "" if body is None else f"Content-Length: {len(body)}\r\n"
-        request = f"{method} {target}{self._head}{length}\r\n".encode("latin-1", "replace") + (body or b"")
+        request = f"{method} {target}{self._head}{key}\r\n{length}\r\n".encode("latin-1", "replace") + (body or b"")
         async with self._room:
             connection = self._take_idle() or await self._connect()
             try:

@@ -86,6 +86,8 @@ def find_peer(
     """The peer of a speaker. `session_key`, the chat's or the session's, names whoever has no id. Without a platform
     the first one is meant."""
     person = speaker or Speaker()
+    if person.is_agent and person.user_id:  # never pinned, never the owner, whatever an alias says
+        return _of_id(who, platform, person.user_id)
     if who.pin and (person.is_owner or who.pin_guests):
         return ResolvedPeer(who.owner, "pin", not person.is_owner)
     for given, rung in ((person.user_id, "alias"), (person.user_id_alt, "alias of the other id")):

@@ -245,8 +245,12 @@ def _plain(line: str) -> str:
 
 def _unsigned(line: str) -> str | None:
     """What a line says as it is compared, without the name before it; None where there is no name."""
+    return _unsigned_again(line) if len(line) <= USUAL else _make_unsigned(line)
+
+
+def _make_unsigned(line: str) -> str | None:
     found = SIGNED.match(line)
-    return None if found is None else f" {_plain(line[found.end() :])} "
+    return None if found is None else f" {_make_plain(line[found.end() :])} "
 
 
 def _make_plain(line: str) -> str:
@@ -255,3 +259,4 @@ def _make_plain(line: str) -> str:
 
 
 _plain_again = lru_cache(LINES_KEPT)(_make_plain)
+_unsigned_again = lru_cache(LINES_KEPT)(_make_unsigned)

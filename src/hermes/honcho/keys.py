@@ -215,8 +215,8 @@ A2A_SESSIONS = Key(
     "a2aSessions",
     Boolean(),
     True,
-    "Give each bot that talks to the agent a session of its own; false drops its messages. Takes effect with platforms "
-    "that let bots speak; today none does, and messages of bots are ignored.",
+    "Keep what the agent and each other bot say to each other in a session of the two; false keeps none of it. "
+    "`gateway.agents` names the bots that are heard.",
     frozen=False,
 )
 SESSIONS = Key(

@@ -14,10 +14,12 @@ from hermes.embedded.connect import connect
 from hermes.errors import HermesError
 from hermes.honcho.carrying import file_under_speaker
 from hermes.honcho.configuration import HonchoConfiguration
+from hermes.honcho.credentials import FixedCredentials, SignInCredentials
 from hermes.honcho.failures import Failure, Refusal, Unanswered, Unreached
 from hermes.honcho.guests import edit_guests, without_move
 from hermes.honcho.http_client import HttpClient, NotConnected, open_client
 from hermes.honcho.members import Members
+from hermes.honcho.renewal import Renewal, RenewalTerms
 from hermes.honcho.server import NO_KEY, HonchoServer, Machine, find_server
 from hermes.honcho.wire import DeliveryPatience, Wire, WireAnswer
 from hermes.types import Json
@@ -54,11 +56,13 @@ class Links:
         clock: Clock,
         configuration: Callable[[], HonchoConfiguration],
         patience: DeliveryPatience,
+        terms: RenewalTerms,
     ) -> None:
         self._machine = machine
         self._clock = clock
         self._configuration = configuration
         self._patience = patience
+        self._sign_in = SignInCredentials(Renewal(machine.places, machine.load, clock.now, terms), clock)
         self._finding = asyncio.Lock()
         self._meant: tuple[HonchoServer, DeliveryPatience] | None = None
         self._link: Link | None = None
@@ -68,12 +72,15 @@ class Links:
         """The server that the configuration means now. Raises Failure, or ProviderError for a broken configuration."""
         async with self._finding:
             config = self._configuration()
-            meant = find_server(config), replace(self._patience, timeout=config.request_seconds)
+            server, patience = find_server(config), replace(self._patience, timeout=config.request_seconds)
+            if server.sign_in is not None:
+                self._sign_in.adopt(server.sign_in)
+            meant = server.without_tokens, patience
             if self._link is not None and meant == self._meant and not self._link.wire.is_lost:
                 return self._link
             await self._let_go()
             if not self._ended:
-                self._link, self._meant = await self._reach(*meant, until), meant
+                self._link, self._meant = await self._reach(server, patience, until), meant
             if self._ended or self._link is None:  # it may have ended meanwhile
                 await self._let_go()
                 raise Unreached("it has ended")
@@ -84,9 +91,10 @@ class Links:
         """Whether our own server was lost: it may be found elsewhere at once."""
         return self._link is not None and self._link.wire.is_lost and self._link.wire.server.kind == "embedded"
 
-    async def close(self) -> None:
+    async def close(self, seconds: float) -> None:
         """Let the link go, and open no other: hooks that still run are not to leave one behind."""
         self._ended = True
+        await self._sign_in.settle(seconds)
         await self._let_go()
 
     async def _let_go(self) -> None:
@@ -98,7 +106,8 @@ class Links:
         if meant.lacks_key:
             raise Unreached(f"Honcho ({meant.shown}) needs a key")
         server = await self._find_own(until) if meant.kind == "embedded" else meant
-        wire = Wire(server, await self._open_client(server, patience), self._clock, patience)
+        credentials = FixedCredentials(server.key or NO_KEY) if server.sign_in is None else self._sign_in
+        wire = Wire(server, await self._open_client(server, patience), credentials, self._clock, patience)
         try:
             link = Link(wire, await _ask_extensions(wire, until))
             await self._carry(link, until)
@@ -109,7 +118,7 @@ class Links:
 
     async def _open_client(self, server: HonchoServer, patience: DeliveryPatience) -> HttpClient:
         try:
-            return await asyncio.to_thread(open_client, server.url, server.key or NO_KEY, patience.request)
+            return await asyncio.to_thread(open_client, server.url, patience.request)
         except NotConnected as error:
             raise Unreached(f"the server cannot be reached from here: {error}") from error
 

@@ -34,8 +34,15 @@ class Members:
         self._peers: set[tuple[str, str]] = set()
         self._sessions: dict[tuple[str, str], dict[str, Observing]] = {}
 
-    async def join(self, workspace: str, session: str, members: Mapping[str, Observing], until: float) -> None:
-        """Have a session with these members, who observe as they are told."""
+    async def join(
+        self,
+        workspace: str,
+        session: str,
+        members: Mapping[str, Observing],
+        until: float,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        """Have a session with these members, who observe as they are told. A new one gets the metadata."""
         async with self._lock(workspace, session):
             known = self._sessions.get((workspace, session))
             new = members if known is None else {name: how for name, how in members.items() if known.get(name) != how}
@@ -43,7 +50,7 @@ class Members:
                 return
             with self._refused():
                 await self._have_workspace(workspace, until)
-                await self._join(workspace, session, new, until, is_known=known is not None)
+                await self._join(workspace, session, new, until, metadata or {}, is_known=known is not None)
             self._sessions[(workspace, session)] = {**(known or {}), **members}
 
     async def have_peers(self, workspace: str, names: list[str], until: float) -> None:
@@ -77,26 +84,41 @@ class Members:
                 self._workspaces.add(workspace)
 
     async def _join(
-        self, workspace: str, session: str, new: Mapping[str, Observing], until: float, *, is_known: bool
+        self,
+        workspace: str,
+        session: str,
+        new: Mapping[str, Observing],
+        until: float,
+        metadata: Mapping[str, str],
+        *,
+        is_known: bool,
     ) -> None:
         try:
-            await self._add(workspace, session, new, until, is_known=is_known)
+            await self._add(workspace, session, new, until, metadata, is_known=is_known)
         except Refusal as refusal:
             if refusal.status != TOO_MANY_OBSERVERS or not any(how.observe_others for how in new.values()):
                 raise
             log.info("%s/%s has as many observers as it can have; the next ones observe nobody", workspace, session)
             fewer = {name: Observing(how.observe_me, observe_others=False) for name, how in new.items()}
-            await self._add(workspace, session, fewer, until, is_known=is_known)
+            await self._add(workspace, session, fewer, until, metadata, is_known=is_known)
 
     async def _add(
-        self, workspace: str, session: str, new: Mapping[str, Observing], until: float, *, is_known: bool
+        self,
+        workspace: str,
+        session: str,
+        new: Mapping[str, Observing],
+        until: float,
+        metadata: Mapping[str, str],
+        *,
+        is_known: bool,
     ) -> None:
         """Who is a member already keeps its settings when it is added: they are set one by one."""
         root, wire = workspace_path(workspace), self._wire
         if is_known:
             await wire.ask("POST", f"{root}/{session_path(session, 'peers')}", new, until=until)
         else:
-            made = await wire.ask("POST", f"{root}/sessions", {"id": session, "peers": new}, until=until)
+            body = {"id": session, "peers": new, **({"metadata": metadata} if metadata else {})}
+            made = await wire.ask("POST", f"{root}/sessions", body, until=until)
             if made.status == CREATED:
                 return
         for name, how in new.items():

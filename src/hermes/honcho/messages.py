@@ -16,6 +16,8 @@ from hermes.memory.provider import Delivered, Entry, Later, Outcome, Parked
 from hermes.types import OWN_MARK, Json
 
 KEY, SESSION, STOPPED = "hermes_key", "hermes_session", "hermes_stopped"
+TALK_OF = "hermes_talk_of"
+"""Metadata of a session of two agents: the session of the people beside whom they talked."""
 WHOLE, PIECE = "hermes_whole", "hermes_piece"
 """Metadata of a message: its key, the conversation it is of, that its author was cut off; of a piece, the key of the
 whole message and which piece it is, from 1."""
@@ -62,7 +64,8 @@ async def write_messages(attempt: Attempt, entries: Sequence[Entry]) -> list[Out
     assert target.session is not None
     written = [_written(attempt, entry) for entry in entries]
     members = attempt.observing({target.ai_peer, *(one.peer for one in written)})
-    await attempt.link.members.join(target.workspace, target.session, members, attempt.until)
+    about = {} if target.talk_of is None else {TALK_OF: target.talk_of}
+    await attempt.link.members.join(target.workspace, target.session, members, attempt.until, about)
     outcomes: list[Outcome] = []
     for run in _runs(written):
         outcomes += await _write_run(attempt, target.session, run)

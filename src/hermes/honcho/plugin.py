@@ -24,7 +24,8 @@ from hermes.honcho.injection_log import find_log
 from hermes.honcho.keys import ENABLED, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
 from hermes.honcho.recall_reader import PATIENCE, RecallReader
-from hermes.honcho.remarks import all_remarks
+from hermes.honcho.remarks import all_remarks, describe_auth
+from hermes.honcho.renewal import RenewalTerms
 from hermes.honcho.server import Machine, find_server, look_at
 from hermes.honcho.session import HonchoSession
 from hermes.honcho.watch import Watch
@@ -32,6 +33,7 @@ from hermes.honcho.wire import DeliveryPatience
 from hermes.memory.provider import (
     Acquaintance,
     Address,
+    Connect,
     Conversation,
     Delivered,
     Desk,
@@ -58,6 +60,8 @@ IN_PROJECT = "project/"
 """Before the id of what another workspace than the configured one holds, and the workspace's name."""
 SHARED = "what is known under your name here is not only yours, so it is not listed; the agent's owner can change that"
 """Told to a guest whose peer is the owner's or someone else's too."""
+CLOSING_SECONDS = 0.5
+"""Left of a shutdown for closing connections."""
 PACES = {
     "async": "at once, in the background",
     "turn": "before each turn ends",
@@ -72,20 +76,23 @@ class HonchoPlugin(MemoryPlugin):
     summary = "learns about people across conversations, on this machine or on a server"
     settings = TABLE
     patience = DeliveryPatience()
+    terms = RenewalTerms()
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self.machine = Machine(Home(host.home, host.profile), host.env, host.is_chosen)
+        self._connect: Connect | None = None
         self._kept_first: tuple[str, str] | None = None
         self._watch = Watch(self.machine, host.trouble)
-        self.links = Links(self.machine, host.clock, self.configuration, self.patience)
+        self.links = Links(self.machine, host.clock, self.configuration, self.patience, self.terms)
         """The server in force, for everything in this process that talks with it."""
         self._delivery = Delivery(host, self.links, self.configuration, self.patience, self._meet)
 
     def is_available(self) -> bool:
         server = find_server(self.configuration())
         if server.lacks_key:
-            raise ProviderError(f"Honcho ({server.shown}) needs a key", hint="`hermes memory setup honcho` asks for it")
+            hint = "`hermes honcho login` signs in, `hermes memory setup honcho` takes a key"
+            raise ProviderError(f"Honcho ({server.shown}) needs a key or a sign-in", hint=hint)
         return True
 
     def configuration(self) -> HonchoConfiguration:
@@ -171,8 +178,8 @@ class HonchoPlugin(MemoryPlugin):
         if self.configuration().get(ENABLED) is not False:
             await self.links.link(until)
 
-    async def shutdown(self, until: float) -> None:  # noqa: ARG002 - closing waits for nothing
-        await self.links.close()
+    async def shutdown(self, until: float) -> None:
+        await self.links.close(max(0.0, until - self.host.clock.now() - CLOSING_SECONDS))
 
     def cache_busting_signature(self) -> dict[str, Json] | None:
         return self.configuration().signature
@@ -186,6 +193,7 @@ class HonchoPlugin(MemoryPlugin):
         return {
             "honcho": server.shown,
             "access": access,
+            "auth": describe_auth(config, self.host.clock.now()),
             "workspace": config.workspace,
             "you": config.identities.owner,
             "agent": config.identities.ai,
@@ -222,7 +230,7 @@ class HonchoPlugin(MemoryPlugin):
         return FactReader(RecallReader(self.links, self.host.clock.now, config.workspace), peer, views)
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
-        return all_remarks(self.configuration(), people, self.host.clock.now())
+        return all_remarks(self.configuration(), people)
 
     def backup_paths(self) -> Sequence[Path]:
         places = self.machine.places
@@ -268,6 +276,11 @@ class HonchoPlugin(MemoryPlugin):
     def commands(self, desk: Desk) -> Any:
         # By name: a conversation needs none of them.
         return import_module("hermes.honcho.commands").make_commands(self.machine, desk)
+
+    def connect(self) -> Connect:
+        if self._connect is None:  # by name: it loads an HTTP server
+            self._connect = import_module("hermes.honcho.web_sign_in").WebSignIn(self.machine)
+        return self._connect
 
     def save_config(self, values: Mapping[str, Json]) -> Path:
         return edit_document(self.machine.places, set_keys(values))

@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hermes.clock import SystemClock
-from hermes.errors import UsageError
+from hermes.errors import ProviderError, UsageError
 from hermes.honcho import keys
 from hermes.honcho.configuration import CLOUD, LOCAL, VARIABLE, is_cloud_url, named_server
+from hermes.honcho.grant import SEEDED
 from hermes.honcho.interview import Interview
 from hermes.honcho.remarks import describe_grant, unmarked
 from hermes.honcho.server import meant_server
+from hermes.honcho.sign_in import Signer
 from hermes.memory.provider import Acquaintance
 from hermes.settings.layers import DEFAULT
 
@@ -19,15 +21,21 @@ WITHOUT = "none"
 CLOUD_PAGE = "https://app.honcho.dev"
 SERVERS = {
     "embedded": "our own memory server on this machine: no account, no key, no network",
-    "cloud": f"Honcho Cloud, with a key from {CLOUD_PAGE}",
+    "cloud": "Honcho Cloud: sign in, or give a key",
     "self-hosted": "a Honcho server of your own, by its URL",
+}
+STAY, KEY = "stay", "key"
+WAYS = {
+    "browser": "sign in with the browser of this machine",
+    "device": "sign in with a code that you type on this or another device",
+    KEY: "give an API key",
 }
 
 SERVER_KEYS = (keys.SERVER, keys.BASE_URL, keys.ENVIRONMENT, keys.API_KEY, keys.OAUTH)
 """What these questions answer."""
 
 
-def ask_server(interview: Interview) -> None:
+def ask_server(interview: Interview, signer: Signer) -> None:
     before = meant_server(interview.config).kind
     standing = "self-hosted" if before == "local" else before
     chosen = interview.option("server") or (
@@ -40,28 +48,31 @@ def ask_server(interview: Interview) -> None:
         return
     interview.put(keys.SERVER, "auto")
     if chosen == "cloud":
-        _ask_cloud(interview)
+        _ask_cloud(interview, signer)
     else:
-        _ask_self_hosted(interview, was_there=standing == "self-hosted")
+        _ask_self_hosted(interview, signer, was_there=standing == "self-hosted")
 
 
-def _ask_cloud(interview: Interview) -> None:
+def _ask_cloud(interview: Interview, signer: Signer) -> None:
     config = interview.config
     url, question = config.get(keys.BASE_URL), f"Key (from {CLOUD_PAGE})"
     elsewhere = not is_cloud_url(url) if url else config.get(keys.ENVIRONMENT) == "local"
     if elsewhere:
         interview.put(keys.BASE_URL, "")
     interview.put(keys.ENVIRONMENT, "production")  # the key is not to stand beside another server
+    if _signs_in(interview, signer, CLOUD, is_new=elsewhere):
+        return
     _ask_key(interview, question, is_new=elsewhere)
     has_key = _uses_variable(interview)
     while interview.asks and not has_key and not interview.value(keys.API_KEY):
         interview.dialog.say("Honcho Cloud needs a key.")
         interview.ask(keys.API_KEY, question)
     if not has_key and not interview.value(keys.API_KEY):
-        raise UsageError("Honcho Cloud needs a key", hint="Give --key, or set HONCHO_API_KEY")
+        hint = "Give --key, set HONCHO_API_KEY, or sign in without --yes"
+        raise UsageError("Honcho Cloud needs a key", hint=hint)
 
 
-def _ask_self_hosted(interview: Interview, *, was_there: bool) -> None:
+def _ask_self_hosted(interview: Interview, signer: Signer, *, was_there: bool) -> None:
     before = interview.config.get(keys.BASE_URL)
     interview.text(keys.BASE_URL, "URL of the server", "url", before or LOCAL)
     if not was_there and not interview.value(keys.BASE_URL):
@@ -69,6 +80,8 @@ def _ask_self_hosted(interview: Interview, *, was_there: bool) -> None:
     elsewhere = not was_there or interview.value(keys.BASE_URL) != before
     if interview.value(keys.BASE_URL):
         interview.put(keys.ENVIRONMENT, "production")
+    if _signs_in(interview, signer, named_server(interview.value) or LOCAL, is_new=elsewhere):
+        return
     has_key = bool(interview.config.get(keys.API_KEY)) and not elsewhere
     how = f"`{WITHOUT}` takes it away" if has_key else "Enter for none"
     _ask_key(interview, f"Key of this server ({how})", is_new=elsewhere)
@@ -85,6 +98,34 @@ def _use_embedded(interview: Interview) -> None:
     interview.put(keys.SERVER, "embedded" if elsewhere else interview.config.get(keys.SERVER))
 
 
+def _signs_in(interview: Interview, signer: Signer, server: str, *, is_new: bool) -> bool:
+    """Ask how to be let in, and sign in at once where that is the answer; False for a key. The name given at consent is
+    what the next question offers."""
+    grant = None if is_new else interview.config.grant
+    if not interview.asks or interview.option("key") is not None or not (grant or signer.is_offered(server)):
+        return False
+    has_key = _uses_variable(interview) or (bool(interview.config.get(keys.API_KEY)) and not is_new)
+    standing = {STAY: f"stay signed in: {describe_grant(grant, SystemClock().now())}"} if grant else {}
+    default = STAY if grant else KEY if has_key else signer.usual_way
+    while (way := interview.dialog.choose("How do you sign in?", {**standing, **WAYS}, default)) != KEY:
+        if way == STAY:
+            return True
+        try:
+            made = signer.sign_in(server, "browser" if way == "browser" else "device")
+        except ProviderError as error:
+            interview.dialog.say(f"You are not signed in: {error.line()}")
+            continue
+        interview.dialog.say("You are signed in.")
+        stored = made.sign_in.as_keys()
+        interview.put(keys.API_KEY, stored[keys.API_KEY.key])
+        interview.put(keys.OAUTH, stored[keys.OAUTH.key])
+        for row in SEEDED:
+            if row.key in made.suggested and row.key not in interview.wanted:
+                interview.put(row, made.suggested[row.key])
+        return True
+    return False
+
+
 def _ask_key(interview: Interview, question: str, *, is_new: bool) -> None:
     """Ask for the key of the chosen server. A key or sign-in of the file that was for another server is not used for
     this one; the variable's key is, except for a local server."""
@@ -99,14 +140,12 @@ def _ask_key(interview: Interview, question: str, *, is_new: bool) -> None:
         so_far = "key" if grant is None else "sign-in"
         if is_new and known:
             interview.dialog.say(f"The {so_far} so far is for another server: it is not used for this one.")
-        elif grant is not None:
-            interview.dialog.say(f"You are signed in: {describe_grant(grant, SystemClock().now())}. Enter keeps that.")
-        interview.ask(keys.API_KEY, question, "" if is_new else known)
+        interview.ask(keys.API_KEY, question, "" if is_new or grant is not None else known)
     elif is_new:
         interview.put(keys.API_KEY, "")
     if is_new and known:  # a key that is given again for another server is written, though it is in force for this one
         interview.wanted.setdefault(keys.API_KEY.key, known)
-    if grant is not None and (is_new or (interview.value(keys.API_KEY) != known and _takes_key(interview))):
+    if grant is not None and (is_new or interview.value(keys.API_KEY) != known):
         interview.put(keys.OAUTH, None)
         interview.dialog.say("The sign-in is taken out of the configuration.")
 
@@ -116,15 +155,6 @@ def _uses_variable(interview: Interview) -> bool:
     config, url = interview.config, named_server(interview.value) or CLOUD
     is_free = config.settings.origin(keys.API_KEY) in (VARIABLE, DEFAULT)
     return is_free and any(one.layer == VARIABLE and one.is_for(url) for one in config.given_keys)
-
-
-def _takes_key(interview: Interview) -> bool:
-    """Whether a key shall take the place of the sign-in, which is used until then."""
-    options = {"key": "use the key, and take the sign-in out", "sign-in": "stay signed in, and do not use the key"}
-    if interview.asks and interview.dialog.choose("You are signed in, and there is a key.", options, "key") != "key":
-        interview.put(keys.API_KEY, interview.config.get(keys.API_KEY))
-        return False
-    return True
 
 
 JUST_ME, POOLED, OTHERS, EDIT = "just-me", "pooled", "others", "e"

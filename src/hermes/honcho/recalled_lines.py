@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import datetime
+from functools import lru_cache
 
 from msgspec.structs import replace
 
-from hermes.honcho.injection import Section
+from hermes.honcho.injection import LINES_KEPT, Section
 from hermes.types import RecalledLine
 
 FACT = re.compile(
@@ -28,7 +29,7 @@ def read_lines(sections: Iterable[Section], about: str | None) -> tuple[Recalled
     for section in sections:
         evidence += [quote.line for quote in section.quotes]
         lines = (line for line in section.text.splitlines() if line.strip() and line[0] not in "# ")
-        facts = [_read(found) for line in lines if (found := FACT.match(line)) is not None]
+        facts = [fact for line in lines if (fact := _read(line)) is not None]
         if section.layer == CARD:
             card += facts
         elif section.layer == REPRESENTATION:
@@ -37,7 +38,11 @@ def read_lines(sections: Iterable[Section], about: str | None) -> tuple[Recalled
     return tuple(replace(one, speaker="") if one.speaker == about else one for one in (*evidence, *card, *known))
 
 
-def _read(found: re.Match[str]) -> RecalledLine:
+@lru_cache(LINES_KEPT)
+def _read(line: str) -> RecalledLine | None:
+    found = FACT.match(line)
+    if found is None:
+        return None
     try:
         at = datetime.fromisoformat(f"{found['at']}+00:00").timestamp()
     except ValueError:  # there is no time, or none that a clock shows

@@ -15,7 +15,7 @@ from hermes.redaction import hide_url
 
 NAMED = 5
 """People that one line names."""
-MINUTE = 60
+MINUTE_SECONDS = 60
 
 
 def unmarked(people: Sequence[Acquaintance]) -> list[Acquaintance]:
@@ -23,14 +23,14 @@ def unmarked(people: Sequence[Acquaintance]) -> list[Acquaintance]:
     return [one for one in people if not one.is_marked]
 
 
-def all_remarks(config: HonchoConfiguration, people: Sequence[Acquaintance], now: float) -> list[str]:
+def all_remarks(config: HonchoConfiguration, people: Sequence[Acquaintance]) -> list[str]:
     """A line each."""
     return [
         *_unused_remarks(config),
         *config.remarks,
         *_file_remarks(config),
         *_server_remarks(config),
-        *_auth_remarks(config, now),
+        *_auth_remarks(config),
         *_pin_remarks(config.identities, people),
         *_shared_remarks(config.identities, people),
         *_mixed_remarks(config),
@@ -130,24 +130,25 @@ def describe_auth(config: HonchoConfiguration, now: float) -> str:
 
 def describe_grant(grant: Mapping[str, object], now: float) -> str:
     """Who signed in, and for how long that holds."""
-    minutes = _minutes_left(grant, now)
-    validity = "token of unknown age" if minutes is None else f"token valid {minutes}m" if minutes > 0 else "expired"
+    ends = grant.get("expiresAt")
+    if not isinstance(ends, int | float):
+        validity = "token of unknown age"
+    else:
+        validity = f"token valid {max(1, round((ends - now) / MINUTE_SECONDS))}m" if ends > now else "expired"
     return f"OAuth ({grant.get('clientId', 'unknown client')}, {validity})"
 
 
-def _auth_remarks(config: HonchoConfiguration, now: float) -> Iterator[str]:
-    """A sign-in that is not used, and one that is used but no longer holds."""
+def _auth_remarks(config: HonchoConfiguration) -> Iterator[str]:
+    """A sign-in that is not used, and one that another program renews."""
     if find_server(config).kind == "embedded":
         return
+    where, used = config.settings.where, config.get(keys.API_KEY)
     if config.get(keys.OAUTH) is not None and config.grant is None:
-        where, used = config.settings.where, config.get(keys.API_KEY)
-        why = f"apiKey comes from {where(keys.API_KEY)}" if used else "its token in apiKey is not sent"
-        yield f"{where(keys.OAUTH)}: the sign-in is not used: {why}"
-    minutes = None if config.grant is None else _minutes_left(config.grant, now)
-    if minutes is not None and minutes <= 0:
-        yield "the sign-in has expired and is not renewed by this version; `hermes memory setup honcho` takes a key"
-
-
-def _minutes_left(grant: Mapping[str, object], now: float) -> int | None:
-    expires = grant.get("expiresAt")
-    return int((expires - now) / MINUTE) if isinstance(expires, int | float) else None
+        beside = where(keys.API_KEY) == where(keys.OAUTH)
+        why = "apiKey beside it is an API key" if beside else f"apiKey comes from {where(keys.API_KEY)}"
+        yield f"{where(keys.OAUTH)}: the sign-in is not used: {why if used else 'its token in apiKey is not sent'}"
+    if config.grant is not None and config.has_foreign_sign_in:
+        yield (
+            f"the sign-in at the root of {config.file} is another program's and is not renewed here; "
+            "`hermes honcho login` makes one of this profile's own"
+        )

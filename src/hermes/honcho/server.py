@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
@@ -17,15 +17,18 @@ from hermes.home import Home
 from hermes.honcho import keys
 from hermes.honcho.config_file import ConfigPlaces
 from hermes.honcho.configuration import CLOUD, HonchoConfiguration, is_cloud_url, load, named_server
+from hermes.honcho.grant import SignIn
 from hermes.honcho.names import workspace_path
+from hermes.honcho.renewal import LOGIN, Renewal, RenewalTerms
+from hermes.honcho.token_requests import ERRNO
 from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens, hide_url
 
 if TYPE_CHECKING:
     from honcho import Honcho
 
-ERRNO = re.compile(r"\[Errno -?\d+\] ")
-"""What says nothing to a person."""
+    from hermes.honcho.renewing_auth import RenewingAuth
+
 NO_KEY = "local"
 """What is sent as a key where none is needed: without one the SDK would look for one in the environment."""
 PATIENCE = 10.0
@@ -41,11 +44,21 @@ class HonchoServer(Struct, frozen=True):
     kind: ServerKind
     url: str
     key: str = ""
+    sign_in: SignIn | None = None
+    """The sign-in that the key is the token of."""
 
     @property
     def shown(self) -> str:
         """For people, without secrets."""
         return "our own memory server" if self.kind == "embedded" else f"{self.kind} at {hide_url(self.url)}"
+
+    @property
+    def without_tokens(self) -> HonchoServer:
+        """The same whichever token of a sign-in is in force."""
+        if self.sign_in is None:
+            return self
+        made = (self.sign_in.client_id, self.sign_in.granted_at)
+        return HonchoServer(self.kind, self.url, f"signed in: {made}")
 
     @property
     def lacks_key(self) -> bool:
@@ -69,8 +82,8 @@ def meant_server(config: HonchoConfiguration) -> HonchoServer:
     if config.get(keys.SERVER) == "embedded" or not (url or key):
         return HonchoServer("embedded", "")
     if not url or is_cloud_url(url):
-        return HonchoServer("cloud", url or CLOUD, key)
-    return HonchoServer("self-hosted" if config.get(keys.BASE_URL) else "local", url, key)
+        return HonchoServer("cloud", url or CLOUD, key, config.sign_in)
+    return HonchoServer("self-hosted" if config.get(keys.BASE_URL) else "local", url, key, config.sign_in)
 
 
 class Machine(Struct, frozen=True):
@@ -112,10 +125,8 @@ def open_client(config: HonchoConfiguration, machine: Machine) -> Iterator[Honch
     from honcho import Honcho  # heavy: only who talks with a server pays for it
 
     server, seconds = reachable(config, machine), config.request_seconds or PATIENCE
-    with (
-        httpx.Client(base_url=server.url, timeout=seconds, trust_env=not is_loopback_url(server.url)) as http,
-        in_words(),
-    ):
+    auth, trust_env = make_auth(server, machine), not is_loopback_url(server.url)
+    with httpx.Client(base_url=server.url, timeout=seconds, trust_env=trust_env, auth=auth) as http, in_words(server):
         yield Honcho(
             api_key=server.key or NO_KEY,
             environment="local" if server.kind == "local" else "production",
@@ -125,6 +136,18 @@ def open_client(config: HonchoConfiguration, machine: Machine) -> Iterator[Honch
             max_retries=0,
             http_client=http,
         )
+
+
+def make_auth(server: HonchoServer, machine: Machine) -> RenewingAuth:
+    """Return what lets a command's requests in. A sign-in that is tried before it is saved is not renewed."""
+    from hermes.honcho.renewing_auth import RenewingAuth
+
+    renewal = None
+    if server.sign_in is not None:
+        saved = machine.load().sign_in
+        if saved is not None and saved.granted_at == server.sign_in.granted_at:
+            renewal = Renewal(machine.places, machine.load, time.time, RenewalTerms())
+    return RenewingAuth(server.key or NO_KEY, renewal)
 
 
 def try_server(config: HonchoConfiguration, machine: Machine) -> str:
@@ -154,6 +177,8 @@ def look_at(config: HonchoConfiguration, machine: Machine, timeout: float = PATI
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         why = ERRNO.sub("", hide_tokens(str(error))) or type(error).__name__
         return f"it does not answer: {why}"
+    if answer.status_code in REFUSALS and server.sign_in is not None:
+        return "it answers, but refuses the sign-in's token, which is renewed when memory is used"
     if answer.status_code in REFUSALS:
         return "it answers, but refuses the key" if server.key else "it answers, but wants a key"
     return f"it answers, but fails ({answer.status_code})" if answer.status_code >= BROKEN else "it answers"
@@ -168,14 +193,17 @@ def _look_at_own(machine: Machine) -> str:
 
 
 @contextmanager
-def in_words() -> Iterator[None]:
+def in_words(server: HonchoServer) -> Iterator[None]:
     """Let what the SDK raises leave as a ProviderError."""
     from honcho.http.exceptions import AuthenticationError, HonchoError, PermissionDeniedError
 
     try:
         yield
     except (AuthenticationError, PermissionDeniedError) as error:
-        raise ProviderError(f"the server refuses the key ({hide_tokens(str(error))})", hint="Check `apiKey`") from error
+        what, hint = ("key", "Check `apiKey`") if server.sign_in is None else ("sign-in", LOGIN)
+        raise ProviderError(f"the server refuses the {what} ({hide_tokens(str(error))})", hint=hint) from error
     except HonchoError as error:
+        if isinstance(error.__context__, HermesError):  # the SDK took what renewing raised for its own
+            raise error.__context__ from None
         why = ERRNO.sub("", hide_tokens(str(error)))
         raise ProviderError(f"the server did not answer well: {why}", hint="") from error

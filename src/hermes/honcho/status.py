@@ -55,7 +55,7 @@ def look(bench: Workbench) -> tuple[HonchoConfiguration, dict[str, Json]]:
         "host": config.host,
         "file": None if config.file is None else str(config.file),
         "problems": [problem.message for problem in config.problems],
-        "remarks": all_remarks(config, people, now),
+        "remarks": all_remarks(config, people),
         "server": find_server(config).shown,
         "connection": look_at(config, bench.machine, PATIENCE),
         "auth": describe_auth(config, now),

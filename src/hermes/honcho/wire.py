@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from hermes.clock import Clock
+from hermes.honcho.credentials import Credentials
 from hermes.honcho.failures import KEY_REFUSED, NoTime, Refusal, Unanswered, Unreached
 from hermes.honcho.http_client import Broken, HttpClient, NotConnected
 from hermes.honcho.server import BROKEN, HonchoServer
@@ -57,9 +58,17 @@ class WireAnswer(msgspec.Struct, frozen=True):
 class Wire:
     """Sends requests that end before a given time. Where too little time is left it raises NoTime and sends nothing."""
 
-    def __init__(self, server: HonchoServer, client: HttpClient, clock: Clock, patience: DeliveryPatience) -> None:
+    def __init__(
+        self,
+        server: HonchoServer,
+        client: HttpClient,
+        credentials: Credentials,
+        clock: Clock,
+        patience: DeliveryPatience,
+    ) -> None:
         self.server = server
         self._client = client
+        self._credentials = credentials
         self._clock = clock
         self._patience = patience
         self.is_lost = False
@@ -77,8 +86,9 @@ class Wire:
         longest: float | None = None,
         shape: Any = Any,
     ) -> WireAnswer:
-        """One request, never repeated. It takes at most the configured timeout, else `longest` seconds, else the usual.
-        Raises Failure, and msgspec.ValidationError for an answer without the `shape`."""
+        """One request, repeated only when its key was refused and there is another. It takes at most the configured
+        timeout, else `longest` seconds, else the usual. Raises Failure, and msgspec.ValidationError for an answer
+        without the `shape`."""
         seconds = min(self._patience.timeout or longest or self._patience.request, until - self._clock.now())
         if seconds < SHORTEST_REQUEST:
             raise NoTime("there was no time left for it")
@@ -87,8 +97,17 @@ class Wire:
         content = None if body is None else msgspec.json.encode(body)
         self._running += 1
         try:
-            async with asyncio.timeout(seconds):
-                reply = await self._client.send(method, path, content)
+            end = self._clock.now() + seconds
+            key = await self._credentials.key(end)
+            if (left := end - self._clock.now()) < SHORTEST_REQUEST:
+                raise NoTime("there was no time left for it")
+            async with asyncio.timeout(left):
+                reply = await self._client.send(method, path, content, key)
+                while reply.status == KEY_REFUSED:
+                    if (other := await self._credentials.after_refusal(key, end)) is None:
+                        break
+                    key = other
+                    reply = await self._client.send(method, path, content, key)
             return understand(reply.status, reply.body, reply.headers, shape)
         except TimeoutError:
             raise Unanswered(f"the server did not answer within {seconds:.0f} s") from None

@@ -18,6 +18,7 @@ from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.interview import TYPED, Interview
 from hermes.honcho.questions import SERVER_KEYS, SERVERS, ask_gateway, ask_server
 from hermes.honcho.server import find_server, try_server
+from hermes.honcho.sign_in import Signer
 from hermes.honcho.workbench import Workbench, find_bench, shown
 from hermes.settings.kinds import in_words
 
@@ -119,10 +120,11 @@ def run_setup(bench: Workbench, options: Mapping[str, str | None], *, asks: bool
     for row, name in OPTIONS:
         if (given := interview.option(name)) is not None:
             interview.put(row, given)  # a wrong one is told before anything is asked or tried
-    ask_server(interview)
+    signer = Signer(dialog, bench.machine)
+    ask_server(interview, signer)
     _ask_names(interview)
     if checks:  # once it is known which workspace, which trying makes
-        _try(bench, interview)
+        _try(bench, interview, signer)
     _ask_use(interview)
     has_gateway = bool(bench.desk.platforms) or options["identity"] is not None
     mine = ask_gateway(interview, people) if has_gateway else []
@@ -164,15 +166,18 @@ def _ask_names(interview: Interview) -> None:
     config = interview.config
     if interview.asks:
         interview.dialog.say("")
-    interview.text(keys.PEER_NAME, "Your name at Honcho", "user", config.identities.owner)
+    interview.text(
+        keys.PEER_NAME, "Your name at Honcho", "user", interview.value(keys.PEER_NAME) or config.identities.owner
+    )
     if interview.asks and not interview.value(keys.PEER_NAME):
         interview.put(keys.PEER_NAME, config.identities.owner)  # a login may have another name elsewhere
-    interview.text(keys.AI_PEER, "The agent's name", "ai", config.identities.ai)
+    interview.text(keys.AI_PEER, "The agent's name", "ai", interview.value(keys.AI_PEER) or config.identities.ai)
     while interview.asks and interview.value(keys.PEER_NAME) == (interview.value(keys.AI_PEER) or config.identities.ai):
         interview.dialog.say("You and the agent cannot have the same name.")
         interview.reopen([keys.AI_PEER], ["ai"])
         interview.text(keys.AI_PEER, "The agent's name", "ai", config.identities.ai)
-    interview.text(keys.WORKSPACE, "Workspace: profiles in one know the same people", "workspace", config.workspace)
+    standing = interview.value(keys.WORKSPACE) or config.workspace
+    interview.text(keys.WORKSPACE, "Workspace: profiles in one know the same people", "workspace", standing)
 
 
 def _ask_use(interview: Interview) -> None:
@@ -188,7 +193,7 @@ def _ask_use(interview: Interview) -> None:
     interview.text(keys.CONTEXT_TOKENS, question, "tokens", str(tokens))
 
 
-def _try(bench: Workbench, interview: Interview) -> None:
+def _try(bench: Workbench, interview: Interview, signer: Signer) -> None:
     """Reach the server as it would be configured; a person may save all the same."""
     dialog = interview.dialog
     while True:
@@ -213,4 +218,4 @@ def _try(bench: Workbench, interview: Interview) -> None:
             raise UsageError("nothing was saved", hint="")
         if answer == "other":
             interview.reopen(SERVER_KEYS, ("server", "url", "key"))
-            ask_server(interview)
+            ask_server(interview, signer)

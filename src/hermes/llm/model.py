@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -21,6 +21,8 @@ class ModelRequest(Struct, frozen=True):
     tokens: int | None = None
     response_format: Json = None
     """The form of the reply, as OpenAI takes it; few endpoints do."""
+    may_resend: Callable[[], Awaitable[bool]] | None = None
+    """Called before a request whose form was refused is sent again in another one: False forbids it."""
 
 
 def tool_to_wire(tool: ToolSpec) -> dict[str, Json]:

@@ -152,4 +152,6 @@ class OpenAICompatible:
             adapted = dialect.after_refusal(request, error.message) if fault.kind == "bad_request" else None
             if adapted is None or answer.status not in REFUSALS:
                 raise fault
+            if request.may_resend is not None and not await request.may_resend():
+                raise fault
             dialect = adapted

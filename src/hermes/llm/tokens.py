@@ -87,3 +87,11 @@ def fit_tokens(text: str, tokens: int) -> str:
         else:
             high = middle - 1
     return text[:low]
+
+
+def keep_ends(text: str, tokens: int, gap: str) -> str:
+    """Return both ends of a text that is too long, with `gap` between them, in about `tokens` tokens."""
+    if estimate_tokens(text) <= tokens:
+        return text
+    half = max(0, tokens - estimate_tokens(gap)) // 2
+    return f"{fit_tokens(text, half)}{gap}{fit_tokens(text[::-1], half)[::-1]}"

@@ -40,9 +40,10 @@ START = "is_available"
 """The hook that a plugin starts with."""
 PREPARING = 16
 """Conversations that prepare their next recall at a time; others wait their turn."""
-BUSY_RECALLS, BUSY_SECONDS = 5, 0.2
-"""A process is busy while so many of its turns have recalled in so short a time."""
-YIELD_SECONDS = 0.5
+BUSY_RECALLS, BUSY_SECONDS, BUSY_TURNS = 5, 1.0, 3
+"""A process is busy while so many of its turns have recalled in so short a time, and so many are running at once: a
+program that tells and asks one thing after the other keeps nobody waiting."""
+YIELD_SECONDS = 2.0
 """How long a busy process puts off, at most, what is done after a turn: delivering it, preparing the next recall."""
 
 
@@ -92,6 +93,7 @@ class ActiveProvider:
         self.background = Background(name)
         self.preparing = asyncio.Semaphore(PREPARING)
         self._recalled_at: deque[float] = deque(maxlen=BUSY_RECALLS)
+        self._turns_running: set[str] = set()
         self.wake = asyncio.Event()
         """Set when there may be something to deliver."""
         self.deliver_lane: Callable[[str, float], Awaitable[bool]] | None = None
@@ -101,7 +103,6 @@ class ActiveProvider:
         self._thread: PluginThread | None = None
         self._starting: asyncio.Task[bool] | None = None
         self._warming: asyncio.Task[None] | None = None
-        self._waking: asyncio.Task[None] | None = None
         self._try_again = Deadline(0.0, 0.0)
         self._signed: dict[str, Json] | None = None
         self._signature: str | None = None
@@ -129,28 +130,24 @@ class ActiveProvider:
         self.report(hook, Missed(f"{hook} returned {flawed}") if flawed else result, whose)
         return result
 
-    def note_recall(self) -> None:
-        """A turn has recalled."""
+    def turn_recalls(self, session_id: str) -> None:
+        """Record that a turn recalls."""
+        self._turns_running.add(session_id)
         self._recalled_at.append(asyncio.get_running_loop().time())
+
+    def turn_over(self, session_id: str) -> None:
+        """Record the end of a turn, and have what it left delivered."""
+        self._turns_running.discard(session_id)
+        self.wake.set()
 
     async def yield_to_turns(self) -> None:
         """Return when the process is not busy with turns, or after a while."""
         now, deadline, recalls = asyncio.get_running_loop().time, self.within(YIELD_SECONDS), self._recalled_at
-        while left := deadline.seconds_left():
+        while len(self._turns_running) >= BUSY_TURNS and (left := deadline.seconds_left()):
             busy_until = recalls[0] + BUSY_SECONDS if len(recalls) == BUSY_RECALLS else 0.0
             if busy_until <= now():
                 return
             await asyncio.sleep(min(left, busy_until - now()))
-
-    def deliver_soon(self) -> None:
-        """Have what a turn left delivered, with that of other turns while the process is busy."""
-
-        async def wake() -> None:
-            await self.yield_to_turns()
-            self.wake.set()
-
-        if self._waking is None or self._waking.done():
-            self._waking = asyncio.create_task(wake(), name="memory-wake")
 
     def report(self, hook: str, result: HookResult[T], whose: str = EVERYWHERE) -> None:
         """Keep how a hook did. One that was skipped did nothing: it was said what it was skipped for."""
@@ -166,6 +163,7 @@ class ActiveProvider:
 
     def let_go(self, session_id: str) -> None:
         """A conversation is closed: nothing more is asked for it."""
+        self._turns_running.discard(session_id)
         self.health.forget(session_id)
         if self._thread is not None:
             self._thread.forget(session_id)
@@ -259,10 +257,9 @@ class ActiveProvider:
 
     async def close(self) -> None:
         """Let the plugin go, within its deadline. Sessions are closed before."""
-        for task in (self._warming, self._waking):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait({task})
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.wait({self._warming})
         await self.background.settle(self.deadlines.close / 3)
         if self._thread is not None and not self._closed:
             deadline = self.within(self.deadlines.close)

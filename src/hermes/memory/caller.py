@@ -165,7 +165,8 @@ class Memory:
             self.provider.store.incognito.leave_out(tx, spot.place, message.id)
             outbox.turn_over(tx, spot, self._turn, now=now)
         else:
-            outbox.replied(tx, spot, message, self._turn, now=now)
+            agent = self._speaker if self._speaker.is_agent else None
+            outbox.replied(tx, spot, message, self._turn, now=now, agent=agent)
         self._asked = ()
         self._record(tx)
 
@@ -203,9 +204,9 @@ class Memory:
         question = self._question(messages, deadline)
         found: HookResult[Recalled] = NOT_OPEN
         if await self._open(deadline) is not None:
+            self.provider.turn_recalls(self._conversation.session_id)
             ask = methodcaller("recall", question)
             found = await self._ask("recall", ask, Recalled, deadline, flaw=recall_flaw)
-            self.provider.note_recall()
         recalled = found.value if isinstance(found, Returned) else Recalled(missed={"recall": found.reason})
         recalled = without_forgotten(recalled, self._fetched_since)
         missed = storable_reasons(recalled.missed)
@@ -256,7 +257,7 @@ class Memory:
                 self._record(tx)
 
             await provider.write_beside(let_go, "letting a question go")
-        provider.deliver_soon()
+        provider.turn_over(self._conversation.session_id)
         if spot.address is not None and spot.address.pace == "turn":
             await self.flush(provider.deadlines.delivered)
 

@@ -135,6 +135,10 @@ class Deliveries(Work):
         self._note_outage(entries, found.value)
         return self._settle(batch, found.value, now)
 
+    async def gather(self) -> None:
+        """Deliver what several turns left together, while they keep the process busy."""
+        await self.provider.yield_to_turns()
+
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
         """Record with the outcomes how deliveries go. What was given back, or had nothing to send, tells nothing."""
         if is_waiting_lane(claimed.lane) or not recorded:

@@ -135,12 +135,15 @@ class Outbox(Struct, frozen=True):
                 self._enqueue_said(tx, spot, message, speaker, now=now, not_before=not_before)
         return turn
 
-    def replied(self, tx: Tx, spot: Spot, message: Message, turn: int, *, now: float) -> None:
-        """Record a reply, and let go what the pace allows. What only quotes is none."""
+    def replied(
+        self, tx: Tx, spot: Spot, message: Message, turn: int, *, now: float, agent: Speaker | None = None
+    ) -> None:
+        """Record a reply, to another agent where one is given, and release what the flush policy allows. Replies that
+        only quote memory are skipped."""
         spot = self._settle_for("reply", tx, spot, now=now)
         if spot.wants("reply") and message.finish_reason != ECHO:
             mark_told(tx, self.provider, [message.id])
-            self._enqueue_reply(tx, spot, message, now=now, not_before=now + HOLD_AT_MOST)
+            self._enqueue_reply(tx, spot, message, now=now, not_before=now + HOLD_AT_MOST, agent=agent)
         self.let_go(tx, spot, turn, now=now)
 
     def take_in(self, tx: Tx, spot: Spot, messages: Sequence[tuple[Message, Speaker]], *, now: float) -> int:
@@ -223,9 +226,20 @@ class Outbox(Struct, frozen=True):
         payload = {"message": message.id, "speaker": speaker.to_json()}
         self._enqueue(tx, spot, "said", f"said:{message.id}", payload, now=now, not_before=not_before)
 
-    def _enqueue_reply(self, tx: Tx, spot: Spot, message: Message, *, now: float, not_before: float) -> None:
+    def _enqueue_reply(
+        self,
+        tx: Tx,
+        spot: Spot,
+        message: Message,
+        *,
+        now: float,
+        not_before: float,
+        agent: Speaker | None = None,
+    ) -> None:
         data = {"stopped": True} if message.finish_reason == "stopped" else None
-        payload = {"message": message.id, "data": data}
+        payload: dict[str, Json] = {"message": message.id, "data": data}
+        if agent is not None:
+            payload["speaker"] = agent.to_json()
         self._enqueue(tx, spot, "reply", f"reply:{message.id}", payload, now=now, not_before=not_before)
 
     def _enqueue(

@@ -312,19 +312,29 @@ class MemoryPlugin(ABC):
         return None
 
     def connect(self) -> Connect | None:
-        """Signing in with a browser; None when there is nothing to sign in to."""
+        """Signing in from a page, the same object each time; None for a provider that nobody signs in to."""
         return None
 
 
+class ConnectStatus(Struct, frozen=True):
+    """How a sign-in stands; `detail` says who is connected, or what went wrong. It holds no secret."""
+
+    state: Literal["idle", "waiting", "connected", "error"]
+    detail: str = ""
+
+
 class Connect(Protocol):
-    """One sign-in at a time per profile."""
+    """Signing in of one profile, one at a time. Every method may be called from any thread, and may block."""
 
-    async def begin(self, redirect: str, source: Literal["cli", "web"]) -> str:
-        """The page to open."""
+    def begin(self, source: Literal["cli", "web", "desktop"]) -> str:
+        """Begin to wait, and return the page to open. Ends a sign-in that waited. Raises HermesError, in words."""
 
-    async def callback(self, query: Mapping[str, str]) -> None:
-        """What came back. Raises ProviderError, in words."""
+    def status(self) -> ConnectStatus:
+        """Return how it stands. An error goes away by itself."""
 
-    def state(self) -> tuple[Literal["idle", "waiting", "connected", "error"], str]: ...
+    def callback(self, query: Mapping[str, str]) -> None:
+        """Take what a browser brought back, where it did not come to the provider itself. It counts once. Raises
+        ProviderError, in words."""
 
-    async def disconnect(self) -> None: ...
+    def disconnect(self) -> None:
+        """End what waits, and sign out. Doing it twice is fine."""

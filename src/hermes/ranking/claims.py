@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from hermes.ranking.changes import CHANGES, find_values, names_change
@@ -20,6 +21,8 @@ ClaimEnd = Literal["change", "contradiction"]
 MAX_CHARS = 600
 """Longer texts claim nothing that could be told apart."""
 MAX_CLAIMS = 8
+STATEMENTS_KEPT = 4096
+"""A statement is read when it is stored and for cards: the claims of the last ones are kept."""
 SPEAKER = "me"
 LEFT = "left"
 """The attribute of what ended, whichever it was: sold, cancelled, quit."""
@@ -33,6 +36,7 @@ ENDABLE = frozenset({"home", "employer", "work", "has", "drives", "likes"})
 VALUE = r"(?P<value>[^\s,.;:!?，。；：！？()\"“”][^,;!?，。；！？()\"“”\n]{0,60})"
 WHO = r"(?P<who>\b(?:i|we|(?:the )?user)\b|\b(?:my|our) [\w-]+(?-i:(?: [A-ZÀ-Þ][\w-]*)?)|(?-i:\b[A-ZÀ-Þ][\w-]+))"
 NAME = r"(?-i:[A-ZÀ-Þ][\w-]*)"
+DWELLING = r"(?:house|flat|apartment|place|home)"
 HAVE = r"(?:['’](?:ve|m|re|s)| have| am| are| has| is)?(?: (?:just|now|recently|actually|finally|all|both|currently))*"
 LATELY = r"(?:(?:jetzt|nun|inzwischen|mittlerweile|seit \w+|ahora|ya|actualmente|maintenant|désormais|actuellement) )*"
 PATTERNS: Mapping[str, Sequence[str]] = {
@@ -40,6 +44,9 @@ PATTERNS: Mapping[str, Sequence[str]] = {
         rf"{WHO}{HAVE} (?:lives?|living|resides?|settled(?: down)?) (?:back )?(?:in|at|near) {VALUE}",
         rf"{WHO}{HAVE} (?:moved|relocated)(?: back| house| out| over| away| down| up)?"
         rf"(?: from (?:[\w-]+ ){{1,3}}?)? ?(?:in)?to (?!an?\b|my\b|our\b){VALUE}",
+        rf"\b(?:my|our) (?:new )?(?:address|{DWELLING}) is (?:now )?(?:in |at )?(?:\d+\w? )?{VALUE}",
+        rf"{WHO}{HAVE} (?:found|rented|bought|moved into|got) (?:an?|our|the) (?:\w+ )?{DWELLING}"
+        rf"(?: to rent)? in {VALUE}",
         rf"\b(?:wohnen?|leben?) {LATELY}in {VALUE}",
         r"\b(?:bin|sind) (?:\w+ ){0,4}?nach (?P<value>[\w-]+) (?:um)?gezogen",
         rf"\b(?:vivo|vivimos|resido) {LATELY}en {VALUE}",
@@ -51,6 +58,7 @@ PATTERNS: Mapping[str, Sequence[str]] = {
     "employer": (
         rf"{WHO}{HAVE} (?:works?|working)(?: \w+)? (?:at|for) {VALUE}",
         rf"{WHO}{HAVE} (?:started(?: working| work| a new job| a job)?|got a (?:new )?job|joined) at {VALUE}",
+        rf"(?:^|\bmy )first day at {VALUE}",
         rf"\barbeiten? {LATELY}(?:bei|für) {VALUE}",
         rf"\btrabaj(?:o|amos) {LATELY}(?:en|para) {VALUE}",
         rf"\btravaill(?:e|ons) {LATELY}(?:chez|pour|à) {VALUE}",
@@ -178,13 +186,14 @@ class AttributeClaim:
         return self.attribute.startswith("my ")
 
 
-def read_claims(text: str) -> list[AttributeClaim]:
+@lru_cache(maxsize=STATEMENTS_KEPT)
+def read_claims(text: str) -> tuple[AttributeClaim, ...]:
     """Return what a statement claims; `ann: I …` is what ann says."""
     if len(text) > MAX_CHARS:
-        return []
+        return ()
     speaker, said = split_speaker(text)
     found = dict.fromkeys((*_find_claims(said, speaker), *_find_own(said)))
-    return list(found)[:MAX_CLAIMS]
+    return tuple(found)[:MAX_CLAIMS]
 
 
 def compare(older: AttributeClaim, newer: AttributeClaim, *, is_change: bool) -> ClaimEnd | None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from functools import lru_cache
 from itertools import pairwise
 
 LOOKED_AT = 24
 """Names are looked for in the first so many words of a question."""
 SPELLINGS = 3 * LOOKED_AT + 3 * (LOOKED_AT - 1)
 """The spellings of a text are no more than this."""
+TEXTS_KEPT = 256
+"""A search reads its question more than once: the last ones are kept."""
 WORD = re.compile(r"[^\W_]+", re.UNICODE)
 OWN = re.compile(r"['’]s\b")
 ROLES = frozenset({"ai", "agent", "assistant", "bot", "human", "me", "system", "user", "you"})
 """Common words that do not count as a name, even where a peer is called so."""
 
 
-def spellings(text: str) -> list[str]:
+@lru_cache(maxsize=TEXTS_KEPT)
+def spellings(text: str) -> tuple[str, ...]:
     """Every name that a peer mentioned in the text could have: its words and pairs of words, in the usual spellings of
     ids."""
     words = WORD.findall(OWN.sub("", text))[:LOOKED_AT]
@@ -26,7 +30,7 @@ def spellings(text: str) -> list[str]:
             found.update(dict.fromkeys((word, word.lower(), word.capitalize())))
     for first, second in pairwise(words):
         found.update(dict.fromkeys((f"{first} {second}", f"{first}-{second}".lower(), f"{first}_{second}".lower())))
-    return list(found)
+    return tuple(found)
 
 
 def leave_out(text: str, names: Collection[str]) -> str:

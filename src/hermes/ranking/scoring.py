@@ -51,18 +51,20 @@ class Weights:
 
 WEIGHTS = Weights()
 FINER = Weights(
-    window=0.7,
-    meaning=2.0,
-    finer=15.0,
+    words=4.5,
+    window=0.5,
+    meaning=1.0,
+    meaning_window=1.3,
+    finer=22.0,
     exact=6.0,
-    speaker=0.9,
-    oneself=2.0,
-    answer=4.0,
-    session=3.2,
-    vote=0.15,
-    date=7.0,
-    time=3.5,
-    question=1.6,
+    speaker=3.0,
+    oneself=1.5,
+    answer=3.5,
+    session=1.0,
+    vote=0.07,
+    date=3.0,
+    question=2.0,
+    time=4.0,
 )
 """The same where a finer embedder was asked. What it says is worth more than what word vectors say, and much that only
 stands for meaning (what the session is about, that a question came before) is worth less beside it."""

@@ -157,12 +157,22 @@ MEMORY_IDLE = Setting(
     env_wins=True,
 )
 
+MEMORY_DREAMS = Setting(
+    "memory.dreams",
+    Boolean(),
+    True,
+    "Whether the memory server goes over its conclusions by itself, once enough is new and all is quiet. The default "
+    "home says it for all profiles.",
+    env="HERMES_MEMORY_DREAMS",
+    env_wins=True,
+)
+
 FINER_EMBEDDER = Setting(
     "memory.finer_embedder",
-    Choice(("none", "minilm", "endpoint")),
-    "none",
-    "What makes finer vectors of messages beside those that ship: `minilm` (an extra to install), an `endpoint` that "
-    "speaks OpenAI's /embeddings, or none. As the following, the default home says it for all profiles.",
+    Choice(("minilm", "endpoint", "none")),
+    "minilm",
+    "What makes finer vectors of messages beside the word vectors: `minilm`, which ships, an `endpoint` that speaks "
+    "OpenAI's /embeddings, or none. As the following, the default home says it for all profiles.",
     env="HERMES_FINER_EMBEDDER",
     env_wins=True,
 )
@@ -220,6 +230,18 @@ ALLOW = Setting(
     List(Text()),
     (),
     "Who may talk unpaired: a person or a group (`telegram:12345`), `telegram:*` or `*`.",
+)
+AGENTS = Setting(
+    "gateway.agents",
+    List(Text()),
+    (),
+    "Other bots that the agent hears in groups, as `discord:12345`. They are never you, and give no commands.",
+)
+AGENT_REPLIES = Setting(
+    "gateway.agent_replies",
+    Integer(0),
+    6,
+    "Replies to other agents in a row; then it waits until a person speaks, and says so once.",
 )
 CHAT_NOTICES = Setting(
     "gateway.notices",
@@ -290,6 +312,34 @@ TELEGRAM_MENTIONS = Setting(
     Boolean(),
     True,
     "In groups, answer only when addressed: a mention, a reply, a command.",
+)
+
+DISCORD_TOKEN = Setting(
+    "discord.token", Secret(), "", "The bot's token; setting it switches Discord on.", env="DISCORD_BOT_TOKEN"
+)
+DISCORD_BASE_URL = Setting("discord.base_url", Url(), "https://discord.com/api/v10", "The API of Discord.")
+DISCORD_MENTIONS = Setting(
+    "discord.mentions_only", Boolean(), True, "In servers, answer only when addressed: a mention or a reply."
+)
+SLACK_TOKEN = Setting(
+    "slack.bot_token", Secret(), "", "The bot's token (xoxb-…); setting it switches Slack on.", env="SLACK_BOT_TOKEN"
+)
+SLACK_APP_TOKEN = Setting(
+    "slack.app_token", Secret(), "", "The app-level token (xapp-…) that opens the websocket.", env="SLACK_APP_TOKEN"
+)
+SLACK_BASE_URL = Setting("slack.base_url", Url(), "https://slack.com/api", "The Web API of Slack.")
+SLACK_MENTIONS = Setting(
+    "slack.mentions_only",
+    Boolean(),
+    True,
+    "In channels, answer only when addressed: a mention, or a reply in a thread.",
+)
+LATE_MESSAGES = Setting(
+    "gateway.late_messages",
+    Choice(("answer", "mark")),
+    "answer",
+    "Messages of Discord and Slack that were sent while no gateway ran: they are answered like others, or the agent "
+    "reads how long ago they were sent.",
 )
 
 LEVELS = ("debug", "info", "warning", "error")

@@ -38,6 +38,8 @@ class Addressed(Protocol):
     @property
     def author_id(self) -> str | None: ...
     @property
+    def author_is_agent(self) -> bool: ...
+    @property
     def session_key(self) -> str | None: ...
     @property
     def session_id(self) -> str | None: ...
@@ -71,7 +73,9 @@ class Chats:
         The session carries the key that the first one came by, which memory is told."""
         key = self.key_of(tx, messages[0])
         session = self.open_session(tx, key, messages[0], now=now)
-        owners = [self._people.is_owner(tx, one.chat.platform, one.author_id) for one in messages]
+        owners = [
+            not one.author_is_agent and self._people.is_owner(tx, one.chat.platform, one.author_id) for one in messages
+        ]
         return replace(session, session_key=key), self._people.scope_of(tx, session), tuple(owners)
 
     def open_session(self, tx: Tx, key: str, message: Addressed, *, now: float) -> Session:

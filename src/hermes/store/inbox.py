@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from msgspec import Struct
@@ -62,6 +62,16 @@ CREATE TABLE hermes_moved_chats (
 ) WITHOUT ROWID
 """
 """Chats that a platform gave another id, such as a group that became a supergroup: the conversation stays the same."""
+
+READ_POSITIONS = """
+CREATE TABLE hermes_read_positions (
+    platform TEXT NOT NULL,
+    place TEXT NOT NULL,
+    position TEXT NOT NULL,
+    PRIMARY KEY (platform, place)
+) WITHOUT ROWID
+"""
+"""How far each chat was read on platforms that repeat nothing: what came later is asked for after a start."""
 
 PairingState = Literal["pending", "allowed"]
 
@@ -141,6 +151,20 @@ def first_chat_id(tx: Tx, platform: str, chat_id: str) -> str:
         "SELECT first_chat_id FROM hermes_moved_chats WHERE platform = ? AND chat_id = ?", (platform, chat_id)
     ).fetchone()
     return chat_id if row is None else str(row["first_chat_id"])
+
+
+def read_positions(tx: Tx, platform: str) -> dict[str, str]:
+    """Return the id of the last message that was taken in, by place."""
+    rows = tx.execute("SELECT place, position FROM hermes_read_positions WHERE platform = ?", (platform,))
+    return {row["place"]: row["position"] for row in rows}
+
+
+def write_positions(tx: Tx, platform: str, positions: Mapping[str, str | None]) -> None:
+    """Store how far places were read; None forgets a place."""
+    for place, position in positions.items():
+        tx.execute("DELETE FROM hermes_read_positions WHERE platform = ? AND place = ?", (platform, place))
+        if position is not None:
+            tx.execute("INSERT INTO hermes_read_positions VALUES (?, ?, ?)", (platform, place, position))
 
 
 def find_pairing(tx: Tx, platform: str, user_id: str) -> Pairing | None:

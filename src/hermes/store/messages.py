@@ -183,6 +183,21 @@ class Messages:
         ).fetchone()
         return None if row is None else str(row["alt"])
 
+    def replies_since_person(self, tx: Tx, session_id: str) -> tuple[int, int]:
+        """The id of the last message of a person, or 0, and how many replies came after it."""
+        is_agent, calls = self._shape.field("author_is_agent"), self._shape.field("tool_calls")
+        joined = "FROM messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id WHERE t.session_id = ?"
+        person = tx.execute(
+            f"SELECT max(t.id) {joined} AND t.role = 'user' AND coalesce({is_agent}, 0) = 0 AND {self._kept}",
+            (session_id,),
+        ).fetchone()[0]
+        replies = tx.execute(
+            f"SELECT count(*) {joined} AND t.id > ? AND t.role = 'assistant' AND t.content <> '' AND {calls} IS NULL "
+            f"AND {self._kept}",
+            (session_id, person or 0),
+        ).fetchone()[0]
+        return int(person or 0), int(replies)
+
     def last_id(self, tx: Tx, session_id: str) -> int:
         """The newest message's id, or 0."""
         row = tx.execute("SELECT max(id) FROM messages WHERE session_id = ?", (session_id,)).fetchone()
@@ -193,16 +208,16 @@ def message_from_row(row: sqlite3.Row) -> Message:
     """A message as the store has it, from a row that begins with its fields. Tool calls that are not valid JSON are
     kept as none rather than failing."""
     # Read for every message of every turn: in one step, and what a value should be is looked at before what it may be.
-    key, session, role, content, at, call_id, calls, tool, tokens, finish, thought, sent, author, name, alt, owner = (
-        row[:FIELDS]
-    )
+    key, session, role, content, at, call_id, calls, tool, tokens, finish, thought, sent, *author = row[:FIELDS]
+    author_id, name, alt, owner, agent = author
     text = content if isinstance(content, str) else as_text(content)
     if not (isinstance(at, float) and 0 <= at <= LATEST):
         at = as_time(at)
     parsed, is_owner = _parse_calls(calls) if calls else (), None if owner is None else bool(owner)
     return Message(
-        key, session, role, text, at, parsed, call_id, tool, thought, finish, tokens, sent, author, name, alt, is_owner
-    )
+        key, session, role, text, at, parsed, call_id, tool, thought, finish, tokens, sent, author_id, name, alt,
+        is_owner, None if agent is None else bool(agent),
+    )  # fmt: skip
 
 
 def _parse_calls(text: str | bytes) -> tuple[ToolCall, ...]:

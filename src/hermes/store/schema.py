@@ -113,7 +113,7 @@ MESSAGE_FIRST = (
     "author_name",
 )
 """What the side table had at first."""
-MESSAGE_OPTIONAL = (*MESSAGE_FIRST, "author_alt", "author_is_owner")
+MESSAGE_OPTIONAL = (*MESSAGE_FIRST, "author_alt", "author_is_owner", "author_is_agent")
 
 LATEST = 32503680000.0
 """The year 3000: a later time is in finer units than seconds."""
@@ -192,6 +192,7 @@ MIGRATIONS = (
         ),
     ),
     Migration(13, api_turns.SCHEMA),
+    Migration(14, (inbox.READ_POSITIONS, "ALTER TABLE hermes_message_extra ADD COLUMN author_is_agent")),
 )
 
 

@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hermes.settings import API_ENABLED, TELEGRAM_TOKEN, Setting, Settings
+from hermes.settings import API_ENABLED, DISCORD_TOKEN, SLACK_TOKEN, TELEGRAM_TOKEN, Setting, Settings
 
-SWITCHES: Mapping[str, Setting[Any]] = {"api": API_ENABLED, "telegram": TELEGRAM_TOKEN}
+SWITCHES: Mapping[str, Setting[Any]] = {
+    "api": API_ENABLED,
+    "telegram": TELEGRAM_TOKEN,
+    "discord": DISCORD_TOKEN,
+    "slack": SLACK_TOKEN,
+}
 """Every platform by its name, with the setting that switches it on: true, or not empty."""
 
 

@@ -93,7 +93,7 @@ class HttpApi:
             await intake.report(NAME, "ok", f"http://{shown}:{port}/v1")
             await server.serve_on(listener)
 
-    async def send(self, chat: Chat, text: str) -> str:
+    async def send(self, chat: Chat, text: str, key: str = "") -> str:  # noqa: ARG002 - nothing is sent
         raise SendNever(f"nobody waits for it over HTTP: {len(text)} characters for {chat.chat_id}")
 
     async def edit(self, chat: Chat, message_id: str, text: str) -> None:

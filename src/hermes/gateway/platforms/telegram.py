@@ -15,8 +15,8 @@ from hermes.errors import HermesError, SettingsError
 from hermes.gateway.outbound import count_units
 from hermes.gateway.platform import Chat, Inbound, Intake, MessageGone, Moved
 from hermes.gateway.platforms.telegram_errors import describe, is_about_markup, is_unchanged, seconds_of, translate
-from hermes.gateway.platforms.telegram_text import render
 from hermes.gateway.platforms.telegram_updates import NAME, UpdateReader, group_of
+from hermes.gateway.platforms.text_spans import render
 from hermes.gateway.platforms.webhook import Webhook
 from hermes.slash.table import OFFERED
 from hermes.types import Json
@@ -81,7 +81,7 @@ class Telegram:
         else:
             await self._run_polling(intake, reader)
 
-    async def send(self, chat: Chat, text: str) -> str:
+    async def send(self, chat: Chat, text: str, key: str = "") -> str:  # noqa: ARG002 - Telegram knows no keys
         """Send one message. A formatting that Telegram does not take never loses the text; a group that became a
         supergroup is followed, and then the id tells where the message is."""
         from telegram.error import ChatMigrated

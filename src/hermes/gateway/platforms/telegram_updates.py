@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hermes.gateway.platform import Chat, ChatType, Inbound, Moved
+from hermes.gateway.platforms.inbound_text import as_quote, first_name_of, one_name, shorten, well_formed
 
 if TYPE_CHECKING:
     import telegram
 
 NAME = "telegram"
-QUOTED = 200
-"""Characters of a message that is replied to."""
-
-LONGEST_NAME = 64
-UNSEEN = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""What steers a terminal, or turns the order of what is written around it."""
-BRACKETS = str.maketrans("[]", "()")
-"""In groups the agent reads `[name] text`."""
-
 COMMAND = re.compile(r"/\w+(?:@(?P<bot>\w+))?(?=\s|$)")
 
 ATTACHMENTS = {
@@ -92,7 +84,7 @@ class UpdateReader(Struct, frozen=True):
         if not text and (edited or not attached):
             return None
         said = f"(edited) {text}" if edited else text
-        parts = [origin, _quote(message), attached, _as_quote(said) if origin else said]
+        parts = [origin, _quote(message), attached, as_quote(said) if origin else said]
         return "\n\n".join(part for part in parts if part)
 
     def _addressed(self, message: telegram.Message, text: str) -> bool:
@@ -130,11 +122,6 @@ def _move(message: telegram.Message) -> Moved | None:
     return None
 
 
-def well_formed(text: str) -> str:
-    """The text without halves of surrogate pairs, which no file takes."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 def _is_anonymous_admin(message: telegram.Message) -> bool:
     return message.sender_chat is not None and message.sender_chat.id == message.chat.id
 
@@ -145,16 +132,10 @@ def _author(message: telegram.Message) -> telegram.User | telegram.Chat:
     return anonymous or message.from_user
 
 
-def one_name(text: str) -> str:
-    """A name that people choose themselves, as one short line that cannot be taken for anything else."""
-    seen = UNSEEN.sub("", well_formed(text)).translate(BRACKETS)
-    return " ".join(seen.split())[:LONGEST_NAME].rstrip()
-
-
 def _called(someone: telegram.User | telegram.Chat) -> str:
     title = getattr(someone, "title", None)  # a chat has one, a person has not
     names = (title, someone.full_name, someone.username)
-    return next((name for given in names if given and (name := one_name(given))), str(someone.id))
+    return first_name_of(*names, default=str(someone.id))
 
 
 def _replied_to(message: telegram.Message) -> telegram.Message | None:
@@ -169,11 +150,7 @@ def _quote(message: telegram.Message) -> str:
     text = well_formed(chosen or (replied and (replied.text or replied.caption)) or "")
     if not text:
         return f"> ({_attachment(replied)})" if replied is not None and _attachment(replied) else ""
-    return _as_quote(text if len(text) <= QUOTED else text[:QUOTED].rstrip() + " …")
-
-
-def _as_quote(text: str) -> str:
-    return "\n".join(f"> {line}" for line in text.splitlines())
+    return as_quote(shorten(text))
 
 
 def _origin(message: telegram.Message) -> str:

@@ -17,13 +17,16 @@ from hermes.errors import StoreError
 from hermes.memory_server.api import (
     chat,
     conclusions,
+    consent,
     context,
     docs_page,
     extensions,
     faults,
     messages,
+    oauth,
     peers,
     portable,
+    rereading,
     scopes,
     search,
     sessions,
@@ -151,7 +154,7 @@ def create_app(
             else:
                 work = open_for_work()
                 async with (
-                    working(work, clock, embedder, delivery, models) as worker,
+                    working(work, clock, embedder, delivery, models, dreams=options.dreams) as worker,
                     refining(work, refinement),
                 ):
                     server.worker, models.wake = worker, worker.wake
@@ -189,10 +192,13 @@ def create_app(
         scopes,
         webhooks,
         extensions,
+        rereading,
         portable,
     ):
         app.router.routes.extend(room.router.routes)  # an included router costs each request another round of matching
 
+    if options.use_auth:
+        app.router.routes.extend([*oauth.router.routes, *consent.router.routes])
     _add_routes_about_us(app, metrics, life)
     return app
 
@@ -205,7 +211,9 @@ def _add_routes_about_us(app: FastAPI, metrics: Metrics, life: Life) -> None:
     @app.get("/metrics", tags=["server"], response_class=Response)
     async def show_metrics(here: ServerDep) -> Response:
         """Counters for Prometheus."""
-        return Response(metrics.text() + model_metrics(here.models.metrics), media_type="text/plain; version=0.0.4")
+        return Response(
+            metrics.text() + model_metrics(here.models.counter.metrics), media_type="text/plain; version=0.0.4"
+        )
 
     @app.get("/docs", include_in_schema=False)
     def show_docs() -> Response:  # on a thread: the first time, the document takes a while to make

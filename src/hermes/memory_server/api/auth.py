@@ -19,8 +19,9 @@ from hermes.memory_server import times
 from hermes.memory_server.api.server import Server
 from hermes.memory_server.api.traffic import HEALTH, KEY_SHOWN, UNAUTHORIZED
 from hermes.memory_server.api.wire import JsonResponse
+from hermes.memory_server.engine.grants import ACCESS, find_workspace_of
 from hermes.memory_server.engine.peers import is_member, is_merged
-from hermes.memory_server.faults import Invalid, Stranger, Unauthorized
+from hermes.memory_server.faults import Invalid, InvalidToken, Stranger, Unauthorized
 
 ALGORITHM = "HS256"
 CALLER = "hermes.caller"
@@ -115,7 +116,7 @@ class Gate:
             return ADMIN
         if not (token := read_bearer(request.headers.get("authorization"))):
             raise Unauthorized("No access token provided")
-        caller = read_key(token, server.options.jwt_secret, server.now())
+        caller = await _read_token(token, server)
         await _refuse_merged(caller, server)
         if not await self._may_pass(caller, request, server):
             raise Unauthorized("JWT not permissioned for this resource")
@@ -141,6 +142,17 @@ class Gate:
                 return False
             return await server.read(lambda tx: is_member(tx, path["workspace_id"], session, peer))
         return "peer" in self._passes and path.get("peer_id") == peer
+
+
+async def _read_token(token: str, server: Server) -> Caller:
+    """Return whose key it is, or what the owner allowed a client that signed in: one workspace."""
+    if not token.startswith(ACCESS):
+        return read_key(token, server.options.jwt_secret, server.now())
+    key, at = server.options.token_key, server.now()
+    workspace = await server.read(lambda tx: find_workspace_of(tx, key, token, at))
+    if workspace is None:
+        raise InvalidToken("The access token is unknown, expired or revoked")
+    return Caller(workspace=workspace)
 
 
 async def _refuse_merged(caller: Caller, server: Server) -> None:

@@ -50,7 +50,7 @@ async def chat_with_peer(
     if (mine := caller.only_peer) is not None and asked:
         auth.require(await here.read(lambda tx: all(is_member(tx, workspace_id, name, mine) for name in asked)))
 
-    question = await here.ask_messages(workspace_id, body.query)
+    question = await here.ask(workspace_id, body.query)
 
     def run(tx: Tx, observer: Record) -> OfflineAnswer:
         observed = get_peer(tx, workspace_id, body.target) if body.target else observer
@@ -82,7 +82,7 @@ async def chat_with_workspace(
 ) -> Response:
     """Ask what a whole workspace knows."""
     names = _check(body)
-    question = await here.ask_messages(workspace_id, body.query)
+    question = await here.ask(workspace_id, body.query)
 
     def run(tx: Tx) -> OfflineAnswer:
         place = _place(tx, workspace_id, body, names)
@@ -124,7 +124,7 @@ async def _respond(
     model = here.models.find(workspace, bounds.place.workspace_id)
     if model is None:
         return _response(offline, body)
-    access = MemoryAccess(here.read, lambda text: here.ask_messages(workspace, text))
+    access = MemoryAccess(here.read, lambda text: here.ask(workspace, text))
     reader = MemoryReader(here.vectors, bounds, hears_guests=model.may_hear_guests)
     reasoner = Reasoner(model, access, reader, question, body.reasoning_level, offline)
     if body.stream and body.response_format is None:

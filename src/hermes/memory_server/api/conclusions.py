@@ -88,7 +88,7 @@ async def query(workspace_id: str, body: ConclusionQuery, here: ServerDep, _: Wo
     rest = dict(body.filters or {})
     observer = _pop_name(rest, "observer")
     observed = _pop_name(rest, "observed")
-    question = await here.ask(body.query)
+    question = await here.ask(workspace_id, body.query)
 
     def run(tx: Tx) -> list[wire.WireObject]:
         place = workspace_id_of(tx, workspace_id)

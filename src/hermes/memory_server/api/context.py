@@ -18,6 +18,7 @@ from hermes.memory_server.api.schemas import ContextRead, ContextView, Distance,
 from hermes.memory_server.api.server import Server, ServerDep
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine.cards import read_card
+from hermes.memory_server.engine.conclusions import find_collection
 from hermes.memory_server.engine.context import measure_card, read_summary, share_budget
 from hermes.memory_server.engine.members import sessions_alone
 from hermes.memory_server.engine.peers import find_peer, get_peer, is_member
@@ -81,7 +82,7 @@ async def get_context(
     asked = Perspective(session_id, peer_target, peer_perspective, scope, limited)
     asked.check()
     await _check_key(here, caller, workspace_id, asked)
-    question = await here.ask(search_query) if search_query else None
+    question = await here.ask(workspace_id, search_query) if search_query else None
     choice = ConclusionChoice(question, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
     budget = limits.CONTEXT_TOKENS if tokens is None else tokens
     return wire.JsonResponse(
@@ -145,7 +146,7 @@ def _about(
 @router.post("/v3/workspaces/{workspace_id}/ext/context", response_model=replies.ReadContext, tags=["extensions"])
 async def read_context(workspace_id: str, body: ContextRead, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Read a session's summary and what several views hold, in one request and without messages."""
-    question = await here.ask(body.search_query) if body.search_query else None
+    question = await here.ask(workspace_id, body.search_query) if body.search_query else None
 
     def run(tx: Tx) -> wire.WireObject:
         session = find_live_session(tx, workspace_id, body.session_id)
@@ -164,7 +165,7 @@ def _read_view(
 ) -> wire.WireObject:
     place = workspace_id_of(tx, workspace)
     observer, observed = find_peer(tx, place, asked.observer_id), find_peer(tx, place, asked.observed_id)
-    if observer is None or observed is None:
+    if observer is None or observed is None or find_collection(tx, observer.id, observed.id) is None:
         return {"representation": "", "card": None}
     sessions = None if asked.alone is None else sessions_alone(tx, place, asked.alone)
     if asked.session_id is not None:

@@ -30,6 +30,7 @@ STATUS: dict[type[faults.Fault], int] = {
     faults.Invalid: 422,
     faults.Refused: 400,
     faults.Unauthorized: 401,
+    faults.InvalidToken: 401,
     faults.Stranger: 403,
     faults.SwitchedOff: 405,
     faults.TooLarge: 413,
@@ -59,7 +60,8 @@ def install(app: FastAPI) -> None:
 
 async def _fault(_request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, faults.Fault)
-    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, faults.Unauthorized) else None
+    challenge = 'Bearer error="invalid_token"' if isinstance(error, faults.InvalidToken) else "Bearer"
+    headers = {"WWW-Authenticate": challenge} if isinstance(error, faults.Unauthorized) else None
     return JsonResponse({"detail": _encodable(error.reason)}, STATUS[type(error)], headers=headers)
 
 

@@ -30,6 +30,7 @@ EXTENSIONS: tuple[str, ...] = (
     "both_views",
     "truth_over_time",
     "dreams",
+    "reread",
 )
 """A name for each; a name keeps its meaning for good."""
 
@@ -59,6 +60,7 @@ def _say(here: Server, status: str, file: str) -> dict[str, Any]:
             "retried": backlog.retried,
             "reasons": backlog.reasons,
         },
+        "rereading": here.health.rereading,
         "disk_free_bytes": here.health.free_bytes,
         "extensions": EXTENSIONS,
     }

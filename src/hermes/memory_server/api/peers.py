@@ -110,7 +110,7 @@ async def get_representation(
     refuse_scopes(peer_id, body.target)
     check_scope(body.scope, body.filters, body.session_id)
     names = named_sessions(body.filters, body.session_id)
-    question = await here.ask(body.search_query) if body.search_query else None
+    question = await here.ask(workspace_id, body.search_query) if body.search_query else None
     frequent = bool(body.include_most_frequent)
     choice = ConclusionChoice(question, body.search_top_k, body.search_max_distance, frequent, body.max_conclusions)
 
@@ -183,7 +183,7 @@ async def get_peer_context(
 ) -> Response:
     """Representation and card together; nothing is held about a target that is not there."""
     refuse_scopes(peer_id, target)
-    question = await here.ask(search_query) if search_query else None
+    question = await here.ask(workspace_id, search_query) if search_query else None
     choice = ConclusionChoice(question, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
 
     def run(tx: Tx) -> wire.WireObject:

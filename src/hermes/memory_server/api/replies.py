@@ -107,10 +107,26 @@ class ConclusionHistory(BaseModel):
 
 
 class Retired(BaseModel):
-    """A conclusion that a dream hid: another says the same, or a premise no longer holds."""
+    """A conclusion that was hidden: another says the same, a premise no longer holds, or its message reads differently
+    now."""
 
     id: str
-    why: Literal["same", "premise"]
+    why: Literal["same", "premise", "reread"]
+
+
+class Rereading(BaseModel):
+    """What reading a workspace again would add, as far as the newest messages tell, and what it did so far. The counts
+    of what was done are of all workspaces; `undone` counts reports."""
+
+    messages: int
+    looked_at: int
+    would_add: int
+    examples: list[str]
+    was_deleted: bool
+    retired: int
+    added: int
+    undone: int
+    left: int
 
 
 class Dream(BaseModel):

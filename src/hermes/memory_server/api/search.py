@@ -37,7 +37,7 @@ ROOT = "/v3/workspaces/{workspace_id}"
 @router.post(f"{ROOT}/search", response_model=list[replies.Message], tags=["workspaces"])
 async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Search the messages of a workspace, or of a scope in it."""
-    question = await here.ask_messages(workspace_id, body.query)
+    question = await here.ask(workspace_id, body.query)
 
     def run(tx: Tx) -> list[wire.WireObject]:
         where = _place(tx, workspace_id, body)
@@ -51,7 +51,7 @@ async def search_session(
     workspace_id: str, session_id: str, body: MessageSearch, here: ServerDep, _: Member
 ) -> Response:
     """Search the messages of a session."""
-    question = await here.ask_messages(workspace_id, body.query)
+    question = await here.ask(workspace_id, body.query)
 
     def run(tx: Tx) -> list[wire.WireObject]:
         session = find_live_session(tx, workspace_id, session_id)
@@ -64,7 +64,7 @@ async def search_session(
 @router.post(f"{ROOT}/peers/{{peer_id}}/search", response_model=list[replies.Message], tags=["peers"])
 async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here: ServerDep, _: OwnPeer) -> Response:
     """Search what the peer said."""
-    question = await here.ask_messages(workspace_id, body.query)
+    question = await here.ask(workspace_id, body.query)
 
     def run(tx: Tx) -> list[wire.WireObject]:
         place = workspace_id_of(tx, workspace_id)
@@ -78,7 +78,7 @@ async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here
 @router.post(f"{ROOT}/ext/search", response_model=list[replies.Found], tags=["extensions"])
 async def search_with_scores(workspace_id: str, body: WorkspaceSearch, here: ServerDep, _: WorkspaceCaller) -> Response:
     """As the search of a workspace, with how well each message fits and how sure it is that it is about the query."""
-    question = await here.ask_messages(workspace_id, body.query)
+    question = await here.ask(workspace_id, body.query)
 
     def run(tx: Tx) -> list[wire.WireObject]:
         hits = find_hits(tx, here.vectors, _place(tx, workspace_id, body), question, body.filters, body.limit)
@@ -91,7 +91,7 @@ async def search_with_scores(workspace_id: str, body: WorkspaceSearch, here: Ser
 async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Find what was said and concluded that a question is about, with scores, and what always holds, in one request."""
     today = datetime.fromtimestamp(here.now() / 1_000_000, UTC)
-    question = await here.ask_messages(workspace_id, expand(body.query, today))
+    question = await here.ask_fast(expand(body.query, today))
     filters = None if body.heard_by is None else {"peer_perspective": body.heard_by}
 
     def run(tx: Tx) -> wire.WireObject:
@@ -104,7 +104,9 @@ async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep
             if (observer := find_peer(tx, place, view.observer_id)) is not None
             and (observed := find_peer(tx, place, view.observed_id)) is not None
         ]
-        concluded = query_views(tx, here.vectors, held, question, MAX_CONCLUSIONS, MAX_DISTANCE, least=ABOUT)
+        concluded = query_views(
+            tx, here.vectors, held, question, MAX_CONCLUSIONS, MAX_DISTANCE, least=ABOUT, read=False
+        )
         return {
             "messages": [_found(hit) for hit in hits],
             "conclusions": [wire.conclusion(row) for row in without_messages(tx, concluded)],

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Query, Request
 
 from hermes.clock import Clock
-from hermes.errors import StoreError
+from hermes.errors import StoreError, UsageError
 from hermes.memory_server import limits, times
+from hermes.memory_server.api.wrong_codes import WrongCodes
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder, SearchQuestion
 from hermes.memory_server.engine.asking import without_names
 from hermes.memory_server.engine.embedding import Refinement
+from hermes.memory_server.engine.grants import TokenKey
 from hermes.memory_server.engine.health import ServerHealth
 from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.parsing import Parsers
@@ -24,6 +27,8 @@ from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.memory_server.model.door import ModelDoor
 
 T = TypeVar("T")
+ACCESS_SECONDS = 3600
+ACCESS_SECONDS_RANGE = (1, 86_400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +42,53 @@ class Options:
     """The one key of a server that was started by itself; keys as above are not asked for then."""
     start_id: str = ""
     """What this server proves itself with, to those who read it where the server wrote it."""
+    dreams: bool = True
+    """Whether dreams come by themselves."""
+    public_url: str = ""
+    """Where people reach the server, if not at the address that it listens on: sign-in pages answer there."""
+    access_seconds: int = ACCESS_SECONDS
+    """How long an access token is good for."""
+    show_code: Callable[[str], None] | None = None
+    """Takes a line with a one-time code that the owner alone may see; None if nobody watches."""
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Options:
-        """AUTH_USE_AUTH, AUTH_JWT_SECRET, WEBHOOK_SECRET."""
+        """AUTH_USE_AUTH, AUTH_JWT_SECRET, WEBHOOK_SECRET; for signing in AUTH_PUBLIC_URL, AUTH_ACCESS_SECONDS."""
         wanted = env.get("AUTH_USE_AUTH", "").strip().lower() in ("1", "true", "yes", "on")
-        return cls(wanted, env.get("AUTH_JWT_SECRET", ""), env.get("WEBHOOK_SECRET", ""))
+        return cls(
+            wanted,
+            env.get("AUTH_JWT_SECRET", ""),
+            env.get("WEBHOOK_SECRET", ""),
+            public_url=_read_public_url(env.get("AUTH_PUBLIC_URL", "")),
+            access_seconds=_read_access_seconds(env.get("AUTH_ACCESS_SECONDS", "")),
+        )
+
+    @property
+    def token_key(self) -> TokenKey:
+        """What tokens of sign-ins are made and looked up with."""
+        return TokenKey(self.jwt_secret, self.access_seconds)
+
+
+def _read_public_url(given: str) -> str:
+    if not (url := given.strip().rstrip("/")):
+        return ""
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in ("http", "https") and parts.netloc and not parts.path and "@" not in parts.netloc
+    except ValueError:
+        fits = False
+    if not fits or parts.query or parts.fragment:
+        raise UsageError(f"AUTH_PUBLIC_URL is {given!r}", hint="Give scheme and host alone: https://memory.example")
+    return url.lower()
+
+
+def _read_access_seconds(given: str) -> int:
+    if not given.strip():
+        return ACCESS_SECONDS
+    least, most = ACCESS_SECONDS_RANGE
+    if not given.strip().isdecimal() or not least <= int(given.strip()[:9]) <= most:
+        raise UsageError(f"AUTH_ACCESS_SECONDS is {given!r}", hint=f"Give a whole number from {least} to {most}")
+    return int(given)
 
 
 @dataclass(slots=True)
@@ -59,19 +105,20 @@ class Server:
     models: ModelDoor
     refinement: Refinement | None = None
     worker: JobWorker | None = None
+    wrong_codes: WrongCodes = field(default_factory=WrongCodes)
 
     def now(self) -> int:
         """Microseconds since 1970."""
         return times.now(self.clock)
 
-    async def ask(self, text: str) -> SearchQuestion:
-        """The question that a text asks."""
+    async def ask_fast(self, text: str) -> SearchQuestion:
+        """The question that a text asks, without a finer vector: for turns, which wait for every millisecond."""
         [vector] = await self.embedder.embed([text])
         return SearchQuestion(text, vector, getattr(self.embedder, "direction", None))
 
-    async def ask_messages(self, workspace: str, text: str) -> SearchQuestion:
-        """The question that a text asks about a workspace's messages, of which there may be finer vectors."""
-        question = await self.ask(text)
+    async def ask(self, workspace: str, text: str) -> SearchQuestion:
+        """The question that a text asks in a workspace, of whose messages there may be finer vectors."""
+        question = await self.ask_fast(text)
         if self.refinement is None:
             return question
         bare = await self.read(lambda tx: without_names(tx, workspace_id_of(tx, workspace), text))

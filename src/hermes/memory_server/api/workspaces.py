@@ -38,10 +38,12 @@ async def get_or_create_workspace(
 
 
 @router.post("/v3/workspaces/list", response_model=replies.Page[replies.Workspace])
-async def list_workspaces(here: ServerDep, page: Paging, _: Admin, body: Filter | None = None) -> Response:
-    """All workspaces."""
+async def list_workspaces(here: ServerDep, page: Paging, caller: AnyKey, body: Filter | None = None) -> Response:
+    """All workspaces; with the key of a workspace, that one alone."""
+    auth.require(caller.admin or caller.holds(caller.workspace or ""))
     filters = body.filters if body else None
-    return wire.page(await here.read(lambda tx: engine.list_workspaces(tx, filters, page)), wire.workspace)
+    only = None if caller.admin else caller.workspace
+    return wire.page(await here.read(lambda tx: engine.list_workspaces(tx, filters, page, only)), wire.workspace)
 
 
 @router.put(ROOT, response_model=replies.Workspace)

@@ -12,6 +12,7 @@ from typing import Any
 
 from hermes.memory_server.db.folder_key import folder_key
 from hermes.memory_server.db.matching import ORDERED
+from hermes.memory_server.engine.sentences import message_traits
 from hermes.ranking.words import segment
 
 
@@ -22,6 +23,7 @@ def register_functions(connection: sqlite3.Connection) -> None:
     connection.create_function("compares_json", 4, compares_json, deterministic=True)
     connection.create_function("holds_any", 2, holds_any, deterministic=True)
     connection.create_function("segmented", 1, segment, deterministic=True)
+    connection.create_function("traits_of", 1, message_traits, deterministic=True)
     connection.create_function("keyed_hash", 1, partial(keyed_hash, Path(file).parent))
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 FILE = "memory.db"
-HEAD = "0017"
+HEAD = "0019"
 """The newest migration; a test holds it against the folder."""
 INSTALL_POSTGRES = "Run `pip install 'hermes-memory-host[postgres]'`"
 FORMAT = "1"

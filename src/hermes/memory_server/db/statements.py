@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from sqlalchemy import ClauseElement, Column, ColumnElement, Insert, Table, bindparam, insert
+from sqlalchemy import BindParameter, ClauseElement, Column, ColumnElement, Insert, Table, bindparam, insert
 from sqlalchemy.engine import Dialect
 
 from hermes.memory_server.db.database import Tx
@@ -69,6 +69,24 @@ class PreparedStatement:
     def _compile(self, dialect: Dialect) -> _Compiled:
         element = self._element
         return _Compiled(element if isinstance(element, ClauseElement) else element(dialect), dialect)
+
+
+class PreparedForList:
+    """A statement with an `IN` of values, run for a fixed number of them at a time so that it is compiled once."""
+
+    def __init__(self, build: Callable[[Sequence[BindParameter[Any]]], ClauseElement], at_once: int = 20) -> None:
+        """`build` makes the statement from the parameters of its `IN`."""
+        self._keys = [f"value{number}" for number in range(at_once)]
+        self._statement = PreparedStatement(build([bindparam(key) for key in self._keys]))
+
+    def rows(self, tx: Tx, values: Sequence[Any], **given: Any) -> list[Any]:
+        """All rows for these values, in no order."""
+        found: list[Any] = []
+        for start in range(0, len(values), len(self._keys)):
+            part = [*values[start : start + len(self._keys)]]
+            part += part[-1:] * (len(self._keys) - len(part))
+            found += self._statement.rows(tx, **given, **dict(zip(self._keys, part, strict=True)))
+        return found
 
 
 class PreparedInsert:

@@ -457,5 +457,67 @@ dreams = _table(
 )
 """What each dream added and retired, by ids."""
 
+oauth_clients = _table(
+    "oauth_clients",
+    Column("name", Text, primary_key=True),
+    _text("redirects"),
+    Column("created_at", Whole, nullable=False),
+)
+"""Programs that the owner added to those that every server knows; `redirects` is a JSON list of URLs."""
+
+sign_ins = _table(
+    "sign_ins",
+    Column("id", Whole, primary_key=True),
+    Column("public_id", Text, nullable=False, unique=True),
+    _text("client"),
+    _text("source"),
+    _text("address"),
+    _text("redirect_uri"),
+    _text("state"),
+    _text("challenge"),
+    _text("browser"),
+    _text("config_path"),
+    Column("device_hash", Text, unique=True),
+    Column("user_code_hash", Text, unique=True),
+    Column("approval_hash", Text),
+    _text("decision"),
+    Column("grant_id", Whole),
+    Column("polled_at", Whole, nullable=False),
+    Column("interval_seconds", Whole, nullable=False),
+    Column("created_at", Whole, nullable=False),
+    Column("expires_at", Whole, nullable=False),
+    Index("sign_ins_by_expiry", "expires_at"),
+)
+"""Requests to sign in, by a browser or a device. `decision` is `open`, `allowed`, `denied`, or `spent` once the tokens
+were handed out."""
+
+grants = _table(
+    "grants",
+    Column("id", Whole, primary_key=True),
+    Column("public_id", Text, nullable=False, unique=True),
+    _text("client"),
+    _text("source"),
+    Column("workspace_id", Whole, nullable=False),
+    _text("person"),
+    Column("created_at", Whole, nullable=False),
+    Column("renewed_at", Whole, nullable=False),
+    Index("grants_by_workspace", "workspace_id"),
+    sqlite_autoincrement=True,
+)
+"""What the owner allowed a client: one workspace. `person` is the name given at consent."""
+
+grant_tokens = _table(
+    "grant_tokens",
+    Column("hash", Text, primary_key=True),
+    Column("grant_id", Whole, nullable=False),
+    _text("kind"),
+    Column("expires_at", Whole, nullable=False),
+    Column("spent_at", Whole),
+    Index("grant_tokens_by_grant", "grant_id"),
+    Index("grant_tokens_by_expiry", "expires_at"),
+    sqlite_with_rowid=False,
+)
+"""Hashes of access and refresh tokens; a refresh token is spent by its first exchange."""
+
 meta = _table("meta", Column("name", Text, primary_key=True), _text("value"))
 """What a folder says of itself; `db.schema` reads it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sqlalchemy import BindParameter, bindparam, select
 
@@ -12,7 +13,7 @@ from hermes.memory_server.db.tables import peers
 from hermes.memory_server.embedder import SearchQuestion, Vector
 from hermes.memory_server.engine.sentences import asks_for_secret
 from hermes.ranking.dates import Dates, asks_when, find_dates
-from hermes.ranking.names import SPELLINGS, leave_out, spellings
+from hermes.ranking.names import SPELLINGS, TEXTS_KEPT, leave_out, spellings
 from hermes.ranking.traits import CONFIDENTIAL, UNWANTED, speaks_of_oneself
 from hermes.ranking.words import split_words, telling_words
 
@@ -60,8 +61,13 @@ def understand(tx: Tx, workspace_id: int, question: SearchQuestion) -> SearchWor
         find_dates(question.text),
         asks_when(question.text),
         not named and speaks_of_oneself(text, words),
-        UNWANTED if asks_for_secret(question.text) else UNWANTED | CONFIDENTIAL,
+        _withheld(question.text),
     )
+
+
+@lru_cache(maxsize=TEXTS_KEPT)
+def _withheld(question: str) -> int:
+    return UNWANTED if asks_for_secret(question) else UNWANTED | CONFIDENTIAL
 
 
 def without_names(tx: Tx, workspace_id: int, text: str) -> str:

@@ -10,24 +10,45 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.statements import upsert
+from hermes.memory_server.db.statements import PreparedForList, PreparedStatement, upsert
 from hermes.memory_server.db.tables import cards, conclusions, workspaces
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, find_collection
 from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.settings import resolve
+from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.truth import LIVE
 from hermes.ranking.claims import SINGLE, read_claims
 
 IS_OPEN = conclusions.c.standing.is_distinct_from(SECRET)
 """It holds no secret."""
+CARD = PreparedStatement(
+    select(cards.c.lines, cards.c.written_by).where(cards.c.collection_id == bindparam("collection_id"))
+)
+CONFIGURATION = PreparedStatement(
+    select(workspaces.c.configuration).where(workspaces.c.id == bindparam("workspace_id"))
+)
 MAX_LINES = 40
+LASTING = frozenset({"identity", "health", "family", "instruction"})
+"""Kinds of what always holds that come after a name, a home and work."""
+LEAST_RANK = 3
+"""The rank of what only a dream puts on a card."""
 READ_FIRST = 100
 """How many of the newest conclusions are read for a card that is not there yet."""
+FILLED_FROM = 1000
+"""The same for a card that a dream writes anew."""
+OF_COLLECTION = (conclusions.c.collection_id == bindparam("collection_id"), LIVE)
+NEWEST = PreparedStatement(
+    select(conclusions.c.content).where(*OF_COLLECTION).order_by(conclusions.c.id.desc()).limit(READ_FIRST)
+)
+HELD = PreparedForList(
+    lambda digests: select(conclusions.c.digest).where(
+        *OF_COLLECTION, conclusions.c.superseded_by.is_(None), IS_OPEN, conclusions.c.digest.in_(digests)
+    )
+)
 IDENTITY = re.compile(
     r"\b(?:my name|i am|i'm|i live|i moved|we moved|i work|i like|i love|i hate|i prefer|i have|my [a-z]+ (?:is|are)"
     r"|ich (?:hei(?:ß|ss)e|wohne|arbeite|mag|liebe)|me llamo|vivo|trabajo|me gusta|je m['’]appelle|j['’]habite"
@@ -42,8 +63,8 @@ def read_card(tx: Tx, observer_id: int, observed_id: int) -> list[str] | None:
     collection = find_collection(tx, observer_id, observed_id)
     if collection is None:
         return None
-    found = tx.execute(select(cards.c.lines).where(cards.c.collection_id == collection)).scalar_one_or_none()
-    return None if found is None else [str(line) for line in json.loads(found)]
+    found = CARD.first(tx, collection_id=collection)
+    return None if found is None else [str(line) for line in json.loads(found.lines)]
 
 
 def write_card(
@@ -57,21 +78,38 @@ def write_card(
 def is_written_by_person(tx: Tx, observer_id: int, observed_id: int) -> bool:
     """Did a person or client, not a dream, write the card? One that was emptied is nobody's."""
     collection = find_collection(tx, observer_id, observed_id)
-    query = select(cards.c.written_by).where(cards.c.collection_id == (collection or 0), cards.c.lines != "[]")
-    return tx.execute(query).scalar_one_or_none() == "person"
+    found = CARD.first(tx, collection_id=collection or 0)
+    return found is not None and found.lines != "[]" and found.written_by == "person"
+
+
+def fill_card(tx: Tx, workspace_id: int, observer_id: int, observed_id: int, collection_id: int, at: int) -> None:
+    """Write a card anew that no person wrote, from itself and the newest conclusions, where the workspace makes
+    cards."""
+    if _is_kept_up(tx, workspace_id, observer_id, observed_id):
+        stated = (conclusions.c.collection_id == collection_id, LIVE, conclusions.c.level == "explicit")
+        newest = select(conclusions.c.content).where(*stated).order_by(conclusions.c.created_at.desc())
+        told = [*tx.execute(newest.order_by(conclusions.c.id.desc()).limit(FILLED_FROM)).scalars()]
+        told += read_card(tx, observer_id, observed_id) or []
+        if lines := choose_lines(told, _held(tx, collection_id, told)):
+            write_card(tx, workspace_id, observer_id, observed_id, lines, at, written_by="dream")
+
+
+def _is_kept_up(tx: Tx, workspace_id: int, observer_id: int, observed_id: int) -> bool:
+    if is_written_by_person(tx, observer_id, observed_id):
+        return False
+    return resolve(CONFIGURATION.rows(tx, workspace_id=workspace_id)[0].configuration).create_card
 
 
 def keep_card(tx: Tx, workspace_id: int, observer_id: int, observed_id: int, said: Iterable[str], at: int) -> None:
     """Bring a card that no person wrote up to what was just concluded, where the workspace makes cards."""
     collection = find_collection(tx, observer_id, observed_id)
-    if collection is None or is_written_by_person(tx, observer_id, observed_id):
-        return
-    configuration = select(workspaces.c.configuration).where(workspaces.c.id == workspace_id)
-    if not resolve(tx.execute(configuration).scalar_one()).create_card:
+    if collection is None or not _is_kept_up(tx, workspace_id, observer_id, observed_id):
         return
     before = read_card(tx, observer_id, observed_id)
-    known = _newest(tx, collection) if before is None else []
-    told = [content for content in (*reversed(list(said)), *known) if _rank(content) == 0] + (before or [])
+    new = [content for content in reversed(list(said)) if _rank(content) < LEAST_RANK]
+    if before is None and new:
+        new += [content for content in _newest(tx, collection) if _rank(content) < LEAST_RANK]
+    told = new + (before or [])
     lines = choose_lines(told, _held(tx, collection, told))
     if lines != (before or []):
         write_card(tx, workspace_id, observer_id, observed_id, lines, at, written_by="dream")
@@ -86,26 +124,24 @@ def choose_lines(contents: Iterable[str], held: frozenset[str]) -> list[str]:
 
 def is_identity(content: str) -> bool:
     """Return True if a conclusion says who somebody is."""
-    return IDENTITY.search(content) is not None or _rank(content) == 0
+    return IDENTITY.search(content) is not None or _rank(content) < LEAST_RANK
 
 
-@lru_cache(maxsize=4096)
 def _rank(content: str) -> int:
     """Return 0 for what one has one of (a name, a home, work), more for what is less important."""
-    found = read_claims(content)
-    if any(claim.attribute in SINGLE for claim in found):
+    found, kind = read_claims(content), standing_kind(content)
+    if kind == "name" or any(claim.attribute in SINGLE for claim in found):
         return 0
-    return 1 if any(claim.is_own for claim in found) else 2
+    if kind in LASTING:
+        return 1
+    return 2 if any(claim.is_own for claim in found) else LEAST_RANK
 
 
 def _newest(tx: Tx, collection_id: int) -> list[str]:
-    query = select(conclusions.c.content).where(conclusions.c.collection_id == collection_id, LIVE)
-    return list(tx.execute(query.order_by(conclusions.c.id.desc()).limit(READ_FIRST)).scalars())
+    return [row.content for row in NEWEST.rows(tx, collection_id=collection_id)]
 
 
 def _held(tx: Tx, collection_id: int, contents: Sequence[str]) -> frozenset[str]:
     """Return the digests of those conclusions that hold."""
-    wanted = {digest(content) for content in contents}
-    holds = (conclusions.c.collection_id == collection_id, LIVE, conclusions.c.superseded_by.is_(None), IS_OPEN)
-    query = select(conclusions.c.digest).where(*holds, conclusions.c.digest.in_(wanted))
-    return frozenset(tx.execute(query).scalars())
+    wanted = sorted({digest(content) for content in contents})
+    return frozenset(row.digest for row in HELD.rows(tx, wanted, collection_id=collection_id))

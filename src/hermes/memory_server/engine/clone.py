@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import delete, insert, select, text, update
+from sqlalchemy import TextClause, delete, insert, select, text, update
 
+from hermes.memory_server.db.catching_up import has_caught_up
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, memberships, messages, sessions
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import INSERT, get_message, keep_facts
-from hermes.memory_server.engine.sentences import message_traits
 from hermes.memory_server.engine.sessions import find_session, get_session, insert_session, lock_session
 from hermes.memory_server.faults import Conflict, Missing
 from hermes.memory_server.ids import new_id
@@ -26,15 +26,22 @@ PART = 25
 """How many messages are copied in one transaction."""
 PATIENCE = 3600 * 1_000_000
 """Microseconds after which a copy that was begun is given up."""
-VECTORS = text(
-    "INSERT INTO message_vectors (workspace_id, message_id, piece, session_id, peer_id, vector, traits, said_at) "
-    "SELECT old.workspace_id, new.id, old.piece, new.session_id, old.peer_id, old.vector, "
-    "CAST(:traits AS BIGINT), new.created_at "
-    "FROM messages AS new "
-    "JOIN messages AS source ON source.session_id = :source AND source.seq = new.seq "
-    "JOIN message_vectors AS old ON old.workspace_id = source.workspace_id AND old.message_id = source.id "
-    "WHERE new.session_id = :copy AND new.seq = :seq"
-)
+
+
+def _copy_vectors(traits: str) -> TextClause:
+    return text(
+        "INSERT INTO message_vectors (workspace_id, message_id, piece, session_id, peer_id, vector, traits, said_at) "
+        "SELECT old.workspace_id, new.id, old.piece, new.session_id, old.peer_id, old.vector, "
+        f"{traits}, new.created_at "
+        "FROM messages AS new "
+        "JOIN messages AS source ON source.session_id = :source AND source.seq = new.seq "
+        "JOIN message_vectors AS old ON old.workspace_id = source.workspace_id AND old.message_id = source.id "
+        "WHERE new.session_id = :copy AND new.seq > :after AND new.seq <= :last"
+    )
+
+
+VECTORS, VECTORS_ANEW = _copy_vectors("old.traits"), _copy_vectors("traits_of(new.content)")
+"""The second is for a folder of an earlier version: what its messages are like may not have been read yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +76,8 @@ def copy_part(tx: Tx, copy: Copy, after: int) -> int:
     rows = tx.execute(query.where(messages.c.seq <= last).order_by(messages.c.seq)).all()
     taken = [{column: getattr(row, column) for column in COPIED} for row in rows]
     INSERT.run_many(tx, [{"public_id": new_id(), "session_id": copy.id, **row} for row in taken])
-    if rows:
-        both = {"source": copy.source_id, "copy": copy.id}
-        tx.execute(VECTORS, [{**both, "seq": row.seq, "traits": message_traits(row.content)} for row in rows])
+    vectors = VECTORS if has_caught_up(tx) else VECTORS_ANEW
+    tx.execute(vectors, {"source": copy.source_id, "copy": copy.id, "after": after, "last": last})
     text_index(tx).add_part(tx, copy.id, after + 1, last)
     made = select(messages.c.id, messages.c.workspace_id, messages.c.metadata).where(messages.c.session_id == copy.id)
     for row in tx.execute(made.where(messages.c.seq > after)).all():

@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hermes.memory_server.db.database import Record
-from hermes.memory_server.engine.quotes import CHARS_PER_TOKEN, NumberedLines, SentenceFilter, fence, quote_rows
+from hermes.memory_server.engine.quotes import NumberedLines, SentenceFilter, fence, quote_rows
 from hermes.memory_server.engine.summaries import BY_MODEL, MAX_TOKENS, write_line
 from hermes.memory_server.model.answer import ModelWaiting
-from hermes.memory_server.model.door import MemoryModel
+from hermes.memory_server.model.memory_model import MemoryModel
+from hermes.types import Json
 
 MODEL_MESSAGES = 120
 """Of more new messages than this, the older ones are extracted by rule."""
-LINES_SHARE = 0.4
 DEADLINE_SECONDS = 300.0
 ORDER = (
     "You summarise a conversation. You are given its messages as numbered lines between <lines> and </lines>. They are "
@@ -30,7 +30,7 @@ async def compose_lines(model: MemoryModel, kind: str, rows: Sequence[Record]) -
     lines = [line for line in map(write_line, rows[:-MODEL_MESSAGES]) if line]
     left = list(rows[-MODEL_MESSAGES:])
     while left:
-        numbered = NumberedLines(int(model.context_tokens * LINES_SHARE) * CHARS_PER_TOKEN)
+        numbered = NumberedLines(model.room_tokens([_orders(kind)], max_tokens=MAX_TOKENS[kind] // 2))
         given: list[Record] = []
         shown: list[str] = []
         for row in left:
@@ -46,11 +46,12 @@ async def compose_lines(model: MemoryModel, kind: str, rows: Sequence[Record]) -
     return lines
 
 
+def _orders(kind: str) -> dict[str, Json]:
+    return {"role": "system", "content": ORDER.format(12 if kind == "short" else 30)}
+
+
 async def _ask(model: MemoryModel, kind: str, numbered: NumberedLines, shown: Sequence[str]) -> list[str]:
-    messages = [
-        {"role": "system", "content": ORDER.format(12 if kind == "short" else 30)},
-        {"role": "user", "content": fence(shown)},
-    ]
+    messages = [_orders(kind), {"role": "user", "content": fence(shown)}]
     bounds = {"max_tokens": MAX_TOKENS[kind] // 2, "deadline_seconds": DEADLINE_SECONDS}
     answer = await model.ask("summary", messages, **bounds)  # type: ignore[arg-type]
     if answer.failure is not None and answer.failure.may_pass:

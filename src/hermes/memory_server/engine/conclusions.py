@@ -12,7 +12,14 @@ from sqlalchemy import Select, and_, bindparam, delete, exists, func, or_, selec
 
 from hermes.memory_server import times
 from hermes.memory_server.db.database import JsonMap, Record, Tx
-from hermes.memory_server.db.statements import PreparedInsert, PreparedStatement, in_parts, inserting, inserting_new
+from hermes.memory_server.db.statements import (
+    PreparedForList,
+    PreparedInsert,
+    PreparedStatement,
+    in_parts,
+    inserting,
+    inserting_new,
+)
 from hermes.memory_server.db.tables import (
     cards,
     collections,
@@ -52,7 +59,7 @@ SAYS_THE_SAME = and_(
 """SQL condition: the conclusion itself, or another one of a session that says the same. What clients conclude without a
 session stays apart."""
 COLUMNS = (
-    *conclusions.c,
+    *(column for column in conclusions.c if column is not conclusions.c.vector),
     select(func.sum(twin.c.times_derived)).where(SAYS_THE_SAME).scalar_subquery().label("mentions"),
     newer.c.public_id.label("newer"),
     observers.c.name.label("observer"),
@@ -103,6 +110,9 @@ INSERT = PreparedInsert(
     *("created_at", "vector", "standing", "happened_at", "learnt_at", "metadata"),
 )
 LINK = PreparedStatement(inserting(conclusion_messages))
+READ_FROM_MESSAGES = PreparedForList(
+    lambda ids: select(conclusion_messages.c.conclusion_id).where(conclusion_messages.c.conclusion_id.in_(ids)), 10
+)
 FORGOTTEN = "forgotten_at"
 """The key in the metadata of a conclusion that says when it was deleted before it was said anew."""
 
@@ -126,15 +136,16 @@ def select_conclusions() -> Select[Any]:
 
 def without_messages(tx: Tx, rows: Sequence[Record]) -> list[Record]:
     """Return the conclusions that were read from no message."""
-    ids = [row.id for row in rows]
-    query = select(conclusion_messages.c.conclusion_id).where(conclusion_messages.c.conclusion_id.in_(ids))
-    read = set(tx.execute(query).scalars()) if ids else set()
+    read = {row.conclusion_id for row in READ_FROM_MESSAGES.rows(tx, [row.id for row in rows])}
     return [row for row in rows if row.id not in read]
 
 
-AT_ONCE = 20
-KEYS = [f"id{number}" for number in range(AT_ONCE)]
-BY_IDS = PreparedStatement(select_conclusions().where(conclusions.c.id.in_([bindparam(key) for key in KEYS])))
+BY_IDS = PreparedForList(lambda ids: select_conclusions().where(conclusions.c.id.in_(ids)))
+BRIEF = tuple(
+    conclusions.c[name]
+    for name in ("id", "collection_id", "level", "digest", "content", "standing", "superseded_by", "created_at")
+)
+BRIEF_BY_IDS = PreparedForList(lambda ids: select(*BRIEF).where(conclusions.c.id.in_(ids), LIVE), at_once=50)
 
 
 def create_conclusions(tx: Tx, workspace: str, given: Sequence[NewConclusion], at: int) -> list[Record]:
@@ -153,12 +164,13 @@ def create_conclusions(tx: Tx, workspace: str, given: Sequence[NewConclusion], a
 def find_conclusions(tx: Tx, ids: Iterable[int]) -> list[Record]:
     """The conclusions with these ids, in this order; those that are gone are left out."""
     wanted = list(ids)
-    found: dict[int, Record] = {}
-    for start in range(0, len(wanted), AT_ONCE):
-        part = wanted[start : start + AT_ONCE]
-        given = dict(zip(KEYS, part + part[-1:] * (AT_ONCE - len(part)), strict=True))
-        found.update({row.id: row for row in BY_IDS.rows(tx, **given)})
+    found = {row.id: row for row in BY_IDS.rows(tx, wanted)}
     return [found[row_id] for row_id in wanted if row_id in found]
+
+
+def find_brief(tx: Tx, ids: Iterable[int]) -> dict[int, Record]:
+    """Return, by their ids, the columns of conclusions that a choice among them needs."""
+    return {row.id: row for row in BRIEF_BY_IDS.rows(tx, list(ids))}
 
 
 def insert_conclusion(

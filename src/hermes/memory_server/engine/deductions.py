@@ -15,7 +15,6 @@ from hermes.memory_server.db.tables import conclusion_messages, conclusions, mes
 from hermes.memory_server.embedder import Embedder, to_blob
 from hermes.memory_server.engine.conclusions import digest, find_collection, select_conclusions
 from hermes.memory_server.engine.quotes import (
-    CHARS_PER_TOKEN,
     NumberedLines,
     SourceLine,
     fence,
@@ -27,7 +26,7 @@ from hermes.memory_server.engine.tombstones import buried_at
 from hermes.memory_server.engine.truth import LIVE
 from hermes.memory_server.ids import new_id
 from hermes.memory_server.model.answer import ModelWaiting
-from hermes.memory_server.model.door import MemoryModel
+from hermes.memory_server.model.memory_model import MemoryModel
 from hermes.types import Json
 
 PREMISES = 100
@@ -36,7 +35,6 @@ DRAWN = 12
 """Conclusions that one dream draws at most."""
 DRAWN_CHARS = 400
 MAX_TOKENS, DEADLINE_SECONDS = 1500, 600.0
-LINES_SHARE = 0.4
 LEVELS = {"deduction": "deductive", "generalisation": "inductive"}
 MIN_PREMISES = {"deduction": 1, "generalisation": 2}
 ORDER = (
@@ -93,11 +91,12 @@ async def propose(database: Database, embedder: Embedder, model: MemoryModel, gi
         quotes = quote_rows(_read_premises(tx, given["observer"], given["observed"]), ())
         return quotes if model.may_hear_guests else keep_own(tx, quotes, is_of_one=False)
 
-    lines = NumberedLines(int(model.context_tokens * LINES_SHARE) * CHARS_PER_TOKEN)
+    asked: list[dict[str, Json]] = [{"role": "system", "content": ORDER}]
+    lines = NumberedLines(model.room_tokens(asked, schema=DRAWN_SCHEMA, max_tokens=MAX_TOKENS))
     shown = lines.give(await database.read(read))
     if not shown:
         return DreamProposals()
-    asked = [{"role": "system", "content": ORDER}, {"role": "user", "content": fence(shown)}]
+    asked.append({"role": "user", "content": fence(shown)})
     answer = await model.ask(
         "deduction", asked, schema=DRAWN_SCHEMA, max_tokens=MAX_TOKENS, deadline_seconds=DEADLINE_SECONDS
     )

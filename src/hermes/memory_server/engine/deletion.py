@@ -19,6 +19,7 @@ from hermes.memory_server.db.tables import (
     dreams,
     finer_again,
     finer_progress,
+    grants,
     job_observers,
     jobs,
     memberships,
@@ -39,6 +40,7 @@ from hermes.memory_server.engine.answers import forget_session_answers
 from hermes.memory_server.engine.conclusions import drop_conclusions, trim_card
 from hermes.memory_server.engine.departures import begin_generation, note_departed
 from hermes.memory_server.engine.finer import forget_in_finer
+from hermes.memory_server.engine.grants import end_grants
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import forget_facts
 from hermes.memory_server.engine.sessions import lock_session
@@ -72,6 +74,7 @@ def delete_workspace(tx: Tx, name: str, at: int) -> None:
     alive = select(sessions.c.id).where(sessions.c.workspace_id == place.id, sessions.c.is_active.is_(True)).limit(1)
     if tx.execute(alive).first() is not None:
         raise Conflict(f"Workspace {name} has active sessions: delete all sessions first")
+    end_grants(tx, grants.c.workspace_id == place.id)
     freed = f"{name}{DELETED}{place.uid}"
     tx.execute(update(workspaces).where(workspaces.c.id == place.id).values(name=freed))
     add_job(tx, "delete_workspace", f"deletion:{place.id}", at, place.id, {})

@@ -40,6 +40,11 @@ EARLIER = PreparedStatement(
     .where(conclusions.c.collection_id == bindparam("collection_id"), LIVE)
 )
 """What conclusions from a message said before they were edited."""
+COUNT_AGAIN = PreparedStatement(
+    update(conclusions)
+    .where(conclusions.c.id == bindparam("known_id"))
+    .values(times_derived=conclusions.c.times_derived + 1)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +106,7 @@ def _remember(tx: Tx, collection_id: int, said: Statement, at: int) -> None:
             message_ids=[message.id],
         )
         return
-    once_more = {"times_derived": conclusions.c.times_derived + 1}
-    tx.execute(update(conclusions).where(conclusions.c.id == known.id).values(once_more))
+    COUNT_AGAIN.run(tx, known_id=known.id)
     link_messages(tx, known.id, [message.id])
 
 

@@ -19,6 +19,7 @@ from hermes.memory_server.engine.recall import ConclusionChoice, View, choose, q
 from hermes.memory_server.engine.search import find_hits
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.faults import Invalid
+from hermes.ranking.claims import split_speaker
 from hermes.ranking.personal import holds_secret, is_general
 from hermes.ranking.scoring import ABOUT
 from hermes.ranking.utterances import only_asks
@@ -85,8 +86,20 @@ def answer(
     about = [hit for hit in stated if hit.is_about]
     said = [hit.row for hit in (about or (stated[:NEAREST] if is_told and not chosen else ()))]
     quoted = [row for row in said if not any(row.content in one.content for one in chosen)][:width]
-    content = _write(HEAD if is_told else UNTOLD, (), chosen, quoted if is_told else quoted[: NEAREST - len(chosen)])
+    quoted = quoted if is_told else quoted[: NEAREST - len(chosen)]
+    chosen = _order_by_messages(chosen, said)
+    content = _write(HEAD if is_told else UNTOLD, (), chosen, quoted, said_first=quoted[:1] == said[:1])
     return PeerAnswer(content, chosen, quoted, is_told=is_told)
+
+
+def _order_by_messages(concluded: Sequence[Row[Any]], said: Sequence[Row[Any]]) -> list[Row[Any]]:
+    """Put conclusions in the order of the messages that say the same, which are found better than sentences."""
+
+    def place(row: Row[Any]) -> int:
+        sentence = split_speaker(row.content)[1]
+        return next((at for at, one in enumerate(said) if sentence in one.content), len(said))
+
+    return sorted(concluded, key=place)
 
 
 def _is_told(tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None) -> bool:
@@ -128,17 +141,25 @@ def read_cards(tx: Tx, views: Sequence[View]) -> list[str]:
     return [line for line in dict.fromkeys(lines) if not holds_secret(line)]
 
 
-def _write(head: str, card: Sequence[str], concluded: Sequence[Row[Any]], said: Sequence[Row[Any]]) -> str | None:
+def _write(
+    head: str,
+    card: Sequence[str],
+    concluded: Sequence[Row[Any]],
+    said: Sequence[Row[Any]],
+    *,
+    said_first: bool = False,
+) -> str | None:
     if not card and not concluded and not said:
         return None
     parts = [head]
     if card:
         parts += ["", "Card:", *(f"- {_quote(line)}" for line in card)]
-    if concluded:
-        parts += ["", "Concluded:", *(f"- [{times.to_stamp(row.created_at)}] {row.content}" for row in concluded)]
-    if said:
-        lines = (f"- [{times.to_stamp(row.created_at)}] {row.peer}: {_quote(row.content)}" for row in said)
-        parts += ["", "Said:", *lines]
+    sections = [
+        ("Concluded:", [f"- [{times.to_stamp(row.created_at)}] {row.content}" for row in concluded]),
+        ("Said:", [f"- [{times.to_stamp(row.created_at)}] {row.peer}: {_quote(row.content)}" for row in said]),
+    ]
+    for heading, lines in reversed(sections) if said_first else sections:
+        parts += ["", heading, *lines] if lines else []
     return _cut("\n".join(parts), limits.ANSWER_CHARS)
 
 

@@ -8,11 +8,21 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Select, delete, func, insert, select, text, update
 
+from hermes.memory_server import times
 from hermes.memory_server.db.database import JsonMap, Record, Tx
-from hermes.memory_server.db.tables import conclusion_messages, conclusions, dreams, workspaces
-from hermes.memory_server.engine.cards import choose_lines, is_written_by_person, write_card
+from hermes.memory_server.db.tables import (
+    OPEN_JOB,
+    collections,
+    conclusion_messages,
+    conclusions,
+    dreams,
+    jobs,
+    peers,
+    workspaces,
+)
+from hermes.memory_server.engine.cards import fill_card
 from hermes.memory_server.engine.conclusions import (
     let_go,
     link_messages,
@@ -24,14 +34,25 @@ from hermes.memory_server.engine.deductions import DreamProposals, store_drawn
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import get_peer
-from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.tombstones import bury
-from hermes.memory_server.engine.truth import LIVE
+from hermes.memory_server.engine.truth import LIVE, settle
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Missing, Refused
 from hermes.memory_server.ids import new_id, refuse_scopes
+
+REREAD = "reread"
+"""The kind of a report, and the reason of retiring, of what is read again after an earlier version."""
+NEW_CONCLUSIONS = 50
+"""Statements that are learnt about a peer between two dreams that come by themselves."""
+QUIET, BETWEEN_DREAMS = 600 * 1_000_000, 8 * 3600 * 1_000_000
+"""Microseconds since anything was learnt, and since the last dream."""
+LOOKED_AT = 1000
+"""Collections that are looked at together."""
+RETIRED = 200
+"""Texts of which duplicates are retired in one dream, duplicates of one text, and drawn conclusions that are checked;
+the next dream goes on."""
 
 
 def schedule_dream(
@@ -50,44 +71,91 @@ def schedule_dream(
         raise Refused("Dreams are disabled for this workspace or session")
     watcher = get_peer(tx, workspace, observer)
     watched = get_peer(tx, workspace, observed or observer)
-    unit = f"dream:{place.id}:{watcher.id}:{watched.id}"
-    payload = {"observer": watcher.id, "observed": watched.id, "kind": kind}
-    add_job(tx, "dream", unit, at, place.id, payload, session_id=session_id, observers=[watcher.id])
+    _queue(tx, place.id, watcher.id, watched.id, kind, session_id, at)
+
+
+def _queue(tx: Tx, workspace_id: int, observer: int, observed: int, kind: str, session_id: int | None, at: int) -> None:
+    payload = {"observer": observer, "observed": observed, "kind": kind}
+    unit = _unit(workspace_id, observer, observed)
+    add_job(tx, "dream", unit, at, workspace_id, payload, session_id=session_id, observers=[observer])
+
+
+def _unit(workspace_id: int, observer: int, observed: int) -> str:
+    return f"dream:{workspace_id}:{observer}:{observed}"
+
+
+def find_due_dreams(tx: Tx, at: int, after: int) -> tuple[list[Record], int]:
+    """Return those of the next collections about which enough was learnt since their last dream, and nothing lately;
+    and the id of the last collection that was looked at, 0 after all of them."""
+    observer, observed = peers.alias("observer"), peers.alias("observed")
+    newest = _learnt_at(0).scalar_subquery()
+    enough = _learnt_at(NEW_CONCLUSIONS - 1).scalar_subquery()
+    last = select(func.coalesce(func.max(dreams.c.created_at), 0)).where(dreams.c.collection_id == collections.c.id)
+    since = last.scalar_subquery()
+    part = select(collections.c.id).where(collections.c.id > after).order_by(collections.c.id).limit(LOOKED_AT)
+    ids = list(tx.execute(part).scalars())
+    query = (
+        select(*collections.c, workspaces.c.configuration)
+        .join(workspaces, workspaces.c.id == collections.c.workspace_id)
+        .join(observer, observer.c.id == collections.c.observer_id)
+        .join(observed, observed.c.id == collections.c.observed_id)
+        .where(collections.c.id > after, collections.c.id <= max(ids, default=after))
+        .where(observer.c.kind == "peer", observed.c.kind == "peer")
+        .where(since <= at - BETWEEN_DREAMS, enough > since, newest <= at - QUIET)
+    )
+    due = [row for row in tx.execute(query).all() if resolve(row.configuration).dreams]
+    return due, ids[-1] if len(ids) == LOOKED_AT else 0
+
+
+def queue_dreams(tx: Tx, due: Sequence[Record], at: int) -> None:
+    """Queue dreams about collections, each unless it has one queued already."""
+    for row in due:
+        whose = (row.workspace_id, row.observer_id, row.observed_id)
+        if not tx.execute(select(jobs.c.id).where(jobs.c.unit == _unit(*whose), text(OPEN_JOB)).limit(1)).first():
+            _queue(tx, *whose, "omni", None, at)
+
+
+def _learnt_at(number: int) -> Select[Any]:
+    """When the newest conclusion but so many was read from what a collection's peer said."""
+    explicit = (conclusions.c.collection_id == collections.c.id, LIVE, conclusions.c.level == "explicit")
+    learnt = func.coalesce(conclusions.c.learnt_at, conclusions.c.created_at)
+    return select(learnt).where(*explicit).order_by(conclusions.c.id.desc()).limit(1).offset(number)
 
 
 def dream(tx: Tx, workspace_id: int, payload: JsonMap, found: DreamProposals, at: int) -> None:
-    """Have a dream, with what a model proposes for it."""
+    """Have a dream, with what a model proposes for it. It reads a bounded part of what is held: others may write."""
     observer, observed = payload["observer"], payload["observed"]
     collection = lock_collection(tx, observer, observed)
     if collection is None:
         return
-    live = (conclusions.c.collection_id == collection, LIVE)
-    rows = list(tx.execute(select(conclusions).where(*live).order_by(conclusions.c.created_at, conclusions.c.id)))
     if payload["kind"] == "omni":
-        rows, retired = _retire_equal(tx, rows, at)
-        retired += _retire_baseless(tx, rows, at)
+        retired = _retire_equal(tx, collection, at)
+        retired += _retire_baseless(tx, collection, at)
         added = store_drawn(tx, workspace_id, collection, found, at)
-        _report(tx, workspace_id, collection, added, retired, at)
+        report_changes(tx, workspace_id, collection, added, retired, at)
         if retired:
             let_go(tx, collection)
-    configuration = select(workspaces.c.configuration).where(workspaces.c.id == workspace_id)
-    settings = resolve(tx.execute(configuration).scalar_one())
-    if settings.create_card and not is_written_by_person(tx, observer, observed):
-        held = frozenset(row.digest for row in rows if row.superseded_by is None and row.standing != SECRET)
-        if lines := choose_lines([row.content for row in reversed(rows) if row.level == "explicit"], held):
-            write_card(tx, workspace_id, observer, observed, lines, at, written_by="dream")
+    fill_card(tx, workspace_id, observer, observed, collection, at)
 
 
-def _retire_equal(tx: Tx, rows: list[Row[Any]], at: int) -> tuple[list[Row[Any]], list[JsonMap]]:
-    """Retire all but the first of those that say the same; it gets the count and the messages of all. Returns what is
-    left, and the report. Each session keeps its own: it may be deleted. So does each time that it held."""
-    same: dict[tuple[str, str, int | None, int | None], list[Row[Any]]] = {}
-    for row in rows:
+def _retire_equal(tx: Tx, collection_id: int, at: int) -> list[JsonMap]:
+    """Retire all but the first of those that say the same; it gets the count and the messages of all. Returns the
+    report. Each session keeps its own: it may be deleted. So does each time that it held."""
+    live = (conclusions.c.collection_id == collection_id, LIVE)
+    alike = (conclusions.c.digest, conclusions.c.level, conclusions.c.session_id, conclusions.c.superseded_by)
+    several = select(conclusions.c.digest).where(*live).group_by(*alike).having(func.count() > 1).limit(RETIRED)
+    wanted = (*live, conclusions.c.digest.in_(several))
+    same: dict[tuple[Any, ...], list[Record]] = {}
+    for row in tx.execute(
+        select(*alike, conclusions.c.id, conclusions.c.public_id, conclusions.c.times_derived)
+        .where(*wanted)
+        .order_by(conclusions.c.created_at, conclusions.c.id)
+    ):
         same.setdefault((row.digest, row.level, row.session_id, row.superseded_by), []).append(row)
     report: list[JsonMap] = []
     for kept, *others in same.values():
         own = set(message_ids(tx, [kept.id]))
-        for row in others:
+        for row in others[:RETIRED]:
             new = sorted(set(message_ids(tx, [row.id])) - own)
             own |= {*new}
             _count(tx, kept.id, row.times_derived)
@@ -95,17 +163,24 @@ def _retire_equal(tx: Tx, rows: list[Row[Any]], at: int) -> tuple[list[Row[Any]]
             report.append(
                 {**_retire(tx, row, "same", at), "into": kept.id, "count": row.times_derived, "messages": new}
             )
-    return [found[0] for found in same.values()], report
+    return report
 
 
-def _retire_baseless(tx: Tx, rows: Sequence[Row[Any]], at: int) -> list[JsonMap]:
+def _retire_baseless(tx: Tx, collection_id: int, at: int) -> list[JsonMap]:
     """Retire what was drawn from premises of which one no longer holds."""
-    holding = {row.public_id for row in rows if row.superseded_by is None}
-    drawn = [row for row in rows if row.source_ids is not None]
-    return [_retire(tx, row, "premise", at) for row in drawn if not holding.issuperset(json.loads(row.source_ids))]
+    live = (conclusions.c.collection_id == collection_id, LIVE)
+    query = select(conclusions.c.id, conclusions.c.public_id, conclusions.c.source_ids)
+    drawn = tx.execute(query.where(*live, conclusions.c.source_ids.is_not(None)).limit(RETIRED)).all()
+    holding = select(func.count()).select_from(conclusions).where(*live, conclusions.c.superseded_by.is_(None))
+    report: list[JsonMap] = []
+    for row in drawn:
+        sources = set(json.loads(row.source_ids))
+        if tx.execute(holding.where(conclusions.c.public_id.in_(sources))).scalar_one() < len(sources):
+            report.append(_retire(tx, row, "premise", at))
+    return report
 
 
-def _retire(tx: Tx, row: Row[Any], why: str, at: int) -> dict[str, Any]:
+def _retire(tx: Tx, row: Record, why: str, at: int) -> dict[str, Any]:
     tx.execute(update(conclusions).where(conclusions.c.id == row.id).values(retired_at=at, retired_why=why))
     return {"id": row.public_id, "why": why}
 
@@ -115,12 +190,20 @@ def _count(tx: Tx, conclusion_id: int, times: int) -> None:
     tx.execute(update(conclusions).where(conclusions.c.id == conclusion_id).values(more))
 
 
-def _report(
-    tx: Tx, workspace_id: int, collection_id: int, added: Sequence[str], retired: Sequence[JsonMap], at: int
+def report_changes(
+    tx: Tx,
+    workspace_id: int,
+    collection: int,
+    added: Sequence[str],
+    retired: Sequence[JsonMap],
+    at: int,
+    kind: str = "dream",
 ) -> None:
-    """Keep what a dream did, by ids: no text outlives what it is about."""
-    values = {"public_id": new_id(), "workspace_id": workspace_id, "collection_id": collection_id, "created_at": at}
-    tx.execute(insert(dreams).values({**values, "report": json.dumps({"added": added, "retired": retired})}))
+    """Keep what a dream or rereading did, by ids: no text outlives what it is about."""
+    values = {"public_id": new_id(), "workspace_id": workspace_id, "collection_id": collection, "created_at": at}
+    tx.execute(
+        insert(dreams).values({**values, "report": json.dumps({"kind": kind, "added": added, "retired": retired})})
+    )
 
 
 def list_dreams(tx: Tx, workspace: str, page: PageRequest) -> Paged:
@@ -129,28 +212,70 @@ def list_dreams(tx: Tx, workspace: str, page: PageRequest) -> Paged:
     return fetch_page(tx, query, (dreams.c.id,), page)
 
 
-def undo_dream(tx: Tx, workspace: str, public_id: str, at: int) -> Record:
+def read_effects(tx: Tx, limit: int) -> list[JsonMap]:
+    """Return the newest dreams of all workspaces that changed something, with the texts that they added and retired, as
+    far as these are still there."""
+    empty: JsonMap = {"added": [], "retired": []}
+    is_one = dreams.c.report.not_in([json.dumps(empty), json.dumps({"kind": "dream", **empty})])
+    is_dream = ~dreams.c.report.startswith(json.dumps({"kind": REREAD})[:-1])
+    query = select(*dreams.c, workspaces.c.name).join(workspaces, workspaces.c.id == dreams.c.workspace_id)
+    effects: list[JsonMap] = []
+    for row in tx.execute(query.where(is_one, is_dream).order_by(dreams.c.id.desc()).limit(limit)).all():
+        report = json.loads(row.report)
+        undone = None if row.undone_at is None else times.to_wire(row.undone_at)
+        when = {"created_at": times.to_wire(row.created_at), "undone_at": undone}
+        texts = {name: _read_texts(tx, ids) for name, ids in (
+            ("added", report["added"]), ("retired", [one["id"] for one in report["retired"]])
+        )}  # fmt: skip
+        effects.append({"id": row.public_id, "workspace": row.name, **when, **texts})
+    return effects
+
+
+def _read_texts(tx: Tx, ids: Sequence[str]) -> list[str]:
+    found = select(conclusions.c.content).where(conclusions.c.public_id.in_(ids[:RETIRED])).distinct()
+    return list(tx.execute(found).scalars())
+
+
+def undo_dream(tx: Tx, workspace: str | None, public_id: str, at: int) -> Record:
     """Bring back what a dream retired, and remove what it added, which no later dream adds again. Undoing twice is
     fine."""
-    own = (dreams.c.workspace_id == get_workspace(tx, workspace).id, dreams.c.public_id == public_id)
+    own: list[Any] = [dreams.c.public_id == public_id]
+    if workspace is not None:
+        own.append(dreams.c.workspace_id == get_workspace(tx, workspace).id)
     found = tx.execute(select(dreams).where(*own).with_for_update()).first()
     if found is None:
-        raise Missing("Dream", public_id, workspace)
+        raise Missing("Dream", public_id, workspace or "")
     if found.undone_at is None:
-        report = json.loads(found.report)
-        for one in report["retired"]:
-            _bring_back(tx, one)
-        inside = (conclusions.c.collection_id == found.collection_id, conclusions.c.public_id.in_(report["added"]))
-        rows = tx.execute(select(conclusions.c.id, conclusions.c.content).where(*inside)).all()
-        bury(tx, found.collection_id, [row.content for row in rows], at)
-        remove_conclusions(tx, [row.id for row in rows], found.collection_id, at)
-        tx.execute(update(dreams).where(*own).values(undone_at=at))
+        undo_report(tx, found, at)
     return tx.execute(select(dreams).where(*own)).one()
 
 
-def _bring_back(tx: Tx, one: JsonMap) -> None:
+def find_reports(tx: Tx, workspace_id: int, kind: str, most: int) -> Sequence[Record]:
+    """Return reports of a kind that were not undone, the newest first."""
+    own = (dreams.c.workspace_id == workspace_id, dreams.c.undone_at.is_(None))
+    of_kind = dreams.c.report.startswith(json.dumps({"kind": kind})[:-1])
+    return tx.execute(select(dreams).where(*own, of_kind).order_by(dreams.c.id.desc()).limit(most)).all()
+
+
+def undo_report(tx: Tx, found: Record, at: int) -> None:
+    """Bring back what a report says was retired, and remove what was added."""
+    report = json.loads(found.report)
+    for one in report["retired"]:
+        _bring_back(tx, one, at)
+    inside = (conclusions.c.collection_id == found.collection_id, conclusions.c.public_id.in_(report["added"]))
+    rows = tx.execute(select(conclusions.c.id, conclusions.c.content).where(*inside)).all()
+    bury(tx, found.collection_id, [row.content for row in rows], at)
+    remove_conclusions(tx, [row.id for row in rows], found.collection_id, at)
+    tx.execute(update(dreams).where(dreams.c.id == found.id).values(undone_at=at))
+
+
+def _bring_back(tx: Tx, one: JsonMap, at: int) -> None:
     row = (conclusions.c.public_id == one["id"], conclusions.c.retired_at.is_not(None))
-    if tx.execute(update(conclusions).where(*row).values(retired_at=None, retired_why=None)).rowcount and "into" in one:
+    back = update(conclusions).where(*row).values(retired_at=None, retired_why=None).returning(conclusions.c.id)
+    found = tx.execute(back).scalar_one_or_none()
+    if found is not None and one["why"] == REREAD:  # its claims and pairs were let go
+        settle(tx, found, at)
+    if found is not None and "into" in one:
         _count(tx, one["into"], -one["count"])
         linked = conclusion_messages.c
         own = (linked.conclusion_id == one["into"], linked.message_id.in_(one["messages"]))

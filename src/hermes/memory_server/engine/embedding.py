@@ -62,6 +62,12 @@ FIRST_WAIT, LONGEST_WAIT = 2.0, 60.0
 """Seconds after a failure until the next try, doubled each time."""
 LOOK_EVERY = 5.0
 """Seconds between two looks for messages that another process wrote."""
+QUIET_SECONDS, MAX_WAIT_SECONDS = 1.0, 5.0
+"""A batch waits until nothing was asked or written for so long, up to a limit: whoever uses the server comes first."""
+ASKED_AT_ONCE = 2
+"""Questions that are embedded at a time; further ones go without, so that a busy server answers as fast as before."""
+KEPT_QUESTIONS = 256
+"""The vectors of the last questions are kept: a turn asks the same several times."""
 REASON_CHARS = 200
 SHORT = 1000
 """A text of more characters than this is not short: it has LONG words or more, or none at all."""
@@ -103,6 +109,9 @@ class Refinement:
         self.is_busy = False
         """Whether there may be something to embed."""
         self._failure = self._ask_failure = OK
+        self._used_at = -QUIET_SECONDS
+        self._asked_now = 0
+        self._kept: dict[str, Finer] = {}
         self._other: str | None = None
         """The space that somebody else chose for the folder later."""
 
@@ -124,28 +133,42 @@ class Refinement:
 
     def wake(self) -> None:
         """Something was written."""
+        self._used_at = time.monotonic()
         self._news.set()
 
     async def ask(self, text: str) -> Finer | None:
-        """The vector of a question, or of its beginning; None when it is not there in time, or the embedder cannot read
-        the text."""
+        """The vector of a question, or of its beginning; None when it is not there in time, when many ask at once, or
+        the embedder cannot read the text."""
+        self._used_at = time.monotonic()
+        text = text[:PIECE_CHARS]
+        if (kept := self._kept.get(text)) is not None:
+            return kept
         pace = self._asking if len(text) < LONG_QUESTION else self._asking_long
-        if pace.left() > 0:
+        if pace.left() > 0 or self._asked_now >= ASKED_AT_ONCE:
             return None
+        self._asked_now += 1
         try:
-            [vector] = await self._embed([text[:PIECE_CHARS]], ASK_SECONDS)
+            [vector] = await self._embed([text], ASK_SECONDS)
         except Exception as error:  # noqa: BLE001 - the boundary of an embedder: told in /health, and searches go on
             pace.failed()
             self._ask_failure = self._told(error, self._ask_failure)
             return None
+        finally:
+            self._asked_now -= 1
         pace.worked()
         self._ask_failure = OK
-        return Finer(str(self._embedder.space), vector) if vector.any() else None
+        if not vector.any():
+            return None
+        while len(self._kept) >= KEPT_QUESTIONS:
+            del self._kept[next(iter(self._kept))]
+        self._kept[text] = Finer(str(self._embedder.space), vector)
+        return self._kept[text]
 
     async def run(self, database: Database) -> None:
         """Fill this space from now on, until cancelled. The database is not closed."""
         while True:
             self._news.clear()
+            await self._wait_for_quiet()
             try:
                 self.is_busy = await self._embed_some(database)
             except StoreError as error:
@@ -157,6 +180,14 @@ class Refinement:
                 self._failure = self._told(error, self._failure)
             if not self.is_busy:
                 await self._rest()
+
+    async def _wait_for_quiet(self) -> None:
+        until = time.monotonic() + MAX_WAIT_SECONDS
+        while True:
+            left = min(until, self._used_at + QUIET_SECONDS) - time.monotonic()
+            if left <= 0:
+                return
+            await asyncio.sleep(left)
 
     async def _rest(self) -> None:
         if (left := self._filling.left()) > 0:
@@ -220,7 +251,7 @@ class Refinement:
         return await self._embed_messages(alone, CUTS[-1])
 
     async def _embed_messages(self, messages: Sequence[MessagePair], chars: int = PIECE_CHARS) -> list[Made]:
-        """The vectors of the messages' pieces, each cut to `chars`. The vector of a message that follows a short one is
+        """The vectors of the messages' pieces, each cut to `chars`. The vector of a message that answers a short one is
         the mean of its own and that of both texts together."""
         pieces = [(said, n, piece[:chars]) for said in messages for n, piece in enumerate(split_pieces(said.text))]
         after = [

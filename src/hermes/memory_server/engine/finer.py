@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, FromClause, Row, and_, bindparam, case, de
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.statements import PreparedStatement, inserting, inserting_new, upsert
 from hermes.memory_server.db.tables import (
+    conclusion_messages,
     finer_again,
     finer_progress,
     finer_vectors,
@@ -26,7 +27,7 @@ from hermes.memory_server.db.tables import (
     sessions,
     workspaces,
 )
-from hermes.memory_server.embedder import Finer, from_blobs
+from hermes.memory_server.embedder import Finer, Vector, from_blobs
 from hermes.memory_server.engine.candidates import Candidates
 from hermes.memory_server.engine.peers import is_shown
 from hermes.ranking.scoring import Floats, score_finer
@@ -86,9 +87,11 @@ AFTER = (
     .limit(1)
     .scalar_subquery()
 )
+IS_ANSWERED = EARLIER.c.peer_id != messages.c.peer_id
+"""SQL condition: a message is an answer to the one before it, which helps to understand it."""
 WITH_BEFORE = select(
     messages.c.id, messages.c.content, EARLIER.c.id.label("before_id"), EARLIER.c.content.label("before")
-).select_from(messages.outerjoin(EARLIER, and_(EARLIER.c.id == BEFORE, _is_there(EARLIER))))
+).select_from(messages.outerjoin(EARLIER, and_(EARLIER.c.id == BEFORE, IS_ANSWERED, _is_there(EARLIER))))
 NEXT = PreparedStatement(
     WITH_BEFORE.where(messages.c.workspace_id == bindparam("workspace_id"), messages.c.id > bindparam("upto"))
     .where(_is_there(messages))
@@ -105,7 +108,7 @@ Made = tuple[int, int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class MessagePair:
-    """A message, and the one before it in its session, if any."""
+    """A message, and the one before it in its session, if that is somebody else's."""
 
     id: int
     text: str
@@ -213,6 +216,27 @@ def count_refused(tx: Tx) -> int:
     """How many messages are left out because the embedder refused them or failed, counted up to COUNTED."""
     refused = select(finer_again.c.message_id).where(finer_again.c.failures >= TRIES).limit(COUNTED)
     return int(tx.execute(select(func.count()).select_from(refused.subquery())).scalar_one())
+
+
+def find_directions(tx: Tx, workspace_id: int, finer: Finer, ids: Sequence[int]) -> dict[int, Vector]:
+    """Return the vectors of those of the messages that have one in the space of a question, of their first pieces."""
+    own = (finer_vectors.c.workspace_id == workspace_id, finer_vectors.c.space == finer.space)
+    query = select(finer_vectors.c.message_id, finer_vectors.c.vector).where(*own, finer_vectors.c.piece == 0)
+    rows = tx.execute(query.where(finer_vectors.c.message_id.in_(ids))).all() if ids else []
+    vectors = from_blobs([row.vector for row in rows], len(finer.vector))
+    return {row.message_id: vector for row, vector in zip(rows, vectors, strict=True) if vector.any()}
+
+
+def find_conclusion_directions(tx: Tx, workspace_id: int, finer: Finer, ids: Sequence[int]) -> dict[int, Vector]:
+    """Return for conclusions the vector of the piece, of the messages that they were read from, that is closest to the
+    question."""
+    read = conclusion_messages.join(finer_vectors, conclusion_messages.c.message_id == finer_vectors.c.message_id)
+    own = (finer_vectors.c.workspace_id == workspace_id, finer_vectors.c.space == finer.space)
+    query = select(conclusion_messages.c.conclusion_id, finer_vectors.c.vector).select_from(read).where(*own)
+    rows = tx.execute(query.where(conclusion_messages.c.conclusion_id.in_(ids))).all() if ids else []
+    vectors = from_blobs([row.vector for row in rows], len(finer.vector))
+    closest = np.argsort(vectors @ finer.vector, kind="stable")  # the last of a conclusion stays
+    return {rows[at].conclusion_id: vectors[at] for at in closest.tolist() if vectors[at].any()}
 
 
 def closeness(tx: Tx, workspace_id: int, finer: Finer, ids: Sequence[int]) -> Floats:

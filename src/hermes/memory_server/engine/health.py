@@ -31,6 +31,7 @@ from hermes.memory_server.engine.embedding import Refinement
 from hermes.memory_server.engine.finer import count_behind, count_refused
 from hermes.memory_server.engine.jobs import DEFERRED, PROMISED, has_work
 from hermes.memory_server.engine.kinds import KINDS
+from hermes.memory_server.engine.rereading import read_counts
 from hermes.memory_server.model.calls import count_by_purpose, day_of
 
 log = logging.getLogger(__name__)
@@ -120,6 +121,8 @@ class ServerHealth:
         """Requests to a model on this day (UTC) by purpose: calls, failures, tokens, milliseconds."""
         self.deferred: Mapping[str, int] = {}
         """Jobs that wait for a model, by kind."""
+        self.rereading: dict[str, int] = {}
+        """What was done anew for messages and conclusions of an earlier version, and what is left."""
         self.free_bytes: int | None = 0
 
     def note(self, error: StoreError) -> None:
@@ -174,6 +177,7 @@ class ServerHealth:
         try:
             self.free_bytes = self._database.free_bytes()
             self.backlog = await self._database.read(partial(_look_around, at=times.now(self._clock)))
+            self.rereading = await self._database.read(read_counts)
             self.model_calls, self.deferred = await self._database.read(partial(_model_work, at=times.now(self._clock)))
             if self.refinement is not None and (space := self.refinement.space) is not None:
                 counts = await self._database.read(lambda tx: (count_behind(tx, space), count_refused(tx)))

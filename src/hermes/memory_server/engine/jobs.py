@@ -49,6 +49,7 @@ JobKind = Literal[
     "merge_peers",
     "tidy",
     "catch_up",
+    "reread",
     "webhook",
 ]
 """Every kind of background work; `kinds.KINDS` says how each is done."""
@@ -68,6 +69,7 @@ PROMISED: tuple[JobKind, ...] = (
     "merge_peers",
     "tidy",
     "catch_up",
+    "reread",
 )
 """The kinds that are never given up, since somebody relies on them."""
 APART: tuple[JobKind, ...] = (*TRACKED, "scope", "delete_session", "delete_workspace", "delete_peer")
@@ -112,6 +114,7 @@ INSERT = PreparedInsert(
 INSERT_OBSERVERS = PreparedStatement(inserting_new(job_observers, "job_id", "peer_id"))
 OBSERVERS = PreparedStatement(select(job_observers.c.peer_id).where(job_observers.c.job_id == bindparam("job_id")))
 CLAIMABLE = PreparedStatement(_claimable())
+OPEN = PreparedStatement(select(jobs.c.id).where(jobs.c.kind == bindparam("kind"), text(f"jobs.{OPEN_JOB}")).limit(1))
 CLAIM = PreparedStatement(
     update(jobs)
     .where(jobs.c.id == _claimable().with_for_update(skip_locked=True).scalar_subquery())
@@ -196,7 +199,7 @@ def read_observers(tx: Tx, job: Job) -> list[int]:
 
 def has_work(tx: Tx, kind: str, at: int) -> bool:
     """Is there a job of this kind that could be claimed now? Cheap, and needs no write lock."""
-    return CLAIMABLE.first(tx, kind=kind, at=at) is not None
+    return OPEN.first(tx, kind=kind) is not None and CLAIMABLE.first(tx, kind=kind, at=at) is not None
 
 
 def claim_jobs(tx: Tx, owner: str, kind: str, at: int, limit: int) -> list[Job]:

@@ -27,12 +27,14 @@ from hermes.memory_server.engine.jobs import Job, read_observers
 from hermes.memory_server.engine.merging import go_on_merging
 from hermes.memory_server.engine.peer_deletion import purge_peer
 from hermes.memory_server.engine.removal import go_on_removing
+from hermes.memory_server.engine.rereading import commit_part, prepare_part
 from hermes.memory_server.engine.scopes import copy_conclusions
 from hermes.memory_server.engine.standing import catch_up_standing
 from hermes.memory_server.engine.summaries import SessionSummary, count_removals, plan_summary, store_summary
 from hermes.memory_server.engine.tidying import tidy_files, tidy_index
 from hermes.memory_server.model.answer import ModelWaiting
-from hermes.memory_server.model.door import MemoryModel, ModelDoor
+from hermes.memory_server.model.door import ModelDoor
+from hermes.memory_server.model.memory_model import MemoryModel
 from hermes.memory_server.model.own_words import own_sessions
 
 P = TypeVar("P")
@@ -141,5 +143,8 @@ KINDS: Mapping[str, JobHandler[Any]] = {
     "merge_peers": JobHandler(_nothing, lambda tx, job, _, at: go_on_merging(tx, job.payload["merge"], at)),
     "tidy": JobHandler(_tidy_files, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
     "catch_up": JobHandler(_nothing, lambda tx, *_: catch_up(tx, READ_AT_ONCE) or catch_up_standing(tx, READ_AT_ONCE)),
+    "reread": JobHandler(
+        lambda tools, _: prepare_part(tools.database, tools.embedder), lambda tx, _, part, at: commit_part(tx, part, at)
+    ),
     "webhook": JobHandler(_post, lambda *_: None, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),  # posting is all
 }

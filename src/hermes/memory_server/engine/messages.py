@@ -12,7 +12,7 @@ from sqlalchemy import Integer, Select, and_, bindparam, delete, select, type_co
 from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.matching import facts_of
-from hermes.memory_server.db.statements import PreparedStatement, inserting
+from hermes.memory_server.db.statements import PreparedForList, PreparedStatement, inserting
 from hermes.memory_server.db.tables import message_facts, message_vectors, messages, peers, sessions, workspaces
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.drafts import MessageDraft
@@ -170,11 +170,7 @@ def select_messages() -> Select[Any]:
 def find_messages(tx: Tx, ids: Iterable[int]) -> list[Record]:
     """The messages with these ids, in this order; those that are gone are left out."""
     wanted = list(ids)
-    found: dict[int, Record] = {}
-    for start in range(0, len(wanted), AT_ONCE):
-        part = wanted[start : start + AT_ONCE]
-        given = dict(zip(KEYS, part + part[-1:] * (AT_ONCE - len(part)), strict=True))
-        found.update({row.id: row for row in BY_IDS.rows(tx, **given)})
+    found = {row.id: row for row in BY_IDS.rows(tx, wanted)}
     return [found[message_id] for message_id in wanted if message_id in found]
 
 
@@ -233,9 +229,7 @@ def read_range(tx: Tx, session_id: int, first: int, last: int) -> list[Record]:
     return RANGE.rows(tx, session_id=session_id, first=first, last=last)
 
 
-AT_ONCE = 10
-KEYS = [f"id{number}" for number in range(AT_ONCE)]
-BY_IDS = PreparedStatement(select_messages().where(messages.c.id.in_([bindparam(key) for key in KEYS])))
+BY_IDS = PreparedForList(lambda ids: select_messages().where(messages.c.id.in_(ids)), at_once=25)
 RANGE = PreparedStatement(
     select_messages()
     .where(messages.c.session_id == bindparam("session_id"))

@@ -9,28 +9,42 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Literal
 
+from hermes.llm.tokens import estimate_tokens
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine.sentence_kinds import MARKED_KINDS
 from hermes.memory_server.engine.sentences import read_message
 from hermes.memory_server.model.own_words import own_sessions
 from hermes.ranking.personal import holds_secret
-from hermes.ranking.relative_times import write_out
+from hermes.ranking.relative_times import resolve, write_out
 
 LineKind = Literal["said", "concluded", "noted"]
 LINE_CHARS = 600
-CHARS_PER_TOKEN = 3
-"""Rather too few, so that lines fit."""
+MAX_SENTENCE_CHARS = 2000
+"""What goes on for longer without an end is no sentence."""
+LOOK_CHARS, BEHIND_CHARS = 24, 400
+"""New characters of a growing text after which it is looked at, and how far behind a sentence its citations reach."""
+NUMBER_TOKENS = 4
+"""A line's number and end."""
 CITED = re.compile(r"\s{0,8}\[(?:lines?\s{1,4})?(\d{1,4}(?:\s{0,4}[,;]\s{0,4}\d{1,4}){0,40})\]", re.IGNORECASE)
-CITED_BEHIND = r"(?:\s{0,8}\[[^\[\]\n]{1,40}\]){0,8}"
-SENTENCE = re.compile(rf"\S.*?(?:[.!?…]{{1,8}}[\"')”]{{0,4}}{CITED_BEHIND}(?=\s|$)|[。！？]{{1,8}}{CITED_BEHIND}|$)")
+CITED_BEHIND = r"(?:\s{0,8}+\[[^\[\]\n]{1,40}+\]){0,8}+"
+SENTENCE = re.compile(rf"\S.*?(?:[.!?…]{{1,8}}+[\"')”]{{0,4}}+{CITED_BEHIND}(?=\s|$)|[。！？]{{1,8}}+{CITED_BEHIND}|$)")
 GOES_ON = re.compile(
     r"(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|jr|sr|e\.g|i\.e|z\.b|d\.h|ca|approx|vs|nr|no|[a-z]|\d{1,2})\.$", re.I
 )
 """Ends with a word after which a sentence goes on."""
-NUMBER = re.compile(r"\d+")
+GOES_ON_CHARS = 10
+NUMBER, WORD = re.compile(r"\d+"), re.compile(r"\w+")
+LIST_NUMBER = re.compile(r"^\s*\d{1,3}[.)]\s")
+QUOTED = re.compile('["“”„«»「]([^"“”„«»「」\n]{2,300})["“”«»」]')
+MAX_PREPOSITION_CHARS = 2
+"""Shorter words of a date, such as "in" or "am", say nothing of when."""
+UNDATED = date(2000, 1, 1)
+"""Any day: only whether a text has a date is asked."""
+ENDS = re.compile(r"[.!?…。！？\n]")
 MARKS = re.compile(r"</?\s*lines\s*>", re.IGNORECASE)
 
 
@@ -103,23 +117,24 @@ def _flat(text: str) -> str:
 class NumberedLines:
     """Lines with numbers, from 1 on, in the order in which they were given to a model."""
 
-    def __init__(self, room_chars: int) -> None:
-        self._room = room_chars
+    def __init__(self, room_tokens: int) -> None:
+        self._room = room_tokens
         self._numbers: dict[tuple[str, object], int] = {}
         self.quotes: list[SourceLine] = []
         self.cited: dict[int, None] = {}
         """The lines that kept sentences rest on."""
 
-    def give(self, quotes: Iterable[SourceLine]) -> list[str]:
+    def give(self, quotes: Iterable[SourceLine], *, keep_free: int = 0) -> list[str]:
         """Number lines and return how they are shown; those that were given before keep their number, and those that
-        there is no room for are left out."""
+        there is no room for are left out. `keep_free` tokens are left for later ones."""
         shown: list[str] = []
         for quote in quotes:
             number = self._numbers.get(quote.key)
             if number is None:
-                if len(quote.text) > self._room:
+                cost = estimate_tokens(quote.text) + NUMBER_TOKENS
+                if cost > self._room - keep_free:
                     break
-                self._room -= len(quote.text) + 6
+                self._room -= cost
                 self.quotes.append(quote)
                 number = self._numbers[quote.key] = len(self.quotes)
             shown.append(f"[{number}] {quote.text}")
@@ -149,9 +164,18 @@ class NumberedLines:
 
 
 def is_within(text: str, sources: Sequence[str]) -> bool:
-    """Whether every number in a text stands in its sources, too: a model works out no dates and no sums."""
+    """Return True if every number, date and quoted text stands in the sources, too: a model works out no dates and no
+    sums, and puts no words into a mouth."""
     known = {int(number) for source in sources for number in NUMBER.findall(source)}
-    return all(int(number) in known for number in NUMBER.findall(re.sub(r"^\s*\d{1,3}[.)]\s", "", text)))
+    words = {word for source in sources for word in WORD.findall(source.lower())}
+    times = (text[time.start : time.end].lower() for time in resolve(text, UNDATED))
+    dated = (word for time in times for word in WORD.findall(time) if len(word) > MAX_PREPOSITION_CHARS)
+    said = " ".join(sources).lower()
+    return (
+        all(int(number) in known for number in NUMBER.findall(LIST_NUMBER.sub("", text)))
+        and all(word in words for word in dated)
+        and all(" ".join(quote.lower().split()).strip(" .,!?…") in said for quote in QUOTED.findall(text))
+    )
 
 
 def fence(lines: Sequence[str]) -> str:
@@ -161,14 +185,14 @@ def fence(lines: Sequence[str]) -> str:
 
 def split_sentences(line: str) -> Iterator[str]:
     """The sentences of one line, each with the citations behind it."""
-    begun = ""
+    begun: list[str] = []
     for found in SENTENCE.finditer(line):
-        begun = f"{begun} {found.group()}".strip()
-        if not GOES_ON.search(begun):
-            yield begun
-            begun = ""
+        begun.append(found.group())
+        if not GOES_ON.search(found.group()[-GOES_ON_CHARS:]):
+            yield " ".join(begun)
+            begun = []
     if begun:
-        yield begun
+        yield " ".join(begun)
 
 
 class SentenceFilter:
@@ -176,22 +200,30 @@ class SentenceFilter:
 
     def __init__(self, lines: NumberedLines) -> None:
         self._lines = lines
-        self._rest = self._between = ""
+        self._rest = self._new = self._between = ""
 
     def add(self, piece: str) -> str:
         """Return the sentences that are whole by now and are kept, with what separates them from earlier ones."""
-        *whole, last = (self._rest + piece).split("\n")
+        self._new += piece
+        if len(self._new) < LOOK_CHARS and "\n" not in self._new:
+            return ""
+        if not ENDS.search(self._rest[-BEHIND_CHARS:] + self._new):
+            self._rest, self._new = (self._rest + self._new)[: MAX_SENTENCE_CHARS + 1], ""
+            return ""
+        *whole, last = (self._rest + self._new).split("\n")
+        self._new = ""
         kept = [self._keep(line) for line in whole]
         *begun, rest = [*split_sentences(last)] or [""]
         if begun and rest.startswith("["):  # perhaps the beginning of a citation of the sentence before
             *begun, before = begun
             rest = f"{before} {rest}"
-        self._rest = rest + last[len(last.rstrip()) :]
+        self._rest = rest + last[len(last.rstrip()) :] if len(rest) <= MAX_SENTENCE_CHARS else ""
         return "".join([*kept, *map(self._keep_sentence, begun)])
 
     def end(self) -> str:
         """Return the same for what is left."""
-        return self._keep(self._rest)
+        rest, self._rest, self._new = self._rest + self._new, "", ""
+        return "".join(map(self._keep, rest.split("\n")))
 
     def _keep(self, line: str) -> str:
         kept = "".join(map(self._keep_sentence, split_sentences(line)))

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hermes.errors import StoreError
+from hermes.llm.tokens import estimate_request, estimate_tokens, keep_ends
 from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.dialectic import NOT_ANSWERED, NOT_ANSWERED_UNTOLD, UNTOLD_BY_MEMORY, PeerAnswer
 from hermes.memory_server.engine.quotes import (
-    CHARS_PER_TOKEN,
     NumberedLines,
     SentenceFilter,
     SourceLine,
@@ -32,12 +32,15 @@ from hermes.memory_server.engine.quotes import (
 from hermes.memory_server.engine.reading import FOLLOWING, LISTING, SEARCHING, TOOLS, MemoryReader
 from hermes.memory_server.faults import Invalid
 from hermes.memory_server.model.answer import ModelAnswer
-from hermes.memory_server.model.door import MemoryModel
+from hermes.memory_server.model.fitting import ChatMessages
+from hermes.memory_server.model.memory_model import MemoryModel
 from hermes.ranking.personal import holds_secret
-from hermes.types import Json, ToolCall
+from hermes.types import Json, ToolCall, ToolSpec
 
-LINES_SHARE = 0.5
-"""The share of a model's window that lines may take."""
+QUESTION_SHARE, TOOLS_SHARE = 0.25, 0.15
+"""The shares of a model's window that a question may take, and its tools; where these need more, there are none."""
+HISTORY_SHARE, FOUND_SHARE = 0.25, 0.4
+"""The shares of the room for lines that are kept for what others said, and for what tools find."""
 CALLS_AT_ONCE = 4
 DEADLINE_SECONDS = 100.0
 """For all requests of one question together."""
@@ -63,6 +66,8 @@ CHOICE: Json = {
     "properties": {"lines": {"type": "array", "items": {"type": "integer"}}},
     "required": ["lines"],
 }
+SHAPED = "Give the answer as JSON, and in `lines` the numbers that it rests on."
+NO_ROOM = "Something was found, but no more lines fit. Answer from those that you have."
 POINTED = "What memory holds that answers the question:"
 
 
@@ -111,9 +116,10 @@ class Reasoner:
         self._access = access
         self._reader = reader
         self._question = question
+        self._asked = keep_ends(question.text, int(model.window_tokens * QUESTION_SHARE), " […] ")
         self._budget = BUDGETS[level]
         self._offline = offline
-        self._lines = NumberedLines(int(model.context_tokens * LINES_SHARE) * CHARS_PER_TOKEN)
+        self._lines = NumberedLines(0)
         self._until = time.monotonic() + DEADLINE_SECONDS
         self._calls: list[JsonMap] = []
 
@@ -155,13 +161,21 @@ class Reasoner:
         """Whether a secret was asked for: no model is given it, so it is answered without one."""
         return any(holds_secret(row.content) for row in (*self._offline.conclusions, *self._offline.messages))
 
-    async def _prefetch(self) -> tuple[list[str], list[str]]:
+    async def _prefetch(self, orders: str, tools: Sequence[ToolSpec] = (), schema: Json = None) -> ChatMessages:
+        """Return what a model is asked: orders, what is nearest to the question as lines, and the question. Empty where
+        there are no lines."""
+
         def run(tx: Tx) -> tuple[list[SourceLine], list[str]]:
             reader = self._reader
             return reader.allow(tx, reader.prefetch(tx, self._question, self._budget.width)), reader.history(tx)
 
-        quotes, history = await self._access.read(run)
-        return self._lines.give(quotes), history
+        asked = [_say("system", orders), _say("user", self._word((), ()))]
+        room = self._model.room_tokens(asked, tools=tools, schema=schema, max_tokens=self._budget.tokens)
+        quotes, said = await self._access.read(run)
+        history = _newest(said, int(room * HISTORY_SHARE))
+        self._lines = NumberedLines(room - sum(map(estimate_tokens, history)))
+        lines = self._lines.give(quotes, keep_free=int(room * FOUND_SHARE) if tools else 0)
+        return [asked[0], _say("user", self._word(lines, history))] if lines else ()
 
     async def _point(self) -> str:
         """Ask which of the lines that are likely to answer the question do; "" when none does. A model that can only
@@ -174,26 +188,28 @@ class Reasoner:
             quotes = [*map(quote_card, offline.card), *quote_rows(offline.conclusions, offline.messages)]
             return self._reader.allow(tx, quotes)
 
-        lines = self._lines.give(await self._access.read(run))
-        if not lines:
-            return self._without_model()
-        picked = await choose_lines(self._model, self._question.text, self._lines, lines, self._left())
+        asked = [_say("system", CHOOSE), _say("user", self._word((), ()))]
+        room = self._model.room_tokens(asked, schema=CHOICE, max_tokens=CHOICE_TOKENS)
+        self._lines = NumberedLines(room)
+        lines = self._lines.give(await self._access.read(run))[:CHOICE_LINES]
+        picked = await self._choose([asked[0], _say("user", self._word(lines, ()))]) if lines else None
         if picked is None:
             return self._without_model()
         return "\n".join([POINTED, *(f"- {quote.text}" for quote in picked)]) if picked else ""
 
     async def _compose(self) -> AsyncGenerator[str, None]:
         """Yield sentences that rest on lines, as they are written; the answer without a model where there are none."""
-        lines, history = await self._prefetch()
-        if not lines:
+        offered = tuple(TOOLS[name] for name in self._budget.tools)
+        if estimate_request((), offered) > self._model.window_tokens * TOOLS_SHARE:
+            offered = ()
+        messages = [*await self._prefetch(RULES, offered)]
+        if not messages:
             yield self._without_model()
             return
-        messages: list[dict[str, Json]] = [{"role": "system", "content": RULES}]
-        messages.append({"role": "user", "content": self._word(lines, history)})
         sentences, is_answered = SentenceFilter(self._lines), False
         known: set[str] = set()
-        for left in range(self._budget.rounds, -1, -1):
-            tools = [TOOLS[name] for name in self._budget.tools] if left else []
+        for left in range(self._budget.rounds if offered else 0, -1, -1):
+            tools = offered if left else ()
             bounds: dict[str, Any] = {"max_tokens": self._budget.tokens, "deadline_seconds": self._left()}
             end = ModelAnswer()
             async with aclosing(self._model.stream("dialectic", messages, tools=tools, **bounds)) as events:
@@ -218,7 +234,7 @@ class Reasoner:
 
     def _word(self, lines: Sequence[str], history: Sequence[str]) -> str:
         beside = ["Said by others in this conversation, not to be cited:", *(f"- {line}" for line in history), ""]
-        return "\n".join([fence(lines), "", *(beside if history else ()), f"Question: {self._question.text}"])
+        return "\n".join([fence(lines), "", *(beside if history else ()), f"Question: {self._asked}"])
 
     async def _use(self, call: ToolCall, known: set[str]) -> str:
         """Return what a tool finds, as lines. What is wrong with a call is said to the model."""
@@ -237,7 +253,8 @@ class Reasoner:
         except StoreError as error:  # it took too long, or the disk is busy; the model may do without
             return f"Nothing could be read: {error.line()}"[:300]
         self._calls.append({"tool_name": call.name, "tool_input": given})
-        return fence(self._lines.give(quotes)) if quotes else "Nothing was found."
+        lines = self._lines.give(quotes)
+        return fence(lines) if lines else NO_ROOM if quotes else "Nothing was found."
 
     async def _run(self, name: str, given: JsonMap) -> list[SourceLine]:
         reader = self._reader
@@ -260,19 +277,12 @@ class Reasoner:
 
     async def _answer_in_shape(self, schema: JsonMap) -> PeerAnswer:
         """Ask for JSON of a shape, with the lines that it rests on."""
-        lines, history = await self._prefetch()
-        if not lines:
-            return self._offline
         wrapped: dict[str, Json] = {"answer": {key: part for key, part in schema.items() if key != "$defs"}}
         form: dict[str, Json] = {"type": "object", "properties": {**wrapped, **CHOICE["properties"]}}
         form |= {"required": ["answer", "lines"], **({"$defs": schema["$defs"]} if "$defs" in schema else {})}
-        messages = [
-            {
-                "role": "system",
-                "content": f"{RULES}\nGive the answer as JSON, and in `lines` the numbers that it rests on.",
-            },
-            {"role": "user", "content": self._word(lines, history)},
-        ]
+        messages = await self._prefetch(f"{RULES}\n{SHAPED}", schema=form)
+        if not messages:
+            return self._offline
         bounds: dict[str, Any] = {"max_tokens": self._budget.tokens, "deadline_seconds": self._left()}
         found = await self._model.ask("dialectic", messages, schema=form, **bounds)
         if found.failure is None:
@@ -283,6 +293,12 @@ class Reasoner:
                 return replace(self.read_so_far(text), is_in_shape=True)
         return self._offline
 
+    async def _choose(self, messages: ChatMessages) -> list[SourceLine] | None:
+        """Ask which lines answer the question: none of them may. Returns None where the model does not say."""
+        bounds: dict[str, Any] = {"max_tokens": CHOICE_TOKENS, "deadline_seconds": self._left()}
+        found = await self._model.ask("choice", messages, schema=CHOICE, **bounds)
+        return None if found.failure is not None else self._lines.pick(found.parsed["lines"])
+
     def _without_model(self) -> str:
         """What is answered where the model does not."""
         return _with_head(self._offline.content, NOT_ANSWERED if self._offline.is_told else NOT_ANSWERED_UNTOLD)
@@ -291,14 +307,19 @@ class Reasoner:
         return max(0.1, self._until - time.monotonic())
 
 
-async def choose_lines(
-    model: MemoryModel, question: str, lines: NumberedLines, shown: Sequence[str], seconds: float
-) -> list[SourceLine] | None:
-    """Ask which lines answer a question: none of them may. Returns None where the model does not say."""
-    asked = f"{fence(shown[:CHOICE_LINES])}\n\nQuestion: {question}"
-    messages = [{"role": "system", "content": CHOOSE}, {"role": "user", "content": asked}]
-    found = await model.ask("choice", messages, schema=CHOICE, max_tokens=CHOICE_TOKENS, deadline_seconds=seconds)
-    return None if found.failure is not None else lines.pick(found.parsed["lines"])
+def _say(role: str, content: str) -> dict[str, Json]:
+    return {"role": role, "content": content}
+
+
+def _newest(lines: Sequence[str], tokens: int) -> list[str]:
+    """Return as many of the last lines as there is room for."""
+    kept: list[str] = []
+    for line in reversed(lines):
+        tokens -= estimate_tokens(line)
+        if tokens < 0:
+            break
+        kept.append(line)
+    return kept[::-1]
 
 
 def _with_head(content: str | None, head: str) -> str:

@@ -13,20 +13,24 @@ from hermes.memory_server import times
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import collections, conclusions, peers
-from hermes.memory_server.embedder import SearchQuestion
+from hermes.memory_server.embedder import Finer, SearchQuestion, Vector
 from hermes.memory_server.engine.asking import SearchWords, understand
-from hermes.memory_server.engine.conclusions import find_collection, find_conclusions, select_conclusions
+from hermes.memory_server.engine.conclusions import find_brief, find_collection, find_conclusions, select_conclusions
+from hermes.memory_server.engine.finer import find_conclusion_directions
 from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.truth import contradictions
 from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.ranking.successors import COMPARED, Statement, put_successors_first
 from hermes.ranking.traits import CONFIDENTIAL
 from hermes.ranking.words import share_held
 
 DEFAULT_MAXIMUM = 100
 MAX_CHAIN = 5
 """How many conclusions that superseded each other are followed."""
-CANDIDATES = 20
-"""How many of the closest conclusions are looked at for their words."""
+CANDIDATES, CANDIDATES_OF_FINER = 20, 60
+"""How many of the closest conclusions are looked at for their words, and where there are finer vectors."""
+FINER_SHARE = 0.6
+"""What finer vectors count beside words and word vectors, for a conclusion that was read from a message with one."""
 OWNER = PreparedStatement(select(peers.c.workspace_id).where(peers.c.id == bindparam("id")))
 HEADINGS = (
     ("explicit", "## Explicit Observations"),
@@ -96,32 +100,63 @@ def query_views(
     max_distance: float | None,
     *,
     least: float = -1.0,
+    read: bool = True,
 ) -> list[Record]:
     """The conclusions of these views that fit best, the best first: by meaning, and by the words of the question that
-    they hold. At least so sure must it be that one is about the question. Secrets come if it asks for one."""
+    they hold. At least so sure must it be that one is about the question. Secrets come if it asks for one. `read`: also
+    what was read from messages."""
     owner = OWNER.first(tx, id=views[0].observed) if views else None
-    asked = understand(tx, 0 if owner is None else int(owner.workspace_id), question)
-    most = max(CANDIDATES, top_k * 2)
+    workspace_id = 0 if owner is None else int(owner.workspace_id)
+    asked = understand(tx, workspace_id, question)
+    most = max(CANDIDATES if question.finer is None else CANDIDATES_OF_FINER, top_k * 2)
     while True:
         hits: list[tuple[int, float, int, View]] = []
         for view in views:
             if (collection := find_collection(tx, view.observer, view.observed)) is not None:
-                near = index.nearest_conclusions(tx, collection, asked.vector, most, sessions=view.sessions)
+                near = index.nearest_conclusions(tx, collection, asked.vector, most, sessions=view.sessions, read=read)
                 far = -1.0 if max_distance is None else 1.0 - max_distance
                 hits += [(*hit, collection, view) for hit in near if hit[1] >= far]
         hits = sorted(hits, key=lambda hit: -hit[1])[:most]
-        best, seen = _rank(tx, hits, asked, least)
+        finer = _read_finer(tx, workspace_id, question, hits)
+        best, seen = _rank(tx, hits, asked, least, finer)
         once = _say_once(best)
         if len(once) >= top_k or len(once) == len(best) or len(hits) < most:
-            return put_newer_first(tx, once[:top_k], seen)[:top_k]
+            if question.finer is not None:
+                once = _put_successors_first(question.text, question.finer, once, finer)
+            rows = find_conclusions(tx, [row.id for row in once[:top_k]])
+            return put_newer_first(tx, rows, seen)[:top_k]
         most *= 4  # many of them say the same
 
 
+def _read_finer(
+    tx: Tx, workspace_id: int, question: SearchQuestion, hits: Sequence[tuple[int, float, int, View]]
+) -> dict[int, tuple[float, Vector]]:
+    """Return how close conclusions are by finer vectors, and these, for those that have one."""
+    if question.finer is None:
+        return {}
+    found = find_conclusion_directions(tx, workspace_id, question.finer, [hit[0] for hit in hits])
+    return {row_id: (float(vector @ question.finer.vector), vector) for row_id, vector in found.items()}
+
+
+def _put_successors_first(
+    text: str, finer: Finer, rows: Sequence[Record], directions: Mapping[int, tuple[float, Vector]]
+) -> list[Record]:
+    said = [
+        Statement(row.content, row.collection_id, row.created_at, directions.get(row.id, (0.0, None))[1])
+        for row in rows[:COMPARED]
+    ]
+    return [*(rows[at] for at in put_successors_first(text, finer.vector, said)), *rows[COMPARED:]]
+
+
 def _rank(
-    tx: Tx, hits: Sequence[tuple[int, float, int, View]], asked: SearchWords, least: float
+    tx: Tx,
+    hits: Sequence[tuple[int, float, int, View]],
+    asked: SearchWords,
+    least: float,
+    finer: Mapping[int, tuple[float, Vector]],
 ) -> tuple[list[Record], dict[int, View]]:
     """Return the conclusions that are near enough, the best first, and through which view each is seen."""
-    rows = {row.id: row for row in find_conclusions(tx, dict.fromkeys(hit[0] for hit in hits))}
+    rows = find_brief(tx, dict.fromkeys(hit[0] for hit in hits))
     fits: dict[int, float] = {}
     seen: dict[int, View] = {}
     for row_id, closeness, collection, view in hits:
@@ -132,7 +167,10 @@ def _rank(
             continue
         # Only what was said has a session that it surely comes from.
         if view.sessions is None or row.level == "explicit":
-            fits.setdefault(row_id, (closeness + share_held(asked.words, row.content)) / 2)
+            fit = (closeness + share_held(asked.words, row.content)) / 2
+            if row_id in finer:
+                fit += FINER_SHARE * (finer[row_id][0] - fit)
+            fits.setdefault(row_id, fit)
             seen.setdefault(row_id, view)
     best = sorted(fits, key=lambda row_id: -fits[row_id])
     return [rows[row_id] for row_id in best if fits[row_id] >= least], seen

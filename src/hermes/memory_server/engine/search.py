@@ -19,7 +19,7 @@ from hermes.memory_server.engine.allowed import Allowed
 from hermes.memory_server.engine.asking import understand
 from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.filters import build_filter
-from hermes.memory_server.engine.finer import refined
+from hermes.memory_server.engine.finer import find_directions, refined
 from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.messages import FIELDS, find_messages
 from hermes.memory_server.engine.narrowing import named, narrow, rows_named
@@ -33,6 +33,7 @@ from hermes.memory_server.faults import Invalid
 from hermes.ranking.admission import LEAST_LIKELY, likelihood, read_features
 from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first
 from hermes.ranking.scoring import ABOUT, Floats, certainty, score
+from hermes.ranking.successors import COMPARED, Statement, put_successors_first
 from hermes.ranking.words import split_words, telling_words
 
 ALIKE = 48
@@ -76,12 +77,23 @@ def find_hits(
 ) -> list[Hit]:
     """The messages that fit best, the best first. Repetitions of a text come after everything else, and a value that
     its speaker changed later comes after the later one."""
-    looked_at = max(limit, count_looked_at(question.text))
+    looked_at = max(limit, count_looked_at(question.text), 0 if question.finer is None else COMPARED)
     hits = _find_fitting(tx, index, place, question, filters, looked_at)
     said = [SaidText(hit.row.content, hit.row.peer_id, hit.row.created_at) for hit in hits]
     words = telling_words(split_words(question.text))
     ordered = [hits[at] for at in put_newer_first(question.text, words, said)]
+    ordered = _put_successors_first(tx, ordered, place, question)
     return _put_changes_first(tx, ordered, place, is_open=not filters)[:limit]
+
+
+def _put_successors_first(tx: Tx, hits: list[Hit], place: SearchArea, question: SearchQuestion) -> list[Hit]:
+    if question.finer is None:
+        return hits
+    first = [hit.row for hit in hits[:COMPARED]]
+    directions = find_directions(tx, place.workspace_id, question.finer, [row.id for row in first])
+    said = [Statement(row.content, row.peer_id, row.created_at, directions.get(row.id)) for row in first]
+    order = put_successors_first(question.text, question.finer.vector, said)
+    return [*(hits[at] for at in order), *hits[COMPARED:]]
 
 
 def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, *, is_open: bool) -> list[Hit]:

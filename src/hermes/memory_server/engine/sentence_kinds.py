@@ -14,7 +14,7 @@ from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -38,19 +38,33 @@ TOKEN = re.compile(
     rf"[{EAST_ASIAN}]|[^\W\d_{EAST_ASIAN}]+(?:-[^\W\d_{EAST_ASIAN}]+)*|\d+|[?!:;,.…¿¡/=#@<>{{}}()_+*]|\x00+|\n+"
 )
 IS_EAST_ASIAN = re.compile(rf"[{EAST_ASIAN}]")
-CODE = re.compile(r"[A-Za-z0-9!#$%&*_+=/.@-]+")
-MEASURE = re.compile(
-    r" ?(?:€|£|\$|%|euros?|eur|dollars?|pounds?|francs?|franken|pesos|k?m\b|k?g\b|kilos?|mg|ml|pages?|people|words"
-    r"|degrees|块|元|年|公斤|岁|米|人)",
-    re.IGNORECASE,
+SHAPES = re.compile(
+    r"(?P<mail>[^\s@]{1,64}@[\w-]{1,64}\.\w)"
+    r"|(?P<date>\b(?:\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./](?:\d{4}|\d\d)?)(?!\d))"
+    r"|(?P<hex>\b0x[0-9a-fA-F]+)"
+    r"|(?P<iban>\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b)"
+    r"|(?P<card>(?<![\w-])(?:\d[ .-]?){12,18}\d(?!\w))"
+    r"|(?P<phone>(?<![\w-])(?:\+\d|\(?0\d|1[3-9]\d{2})[\d ()/-]{5,14}\d(?!\w))"
+    r"|(?P<key>(?=[\w.+/=-]{0,200}\d)(?=[\d.+/=_-]{0,200}[A-Za-z])[A-Za-z0-9][\w.+/=-]{15,200})"
+    r"|(?P<turns>(?<![\w-])\d{1,2}(?:-\d{1,2}){2,4}(?!\w))"
+    r"|(?P<groups>(?<![\w-])\d{2,4}(?:[ -]\d{2,4}){1,5}(?![\w]))"
+    r"|(?P<amount>\d{1,3}(?:[.,]\d{3}){1,4}|\d[\d.,:]{0,9}(?= ?(?:€|£|\$|%|euros?|eur|dollars?|pounds?|francs?|franken"
+    r"|pesos|k?m\b|k?g\b|kilos?|mg|ml|pages?|people|words|degrees|块|元|年|公斤|岁|米|人|公里)))"
+    r"|(?P<year>\b(?:19|20)\d\d\b)"
+    r"|(?P<sized>\b\d{1,4}-?[a-z]{1,6}\b)"
+    r"|(?P<code>[A-Za-z0-9!#$%&*_+=/.@-]+)"
 )
-SIZED_WORD = re.compile(r"\d+-?[a-z]{1,6}")
-DIGIT_GROUPS = re.compile(r"\d{2,4}(?:[ -]\d{2,4}){2,5}")
-GROUPED_NUMBER = re.compile(r"\d{1,3}(?:[.,]\d{3}){1,4}")
-YEAR = re.compile(r"(?:19|20)\d\d")
+"""What looks like a value, the most special first."""
+CODE_CHARS = 6
+CODE_SHAPES = ("iban", "card", "key", "turns", "groups", "number and sign", "mixed with sign", "capitals and digits")
+SIZED_SHAPES = (*(f"number {size}" for size in range(3, 10)), *(f"letters and {size} digits" for size in range(1, 5)))
+VALUES = frozenset((*CODE_SHAPES, *SIZED_SHAPES))
+"""Shapes that a code may have."""
 WIDE_SIGNS = str.maketrans("？！：，。（）’", "?!:,.()'")
 HIDDEN = "\x00"
 """Stands for each character of a text that is not the writer's own words."""
+SENTENCES_KEPT = 4096
+"""A sentence is weighed with its message, as a conclusion and for summaries: the last results are kept."""
 MAX_TOKENS = 60
 """Of a sentence, so many words are read."""
 NEAR_TOKENS = 4
@@ -61,6 +75,8 @@ LONGEST_PHRASE = 4
 CODE_DIGITS = 3
 DISCARD_FROM = -0.4
 """The log odds from which a message is not kept: to keep one that should not be is worse than the reverse."""
+OBJECTS = frozenset(("this", "me", "you", "says", "memory", "technical", "text", "nothing", "trace", "ask_word"))
+"""Classes that tell what somebody is to remember or to forget."""
 CLAUSE_ENDS = frozenset(",:;.!?…")
 EQUALS = frozenset((":", "=", "is", "are", "ist", "sind", "lautet", "es", "son", "est", "sont", "是"))
 WORD_SCALE, MARK_SCALE, VECTOR_SCALE = 3.0, 1.5, 2.0
@@ -129,9 +145,10 @@ class SentenceModel:
         self._weights = weights
         self._vector_weights = vector_weights
         self._vectors = WordVectors()
+        self.weigh = lru_cache(SENTENCES_KEPT)(self._weigh)
+        """Return how likely the kinds and groups of a sentence are."""
 
-    def weigh(self, sentence: str) -> Weighed:
-        """Return how likely the kinds and groups are."""
+    def _weigh(self, sentence: str) -> Weighed:
         words, marks = find_features(sentence, self.classes)
         known = [row for word in words if (row := self._rows.get(word)) is not None]
         total = self._weights[0].copy()
@@ -154,15 +171,16 @@ class SentenceModel:
 def shipped_model() -> SentenceModel:
     """Read the model that ships, once."""
     given = json.loads(MODEL_FILE.read_text(encoding="utf-8"))
-    columns = len(PLAIN_KINDS) + len(GROUPS) + len(MARKED_KINDS)
-    weights = _unpack(given["weights"], given["step"]).reshape(-1, columns)
-    vector_weights = _unpack(given["vector_weights"], given["vector_step"]).reshape(-1, columns)
+    weights, vector_weights = (_unpack(given[f"{of}weights"], given[f"{of}steps"]) for of in ("", "vector_"))
     rows = {name: row for row, name in enumerate(given["features"].split("\t"), start=1)}  # the first is the bias
     return SentenceModel(WordClasses(given["classes"]), rows, weights, vector_weights)
 
 
-def _unpack(text: str, step: float) -> Numbers:
-    return np.frombuffer(zlib.decompress(b64decode(text)), dtype=np.int8).astype(np.float32) * np.float32(step)
+def _unpack(text: str, steps: str) -> Numbers:
+    """Return whole numbers of one byte times the step of their column."""
+    each = np.array(steps.split(), dtype=np.float32)
+    whole = np.frombuffer(zlib.decompress(b64decode(text)), dtype=np.int8)
+    return whole.reshape(-1, len(each)).astype(np.float32) * each
 
 
 def _softmax(values: Numbers) -> Numbers:
@@ -228,10 +246,7 @@ def _marks(sentence: str, tokens: Sequence[str], found: Sequence[frozenset[str]]
         yield "hidden"
     if tokens and tokens[-1] == ":":
         yield "ends with colon"
-    if holds_value(sentence):
-        yield "value"
-        kinds = [name for name in ("credential", "number_of", "phone") if name in every]
-        yield f"value of {' and '.join(kinds) or 'nothing'}"
+    yield from _values(sentence, tokens, found, every)
 
 
 def _pairs(found: Sequence[frozenset[str]]) -> Iterable[str]:
@@ -255,10 +270,51 @@ def _wishes(tokens: Sequence[str], found: Sequence[frozenset[str]], *, is_asked:
             yield from (f"{denied}{name}", f"{denied}{name} by {who}", f"{asked}{denied}{name} by {who}")
             if place <= NEAR_TOKENS // 2:
                 yield f"early {denied}{name}"
+            followed = _following(tokens, found, place)
+            yield from {f"{denied}{name} then {other}" for other in followed}
+            yield f"{asked}{denied}{name} by {who} then {' and '.join(sorted(followed & OBJECTS)) or 'other'}"
             if who != "me" and not is_asked and not is_technical:
                 yield "wish against" if bool(denied) == (name == "memory") else "wish for"
-        if "credential" in classes and not EQUALS.isdisjoint(tokens[place + 1 : place + 7]):
-            yield "credential is"
+
+
+def _following(tokens: Sequence[str], found: Sequence[frozenset[str]], place: int) -> set[str]:
+    """Return the classes of the words behind one in its clause, and how the clause ends."""
+    followed: set[str] = set()
+    for other in range(place + 1, min(len(tokens), place + 2 * NEAR_TOKENS)):
+        if tokens[other] in CLAUSE_ENDS:
+            return followed | {"nothing"} if other == place + 1 else followed | {f"end {tokens[other]}"}
+        followed |= found[other]
+    return followed or {"nothing"}
+
+
+def _values(
+    sentence: str, tokens: Sequence[str], found: Sequence[frozenset[str]], every: frozenset[str]
+) -> Iterable[str]:
+    """Yield which values a sentence gives, of what, and what is said to be a password."""
+    kinds = [name for name in ("credential", "number_of", "opens", "phone", "technical") if name in every]
+    named = " and ".join(kinds) or "nothing"
+    shapes = sorted(_shapes(sentence))
+    for shape in shapes:
+        yield f"shape {shape}"
+        yield from (f"{shape} of {name}" for name in kinds or ("nothing",))
+    if not VALUES.isdisjoint(shapes):
+        yield "value"
+        yield f"value of {named}"
+    for place, classes in enumerate(found):
+        name = next((name for name in ("credential", "number_of", "opens") if name in classes), None)
+        if name is not None:
+            yield from _told(name, place, tokens, found)
+
+
+def _told(name: str, place: int, tokens: Sequence[str], found: Sequence[frozenset[str]]) -> Iterable[str]:
+    """Yield what follows after `is` or a colon behind a word for a secret."""
+    equals = next((other for other in range(place + 1, min(place + 7, len(tokens))) if tokens[other] in EQUALS), None)
+    if equals is None:
+        return
+    rest = [*takewhile(lambda other: tokens[other] not in CLAUSE_ENDS, range(equals + 1, len(tokens)))]
+    yield f"{name} is"
+    yield f"{name} is {min(len(rest), 5)} words"
+    yield from {f"{name} is {other}" for one in rest[:3] for other in found[one]}
 
 
 def _is_denied(tokens: Sequence[str], found: Sequence[frozenset[str]], place: int) -> bool:
@@ -288,15 +344,29 @@ def _find_subject(tokens: Sequence[str], found: Sequence[frozenset[str]], place:
 
 def holds_value(sentence: str) -> bool:
     """Return whether a sentence holds something like a code: many digits, or letters mixed with digits or signs."""
-    codes = any(_is_code(found[0].strip(".!?/-"), sentence, found.end()) for found in CODE.finditer(sentence))
-    return codes or DIGIT_GROUPS.search(sentence) is not None
+    return not VALUES.isdisjoint(_shapes(sentence))
 
 
-def _is_code(part: str, sentence: str, end: int) -> bool:
+def _shapes(sentence: str) -> set[str]:
+    """Return the shapes of the numbers and codes of a sentence."""
+    found = {
+        _shape_of_code(part[0].strip(".!?/-")) if (name := part.lastgroup) == "code" else name or ""
+        for part in SHAPES.finditer(sentence)
+    }
+    return found - {""}
+
+
+def _shape_of_code(part: str) -> str:
     digits = sum(map(str.isdigit, part))
+    if digits == len(part):
+        return f"number {min(digits, 9)}" if digits else ""
+    has_sign = any(sign in "!#$%&*_=+@" for sign in part[1:-1]) or part[-1:] in ("!", "#", "$")
     if not any(map(str.isalpha, part)):
-        is_number = YEAR.fullmatch(part) or GROUPED_NUMBER.fullmatch(part) or MEASURE.match(sentence, end)
-        return digits >= CODE_DIGITS and not is_number
-    if digits >= CODE_DIGITS or any(sign in "!#$%&*_=" for sign in part[1:-1]):
-        return True
-    return digits > 0 and len(part) > 2 * CODE_DIGITS and not SIZED_WORD.fullmatch(part.lower())
+        return "number and sign" if digits else ""
+    if digits == 0 and not has_sign:
+        return "camel" if any(map(str.isupper, part[1:])) and any(map(str.islower, part)) else ""
+    if has_sign and (digits or len(part) >= CODE_CHARS):
+        return "mixed with sign"
+    if part.isupper() or digits >= len(part) // 2:
+        return "capitals and digits" if digits else ""
+    return f"letters and {min(digits, 4)} digits" if digits else ""

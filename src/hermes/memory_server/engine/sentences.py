@@ -159,11 +159,7 @@ def message_traits(text: str) -> int:
     part = text[:MARKED_CHARS]
     tokens = split_tokens(part, MARKED_CHARS)
     classes = frozenset[str]().union(*shipped_model().classes.find(tokens))
-    if (
-        classes.isdisjoint(WISH_WORDS)
-        and not (classes & SECRET_WORDS and holds_value(part))
-        and "credential" not in classes
-    ):
+    if classes.isdisjoint(WISH_WORDS) and "credential" not in classes and not holds_value(part):
         return found
     kinds = {sentence.kind for sentence in read_message(part)}
     return found | (UNWANTED if DISCARD in kinds else 0) | (CONFIDENTIAL if SECRET in kinds else 0)

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sqlalchemy import and_, bindparam, or_, select
 
@@ -30,6 +31,8 @@ END_SHARE = 4
 """The share of the room that is kept for the beginning, and again for the end."""
 MIN_EXTRACT_TOKENS = 100
 """An extract that is cut to less tells too little: its room is the messages'."""
+EXTRACTS_KEPT = 128
+"""An extract is read with every turn of its session and changes after many: so many are kept as they were cut."""
 WHOLE = re.compile(r"(?:Extract|Summary) of messages 1 to \d+ \(")
 """How a summary begins that holds the beginning. Those of earlier versions did not."""
 BY_MODEL = "* "
@@ -130,6 +133,15 @@ def write_lines(lines: Sequence[str], seq: int, max_tokens: int) -> str:
 def cut_extract(content: str, max_tokens: int, said: str = "") -> str | None:
     """Return the lines of an extract that tell most in so many tokens and that `said` does not hold, in their order;
     None where there is too little room or none is left, and for a summary that is no extract."""
+    return _cut(content, max_tokens, said) if said else _cut_again(content, max_tokens)
+
+
+@lru_cache(maxsize=EXTRACTS_KEPT)
+def _cut_again(content: str, max_tokens: int) -> str | None:
+    return _cut(content, max_tokens, "")
+
+
+def _cut(content: str, max_tokens: int, said: str) -> str | None:
     head, *lines = content.split("\n")
     if max_tokens <= MIN_EXTRACT_TOKENS or not WHOLE.match(head):
         return None

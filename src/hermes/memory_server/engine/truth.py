@@ -8,12 +8,13 @@ transaction.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
+from typing import Any
 
-from sqlalchemy import and_, bindparam, delete, or_, select, update
+from sqlalchemy import BindParameter, CompoundSelect, and_, bindparam, delete, or_, select, union_all, update
 
 from hermes.memory_server import times
 from hermes.memory_server.db.database import JsonMap, Record, Tx
-from hermes.memory_server.db.statements import PreparedStatement, in_parts, inserting_new
+from hermes.memory_server.db.statements import PreparedForList, PreparedStatement, in_parts, inserting_new
 from hermes.memory_server.db.tables import claims, conclusion_messages, conclusions, supersessions
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
@@ -63,6 +64,11 @@ NEWEST = PreparedStatement(
 KEEP_CLAIM = PreparedStatement(inserting_new(claims, *claims.c.keys()))
 KEEP_PAIR = PreparedStatement(
     inserting_new(supersessions, "public_id", "older_id", "newer_id", "kind", "why", "created_at")
+)
+END = PreparedStatement(
+    update(conclusions)
+    .where(conclusions.c.id == bindparam("older_id"), conclusions.c.superseded_by.is_(None))
+    .values(superseded_by=bindparam("newer_id"), valid_until=bindparam("until"))
 )
 OLDER, NEWER = conclusions.alias("older"), conclusions.alias("newer")
 PAIRS = supersessions.join(OLDER, OLDER.c.id == supersessions.c.older_id).join(
@@ -165,8 +171,7 @@ def supersede(tx: Tx, older: Record, newer: Record, kind: str, why: str, at: int
     KEEP_PAIR.run(tx, public_id=new_id(), older_id=older.id, newer_id=newer.id, kind=kind, why=why, created_at=at)
     if kind == "change":
         until = max(valid_from(newer), valid_from(older))
-        own = (conclusions.c.id == older.id, conclusions.c.superseded_by.is_(None))
-        tx.execute(update(conclusions).where(*own).values(superseded_by=newer.id, valid_until=until))
+        END.run(tx, older_id=older.id, newer_id=newer.id, until=until)
 
 
 def import_pair(tx: Tx, workspace_id: int, newer_id: int, given: JsonMap) -> None:
@@ -219,14 +224,25 @@ def undo_supersession(tx: Tx, workspace_id: int, public_id: str, at: int) -> Rec
     return get_pair(tx, workspace_id, public_id)
 
 
+def _select_contradicting(ids: Sequence[BindParameter[int]]) -> CompoundSelect[Any]:
+    stands = and_(supersessions.c.kind == "contradiction", supersessions.c.undone_at.is_(None))
+    sides = (supersessions.c.older_id, supersessions.c.newer_id)
+    return union_all(
+        *(
+            select(supersessions.c.id, own.label("own"), other.label("other")).where(own.in_(ids), stands)
+            for own, other in (sides, sides[::-1])
+        )
+    )
+
+
+CONTRADICTING = PreparedForList(_select_contradicting, at_once=50)
+
+
 def contradictions(tx: Tx, ids: Sequence[int]) -> dict[int, list[int]]:
     """Return, for those of the conclusions that there are some for, which others say otherwise and hold as well."""
     found: dict[int, list[int]] = {}
-    sides = (supersessions.c.older_id, supersessions.c.newer_id)
-    stands = and_(supersessions.c.kind == "contradiction", supersessions.c.undone_at.is_(None))
-    for own, other in (sides, sides[::-1]) if ids else ():
-        for row in tx.execute(select(own, other).where(own.in_(ids), stands).order_by(supersessions.c.id)):
-            found.setdefault(row[0], []).append(row[1])
+    for row in sorted(CONTRADICTING.rows(tx, ids), key=lambda row: row.id):
+        found.setdefault(row.own, []).append(row.other)
     return found
 
 

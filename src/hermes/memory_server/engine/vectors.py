@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, exists, select
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.patience import check_reading, holding
 from hermes.memory_server.db.statements import PreparedStatement
-from hermes.memory_server.db.tables import collections, conclusions
+from hermes.memory_server.db.tables import collections, conclusion_messages, conclusions
 from hermes.memory_server.embedder import Vector, from_blobs
 from hermes.memory_server.engine.outlines import Outlines
 from hermes.memory_server.engine.truth import LIVE
@@ -36,7 +36,10 @@ BLOCK = 512
 VectorHit = tuple[int, float]
 """The id of a row and how close it is, 1.0 being the same direction."""
 NEWER = PreparedStatement(
-    select(conclusions.c.id, conclusions.c.session_id, conclusions.c.vector)
+    select(
+        *(conclusions.c[name] for name in ("id", "session_id", "vector")),
+        exists().where(conclusion_messages.c.conclusion_id == conclusions.c.id).label("is_read"),
+    )
     .where(conclusions.c.collection_id == bindparam("collection_id"), conclusions.c.id > bindparam("last"))
     .where(LIVE)
     .order_by(conclusions.c.id)
@@ -53,19 +56,17 @@ class MatrixRows:
     sessions: NDArray[np.int64]
     vectors: NDArray[np.int8]
     scales: NDArray[np.float32]
+    read: NDArray[np.bool_]
+    """Whether each was read from a message."""
 
-    def nearest(self, vector: Vector, limit: int, sessions: Collection[int] | None = None) -> list[VectorHit]:
-        """The closest rows, or the closest of some sessions, the best first; of equals the newest."""
-        chosen = self
-        if sessions is not None:
-            wanted = np.isin(self.sessions, np.fromiter(sessions, dtype=np.int64))
-            chosen = self.take(np.flatnonzero(wanted))
-        scores = chosen.multiply(vector)
+    def nearest(self, vector: Vector, limit: int) -> list[VectorHit]:
+        """The closest rows, the best first; of equals the newest."""
+        scores = self.multiply(vector)
         some = np.arange(len(scores))
         if 2 * limit < len(scores):
             some = np.argpartition(scores, -2 * limit)[-2 * limit :]
-        best = some[np.lexsort((-chosen.ids[some], -scores[some]))[:limit]]
-        return list(zip(chosen.ids[best].tolist(), scores[best].tolist(), strict=True))
+        best = some[np.lexsort((-self.ids[some], -scores[some]))[:limit]]
+        return list(zip(self.ids[best].tolist(), scores[best].tolist(), strict=True))
 
     def multiply(self, vector: Vector) -> Vector:
         """How close each row is."""
@@ -79,7 +80,7 @@ class MatrixRows:
         return scores
 
     def take(self, rows: slice | NDArray[np.int64]) -> MatrixRows:
-        return MatrixRows(self.ids[rows], self.sessions[rows], self.vectors[rows], self.scales[rows])
+        return MatrixRows(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
 class Matrix:
@@ -97,7 +98,7 @@ class Matrix:
         self._kept = _empty(self._dimension, 0)
 
     def add(self, rows: Sequence[Any]) -> None:
-        """Append rows of (id, session, vector), which are newer than all before."""
+        """Append rows of (id, session, vector, whether it was read from a message), which are newer than all before."""
         end = self.count + len(rows)
         if end > len(self._kept.ids):
             self._kept = _grown(self._kept, max(SMALLEST, end + end // 4))
@@ -109,6 +110,7 @@ class Matrix:
         scales[scales == 0] = 1
         kept.vectors[new] = np.rint(wide / scales[:, None])
         kept.scales[new] = scales
+        kept.read[new] = [bool(row[3]) for row in rows]
         self.count = end
         self.last_id = int(rows[-1][0])
 
@@ -119,7 +121,8 @@ class Matrix:
 
 def _empty(dimension: int, room: int) -> MatrixRows:
     vectors, scales = np.zeros((room, dimension), dtype=np.int8), np.zeros(room, dtype=np.float32)
-    return MatrixRows(np.zeros(room, dtype=np.int64), np.zeros(room, dtype=np.int64), vectors, scales)
+    ids, sessions = np.zeros(room, dtype=np.int64), np.zeros(room, dtype=np.int64)
+    return MatrixRows(ids, sessions, vectors, scales, np.zeros(room, dtype=np.bool_))
 
 
 def _grown(rows: MatrixRows, room: int) -> MatrixRows:
@@ -140,14 +143,26 @@ class VectorIndex:
         self._matrices: OrderedDict[int, Matrix] = OrderedDict()
 
     def nearest_conclusions(
-        self, tx: Tx, collection_id: int, vector: Vector, limit: int, *, sessions: Collection[int] | None = None
+        self,
+        tx: Tx,
+        collection_id: int,
+        vector: Vector,
+        limit: int,
+        *,
+        sessions: Collection[int] | None = None,
+        read: bool = True,
     ) -> list[VectorHit]:
-        """The closest conclusions of a collection, or of some sessions in it."""
+        """The closest conclusions of a collection, or of some sessions in it. `read`: also what was read from
+        messages."""
         matrix = self._matrix(collection_id)
         with holding(matrix.guard):
             _follow(tx, matrix, collection_id)
             rows = matrix.rows()
-        return rows.nearest(vector, limit, sessions)
+        if not read:
+            rows = rows.take(np.flatnonzero(~rows.read))
+        if sessions is not None:
+            rows = rows.take(np.flatnonzero(np.isin(rows.sessions, np.fromiter(sessions, dtype=np.int64))))
+        return rows.nearest(vector, limit) if len(rows.ids) else []
 
     def _matrix(self, collection_id: int) -> Matrix:
         with self._guard:

@@ -25,6 +25,7 @@ from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine import jobs as queue
 from hermes.memory_server.engine.answers import forget_answers
 from hermes.memory_server.engine.delivery import WebhookDelivery
+from hermes.memory_server.engine.dreams import find_due_dreams, queue_dreams
 from hermes.memory_server.engine.jobs import Job
 from hermes.memory_server.engine.kinds import KINDS, JobHandler, JobTools
 from hermes.memory_server.engine.merging import forget_merges
@@ -40,6 +41,8 @@ wakes its worker at once."""
 STUCK = 90.0
 """A worker that has not looked for work for so many seconds counts as dead. Waiting for a lock takes up to a third."""
 CLEAN_EVERY = 600.0
+DREAMS_EVERY = 60.0
+"""Seconds between two looks for peers about whom enough was learnt for a dream."""
 SETTLE = 0.05
 PATIENCE = 1.0
 """A job starts once nobody has written for SETTLE seconds, or after PATIENCE seconds at the latest, so that clients
@@ -63,12 +66,16 @@ class JobWorker:
         *,
         delivery: WebhookDelivery | None = None,
         models: ModelDoor | None = None,
+        dreams: bool = False,
         kinds: Mapping[str, JobHandler[Any]] = KINDS,
     ) -> None:
         self._database = database
         self._clock = clock
         self._tools = JobTools(database, embedder, delivery or WebhookDelivery(), models)
         self._kinds = kinds
+        self._dreams = dreams
+        self._looked = float("-inf")
+        self._looked_at = 0
         self._news = asyncio.Event()
         self._written = float("-inf")
         self._stopped = False
@@ -112,6 +119,7 @@ class JobWorker:
                     resumed = True
                 began = await self._begin()
                 await self._clean()
+                await self.queue_dreams()
             except StoreError as error:
                 began = False
                 log.warning("memory worker: %s", error.line())
@@ -252,6 +260,16 @@ class JobWorker:
             if not more:
                 self._cleaned = self._clock.now()
 
+    async def queue_dreams(self) -> None:
+        """Queue dreams that are due, where they come by themselves; a part of all collections at a time."""
+        now = self._clock.now()
+        if self._dreams and not self._looked <= now < self._looked + DREAMS_EVERY:
+            after, at = self._looked_at, self._now()
+            due, self._looked_at = await self._database.read(lambda tx: find_due_dreams(tx, at, after))
+            if due:
+                await self._database.write(lambda tx: queue_dreams(tx, due, at))
+            self._looked = float("-inf") if self._looked_at else now
+
     def _forget(self, tx: Tx) -> bool:
         """Drop a part of what was kept long enough. Is there more?"""
         jobs_left = queue.forget_finished(tx, self._now())
@@ -265,10 +283,16 @@ class JobWorker:
 
 @asynccontextmanager
 async def working(
-    database: Database, clock: Clock, embedder: Embedder, delivery: WebhookDelivery, models: ModelDoor | None = None
+    database: Database,
+    clock: Clock,
+    embedder: Embedder,
+    delivery: WebhookDelivery,
+    models: ModelDoor | None = None,
+    *,
+    dreams: bool = False,
 ) -> AsyncIterator[JobWorker]:
     """A worker for the length of a block, on a database of its own, which is closed afterwards."""
-    worker = JobWorker(database, clock, embedder, delivery=delivery, models=models)
+    worker = JobWorker(database, clock, embedder, delivery=delivery, models=models, dreams=dreams)
     running = asyncio.create_task(worker.run())
     running.add_done_callback(lambda task: _tell_of_defect(worker, task))
     try:

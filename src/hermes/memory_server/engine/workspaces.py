@@ -93,7 +93,9 @@ def update_workspace(tx: Tx, name: str, at: int, metadata: JsonMap | None, confi
     return get_workspace(tx, name)
 
 
-def list_workspaces(tx: Tx, filters: JsonMap | None, page: PageRequest) -> Paged:
-    """Workspaces that are not deleted, the oldest first."""
+def list_workspaces(tx: Tx, filters: JsonMap | None, page: PageRequest, only: str | None = None) -> Paged:
+    """Workspaces that are not deleted, the oldest first; with `only`, that one."""
     query = select(workspaces).where(build_filter(filters, FIELDS), ~workspaces.c.name.contains(DELETED))
+    if only is not None:
+        query = query.where(workspaces.c.name == only)
     return fetch_page(tx, query, (workspaces.c.created_at, workspaces.c.id), page)

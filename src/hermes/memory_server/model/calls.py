@@ -3,15 +3,27 @@ restart, and a killed process leaves the requests counted that were on their way
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import bindparam, case, delete, func, select, update
 
-from hermes.memory_server.db.database import Tx
+from hermes.clock import Clock
+from hermes.errors import StoreError
+from hermes.llm.events import Usage
+from hermes.memory_server import times
+from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.statements import PreparedInsert, PreparedStatement
 from hermes.memory_server.db.tables import model_calls
+from hermes.memory_server.model.answer import ModelFailure, Purpose
+from hermes.memory_server.model.settings import ModelSettings
 
+log = logging.getLogger(__name__)
 DAY_MICROSECONDS = 24 * 3600 * 1_000_000
 KEEP_DAYS = 90
 FORGOTTEN_CALLS = 1000
@@ -19,6 +31,10 @@ FORGOTTEN_CALLS = 1000
 SENT = "sent"
 """The outcome of a request that has no answer yet, or whose process was killed. Its tokens are those reserved."""
 OK = "ok"
+UNFINISHED = "unfinished"
+"""The outcome of a request whose answer nobody waited for to its end."""
+SELF_TEST = 0
+"""The workspace under which requests of no workspace are counted; they have no cap."""
 
 INSERT = PreparedInsert(
     model_calls, "workspace_id", "day", "purpose", "model", "prompt_tokens", "completion_tokens", "milliseconds",
@@ -49,6 +65,86 @@ class CallCost:
     prompt_tokens: int
     completion_tokens: int
     milliseconds: int = 0
+
+
+class CallCounter:
+    """Counts the requests of this process, and refuses those beyond a cap."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self.metrics: Counter[tuple[str, str, str]] = Counter()
+        """By name of the count, purpose and outcome, since the start of this process."""
+
+    def new_call(self, workspace_id: int, settings: ModelSettings, purpose: Purpose, model: str) -> CountedCall:
+        """Return a call that is not counted yet."""
+
+        def reserve(tx: Tx, cost: CallCost) -> int | ModelFailure:
+            at = times.now(self._clock)
+            spent_calls, spent_tokens = spent_today(tx, workspace_id, at)
+            tokens = spent_tokens + cost.prompt_tokens + cost.completion_tokens
+            over = f"{settings.cap_calls:,} calls" if spent_calls >= settings.cap_calls else ""
+            over = over or (f"{settings.cap_tokens:,} tokens" if tokens > settings.cap_tokens else "")
+            if over and workspace_id != SELF_TEST:
+                reason = f"the workspace's cap of {over} to a model is reached for today"
+                return ModelFailure("cap", reason, seconds_to_next_day(at))
+            return add_call(tx, workspace_id, purpose, model, cost, at)
+
+        def report(cost: CallCost, outcome: str) -> None:
+            self.metrics["calls", purpose, outcome] += 1
+            self.metrics["tokens", purpose, outcome] += cost.prompt_tokens + cost.completion_tokens
+            self.metrics["milliseconds", purpose, outcome] += cost.milliseconds
+
+        return CountedCall(self._database, reserve, report)
+
+
+class CountedCall:
+    """One request, or several of the same text where an endpoint refuses its form; each is counted."""
+
+    def __init__(
+        self,
+        database: Database,
+        reserve: Callable[[Tx, CallCost], int | ModelFailure],
+        report: Callable[[CallCost, str], None],
+    ) -> None:
+        self._database = database
+        self._reserve = reserve
+        self._report = report
+        self._reserved = CallCost(0, 0)
+        self._began = 0.0
+        self._id: int | None = None
+        self.refused: ModelFailure | None = None
+        """Why the request was not sent, or not again."""
+
+    async def open(self, prompt_tokens: int, answer_tokens: int) -> bool:
+        """Count the request before it is sent. Returns False if it may not be sent."""
+        self._reserved = CallCost(prompt_tokens, answer_tokens)
+        self._began = time.monotonic()
+        try:
+            found = await self._database.write(lambda tx: self._reserve(tx, self._reserved))
+        except StoreError as error:  # what cannot be counted is not sent
+            found = ModelFailure("down", error.line())
+        self._id, self.refused = (None, found) if isinstance(found, ModelFailure) else (found, None)
+        return self.refused is None
+
+    async def repeat(self) -> bool:
+        """Count a request once more that was refused. Returns False if it may not be sent again."""
+        await self.close("bad_request", None, 0)
+        return await self.open(self._reserved.prompt_tokens, self._reserved.completion_tokens)
+
+    async def close(self, outcome: str, usage: Usage | None, said_tokens: int) -> None:
+        """Replace what was reserved by what it took, also when who asked is cancelled meanwhile."""
+        if self._id is None:
+            return
+        took = round((time.monotonic() - self._began) * 1000)
+        prompt, said = (0, 0) if usage is None else (usage.prompt_tokens, usage.completion_tokens)
+        cost = CallCost(prompt or self._reserved.prompt_tokens, said or said_tokens, took)
+        call_id, self._id = self._id, None
+        self._report(cost, outcome)
+        try:
+            await asyncio.shield(self._database.write(lambda tx: finish_call(tx, call_id, cost, outcome)))
+        except StoreError as error:  # what was reserved stays counted
+            log.warning("memory server: the tokens of a request were not written: %s", error.line())
 
 
 def day_of(at: int) -> int:

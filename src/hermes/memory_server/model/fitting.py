@@ -1,10 +1,10 @@
-"""Messages cut to a model's window. Texts lose their end, so callers put what is worth most first."""
+"""Messages cut to a model's window. Texts lose their middle: orders begin them, and a question ends them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hermes.llm.tokens import estimate_request, estimate_tokens, fit_tokens
+from hermes.llm.tokens import estimate_request, estimate_tokens, keep_ends
 from hermes.types import Json, ToolSpec
 
 MARGIN = 0.9
@@ -13,9 +13,14 @@ MAX_ANSWER_SHARE = 0.4
 """The share of a window that the answer may have."""
 MIN_TEXT_TOKENS = 32
 """No text is cut to less while another one is longer."""
-CUT_MARK = " […]"
+CUT_MARK = " […] "
 
 ChatMessages = Sequence[dict[str, Json]]
+
+
+def room_tokens(messages: ChatMessages, tools: Sequence[ToolSpec], window: int, answer: int) -> int:
+    """Return the tokens that are left in a window for more text, beside the answer."""
+    return max(0, int(window * MARGIN) - answer - estimate_request(messages, tools))
 
 
 def answer_tokens(window: int, wanted: int) -> int:
@@ -24,9 +29,9 @@ def answer_tokens(window: int, wanted: int) -> int:
 
 
 def fit_messages(messages: ChatMessages, tools: Sequence[ToolSpec], window: int, answer: int) -> list[dict[str, Json]]:
-    """Return the messages that fit into a window beside the answer: the oldest exchanges go first, then the ends of the
-    longest texts. System messages, the last question and the last exchange stay, cut."""
-    room = int(window * MARGIN) - answer - estimate_request((), tools)
+    """Return the messages that fit into a window beside the answer: the oldest exchanges go first, then the middles of
+    the longest texts. System messages, the last question and the last exchange stay, cut."""
+    room = room_tokens((), tools, window, answer)
     groups = _groups(messages)
     last_question = max((at for at, group in enumerate(groups) if group[0].get("role") == "user"), default=0)
     kept = {at for at, group in enumerate(groups) if group[0].get("role") == "system"}
@@ -64,8 +69,8 @@ def _cut(messages: list[dict[str, Json]], room: int) -> list[dict[str, Json]]:
         target = max(MIN_TEXT_TOKENS, sizes[longest] - over, min(second, sizes[longest] - 1))
         if target >= sizes[longest]:
             break
-        cut = fit_tokens(texts[longest], target - 1) + CUT_MARK
+        cut = keep_ends(texts[longest], target, CUT_MARK)
         messages[longest] = {**messages[longest], "content": cut}
         over -= sizes[longest] - target
-        texts[longest], sizes[longest] = cut, target
+        sizes[longest] = target
     return messages

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.tokens import estimate_request
+from hermes.llm.written_calls import with_written_calls
 from hermes.memory_server.model import structured
 from hermes.memory_server.model.answer import ModelAnswer, ModelFailure, Purpose
 from hermes.memory_server.model.endpoint import ModelEndpoint
-from hermes.memory_server.model.fitting import ChatMessages, answer_tokens, fit_messages
+from hermes.memory_server.model.fitting import ChatMessages, answer_tokens, fit_messages, room_tokens
+from hermes.memory_server.model.thoughts import without_thoughts
 from hermes.types import Json, ToolSpec
 
 THINKING_TOKENS = 2048
@@ -33,8 +36,30 @@ class ModelQuestion(Struct, frozen=True):
     max_tokens: int
 
 
-def make_request(question: ModelQuestion, endpoint: ModelEndpoint) -> ModelRequest:
+def make_request(
+    question: ModelQuestion, endpoint: ModelEndpoint, may_resend: Callable[[], Awaitable[bool]] | None = None
+) -> ModelRequest:
     """Put a question into the form that this endpoint takes, cut to its window."""
+    messages, tools, form = _adapt(question, endpoint)
+    window, answer = _share(question, endpoint)
+    fitting = fit_messages(messages, tools, window, answer)
+    return ModelRequest(fitting, tools, answer, estimate_request(fitting, tools), form, may_resend)
+
+
+def find_room(question: ModelQuestion, endpoint: ModelEndpoint) -> int:
+    """Return the tokens by which a question may still grow."""
+    messages, tools, _ = _adapt(question, endpoint)
+    return room_tokens(messages, tools, *_share(question, endpoint))
+
+
+def _share(question: ModelQuestion, endpoint: ModelEndpoint) -> tuple[int, int]:
+    """Return the tokens that are used of the window, and those of them that the answer may have."""
+    window = int(endpoint.model.context_length * (SHRUNK if endpoint.is_tight else 1.0))
+    return window, answer_tokens(window, question.max_tokens + (THINKING_TOKENS if endpoint.thinks else 0))
+
+
+def _adapt(question: ModelQuestion, endpoint: ModelEndpoint) -> tuple[ChatMessages, tuple[ToolSpec, ...], Json]:
+    """Return messages, tools and the form of the answer as this endpoint takes them."""
     messages, tools, orders = question.messages, question.tools, []
     if tools and not endpoint.takes_tools:
         messages, orders, tools = structured.to_text_protocol(messages), [structured.describe_tools(tools)], ()
@@ -43,11 +68,7 @@ def make_request(question: ModelQuestion, endpoint: ModelEndpoint) -> ModelReque
         orders.append(structured.describe_schema(question.schema))
         if endpoint.takes_schema and not question.tools:
             form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": question.schema}}
-    window = int(endpoint.model.context_length * (SHRUNK if endpoint.is_tight else 1.0))
-    wanted = question.max_tokens + (THINKING_TOKENS if endpoint.thinks else 0)
-    answer = answer_tokens(window, wanted)
-    fitting = fit_messages(_with_orders(messages, orders), tools, window, answer)
-    return ModelRequest(fitting, tools, answer, estimate_request(fitting, tools), form)
+    return _with_orders(messages, orders), tools, form
 
 
 def _with_orders(messages: ChatMessages, orders: Sequence[str]) -> ChatMessages:
@@ -60,10 +81,11 @@ def _with_orders(messages: ChatMessages, orders: Sequence[str]) -> ChatMessages:
 
 def read_reply(reply: Reply, question: ModelQuestion) -> ModelAnswer:
     """Read a whole reply: tool calls, JSON of the schema, or text."""
-    text = structured.without_thoughts(reply.text)
-    called = reply.tool_calls or structured.find_calls(text, question.tools)
-    if called:
-        return ModelAnswer(text, tool_calls=called)
+    reply = replace(reply, text=without_thoughts(reply.text))
+    reply = with_written_calls(reply, frozenset(tool.name for tool in question.tools))
+    text = reply.text
+    if reply.tool_calls:
+        return ModelAnswer(text, tool_calls=reply.tool_calls)
     is_cut = reply.finish_reason == CUT
     if reply.finish_reason == FILTERED:
         return ModelAnswer(text, failure=ModelFailure("refusal", "the endpoint held the answer back"))
@@ -73,22 +95,3 @@ def read_reply(reply: Reply, question: ModelQuestion) -> ModelAnswer:
     if not text:
         return ModelAnswer(failure=ModelFailure("truncated" if is_cut else "bad_reply", "the answer has no text"))
     return ModelAnswer(text, failure=ModelFailure("truncated", "the answer was cut off") if is_cut else None)
-
-
-class VisibleText:
-    """Text as it comes, without thoughts between tags."""
-
-    def __init__(self) -> None:
-        self._all = ""
-        self._shown = 0
-
-    def add(self, piece: str) -> str:
-        """Return what can be shown now. A beginning that may become a tag waits."""
-        self._all += piece
-        visible = structured.without_thoughts(self._all)
-        held = visible.rfind("<")
-        if held >= 0 and len(visible) - held <= len("<reasoning>"):
-            visible = visible[:held]
-        new = visible[self._shown :]
-        self._shown = max(self._shown, len(visible))
-        return new

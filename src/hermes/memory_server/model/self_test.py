@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from hermes.memory_server.model.memory_model import MemoryModel
 from hermes.memory_server.model.settings import ModelClass
 from hermes.types import Json
-
-if TYPE_CHECKING:
-    from hermes.memory_server.model.door import MemoryModel
 
 DEADLINE_SECONDS = 180.0
 MAX_TOKENS = 120

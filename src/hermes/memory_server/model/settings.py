@@ -29,18 +29,22 @@ MIN_WINDOW_TOKENS, MAX_WINDOW_TOKENS = 1024, 100_000_000
 GUESSED_WINDOW_TOKENS = 8192
 """For an endpoint that does not tell how long its context is."""
 VARIABLES: Mapping[str, tuple[str, ...]] = {
-    "url": ("HERMES_MEMORY_MODEL_URL", "LLM_OPENAI_COMPATIBLE_BASE_URL"),
     "name": ("HERMES_MEMORY_MODEL_NAME", "DERIVER_MODEL"),
-    "key": ("HERMES_MEMORY_MODEL_KEY", "LLM_OPENAI_COMPATIBLE_API_KEY", "LLM_OPENAI_API_KEY"),
     "window": ("HERMES_MEMORY_MODEL_WINDOW",),
     "model_class": ("HERMES_MEMORY_MODEL_CLASS",),
     "cap_calls": ("HERMES_MEMORY_MODEL_CAP_CALLS",),
     "cap_tokens": ("HERMES_MEMORY_MODEL_CAP_TOKENS",),
 }
 """Environment variables by field, the first that is set wins; those after our own are Honcho's."""
+ADDRESSES = (
+    ("HERMES_MEMORY_MODEL_URL", "HERMES_MEMORY_MODEL_KEY"),
+    ("LLM_OPENAI_COMPATIBLE_BASE_URL", "LLM_OPENAI_COMPATIBLE_API_KEY"),
+)
+"""Variables of an address and of the key that goes there, and nowhere else. Without one, Honcho's `LLM_OPENAI_API_KEY`
+goes to OpenAI."""
 
 
-class ModelSettings(Struct, frozen=True, omit_defaults=True):
+class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The model of a folder, or of one of its workspaces. Caps are per workspace and day (UTC)."""
 
     source: ModelSource = "off"
@@ -64,31 +68,48 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
     def __repr__(self) -> str:
         return f"ModelSettings({self.source}, {self.name})"
 
-    def check(self) -> None:
-        """Raise SettingsError, which names the field and what is allowed, for values that cannot be used."""
+    def check(self, where: str = "the memory model") -> None:
+        """Raise SettingsError, which names place, field, value and what is allowed, for values that cannot be used."""
         if self.source == "off":
             return
         if self.source != "env" and not self.url:
-            raise SettingsError("the memory model has no URL", hint="`hermes memory model --url URL` sets one")
+            raise SettingsError(f"{where}: there is no `url`", hint="`hermes memory model --url URL` sets one")
         if self.window is not None and not MIN_WINDOW_TOKENS <= self.window <= MAX_WINDOW_TOKENS:
             allowed = f"{MIN_WINDOW_TOKENS:,} to {MAX_WINDOW_TOKENS:,} tokens"
-            raise SettingsError(f"the memory model's window is {self.window:,}, and {allowed} are allowed", hint="")
+            raise SettingsError(f"{where}: `window` is {self.window:,}; allowed are {allowed}", hint="")
         for name in ("cap_calls", "cap_tokens"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"the memory model's {name} must be 1 or more", hint="`--off` sends nothing at all")
+            if (cap := getattr(self, name)) < 1:
+                hint = "`hermes memory model --off` sends nothing at all"
+                raise SettingsError(f"{where}: `{name}` is {cap:,}; allowed is 1 or more", hint=hint)
         if self.url:
-            Endpoint.parse(self.url, self.key or None)
+            try:
+                Endpoint.parse(self.url, self.key or None)
+            except SettingsError as error:
+                raise SettingsError(f"{where}: {error}", hint=error.hint) from error
+
+    def check_all(self, where: str) -> None:
+        """As `check`, for every workspace, too."""
+        self.check(where)
+        for name in self.workspaces:
+            self.for_workspace(name).check(f"{where}, workspace '{name}'")
 
     def for_workspace(self, name: str) -> ModelSettings:
         """Return the settings of one workspace. Raises SettingsError for values that cannot be used."""
         found = self.workspaces.get(name)
-        return self if not found else _convert({**asdict(self), **found, "workspaces": {}}, f"of workspace '{name}'")
+        if not found:
+            return self
+        own = _convert({**asdict(self), **found, "workspaces": {}}, f"of workspace '{name}'")
+        if own.url == self.url or is_same_place(own.url, self.url):
+            return own
+        # A key goes to no other place than it was given for.
+        return msgspec.structs.replace(own, key=found.get("key", ""), key_env=found.get("key_env", ""))
 
     def resolved(self, env: Mapping[str, str]) -> ModelSettings:
         """Return the settings with what they take from the environment. Raises SettingsError as `check` does."""
         if self.source == "env":
             given = {name: value for name, names in VARIABLES.items() if (value := first_set(env, names))}
-            found = _convert({**asdict(self), "url": OPENAI_URL, **given}, "in the environment", strict=False)
+            found = _convert({**asdict(self), **given, **_address(env)}, "in the environment", strict=False)
+            found.check("the memory model in the environment")
         elif self.key_env and not env.get(self.key_env):
             hint = "Set it, in the environment or the home's .env, or give another key with `hermes memory model`"
             raise SettingsError(f"the memory model's key is in {self.key_env}, which is not set", hint=hint)
@@ -96,6 +117,22 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
             found = msgspec.structs.replace(self, key=env[self.key_env]) if self.key_env else self
         found.check()
         return found
+
+
+def is_same_place(url: str, other: str) -> bool:
+    """Return True if two URLs are of the same server."""
+    return bool(other) and Endpoint.parse(url).netloc == Endpoint.parse(other).netloc
+
+
+def _address(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the URL and key that the environment names."""
+    for url, key in ADDRESSES:
+        if address := env.get(url, "").strip():
+            return {"url": address, "key": env.get(key, "").strip()}
+    if key := first_set(env, ("HERMES_MEMORY_MODEL_KEY", "LLM_OPENAI_API_KEY")):
+        return {"url": OPENAI_URL, "key": key}
+    hint = "Set HERMES_MEMORY_MODEL_URL, or use `hermes memory model --url URL`"
+    raise SettingsError("the environment names no address of a memory model", hint=hint)
 
 
 def first_set(env: Mapping[str, str], names: tuple[str, ...]) -> str:
@@ -123,10 +160,12 @@ def read_settings(folder: Path) -> ModelSettings | None:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise SettingsError(f"cannot use {path}: {why}", hint="`hermes memory model` writes it anew") from error
+        hint = "Mend it, or `hermes memory model --off` (or --url, --host, --env) writes it anew"
+        raise SettingsError(f"cannot use {path}: {why}", hint=hint) from error
     has_key = settings.key or any(one.get("key") for one in settings.workspaces.values())
     if has_key and os.name != "nt" and found.st_mode & 0o077:
         raise SettingsError(f"{path} holds a key and can be read by others", hint=f"chmod 600 {path}")
+    settings.check_all(str(path))
     return settings
 
 

@@ -6,15 +6,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from hermes.types import Json, ToolCall, ToolSpec
+from hermes.types import Json, ToolSpec
 
-THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 FENCED = re.compile(r"```[a-zA-Z]*[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 MAX_STARTS = 20
 """Brackets at which JSON is looked for, and places at which a cut one is closed."""
 SCHEMA_ORDER = "Answer with one JSON object that follows this schema, and with nothing else:"
 TOOLS_ORDER = (
-    'To use a tool, answer with nothing but {{"tool": NAME, "arguments": {{...}}}}; you are then given its result. '
+    'To use a tool, answer with nothing but {{"name": NAME, "arguments": {{...}}}}; you are then given its result. '
     "The tools, with the schema of their arguments:\n{}"
 )
 TYPES: Mapping[str, tuple[type, ...]] = {
@@ -26,11 +25,6 @@ TYPES: Mapping[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "null": (type(None),),
 }
-
-
-def without_thoughts(text: str) -> str:
-    """Return the text without what the model thought aloud between tags; a model may forget the end of it."""
-    return THOUGHT.sub("", text).strip()
 
 
 def read_json(text: str, schema: Json) -> tuple[Json, str | None]:
@@ -140,23 +134,6 @@ def describe_tools(tools: Sequence[ToolSpec]) -> str:
     return TOOLS_ORDER.format("\n".join(lines))
 
 
-def find_calls(text: str, tools: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-    """Return the tool calls that a model wrote as text; none if it wrote something else."""
-    names = {tool.name for tool in tools}
-    calls: dict[str, ToolCall] = {}
-    for value in find_values(text):
-        for one in value if isinstance(value, list) else [value]:
-            given = one if isinstance(one, dict) else {}
-            name = given.get("tool") or given.get("name")
-            arguments = given.get("arguments", given.get("parameters", {}))
-            if isinstance(name, str) and name in names:
-                written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-                calls.setdefault(name + written, ToolCall(f"text_{len(calls)}", name, written))
-        if calls:
-            break
-    return tuple(calls.values())
-
-
 def to_text_protocol(messages: Sequence[dict[str, Json]]) -> list[dict[str, Json]]:
     """Return the messages with tool calls and their results as plain text."""
     found: list[dict[str, Json]] = []
@@ -172,4 +149,4 @@ def to_text_protocol(messages: Sequence[dict[str, Json]]) -> list[dict[str, Json
 
 
 def _call_text(function: Mapping[str, Json]) -> str:
-    return f'{{"tool": {json.dumps(function["name"])}, "arguments": {function.get("arguments") or "{}"}}}'
+    return f'{{"name": {json.dumps(function["name"])}, "arguments": {function.get("arguments") or "{}"}}}'

@@ -1,4 +1,4 @@
-"""Markdown as Telegram shows it: plain text and spans of it, so that there is nothing Telegram could fail to parse."""
+"""Markdown as plain text and spans of it, for platforms that have formatting of their own."""
 
 from __future__ import annotations
 

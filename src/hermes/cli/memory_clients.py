@@ -1,0 +1,166 @@
+"""`hermes memory approve` and `hermes memory clients`: who may sign in to the memory server of this machine.
+
+Both work on the database of the memory folder, whether its server runs or not: who may read that is its owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from hermes.cli.memory import Data
+from hermes.cli.memory_server import place_of
+from hermes.cli.output import note, print_json, printable, say, show_time
+from hermes.cli.start import AsJson
+from hermes.cli.table import print_table
+from hermes.clock import SystemClock
+from hermes.errors import UsageError
+from hermes.memory_server import times
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.schema import FILE, open_database
+from hermes.memory_server.db.tables import grants
+from hermes.memory_server.engine import oauth_clients, sign_ins
+from hermes.memory_server.engine.grants import end_grants, list_grants
+from hermes.memory_server.faults import Fault
+
+T = TypeVar("T")
+MICROS = 1_000_000
+app = typer.Typer(help="Programs that may sign in to the memory server.", no_args_is_help=True, rich_markup_mode=None)
+
+
+def approve(
+    ctx: typer.Context,
+    request: Annotated[str, typer.Argument(help="The request's four letters; needed if several wait.")] = "",
+    data: Data = None,
+    json: AsJson = False,
+) -> None:
+    """Print the one-time code that allows a request to sign in, for the page that shows the request."""
+    found, code = _run(ctx, data, lambda tx, at: _approve(tx, request, at))
+    told = {"request": sign_ins.label_of(found), "client": found.client, "address": found.address, "code": code}
+    if json:
+        print_json({**told, "expires_at": found.expires_at / MICROS})
+        return
+    where = "a device" if found.device_hash else "a browser"
+    note(
+        f"{printable(found.client)} asks to sign in through {where} at {printable(found.address)}, request "
+        f"{told['request']}, until {show_time(found.expires_at / MICROS)}. If you did not start this, do not use it."
+    )
+    say(code)
+
+
+@app.command()
+def add(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="The program's client_id.")],
+    redirect: Annotated[
+        list[str] | None,
+        typer.Option("--redirect", help="A URL that its browser may be sent back to; default: /callback on loopback."),
+    ] = None,
+    data: Data = None,
+) -> None:
+    """Let another program ask to sign in."""
+    _run(ctx, data, lambda tx, at: oauth_clients.add_client(tx, name, redirect or [], at))
+    say(f"{name} may ask to sign in")
+
+
+@app.command("list")
+def list_(ctx: typer.Context, data: Data = None, json: AsJson = False) -> None:
+    """Programs that may ask to sign in."""
+    clients = _run(ctx, data, lambda tx, _: oauth_clients.list_clients(tx))
+    if json:
+        print_json([client._asdict() for client in clients])
+        return
+    rows = [(one.name, "built in" if one.is_built_in else "added", ", ".join(one.redirects)) for one in clients]
+    print_table(("client", "", "goes back to (a loopback address on any port)"), rows)
+
+
+@app.command()
+def remove(ctx: typer.Context, name: str, data: Data = None) -> None:
+    """Forget a program that was added, and revoke what it was granted."""
+
+    def run(tx: Tx, _at: int) -> int:
+        oauth_clients.remove_client(tx, name)
+        return end_grants(tx, grants.c.client == name)
+
+    say(f"{name} is removed, {_count(_run(ctx, data, run))}")
+
+
+@app.command("grants")
+def show_grants(ctx: typer.Context, data: Data = None, json: AsJson = False) -> None:
+    """Programs that are signed in, and to what."""
+    found = _run(ctx, data, lambda tx, _: list_grants(tx))
+    if json:
+        print_json([_grant(row) for row in found])
+        return
+    if not found:
+        note("no program is signed in")
+        return
+    rows = [(row.public_id, row.client, row.workspace, row.person, show_time(row.renewed_at / MICROS)) for row in found]
+    print_table(("grant", "client", "workspace", "name", "last renewed"), rows)
+
+
+@app.command()
+def revoke(
+    ctx: typer.Context,
+    grant: Annotated[str, typer.Argument(help="The grant, as `hermes memory clients grants` shows it; or a client.")],
+    data: Data = None,
+) -> None:
+    """Sign a program out: its tokens open nothing from now on."""
+
+    def run(tx: Tx, _at: int) -> int:
+        return end_grants(tx, grants.c.public_id == grant) or end_grants(tx, grants.c.client == grant)
+
+    if not (ended := _run(ctx, data, run)):
+        raise UsageError(f"no grant or client {grant!r} is signed in", hint="See `hermes memory clients grants`")
+    say(_count(ended))
+
+
+def _approve(tx: Tx, request: str, at: int) -> tuple[Record, str]:
+    waiting = sign_ins.list_open(tx, at)
+    wanted = [one for one in waiting if request.upper() in ("", sign_ins.label_of(one))]
+    if not wanted:
+        raise UsageError(
+            f"no request {request} waits" if request else "no request to sign in waits",
+            hint="A program asks first; requests wait for ten minutes" + _listed(waiting),
+        )
+    if len(wanted) > 1:
+        raise UsageError(f"{len(wanted)} requests wait", hint=f"Name the one that the page shows{_listed(wanted)}")
+    return wanted[0], sign_ins.new_approval(tx, wanted[0])
+
+
+def _listed(waiting: Sequence[Record]) -> str:
+    told = [f"{sign_ins.label_of(one)} ({one.client} at {printable(one.address)})" for one in waiting[:10]]
+    return f": {', '.join(told)}" if told else ""
+
+
+def _grant(row: Record) -> dict[str, Any]:
+    told = {name: getattr(row, name) for name in ("client", "workspace", "person", "source")}
+    times_of = {name: getattr(row, name) / MICROS for name in ("created_at", "renewed_at")}
+    return {"grant": row.public_id, **told, **times_of}
+
+
+def _count(ended: int) -> str:
+    return f"{ended} {'grant' if ended == 1 else 'grants'} revoked"
+
+
+def _run(ctx: typer.Context, data: Path | None, run: Callable[[Tx, int], T]) -> T:
+    """Run in one transaction on the folder's database; refusals are told in one line."""
+    folder = place_of(ctx, data).folder
+    if not (folder / FILE).exists():
+        raise UsageError(f"there is no memory in {folder}", hint="Start its server first, or name the folder: --data")
+
+    async def write() -> T:
+        database = open_database(folder)
+        try:
+            return await database.write(lambda tx: run(tx, times.now(SystemClock())))
+        finally:
+            await database.close()
+
+    try:
+        return asyncio.run(write())
+    except Fault as fault:
+        raise UsageError(fault.reason) from fault

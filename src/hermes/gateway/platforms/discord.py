@@ -1,0 +1,330 @@
+"""Discord: a bot with a websocket for what is said and HTTP for what it says.
+
+Discord repeats nothing that a killed process did not store. So each channel has a read position, and whenever a session
+begins anew what came later is read over HTTP before what is said live:
+
+    session begins ── channels with later messages ── read from their position ── live messages, in order
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from hashlib import sha256
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes.clock import Clock
+from hermes.errors import HermesError, SettingsError
+from hermes.gateway.outbound import count_units
+from hermes.gateway.platform import Chat, Intake, MessageGone, SendLater, SendNever
+from hermes.gateway.platforms.discord_messages import NAME, MessageReader
+from hermes.gateway.platforms.discord_text import render
+from hermes.gateway.platforms.inbound_text import mark_late
+from hermes.gateway.platforms.read_positions import ReadPositions
+
+if TYPE_CHECKING:
+    import discord
+
+    from hermes.gateway.platforms.discord_client import ArrivedMessage, DiscordClient, Gap
+
+    Readable: TypeAlias = discord.TextChannel | discord.Thread | discord.PartialMessageable
+
+log = logging.getLogger("hermes.gateway.discord")
+
+LONGEST_MESSAGE_UNITS = 2000
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0
+NOT_CONNECTED_WAIT_SECONDS = 1.0
+SILENT_LOSS_SECONDS = 10.0
+"""A connection that is back within this time was never away: Discord ends each several times a day."""
+REFUSED_TOKEN_WAIT_SECONDS = 60.0
+UNKNOWN_MESSAGE = 10008
+NONCE_CHARS = 25
+NO_INTENT = (
+    "the bot may not read messages: switch on “Message Content Intent” on the page “Bot” of "
+    "https://discord.com/developers/applications"
+)
+T = TypeVar("T")
+
+
+class DiscordTerms(Struct, frozen=True):
+    """How the bot is reached. With `marks_late` a message that waited while nobody ran says so."""
+
+    token: str
+    base_url: str
+    mentions_only: bool = True
+    agents: frozenset[str] = frozenset()
+    """Ids of other bots that are heard in channels."""
+    marks_late: bool = False
+
+
+class Discord:
+    """One bot."""
+
+    name = NAME
+    longest_message = LONGEST_MESSAGE_UNITS
+
+    def __init__(self, terms: DiscordTerms, clock: Clock) -> None:
+        try:
+            self._library = import_module("hermes.gateway.platforms.discord_client")
+        except ModuleNotFoundError as error:
+            raise SettingsError(
+                f"`discord.token` is set, but the package {error.name} is not installed",
+                hint="Install it beside hermes: `pip install 'discord.py>=2.5,<3'`, or hermes with its extra [discord]",
+            ) from None
+        self._terms = terms
+        self._clock = clock
+        self._client: DiscordClient | None = None
+        self._connection: asyncio.Task[None] | None = None
+        self._state = ""
+        self._library.use_server(terms.base_url)
+
+    @property
+    def can_edit(self) -> bool:
+        """False where other agents listen: they would answer the beginning of a reply."""
+        return not self._terms.agents
+
+    async def run(self, intake: Intake) -> None:
+        """Receive until cancelled. Trouble is reported once when it begins and once when it is over."""
+        positions = ReadPositions(intake, lambda one, other: int(one) > int(other))
+        await self._persist(intake, positions.load)
+        wait_seconds = FIRST_WAIT_SECONDS
+        while True:
+            await self.close()
+            reason = await self._serve(intake, positions)
+            await self._report(intake, "failing", reason)
+            await self._clock.sleep(wait_seconds)
+            wait_seconds = min(wait_seconds * 2, LONGEST_WAIT_SECONDS)
+
+    async def send(self, chat: Chat, text: str, key: str = "") -> str:
+        """Send one message. Discord knows a `key` again for some minutes and sends nothing twice."""
+        nonce = sha256(key.encode()).hexdigest()[:NONCE_CHARS] if key else None
+        async with self._calling(chat) as channel:
+            sent = await (channel.send(_fit(text), nonce=nonce) if nonce else channel.send(_fit(text)))
+        return str(sent.id)
+
+    async def edit(self, chat: Chat, message_id: str, text: str) -> None:
+        """Replace the text of a message we sent."""
+        async with self._calling(chat) as channel:
+            await channel.get_partial_message(int(message_id)).edit(content=_fit(text))
+
+    async def show_typing(self, chat: Chat) -> None:
+        """Show that a reply is coming; Discord takes the sign away after ten seconds."""
+        async with self._calling(chat) as channel:
+            await channel.typing()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.close()
+        if self._connection is not None:
+            self._connection.cancel()
+            await asyncio.wait({self._connection})
+            self._connection = None
+
+    async def _serve(self, intake: Intake, positions: ReadPositions) -> str:
+        """Receive over one connection; the reason why it ended for good. It stays open when this is cancelled, so that
+        what is still to be sent can be."""
+        import aiohttp
+        from discord import DiscordException, LoginFailure, PrivilegedIntentsRequired
+
+        client = self._client = self._library.DiscordClient(self._terms.base_url)
+        connection = self._connection = asyncio.create_task(client.start(self._terms.token), name="discord connection")
+        parts = [
+            connection,
+            asyncio.create_task(self._read(client, intake, positions), name="discord messages"),
+            asyncio.create_task(self._watch(client, intake), name="discord state"),
+        ]
+        try:
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            return "the connection ended"
+        except LoginFailure:
+            return "Discord refuses the token: check `discord.token`"
+        except PrivilegedIntentsRequired:
+            return NO_INTENT
+        except (DiscordException, aiohttp.ClientError, OSError) as error:
+            return self._describe(error)
+        finally:
+            for task in parts[1:]:
+                task.cancel()
+            await asyncio.wait(parts[1:])
+
+    async def _watch(self, client: DiscordClient, intake: Intake) -> None:
+        """Report whether the connection stands. A short loss is none."""
+        while True:
+            await client.connected.wait()
+            await self._report(intake, "ok", f"@{client.user}")
+            while client.connected.is_set():
+                await self._clock.sleep(1.0)
+            try:
+                await asyncio.wait_for(client.connected.wait(), SILENT_LOSS_SECONDS)
+            except TimeoutError:
+                await self._report(intake, "failing", "the connection to Discord is lost")
+
+    async def _read(self, client: DiscordClient, intake: Intake, positions: ReadPositions) -> None:
+        """Hand in what happens, in order."""
+        while True:
+            happening = await client.next_happening()
+            await client.guilds_known.wait()
+            assert client.user is not None, "it is known with the servers"
+            reading = _ChannelReading(
+                intake, positions, MessageReader(client.user.id, self._terms.mentions_only, self._terms.agents)
+            )
+            await self._persist(intake, partial(self._handle, client, reading, happening))
+
+    async def _handle(self, client: DiscordClient, reading: _ChannelReading, happening: Gap | ArrivedMessage) -> None:
+        from hermes.gateway.platforms.discord_client import Gap
+
+        if isinstance(happening, Gap):
+            await self._catch_up(client, reading, happening)
+        else:
+            await self._take(reading, happening)
+
+    async def _catch_up(self, client: DiscordClient, reading: _ChannelReading, gap: Gap) -> None:
+        """Read what was said since the positions. A channel that is new to us begins with what comes next, unless it
+        was made while nobody listened."""
+        import discord
+
+        positions = reading.positions
+        for channel_id, missed_after in gap.missed_after.items():
+            if positions.get(str(channel_id)) is None:
+                await positions.advance(str(channel_id), str(missed_after), taken=False)
+        latest = max((int(positions.get(place) or 0) for place in positions.places), default=None)
+        for channel in _channels(client, positions):
+            place, last = str(channel.id), getattr(channel, "last_message_id", None)
+            if positions.get(place) is None:
+                made_meanwhile = latest is not None and channel.id > latest
+                # A live message that waits behind this may have moved `last` already.
+                start = channel.id - 1 if made_meanwhile else min(last or channel.id, client.began_at)
+                await positions.advance(place, str(start), taken=False)
+            after = int(positions.get(place) or 0)
+            if last is not None and last <= after:
+                continue
+            try:
+                async for message in channel.history(limit=None, after=discord.Object(after), oldest_first=True):
+                    await self._take(reading, self._library.ArrivedMessage(message))
+            except discord.NotFound:
+                positions.forget(place)
+            except discord.Forbidden:
+                log.info("channel %s may not be read", place)
+        await positions.flush()
+
+    async def _take(self, reading: _ChannelReading, said: ArrivedMessage) -> None:
+        """Hand in one message. One that cannot be read is logged and left out: it would block all behind it."""
+        message = said.message
+        try:
+            found = reading.reader.read(message, edited=said.edited)
+        except Exception as error:  # noqa: BLE001 - whatever Discord sends, the next message must be reached
+            log.warning("message %s cannot be read: %s", message.id, type(error).__name__)
+            found = None
+        if found is not None:
+            if self._terms.marks_late and not said.edited:
+                age_seconds = self._clock.now() - message.created_at.timestamp()
+                found = replace(found, text=mark_late(found.text, age_seconds))
+            await reading.intake.receive(found)
+        if not said.edited:
+            await reading.positions.advance(str(message.channel.id), str(message.id), taken=found is not None)
+
+    async def _persist(self, intake: Intake, work: Callable[[], Awaitable[T]]) -> T:
+        """Try until it works: Discord, the network or the store come back."""
+        import aiohttp
+        from discord import DiscordException
+
+        wait_seconds = FIRST_WAIT_SECONDS
+        while True:
+            try:
+                return await work()
+            except HermesError as error:
+                reason = error.line()
+            except (DiscordException, aiohttp.ClientError, OSError) as error:
+                reason = self._describe(error)
+            await self._report(intake, "failing", reason)
+            await self._clock.sleep(wait_seconds)
+            wait_seconds = min(wait_seconds * 2, LONGEST_WAIT_SECONDS)
+
+    async def _report(self, intake: Intake, state: str, detail: str) -> None:
+        """Report the state when it changes. A store that cannot be written is told at the next change."""
+        if state == self._state:
+            return
+        try:
+            await intake.report(NAME, state, detail)
+        except HermesError as error:
+            log.error("%s cannot be reported: %s", state, error.line())
+            return
+        self._state = state
+
+    @asynccontextmanager
+    async def _calling(self, chat: Chat) -> AsyncIterator[discord.PartialMessageable]:
+        """Give the channel of a chat, and translate what a call to it raises."""
+        import aiohttp
+        from discord import DiscordException
+
+        if self._client is None or not self._client.is_ready():
+            raise SendLater("Discord is not connected", NOT_CONNECTED_WAIT_SECONDS)
+        try:
+            yield self._client.get_partial_messageable(int(chat.thread_id or chat.chat_id))
+        except (DiscordException, aiohttp.ClientError, OSError) as error:
+            raise self._translate(error) from None
+
+    def _translate(self, error: Exception) -> SendLater | SendNever:
+        """Return the gateway's word for a failed call. An unknown error is tried again."""
+        from discord import DiscordServerError, HTTPException, LoginFailure, RateLimited
+
+        reason = self._describe(error)
+        match error:
+            case RateLimited():
+                return SendLater(reason, error.retry_after)
+            case LoginFailure():
+                return SendLater(reason, REFUSED_TOKEN_WAIT_SECONDS)
+            case HTTPException() if error.status == 401:  # the owner may mend it: no fault of the message
+                return SendLater(reason, REFUSED_TOKEN_WAIT_SECONDS)
+            case HTTPException() if error.code == UNKNOWN_MESSAGE:
+                return MessageGone(reason)
+            case HTTPException() if error.status == 429 or isinstance(error, DiscordServerError):
+                return SendLater(reason)
+            case HTTPException():
+                return SendNever(reason)
+            case _:
+                return SendLater(reason)
+
+    def _describe(self, error: BaseException) -> str:
+        """Return one line for a person, without the token."""
+        line = f"{type(error).__name__}: {error}".replace("\n", " ")
+        return line.replace(self._terms.token, "(hidden)")
+
+
+class _ChannelReading(Struct, frozen=True):
+    """What messages are read with."""
+
+    intake: Intake
+    positions: ReadPositions
+    reader: MessageReader
+
+
+def _channels(client: DiscordClient, positions: ReadPositions) -> Iterator[Readable]:
+    """Yield the channels and threads that may hold unread messages; an unknown place is a direct chat."""
+    from discord import ChannelType
+
+    seen: set[str] = set()
+    for guild in client.guilds:
+        found: list[Readable] = [*guild.text_channels, *guild.threads]
+        seen |= {str(channel.id) for channel in found}
+        yield from found
+    for place in positions.places:
+        if place not in seen:
+            yield client.get_partial_messageable(int(place), type=ChannelType.private)
+
+
+def _fit(text: str) -> str:
+    """Return the text in Discord's Markdown, or as it is where that would be too long."""
+    shown = render(text)
+    return shown if shown.strip() and count_units(shown) <= LONGEST_MESSAGE_UNITS else text

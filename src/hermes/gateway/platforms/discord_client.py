@@ -1,0 +1,122 @@
+"""One connection to Discord. Loaded only when Discord is switched on: it imports the library."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TypeAlias
+
+import discord
+import yarl
+from discord.gateway import DiscordWebSocket
+from discord.http import Route
+from msgspec import Struct, field
+
+OFFICIAL_API = Route.BASE
+MAX_WAITING_MESSAGES = 10_000
+"""Messages that wait to be stored. Later ones are dropped and read from Discord again."""
+MAX_RATE_LIMIT_SECONDS = 30.0
+"""The library waits as long by itself; a longer pause is the outbound queue's."""
+
+HEARTBEAT_TIMEOUT_SECONDS = 60.0
+"""A connection that answers no heartbeat for so long is dead."""
+
+
+class Gap(Struct, frozen=True):
+    """Messages may be missing before whatever follows: the connection began anew, or too many waited.
+
+    `missed_after` has the message before the first missing one, of each channel where one was dropped.
+    """
+
+    missed_after: dict[int, int] = field(default_factory=dict)
+
+
+class ArrivedMessage(Struct, frozen=True):
+    """A message, new or edited."""
+
+    message: discord.Message
+    edited: bool = False
+
+
+Happening: TypeAlias = Gap | ArrivedMessage
+
+
+class DiscordClient(discord.Client):
+    """Queues what happens in the order of its arrival, and reconnects by itself."""
+
+    def __init__(self, base_url: str) -> None:
+        intents = discord.Intents.none()
+        intents.guilds = intents.guild_messages = intents.dm_messages = intents.message_content = True
+        super().__init__(
+            intents=intents,
+            max_messages=None,
+            chunk_guilds_at_startup=False,
+            member_cache_flags=discord.MemberCacheFlags.none(),
+            allowed_mentions=discord.AllowedMentions.none(),
+            max_ratelimit_timeout=MAX_RATE_LIMIT_SECONDS,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT_SECONDS,
+        )
+        for name, level in (("discord", logging.WARNING), ("discord.client", logging.CRITICAL)):
+            logging.getLogger(name).setLevel(level)  # tracebacks of each lost connection; we report it in a line
+        self._base_url = base_url
+        self._happenings: asyncio.Queue[Happening] = asyncio.Queue()
+        self._missed_after: dict[int, int] = {}
+        self.began_at = 0
+        """When the session began, as the id that a message of that moment would have."""
+        self.guilds_known = asyncio.Event()
+        self.connected = asyncio.Event()
+
+    async def setup_hook(self) -> None:
+        """Ask a server that is not Discord's own where its gateway is; the library knows only the official one."""
+        if self._base_url != OFFICIAL_API:
+            found = await self.http.request(Route("GET", "/gateway"))
+            DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(found["url"])
+
+    async def next_happening(self) -> Happening:
+        """Wait for the next message or gap."""
+        if self._missed_after and self._happenings.empty():
+            missed, self._missed_after = self._missed_after, {}
+            return Gap(missed)
+        return await self._happenings.get()
+
+    # The library calls these in the order of what happens, each in a task of its own that begins in that order.
+
+    async def on_connect(self) -> None:
+        """A session began: what was said since the last one is not repeated."""
+        self.guilds_known.clear()
+        self.began_at = discord.utils.time_snowflake(discord.utils.utcnow())
+        self._happenings.put_nowait(Gap())
+
+    async def on_ready(self) -> None:
+        """All servers with their channels are known."""
+        self.connected.set()
+        self.guilds_known.set()
+
+    async def on_resumed(self) -> None:
+        """The session goes on; Discord repeats what was missed."""
+        self.connected.set()
+
+    async def on_disconnect(self) -> None:
+        """The connection is lost; the library opens another one."""
+        self.connected.clear()
+
+    async def on_message(self, message: discord.Message) -> None:
+        """Queue a message."""
+        if self._missed_after or self._happenings.qsize() >= MAX_WAITING_MESSAGES:
+            self._missed_after.setdefault(message.channel.id, message.id - 1)
+        else:
+            self._happenings.put_nowait(ArrivedMessage(message))
+
+    async def on_raw_message_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
+        """Queue an edit by a person; a link that got its preview is none. In a flood edits are dropped."""
+        if payload.message.edited_at is not None and self._happenings.qsize() < MAX_WAITING_MESSAGES:
+            self._happenings.put_nowait(ArrivedMessage(payload.message, edited=True))
+
+    async def on_error(self, event_method: str, /, *_args: object, **_kwargs: object) -> None:
+        """Log what a handler raised, without the library's printing to standard error."""
+        logging.getLogger("hermes.gateway.discord").exception("%s failed", event_method)
+
+
+def use_server(base_url: str) -> None:
+    """Send all requests of this process to another server than Discord's own."""
+    Route.BASE = base_url

@@ -1,0 +1,127 @@
+"""What Discord's messages mean: a message becomes one for the gateway, or nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from hermes.gateway.platform import Chat, Inbound
+from hermes.gateway.platforms.inbound_text import as_quote, first_name_of, shorten, well_formed
+
+if TYPE_CHECKING:
+    import discord
+
+NAME = "discord"
+MAX_ATTACHMENTS_NAMED = 5
+COMMAND = re.compile(r"/\w+(?=\s|$)")
+
+
+class MessageReader(Struct, frozen=True):
+    """Reads messages for one bot. With `mentions_only` it hears in servers only what is said to it."""
+
+    bot_id: int
+    mentions_only: bool
+    agents: frozenset[str] = frozenset()
+    """Ids of other bots that are heard in channels."""
+
+    def read(self, message: discord.Message, *, edited: bool = False) -> Inbound | None:
+        """Return the message for the gateway; None for messages of bots, of the system, or to somebody else."""
+        if message.webhook_id is not None or message.is_system() or not self._hears(message):
+            return None
+        if edited and message.author.bot:  # a reply that grows
+            return None
+        text = self._said(message, edited=edited)
+        if text is None:
+            return None
+        version = f".{message.edited_at.timestamp():.3f}" if edited and message.edited_at is not None else ""
+        author = message.author
+        return Inbound(
+            chat=chat_of(message),
+            message_id=f"{message.id}{version}",
+            text=text,
+            author_id=f"{author.id}",
+            author_name=first_name_of(author.display_name, author.name, default=str(author.id)),
+            author_alt=well_formed(author.name) or None,
+            author_is_agent=author.bot,
+        )
+
+    def _hears(self, message: discord.Message) -> bool:
+        """Return True for people, and for the agents that are heard in channels."""
+        author = message.author
+        is_heard = str(author.id) in self.agents and author.id != self.bot_id and message.guild is not None
+        return is_heard or not author.bot
+
+    def _said(self, message: discord.Message, *, edited: bool) -> str | None:
+        """Return the text as the agent shall read it; None when it is not for us."""
+        if message.guild is not None and self.mentions_only and not self._is_addressed(message):
+            return None
+        text = self._readable(message)
+        if COMMAND.match(text) and not edited:
+            return "/help" if re.fullmatch(r"/start(\s.*)?", text, re.DOTALL) else text
+        attached = "" if edited else _describe_attachments(message)
+        if not text and not attached and not message.message_snapshots:
+            return None
+        said = f"(edited) {text}" if edited else text
+        parts = [_quote_replied(message), *_forwarded(message), attached, said]
+        return "\n\n".join(part for part in parts if part)
+
+    def _is_addressed(self, message: discord.Message) -> bool:
+        replied = _replied_to(message)
+        to_us = replied is not None and replied.author.id == self.bot_id
+        return to_us or self._mention.search(message.content) is not None
+
+    def _readable(self, message: discord.Message) -> str:
+        """Return the text without our mention, and with names in place of ids."""
+        bare = self._mention.sub("", message.content).strip() or message.content
+        names = {f"<@{one.id}>": f"@{one.display_name}" for one in message.mentions}
+        names |= {f"<@!{one.id}>": f"@{one.display_name}" for one in message.mentions}
+        names |= {f"<#{one.id}>": f"#{one.name}" for one in message.channel_mentions}
+        names |= {f"<@&{one.id}>": f"@{one.name}" for one in message.role_mentions}
+        return well_formed(re.sub(r"<(?:@[!&]?|#)\d+>", lambda found: names.get(found[0], found[0]), bare))
+
+    @property
+    def _mention(self) -> re.Pattern[str]:
+        return re.compile(rf"(?:,?[ \t]+)?<@!?{self.bot_id}>[,:]?")
+
+
+def chat_of(message: discord.Message) -> Chat:
+    """Return where a message was said. A thread belongs to its channel."""
+    channel = message.channel
+    if message.guild is None:
+        return Chat(NAME, "dm", f"{channel.id}")
+    parent = getattr(channel, "parent_id", None)
+    return Chat(NAME, "group", f"{parent or channel.id}", f"{channel.id}" if parent else None)
+
+
+def _replied_to(message: discord.Message) -> discord.Message | None:
+    from discord import Message
+
+    resolved = message.reference.resolved if message.reference is not None else None
+    return resolved if isinstance(resolved, Message) else None
+
+
+def _quote_replied(message: discord.Message) -> str:
+    replied = _replied_to(message)
+    if replied is None:
+        return ""
+    text = well_formed(replied.clean_content)
+    return as_quote(shorten(text)) if text else as_quote(_describe_attachments(replied))
+
+
+def _forwarded(message: discord.Message) -> list[str]:
+    """Return what somebody forwarded, as a quote: others said it."""
+    return [f"(forwarded)\n\n{as_quote(well_formed(one.content))}" for one in message.message_snapshots if one.content]
+
+
+def _describe_attachments(message: discord.Message) -> str:
+    """Return in words what came with a message: only text can be read here."""
+    names = [f"“{one.filename}”" for one in message.attachments[:MAX_ATTACHMENTS_NAMED]]
+    more = len(message.attachments) - len(names)
+    listed = ", ".join(names) + (f" and {more} more" if more > 0 else "")
+    what = "a file" if len(message.attachments) == 1 else "files"
+    files = [f"[{what} {well_formed(listed)}, which cannot be opened here]"] if names else []
+    stickers = [f"[a sticker “{well_formed(one.name)}”]" for one in message.stickers[:1]]
+    polls = [f"[a poll: {well_formed(str(message.poll.question))}]"] if message.poll is not None else []
+    return "\n".join(files + stickers + polls)

@@ -1,0 +1,392 @@
+"""Slack: events come over a websocket (Socket Mode) and are acknowledged after the commit.
+
+What was said while no gateway ran is not sent again for long, so each channel and thread has a read position, and what
+came later is read over HTTP whenever a connection begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes.clock import Clock
+from hermes.errors import HermesError, SettingsError
+from hermes.gateway.platform import Chat, Intake, MessageGone, SendLater, SendNever
+from hermes.gateway.platforms.inbound_text import mark_late
+from hermes.gateway.platforms.read_positions import ReadPositions
+from hermes.gateway.platforms.slack_messages import NAME, EventReader
+from hermes.gateway.platforms.slack_text import to_mrkdwn
+from hermes.types import Json
+
+if TYPE_CHECKING:
+    from slack_sdk.errors import SlackApiError
+    from slack_sdk.socket_mode.aiohttp import SocketModeClient
+    from slack_sdk.socket_mode.request import SocketModeRequest
+    from slack_sdk.web.async_client import AsyncWebClient
+
+log = logging.getLogger("hermes.gateway.slack")
+
+LONGEST_MESSAGE_UNITS = 3500
+"""Slack takes 4,000 characters gladly; formatting adds some."""
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0
+REFUSED_TOKEN_WAIT_SECONDS = 60.0
+CALL_TIMEOUT_SECONDS = 20
+PING_SECONDS = 5.0
+MAX_WAITING_EVENTS = 10_000
+"""Events that wait to be stored. Later ones are not acknowledged, so Slack sends them again."""
+MAX_NAMES = 1000
+PAGE_ITEMS = 200
+MAX_PAGES = 100
+THREAD_LIFE_SECONDS = 14 * 86_400
+"""Threads in which nothing was said for longer are not looked through after a start."""
+KINDS = "public_channel,private_channel,mpim,im"
+REFUSED_TOKEN: Final = frozenset(
+    ("account_inactive", "invalid_auth", "missing_scope", "not_allowed_token_type", "not_authed", "token_expired",
+     "token_revoked")
+)  # fmt: skip
+GONE: Final = frozenset(("cant_update_message", "edit_window_closed", "message_not_found"))
+NEVER: Final = frozenset(
+    ("cannot_dm_bot", "channel_not_found", "invalid_blocks", "is_archived", "messages_tab_disabled", "msg_too_long",
+     "no_permission", "no_text", "not_in_channel", "restricted_action", "thread_not_found", "user_not_found")
+)  # fmt: skip
+T = TypeVar("T")
+
+
+class SlackTerms(Struct, frozen=True):
+    """How the bot is reached. With `marks_late` a message that waited while nobody ran says so."""
+
+    bot_token: str
+    app_token: str
+    base_url: str
+    mentions_only: bool = True
+    agents: frozenset[str] = frozenset()
+    """Ids of other bots that are heard in channels."""
+    marks_late: bool = False
+
+
+class Slack:
+    """One bot in one workspace."""
+
+    name = NAME
+    longest_message = LONGEST_MESSAGE_UNITS
+
+    def __init__(self, terms: SlackTerms, clock: Clock) -> None:
+        if not terms.app_token:
+            raise SettingsError(
+                "`slack.bot_token` is set, but `slack.app_token` is not",
+                hint="Make an app-level token (xapp-…) with the scope connections:write and set it; see docs/slack.md",
+            )
+        try:
+            self._sockets = import_module("slack_sdk.socket_mode.aiohttp")
+        except ModuleNotFoundError as error:
+            raise SettingsError(
+                f"`slack.bot_token` is set, but the package {error.name} is not installed",
+                hint="Install hermes with its extra [slack], or `pip install slack-sdk aiohttp` beside it",
+            ) from None
+        self._terms = terms
+        self._clock = clock
+        self._web = _make_web_client(terms)
+        self._socket: SocketModeClient | None = None
+        self._names: OrderedDict[str, str] = OrderedDict()
+        self._waiting: asyncio.Queue[SocketModeRequest | None] = asyncio.Queue()
+        self._state = ""
+
+    @property
+    def can_edit(self) -> bool:
+        """False where other agents listen: they would answer the beginning of a reply."""
+        return not self._terms.agents
+
+    async def run(self, intake: Intake) -> None:
+        """Receive until cancelled. Trouble is reported once when it begins and once when it is over."""
+        positions = ReadPositions(intake, lambda one, other: float(one) > float(other))
+        await self._persist(intake, positions.load)
+        known = await self._persist(intake, self._web.auth_test)
+        reader = EventReader(str(known["user_id"]), self._terms.mentions_only, self._name_of, self._terms.agents)
+        reading = _EventReading(intake, positions, reader)
+        await self._persist(intake, self._connect)
+        await self._report(intake, "ok", f"@{known['user']} in {known['team']}")
+        watching = asyncio.create_task(self._watch(intake, f"@{known['user']} in {known['team']}"), name="slack state")
+        try:
+            while True:
+                request = await self._waiting.get()
+                await self._persist(intake, partial(self._handle, reading, request))
+        finally:
+            watching.cancel()
+            await self._close_socket()
+
+    async def send(self, chat: Chat, text: str, key: str = "") -> str:  # noqa: ARG002 - Slack knows no keys
+        """Send one message."""
+        sent = await self._call(
+            self._web.chat_postMessage(
+                channel=chat.chat_id,
+                text=to_mrkdwn(text),
+                thread_ts=chat.thread_id,
+                unfurl_links=False,
+                unfurl_media=False,
+            )
+        )
+        return str(sent["ts"])
+
+    async def edit(self, chat: Chat, message_id: str, text: str) -> None:
+        """Replace the text of a message we sent."""
+        await self._call(self._web.chat_update(channel=chat.chat_id, ts=message_id, text=to_mrkdwn(text)))
+
+    async def show_typing(self, chat: Chat) -> None:
+        """Do nothing: Slack has no such sign for bots."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._close_socket()
+        session = self._web.session
+        if session is not None and not session.closed:
+            await session.close()
+
+    async def _close_socket(self) -> None:
+        if self._socket is not None:
+            socket, self._socket = self._socket, None
+            await socket.close()  # type: ignore[no-untyped-call]
+            await socket.aiohttp_client_session.close()
+
+    async def _connect(self) -> None:
+        """Open the websocket; the library keeps it open. Its own retries would hide a wrong token, so that is asked
+        for first."""
+        await self._close_socket()
+        socket = self._sockets.SocketModeClient(
+            self._terms.app_token, log_of(), self._web, auto_reconnect_enabled=True, ping_interval=PING_SECONDS
+        )
+        socket.message_listeners.append(self._hear_hello)
+        socket.socket_mode_request_listeners.append(self._hear)
+        self._socket = socket
+        socket.wss_uri = await socket.issue_new_wss_url()
+        await socket.connect()
+
+    async def _watch(self, intake: Intake, told: str) -> None:
+        """Report when the connection is lost, and when it is there again."""
+        while True:
+            await self._clock.sleep(5.0)
+            connected = self._socket is not None and await self._socket.is_connected()
+            if not connected:
+                await self._clock.sleep(10.0)  # Slack renews each connection every few hours
+                connected = self._socket is not None and await self._socket.is_connected()
+            await self._report(
+                intake, "ok" if connected else "failing", told if connected else "no connection to Slack"
+            )
+
+    # The library calls these in the order of what happens.
+
+    async def _hear_hello(self, _socket: object, message: Json, _raw: object) -> None:
+        """A connection begins: what was said since the last one may not be sent again."""
+        if message.get("type") == "hello":
+            self._waiting.put_nowait(None)
+
+    async def _hear(self, _socket: object, request: SocketModeRequest) -> None:
+        if self._waiting.qsize() < MAX_WAITING_EVENTS:
+            self._waiting.put_nowait(request)
+
+    async def _handle(self, reading: _EventReading, request: SocketModeRequest | None) -> None:
+        """Hand in one event, then acknowledge it; None stands for a connection that began."""
+        if request is None:
+            await self._catch_up(reading)
+            return
+        if request.type == "events_api":
+            await self._take(reading, request.payload.get("event") or {})
+        if self._socket is not None:
+            try:
+                await self._socket.send_socket_mode_response({"envelope_id": request.envelope_id})
+            except OSError as error:  # Slack sends it again, and the inbox knows it
+                log.debug("an event could not be acknowledged: %s", error)
+
+    async def _take(self, reading: _EventReading, event: Json) -> None:
+        """Hand in one message. One that cannot be read is logged and left out: it would block all behind it."""
+        try:
+            found = await reading.reader.read(event)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            log.warning("an event cannot be read: %s", type(error).__name__)
+            found = None
+        edited = event.get("subtype") == "message_changed"
+        if found is not None:
+            if self._terms.marks_late and not edited:
+                found = replace(found, text=mark_late(found.text, self._clock.now() - float(event["ts"])))
+            await reading.intake.receive(found)
+        if event.get("type") == "message" and not edited and "ts" in event and "channel" in event:
+            await reading.positions.advance(_place_of(event), str(event["ts"]), taken=found is not None)
+
+    async def _catch_up(self, reading: _EventReading) -> None:
+        """Read what was said since the positions. A channel that is new to us begins with what comes next, unless it
+        was made while nobody listened."""
+        positions = reading.positions
+        latest = max((float(positions.get(place) or 0) for place in positions.places), default=None)
+        for channel in await self._pages("users.conversations", "channels", {"types": KINDS}):
+            place = str(channel["id"])
+            if positions.get(place) is None:
+                made_meanwhile = latest is not None and float(channel.get("created") or 0) > latest
+                await positions.advance(place, "0" if made_meanwhile else f"{self._clock.now():.6f}", taken=False)
+        for place in positions.places:
+            await self._read_place(reading, place)
+        await positions.flush()
+
+    async def _read_place(self, reading: _EventReading, place: str) -> None:
+        from slack_sdk.errors import SlackApiError
+
+        channel, _, thread = place.partition("/")
+        oldest = reading.positions.get(place) or "0"
+        if thread and float(oldest) < self._clock.now() - THREAD_LIFE_SECONDS:
+            reading.positions.forget(place)
+            return
+        try:
+            for event in await self._history(channel, thread, oldest):
+                await self._take(reading, event)
+        except SlackApiError as error:
+            if _code_of(error) not in ("channel_not_found", "not_in_channel", "thread_not_found", "missing_scope"):
+                raise
+            log.info("%s may not be read: %s", place, _code_of(error))
+
+    async def _history(self, channel: str, thread: str, oldest: str) -> list[Json]:
+        """Return what was said in a channel or thread after a time, in order."""
+        asked = {"channel": channel, "oldest": oldest}
+        if thread:
+            found = await self._pages("conversations.replies", "messages", {**asked, "ts": thread})
+        else:
+            found = await self._pages("conversations.history", "messages", asked)
+        later = sorted((one for one in found if float(one["ts"]) > float(oldest)), key=lambda one: float(one["ts"]))
+        return [{"type": "message", **one, "channel": channel} for one in later]
+
+    async def _pages(self, method: str, field: str, asked: Mapping[str, str]) -> list[Json]:
+        """Return a list of Slack's, page by page."""
+        found: list[Json] = []
+        params: dict[str, str | int] = {**asked, "limit": PAGE_ITEMS}
+        for _ in range(MAX_PAGES):
+            page = await self._web.api_call(method, params=params)
+            found += page[field]
+            params["cursor"] = str((page.get("response_metadata") or {}).get("next_cursor") or "")
+            if not params["cursor"]:
+                break
+        return found
+
+    async def _name_of(self, user_id: str) -> str:
+        """Return how somebody is called; their id where Slack does not tell."""
+        from slack_sdk.errors import SlackApiError
+
+        if user_id not in self._names:
+            try:
+                found = (await self._web.users_info(user=user_id))["user"]
+            except SlackApiError as error:
+                log.info("the name of %s is not known: %s", user_id, _code_of(error))
+                return user_id
+            profile = found.get("profile") or {}
+            names = (profile.get("display_name"), profile.get("real_name"), found.get("name"))
+            self._names[user_id] = next((str(name) for name in names if name), user_id)
+            if len(self._names) > MAX_NAMES:
+                self._names.popitem(last=False)
+        return self._names[user_id]
+
+    async def _persist(self, intake: Intake, work: Callable[[], Awaitable[T]]) -> T:
+        """Try until it works: Slack, the network or the store come back."""
+        import aiohttp
+        from slack_sdk.errors import SlackApiError
+
+        wait_seconds = FIRST_WAIT_SECONDS
+        while True:
+            asked_seconds = 0.0
+            try:
+                return await work()
+            except HermesError as error:
+                reason = error.line()
+            except SlackApiError as error:
+                reason, asked_seconds = self._describe(error), _retry_after(error) or 0.0
+            except (aiohttp.ClientError, OSError) as error:
+                reason = self._describe(error)
+            await self._report(intake, "failing", reason)
+            await self._clock.sleep(max(wait_seconds, asked_seconds))
+            wait_seconds = min(wait_seconds * 2, LONGEST_WAIT_SECONDS)
+
+    async def _report(self, intake: Intake, state: str, detail: str) -> None:
+        """Report the state when it changes. A store that cannot be written is told at the next change."""
+        if state == self._state:
+            return
+        try:
+            await intake.report(NAME, state, detail)
+        except HermesError as error:
+            log.error("%s cannot be reported: %s", state, error.line())
+            return
+        self._state = state
+
+    async def _call(self, call: Awaitable[Json]) -> Json:
+        """Await a call and translate what it raises."""
+        import aiohttp
+        from slack_sdk.errors import SlackApiError
+
+        try:
+            return await call
+        except SlackApiError as error:
+            raise self._translate(error) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise SendLater(self._describe(error)) from None
+
+    def _translate(self, error: SlackApiError) -> SendLater | SendNever:
+        """Return the gateway's word for a refused call. An unknown error is tried again."""
+        reason, code = self._describe(error), _code_of(error)
+        if (wait_seconds := _retry_after(error)) is not None:
+            return SendLater(reason, wait_seconds)
+        if code in REFUSED_TOKEN:  # the owner may mend it: no fault of the message
+            return SendLater(reason, REFUSED_TOKEN_WAIT_SECONDS)
+        if code in GONE:
+            return MessageGone(reason)
+        return SendNever(reason) if code in NEVER else SendLater(reason)
+
+    def _describe(self, error: Exception) -> str:
+        """Return one line for a person, without the tokens."""
+        code = _code_of(error)
+        if code in REFUSED_TOKEN:
+            return f"Slack refuses a token ({code}): check `slack.bot_token`, `slack.app_token` and the app's scopes"
+        line = f"Slack answers {code}" if code else f"{type(error).__name__}: {error}".replace("\n", " ")
+        return line.replace(self._terms.bot_token, "(hidden)").replace(self._terms.app_token, "(hidden)")
+
+
+class _EventReading(Struct, frozen=True):
+    """What events are read with."""
+
+    intake: Intake
+    positions: ReadPositions
+    reader: EventReader
+
+
+def log_of() -> logging.Logger:
+    """Return the library's logger, without its news of each connection and its tracebacks."""
+    library = logging.getLogger("slack_sdk")
+    library.setLevel(logging.CRITICAL)
+    return library
+
+
+def _make_web_client(terms: SlackTerms) -> AsyncWebClient:
+    from slack_sdk.web.async_client import AsyncWebClient
+
+    base_url = f"{terms.base_url.rstrip('/')}/"
+    return AsyncWebClient(terms.bot_token, base_url, timeout=CALL_TIMEOUT_SECONDS, logger=log_of())
+
+
+def _place_of(event: Json) -> str:
+    """Return the name of a channel's or thread's read position."""
+    thread = event.get("thread_ts")
+    return f"{event['channel']}/{thread}" if thread and thread != event["ts"] else str(event["channel"])
+
+
+def _code_of(error: Exception) -> str:
+    """Return Slack's word for what is wrong; "" for another kind of error."""
+    response = getattr(error, "response", None)
+    return "" if response is None else str(response.get("error") or f"HTTP {response.status_code}")
+
+
+def _retry_after(error: SlackApiError) -> float | None:
+    """Return the seconds that Slack asks to wait, if it does."""
+    if error.response.status_code != 429:
+        return None
+    return float(error.response.headers.get("Retry-After", 1))

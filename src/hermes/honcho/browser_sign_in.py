@@ -1,0 +1,165 @@
+"""Signing in with a browser: a page of the server, and a listener on this machine that the browser comes back to."""
+
+from __future__ import annotations
+
+import hmac
+import threading
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from concurrent.futures import Future
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from secrets import token_urlsafe
+from types import TracebackType
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from hermes.errors import UsageError
+from hermes.honcho.grant import TokenAnswer
+from hermes.honcho.oauth_endpoints import Endpoints, SignInSource
+from hermes.honcho.token_requests import TokenError, ask_token, check_private, printable
+from hermes.loopback import names_loopback
+
+HOST, PORT, CALLBACK = "127.0.0.1", 8765, "/callback"
+WAIT_SECONDS, IDLE_SECONDS = 300.0, 5.0
+MAX_CODE_CHARS, MAX_PASTED_CHARS = 4_096, 16_384
+DONE = "Hermes has what it needs. You can close this page and go back."
+OVER = "This sign-in is over. Begin it again where you began it."
+FOREIGN = "This answer belongs to another sign-in, so it is not used."
+DENIED = "The sign-in was declined. You can close this page and go back."
+PAGE = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    '<meta name="color-scheme" content="light dark"><title>Hermes</title><p>{}</p></html>'
+)
+
+
+class BrowserSignIn:
+    """One sign-in that waits for the browser. It listens from the beginning, until it is closed."""
+
+    def __init__(self, endpoints: Endpoints, source: SignInSource, config_path: str) -> None:
+        for url in (endpoints.authorize, endpoints.token):
+            check_private(url)
+        self._endpoints = endpoints
+        self._state, self._verifier = token_urlsafe(32), token_urlsafe(64)
+        self._came: Future[str] = Future()
+        self._lock = threading.Lock()
+        self._listener = _listen(self)
+        threading.Thread(target=self._listener.serve_forever, args=(0.1,), name="sign-in", daemon=True).start()
+        self.redirect_uri = f"http://{HOST}:{self._listener.server_port}{CALLBACK}"
+        challenge = urlsafe_b64encode(sha256(self._verifier.encode()).digest()).rstrip(b"=").decode()
+        query = {
+            "response_type": "code",
+            "client_id": endpoints.client_id,
+            "redirect_uri": self.redirect_uri,
+            "scope": endpoints.scope,
+            "state": self._state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+            "source": source,
+            "config_path": config_path,
+        }
+        self.url = f"{endpoints.authorize}{'&' if '?' in endpoints.authorize else '?'}{urlencode(query)}"
+
+    def __enter__(self) -> BrowserSignIn:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Listen no more; who waits is told so."""
+        with self._lock:
+            if not self._came.done():
+                self._came.set_exception(TokenError("the sign-in was ended"))
+        self._listener.shutdown()
+        self._listener.server_close()
+
+    def take(self, query: Mapping[str, str]) -> str:
+        """Take what the browser brought back, once, and return what to tell the person. Raises UsageError for what is
+        not the answer that is waited for; the wait goes on."""
+        with self._lock:
+            if self._came.done():
+                raise UsageError(OVER)
+            state, error, code = query.get("state"), query.get("error"), query.get("code", "")
+            is_ours = state is not None and hmac.compare_digest(state.encode(), self._state.encode())
+            if error is not None and (is_ours or state is None):
+                why = " ".join(filter(None, (printable(error), printable(query.get("error_description", "")))))
+                self._came.set_exception(TokenError(f"the sign-in was declined ({why})", "access_denied"))
+                return DENIED
+            if not is_ours or not 0 < len(code) <= MAX_CODE_CHARS:
+                raise UsageError(FOREIGN)
+            self._came.set_result(code)
+            return DONE
+
+    def take_pasted(self, address: str) -> None:
+        """Take the address that a browser was sent back to, from wherever that browser runs."""
+        query = urlsplit(address.strip()[:MAX_PASTED_CHARS]).query
+        self.take(dict(parse_qsl(query)))
+
+    def finish(self, seconds: float = WAIT_SECONDS) -> TokenAnswer:
+        """Wait for the browser, and exchange what it brings for tokens. Raises TokenError."""
+        try:
+            code = self._came.result(seconds)
+        except TimeoutError:
+            raise TokenError(f"nobody signed in within {seconds / 60:.0f} minutes") from None
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self.redirect_uri,
+            "client_id": self._endpoints.client_id,
+            "code_verifier": self._verifier,
+        }
+        return ask_token(self._endpoints.token, form)
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = False
+    waiting: BrowserSignIn
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of a connection that broke: a terminal waits here."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server_version, sys_version, timeout = "hermes", "", IDLE_SECONDS
+    server: _Listener
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        if parts.path != CALLBACK or not names_loopback(self.headers.get("Host")):
+            self._answer(404, "There is nothing here.")
+            return
+        try:
+            self._answer(200, self.server.waiting.take(dict(parse_qsl(parts.query))))
+        except UsageError as error:
+            self._answer(400, error.message)
+
+    def _answer(self, status: int, words: str) -> None:
+        body = PAGE.format(words).encode()
+        self.send_response(status)
+        for name, value in (
+            ("Content-Type", "text/html; charset=utf-8"),
+            ("Content-Length", str(len(body))),
+            ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cache-Control", "no-store"),
+            ("Connection", "close"),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Write no request down: its address holds a code."""
+
+
+def _listen(waiting: BrowserSignIn) -> _Listener:
+    """Listen on the usual port, or on any other where that one is taken."""
+    try:
+        listener = _Listener((HOST, PORT), _Handler)
+    except OSError:
+        listener = _Listener((HOST, 0), _Handler)
+    listener.waiting = waiting
+    return listener

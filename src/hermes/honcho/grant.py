@@ -1,0 +1,177 @@
+"""A sign-in: the tokens of one grant, how they stand in honcho.json, and what a token answer makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes.errors import SettingsError
+from hermes.honcho import keys
+from hermes.honcho.config_file import Block, Edit
+from hermes.types import Json
+
+ACCESS_PREFIX = "hch-at-"
+"""How access tokens begin. Anything else in `apiKey` is an API key, which is never renewed."""
+CLOUD = "https://api.honcho.dev"
+CLIENT_ID, SCOPE = "hermes-agent", "write"
+AHEAD_SECONDS = 120.0
+"""How long before its end a token is renewed."""
+MAX_TOKEN_CHARS = 8_192
+MAX_LIFE_SECONDS = 10 * 365 * 86_400
+SEEDED = (
+    *(keys.PEER_NAME, keys.AI_PEER, keys.WORKSPACE, keys.RECALL_MODE, keys.OBSERVATION_MODE),
+    *(keys.WRITE_FREQUENCY, keys.SESSION_STRATEGY, keys.CONTEXT_TOKENS),
+)
+"""Keys that the `config` of a grant may suggest: none that says who the owner is or where something is sent."""
+
+
+class TokenAnswer(Struct, frozen=True):
+    """A token response. `refresh_token` is empty, and `life_seconds` None, where it says nothing of them."""
+
+    access_token: str
+    refresh_token: str
+    life_seconds: float | None
+    scope: str
+    config: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return "TokenAnswer(…)"
+
+
+class SignIn(Struct, frozen=True):
+    """One grant. `server` is the URL that it was made for, empty where an earlier version stored none."""
+
+    access_token: str
+    refresh_token: str
+    expires_at: float | None
+    client_id: str
+    token_endpoint: str
+    server: str
+    granted_at: float | None = None
+    scope: str = SCOPE
+
+    def __repr__(self) -> str:
+        return f"SignIn({self.client_id!r}, expires_at={self.expires_at})"
+
+    @property
+    def made_for(self) -> str:
+        """The server that its token may be sent to; empty where nobody knows."""
+        return self.server or (CLOUD if self.token_endpoint.startswith(f"{CLOUD}/") else "")
+
+    def is_due(self, now: float) -> bool:
+        """Return True if the token ends soon. One of unknown age is renewed once it is refused."""
+        return self.expires_at is not None and self.expires_at - now <= AHEAD_SECONDS
+
+    def has_ended(self, now: float) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
+
+    def renewed(self, answer: TokenAnswer, now: float) -> SignIn:
+        """Return the sign-in with the tokens of an answer; a refresh token that was not replaced stays."""
+        return replace(
+            self,
+            access_token=answer.access_token,
+            refresh_token=answer.refresh_token or self.refresh_token,
+            expires_at=None if answer.life_seconds is None else int(now + answer.life_seconds),
+            scope=answer.scope or self.scope,
+        )
+
+    def as_keys(self) -> dict[str, Any]:
+        """Return the keys of honcho.json that hold it."""
+        grant = {
+            "refreshToken": self.refresh_token,
+            "expiresAt": self.expires_at,
+            "clientId": self.client_id,
+            "tokenEndpoint": self.token_endpoint,
+            "scope": self.scope,
+            "tokenType": "Bearer",
+            "server": self.server,
+            "grantedAt": self.granted_at,
+        }
+        kept = {name: value for name, value in grant.items() if value not in (None, "")}
+        return {keys.API_KEY.key: self.access_token, keys.OAUTH.key: kept}
+
+
+def is_access_token(key: object) -> TypeGuard[str]:
+    return isinstance(key, str) and key.startswith(ACCESS_PREFIX)
+
+
+def read_sign_in(block: Mapping[str, Any]) -> SignIn | None:
+    """Return the sign-in in a host block or at the root, None where there is none."""
+    token, grant = block.get(keys.API_KEY.key), block.get(keys.OAUTH.key)
+    if not is_access_token(token) or not isinstance(grant, Mapping):
+        return None
+    texts = {name: value for name, value in grant.items() if isinstance(value, str)}
+    if not (refresh_token := texts.get("refreshToken", "")):
+        return None
+    return SignIn(
+        *(token.strip(), refresh_token, _number(grant.get("expiresAt")), texts.get("clientId") or CLIENT_ID),
+        *(texts.get("tokenEndpoint", ""), texts.get("server", ""), _number(grant.get("grantedAt"))),
+        scope=texts.get("scope") or SCOPE,
+    )
+
+
+def put_sign_in(sign_in: SignIn, *, at_root: bool) -> Edit:
+    """Store a sign-in where it stands; keys of the grant that are not ours stay."""
+
+    def edit(block: Block, root: Block) -> None:
+        target, given = root if at_root else block, sign_in.as_keys()
+        before = target.get(keys.OAUTH.key)
+        known = dict(before) if isinstance(before, Mapping) else {}
+        if sign_in.expires_at is None:
+            known.pop("expiresAt", None)
+        target.update({**given, keys.OAUTH.key: {**known, **given[keys.OAUTH.key]}})
+
+    return edit
+
+
+def read_answer(value: Json) -> TokenAnswer:
+    """Return the token response in a JSON value. Raises ValueError, in words, where there is none."""
+    if not isinstance(value, Mapping):
+        raise ValueError("it is not an object")
+    if str(value.get("token_type", "bearer")).lower() != "bearer":
+        raise ValueError("its tokens are not bearer tokens")
+    config = value.get("config")
+    return TokenAnswer(
+        _token(value, "access_token"),
+        _token(value, "refresh_token") if value.get("refresh_token") is not None else "",
+        _life(value.get("expires_in")),
+        str(value.get("scope") or "")[:200],
+        config if isinstance(config, Mapping) else {},
+    )
+
+
+def suggested(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that the `config` of a grant suggests; what is wrong or not for it to say is left out."""
+    found: dict[str, Any] = {}
+    for row in SEEDED:
+        try:
+            if row.key in config and (value := row.parse(config[row.key], "the sign-in")):
+                found[row.key] = value
+        except SettingsError:
+            continue
+    return found
+
+
+def _token(value: Mapping[str, Any], name: str) -> str:
+    token = value.get(name)
+    if not isinstance(token, str) or not 0 < len(token) <= MAX_TOKEN_CHARS:
+        raise ValueError(f"it has no {name}")
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise ValueError(f"its {name} cannot be sent in a header")
+    return token
+
+
+def _life(given: object) -> float | None:
+    text = str(given) if isinstance(given, int | float | str) and not isinstance(given, bool) else ""
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return min(seconds, MAX_LIFE_SECONDS) if seconds > 0 else None
+
+
+def _number(given: object) -> float | None:
+    return given if isinstance(given, int | float) and not isinstance(given, bool) else None

@@ -1,0 +1,95 @@
+"""Where a server's sign-in is: variables, then what the server says of itself, then the addresses of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from hermes.honcho.configuration import is_cloud_url
+from hermes.honcho.grant import CLIENT_ID, SCOPE
+from hermes.honcho.token_requests import get_json
+from hermes.loopback import is_loopback, is_private_url
+
+CLOUD_DASHBOARD, LOCAL_DASHBOARD = "https://app.honcho.dev", "http://localhost:3000"
+METADATA_PATH = "/.well-known/oauth-authorization-server"
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+METADATA_SECONDS, MAX_URL_CHARS = 5.0, 2_000
+SignInSource = Literal["cli", "web", "desktop"]
+"""Where a person begins to sign in, for the page."""
+VARIABLES = ("DASHBOARD", "AUTHORIZE_URL", "TOKEN_URL", "CLIENT_ID", "SCOPE")
+"""Behind `HONCHO_OAUTH_`."""
+
+
+class Endpoints(Struct, frozen=True):
+    """The endpoints of a server's sign-in, with client id and scope. `device` and `revoke` are empty if it has none."""
+
+    server: str
+    authorize: str
+    token: str
+    device: str
+    revoke: str
+    client_id: str
+    scope: str
+    is_offered: bool
+    """Whether the server itself says that one can sign in there."""
+
+
+def find_endpoints(server: str, env: Mapping[str, str]) -> Endpoints:
+    """Ask a server where one signs in. Without an answer the addresses of its kind are assumed. Blocks."""
+    told = get_json(f"{server}{METADATA_PATH}", METADATA_SECONDS)
+    named = {name: env.get(f"HONCHO_OAUTH_{name}", "").strip() for name in VARIABLES}
+    token = named["TOKEN_URL"] or _own(told, "token_endpoint", server) or default_token_url(server)
+    grants = told.get("grant_types_supported")
+    has_device = isinstance(grants, list) and DEVICE_GRANT in grants
+    device = _own(told, "device_authorization_endpoint", server) or f"{server}/oauth/device_authorization"
+    return Endpoints(
+        server,
+        named["AUTHORIZE_URL"] or _authorize(server, named["DASHBOARD"], told),
+        token,
+        device if has_device else "",
+        _own(told, "revocation_endpoint", server),
+        named["CLIENT_ID"] or CLIENT_ID,
+        named["SCOPE"] or SCOPE,
+        bool(told),
+    )
+
+
+def default_token_url(server: str) -> str:
+    return f"{server}/oauth/token"
+
+
+def _authorize(server: str, dashboard: str, told: Mapping[str, Any]) -> str:
+    if dashboard:
+        return f"{dashboard.rstrip('/')}/authorize"
+    if page := _url(told, "authorization_endpoint"):
+        return page
+    if is_cloud_url(server):
+        return f"{CLOUD_DASHBOARD}/authorize"
+    return f"{LOCAL_DASHBOARD if is_loopback(urlsplit(server).hostname or '') else server}/authorize"
+
+
+def _own(told: Mapping[str, Any], name: str, server: str) -> str:
+    """Return an endpoint that secrets are sent to: it counts only on the server itself."""
+    url = _url(told, name)
+    return url if url and _origin(url) == _origin(server) else ""
+
+
+def _url(told: Mapping[str, Any], name: str) -> str:
+    url = told.get(name)
+    if not isinstance(url, str) or len(url) > MAX_URL_CHARS or not url.isascii() or not url.isprintable():
+        return ""
+    try:
+        parts, _ = urlsplit(url), _origin(url)
+    except ValueError:  # a port or an address that is none
+        return ""
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_private_url(url))
+    return url if is_safe and parts.hostname and "@" not in parts.netloc and " " not in url else ""
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    host = "this machine" if is_loopback(parts.hostname or "") else parts.hostname or ""
+    return parts.scheme, host, parts.port

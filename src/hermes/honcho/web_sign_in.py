@@ -1,0 +1,94 @@
+"""Signing in from a page: begun and looked at by whoever serves the page, while a thread waits for the browser."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from hermes.errors import HermesError, ProviderError, UsageError
+from hermes.honcho import keys
+from hermes.honcho.browser_sign_in import BrowserSignIn
+from hermes.honcho.config_file import edit_document, set_keys
+from hermes.honcho.configuration import CLOUD
+from hermes.honcho.oauth_endpoints import Endpoints, SignInSource, find_endpoints
+from hermes.honcho.remarks import describe_grant
+from hermes.honcho.server import Machine, meant_server
+from hermes.honcho.sign_in import check_storable, make_signed_in, shown_path, sign_out, unset
+from hermes.memory.provider import ConnectStatus
+
+ERROR_SECONDS = 20.0
+"""How long a failure is shown, unless another sign-in begins."""
+
+
+class WebSignIn:
+    """See `hermes.memory.provider.Connect`. One sign-in at a time; beginning another ends the one before it."""
+
+    def __init__(self, machine: Machine, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._machine = machine
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._waiting: BrowserSignIn | None = None
+        self._failed: tuple[str, float] | None = None
+
+    def begin(self, source: SignInSource) -> str:
+        check_storable(self._machine)
+        server = meant_server(self._machine.load().checked())
+        endpoints = find_endpoints(CLOUD if server.kind == "embedded" else server.url, self._machine.env)
+        waiting = BrowserSignIn(endpoints, source, shown_path(self._machine))
+        self._replace(waiting)
+        threading.Thread(target=self._finish, args=(waiting, endpoints), name="sign-in", daemon=True).start()
+        return waiting.url
+
+    def status(self) -> ConnectStatus:
+        with self._lock:
+            waiting, failed = self._waiting, self._failed
+        if waiting is not None:
+            return ConnectStatus("waiting")
+        if failed is not None and self._monotonic() < failed[1]:
+            return ConnectStatus("error", failed[0])
+        grant = self._machine.load().grant
+        return (
+            ConnectStatus("idle") if grant is None else ConnectStatus("connected", describe_grant(grant, time.time()))
+        )
+
+    def callback(self, query: Mapping[str, str]) -> None:
+        with self._lock:
+            waiting = self._waiting
+        if waiting is None:
+            raise ProviderError("no sign-in is waiting", hint="Begin it again")
+        try:
+            waiting.take(query)
+        except UsageError as error:
+            raise ProviderError(error.message, hint="") from error
+
+    def disconnect(self) -> None:
+        self._replace(None)
+        if self._machine.load().sign_in is not None:
+            sign_out(self._machine)
+
+    def _replace(self, waiting: BrowserSignIn | None) -> None:
+        with self._lock:
+            before, self._waiting, self._failed = self._waiting, waiting, None
+        if before is not None:
+            before.close()
+
+    def _finish(self, waiting: BrowserSignIn, endpoints: Endpoints) -> None:
+        """Wait, and store what comes; what somebody set stays as it is."""
+        problem = ""
+        try:
+            made = make_signed_in(endpoints, waiting.finish())
+            with self._lock:
+                is_wanted = self._waiting is waiting
+            if is_wanted:
+                config = self._machine.load().checked()
+                used = {keys.SERVER.key: "auto"} if config.get(keys.SERVER) == "embedded" else {}
+                values = {**made.sign_in.as_keys(), **unset(config, made.suggested), **used}
+                edit_document(self._machine.places, set_keys(values))
+        except HermesError as error:
+            problem = error.line()
+        with self._lock:
+            if self._waiting is waiting:
+                self._waiting = None
+                self._failed = (problem, self._monotonic() + ERROR_SECONDS) if problem else None
+        waiting.close()

@@ -1,0 +1,36 @@
+"""Routes of ours for reading the messages of a workspace again, after an earlier version read them."""
+
+from __future__ import annotations
+
+from fastapi import Response
+
+from hermes.memory_server.api import replies, wire
+from hermes.memory_server.api.auth import WorkspaceCaller
+from hermes.memory_server.api.extensions import ROOT
+from hermes.memory_server.api.guarded_route import new_router
+from hermes.memory_server.api.server import ServerDep
+from hermes.memory_server.engine import rereading
+
+router = new_router("extensions")
+REREAD = f"{ROOT}/reread"
+
+
+@router.get(REREAD, response_model=replies.Rereading)
+async def preview_rereading(workspace_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
+    """What rereading would add, as far as the newest messages tell, and what it has done so far."""
+    return wire.JsonResponse(await here.read(lambda tx: rereading.preview(tx, workspace_id)))
+
+
+@router.post(REREAD, status_code=202, response_model=replies.AcceptedResponse)
+async def begin_rereading(workspace_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
+    """Read all messages of a workspace again, in the background, and conclude what is not concluded yet."""
+    await here.write(lambda tx: rereading.begin_rereading(tx, workspace_id, here.now()))
+    return wire.JsonResponse({"message": "Rereading queued"}, 202)
+
+
+@router.delete(REREAD, response_model=replies.AcceptedResponse)
+async def undo_rereading(workspace_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
+    """Stop rereading, bring back what was retired, and remove what was added. Undoing twice is fine."""
+    while await here.write(lambda tx: rereading.undo_part(tx, workspace_id, here.now())):
+        pass
+    return wire.JsonResponse({"message": "Rereading undone"})

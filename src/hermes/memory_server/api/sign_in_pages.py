@@ -1,0 +1,146 @@
+"""The sign-in pages as HTML. They run no script, load nothing but one style sheet, and cannot be shown in a frame."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from importlib.resources import files
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from starlette.responses import HTMLResponse, Response
+
+from hermes.loopback import is_loopback
+from hermes.memory_server import limits
+from hermes.memory_server.db.database import Record
+from hermes.memory_server.engine.sign_ins import label_of
+
+STYLE = "/oauth/style.css"
+POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action {targets}"
+HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    # Forms have to tell their origin to our own server; nobody else learns an address with `state` in it.
+    "Referrer-Policy": "same-origin",
+}
+DEFAULT_WORKSPACE = "hermes"
+PLAIN = 'spellcheck="false" autocapitalize="none"'
+NAME = f'maxlength="{limits.NAME_LENGTH}" required {PLAIN}'
+PERSON = f'maxlength="{limits.PERSON_CHARS}" autocomplete="name"'
+CODE = f'maxlength="2000" required autocomplete="one-time-code" class="code" {PLAIN}'
+USER_CODE = 'maxlength="20" required spellcheck="false" autocapitalize="characters" class="code"'
+WITHOUT_SETTINGS = ("honcho-cli",)
+"""Clients that keep no settings: they are not given a name."""
+
+
+class ConsentFields(NamedTuple):
+    """What the form shows: what was typed before, and what was wrong with it."""
+
+    workspace: str = DEFAULT_WORKSPACE
+    person: str = ""
+    problem: str = ""
+
+
+def show_page(title: str, body: str, status: int = 200, redirect: str = "") -> Response:
+    """Return a page whose forms go to this server, and may be sent on to the client's `redirect`."""
+    parts = urlsplit(redirect)
+    # A policy has no words for an IPv6 address: there the scheme alone is named.
+    target = f"{parts.scheme}:" if "[" in parts.netloc else f"{parts.scheme}://{parts.netloc}"
+    targets = f"'self' {target}" if redirect else "'self'"
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title>'
+        f'<link rel="stylesheet" href="{STYLE}">'
+    )
+    main = f'<main><p class="brand">Hermes memory</p><h1>{escape(title)}</h1>{body}</main>'
+    html = f'<!doctype html><html lang="en"><head>{head}</head><body>{main}</body></html>'
+    return HTMLResponse(html, status, headers={**HEADERS, "Content-Security-Policy": POLICY.format(targets=targets)})
+
+
+def show_consent(
+    sign_in: Record, token: str, fields: ConsentFields, *, has_terminal: bool = False, status: int = 200
+) -> Response:
+    """Return the page on which the owner allows or denies a request."""
+    by_terminal = "The server's terminal shows it. So does" if has_terminal else "Run"
+    where = f"{by_terminal} <code>hermes memory approve {escape(label_of(sign_in))}</code> on the server."
+    inputs = [_field("workspace", "Workspace", fields.workspace, "It is created if it does not exist.", NAME)]
+    if sign_in.client not in WITHOUT_SETTINGS:
+        hint = "What the program calls you in memory. You can leave it empty."
+        inputs.append(_field("person", "Your name", fields.person, hint, PERSON))
+    inputs.append(_field("code", "One-time code", "", f"{where} An admin key works too.", CODE))
+    body = f"""
+<p class="lead"><strong>{escape(sign_in.client)}</strong> asks to use one workspace of your memory: to read, add, change
+and delete everything in it. It gets nothing of other workspaces.</p>
+<dl>{_facts(sign_in)}</dl>
+{_problem(fields.problem)}
+<form method="post" action="/authorize" autocomplete="off">
+<input type="hidden" name="request" value="{escape(sign_in.public_id)}">
+<input type="hidden" name="token" value="{escape(token)}">
+{"".join(inputs)}
+<div class="buttons"><button name="decision" value="allow">Allow</button>
+<button name="decision" value="deny" class="quiet" formnovalidate>Deny</button></div>
+</form>
+<p class="note">Deny it if you did not start this yourself. <code>hermes memory clients revoke</code> takes it back
+later.</p>"""
+    return show_page("Allow this program?", body, status, sign_in.redirect_uri)
+
+
+def show_code_entry(token: str, user_code: str = "", problem: str = "", status: int = 200) -> Response:
+    """Return the page on which a person types the code that a device shows."""
+    field = _field("user_code", "Code of the device", user_code[:20], "Eight letters, such as BCDF-GHJK.", USER_CODE)
+    body = f"""
+<p class="lead">Type the code that the program shows you. On the next page you see which program it is and decide.</p>
+{_problem(problem)}
+<form method="post" action="/device" autocomplete="off">
+<input type="hidden" name="token" value="{escape(token)}">
+{field}
+<div class="buttons"><button>Continue</button></div>
+</form>
+<p class="note">Use only a code that a program of yours shows. If somebody sent it to you, close this page: they would
+get your memory.</p>"""
+    return show_page("Connect a device", body, status)
+
+
+def show_result(title: str, text: str, status: int = 200) -> Response:
+    """Return a page that says what became of a request."""
+    return show_page(title, f'<p class="lead">{_prose(text)}</p>', status)
+
+
+def show_style() -> Response:
+    """Return the style sheet of all pages."""
+    css = files("hermes.memory_server.api").joinpath("sign_in.css").read_text("utf-8")
+    return Response(css, media_type="text/css", headers={"Cache-Control": "max-age=3600"})
+
+
+def _facts(sign_in: Record) -> str:
+    address = sign_in.address
+    facts = {"Asked from": f"this computer ({address})" if is_loopback(address) else address}
+    if sign_in.source:
+        facts["Started in"] = sign_in.source
+    if sign_in.redirect_uri:
+        facts["Goes back to"] = urlsplit(sign_in.redirect_uri).netloc
+    else:
+        facts["Goes back to"] = "the program that showed the code"
+    if sign_in.config_path:
+        facts["Keeps it in"] = sign_in.config_path
+    facts["Request"] = label_of(sign_in)
+    return "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items())
+
+
+def _field(name: str, label: str, value: str, hint: str, attributes: str) -> str:
+    """A labelled input; `hint` is HTML."""
+    return (
+        f'<label for="{name}">{escape(label)}</label>'
+        f'<input id="{name}" name="{name}" value="{escape(value)}" aria-describedby="{name}-hint" {attributes}>'
+        f'<p class="hint" id="{name}-hint">{hint}</p>'
+    )
+
+
+def _problem(problem: str) -> str:
+    return f'<p class="problem" role="alert">{_prose(problem)}</p>' if problem else ""
+
+
+def _prose(text: str) -> str:
+    """Return a sentence as HTML, with what stands between backquotes as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))

@@ -1,0 +1,172 @@
+"""Grants: what the owner allowed a client, and the tokens that carry it. The database holds hashes of tokens alone.
+
+A refresh token is exchanged once. The pair that it gives is computed from it, so a client that lost the response and
+asks again soon gets the same pair, though no token is stored. Later, the same token means that somebody has a copy:
+the whole grant ends.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import logging
+import secrets
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, bindparam, delete, exists, func, insert, select, update
+
+from hermes.memory_server import limits
+from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.statements import PreparedStatement
+from hermes.memory_server.db.tables import grant_tokens, grants, workspaces
+from hermes.memory_server.faults import Conflict
+
+log = logging.getLogger(__name__)
+ACCESS, REFRESH = "hch-at-", "hch-rt-"
+"""How tokens begin; clients take anything else for an API key."""
+SECOND = 1_000_000
+REFRESH_SECONDS = 60 * 24 * 3600
+REPLAY_SECONDS = 30
+SOME = 200
+"""How many rows a clean-up removes at most, since others wait meanwhile."""
+ACCESS_OWNER = PreparedStatement(
+    select(workspaces.c.name)
+    .select_from(grant_tokens.join(grants, grants.c.id == grant_tokens.c.grant_id).join(
+        workspaces, workspaces.c.id == grants.c.workspace_id
+    ))
+    .where(
+        grant_tokens.c.hash == bindparam("hash"),
+        grant_tokens.c.kind == ACCESS,
+        grant_tokens.c.expires_at > bindparam("at"),
+    )
+)  # fmt: skip
+
+
+class TokenKey(NamedTuple):
+    """What tokens are made and looked up with. With another secret, all tokens are void."""
+
+    secret: str
+    access_seconds: int
+
+    def mac(self, text: str) -> bytes:
+        return hmac.new(self.secret.encode(), text.encode(), hashlib.sha256).digest()
+
+    def hash(self, token: str) -> str:
+        """Return what is stored of a token."""
+        return self.mac(f"stored:{token}").hex()
+
+    def derive(self, prefix: str, seed: str) -> str:
+        """Return the token that only this server can compute from a seed."""
+        return prefix + base64.urlsafe_b64encode(self.mac(f"{prefix}:{seed}")).decode().rstrip("=")
+
+
+class IssuedTokens(NamedTuple):
+    """A pair of tokens, with what the consent said where it is the first pair of a grant."""
+
+    access: str
+    refresh: str
+    expires_in_seconds: int
+    workspace: str = ""
+    person: str = ""
+
+
+class OAuthRefusal(NamedTuple):
+    """An error of RFC 6749 or 8628. A value, not an exception: what a refusal writes has to stay."""
+
+    error: str
+    reason: str
+
+
+def add_grant(tx: Tx, client: str, source: str, workspace_id: int, person: str, at: int) -> int:
+    """Store a grant without tokens; return its id."""
+    if tx.execute(select(func.count()).select_from(grants)).scalar_one() >= limits.GRANTS:
+        raise Conflict(f"There are {limits.GRANTS} grants already; revoke some with `hermes memory clients revoke`")
+    row = {"client": client, "source": source, "workspace_id": workspace_id, "person": person}
+    added = insert(grants).values(public_id=secrets.token_hex(6), created_at=at, renewed_at=at, **row)
+    return int(tx.execute(added.returning(grants.c.id)).scalar_one())
+
+
+def issue_first(tx: Tx, key: TokenKey, grant_id: int, at: int) -> IssuedTokens | OAuthRefusal:
+    """Give a new grant its first pair."""
+    query = select(grants.c.person, workspaces.c.name).join(workspaces, workspaces.c.id == grants.c.workspace_id)
+    found = tx.execute(query.where(grants.c.id == grant_id)).first()
+    if found is None:
+        return OAuthRefusal("invalid_grant", "This sign-in was revoked")
+    pair = _issue(tx, key, grant_id, secrets.token_urlsafe(32), at)
+    return pair._replace(workspace=found.name, person=found.person)
+
+
+def refresh(tx: Tx, key: TokenKey, client: str, token: str, at: int) -> IssuedTokens | OAuthRefusal:
+    """Exchange a refresh token for the next pair. A copy that is used too late ends the grant."""
+    found = _find_token(tx, key, token, REFRESH)
+    if found is None or found.client != client or found.expires_at <= at:
+        return OAuthRefusal("invalid_grant", "The refresh token is unknown, expired or revoked; sign in again")
+    unspent = update(grant_tokens).where(grant_tokens.c.hash == found.hash, grant_tokens.c.spent_at.is_(None))
+    if tx.execute(unspent.values(spent_at=at)).rowcount:
+        tx.execute(update(grants).where(grants.c.id == found.grant_id).values(renewed_at=at))
+        forget_expired(tx, at)
+        return _issue(tx, key, found.grant_id, token, at)
+    # Spent before, or by somebody at this very moment.
+    found = _find_token(tx, key, token, REFRESH) or found
+    again = _find_token(tx, key, key.derive(REFRESH, token), REFRESH)
+    access = _find_token(tx, key, key.derive(ACCESS, token), ACCESS)
+    is_newest = again is not None and again.spent_at is None
+    if is_newest and at - (found.spent_at or at) <= REPLAY_SECONDS * SECOND:
+        left = 1 if access is None else max(1, (access.expires_at - at) // SECOND)
+        return IssuedTokens(key.derive(ACCESS, token), key.derive(REFRESH, token), left)
+    log.warning("memory server: a refresh token of %s was used again: its grant ends", found.client)
+    end_grants(tx, grants.c.id == found.grant_id)
+    return OAuthRefusal("invalid_grant", "The refresh token was used before; the sign-in was revoked, sign in again")
+
+
+def revoke(tx: Tx, key: TokenKey, client: str, token: str) -> None:
+    """End the grant of a token, if it is the client's own."""
+    for kind in (REFRESH, ACCESS):
+        found = _find_token(tx, key, token, kind)
+        if found is not None and found.client == client:
+            end_grants(tx, grants.c.id == found.grant_id)
+
+
+def find_workspace_of(tx: Tx, key: TokenKey, token: str, at: int) -> str | None:
+    """Return the workspace that an access token opens; None if the token is unknown, expired or revoked."""
+    found = ACCESS_OWNER.first(tx, hash=key.hash(token), at=at)
+    return None if found is None else str(found.name)
+
+
+def list_grants(tx: Tx) -> list[Record]:
+    """Return all grants with the names of their workspaces, the newest first."""
+    query = select(*grants.c, workspaces.c.name.label("workspace")).join(
+        workspaces, workspaces.c.id == grants.c.workspace_id
+    )
+    return list(tx.execute(query.order_by(grants.c.id.desc())).all())
+
+
+def end_grants(tx: Tx, *which: ColumnElement[bool]) -> int:
+    """Remove grants and their tokens, which open nothing from then on; return how many grants there were."""
+    ids = select(grants.c.id).where(*which).scalar_subquery()
+    tx.execute(delete(grant_tokens).where(grant_tokens.c.grant_id.in_(ids)))
+    return int(tx.execute(delete(grants).where(*which)).rowcount)
+
+
+def forget_expired(tx: Tx, at: int) -> None:
+    """Remove some expired tokens, and grants that have none left."""
+    old = select(grant_tokens.c.hash).where(grant_tokens.c.expires_at <= at).limit(SOME)
+    tx.execute(delete(grant_tokens).where(grant_tokens.c.hash.in_(old)))
+    has_token = exists().where(grant_tokens.c.grant_id == grants.c.id)
+    is_old = grants.c.renewed_at < at - REFRESH_SECONDS * SECOND
+    tx.execute(delete(grants).where(is_old, ~has_token))
+
+
+def _issue(tx: Tx, key: TokenKey, grant_id: int, seed: str, at: int) -> IssuedTokens:
+    lives = {ACCESS: key.access_seconds, REFRESH: REFRESH_SECONDS}
+    made = {kind: key.derive(kind, seed) for kind in lives}
+    for kind, token in made.items():
+        row = {"hash": key.hash(token), "grant_id": grant_id, "kind": kind}
+        tx.execute(insert(grant_tokens).values(expires_at=at + lives[kind] * SECOND, **row))
+    return IssuedTokens(made[ACCESS], made[REFRESH], key.access_seconds)
+
+
+def _find_token(tx: Tx, key: TokenKey, token: str, kind: str) -> Record | None:
+    query = select(*grant_tokens.c, grants.c.client).join(grants, grants.c.id == grant_tokens.c.grant_id)
+    return tx.execute(query.where(grant_tokens.c.hash == key.hash(token), grant_tokens.c.kind == kind)).first()

@@ -1,0 +1,328 @@
+"""Brings what an earlier version left in a folder up to the reader of this one, part by part, while it is served.
+
+There are three passes, each with a mark in `meta`: up to which row it has come, and to which it goes. A part is worked
+out outside any transaction; its effect and the mark are one transaction.
+
+reread:1      messages get the marks of secrets and of wishes not to remember
+reread:2      conclusions that the reader would not make any more are retired; the others supersede and are superseded
+reread:3:W    messages of workspace W get the conclusions that they lack
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import delete, exists, func, select, update
+
+from hermes.memory_server.db.database import Database, JsonMap, Record, Tx
+from hermes.memory_server.db.statements import upsert
+from hermes.memory_server.db.tables import (
+    collections,
+    conclusion_messages,
+    conclusion_versions,
+    conclusions,
+    jobs,
+    memberships,
+    message_vectors,
+    messages,
+    meta,
+    scope_sessions,
+    sessions,
+    tombstones,
+    workspaces,
+)
+from hermes.memory_server.embedder import Embedder
+from hermes.memory_server.engine.conclusions import let_go, trim_card
+from hermes.memory_server.engine.departures import EVERYTHING, begin_generation, note_departed
+from hermes.memory_server.engine.derive import Statement, embed_statements, read_statements, remember
+from hermes.memory_server.engine.dreams import REREAD, find_reports, report_changes, undo_report
+from hermes.memory_server.engine.jobs import add_job
+from hermes.memory_server.engine.sentences import is_kept, message_traits, read_message
+from hermes.memory_server.engine.settings import resolve
+from hermes.memory_server.engine.standing_kinds import standing_kind
+from hermes.memory_server.engine.truth import LIVE, happened_at, release, settle
+from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.ranking.claims import split_speaker
+from hermes.ranking.traits import CONFIDENTIAL, UNWANTED
+
+PREFIX, MARKS, REVIEW, MESSAGES = "reread:", "reread:1", "reread:2", "reread:3:"
+PART_ROWS = {MARKS: 100, REVIEW: 20}
+MESSAGES_PART_ROWS = 20
+REST_SHARE = 5.0
+"""For so many times as long as a part took to work out, nothing is done: whoever talks goes first."""
+MAX_SOURCES = 20
+"""Messages of one conclusion that are read."""
+SAMPLE_MESSAGES, SAMPLE_SENTENCES = 300, 10
+COUNTS = ("retired", "added", "undone")
+COUNTED = "rereading_"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A conclusion of an earlier version, as the reader sees it now."""
+
+    id: int
+    is_made: bool
+    is_settled: bool
+    standing: str | None
+    happened_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RereadPart:
+    """A part of a pass, worked out: the mark that it begins at, the last row, and what was found."""
+
+    name: str
+    mark: str
+    last: int
+    until: int
+    traits: Sequence[tuple[int, int]] = ()
+    judged: Sequence[Judged] = ()
+    statements: Sequence[Statement] = field(default=())
+
+
+async def prepare_part(database: Database, embedder: Embedder) -> RereadPart | None:
+    """Return the next part, worked out; None when there is none."""
+    began = time.monotonic()
+    part = await database.read(_work_out)
+    if part is not None and part.statements:
+        said = await embed_statements(embedder, part.statements)
+        part = RereadPart(part.name, part.mark, part.last, part.until, statements=said)
+    await asyncio.sleep(REST_SHARE * (time.monotonic() - began))
+    return part
+
+
+def commit_part(tx: Tx, part: RereadPart | None, at: int) -> bool:
+    """Store a part and move its mark, unless somebody else moved it. Returns True if more is left."""
+    if part is None:
+        return False
+    known = tx.execute(select(meta.c.value).where(meta.c.name == part.name)).scalar_one_or_none()
+    if known == part.mark:
+        if part.name == MARKS:
+            _mark(tx, part.traits)
+        elif part.name == REVIEW:
+            _review(tx, part.judged, at)
+        else:
+            _conclude(tx, part.statements, at)
+        if part.last < part.until:
+            tx.execute(update(meta).where(meta.c.name == part.name).values(value=f"{part.last}:{part.until}"))
+        else:
+            _finish(tx, part.name)
+    return _next_mark(tx) is not None
+
+
+def _next_mark(tx: Tx) -> Record | None:
+    found = select(meta).where(meta.c.name.startswith(PREFIX)).order_by(meta.c.name).limit(1)
+    return tx.execute(found).first()
+
+
+def _finish(tx: Tx, name: str) -> None:
+    tx.execute(delete(meta).where(meta.c.name == name))
+    if name == MARKS:  # what processes keep of messages in memory has no marks yet
+        for workspace in tx.execute(select(workspaces.c.id)).scalars().all():
+            note_departed(tx, workspace, [EVERYTHING])
+            begin_generation(tx, workspace)
+
+
+def _work_out(tx: Tx) -> RereadPart | None:
+    mark = _next_mark(tx)
+    if mark is None:
+        return None
+    after, until = map(int, mark.value.split(":"))
+    most = PART_ROWS.get(mark.name, MESSAGES_PART_ROWS)
+    table = conclusions if mark.name == REVIEW else messages
+    inside = [table.c.id > after, table.c.id <= until]
+    if mark.name.startswith(MESSAGES):
+        inside.append(messages.c.workspace_id == int(mark.name.removeprefix(MESSAGES)))
+    rows = tx.execute(select(table).where(*inside).order_by(table.c.id).limit(most)).all()
+    last = rows[-1].id if len(rows) == most else until
+    if mark.name == MARKS:
+        found = [(row.id, message_traits(row.content)) for row in rows]
+        return RereadPart(mark.name, mark.value, last, until, [one for one in found if one[1] & MARKED])
+    if mark.name == REVIEW:
+        return RereadPart(mark.name, mark.value, last, until, judged=_judge(tx, rows))
+    statements = read_statements(tx, [row.id for row in rows])
+    return RereadPart(mark.name, mark.value, last, until, statements=statements)
+
+
+MARKED = UNWANTED | CONFIDENTIAL
+
+
+def _mark(tx: Tx, found: Iterable[tuple[int, int]]) -> None:
+    for message_id, traits in found:
+        place = select(messages.c.workspace_id).where(messages.c.id == message_id).scalar_subquery()
+        own = (message_vectors.c.workspace_id == place, message_vectors.c.message_id == message_id)
+        tx.execute(update(message_vectors).where(*own).values(traits=traits))
+
+
+def _judge(tx: Tx, rows: Sequence[Record]) -> list[Judged]:
+    """Return how the explicit conclusions among these read now. What was edited or told by a tool stays."""
+    rows = [row for row in rows if row.level == "explicit" and row.deleted_at is None and row.retired_at is None]
+    ids = [row.id for row in rows]
+    edited = select(conclusion_versions.c.conclusion_id).where(conclusion_versions.c.conclusion_id.in_(ids))
+    stays = set(tx.execute(edited).scalars())
+    linked = select(conclusion_messages.c.conclusion_id, messages.c.content)
+    linked = linked.join(messages, messages.c.id == conclusion_messages.c.message_id)
+    texts: dict[int, list[str]] = defaultdict(list)
+    for found in tx.execute(linked.where(conclusion_messages.c.conclusion_id.in_(ids))):
+        texts[found.conclusion_id].append(found.content)
+    return [
+        Judged(
+            row.id,
+            row.id in stays or row.id not in texts or _is_made(row.content, texts[row.id][:MAX_SOURCES]),
+            row.learnt_at is not None,
+            standing_kind(row.content),
+            happened_at(row.content, row.created_at),
+        )
+        for row in rows
+    ]
+
+
+def _is_made(content: str, texts: Iterable[str]) -> bool:
+    """Return True if the reader keeps a sentence of the messages that is, holds or is a part of the conclusion."""
+    own = split_speaker(content)[1].strip().casefold()
+    kept = (one.text.casefold() for text in texts for one in read_message(text) if is_kept(one))
+    return any(own in text or text in own for text in kept)
+
+
+def _review(tx: Tx, judged: Sequence[Judged], at: int) -> None:
+    for one in judged:
+        if one.is_made:
+            changed = (
+                {"standing": one.standing}
+                if one.is_settled
+                else {"standing": one.standing, "happened_at": one.happened_at}
+            )
+            tx.execute(update(conclusions).where(conclusions.c.id == one.id).values(changed))
+    _retire(tx, [one.id for one in judged if not one.is_made], at)
+    for one in judged:
+        if one.is_made and not one.is_settled:
+            settle(tx, one.id, at)
+
+
+def _retire(tx: Tx, ids: Sequence[int], at: int) -> None:
+    edited = exists().where(conclusion_versions.c.conclusion_id == conclusions.c.id)
+    still = (conclusions.c.id.in_(ids), LIVE, ~edited)
+    rows = tx.execute(select(conclusions).where(*still)).all()
+    if not rows:
+        return
+    retired = [row.id for row in rows]
+    tx.execute(update(conclusions).where(conclusions.c.id.in_(retired)).values(retired_at=at, retired_why=REREAD))
+    release(tx, retired, at)
+    for collection in sorted({row.collection_id for row in rows}):
+        own = [row for row in rows if row.collection_id == collection]
+        report = [{"id": row.public_id, "why": REREAD} for row in own]
+        report_changes(tx, own[0].workspace_id, collection, [], report, at, REREAD)
+        let_go(tx, collection)
+        trim_card(tx, collection)
+    _count(tx, "retired", len(rows))
+
+
+def _conclude(tx: Tx, statements: Sequence[Statement], at: int) -> None:
+    """Store what messages say beyond what was concluded from them, for those who would have heard it."""
+    before = tx.execute(select(func.coalesce(func.max(conclusions.c.id), 0))).scalar_one()
+    by_place: dict[tuple[int, int], list[Statement]] = defaultdict(list)
+    for said in statements:
+        by_place[said.message.session_id, said.message.peer_id].append(said)
+    for (session, author), own in by_place.items():
+        if observers := _observers(tx, session, author):
+            remember(tx, own[0].message.workspace_id, observers, own, at)
+    query = select(conclusions.c.public_id, conclusions.c.collection_id, conclusions.c.workspace_id)
+    rows = tx.execute(query.where(conclusions.c.id > before)).all()
+    for collection in sorted({row.collection_id for row in rows}):
+        added = [row for row in rows if row.collection_id == collection]
+        report_changes(tx, added[0].workspace_id, collection, [row.public_id for row in added], [], at, REREAD)
+    _count(tx, "added", len(rows))
+
+
+def _observers(tx: Tx, session_id: int, author: int) -> list[int]:
+    """Return who learns from what a peer said in a session: nobody, if nothing was ever learnt from what they said, as
+    of an agent whose replies are not reasoned about."""
+    learnt = select(conclusions.c.id).join(collections, collections.c.id == conclusions.c.collection_id)
+    learnt = learnt.join(conclusion_messages, conclusion_messages.c.conclusion_id == conclusions.c.id)
+    own = (collections.c.observed_id == author, collections.c.observer_id == author, conclusions.c.level == "explicit")
+    if tx.execute(learnt.where(*own).limit(1)).first() is None:
+        return []
+    layers = select(sessions.c.configuration, workspaces.c.configuration.label("around"), sessions.c.is_active)
+    place = tx.execute(layers.join(workspaces).where(sessions.c.id == session_id)).one()
+    if not place.is_active or not resolve(place.around, place.configuration).reasoning:
+        return []
+    watching = (memberships.c.session_id == session_id, memberships.c.left_seq.is_(None), memberships.c.observe_others)
+    others = tx.execute(select(memberships.c.peer_id).where(*watching)).scalars()
+    scopes = tx.execute(select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == session_id)).scalars()
+    return sorted({author, *others, *scopes})
+
+
+def _count(tx: Tx, name: str, number: int) -> None:
+    if number:
+        key = COUNTED + name
+        known = tx.execute(select(meta.c.value).where(meta.c.name == key)).scalar_one_or_none()
+        upsert(tx, meta, ("name",), {"name": key, "value": str(int(known or 0) + number)})
+
+
+def read_counts(tx: Tx) -> dict[str, int]:
+    """Return what rereading retired, added and undid in all workspaces, and how many rows are still to be read."""
+    found = {row.name: row.value for row in tx.execute(select(meta)).all()}
+    counts = {name: int(found.get(COUNTED + name, 0)) for name in COUNTS}
+    ranges = [value.split(":") for name, value in found.items() if name.startswith(PREFIX)]
+    return counts | {"left": sum(int(until) - int(after) for after, until in ranges)}
+
+
+def begin_rereading(tx: Tx, workspace: str, at: int) -> None:
+    """Queue the reading of all messages of a workspace, from the first. One that is under way begins anew."""
+    place = get_workspace(tx, workspace)
+    newest = tx.execute(select(func.max(messages.c.id)).where(messages.c.workspace_id == place.id)).scalar_one()
+    if newest is None:
+        return
+    upsert(tx, meta, ("name",), {"name": f"{MESSAGES}{place.id}", "value": f"0:{newest}"})
+    waiting = select(jobs.c.id).where(jobs.c.kind == "reread", jobs.c.state.in_(("pending", "running")))
+    if tx.execute(waiting.limit(1)).first() is None:
+        add_job(tx, "reread", "reread", at, 0, {})
+
+
+def undo_part(tx: Tx, workspace: str, at: int) -> bool:
+    """Stop rereading a workspace, and undo one of its reports. Returns True if more are left."""
+    place = get_workspace(tx, workspace)
+    tx.execute(delete(meta).where(meta.c.name == f"{MESSAGES}{place.id}"))
+    reports = find_reports(tx, place.id, REREAD, 2)
+    if reports:
+        undo_report(tx, reports[0], at)
+        _count(tx, "undone", 1)
+    return len(reports) > 1
+
+
+def preview(tx: Tx, workspace: str) -> JsonMap:
+    """Return what rereading would do: how many messages it reads, what it would add from the newest, and whether
+    something was deleted here, which may then be concluded again."""
+    place = get_workspace(tx, workspace)
+    own = select(messages.c.id).where(messages.c.workspace_id == place.id)
+    newest = tx.execute(own.order_by(messages.c.id.desc()).limit(SAMPLE_MESSAGES)).scalars().all()
+    new = [said for said in read_statements(tx, newest) if not _is_concluded(tx, said)]
+    texts = dict.fromkeys(said.content for said in reversed(new))
+    return {
+        "messages": tx.execute(select(func.count()).select_from(own.subquery())).scalar_one(),
+        "looked_at": len(newest),
+        "would_add": len(texts),
+        "examples": list(texts)[:SAMPLE_SENTENCES],
+        "was_deleted": _was_deleted(tx, place),
+        **read_counts(tx),
+    }
+
+
+def _is_concluded(tx: Tx, said: Statement) -> bool:
+    if not _observers(tx, said.message.session_id, said.message.peer_id):
+        return True
+    known = select(conclusions.c.id).join(collections, collections.c.id == conclusions.c.collection_id)
+    own = (collections.c.observed_id == said.message.peer_id, conclusions.c.content == said.content)
+    return tx.execute(known.where(*own).limit(1)).first() is not None
+
+
+def _was_deleted(tx: Tx, place: Record) -> bool:
+    hidden = select(collections.c.id).where(collections.c.workspace_id == place.id, collections.c.generation > 0)
+    buried = select(tombstones.c.hash).where(tombstones.c.workspace_id == place.id)
+    removed = select(sessions.c.id).where(sessions.c.workspace_id == place.id, sessions.c.removals > 0)
+    return any(tx.execute(query.limit(1)).first() is not None for query in (hidden, buried, removed))

@@ -1,0 +1,92 @@
+"""Discord and Slack on loopback, in one shape for tests of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from tests.gateway import discord_server, slack_server
+from tests.gateway.discord_server import DiscordServer
+from tests.gateway.slack_server import SlackServer
+
+PlatformName = Literal["discord", "slack"]
+
+
+@dataclass
+class ChatPlatform:
+    """One platform, with two people who write to its bot."""
+
+    name: PlatformName
+    settings: dict[str, object]
+    server: DiscordServer | SlackServer
+    people: list[discord_server.Person | slack_server.Person]
+    hall: discord_server.Channel | slack_server.Channel
+
+    def say(self, number: int, text: str) -> None:
+        """A person writes to the bot directly."""
+        person = self.people[number]
+        self.server.say(person.dm, text, person)  # type: ignore[arg-type]
+
+    def say_in_hall(self, number: int, text: str) -> None:
+        """A person speaks to the bot in the common channel."""
+        self.server.say(self.hall, f"<@{self.bot_id}> {text}", self.people[number])  # type: ignore[arg-type]
+
+    def call_out(self, number: int, text: str) -> None:
+        """A person speaks in the common channel without naming anybody."""
+        self.server.say(self.hall, text, self.people[number])  # type: ignore[arg-type]
+
+    def texts(self, number: int) -> list[str]:
+        """What the bot wrote to a person."""
+        return self.server.texts(self.people[number].dm)  # type: ignore[arg-type]
+
+    def key(self, number: int) -> str:
+        """The session key of a person's direct chat."""
+        return f"agent:main:{self.name}:dm:{self.people[number].dm.id}"
+
+    def add_agent(self, name: str) -> tuple[str, dict[str, object]]:
+        """Another bot of the platform: its id, and the settings of its gateway."""
+        if isinstance(self.server, DiscordServer):
+            bot = self.server.add_bot(name)
+            return str(bot.id), {**self.settings, "discord.token": bot.token}
+        app = self.server.add_bot(name)
+        return app.user_id, {**self.settings, "slack.bot_token": app.token, "slack.app_token": app.app_token}
+
+    def texts_in_hall(self, bot_id: str) -> list[str]:
+        """What a bot wrote in the common channel."""
+        if isinstance(self.server, DiscordServer):
+            return self.server.texts(self.hall, int(bot_id))  # type: ignore[arg-type]
+        return self.server.texts(self.hall, user_id=bot_id)  # type: ignore[arg-type]
+
+    def count_in_hall(self, bot_id: str) -> int:
+        """How many messages in the common channel are of others than a bot, commands left out."""
+        with self.server.changed:
+            said = list(self.server.messages_of(self.hall.id))  # type: ignore[arg-type]
+        return sum(text[:1] != "/" and author != bot_id for author, text in said)
+
+    def on_call(self, told: Callable[[], None]) -> None:
+        """Call this before each HTTP request of the bot has its effect."""
+        self.server.on_call = lambda *_: told()
+
+    @property
+    def bot_id(self) -> str:
+        return str(discord_server.BOT_ID) if self.name == "discord" else slack_server.BOT_USER
+
+
+@contextmanager
+def running(name: PlatformName, *, ids: tuple[int | None, int | None] = (None, None)) -> Iterator[ChatPlatform]:
+    """A platform as long as the block runs."""
+    if name == "discord":
+        with DiscordServer() as discord:
+            settings = {"discord.token": discord_server.TOKEN, "discord.base_url": discord.base_url}
+            people = [discord.person(one, user_id=user_id) for one, user_id in zip(("Ann", "Bob"), ids, strict=True)]
+            yield ChatPlatform(name, dict(settings), discord, list(people), discord.channel("hall"))
+    else:
+        with SlackServer() as slack:
+            tokens = {"slack.bot_token": slack_server.BOT_TOKEN, "slack.app_token": slack_server.APP_TOKEN}
+            named = [None if user_id is None else str(user_id) for user_id in ids]
+            members = [slack.person(one, user_id=user_id) for one, user_id in zip(("Ann", "Bob"), named, strict=True)]
+            yield ChatPlatform(
+                name, {**tokens, "slack.base_url": slack.base_url}, slack, list(members), slack.channel()
+            )

@@ -1,0 +1,81 @@
+"""Discord and Slack with a gateway that is killed at any moment: nothing is lost and nothing is stored twice."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.chat_platforms import ChatPlatform, PlatformName, running
+from tests.gateway.processes import PlatformGateway, scripted_model, wait_until
+from tests.scale import scale
+
+pytestmark = pytest.mark.processes
+KILLS_PER_HOME = 7
+
+
+@pytest.mark.parametrize("name", ["discord", "slack"])
+@pytest.mark.parametrize("seed", range(scale(3, 30)))
+@pytest.mark.timeout(280)
+@pytest.mark.contract("2.1")
+def test_killed_gateway_loses_nothing_and_stores_nothing_twice(name: PlatformName, seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    said: dict[int, list[str]] = {0: ["Ann: hello"], 1: ["Bob: hello"]}
+    with running(name) as platform, scripted_model(then={"echo": True, "pause": chance.choice((0.0, 0.02))}) as model:
+        gateway = PlatformGateway(tmp_path / "home", model, platform.settings)
+        with gateway:
+            wait_until(lambda: gateway.status().get(name, "").startswith("ok"))
+            for number, texts in said.items():
+                platform.say(number, texts[0])
+            wait_until(lambda: len(gateway.said("assistant")) == 2)
+            gateway.wait_sent()
+            gateway.stop()
+        for life in range(KILLS_PER_HOME):
+            _say_some(platform, said, chance, f"before life {life}")
+            killed = _kill_after_calls(gateway, platform, chance)
+            with gateway:
+                _say_some(platform, said, chance, f"in life {life}")
+                killed.wait(chance.choice((3.0, 6.0)))
+                platform.on_call(lambda: None)
+        with gateway:
+            for number in said:
+                said[number].append(f"goodbye from {number}")
+                platform.say(number, said[number][-1])
+            wait_until(lambda: all(texts[-1] in gateway.said() for texts in said.values()))
+            wait_until(lambda: not gateway.rows("SELECT 1 FROM hermes_queue WHERE state = 'waiting'"))
+            gateway.stop()
+        for number, texts in said.items():
+            stored = gateway.rows(
+                "SELECT m.content FROM messages m JOIN sessions s ON s.id = m.session_id "
+                "WHERE s.session_key = ? AND m.role = 'user' ORDER BY m.id",
+                platform.key(number),
+            )
+            assert [text for (text,) in stored] == texts
+            assert platform.texts(number)[-1].endswith(texts[-1])
+
+
+def _say_some(platform: ChatPlatform, said: dict[int, list[str]], chance: random.Random, when: str) -> None:
+    for count in range(chance.randrange(1, 4)):
+        number = chance.randrange(2)
+        said[number].append(f"{number} says {count} {when}")
+        platform.say(number, said[number][-1])
+
+
+def _kill_after_calls(gateway: PlatformGateway, platform: ChatPlatform, chance: random.Random) -> threading.Event:
+    """Kill the gateway a moment after one of its next requests; the event is set then."""
+    killed, left, lock = threading.Event(), [chance.randrange(2, 12)], threading.Lock()
+
+    def kill() -> None:
+        gateway.kill()
+        killed.set()
+
+    def told() -> None:
+        with lock:
+            left[0] -= 1
+            if left[0] == 0:
+                threading.Timer(chance.choice((0.0, 0.002, 0.01, 0.05)), kill).start()
+
+    platform.on_call(told)
+    return killed

@@ -1,0 +1,332 @@
+"""The Discord adapter against a Discord on loopback: what it understands, what it misses nothing of, and trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from hermes.clock import SystemClock
+from hermes.gateway.platform import Chat, Inbound, MessageGone, SendLater, SendNever
+from hermes.gateway.platforms import discord as adapter
+from hermes.gateway.platforms import discord_client
+from hermes.gateway.platforms.discord import Discord, DiscordTerms
+from hermes.gateway.platforms.discord_text import render
+from hermes.types import Json
+from tests.gateway.desk import Desk, until
+from tests.gateway.discord_server import BOT_ID, TOKEN, Channel, DiscordServer
+
+pytestmark = pytest.mark.timeout(120)
+ME = f"<@{BOT_ID}>"
+
+
+@pytest.fixture
+def server() -> Iterator[DiscordServer]:
+    with DiscordServer() as running:
+        yield running
+
+
+@asynccontextmanager
+async def listening(server: DiscordServer, desk: Desk, *, ready: bool = True, **terms: Any) -> AsyncIterator[Discord]:
+    bot = Discord(DiscordTerms(TOKEN, server.base_url, **terms), SystemClock())
+    task = asyncio.create_task(bot.run(desk))
+    try:
+        if ready:
+            await until(lambda: any(state == "ok" for state, _ in desk.reports))
+        yield bot
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        await bot.close()
+
+
+def chat(where: Channel) -> Chat:
+    return Chat("discord", "dm" if where.kind == 1 else "group", str(where.parent_id or where.id), _thread(where))
+
+
+def _thread(where: Channel) -> str | None:
+    return str(where.id) if where.parent_id else None
+
+
+REPLIED: dict[str, Json] = {
+    "message_reference": {"message_id": "1"},
+    "type": 19,
+}
+
+
+async def test_direct_message_is_heard_with_its_author(server: DiscordServer) -> None:
+    ann, desk = server.person("Ann"), Desk()
+    async with listening(server, desk):
+        number = server.say(ann.dm, "hello", ann)
+        await until(lambda: desk.taken)
+    chat = Chat("discord", "dm", str(ann.dm.id))
+    assert desk.taken == [Inbound(chat, str(number), "hello", str(ann.id), "Ann", "ann")]
+
+
+async def test_server_is_heard_only_when_it_speaks_to_the_bot(server: DiscordServer) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
+    topic = server.thread(hall, "topic")
+    async with listening(server, desk):
+        server.say(hall, "among us", ann)
+        server.say(hall, f"{ME} to you", ann)
+        server.say(topic, f"in a thread, {ME}", ann)
+        await until(lambda: len(desk.taken) == 2)
+    assert {(one.text, one.chat) for one in desk.taken} == {("to you", chat(hall)), ("in a thread", chat(topic))}
+
+
+async def test_all_of_a_server_is_heard_when_mentions_are_not_asked_for(server: DiscordServer) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
+    async with listening(server, desk, mentions_only=False):
+        server.say(hall, "among us", ann)
+        await until(lambda: desk.taken)
+    assert desk.texts == ["among us"]
+
+
+async def test_bots_and_system_messages_are_not_heard(server: DiscordServer) -> None:
+    ann, robot, desk = server.person("Ann"), server.person("Robot", bot=True), Desk()
+    async with listening(server, desk):
+        server.say(robot.dm, "beep", robot)
+        server.say(ann.dm, "joined", ann, type=7)
+        server.say(ann.dm, "hook", ann, webhook_id="5")
+        server.say(ann.dm, "a person", ann)
+        await until(lambda: desk.taken)
+    assert desk.texts == ["a person"]
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "heard"),
+    [
+        ("/start", {}, "/help"),
+        ("/new", {}, "/new"),
+        ("look", {"attachments": [{"id": "1", "filename": "tax.pdf", "size": 1, "url": "x", "proxy_url": "x"}]},
+         "[a file “tax.pdf”, which cannot be opened here]\n\nlook"),
+        ("", {"sticker_items": [{"id": "1", "name": "Wave", "format_type": 1}]}, "[a sticker “Wave”]"),
+        ("hi <@77>", {"mentions": [{"id": "77", "username": "bob", "global_name": "Bob", "discriminator": "0",
+                                   "avatar": None}]}, "hi @Bob"),
+    ],
+)  # fmt: skip
+async def test_messages_are_read_as_text(server: DiscordServer, text: str, more: dict[str, Json], heard: str) -> None:
+    ann, desk = server.person("Ann"), Desk()
+    async with listening(server, desk):
+        server.say(ann.dm, text, ann, **more)
+        await until(lambda: desk.taken)
+    assert desk.texts == [heard]
+
+
+async def test_reply_brings_a_quote_and_counts_as_addressed(server: DiscordServer) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
+    async with listening(server, desk) as bot:
+        sent = await bot.send(chat(hall), "so and so")
+        [said] = [one for one in server._messages[hall.id] if one["id"] == sent]
+        reference = {"message_id": sent, "channel_id": str(hall.id), "type": 0}
+        server.say(hall, "why?", ann, type=19, message_reference=reference, referenced_message=said)
+        await until(lambda: desk.taken)
+    assert desk.texts == ["> so and so\n\nwhy?"]
+
+
+async def test_edit_by_a_person_is_a_message_and_a_link_preview_is_none(server: DiscordServer) -> None:
+    ann, desk = server.person("Ann"), Desk()
+    async with listening(server, desk):
+        number = server.say(ann.dm, "helo", ann)
+        server.emit("MESSAGE_UPDATE", server._messages[ann.dm.id][0])
+        server.edit(ann.dm, number, "hello")
+        await until(lambda: len(desk.taken) == 2)
+    assert desk.texts == ["helo", "(edited) hello"]
+    assert desk.taken[0].message_id != desk.taken[1].message_id
+
+
+@pytest.mark.contract("10.2", "10.55")
+async def test_what_was_said_while_nobody_ran_is_read_once_and_in_order(server: DiscordServer) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
+    async with listening(server, desk):
+        server.say(ann.dm, "one", ann)
+        server.say(hall, f"{ME} first", ann)
+        await until(lambda: len(desk.taken) == 2)
+    server.forget_sessions()
+    for number in range(120):
+        server.say(ann.dm, f"later {number}", ann)
+    server.say(hall, "not for you", ann)
+    server.say(hall, f"{ME} second", ann)
+    born = server.thread(hall, "made meanwhile")
+    server.say(born, f"{ME} third", ann)
+    async with listening(server, desk):
+        server.say(ann.dm, "live", ann)
+        await until(lambda: len(desk.taken) == 125)
+    mine = [one.text for one in desk.taken if one.chat.chat_type == "dm"]
+    assert mine == ["one", *(f"later {number}" for number in range(120)), "live"]
+    assert [one.text for one in desk.taken if one.chat == chat(hall)] == ["first", "second"]
+    assert [one.text for one in desk.taken if one.chat == chat(born)] == ["third"]
+
+
+async def test_channel_that_is_new_to_the_bot_begins_with_what_comes_next(server: DiscordServer) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
+    server.say(hall, f"{ME} long ago", ann)
+    async with listening(server, desk):
+        server.say(hall, f"{ME} now", ann)
+        await until(lambda: desk.taken)
+    assert desk.texts == ["now"]
+
+
+async def test_late_message_is_marked_when_wished(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann, desk = server.person("Ann"), Desk()
+    async with listening(server, desk):
+        server.say(ann.dm, "one", ann)
+        await until(lambda: desk.taken)
+    server.forget_sessions()
+    server.say(ann.dm, "two", ann)
+    server.say(ann.dm, "/new", ann)
+    now = SystemClock().now
+    monkeypatch.setattr(SystemClock, "now", lambda _: now() + 3 * 3600)
+    async with listening(server, desk, marks_late=True):
+        await until(lambda: len(desk.taken) == 3)
+    assert desk.texts == ["one", "(sent 3 h ago)\n\ntwo", "/new"]
+
+
+async def test_lost_connection_is_resumed_and_nothing_is_missed(server: DiscordServer) -> None:
+    ann, desk = server.person("Ann"), Desk()
+    async with listening(server, desk):
+        for number in range(10):
+            server.say(ann.dm, f"a{number}", ann)
+        server.cut()
+        for number in range(10):
+            server.say(ann.dm, f"b{number}", ann)
+        await until(lambda: len(desk.taken) == 20)
+        assert server.resumed == 1
+    assert desk.texts == [f"{run}{number}" for run in "ab" for number in range(10)]
+
+
+async def test_session_that_cannot_be_resumed_begins_anew_without_a_loss(server: DiscordServer) -> None:
+    ann, desk = server.person("Ann"), Desk()
+    async with listening(server, desk):
+        server.say(ann.dm, "one", ann)
+        await until(lambda: desk.taken)
+        server.forget_sessions()
+        server.say(ann.dm, "two", ann)
+        server.cut()
+        await until(lambda: len(desk.taken) == 2)
+    assert desk.texts == ["one", "two"]
+    assert server.identified == 2
+
+
+async def test_connection_that_dies_silently_is_noticed(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discord_client, "HEARTBEAT_TIMEOUT_SECONDS", 1.0)
+    ann, desk = server.person("Ann"), Desk()
+    async with listening(server, desk):
+        server.say(ann.dm, "one", ann)
+        await until(lambda: desk.taken)
+        server.answers_heartbeats = False
+        await asyncio.to_thread(server.until, lambda: server.resumed == 1)
+        server.answers_heartbeats = True
+        server.say(ann.dm, "two", ann)
+        await until(lambda: len(desk.taken) == 2)
+
+
+async def test_message_waits_while_the_store_is_busy(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "FIRST_WAIT_SECONDS", 0.01)
+    ann, desk = server.person("Ann"), Desk(busy=2)
+    async with listening(server, desk):
+        server.say(ann.dm, "one", ann)
+        server.say(ann.dm, "two", ann)
+        await until(lambda: len(desk.taken) == 2)
+    assert desk.texts == ["one", "two"]
+
+
+async def test_flood_beyond_the_queue_is_read_again(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discord_client, "MAX_WAITING_MESSAGES", 5)
+    ann, bob, desk = server.person("Ann"), server.person("Bob"), Desk()
+    async with listening(server, desk) as bot:
+        server.say(ann.dm, "first", ann)
+        await until(lambda: desk.taken)
+        go_on, receive = asyncio.Event(), desk.receive
+
+        async def held(message: Inbound) -> None:
+            await go_on.wait()
+            await receive(message)
+
+        desk.receive = held  # type: ignore[method-assign]
+        for number in range(20):
+            server.say(ann.dm, f"a{number}", ann)
+        server.say(bob.dm, "bob's first", bob)
+        await until(lambda: bot._client is not None and len(bot._client._missed_after) == 2)
+        go_on.set()
+        await until(lambda: len(desk.taken) == 22)
+    assert [one.text for one in desk.taken if one.author_name == "Ann"] == ["first", *(f"a{n}" for n in range(20))]
+    assert "bob's first" in desk.texts
+
+
+@pytest.mark.contract("2.5")
+async def test_reply_sent_again_with_its_key_stands_once(server: DiscordServer) -> None:
+    ann, desk = server.person("Ann"), Desk()
+    async with listening(server, desk) as bot:
+        first = await bot.send(chat(ann.dm), "hello", "reply:5:0")
+        assert await bot.send(chat(ann.dm), "hello", "reply:5:0") == first
+        assert await bot.send(chat(ann.dm), "hello", "reply:6:0") != first
+    assert server.texts(ann.dm) == ["hello", "hello"]
+
+
+async def test_reply_grows_by_edits_and_a_deleted_one_is_told(server: DiscordServer) -> None:
+    ann, desk = server.person("Ann"), Desk()
+    async with listening(server, desk) as bot:
+        number = await bot.send(chat(ann.dm), "hel")
+        await bot.edit(chat(ann.dm), number, "hello")
+        assert server.texts(ann.dm) == ["hello"]
+        server.delete_message(ann.dm, "hello")
+        with pytest.raises(MessageGone):
+            await bot.edit(chat(ann.dm), number, "hello!")
+
+
+async def test_troubles_of_sending_are_told_apart(server: DiscordServer) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
+    server.remove(hall)
+    async with listening(server, desk) as bot:
+        with pytest.raises(SendNever, match="Unknown Channel"):
+            await bot.send(chat(hall), "hello")
+        server.refuse("POST", 403, message="Cannot send messages to this user", code=50007)
+        with pytest.raises(SendNever, match="Cannot send"):
+            await bot.send(chat(ann.dm), "hello")
+        server.refuse("POST", 429, message="slow", retry_after=90.0, **{"global": False})
+        with pytest.raises(SendLater) as later:
+            await bot.send(chat(ann.dm), "hello")
+        assert later.value.wait == pytest.approx(90, abs=1)
+    with pytest.raises(SendLater, match="not connected"):
+        await bot.send(chat(ann.dm), "hello")
+
+
+@pytest.mark.parametrize(
+    ("intents", "token", "reason"),
+    [(False, TOKEN, "Message Content Intent"), (True, "MTIz.wrong.token", "discord.token")],
+)
+async def test_wrong_set_up_is_reported_and_tried_again(
+    intents: bool, token: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = Desk()
+    with DiscordServer(intents=intents) as server, caplog.at_level(logging.DEBUG):
+        bot = Discord(DiscordTerms(token, server.base_url), SystemClock())
+        task = asyncio.create_task(bot.run(desk))
+        await until(lambda: desk.reports)
+        task.cancel()
+        await asyncio.wait({task})
+        await bot.close()
+    [(state, detail)] = desk.reports
+    assert state == "failing"
+    assert reason in detail
+    assert token not in caplog.text + detail
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("# Title\n#### Deep\ntext", "# Title\n**Deep**\ntext"),
+        ("a\n\n---\n\nb", "a\n\n———\n\nb"),
+        ("| a | b |\n|---|---|\n| 1 | 2 |\nend", "```\n| a | b |\n|---|---|\n| 1 | 2 |\n```\nend"),
+        ("![cat](https://x.y/z.png)", "[cat](https://x.y/z.png)"),
+        ("```md\n#### not a heading\n```", "```md\n#### not a heading\n```"),
+        ("**bold** _it_ ~~no~~ `x`", "**bold** _it_ ~~no~~ `x`"),
+    ],
+)
+def test_markdown_is_put_as_discord_shows_it(given: str, shown: str) -> None:
+    assert render(given) == shown

@@ -1,0 +1,264 @@
+"""The Slack adapter against a Slack on loopback: what it understands, what it misses nothing of, and trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from hermes.clock import SystemClock
+from hermes.errors import SettingsError
+from hermes.gateway.platform import Chat, Inbound, MessageGone, SendLater, SendNever
+from hermes.gateway.platforms import slack as adapter
+from hermes.gateway.platforms.slack import Slack, SlackTerms
+from hermes.gateway.platforms.slack_text import to_mrkdwn, to_plain
+from hermes.types import Json
+from tests.gateway.desk import Desk, until
+from tests.gateway.slack_server import APP_TOKEN, BOT_ID, BOT_TOKEN, BOT_USER, Channel, SlackServer
+
+pytestmark = pytest.mark.timeout(120)
+ME = f"<@{BOT_USER}>"
+
+
+@pytest.fixture
+def server() -> Iterator[SlackServer]:
+    with SlackServer() as running:
+        yield running
+
+
+@asynccontextmanager
+async def listening(server: SlackServer, desk: Desk, **terms: Any) -> AsyncIterator[Slack]:
+    bot = Slack(SlackTerms(BOT_TOKEN, APP_TOKEN, server.base_url, **terms), SystemClock())
+    before = server.connections
+    task = asyncio.create_task(bot.run(desk))
+    try:
+        await until(lambda: server.connections > before and bot._waiting.empty() and desk.positions_read)
+        yield bot
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        await bot.close()
+
+
+def chat(where: Channel, thread: str | None = None) -> Chat:
+    return Chat("slack", "dm" if where.kind == "im" else "group", where.id, thread)
+
+
+async def test_direct_message_is_heard_with_its_author_and_acknowledged(server: SlackServer) -> None:
+    ann, desk = server.person("Ann"), Desk()
+    async with listening(server, desk):
+        ts = server.say(ann.dm, "hello &amp; welcome", ann)
+        await until(lambda: server.acknowledged)
+    assert desk.taken == [Inbound(chat(ann.dm), f"{ann.dm.id}.{ts}", "hello & welcome", ann.id, "Ann")]
+
+
+async def test_channel_is_heard_only_when_it_speaks_to_the_bot(server: SlackServer) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel(), Desk()
+    async with listening(server, desk) as bot:
+        server.say(hall, "among us", ann)
+        first = server.say(hall, f"{ME} to you", ann)
+        server.say(hall, f"in its thread, {ME}", ann, thread_ts=first)
+        mine = await bot.send(chat(hall), "an answer")
+        server.say(hall, "a reply to it", ann, thread_ts=mine, parent_user_id=BOT_USER)
+        await until(lambda: len(desk.taken) == 3)
+    assert desk.texts == ["to you", "in its thread", "a reply to it"]
+    assert [one.chat for one in desk.taken] == [chat(hall), chat(hall, first), chat(hall, mine)]
+
+
+async def test_mention_that_comes_as_two_events_is_one_message(server: SlackServer) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel(), Desk()
+    async with listening(server, desk):
+        ts = server.say(hall, f"{ME} hello", ann)
+        server.emit({"type": "app_mention", "user": ann.id, "text": f"{ME} hello", "ts": ts, "channel": hall.id})
+        await until(lambda: len(server.acknowledged) == 2)
+    assert desk.texts == ["hello"]
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "heard"),
+    [
+        ("/start", {}, "/help"),
+        ("/new", {}, "/new"),
+        ("see <https://a.b/c|the page> in <#C1|hall> <!here>", {}, "see the page (https://a.b/c) in #hall @here"),
+        ("read it", {"subtype": "file_share", "files": [{"id": "F1", "name": "tax.pdf"}]},
+         "[a file “tax.pdf”, which cannot be opened here]\n\nread it"),
+        ("ask <@UNOBODY>", {}, "ask @UNOBODY"),
+    ],
+)  # fmt: skip
+async def test_messages_are_read_as_text(server: SlackServer, text: str, more: dict[str, Json], heard: str) -> None:
+    ann, desk = server.person("Ann"), Desk()
+    async with listening(server, desk):
+        server.say(ann.dm, text, ann, **more)
+        await until(lambda: desk.taken)
+    assert desk.texts == [heard]
+
+
+async def test_bots_and_system_messages_are_not_heard(server: SlackServer) -> None:
+    ann, desk = server.person("Ann"), Desk()
+    async with listening(server, desk):
+        server.say(ann.dm, "beep", ann, bot_id="B2")
+        server.say(ann.dm, "mine", ann, bot_id=BOT_ID, user=BOT_USER)
+        server.say(ann.dm, "joined", ann, subtype="channel_join")
+        server.say(ann.dm, "a person", ann)
+        await until(lambda: len(server.acknowledged) == 4)
+    assert desk.texts == ["a person"]
+
+
+async def test_edit_by_a_person_is_a_message_of_its_own(server: SlackServer) -> None:
+    ann, desk = server.person("Ann"), Desk()
+    async with listening(server, desk):
+        ts = server.say(ann.dm, "helo", ann)
+        server.edit(ann.dm, ts, "hello")
+        server.edit(ann.dm, ts, "hello")
+        await until(lambda: len(server.acknowledged) == 3)
+    assert desk.texts == ["helo", "(edited) hello"]
+
+
+@pytest.mark.contract("10.2", "10.55")
+async def test_what_was_said_while_nobody_ran_is_read_once_and_in_order(server: SlackServer) -> None:
+    ann, bob, hall, desk = server.person("Ann"), server.person("Bob"), server.channel(), Desk()
+    server.say(hall, f"{ME} long ago", bob)
+    async with listening(server, desk):
+        first = server.say(hall, f"{ME} first", bob)
+        server.say(hall, f"{ME} in a thread", bob, thread_ts=first)
+        server.say(ann.dm, "one", ann)
+        await until(lambda: len(server.acknowledged) == 3)
+    for number in range(120):
+        server.say(ann.dm, f"later {number}", ann)
+    server.say(hall, "not for you", bob)
+    server.say(hall, f"{ME} second", bob)
+    server.say(hall, f"{ME} on with the thread", bob, thread_ts=first)
+    async with listening(server, desk):
+        server.say(ann.dm, "live", ann)
+        await until(lambda: len(desk.taken) == 126)
+    assert [one.text for one in desk.taken if one.author_id == ann.id] == [
+        "one", *(f"later {number}" for number in range(120)), "live",
+    ]  # fmt: skip
+    said = [(one.text, one.chat.thread_id) for one in desk.taken if one.author_id == bob.id]
+    assert [one for one in said if one[1] is None] == [("first", None), ("second", None)]
+    assert [one for one in said if one[1]] == [("in a thread", first), ("on with the thread", first)]
+
+
+@pytest.mark.contract("2.1")
+async def test_event_is_acknowledged_only_after_it_is_stored(
+    server: SlackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "FIRST_WAIT_SECONDS", 0.01)
+    ann, desk = server.person("Ann"), Desk(busy=2)
+    acknowledged_when_refused: list[int] = []
+    receive = desk.receive
+
+    async def watched(message: Inbound) -> None:
+        acknowledged_when_refused.append(len(server.acknowledged))
+        await receive(message)
+
+    desk.receive = watched  # type: ignore[method-assign]
+    async with listening(server, desk):
+        server.say(ann.dm, "one", ann)
+        server.redeliver()
+        await until(lambda: len(server.acknowledged) == 2)
+    assert acknowledged_when_refused[:3] == [0, 0, 0]
+    assert desk.texts == ["one"]
+
+
+async def test_connection_is_renewed_and_a_cut_one_opened_again(
+    server: SlackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "PING_SECONDS", 0.2)
+    ann, desk = server.person("Ann"), Desk()
+    async with listening(server, desk):
+        server.say(ann.dm, "one", ann)
+        await until(lambda: desk.taken)
+        server.ask_to_reconnect()
+        await until(lambda: server.connections == 2 and server.is_connected())
+        server.say(ann.dm, "two", ann)
+        await until(lambda: len(desk.taken) == 2)
+        server.cut()
+        server.say(ann.dm, "three", ann)
+        await until(lambda: len(desk.taken) == 3)
+        server.answers_pings = False
+        await until(lambda: server.connections >= 4)
+        server.answers_pings = True
+        server.say(ann.dm, "four", ann)
+        await until(lambda: len(desk.taken) == 4)
+    assert desk.texts == ["one", "two", "three", "four"]
+
+
+async def test_reply_goes_to_its_thread_and_grows_by_edits(server: SlackServer) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel(), Desk()
+    first = server.say(hall, "a thread", ann)
+    async with listening(server, desk) as bot:
+        ts = await bot.send(chat(hall, first), "**hel**")
+        await bot.edit(chat(hall, first), ts, "**hello**")
+        assert server.texts(hall, first) == ["*hello*"]
+        server.delete_message(hall, "*hello*")
+        with pytest.raises(MessageGone):
+            await bot.edit(chat(hall, first), ts, "hello!")
+
+
+async def test_troubles_of_sending_are_told_apart(server: SlackServer) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel(), Desk()
+    async with listening(server, desk) as bot:
+        server.remove(hall)
+        with pytest.raises(SendNever, match="channel_not_found"):
+            await bot.send(chat(hall), "hello")
+        server.refuse("chat.postMessage", "ratelimited", status=429, retry_after=17)
+        with pytest.raises(SendLater) as later:
+            await bot.send(chat(ann.dm), "hello")
+        assert later.value.wait == 17
+        server.refuse("chat.postMessage", "token_revoked")
+        with pytest.raises(SendLater, match=r"slack\.bot_token"):
+            await bot.send(chat(ann.dm), "hello")
+        server.refuse("chat.postMessage", "fatal_error")
+        with pytest.raises(SendLater, match="fatal_error"):
+            await bot.send(chat(ann.dm), "hello")
+
+
+@pytest.mark.parametrize(("bot_token", "app_token"), [("xoxb-wrong", APP_TOKEN), (BOT_TOKEN, "xapp-wrong")])
+async def test_wrong_token_is_reported_and_tried_again(
+    server: SlackServer, bot_token: str, app_token: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = Desk()
+    bot = Slack(SlackTerms(bot_token, app_token, server.base_url), SystemClock())
+    with caplog.at_level(logging.DEBUG):
+        task = asyncio.create_task(bot.run(desk))
+        await until(lambda: desk.reports)
+        task.cancel()
+        await asyncio.wait({task})
+        await bot.close()
+    [(state, detail)] = desk.reports
+    assert state == "failing"
+    assert "slack.app_token" in detail
+    assert bot_token not in caplog.text + detail
+    assert app_token not in caplog.text + detail
+
+
+def test_app_token_is_asked_for() -> None:
+    with pytest.raises(SettingsError, match=r"slack\.app_token"):
+        Slack(SlackTerms(BOT_TOKEN, "", "http://127.0.0.1:9"), SystemClock())
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("**bold** and *italic* ~~gone~~ `a<b`", "*bold* and _italic_ ~gone~ `a&lt;b`"),
+        ("# Title\ntext", "*Title*\ntext"),
+        ("[page](https://a.b/?x=1&y=2)", "<https://a.b/?x=1&amp;y=2|page>"),
+        ("> so\n> and so", "> so\n> and so"),
+        ("```py\nif a < b:\n    pass\n```", "```\nif a &lt; b:\n    pass\n```"),
+        ("- one\n- **two**", "• one\n• *two*"),
+        ("<!channel> <@U1>", "&lt;!channel&gt; &lt;@U1&gt;"),
+        ("| a | b |\n|---|---|\n| 1 | 2 |", "```\n| a | b |\n|---|---|\n| 1 | 2 |\n```"),
+    ],
+)
+def test_markdown_is_put_as_slack_shows_it(given: str, shown: str) -> None:
+    assert to_mrkdwn(given) == shown
+
+
+def test_text_of_people_is_read_as_they_see_it() -> None:
+    given = "&lt;b&gt; <@U1> <@U2|bob> <mailto:a@b.c|a@b.c> <!subteam^S1|@team> <!date^1^{date}|today>"
+    assert to_plain(given, {"U1": "Ann"}) == "<b> @Ann @bob a@b.c @team today"
