@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -243,9 +244,8 @@ async def test_restarted_database_is_told_once_and_recovered_from(caplog: pytest
         opened = open_postgres(address(server.create()))
         await opened.write(lambda tx: ensure_workspace(tx, "before", AT))
         server.stop()
-        writes = [
-            asyncio.create_task(opened.write(lambda tx, n=n: ensure_workspace(tx, f"w{n}", AT))) for n in range(6)
-        ]
+        new = [partial(ensure_workspace, name=f"w{number}", at=AT) for number in range(6)]
+        writes = [asyncio.create_task(opened.write(make)) for make in new]
         while not caplog.messages:
             await asyncio.wait(writes, timeout=0.01)
         await asyncio.to_thread(server.start)
