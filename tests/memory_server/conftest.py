@@ -84,7 +84,8 @@ def call(request: pytest.FixtureRequest) -> Caller:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "storage" in metafunc.fixturenames and is_on_both(metafunc.module.__name__, metafunc.function.__name__):
-        metafunc.parametrize("storage", ["folder", "postgres"], indirect=True, scope="session")
+        kinds = ["folder", pytest.param("postgres", marks=pytest.mark.processes)]
+        metafunc.parametrize("storage", kinds, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
