@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import webbrowser
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from hermes.honcho.device_sign_in import sign_in_by_code
 from hermes.honcho.oauth_endpoints import Endpoints, find_endpoints
 from hermes.honcho.token_requests import TokenError
 from tests.honcho.asking import Person
-from tests.honcho.issuer import Fault, Issuer
+from tests.honcho.issuer import DEVICE_GRANT, Fault, Issuer
 from tests.honcho.setting_up import USE, Hermes, block, document, provider, status, write
 from tests.honcho.signing_in import visiting
 from tests.plain_http import PLAIN
@@ -247,6 +248,25 @@ def test_device_polls_more_slowly_when_told_and_ends_with_the_answer(issuer: Iss
 
 
 @pytest.mark.contract("8.1")
+def test_device_stops_when_its_code_has_ended(issuer: Issuer) -> None:
+    issuer.device_seconds, issuer.device_interval = 0.2, 0.05
+    with pytest.raises(TokenError, match="the code has ended") as raised:
+        sign_in_by_code(endpoints(issuer), "cli", lambda _: None)
+    assert (raised.value.code, issuer.counts[DEVICE_GRANT] > 0) == ("expired_token", True)
+
+
+@pytest.mark.contract("8.1")
+@pytest.mark.parametrize(
+    ("fault", "words"), [("expired_token", "the code has ended"), ("invalid_request", "answered 400 (invalid_request)")]
+)
+def test_device_does_not_ask_again_after_an_error_that_stays(issuer: Issuer, fault: Fault, words: str) -> None:
+    issuer.fault = lambda kind: fault if kind == DEVICE_GRANT else None
+    with pytest.raises(TokenError) as raised:
+        sign_in_by_code(endpoints(issuer), "cli", lambda _: None, lambda _: None)
+    assert (words in raised.value.message, issuer.counts[DEVICE_GRANT]) == (True, 1)
+
+
+@pytest.mark.contract("8.1")
 def test_device_is_refused_where_the_server_does_not_offer_it(here: Path, hermes: Hermes, issuer: Issuer) -> None:
     issuer.has_devices = False
     ran = hermes("honcho", "login", "--device")
@@ -273,6 +293,28 @@ def test_pasted_address_is_the_last_resort(
     assert hermes("honcho", "login").code == 0
     assert (len(person.asked), FOREIGN in person.heard) == (2, True)
     assert block(here)["apiKey"] in issuer.issued
+
+
+@pytest.mark.contract("8.1")
+@pytest.mark.parametrize("pasted", ["http://[", "http://127.0.0.1/callback?code=x&state=\udcff", "", "x" * 100_000])
+def test_pasted_text_that_is_no_answer_is_asked_for_again(issuer: Issuer, pasted: str) -> None:
+    with BrowserSignIn(endpoints(issuer), "cli", "x") as waiting:
+        with pytest.raises(UsageError, match=FOREIGN):
+            waiting.take_pasted(pasted)
+        assert DONE in visiting(waiting.url).text
+
+
+@pytest.mark.contract("8.4")
+@pytest.mark.parametrize("ends", ["1e999", "1" + "0" * 400, "-1", "true", "1700000000000000"])
+def test_end_that_no_clock_shows_is_an_unknown_age(here: Path, hermes: Hermes, issuer: Issuer, ends: str) -> None:
+    write(here, {"baseUrl": issuer.url, "hosts": {"hermes": issuer.grant()}})
+    path = here / "honcho.json"
+    found = document(here)
+    found["hosts"]["hermes"]["oauth"]["expiresAt"] = "END"
+    path.write_text(json.dumps(found).replace('"END"', ends))
+    ran = hermes("honcho", "status")
+    assert ran.code == 0, ran.err
+    assert "OAuth (hermes-agent, token of unknown age)" in " ".join(ran.out.split())
 
 
 @pytest.mark.contract("8.1")

@@ -20,7 +20,7 @@ from hermes.honcho import keys
 from hermes.honcho.config_file import Block, Edit, edit_document, set_keys
 from hermes.honcho.configuration import CLOUD, HOST, ROOT, HonchoConfiguration, is_cloud_url
 from hermes.honcho.device_sign_in import sign_in_by_code
-from hermes.honcho.grant import ACCESS_PREFIX, SignIn, TokenAnswer, is_access_token, read_sign_in, suggested
+from hermes.honcho.grant import SignIn, TokenAnswer, read_sign_in, suggested
 from hermes.honcho.oauth_endpoints import Endpoints, find_endpoints
 from hermes.honcho.remarks import describe_auth
 from hermes.honcho.server import Machine, find_server, meant_server
@@ -144,9 +144,9 @@ class Signer(Struct, frozen=True):
 
 
 def make_signed_in(endpoints: Endpoints, answer: TokenAnswer) -> SignedIn:
-    """Return the sign-in that an answer makes. Raises TokenError for tokens that could never be renewed."""
-    if not is_access_token(answer.access_token) or not answer.refresh_token:
-        raise TokenError(f"the server gave no token that begins with {ACCESS_PREFIX}, or none to renew it with")
+    """Return the sign-in that an answer makes. Raises TokenError for one that could never be renewed."""
+    if not answer.refresh_token:
+        raise TokenError("the server gave no token to renew the sign-in with")
     now = time.time()
     first = SignIn("", "", None, endpoints.client_id, endpoints.token, endpoints.server, now, endpoints.scope)
     return SignedIn(first.renewed(answer, now), suggested(answer.config))
