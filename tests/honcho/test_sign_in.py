@@ -416,7 +416,11 @@ def test_set_up_signs_in_at_once_and_offers_the_name_of_the_consent(
     again = Person("", "", "", "", "", "", *USE).sits_down(monkeypatch)
     assert hermes("memory", "setup", "honcho").code == 0
     assert again.offers["stay"].startswith("stay signed in: OAuth (hermes-agent, token valid")
-    assert block(here) == found
+    assert (block(here), issuer.revoked) == (found, [])
+    Person("", "", "browser", "", "", "", *USE).sits_down(monkeypatch)
+    monkeypatch.setattr(issuer, "has_metadata", True)
+    assert hermes("memory", "setup", "honcho").code == 0
+    assert (issuer.revoked, block(here)["apiKey"] != found["apiKey"]) == ([found["oauth"]["refreshToken"]], True)
 
 
 @pytest.mark.contract("8.3")
@@ -447,6 +451,9 @@ def test_token_goes_to_the_server_it_was_made_for_alone(
             told = status(hermes)
             assert told["auth"].startswith(f"none: the sign-in of the host block was made for {issuer.url}")
             assert "`hermes honcho login` signs in there" in told["auth"]
+        assert hermes("honcho", "logout").code == 0
+        assert ("apiKey" in block(here), "oauth" in block(here), other.revoked) == (False, False, [])
+        assert issuer.revoked == [found["hosts"]["hermes"]["oauth"]["refreshToken"]]
 
 
 def test_listener_takes_nothing_after_it_is_closed(issuer: Issuer) -> None:

@@ -17,8 +17,8 @@ from msgspec import Struct
 from hermes.errors import NotFoundError, ProviderError, UsageError
 from hermes.files import check_room, unwritable
 from hermes.honcho import keys
-from hermes.honcho.config_file import Block, Edit, edit_document, set_keys
-from hermes.honcho.configuration import CLOUD, HOST, ROOT, HonchoConfiguration, is_cloud_url
+from hermes.honcho.config_file import Block, Edit, edit_document, read_document, set_keys
+from hermes.honcho.configuration import CLOUD, ROOT, HonchoConfiguration, is_cloud_url
 from hermes.honcho.device_sign_in import sign_in_by_code
 from hermes.honcho.grant import SignIn, TokenAnswer, read_sign_in, suggested
 from hermes.honcho.oauth_endpoints import Endpoints, find_endpoints
@@ -59,9 +59,9 @@ def login(
         raise UsageError("our own memory server needs no sign-in", hint=hint)
     way: Way = "device" if device else "paste" if paste else "auto"
     made = Signer(bench.desk.dialog, bench.machine).sign_in(server.url, way)
+    config, before = bench.load().checked(), own_sign_in(bench.machine)  # minutes later
     bench.save(set_keys({**made.sign_in.as_keys(), **unset(config, made.suggested)}))
-    if config.sign_in is not None and config.sign_in_layer == HOST:
-        revoke(config.sign_in, bench.machine.env)
+    revoke_replaced(before, bench.machine)
     bench.choose()
     bench.desk.dialog.say(f"Signed in to {server.shown}: {describe_auth(bench.load(), time.time())}.")
 
@@ -156,7 +156,7 @@ def sign_out(machine: Machine) -> None:
     """Take the sign-in in force out of the file, and revoke it where the server can do that. The server stays named, so
     that memory waits and goes nowhere else. Raises NotFoundError where nobody is signed in."""
     config = machine.load().checked()
-    if config.sign_in is None:
+    if config.sign_in is None and own_sign_in(machine) is None:
         raise NotFoundError("nobody is signed in here", hint="`hermes honcho status` shows what is sent to the server")
     if config.has_foreign_sign_in:
         raise UsageError(f"the sign-in at the root of {config.file} is another program's", hint="Sign out there")
@@ -176,6 +176,18 @@ def _drop(removed: list[SignIn], *, at_root: bool, server: str) -> Edit:
             block[keys.BASE_URL.key] = CLOUD
 
     return edit
+
+
+def own_sign_in(machine: Machine) -> SignIn | None:
+    """Return the sign-in in the host block, also one that is not used since it was made for another server."""
+    return read_sign_in(read_document(machine.places.existing(), machine.places).block)
+
+
+def revoke_replaced(before: SignIn | None, machine: Machine) -> None:
+    """Revoke a sign-in of the host block that does not stand there any more: nobody has its tokens."""
+    now = own_sign_in(machine)
+    if before is not None and (now is None or now.granted_at != before.granted_at or now.server != before.server):
+        revoke(before, machine.env)
 
 
 def revoke(sign_in: SignIn, env: Mapping[str, str]) -> None:
