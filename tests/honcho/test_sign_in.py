@@ -17,6 +17,7 @@ from hermes.errors import ProviderError, UsageError
 from hermes.honcho.browser_sign_in import DENIED, DONE, FOREIGN, OVER, PORT, BrowserSignIn
 from hermes.honcho.device_sign_in import sign_in_by_code
 from hermes.honcho.oauth_endpoints import Endpoints, find_endpoints
+from hermes.honcho.sign_in import OTHER_WORKSPACE
 from hermes.honcho.token_requests import TokenError
 from tests.honcho.asking import Person
 from tests.honcho.issuer import DEVICE_GRANT, Fault, Issuer
@@ -94,6 +95,21 @@ def test_login_with_a_browser_stores_the_grant(
     told = status(hermes)
     assert told["auth"] == "OAuth (hermes-agent, token valid 60m), host block"
     assert told["connection"] == "it answers"
+
+
+@pytest.mark.contract("8.3")
+def test_login_for_another_workspace_than_the_one_in_force_says_so(
+    here: Path, hermes: Hermes, issuer: Issuer, browser: list[httpx.Response]
+) -> None:
+    write(here, {"baseUrl": issuer.url, "hosts": {"hermes": {"workspace": "old"}}})
+    issuer.config = {"workspace": "garden"}
+    told = " ".join(hermes("honcho", "login").out.split())
+    assert OTHER_WORKSPACE.format(chosen="garden", used="old") in told
+    assert (block(here)["workspace"], len(browser)) == ("old", 1)
+    issuer.end_tokens()
+    assert status(hermes)["connection"].startswith("it answers, but refuses the sign-in for the workspace old;")
+    assert hermes("memory", "setup", "honcho", "--yes", "--unchecked", "--workspace", "garden").code == 0
+    assert "Note: on the page" not in hermes("honcho", "login").out
 
 
 @pytest.mark.contract("8.1")

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 Way = Literal["auto", "browser", "device", "paste"]
 REVOKE_SECONDS = 5.0
+OTHER_WORKSPACE = (
+    "on the page you chose the workspace {chosen}, and this profile uses {used}, which the sign-in may not open. "
+    "`hermes memory setup honcho --yes --unchecked --workspace {chosen}` uses {chosen}; to keep {used}, run "
+    "`hermes honcho login` again and name it on the page."
+)
 REMOTE = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")
 
 
@@ -63,6 +68,9 @@ def login(
     bench.save(set_keys({**made.sign_in.as_keys(), **unset(config, made.suggested)}))
     revoke_replaced(before, bench.machine)
     bench.choose()
+    chosen, used = made.suggested.get(keys.WORKSPACE.key), bench.load().workspace
+    if chosen and chosen != used:
+        bench.desk.dialog.say(f"Note: {OTHER_WORKSPACE.format(chosen=chosen, used=used)}")
     bench.desk.dialog.say(f"Signed in to {server.shown}: {describe_auth(bench.load(), time.time())}.")
 
 
