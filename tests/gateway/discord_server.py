@@ -124,6 +124,9 @@ class DiscordServer(WebServer):
         self._channels: dict[int, Channel] = {}
         self._messages: dict[int, list[dict[str, Json]]] = {}
         self._gone: set[int] = set()
+        self._archived: set[int] = set()
+        self.is_available = True
+        """Whether the server's channels are told at the begin of a session."""
         self._nonces: dict[tuple[int, str], Json] = {}
         self._sessions: dict[str, Session] = {}
         self._troubles: list[Trouble] = []
@@ -178,6 +181,11 @@ class DiscordServer(WebServer):
         """The channel is gone."""
         with self.changed:
             self._gone.add(where.id)
+
+    def archive(self, thread: Channel) -> None:
+        """A thread is put aside: it is not listed any more."""
+        self._archived.add(thread.id)
+        self.emit("THREAD_UPDATE", self._channel_json(thread))
 
     # What goes wrong.
 
@@ -264,7 +272,7 @@ class DiscordServer(WebServer):
                 "message_count": len(said),
                 "member_count": 1,
                 "thread_metadata": {
-                    "archived": False,
+                    "archived": channel.id in self._archived,
                     "auto_archive_duration": 1440,
                     "archive_timestamp": _time(channel.id),
                     "locked": False,
@@ -275,7 +283,7 @@ class DiscordServer(WebServer):
     def _guild_json(self) -> Json:
         kinds: dict[int, list[Json]] = {0: [], 11: []}
         for channel in self._channels.values():
-            if channel.kind in kinds and channel.id not in self._gone:
+            if channel.kind in kinds and channel.id not in self._gone | self._archived:
                 kinds[channel.kind].append(self._channel_json(channel))
         everyone = {"id": str(self.guild_id), "name": "@everyone", "permissions": str(1 << 10 | 1 << 16), "position": 0}
         everyone |= {"color": 0, "hoist": False, "managed": False, "mentionable": False}
@@ -385,7 +393,8 @@ class DiscordServer(WebServer):
             self._sessions[session.id] = session
             self.identified += 1
         await self._send_event(session, "READY", ready)
-        await self._send_event(session, "GUILD_CREATE", self._guild_json())
+        if self.is_available:
+            await self._send_event(session, "GUILD_CREATE", self._guild_json())
         with self.changed:
             self.changed.notify_all()
 
@@ -445,6 +454,8 @@ class DiscordServer(WebServer):
         self, method: str, channel: Channel, path: list[str], request: web.Request, bot: Bot
     ) -> web.Response:
         match method, path:
+            case "GET", []:
+                return _json(self._channel_json(channel))
             case "POST", ["typing"]:
                 return web.Response(status=204)
             case "GET", ["messages"]:
