@@ -281,13 +281,18 @@ class SlackServer(WebServer):
         if given["channel"] not in self._channels:
             return {"error": "channel_not_found"}
         later = [one for one in self._messages.get(given["channel"], []) if float(one["ts"]) > float(given["oldest"])]
-        found = [one for one in later if belongs(one)][::-1]
+        found = [self._with_replies(given["channel"], one) for one in later if belongs(one)][::-1]
         start = int(given.get("cursor") or 0)
         end = start + PAGE_MESSAGES
         return {
             "messages": found[start:end],
             "response_metadata": {"next_cursor": str(end) if end < len(found) else ""},
         }
+
+    def _with_replies(self, channel: str, message: Json) -> Json:
+        """A message as Slack's history has it: with the number of replies below it."""
+        below = [one for one in self._messages[channel] if one.get("thread_ts") == message["ts"] != one["ts"]]
+        return {**message, "thread_ts": message["ts"], "reply_count": len(below)} if below else message
 
     def _chat_postmessage(self, given: Json) -> Json:
         if given["channel"] not in self._channels:

@@ -143,6 +143,47 @@ async def test_what_was_said_while_nobody_ran_is_read_once_and_in_order(server: 
     assert [one for one in said if one[1]] == [("in a thread", first), ("on with the thread", first)]
 
 
+async def test_thread_that_began_while_nobody_ran_is_read(server: SlackServer) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel(), Desk()
+    async with listening(server, desk):
+        server.say(hall, f"{ME} one", ann)
+        await until(lambda: desk.taken)
+    first = server.say(hall, "a topic", ann)
+    server.say(hall, f"{ME} in its thread", ann, thread_ts=first)
+    server.say(hall, "among us", ann, thread_ts=first)
+    async with listening(server, desk):
+        await until(lambda: len(desk.taken) == 2)
+    assert desk.taken[1].text == "in its thread"
+    assert desk.taken[1].chat == chat(hall, first)
+
+
+@pytest.mark.contract("10.55")
+async def test_rate_limits_and_closed_channels_do_not_stop_reading_what_was_missed(
+    server: SlackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "FIRST_WAIT_SECONDS", 0.01)
+    hall, ann, desk = server.channel(), server.person("Ann"), Desk()
+    async with listening(server, desk):
+        server.say(ann.dm, "one", ann)
+        server.say(hall, f"{ME} hello", ann)
+        await until(lambda: len(desk.taken) == 2)
+    for number in range(120):
+        server.say(ann.dm, f"later {number}", ann)
+    pages = [0]
+
+    def limit(method: str) -> None:
+        pages[0] += method == "conversations.history"
+        if method == "conversations.history" and pages[0] % 2:
+            server.refuse(method, "ratelimited", status=429, retry_after=1)
+
+    server.on_call = limit
+    server.refuse("conversations.history", "team_access_not_granted")
+    async with listening(server, desk):
+        await until(lambda: len(desk.taken) == 122)
+    assert desk.texts[2:] == [f"later {number}" for number in range(120)]
+    assert pages[0] < 12, "no page is read twice"
+
+
 @pytest.mark.contract("2.1")
 async def test_event_is_acknowledged_only_after_it_is_stored(
     server: SlackServer, monkeypatch: pytest.MonkeyPatch

@@ -196,7 +196,6 @@ class Discord:
     async def _catch_up(self, client: DiscordClient, reading: _ChannelReading, gap: Gap) -> None:
         """Read what was said since the positions. A channel that is new to us begins with what comes next, unless it
         was made while nobody listened."""
-        import discord
 
         positions = reading.positions
         for channel_id, missed_after in gap.missed_after.items():
