@@ -29,6 +29,8 @@ TOKEN = "MTIz.loopback.token-that-nobody-shall-ever-read"
 BOT_ID = 900_000_000_000_000_001
 LONGEST_UNITS = 2000
 MESSAGE_CONTENT = 1 << 15
+LIMITED_MESSAGE_CONTENT = 1 << 19
+"""Of an application: the intent is switched on, for a bot in fewer than 100 servers."""
 EPOCH_MS = 1_420_070_400_000
 HEARTBEAT_MS = 300
 APPLICATION: dict[str, Json] = {
@@ -440,7 +442,8 @@ class DiscordServer(WebServer):
             case "GET", ["users", "@me"]:
                 return _json(bot.to_json())
             case "GET", ["oauth2", "applications", "@me"]:
-                return _json({**bot.to_json(), **APPLICATION, "owner": bot.to_json()})
+                flags = LIMITED_MESSAGE_CONTENT if self.grants_intents else 0
+                return _json({**bot.to_json(), **APPLICATION, "flags": flags, "owner": bot.to_json()})
             case "GET", ["gateway"]:
                 return _json({"url": f"ws://127.0.0.1:{self.port}/ws"})
             case _, ["channels", channel_id, *rest]:

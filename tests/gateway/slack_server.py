@@ -26,6 +26,10 @@ from tests.gateway.web_server import WebServer
 BOT_TOKEN = "xoxb-loopback-token-that-nobody-shall-ever-read"
 APP_TOKEN = "xapp-loopback-token-that-nobody-shall-ever-read"
 BOT_USER, BOT_ID = "UBOT00001", "BBOT00001"
+SCOPES = (
+    "app_mentions:read", "channels:history", "channels:read", "chat:write", "groups:history", "groups:read",
+    "im:history", "im:read", "im:write", "mpim:history", "mpim:read", "users:read",
+)  # fmt: skip
 PAGE_MESSAGES = 50
 """Pages are shorter than what is asked for, as Slack's may be."""
 
@@ -80,6 +84,7 @@ class SlackServer(WebServer):
         self.on_call: Callable[[str], None] = lambda _: None
         self.connections = 0
         self.answers_pings = True
+        self.scopes = SCOPES
         self.acknowledged: list[str] = []
         self.bots = [Bot(BOT_USER, BOT_ID, "hermes", BOT_TOKEN, APP_TOKEN)]
         self._numbers = count(1)
@@ -253,7 +258,7 @@ class SlackServer(WebServer):
             await self._emit(found.pop("event"))
         with self.changed:
             self.changed.notify_all()
-        return _json({"ok": "error" not in found, **found})
+        return _json({"ok": "error" not in found, **found}, headers={"X-OAuth-Scopes": ",".join(self.scopes)})
 
     def _auth_test(self, given: Json) -> Json:
         bot = given["bot"]

@@ -27,6 +27,7 @@ from hermes.gateway.platform import Chat, Intake, MessageGone, SendLater, SendNe
 from hermes.gateway.platforms.discord_messages import NAME, MessageReader
 from hermes.gateway.platforms.discord_text import render
 from hermes.gateway.platforms.inbound_text import mark_late
+from hermes.gateway.platforms.packages import DISCORD, how_to_install
 from hermes.gateway.platforms.read_positions import ReadPositions
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Discord:
         except ModuleNotFoundError as error:
             raise SettingsError(
                 f"`discord.token` is set, but the package {error.name} is not installed",
-                hint="Install it beside hermes: `pip install 'discord.py>=2.5,<3'`, or hermes with its extra [discord]",
+                hint=f"Install it beside hermes: `{how_to_install(DISCORD)}`",
             ) from None
         self._terms = terms
         self._clock = clock

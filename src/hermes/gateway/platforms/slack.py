@@ -21,6 +21,7 @@ from hermes.clock import Clock
 from hermes.errors import HermesError, SettingsError
 from hermes.gateway.platform import Chat, Intake, MessageGone, SendLater, SendNever
 from hermes.gateway.platforms.inbound_text import mark_late
+from hermes.gateway.platforms.packages import SLACK, how_to_install
 from hermes.gateway.platforms.read_positions import ReadPositions
 from hermes.gateway.platforms.slack_messages import NAME, EventReader
 from hermes.gateway.platforms.slack_text import to_mrkdwn
@@ -95,7 +96,7 @@ class Slack:
         except ModuleNotFoundError as error:
             raise SettingsError(
                 f"`slack.bot_token` is set, but the package {error.name} is not installed",
-                hint="Install hermes with its extra [slack], or `pip install slack-sdk aiohttp` beside it",
+                hint=f"Install it beside hermes: `{how_to_install(SLACK)}`",
             ) from None
         self._terms = terms
         self._clock = clock
