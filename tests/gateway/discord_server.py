@@ -201,6 +201,15 @@ class DiscordServer(WebServer):
         with self.changed:
             self._sessions.clear()
 
+    def forget_messages(self) -> None:
+        """Drop what is kept of messages and events, for tests that measure memory."""
+        with self.changed:
+            self.calls.clear()
+            self._messages.clear()
+            self._nonces.clear()
+            for session in self._sessions.values():
+                session.events.clear()
+
     # What can be seen.
 
     def messages_of(self, channel_id: int) -> list[tuple[str, str]]:

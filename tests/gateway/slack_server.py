@@ -189,6 +189,14 @@ class SlackServer(WebServer):
         with self.changed:
             self._troubles += [Trouble(method, error, status, retry_after)] * times
 
+    def forget_messages(self) -> None:
+        """Drop what is kept of messages and events, for tests that measure memory."""
+        with self.changed:
+            self.calls.clear()
+            self.acknowledged.clear()
+            self._messages.clear()
+            self._unacknowledged.clear()
+
     # What can be seen.
 
     def messages_of(self, channel_id: str) -> list[tuple[str, str]]:
