@@ -49,10 +49,10 @@ APPLICATION: dict[str, Json] = {
 
 @dataclass(frozen=True)
 class Channel:
-    """A direct chat, a text channel or a thread."""
+    """A direct chat, a text channel, a voice channel or a thread."""
 
     id: int
-    kind: Literal[0, 1, 11]
+    kind: Literal[0, 1, 2, 11]
     name: str = ""
     parent_id: int | None = None
 
@@ -152,9 +152,9 @@ class DiscordServer(WebServer):
         self.bots.append(made)
         return made
 
-    def channel(self, name: str) -> Channel:
-        """A text channel of the server that the bot is in."""
-        made = Channel(self._id(), 0, name)
+    def channel(self, name: str, kind: Literal[0, 2] = 0) -> Channel:
+        """A text or voice channel of the server that the bot is in."""
+        made = Channel(self._id(), kind, name)
         self._channels[made.id] = made
         self.emit("CHANNEL_CREATE", self._channel_json(made))
         return made
@@ -275,6 +275,7 @@ class DiscordServer(WebServer):
             "last_message_id": said[-1]["id"] if said else None,
             "position": 0,
             "permission_overwrites": [],
+            **({"bitrate": 64000, "user_limit": 0} if channel.kind == 2 else {}),
         }
         if channel.parent_id is not None:
             made |= {
@@ -292,7 +293,7 @@ class DiscordServer(WebServer):
         return made
 
     def _guild_json(self) -> Json:
-        kinds: dict[int, list[Json]] = {0: [], 11: []}
+        kinds: dict[int, list[Json]] = {0: [], 2: [], 11: []}
         for channel in self._channels.values():
             if channel.kind in kinds and channel.id not in self._gone | self._archived:
                 kinds[channel.kind].append(self._channel_json(channel))
@@ -305,7 +306,7 @@ class DiscordServer(WebServer):
             "roles": [everyone],
             "emojis": [],
             "features": [],
-            "channels": kinds[0],
+            "channels": kinds[0] + kinds[2],
             "threads": kinds[11],
             "members": [
                 {

@@ -84,7 +84,7 @@ class SlackServer(WebServer):
         self.on_call: Callable[[str], None] = lambda _: None
         self.connections = 0
         self.answers_pings = True
-        self.scopes = SCOPES
+        self.scopes: tuple[str, ...] = SCOPES
         self.acknowledged: list[str] = []
         self.bots = [Bot(BOT_USER, BOT_ID, "hermes", BOT_TOKEN, APP_TOKEN)]
         self._numbers = count(1)

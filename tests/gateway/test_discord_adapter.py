@@ -117,6 +117,42 @@ async def test_messages_are_read_as_text(server: DiscordServer, text: str, more:
     assert desk.texts == [heard]
 
 
+async def test_unusual_messages_do_not_stop_what_comes_after_them(server: DiscordServer) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
+    poll = {"question": {"text": "Figs?"}, "answers": [], "expiry": None, "allow_multiselect": False, "layout_type": 1}
+    async with listening(server, desk):
+        for kind in (1, 3, 6, 7, 8, 18, 21, 46, 99):
+            server.say(hall, "", ann, type=kind)
+        server.say(ann.dm, "to a deleted one", ann, **REPLIED, referenced_message=None)
+        server.say(ann.dm, "to an unknown one", ann, **REPLIED)
+        server.say(ann.dm, "", ann, poll=poll)
+        server.say(ann.dm, "half a pair \ud83d", ann)
+        server.say(hall, f"{ME} <@&5> <#6> <@7>", ann)
+        server.say(hall, ME, ann)
+        server.emit("MESSAGE_DELETE", {"id": "5", "channel_id": str(ann.dm.id)})
+        server.say(ann.dm, "the last", ann)
+        await until(lambda: "the last" in desk.texts)
+    assert desk.texts == [
+        "to a deleted one", "to an unknown one", "[a poll: Figs?]", "half a pair \ufffd", "<@&5> <#6> <@7>",
+        "@hermes", "the last",
+    ]  # fmt: skip
+
+
+async def test_chat_of_a_voice_channel_is_a_channel(server: DiscordServer) -> None:
+    ann, desk = server.person("Ann"), Desk()
+    voice = server.channel("voice", 2)
+    async with listening(server, desk):
+        server.say(voice, f"{ME} one", ann)
+        await until(lambda: desk.taken)
+    server.forget_sessions()
+    server.say(voice, "not for you", ann)
+    server.say(voice, f"{ME} two", ann)
+    async with listening(server, desk):
+        await until(lambda: len(desk.taken) == 2)
+    assert desk.texts == ["one", "two"]
+    assert {one.chat for one in desk.taken} == {chat(voice)}
+
+
 async def test_reply_brings_a_quote_and_counts_as_addressed(server: DiscordServer) -> None:
     ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
     async with listening(server, desk) as bot:

@@ -108,6 +108,31 @@ async def test_bots_and_system_messages_are_not_heard(server: SlackServer) -> No
     assert desk.texts == ["a person"]
 
 
+async def test_unusual_events_do_not_stop_what_comes_after_them(server: SlackServer) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel(), Desk()
+    long = "é" * 40_000
+    async with listening(server, desk):
+        first = server.say(hall, f"{ME} a topic", ann)
+        server.say(hall, f"{ME} to all", ann, thread_ts=first, subtype="thread_broadcast")
+        for subtype in ("tombstone", "channel_join", "message_deleted", "message_replied", "bot_add", "huddle_thread"):
+            server.say(hall, f"{ME} {subtype}", ann, subtype=subtype)
+        server.emit({"type": "message", "subtype": "message_deleted", "channel": hall.id, "deleted_ts": first})
+        server.emit({"type": "message", "subtype": "message_changed", "channel": hall.id, "ts": "1.0"})
+        server.emit({"type": "message", "channel": hall.id, "user": ann.id})
+        server.emit({"type": "message", "text": "of nowhere", "user": ann.id, "ts": "2.0"})
+        server.say(hall, f"{ME} hook", ann, subtype="bot_message", user=None, bot_id="B77")
+        server.say(ann.dm, "", ann, subtype="file_share", files=[{"id": "F1", "mode": "tombstone"}, {"id": "F2"}])
+        server.say(ann.dm, long, ann)
+        server.emit(
+            {"type": "message", "channel": "G1", "channel_type": "mpim", "user": ann.id, "text": "x", "ts": "3"}
+        )
+        server.say(ann.dm, "the last", ann)
+        await until(lambda: "the last" in desk.texts)
+    assert desk.texts == [
+        "a topic", "to all", "[files “F1”, “F2”, which cannot be opened here]", long, "the last",
+    ]  # fmt: skip
+
+
 async def test_edit_by_a_person_is_a_message_of_its_own(server: SlackServer) -> None:
     ann, desk = server.person("Ann"), Desk()
     async with listening(server, desk):

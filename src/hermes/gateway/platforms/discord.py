@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from hermes.gateway.platforms.discord_client import ArrivedMessage, DiscordClient, Gap
 
     Readable: TypeAlias = discord.abc.Messageable
+    Listed: TypeAlias = discord.TextChannel | discord.VoiceChannel | discord.StageChannel | discord.Thread
 
 log = logging.getLogger("hermes.gateway.discord")
 
@@ -348,7 +349,7 @@ class _ChannelReading(Struct, frozen=True):
     reader: MessageReader
 
 
-def _channels(client: DiscordClient) -> Iterator[discord.TextChannel | discord.VocalGuildChannel | discord.Thread]:
+def _channels(client: DiscordClient) -> Iterator[Listed]:
     """Yield the channels and threads that the session lists."""
     for guild in client.guilds:
         yield from (*guild.text_channels, *guild.voice_channels, *guild.stage_channels, *guild.threads)
