@@ -40,7 +40,7 @@ class ChatPlatform:
     def replay(self) -> None:
         """The platform tells of all messages once more, as after a connection that was lost."""
         for where in (self.hall, *(person.dm for person in self.people)):
-            for message in list(self.server._messages.get(where.id, ())):  # type: ignore[call-overload]
+            for message in list(self.server._messages.get(where.id, ())):  # type: ignore[arg-type]
                 if isinstance(self.server, DiscordServer):
                     self.server.emit("MESSAGE_CREATE", message)
                 else:

@@ -53,7 +53,7 @@ def _thread(where: Channel) -> str | None:
 
 
 REPLIED: dict[str, Json] = {
-    "message_reference": {"message_id": "1"},
+    "message_reference": {"message_id": "1", "channel_id": "2"},
     "type": 19,
 }
 
@@ -115,27 +115,6 @@ async def test_messages_are_read_as_text(server: DiscordServer, text: str, more:
         server.say(ann.dm, text, ann, **more)
         await until(lambda: desk.taken)
     assert desk.texts == [heard]
-
-
-async def test_unusual_messages_do_not_stop_what_comes_after_them(server: DiscordServer) -> None:
-    ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
-    poll = {"question": {"text": "Figs?"}, "answers": [], "expiry": None, "allow_multiselect": False, "layout_type": 1}
-    async with listening(server, desk):
-        for kind in (1, 3, 6, 7, 8, 18, 21, 46, 99):
-            server.say(hall, "", ann, type=kind)
-        server.say(ann.dm, "to a deleted one", ann, **REPLIED, referenced_message=None)
-        server.say(ann.dm, "to an unknown one", ann, **REPLIED)
-        server.say(ann.dm, "", ann, poll=poll)
-        server.say(ann.dm, "half a pair \ud83d", ann)
-        server.say(hall, f"{ME} <@&5> <#6> <@7>", ann)
-        server.say(hall, ME, ann)
-        server.emit("MESSAGE_DELETE", {"id": "5", "channel_id": str(ann.dm.id)})
-        server.say(ann.dm, "the last", ann)
-        await until(lambda: "the last" in desk.texts)
-    assert desk.texts == [
-        "to a deleted one", "to an unknown one", "[a poll: Figs?]", "half a pair \ufffd", "<@&5> <#6> <@7>",
-        "@hermes", "the last",
-    ]  # fmt: skip
 
 
 async def test_chat_of_a_voice_channel_is_a_channel(server: DiscordServer) -> None:

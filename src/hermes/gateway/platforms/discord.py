@@ -236,6 +236,8 @@ class Discord:
                 await self._take(reading, self._library.ArrivedMessage(message))
         except discord.NotFound:
             reading.positions.forget(place)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:  # of the library, before we see the message
+            log.warning("channel %s holds a message that cannot be read: %s", place, type(error).__name__)
         except (discord.Forbidden, discord.InvalidData) as error:
             log.info("channel %s may not be read: %s", place, type(error).__name__)
 
@@ -352,7 +354,8 @@ class _ChannelReading(Struct, frozen=True):
 def _channels(client: DiscordClient) -> Iterator[Listed]:
     """Yield the channels and threads that the session lists."""
     for guild in client.guilds:
-        yield from (*guild.text_channels, *guild.voice_channels, *guild.stage_channels, *guild.threads)
+        listed: list[Listed] = [*guild.text_channels, *guild.voice_channels, *guild.stage_channels, *guild.threads]
+        yield from listed
 
 
 def _fit(text: str) -> str:
