@@ -37,6 +37,15 @@ class ChatPlatform:
         """A person speaks in the common channel without naming anybody."""
         self.server.say(self.hall, text, self.people[number])  # type: ignore[arg-type]
 
+    def replay(self) -> None:
+        """The platform tells of all messages once more, as after a connection that was lost."""
+        for where in (self.hall, *(person.dm for person in self.people)):
+            for message in list(self.server._messages.get(where.id, ())):  # type: ignore[arg-type]
+                if isinstance(self.server, DiscordServer):
+                    self.server.emit("MESSAGE_CREATE", message)
+                else:
+                    self.server.emit({**message, "channel": where.id, "channel_type": where.kind})
+
     def texts(self, number: int) -> list[str]:
         """What the bot wrote to a person."""
         return self.server.texts(self.people[number].dm)  # type: ignore[arg-type]

@@ -29,6 +29,8 @@ TOKEN = "MTIz.loopback.token-that-nobody-shall-ever-read"
 BOT_ID = 900_000_000_000_000_001
 LONGEST_UNITS = 2000
 MESSAGE_CONTENT = 1 << 15
+LIMITED_MESSAGE_CONTENT = 1 << 19
+"""Of an application: the intent is switched on, for a bot in fewer than 100 servers."""
 EPOCH_MS = 1_420_070_400_000
 HEARTBEAT_MS = 300
 APPLICATION: dict[str, Json] = {
@@ -47,10 +49,10 @@ APPLICATION: dict[str, Json] = {
 
 @dataclass(frozen=True)
 class Channel:
-    """A direct chat, a text channel or a thread."""
+    """A direct chat, a text channel, a voice channel or a thread."""
 
     id: int
-    kind: Literal[0, 1, 11]
+    kind: Literal[0, 1, 2, 11]
     name: str = ""
     parent_id: int | None = None
 
@@ -124,6 +126,9 @@ class DiscordServer(WebServer):
         self._channels: dict[int, Channel] = {}
         self._messages: dict[int, list[dict[str, Json]]] = {}
         self._gone: set[int] = set()
+        self._archived: set[int] = set()
+        self.is_available = True
+        """Whether the server's channels are told at the begin of a session."""
         self._nonces: dict[tuple[int, str], Json] = {}
         self._sessions: dict[str, Session] = {}
         self._troubles: list[Trouble] = []
@@ -147,9 +152,9 @@ class DiscordServer(WebServer):
         self.bots.append(made)
         return made
 
-    def channel(self, name: str) -> Channel:
-        """A text channel of the server that the bot is in."""
-        made = Channel(self._id(), 0, name)
+    def channel(self, name: str, kind: Literal[0, 2] = 0) -> Channel:
+        """A text or voice channel of the server that the bot is in."""
+        made = Channel(self._id(), kind, name)
         self._channels[made.id] = made
         self.emit("CHANNEL_CREATE", self._channel_json(made))
         return made
@@ -179,6 +184,11 @@ class DiscordServer(WebServer):
         with self.changed:
             self._gone.add(where.id)
 
+    def archive(self, thread: Channel) -> None:
+        """A thread is put aside: it is not listed any more."""
+        self._archived.add(thread.id)
+        self.emit("THREAD_UPDATE", self._channel_json(thread))
+
     # What goes wrong.
 
     def refuse(self, method: str, status: int, *, times: int = 1, lost: bool = False, **body: Json) -> None:
@@ -190,6 +200,15 @@ class DiscordServer(WebServer):
         """End all sessions: what happens from now on reaches nobody until they begin anew."""
         with self.changed:
             self._sessions.clear()
+
+    def forget_messages(self) -> None:
+        """Drop what is kept of messages and events, for tests that measure memory."""
+        with self.changed:
+            self.calls.clear()
+            self._messages.clear()
+            self._nonces.clear()
+            for session in self._sessions.values():
+                session.events.clear()
 
     # What can be seen.
 
@@ -256,6 +275,7 @@ class DiscordServer(WebServer):
             "last_message_id": said[-1]["id"] if said else None,
             "position": 0,
             "permission_overwrites": [],
+            **({"bitrate": 64000, "user_limit": 0} if channel.kind == 2 else {}),
         }
         if channel.parent_id is not None:
             made |= {
@@ -264,7 +284,7 @@ class DiscordServer(WebServer):
                 "message_count": len(said),
                 "member_count": 1,
                 "thread_metadata": {
-                    "archived": False,
+                    "archived": channel.id in self._archived,
                     "auto_archive_duration": 1440,
                     "archive_timestamp": _time(channel.id),
                     "locked": False,
@@ -273,9 +293,9 @@ class DiscordServer(WebServer):
         return made
 
     def _guild_json(self) -> Json:
-        kinds: dict[int, list[Json]] = {0: [], 11: []}
+        kinds: dict[int, list[Json]] = {0: [], 2: [], 11: []}
         for channel in self._channels.values():
-            if channel.kind in kinds and channel.id not in self._gone:
+            if channel.kind in kinds and channel.id not in self._gone | self._archived:
                 kinds[channel.kind].append(self._channel_json(channel))
         everyone = {"id": str(self.guild_id), "name": "@everyone", "permissions": str(1 << 10 | 1 << 16), "position": 0}
         everyone |= {"color": 0, "hoist": False, "managed": False, "mentionable": False}
@@ -286,7 +306,7 @@ class DiscordServer(WebServer):
             "roles": [everyone],
             "emojis": [],
             "features": [],
-            "channels": kinds[0],
+            "channels": kinds[0] + kinds[2],
             "threads": kinds[11],
             "members": [
                 {
@@ -385,7 +405,8 @@ class DiscordServer(WebServer):
             self._sessions[session.id] = session
             self.identified += 1
         await self._send_event(session, "READY", ready)
-        await self._send_event(session, "GUILD_CREATE", self._guild_json())
+        if self.is_available:
+            await self._send_event(session, "GUILD_CREATE", self._guild_json())
         with self.changed:
             self.changed.notify_all()
 
@@ -431,7 +452,8 @@ class DiscordServer(WebServer):
             case "GET", ["users", "@me"]:
                 return _json(bot.to_json())
             case "GET", ["oauth2", "applications", "@me"]:
-                return _json({**bot.to_json(), **APPLICATION, "owner": bot.to_json()})
+                flags = LIMITED_MESSAGE_CONTENT if self.grants_intents else 0
+                return _json({**bot.to_json(), **APPLICATION, "flags": flags, "owner": bot.to_json()})
             case "GET", ["gateway"]:
                 return _json({"url": f"ws://127.0.0.1:{self.port}/ws"})
             case _, ["channels", channel_id, *rest]:
@@ -445,6 +467,8 @@ class DiscordServer(WebServer):
         self, method: str, channel: Channel, path: list[str], request: web.Request, bot: Bot
     ) -> web.Response:
         match method, path:
+            case "GET", []:
+                return _json(self._channel_json(channel))
             case "POST", ["typing"]:
                 return web.Response(status=204)
             case "GET", ["messages"]:

@@ -26,6 +26,10 @@ from tests.gateway.web_server import WebServer
 BOT_TOKEN = "xoxb-loopback-token-that-nobody-shall-ever-read"
 APP_TOKEN = "xapp-loopback-token-that-nobody-shall-ever-read"
 BOT_USER, BOT_ID = "UBOT00001", "BBOT00001"
+SCOPES = (
+    "app_mentions:read", "channels:history", "channels:read", "chat:write", "groups:history", "groups:read",
+    "im:history", "im:read", "im:write", "mpim:history", "mpim:read", "users:read",
+)  # fmt: skip
 PAGE_MESSAGES = 50
 """Pages are shorter than what is asked for, as Slack's may be."""
 
@@ -80,6 +84,7 @@ class SlackServer(WebServer):
         self.on_call: Callable[[str], None] = lambda _: None
         self.connections = 0
         self.answers_pings = True
+        self.scopes: tuple[str, ...] = SCOPES
         self.acknowledged: list[str] = []
         self.bots = [Bot(BOT_USER, BOT_ID, "hermes", BOT_TOKEN, APP_TOKEN)]
         self._numbers = count(1)
@@ -184,6 +189,14 @@ class SlackServer(WebServer):
         with self.changed:
             self._troubles += [Trouble(method, error, status, retry_after)] * times
 
+    def forget_messages(self) -> None:
+        """Drop what is kept of messages and events, for tests that measure memory."""
+        with self.changed:
+            self.calls.clear()
+            self.acknowledged.clear()
+            self._messages.clear()
+            self._unacknowledged.clear()
+
     # What can be seen.
 
     def messages_of(self, channel_id: str) -> list[tuple[str, str]]:
@@ -253,7 +266,7 @@ class SlackServer(WebServer):
             await self._emit(found.pop("event"))
         with self.changed:
             self.changed.notify_all()
-        return _json({"ok": "error" not in found, **found})
+        return _json({"ok": "error" not in found, **found}, headers={"X-OAuth-Scopes": ",".join(self.scopes)})
 
     def _auth_test(self, given: Json) -> Json:
         bot = given["bot"]
@@ -281,13 +294,18 @@ class SlackServer(WebServer):
         if given["channel"] not in self._channels:
             return {"error": "channel_not_found"}
         later = [one for one in self._messages.get(given["channel"], []) if float(one["ts"]) > float(given["oldest"])]
-        found = [one for one in later if belongs(one)][::-1]
+        found = [self._with_replies(given["channel"], one) for one in later if belongs(one)][::-1]
         start = int(given.get("cursor") or 0)
         end = start + PAGE_MESSAGES
         return {
             "messages": found[start:end],
             "response_metadata": {"next_cursor": str(end) if end < len(found) else ""},
         }
+
+    def _with_replies(self, channel: str, message: Json) -> Json:
+        """A message as Slack's history has it: with the number of replies below it."""
+        below = [one for one in self._messages[channel] if one.get("thread_ts") == message["ts"] != one["ts"]]
+        return {**message, "thread_ts": message["ts"], "reply_count": len(below)} if below else message
 
     def _chat_postmessage(self, given: Json) -> Json:
         if given["channel"] not in self._channels:

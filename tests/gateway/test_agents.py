@@ -61,6 +61,7 @@ async def test_agents_give_no_commands_and_join_no_turn_of_people(tmp_path: Path
         await core.platform.until(lambda: len(core.platform.sent) == 1)
         assert core.platform.texts("7") == ["echo: [Robot] /new"]
         await core.platform.deliver(robot_says("/stop"))
+        await core.platform.until(lambda: core.platform.texts("7")[-1:] == ["echo: [Robot] /stop"])
         await core.platform.deliver(message("hello", kind="group"))
         await core.platform.until(lambda: "hello" in core.platform.texts("7")[-1])
         said = await core.store.read(

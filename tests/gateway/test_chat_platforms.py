@@ -24,11 +24,15 @@ def test_people_are_answered_in_direct_chats_and_channels(name: PlatformName, tm
             platform.say_in_hall(1, "hello from the hall")
             wait_until(lambda: platform.texts(0) == ["hello from Ann"])
             wait_until(lambda: platform.server.texts(platform.hall))  # type: ignore[arg-type]
+            platform.server.cut()
+            platform.replay()
             platform.say(0, "/title Ann's")
             wait_until(lambda: len(platform.texts(0)) == 2)
             gateway.wait_sent()
             gateway.stop()
         assert "hello from the hall" in platform.server.texts(platform.hall)[0]  # type: ignore[arg-type]
+        said = gateway.rows("SELECT content FROM messages WHERE role = 'user' ORDER BY content")
+        assert said == [("hello from Ann",), ("hello from the hall",)], "what is told again is said once"
         kinds = gateway.rows("SELECT source, chat_type FROM sessions ORDER BY chat_type")
         assert kinds == [(name, "dm"), (name, "group")]
 

@@ -53,7 +53,7 @@ def _thread(where: Channel) -> str | None:
 
 
 REPLIED: dict[str, Json] = {
-    "message_reference": {"message_id": "1"},
+    "message_reference": {"message_id": "1", "channel_id": "2"},
     "type": 19,
 }
 
@@ -117,6 +117,21 @@ async def test_messages_are_read_as_text(server: DiscordServer, text: str, more:
     assert desk.texts == [heard]
 
 
+async def test_chat_of_a_voice_channel_is_a_channel(server: DiscordServer) -> None:
+    ann, desk = server.person("Ann"), Desk()
+    voice = server.channel("voice", 2)
+    async with listening(server, desk):
+        server.say(voice, f"{ME} one", ann)
+        await until(lambda: desk.taken)
+    server.forget_sessions()
+    server.say(voice, "not for you", ann)
+    server.say(voice, f"{ME} two", ann)
+    async with listening(server, desk):
+        await until(lambda: len(desk.taken) == 2)
+    assert desk.texts == ["one", "two"]
+    assert {one.chat for one in desk.taken} == {chat(voice)}
+
+
 async def test_reply_brings_a_quote_and_counts_as_addressed(server: DiscordServer) -> None:
     ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
     async with listening(server, desk) as bot:
@@ -160,6 +175,43 @@ async def test_what_was_said_while_nobody_ran_is_read_once_and_in_order(server: 
     assert mine == ["one", *(f"later {number}" for number in range(120)), "live"]
     assert [one.text for one in desk.taken if one.chat == chat(hall)] == ["first", "second"]
     assert [one.text for one in desk.taken if one.chat == chat(born)] == ["third"]
+
+
+@pytest.mark.parametrize("trouble", ["archived", "not available"])
+async def test_channel_that_is_not_listed_after_a_start_is_no_direct_chat(server: DiscordServer, trouble: str) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
+    topic = server.thread(hall, "topic")
+    async with listening(server, desk):
+        server.say(ann.dm, "one", ann)
+        server.say(topic, f"{ME} first", ann)
+        await until(lambda: len(desk.taken) == 2)
+    server.forget_sessions()
+    server.say(topic, "not for you", ann)
+    server.say(topic, f"{ME} second", ann)
+    server.say(ann.dm, "two", ann)
+    if trouble == "archived":
+        server.archive(topic)
+    server.is_available = trouble == "archived"
+    async with listening(server, desk):
+        server.say(topic, "not for you", ann)
+        server.say(ann.dm, "live", ann)
+        await until(lambda: "live" in desk.texts)
+    assert [one.text for one in desk.taken if one.chat == chat(topic)] == ["first", "second"]
+    assert [one.text for one in desk.taken if one.chat == chat(ann.dm)] == ["one", "two", "live"]
+    assert len(desk.taken) == 5
+
+
+async def test_archived_thread_of_long_ago_is_forgotten(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
+    topic = server.thread(hall, "topic")
+    async with listening(server, desk):
+        server.say(topic, f"{ME} first", ann)
+        await until(lambda: desk.taken)
+    server.forget_sessions()
+    server.archive(topic)
+    monkeypatch.setattr(adapter, "THREAD_LIFE_SECONDS", 0.0)
+    async with listening(server, desk):
+        await until(lambda: str(topic.id) not in desk.positions)
 
 
 async def test_channel_that_is_new_to_the_bot_begins_with_what_comes_next(server: DiscordServer) -> None:

@@ -108,6 +108,31 @@ async def test_bots_and_system_messages_are_not_heard(server: SlackServer) -> No
     assert desk.texts == ["a person"]
 
 
+async def test_unusual_events_do_not_stop_what_comes_after_them(server: SlackServer) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel(), Desk()
+    long = "é" * 40_000
+    async with listening(server, desk):
+        first = server.say(hall, f"{ME} a topic", ann)
+        server.say(hall, f"{ME} to all", ann, thread_ts=first, subtype="thread_broadcast")
+        for subtype in ("tombstone", "channel_join", "message_deleted", "message_replied", "bot_add", "huddle_thread"):
+            server.say(hall, f"{ME} {subtype}", ann, subtype=subtype)
+        server.emit({"type": "message", "subtype": "message_deleted", "channel": hall.id, "deleted_ts": first})
+        server.emit({"type": "message", "subtype": "message_changed", "channel": hall.id, "ts": "1.0"})
+        server.emit({"type": "message", "channel": hall.id, "user": ann.id})
+        server.emit({"type": "message", "text": "of nowhere", "user": ann.id, "ts": "2.0"})
+        server.say(hall, f"{ME} hook", ann, subtype="bot_message", user=None, bot_id="B77")
+        server.say(ann.dm, "", ann, subtype="file_share", files=[{"id": "F1", "mode": "tombstone"}, {"id": "F2"}])
+        server.say(ann.dm, long, ann)
+        server.emit(
+            {"type": "message", "channel": "G1", "channel_type": "mpim", "user": ann.id, "text": "x", "ts": "3"}
+        )
+        server.say(ann.dm, "the last", ann)
+        await until(lambda: "the last" in desk.texts)
+    assert desk.texts == [
+        "a topic", "to all", "[files “F1”, “F2”, which cannot be opened here]", long, "the last",
+    ]  # fmt: skip
+
+
 async def test_edit_by_a_person_is_a_message_of_its_own(server: SlackServer) -> None:
     ann, desk = server.person("Ann"), Desk()
     async with listening(server, desk):
@@ -141,6 +166,47 @@ async def test_what_was_said_while_nobody_ran_is_read_once_and_in_order(server: 
     said = [(one.text, one.chat.thread_id) for one in desk.taken if one.author_id == bob.id]
     assert [one for one in said if one[1] is None] == [("first", None), ("second", None)]
     assert [one for one in said if one[1]] == [("in a thread", first), ("on with the thread", first)]
+
+
+async def test_thread_that_began_while_nobody_ran_is_read(server: SlackServer) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel(), Desk()
+    async with listening(server, desk):
+        server.say(hall, f"{ME} one", ann)
+        await until(lambda: desk.taken)
+    first = server.say(hall, "a topic", ann)
+    server.say(hall, f"{ME} in its thread", ann, thread_ts=first)
+    server.say(hall, "among us", ann, thread_ts=first)
+    async with listening(server, desk):
+        await until(lambda: len(desk.taken) == 2)
+    assert desk.taken[1].text == "in its thread"
+    assert desk.taken[1].chat == chat(hall, first)
+
+
+@pytest.mark.contract("10.55")
+async def test_rate_limits_and_closed_channels_do_not_stop_reading_what_was_missed(
+    server: SlackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "FIRST_WAIT_SECONDS", 0.01)
+    hall, ann, desk = server.channel(), server.person("Ann"), Desk()
+    async with listening(server, desk):
+        server.say(ann.dm, "one", ann)
+        server.say(hall, f"{ME} hello", ann)
+        await until(lambda: len(desk.taken) == 2)
+    for number in range(120):
+        server.say(ann.dm, f"later {number}", ann)
+    pages = [0]
+
+    def limit(method: str) -> None:
+        pages[0] += method == "conversations.history"
+        if method == "conversations.history" and pages[0] % 2:
+            server.refuse(method, "ratelimited", status=429, retry_after=1)
+
+    server.on_call = limit
+    server.refuse("conversations.history", "team_access_not_granted")
+    async with listening(server, desk):
+        await until(lambda: len(desk.taken) == 122)
+    assert desk.texts[2:] == [f"later {number}" for number in range(120)]
+    assert pages[0] < 12, "no page is read twice"
 
 
 @pytest.mark.contract("2.1")

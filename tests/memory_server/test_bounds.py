@@ -68,10 +68,14 @@ def test_query_of_25000_characters_is_taken_and_its_first_10000_are_searched_for
         assert answer.status_code == 200, answer.text[:500]
         return answer.json()
 
+    settle(http)
     first = "zebra " + "x" * (limits.TEXT_CHARS - 6)
+    longer = f"{first} {'walrus ' * 2000}"[: limits.SEARCH_CHARS]
     found = ask(first)
+    while (again := ask(longer)) != found:  # finer vectors come in the background and change the order
+        found, before = ask(first), found
+        assert again == found or before != found, "nothing changed, and the answers differ"
     assert "zebra" in str(found)
-    assert ask(f"{first} {'walrus ' * 2000}"[: limits.SEARCH_CHARS]) == found
 
 
 @pytest.mark.parametrize(("method", "path", "body"), [*QUERIES, *QUESTIONS])

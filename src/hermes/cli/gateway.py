@@ -13,6 +13,7 @@ from hermes.app import App
 from hermes.assembly import FLOOR_NOTICE, has_model, open_notes, open_speaker
 from hermes.cli.dialog import confirm
 from hermes.cli.gateway_service import install_service, uninstall_service
+from hermes.cli.gateway_setup import set_up_platform
 from hermes.cli.output import note, one_line, print_json, printable, say, saying, show_time
 from hermes.cli.signals import TO_END, on_signals
 from hermes.cli.start import AsJson, load_app, read_store, start_home_log, with_store, write_store
@@ -60,7 +61,10 @@ async def _serve(host: App, store: Store) -> None:
     platforms = open_platforms(host, store, model, gateway)
     if not platforms:
         switches = ", or ".join(f"`{setting.key}`" for setting in SWITCHES.values())
-        raise UsageError("no platform is configured", hint=f"Set {switches} (docs/gateway.md)")
+        raise UsageError(
+            "no platform is configured",
+            hint=f"`hermes gateway setup` asks for a bot; or set {switches} (docs/gateway.md)",
+        )
     stopping = asyncio.Event()
     telling: list[asyncio.Task[None]] = []
 
@@ -272,5 +276,6 @@ def _shown(name: str) -> str:
     return printable(one_line(name, 64))
 
 
+app.command("setup")(set_up_platform)
 app.command("install")(install_service)
 app.command("uninstall")(uninstall_service)

@@ -197,7 +197,7 @@ class Lanes(Work):
     async def handle(self, claimed: Claim) -> Sequence[ItemOutcome] | None:
         """One batch of a lane; it is settled with its reply."""
         batch = next_batch(claimed.items)
-        if is_stop(batch.first.text):  # its effect was at once; here it only leaves the inbox, after a crash
+        if is_stop(batch.first.typed):  # its effect was at once; here it only leaves the inbox, after a crash
             return [done_with(Replied(batch.items[0].session_id or "", 0, NOT_RUNNING))]
         await self._answer(claimed, batch)
         return None

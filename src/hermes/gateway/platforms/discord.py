@@ -27,6 +27,7 @@ from hermes.gateway.platform import Chat, Intake, MessageGone, SendLater, SendNe
 from hermes.gateway.platforms.discord_messages import NAME, MessageReader
 from hermes.gateway.platforms.discord_text import render
 from hermes.gateway.platforms.inbound_text import mark_late
+from hermes.gateway.platforms.packages import DISCORD, how_to_install
 from hermes.gateway.platforms.read_positions import ReadPositions
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
     from hermes.gateway.platforms.discord_client import ArrivedMessage, DiscordClient, Gap
 
-    Readable: TypeAlias = discord.TextChannel | discord.Thread | discord.PartialMessageable
+    Readable: TypeAlias = discord.abc.Messageable
+    Listed: TypeAlias = discord.TextChannel | discord.VoiceChannel | discord.StageChannel | discord.Thread
 
 log = logging.getLogger("hermes.gateway.discord")
 
@@ -44,6 +46,8 @@ NOT_CONNECTED_WAIT_SECONDS = 1.0
 SILENT_LOSS_SECONDS = 10.0
 """A connection that is back within this time was never away: Discord ends each several times a day."""
 REFUSED_TOKEN_WAIT_SECONDS = 60.0
+THREAD_LIFE_SECONDS = 14 * 86_400
+"""Archived threads in which nothing was said for longer are not looked through after a start."""
 UNKNOWN_MESSAGE = 10008
 NONCE_CHARS = 25
 NO_INTENT = (
@@ -76,13 +80,15 @@ class Discord:
         except ModuleNotFoundError as error:
             raise SettingsError(
                 f"`discord.token` is set, but the package {error.name} is not installed",
-                hint="Install it beside hermes: `pip install 'discord.py>=2.5,<3'`, or hermes with its extra [discord]",
+                hint=f"Install it beside hermes: `{how_to_install(DISCORD)}`",
             ) from None
         self._terms = terms
         self._clock = clock
         self._client: DiscordClient | None = None
         self._connection: asyncio.Task[None] | None = None
         self._state = ""
+        self._direct: set[str] = set()
+        """Channels that are known to be direct chats."""
         self._library.use_server(terms.base_url)
 
     @property
@@ -148,7 +154,7 @@ class Discord:
                 task.result()
             return "the connection ended"
         except LoginFailure:
-            return "Discord refuses the token: check `discord.token`"
+            return "Discord refuses the token: set `discord.token` anew and start the gateway again"
         except PrivilegedIntentsRequired:
             return NO_INTENT
         except (DiscordException, aiohttp.ClientError, OSError) as error:
@@ -192,31 +198,65 @@ class Discord:
     async def _catch_up(self, client: DiscordClient, reading: _ChannelReading, gap: Gap) -> None:
         """Read what was said since the positions. A channel that is new to us begins with what comes next, unless it
         was made while nobody listened."""
-        import discord
 
         positions = reading.positions
         for channel_id, missed_after in gap.missed_after.items():
             if positions.get(str(channel_id)) is None:
                 await positions.advance(str(channel_id), str(missed_after), taken=False)
         latest = max((int(positions.get(place) or 0) for place in positions.places), default=None)
-        for channel in _channels(client, positions):
-            place, last = str(channel.id), getattr(channel, "last_message_id", None)
+        listed = {str(channel.id): channel for channel in _channels(client)}
+        unlisted = [place for place in positions.places if place not in listed]
+        for place, channel in listed.items():
+            last = channel.last_message_id
             if positions.get(place) is None:
                 made_meanwhile = latest is not None and channel.id > latest
                 # A live message that waits behind this may have moved `last` already.
                 start = channel.id - 1 if made_meanwhile else min(last or channel.id, client.began_at)
                 await positions.advance(place, str(start), taken=False)
             after = int(positions.get(place) or 0)
-            if last is not None and last <= after:
-                continue
-            try:
-                async for message in channel.history(limit=None, after=discord.Object(after), oldest_first=True):
-                    await self._take(reading, self._library.ArrivedMessage(message))
-            except discord.NotFound:
-                positions.forget(place)
-            except discord.Forbidden:
-                log.info("channel %s may not be read", place)
+            if last is None or last > after:
+                await self._read_place(reading, place, channel, client)
+        for place in unlisted:
+            await self._read_place(reading, place, None, client)
         await positions.flush()
+
+    async def _read_place(
+        self, reading: _ChannelReading, place: str, listed: Readable | None, client: DiscordClient
+    ) -> None:
+        """Read what was said in a channel since its position. A place that cannot be read any more is forgotten."""
+        import discord
+
+        after = int(reading.positions.get(place) or 0)
+        try:
+            channel = listed or await self._find_channel(client, place)
+            if channel is None or (isinstance(channel, discord.Thread) and channel.archived and self._is_old(after)):
+                reading.positions.forget(place)
+                return
+            async for message in channel.history(limit=None, after=discord.Object(after), oldest_first=True):
+                await self._take(reading, self._library.ArrivedMessage(message))
+        except discord.NotFound:
+            reading.positions.forget(place)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:  # of the library, before we see the message
+            log.warning("channel %s holds a message that cannot be read: %s", place, type(error).__name__)
+        except (discord.Forbidden, discord.InvalidData) as error:
+            log.info("channel %s may not be read: %s", place, type(error).__name__)
+
+    def _is_old(self, message_id: int) -> bool:
+        from discord.utils import snowflake_time
+
+        return snowflake_time(message_id).timestamp() < self._clock.now() - THREAD_LIFE_SECONDS
+
+    async def _find_channel(self, client: DiscordClient, place: str) -> Readable | None:
+        """Return a channel that the session does not list: a direct chat, an archived thread, or a channel of a server
+        that is not available now. Discord says which: a thread taken for a direct chat would be answered as one."""
+        import discord
+
+        if place in self._direct:
+            return client.get_partial_messageable(int(place), type=discord.ChannelType.private)
+        found = await client.fetch_channel(int(place))
+        if isinstance(found, discord.DMChannel):
+            self._direct.add(place)
+        return found if isinstance(found, discord.abc.Messageable) else None
 
     async def _take(self, reading: _ChannelReading, said: ArrivedMessage) -> None:
         """Hand in one message. One that cannot be read is logged and left out: it would block all behind it."""
@@ -241,14 +281,15 @@ class Discord:
 
         wait_seconds = FIRST_WAIT_SECONDS
         while True:
+            asked_seconds = 0.0
             try:
                 return await work()
             except HermesError as error:
                 reason = error.line()
             except (DiscordException, aiohttp.ClientError, OSError) as error:
-                reason = self._describe(error)
+                reason, asked_seconds = self._describe(error), float(getattr(error, "retry_after", 0.0))
             await self._report(intake, "failing", reason)
-            await self._clock.sleep(wait_seconds)
+            await self._clock.sleep(max(wait_seconds, asked_seconds))
             wait_seconds = min(wait_seconds * 2, LONGEST_WAIT_SECONDS)
 
     async def _report(self, intake: Intake, state: str, detail: str) -> None:
@@ -310,18 +351,11 @@ class _ChannelReading(Struct, frozen=True):
     reader: MessageReader
 
 
-def _channels(client: DiscordClient, positions: ReadPositions) -> Iterator[Readable]:
-    """Yield the channels and threads that may hold unread messages; an unknown place is a direct chat."""
-    from discord import ChannelType
-
-    seen: set[str] = set()
+def _channels(client: DiscordClient) -> Iterator[Listed]:
+    """Yield the channels and threads that the session lists."""
     for guild in client.guilds:
-        found: list[Readable] = [*guild.text_channels, *guild.threads]
-        seen |= {str(channel.id) for channel in found}
-        yield from found
-    for place in positions.places:
-        if place not in seen:
-            yield client.get_partial_messageable(int(place), type=ChannelType.private)
+        listed: list[Listed] = [*guild.text_channels, *guild.voice_channels, *guild.stage_channels, *guild.threads]
+        yield from listed
 
 
 def _fit(text: str) -> str:

@@ -45,6 +45,8 @@ class DiscordClient(discord.Client):
     """Queues what happens in the order of its arrival, and reconnects by itself."""
 
     def __init__(self, base_url: str) -> None:
+        for name, level in (("discord", logging.WARNING), ("discord.client", logging.CRITICAL)):
+            logging.getLogger(name).setLevel(level)  # tracebacks of each lost connection; we report it in a line
         intents = discord.Intents.none()
         intents.guilds = intents.guild_messages = intents.dm_messages = intents.message_content = True
         super().__init__(
@@ -56,8 +58,6 @@ class DiscordClient(discord.Client):
             max_ratelimit_timeout=MAX_RATE_LIMIT_SECONDS,
             heartbeat_timeout=HEARTBEAT_TIMEOUT_SECONDS,
         )
-        for name, level in (("discord", logging.WARNING), ("discord.client", logging.CRITICAL)):
-            logging.getLogger(name).setLevel(level)  # tracebacks of each lost connection; we report it in a line
         self._base_url = base_url
         self._happenings: asyncio.Queue[Happening] = asyncio.Queue()
         self._missed_after: dict[int, int] = {}

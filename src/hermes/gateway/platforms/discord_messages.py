@@ -50,12 +50,12 @@ class MessageReader(Struct, frozen=True):
     def _hears(self, message: discord.Message) -> bool:
         """Return True for people, and for the agents that are heard in channels."""
         author = message.author
-        is_heard = str(author.id) in self.agents and author.id != self.bot_id and message.guild is not None
+        is_heard = str(author.id) in self.agents and author.id != self.bot_id and not is_direct(message)
         return is_heard or not author.bot
 
     def _said(self, message: discord.Message, *, edited: bool) -> str | None:
         """Return the text as the agent shall read it; None when it is not for us."""
-        if message.guild is not None and self.mentions_only and not self._is_addressed(message):
+        if not is_direct(message) and self.mentions_only and not self._is_addressed(message):
             return None
         text = self._readable(message)
         if COMMAND.match(text) and not edited:
@@ -89,10 +89,15 @@ class MessageReader(Struct, frozen=True):
 def chat_of(message: discord.Message) -> Chat:
     """Return where a message was said. A thread belongs to its channel."""
     channel = message.channel
-    if message.guild is None:
+    if is_direct(message):
         return Chat(NAME, "dm", f"{channel.id}")
     parent = getattr(channel, "parent_id", None)
     return Chat(NAME, "group", f"{parent or channel.id}", f"{channel.id}" if parent else None)
+
+
+def is_direct(message: discord.Message) -> bool:
+    """Return True in a direct chat. A channel of a server that is not known yet has the server's id alone."""
+    return message.guild is None and getattr(message.channel, "guild_id", None) is None
 
 
 def _replied_to(message: discord.Message) -> discord.Message | None:

@@ -21,6 +21,7 @@ from hermes.clock import Clock
 from hermes.errors import HermesError, SettingsError
 from hermes.gateway.platform import Chat, Intake, MessageGone, SendLater, SendNever
 from hermes.gateway.platforms.inbound_text import mark_late
+from hermes.gateway.platforms.packages import SLACK, how_to_install
 from hermes.gateway.platforms.read_positions import ReadPositions
 from hermes.gateway.platforms.slack_messages import NAME, EventReader
 from hermes.gateway.platforms.slack_text import to_mrkdwn
@@ -52,6 +53,12 @@ REFUSED_TOKEN: Final = frozenset(
     ("account_inactive", "invalid_auth", "missing_scope", "not_allowed_token_type", "not_authed", "token_expired",
      "token_revoked")
 )  # fmt: skip
+UNREADABLE: Final = frozenset(
+    ("access_denied", "channel_not_found", "ekm_access_denied", "enterprise_is_restricted", "is_archived",
+     "is_inactive", "method_not_supported_for_channel_type", "missing_scope", "no_permission", "not_in_channel",
+     "team_access_not_granted", "thread_not_found")
+)  # fmt: skip
+"""What Slack says of one channel that may not be read; others are read all the same."""
 GONE: Final = frozenset(("cant_update_message", "edit_window_closed", "message_not_found"))
 NEVER: Final = frozenset(
     ("cannot_dm_bot", "channel_not_found", "invalid_blocks", "is_archived", "messages_tab_disabled", "msg_too_long",
@@ -89,7 +96,7 @@ class Slack:
         except ModuleNotFoundError as error:
             raise SettingsError(
                 f"`slack.bot_token` is set, but the package {error.name} is not installed",
-                hint="Install hermes with its extra [slack], or `pip install slack-sdk aiohttp` beside it",
+                hint=f"Install it beside hermes: `{how_to_install(SLACK)}`",
             ) from None
         self._terms = terms
         self._clock = clock
@@ -241,11 +248,18 @@ class Slack:
         if thread and float(oldest) < self._clock.now() - THREAD_LIFE_SECONDS:
             reading.positions.forget(place)
             return
+        begun: list[str] = []
         try:
             for event in await self._history(channel, thread, oldest):
+                below = f"{channel}/{event['ts']}"
+                if not thread and event.get("reply_count") and reading.positions.get(below) is None:
+                    await reading.positions.advance(below, str(event["ts"]), taken=False)
+                    begun.append(below)
                 await self._take(reading, event)
+            for below in begun:
+                await self._read_place(reading, below)
         except SlackApiError as error:
-            if _code_of(error) not in ("channel_not_found", "not_in_channel", "thread_not_found", "missing_scope"):
+            if _code_of(error) not in UNREADABLE:
                 raise
             log.info("%s may not be read: %s", place, _code_of(error))
 
@@ -264,12 +278,26 @@ class Slack:
         found: list[Json] = []
         params: dict[str, str | int] = {**asked, "limit": PAGE_ITEMS}
         for _ in range(MAX_PAGES):
-            page = await self._web.api_call(method, params=params)
+            page = await self._page(method, params)
             found += page[field]
             params["cursor"] = str((page.get("response_metadata") or {}).get("next_cursor") or "")
             if not params["cursor"]:
-                break
+                return found
+        log.warning("%s: what comes after %d entries is left out", method, len(found))
         return found
+
+    async def _page(self, method: str, params: Mapping[str, str | int]) -> Json:
+        """Return one page, after as long a wait as Slack asks for: pages that were read need not be read again."""
+        from slack_sdk.errors import SlackApiError
+
+        while True:
+            try:
+                return await self._web.api_call(method, params=dict(params))
+            except SlackApiError as error:
+                asked_seconds = _retry_after(error)
+                if asked_seconds is None:
+                    raise
+                await self._clock.sleep(max(asked_seconds, FIRST_WAIT_SECONDS))
 
     async def _name_of(self, user_id: str) -> str:
         """Return how somebody is called; their id where Slack does not tell."""
@@ -346,7 +374,9 @@ class Slack:
         """Return one line for a person, without the tokens."""
         code = _code_of(error)
         if code in REFUSED_TOKEN:
-            return f"Slack refuses a token ({code}): check `slack.bot_token`, `slack.app_token` and the app's scopes"
+            scope = _response_of(error).get("needed")
+            lacks = f", which lacks {scope}" if scope else "'s scopes"
+            return f"Slack refuses a token ({code}): check `slack.bot_token`, `slack.app_token` and the app{lacks}"
         line = f"Slack answers {code}" if code else f"{type(error).__name__}: {error}".replace("\n", " ")
         return line.replace(self._terms.bot_token, "(hidden)").replace(self._terms.app_token, "(hidden)")
 
@@ -377,6 +407,10 @@ def _place_of(event: Json) -> str:
     """Return the name of a channel's or thread's read position."""
     thread = event.get("thread_ts")
     return f"{event['channel']}/{thread}" if thread and thread != event["ts"] else str(event["channel"])
+
+
+def _response_of(error: Exception) -> Json:
+    return getattr(error, "response", None) or {}
 
 
 def _code_of(error: Exception) -> str:

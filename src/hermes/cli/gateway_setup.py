@@ -1,0 +1,80 @@
+"""`hermes gateway setup`: make a bot of Telegram, Discord or Slack, and check its tokens before they are stored."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from hermes.app import App
+from hermes.cli.dialog import TerminalDialog, can_ask
+from hermes.cli.output import printable
+from hermes.cli.start import load_app
+from hermes.config_file import write_setting
+from hermes.errors import UsageError
+from hermes.gateway.platforms.packages import how_to_install
+from hermes.gateway.platforms.set_up import SET_UPS, Checked, RefusedError, SetUp
+
+MEANINGS = {"telegram": "a bot, one token", "discord": "a bot, one token", "slack": "an app, two tokens"}
+
+
+def set_up_platform(
+    ctx: typer.Context,
+    platform: Annotated[str | None, typer.Argument(help="telegram, discord or slack; else you choose.")] = None,
+) -> None:
+    """Set up Telegram, Discord or Slack: where to get its tokens, whether they work, and what is still missing."""
+    app, dialog = load_app(ctx), TerminalDialog()
+    if platform is not None and platform not in SET_UPS:
+        raise UsageError(f"there is no chat platform '{platform}'", hint=f"Known: {', '.join(SET_UPS)}")
+    if not can_ask():
+        keys = " and ".join(
+            f"`hermes config set {setting.key}`" for setting, _ in SET_UPS[platform or "discord"].tokens
+        )
+        raise UsageError("nobody can be asked here", hint=f"Set it without questions: {keys}")
+    name = platform or dialog.choose("Which platform?", MEANINGS, next(iter(MEANINGS)))
+    chosen = SET_UPS[name]
+    dialog.say(chosen.steps)
+    tokens = _ask_tokens(app, dialog, chosen)
+    for (setting, _), token in zip(chosen.tokens, tokens, strict=True):
+        if token != app.settings.get(setting):
+            write_setting(app.home.config_file, setting, token)
+        if app.env.get(setting.env or "") not in (None, token):
+            dialog.say(f"{setting.env} is set here and wins over it.")
+    dialog.say(f"{name} is set ({app.home.config_file}).")
+    if find_spec(chosen.module) is None:
+        dialog.say(f"Its package is not installed yet: `{how_to_install(chosen.requirements)}`")
+    dialog.say("Then `hermes gateway run` (a gateway that runs already is started again for it), and write to the bot.")
+
+
+def _ask_tokens(app: App, dialog: TerminalDialog, chosen: SetUp) -> list[str]:
+    """Ask until the platform takes the tokens. Where it cannot be reached they are taken unseen."""
+    while True:
+        tokens = [dialog.ask(label, app.settings.get(setting), secret=True) for setting, label in chosen.tokens]
+        try:
+            if all(tokens):
+                _report(dialog, chosen.check(str(app.settings.get(chosen.base_url)).rstrip("/"), tokens))
+                return tokens
+            dialog.say("  A token is needed; Ctrl-C ends this.")
+        except RefusedError as error:
+            dialog.say(f"  It is refused ({printable(str(error))}). Copy it once more; Ctrl-C ends this.")
+        except (OSError, ValueError) as error:
+            dialog.say(
+                f"  It could not be checked ({printable(_hide(str(error), tokens))}); it is stored all the same."
+            )
+            return tokens
+
+
+def _report(dialog: TerminalDialog, checked: Checked) -> None:
+    dialog.say(f"It is {printable(checked.bot)}.")
+    for line in checked.missing:
+        dialog.say(f"  Missing: {printable(line)}")
+    if checked.next_step:
+        dialog.say(printable(checked.next_step))
+
+
+def _hide(line: str, tokens: list[str]) -> str:
+    """Return a line without the tokens: an address that cannot be asked may hold one."""
+    for token in tokens:
+        line = line.replace(token, "(hidden)")
+    return line

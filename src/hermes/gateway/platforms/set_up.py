@@ -1,0 +1,142 @@
+"""What each chat platform needs to be set up: where its tokens are made, and what the platform says of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from msgspec import Struct
+
+from hermes.gateway.platforms.packages import DISCORD, DISTRIBUTION, SLACK
+from hermes.settings import (
+    DISCORD_BASE_URL,
+    DISCORD_TOKEN,
+    SLACK_APP_TOKEN,
+    SLACK_BASE_URL,
+    SLACK_TOKEN,
+    TELEGRAM_BASE_URL,
+    TELEGRAM_TOKEN,
+    Setting,
+)
+from hermes.types import Json
+
+TIMEOUT_SECONDS = 15.0
+MAX_REPLY_BYTES = 1_000_000
+MESSAGE_CONTENT_FLAGS = 1 << 18 | 1 << 19
+"""Of a Discord application: granted by Discord, or switched on by the owner of a bot in few servers."""
+DISCORD_PERMISSIONS = 1 << 10 | 1 << 11 | 1 << 16 | 1 << 38
+"""View channels, send messages, read the history, send messages in threads."""
+SLACK_SCOPES = frozenset(
+    ("app_mentions:read", "channels:history", "channels:read", "chat:write", "groups:history", "groups:read",
+     "im:history", "im:read", "mpim:history", "mpim:read", "users:read")
+)  # fmt: skip
+
+
+class RefusedError(Exception):
+    """The platform refuses a token."""
+
+
+class Checked(Struct, frozen=True):
+    """The bot that the tokens belong to, what is still missing, and what to do next on the platform."""
+
+    bot: str
+    missing: tuple[str, ...] = ()
+    next_step: str = ""
+
+
+class SetUp(Struct, frozen=True):
+    """The set-up of one platform. `check` asks it, given its address and the tokens in the order of `tokens`."""
+
+    steps: str
+    tokens: tuple[tuple[Setting[Any], str], ...]
+    base_url: Setting[Any]
+    check: Callable[[str, list[str]], Checked]
+    module: str
+    requirements: tuple[str, ...] = ()
+
+
+def check_telegram(base_url: str, tokens: list[str]) -> Checked:
+    """Ask Telegram who the bot is."""
+    found, _ = _ask(f"{base_url}/bot{quote(tokens[0], safe=':')}/getMe", {})
+    bot = found.get("result") or {}
+    return Checked(f"@{bot.get('username')}", (), f"Write to https://t.me/{bot.get('username')}")
+
+
+def check_discord(base_url: str, tokens: list[str]) -> Checked:
+    """Ask Discord who the bot is, and whether it may read messages."""
+    headers = {"Authorization": f"Bot {tokens[0]}"}
+    bot, _ = _ask(f"{base_url}/users/@me", headers)
+    application, _ = _ask(f"{base_url}/oauth2/applications/@me", headers)
+    invite = f"https://discord.com/oauth2/authorize?client_id={application.get('id')}&scope=bot"
+    missing = () if int(application.get("flags") or 0) & MESSAGE_CONTENT_FLAGS else (
+        "“Message Content Intent”: switch it on at https://discord.com/developers/applications, page “Bot”",
+    )  # fmt: skip
+    return Checked(
+        f"@{bot.get('username')}", missing, f"Invite it to your server: {invite}&permissions={DISCORD_PERMISSIONS}"
+    )
+
+
+def check_slack(base_url: str, tokens: list[str]) -> Checked:
+    """Ask Slack who the bot is, which scopes it has, and whether the app's token opens a websocket."""
+    bot, headers = _ask(f"{base_url}/auth.test", {"Authorization": f"Bearer {tokens[0]}"}, "POST")
+    _ask(f"{base_url}/apps.connections.open", {"Authorization": f"Bearer {tokens[1]}"}, "POST")
+    granted = {one.strip() for one in headers.get("x-oauth-scopes", "").split(",")}
+    lacking = sorted(SLACK_SCOPES - granted)
+    missing = (f"the scopes {', '.join(lacking)}: add them and install the app anew",) if lacking else ()
+    return Checked(f"@{bot.get('user')} in {bot.get('team')}", missing, "Write to the app, or /invite it to a channel")
+
+
+def _ask(url: str, headers: Mapping[str, str], method: str = "GET") -> tuple[dict[str, Json], Mapping[str, str]]:
+    """Return an answer with its headers, in lower case. Raises RefusedError for a token that is refused, OSError or
+    ValueError where there is no usable answer. None of them holds the token."""
+    # Discord turns away programs that do not say what they are.
+    agent = {"User-Agent": f"DiscordBot ({DISTRIBUTION}, 1)", **headers}
+    try:
+        with urlopen(Request(url, headers=agent, method=method), timeout=TIMEOUT_SECONDS) as answer:
+            found = json.loads(answer.read(MAX_REPLY_BYTES))
+            told = {name.lower(): value for name, value in answer.headers.items()}
+    except HTTPError as error:
+        if error.code in (401, 404):  # Telegram answers 404 to what cannot be a token
+            raise RefusedError(f"HTTP {error.code}") from None
+        raise OSError(f"it answers HTTP {error.code}") from None
+    except HTTPException as error:
+        raise OSError(f"it does not speak HTTP: {type(error).__name__}") from None
+    if not isinstance(found, dict):
+        raise ValueError("it answers with something else than an object")
+    if found.get("ok") is False:
+        raise RefusedError(str(found.get("error") or found.get("description")))
+    return found, told
+
+
+SET_UPS: Mapping[str, SetUp] = {
+    "telegram": SetUp(
+        "Talk to https://t.me/BotFather: /newbot, a name, a user name. It gives you a token (docs/telegram.md).",
+        ((TELEGRAM_TOKEN, "The bot's token"),),
+        TELEGRAM_BASE_URL,
+        check_telegram,
+        "telegram",
+    ),
+    "discord": SetUp(
+        "On https://discord.com/developers/applications: New Application, then Bot › Reset Token, and switch on "
+        "“Message Content Intent” (docs/discord.md).",
+        ((DISCORD_TOKEN, "The bot's token"),),
+        DISCORD_BASE_URL,
+        check_discord,
+        "discord",
+        DISCORD,
+    ),
+    "slack": SetUp(
+        "On https://api.slack.com/apps: Create New App › From a manifest (it is in docs/slack.md), then Basic "
+        "Information › App-Level Tokens with connections:write, and Install App.",
+        ((SLACK_TOKEN, "The bot's token (xoxb-…)"), (SLACK_APP_TOKEN, "The app-level token (xapp-…)")),
+        SLACK_BASE_URL,
+        check_slack,
+        "slack_sdk",
+        SLACK,
+    ),
+}
