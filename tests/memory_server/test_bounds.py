@@ -24,6 +24,7 @@ from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
 from tests.memory_server.floor import embed
 from tests.memory_server.inside import serving
+from tests.memory_server.talking import settle
 
 LONG = "x" * (limits.SEARCH_CHARS + 1)
 PAIR = {"observer": "ann", "observed": "ann"}
