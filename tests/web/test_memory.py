@@ -191,6 +191,15 @@ def test_words_are_forgotten_everywhere_with_a_report_of_the_places(page: Page, 
     expect(page.locator("main")).to_contain_text("Nothing is held in which all of this stands.")
 
 
+@pytest.mark.parametrize("text", ["x" * 600, "私" * 600], ids=["Latin", "Japanese"])
+def test_long_text_without_a_blank_is_not_taken_for_everything(page: Page, web: WebProcess, text: str) -> None:
+    with server_of(web) as server:
+        hold(server, ["I keep bees."])
+    page.goto(f"{web.url}/memory/forget?q={text}")
+    expect(page.locator("main")).to_contain_text("Nothing is held in which all of this stands.")
+    expect(page.get_by_role("button", name="Forget all of it")).to_have_count(0)
+
+
 def test_deleted_session_is_gone_here_and_in_memory(page: Page, web: WebProcess) -> None:
     address = tell(page, web, "My piano teacher is Ms Okonkwo.")
     open_until(page, f"{web.url}/memory?q=Okonkwo", fact("My piano teacher is Ms Okonkwo."))

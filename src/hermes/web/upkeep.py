@@ -49,8 +49,10 @@ def _plugin_of(host: WebHost) -> MemoryPlugin | None:
 
 
 def _wording(text: str) -> Wording:
+    """Return the words of a text that is not blank: of a long one those at its beginning, and always at least one,
+    since no words at all stand in everything."""
     if len(text) > MAX_WORDS_CHARS:
-        text = text[:MAX_WORDS_CHARS].rpartition(" ")[0]
+        text = text[:MAX_WORDS_CHARS].rsplit(maxsplit=1)[0]
     return Wording(tuple(text.split()))
 
 
