@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -33,6 +34,20 @@ from hermes.web.transcript import find_own
 
 MAX_SHOWN, MAX_WAITING = 60, 50
 MAX_WORDS_CHARS = 500
+KINDS: Mapping[str, str] = {
+    "said": "what was said",
+    "reply": "a reply",
+    "note": "a note",
+    "delegation": "a sub-agent's result",
+    "forget": "forget a session",
+    "correct": "correct or forget a fact",
+    "undo": "forget messages",
+}
+"""What kinds of entries are called; another one is the provider's own."""
+WAITING_SAYS: Mapping[str, str] = {
+    "retried": "It is sent to memory again.",
+    "dropped": "Dropped: memory is not told of it.",
+}
 
 
 class SearchedPlace(Struct, frozen=True):
@@ -167,17 +182,18 @@ async def show_waiting(request: Request) -> Response:
     """What memory has not been told yet, and what it refused."""
     host = host_of(request)
 
-    def look(store: Store, _: People, tx: Tx) -> dict[str, Any]:
+    def look(store: Store, people: People, tx: Tx) -> dict[str, Any]:
         return {
             "outboxes": read_outboxes(tx, store.clock.now()),
-            "waiting": list_entries(tx, "waiting", MAX_WAITING),
-            "aside": list_entries(tx, "dead", MAX_WAITING),
+            "waiting": list_entries(store, people, tx, "waiting", MAX_WAITING),
+            "aside": list_entries(store, people, tx, "dead", MAX_WAITING),
         }
 
     seen = await host.read(look)
     provider = host.memory.provider
     told = {} if provider is None else await provider.status()
-    return page(request, "waiting.html", **seen, told=told, trouble=await host.trouble())
+    done = WAITING_SAYS.get(request.query_params.get("done", ""), "")
+    return page(request, "waiting.html", **seen, told=told, kinds=KINDS, done=done, trouble=await host.trouble())
 
 
 async def change_waiting(request: Request, form: PageForm) -> Response:
@@ -186,10 +202,10 @@ async def change_waiting(request: Request, form: PageForm) -> Response:
         raise UsageError("which entry?", hint="Use the buttons of the page")
     if form.get("act") == "drop":
         await host.store.write(lambda tx: drop_entries(tx, [int(number)]))
-    else:
-        await host.store.write(lambda tx: retry_entries(host.store, tx, [int(number)]))
-        host.memory.start_deliveries()
-    return see("/memory/waiting")
+        return see("/memory/waiting?done=dropped")
+    await host.store.write(lambda tx: retry_entries(host.store, tx, [int(number)]))
+    host.memory.start_deliveries()
+    return see("/memory/waiting?done=retried")
 
 
 def routes() -> list[Route]:
