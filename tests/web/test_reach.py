@@ -103,6 +103,9 @@ def test_what_memory_holds_of_others_is_not_shown(signed: tuple[WebProcess, http
         [theirs] = hold(server, ["I own a zither."], about="17")
         hold(server, ["I own a drum."])
     assert "I own a drum." in client.get("/memory").text
-    for path in ("/memory", "/memory?q=own", "/memory/people", "/memory/export", "/news"):
+    for path in ("/memory", "/memory?q=own", "/memory/forget?q=own", "/memory/people", "/memory/export", "/news"):
         assert "zither" not in client.get(path).text
+    found = client.get("/memory/forget?q=own").text
+    assert "I own a drum." in found
+    assert "1 entry of replies or of other people" in found
     assert client.get(f"/memory/facts/{theirs}").status_code == 404

@@ -75,24 +75,27 @@ async def show_words(request: Request) -> Response:
     """Everything in which all of these words stand, before it is forgotten."""
     host, text = host_of(request), request.query_params.get("q", "").strip()
     if not text:
-        return page(request, "forget.html", q="", found=None, items=[], places=[], remarks=[], report=None)
+        return page(request, "forget.html", q="", found=None, items=[], hidden=0, places=[], remarks=[], report=None)
     found, remarks = await asyncio.to_thread(_look, host, _wording(text))
-    return _draw_found(request, text, found, remarks)
+    return await _draw_found(request, text, found, remarks)
 
 
 def _look(host: WebHost, wording: Wording) -> tuple[FoundEverywhere, list[str]]:
     return find_everywhere(host.app, _plugin_of(host), wording)
 
 
-def _draw_found(
+async def _draw_found(
     request: Request, text: str, found: FoundEverywhere, remarks: list[str], report: list[str] | None = None
 ) -> HTMLResponse:
-    unique = {(one.kind, one.text): one for one in found.at_provider.items}
-    places = _places(host_of(request), found)
+    """Draw what was found. What is not surely the owner's, such as a guest's words or a reply to anyone, is counted."""
+    host = host_of(request)
+    own = {"", *(one.name for one in await host.book.portraits() if not one.is_agent)}
+    unique = {(one.kind, one.text): one for one in found.at_provider.items if one.about.partition(",")[0] in own}
+    hidden = sum(one.about.partition(",")[0] not in own for one in found.at_provider.items)
     items = list(unique.values())[:MAX_SHOWN]
     return page(
-        request, "forget.html", q=text, found=found, items=items, more=len(unique) - len(items), places=places,
-        remarks=[*found.at_provider.stays, *remarks], report=report,
+        request, "forget.html", q=text, found=found, items=items, more=len(unique) - len(items), hidden=hidden,
+        places=_places(host, found), remarks=[*found.at_provider.stays, *remarks], report=report,
     )  # fmt: skip
 
 
@@ -105,12 +108,15 @@ def _places(host: WebHost, found: FoundEverywhere) -> list[SearchedPlace]:
     held = ", ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in kinds.items())
     places = [] if name == NONE else [SearchedPlace(name.capitalize(), held or "nothing")]
     for title, kept in (("this home", found.here), *((f"profile {key}", one) for key, one in found.profiles.items())):
-        told = f"{len(kept.messages)} messages that memory may know, {len(kept.entries)} entries that wait"
-        places.append(SearchedPlace(title, told))
-    return [
-        *places,
-        SearchedPlace("notes, and what was typed at terminals", "looked at; notes that hold it are named below"),
-    ]
+        told = (_count(len(kept.messages), "message", "sent to memory"), _count(len(kept.entries), "entry", "waiting"))
+        places.append(SearchedPlace(title, ", ".join(filter(None, told)) or "nothing"))
+    return [*places, SearchedPlace("notes, and what was typed at terminals", "searched too; notes are named below")]
+
+
+def _count(number: int, name: str, state: str) -> str:
+    """Return "2 entries waiting", or "" for none."""
+    several = f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+    return f"{number} {name if number == 1 else several} {state}" if number else ""
 
 
 async def forget_words(request: Request, form: PageForm) -> Response:
@@ -124,7 +130,7 @@ async def forget_words(request: Request, form: PageForm) -> Response:
         return found, remarks, forget_everywhere(host.app, plugin, wording, found)
 
     found, remarks, stays = await asyncio.to_thread(run)
-    return _draw_found(request, text, found, remarks, stays)
+    return await _draw_found(request, text, found, remarks, stays)
 
 
 async def show_merge(request: Request) -> Response:
