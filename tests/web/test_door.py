@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from hermes.web import asking, chat, first, memory, upkeep
 from hermes.web.door import FOREIGN, NO_COOKIE, STALE, USED, WRONG_HOST
+from hermes.web.routing import DEFECT
 from tests.web.serving import WebProcess
 
 pytestmark = pytest.mark.contract("10.60")
@@ -102,6 +104,52 @@ def test_scripts_and_styles_come_from_here_alone(signed: httpx.Client) -> None:
     assert "unsafe" not in policy
     assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=|https?://", answer.text)
     assert answer.headers["cache-control"] == "no-store"
+
+
+def form_paths() -> list[str]:
+    """The address of every form of the page."""
+    made = [route for module in (asking, chat, first, memory, upkeep) for route in module.routes()]
+    return [re.sub(r"\{\w+:\w+\}", "1", route.path) for route in made if route.methods and "POST" in route.methods]
+
+
+@pytest.mark.parametrize("path", form_paths())
+def test_no_form_is_taken_from_elsewhere_or_without_its_token(web: WebProcess, signed: httpx.Client, path: str) -> None:
+    form = {"csrf": token(signed)}
+    foreign = signed.post(path, data=form, headers={"Origin": "https://evil.example"})
+    assert (foreign.status_code, FOREIGN in foreign.text) == (403, True)
+    bare = signed.post(path, data={"csrf": "x"}, headers={"Origin": web.url})
+    assert (bare.status_code, STALE.split("`")[0] in bare.text) == (400, True)
+    assert httpx.post(f"{web.url}{path}", data=form, headers={"Origin": web.url}, trust_env=False).status_code == 401
+    assert len(form_paths()) >= 15
+
+
+LONG = "000000000001" + "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"/sessions?page={LONG}", 400),
+        ("/sessions?page=%C2%B2", 400),
+        (f"/memory?after={LONG}:", 400),
+        ("/memory?after=%C2%B2:", 400),
+        ("/memory?after=1.2:3", 400),
+        ("/memory?after=1:1..2", 200),
+        (f"/sessions/x/stream?after={LONG}", 404),
+        (f"/sessions/x/turns/{LONG}/memory", 404),
+        (f"/sessions/x/turns/1/lines/{LONG}", 404),
+        ("/static/..%2f..%2fdoor.py", 404),
+        ("/static/../door.py", 404),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_odd_address_is_answered_with_words_and_never_as_a_defect(
+    web: WebProcess, signed: httpx.Client, path: str, status: int
+) -> None:
+    answer = signed.get(httpx.URL(web.url).copy_with(raw_path=path.encode()))
+    assert answer.status_code == status
+    assert DEFECT not in answer.text
+    assert "Error:" not in answer.text
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe", b"a=%ff", b"csrf=" + b"x" * 3_000_000, b"&".join([b"a=1"] * 3000)])

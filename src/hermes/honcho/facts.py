@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from hermes.errors import ProviderError
 from hermes.honcho.failures import Unanswered
 from hermes.honcho.messages import SESSION
 from hermes.honcho.names import card_path, digest, in_path
@@ -26,6 +27,7 @@ IN_CONCLUSION = re.compile(r"\bconclusion ([\w-]+)")
 IN_MESSAGE = re.compile(r"\bsession (\S+), message ([\w-]+)")
 """Where the source of an injected line names what it is, as `evidence.py` writes it."""
 MARKS = re.compile(r"^\s*(?:[-*]\s+)?(?:\[[^\]]{1,40}\]\s*)?")
+POSITION = re.compile(r"[0-9]{1,9}\.[1-9][0-9]{0,8}\.[0-9]{1,9}")
 NO_SOURCES = "this server does not say what was learnt from a message: look for its words among the facts"
 LEVELS = {"explicit": "stated"}
 """What a level is called; every other one is derived."""
@@ -80,6 +82,9 @@ class Position(Struct, frozen=True):
 
     @classmethod
     def read(cls, text: str) -> Position:
+        """Return the position that a listing gave. Raises ProviderError for any other text."""
+        if text and not POSITION.fullmatch(text):
+            raise ProviderError("the list does not go on there", hint="Begin at its first page")
         return cls(*map(int, text.split("."))) if text else cls()
 
     def __str__(self) -> str:

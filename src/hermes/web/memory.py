@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -38,6 +39,8 @@ SAYS: Mapping[str, str] = {
     "added": "Noted.",
 }
 """What is said on the page after a form, by the word in its address."""
+CURSOR = re.compile(r"([0-9]{1,9}:\S*)?")
+"""Where a list goes on: behind so many notes, and at the provider's own place."""
 CHANGED = "this entry was changed since the page was loaded: it says something else now"
 
 
@@ -74,7 +77,7 @@ async def _draw_list(request: Request, *, status: int = 200, problem: str = "", 
     host, query = host_of(request), request.query_params
     text, after = query.get("q", "").strip()[:MAX_QUERY_CHARS], query.get("after", "")[:MAX_CURSOR_CHARS]
     day = query.get("day", "").strip()
-    if not all(part.isdigit() or not part for part in after.replace(".", ":").split(":")):
+    if not CURSOR.fullmatch(after):
         raise UsageError("`after` is none of this page's", hint="Follow the links of the page")
     found = await host.book.page(to_words(text), after, limit=PAGE, as_of=read_day(day))
     more = urlencode({"q": text, "day": day, "after": found.after}) if found.after is not None else ""
@@ -249,5 +252,5 @@ def routes() -> list[Route]:
         form_route(f"{one}/forget", forget_fact),
         form_route(f"{one}/undo", undo),
         Route(one, show_fact),
-        Route("/sessions/{session:path}/turns/{turn:int}/lines/{number:int}", show_line),
+        Route("/sessions/{session:path}/turns/{turn:number}/lines/{number:number}", show_line),
     ]

@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from hermes.errors import NotFoundError, StoreError
 from hermes.web.drawing import draw
-from hermes.web.routing import host_of
+from hermes.web.routing import host_of, read_number
 from hermes.web.transcript import find_own, read_new
 from hermes.web.turns import wait_for
 
@@ -29,8 +29,7 @@ ALIVE_SECONDS = 15.0
 async def stream(request: Request) -> Response:
     host, session_id = host_of(request), request.path_params["session"]
     await host.read(lambda store, people, tx: find_own(store, people, tx, session_id))
-    given = request.headers.get("last-event-id") or request.query_params.get("after", "0")
-    after = int(given) if given.isascii() and given.isdigit() else 0
+    after = read_number(request.headers.get("last-event-id") or request.query_params.get("after", "")) or 0
     return StreamingResponse(_events(request, session_id, after), media_type="text/event-stream")
 
 

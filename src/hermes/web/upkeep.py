@@ -29,7 +29,7 @@ from hermes.store.store import Store
 from hermes.web.chat import session_path
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
-from hermes.web.routing import PageForm, form_route, host_of, see
+from hermes.web.routing import PageForm, form_route, host_of, read_number, see
 from hermes.web.transcript import find_own
 
 MAX_SHOWN, MAX_WAITING = 60, 50
@@ -203,13 +203,13 @@ async def show_waiting(request: Request) -> Response:
 
 
 async def change_waiting(request: Request, form: PageForm) -> Response:
-    host, number = host_of(request), form.get("entry", "")
-    if not number.isascii() or not number.isdigit() or len(number) > 15:
+    host, number = host_of(request), read_number(form.get("entry", ""))
+    if number is None:
         raise UsageError("which entry?", hint="Use the buttons of the page")
     if form.get("act") == "drop":
-        await host.store.write(lambda tx: drop_entries(tx, [int(number)]))
+        await host.store.write(lambda tx: drop_entries(tx, [number]))
         return see("/memory/waiting?done=dropped")
-    await host.store.write(lambda tx: retry_entries(host.store, tx, [int(number)]))
+    await host.store.write(lambda tx: retry_entries(host.store, tx, [number]))
     host.memory.start_deliveries()
     return see("/memory/waiting?done=retried")
 
