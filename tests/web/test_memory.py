@@ -240,6 +240,25 @@ def test_list_goes_on_where_it_ended(page: Page, web: WebProcess) -> None:
     assert len(set(facts.all_inner_texts())) == 120
 
 
+def test_list_is_limited_to_a_kind_and_finds_words_however_they_are_written(page: Page, web: WebProcess) -> None:
+    with server_of(web) as server:
+        hold(server, ["I ski in Davos.", "うちのねこはﾐｿです", "I met Jose\u0301 in DAVOS."])
+    page.goto(f"{web.url}/memory")
+    page.locator("#new").fill("I rent a flat in Davos.")
+    page.get_by_role("button", name="Add").click()
+    facts = page.locator("a.fact")
+    for kind, count in (("", 3), ("noted", 1), ("stated", 2), ("derived", 0)):
+        page.goto(f"{web.url}/memory?q=davos&kind={kind}")
+        expect(facts).to_have_count(count)
+    page.get_by_label("Kind").select_option("Notes")
+    page.get_by_role("button", name="Show").click()
+    expect(facts).to_have_text(["I rent a flat in Davos."])
+    for word, text in (("ミソ", "うちのねこはﾐｿです"), ("José", "I met Jose\u0301 in DAVOS.")):
+        page.goto(f"{web.url}/memory?q={word}")
+        expect(page.locator(fact(text))).to_have_count(1)
+    assert page.goto(f"{web.url}/memory?kind=dream").status == 400  # type: ignore[union-attr]
+
+
 def test_two_names_are_merged_after_a_preview(page: Page, web: WebProcess) -> None:
     with server_of(web) as server:
         hold(server, ["I was called Annie once."], about="annie")

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.honcho.misbehaving import Fault, Misbehaving, never
 from tests.memory_server.serving import kill, running, start, start_module, stop
+from tests.web.holding import hold
 from tests.web.serving import SaidNext, serving
 from tests.web.talking import begin, fact, open_until, replies, say, tell
 
@@ -129,6 +131,19 @@ def test_refused_entry_is_sent_again_or_dropped(model: SaidNext, browser: Browse
             open_until(page, f"{web.url}/memory?q=otter", fact("My otter is called Bo."))
             page.goto(f"{web.url}/memory/waiting")
             expect(page.locator("main")).to_contain_text("0 waiting, 0 refused")
+
+
+@pytest.mark.contract("10.64")
+def test_rare_word_is_found_without_reading_all_facts(model: SaidNext, tmp_path: Path) -> None:
+    with running(tmp_path / "memory") as served, misbehaving(served.url) as server:
+        configure(tmp_path / "home", server.url)
+        with serving(tmp_path / "home", model) as web, web.sign_in() as client:
+            with httpx.Client(base_url=served.url) as direct:
+                hold(direct, ["I keep one unicorn.", *(f"I keep box {number}." for number in range(500))])
+            assert "501 things known" in client.get("/news").text
+            server.asked.clear()
+            assert "I keep one unicorn." in client.get("/memory?q=UNICORN").text
+            assert len([path for _, path in server.asked if "/conclusions/list" in path]) <= 3
 
 
 def test_without_a_memory_provider_notes_and_chats_work(model: SaidNext, browser: Browser, tmp_path: Path) -> None:
