@@ -17,7 +17,8 @@ from tests.web.talking import begin, fact, open_until, replies, say, tell
 
 pytestmark = pytest.mark.contract("10.64")
 
-MEMORY_PAGES = ["/", "/memory", "/memory/people", "/memory/ask?q=tea", "/memory/forget?q=tea", "/memory/waiting"]
+MEMORY_PAGES = ["/", "/memory?kind=stated", *(f"/memory/{one}" for one in ("people", "merge", "waiting"))]
+ASKED_PAGES = ["/memory/ask?q=tea", "/memory/forget?q=tea", "/memory?kind=no", "/nowhere", "/news"]
 
 
 @pytest.mark.contract("10.62")
@@ -117,7 +118,7 @@ def test_change_is_drawn_as_a_time_line_and_undone(page: Page, web: WebProcess) 
 def test_first_screen_says_how_memory_is_and_what_is_new(page: Page, web: WebProcess) -> None:
     tell(page, web, "I play the cello.")
     open_until(page, f"{web.url}/news", fact("I play the cello."))
-    expect(page.locator("#sentence")).to_have_text(re.compile(r"^Memory works\. [\d,]+ things known, nothing waits\.$"))
+    expect(page.locator("#sentence")).to_have_text(re.compile(r"^Memory works\. [\d,]+ things? known, nothing waits\.$"))
     new = page.locator("#news li").filter(has_text="I play the cello.")
     for name in ("Keep", "Correct", "Forget"):
         expect(new.get_by_text(re.compile(f"^{name}"))).to_be_visible()
@@ -127,6 +128,22 @@ def test_first_screen_says_how_memory_is_and_what_is_new(page: Page, web: WebPro
     page.get_by_role("button", name="Keep all").click()
     page.goto(f"{web.url}/news")
     expect(page.locator("#news .tag.new")).to_have_count(0)
+
+
+@pytest.mark.contract("10.63")
+def test_what_was_forgotten_is_a_line_with_its_time_and_without_its_words(page: Page, web: WebProcess) -> None:
+    with server_of(web) as server:
+        [first, second] = hold(server, ["My parrot swears.", "My parrot bites."])
+    for made in (first, second):
+        page.goto(f"{web.url}/memory/facts/{made}/forget")
+        page.get_by_role("button", name="Forget it").click()
+        expect(page.locator("[role=status].note")).to_contain_text("Forgotten")
+    page.goto(f"{web.url}/news")
+    lines = page.locator("#news li").filter(has_text="forgotten")
+    counts = [int(re.findall(r"(\d+) entr", line)[0]) for line in lines.all_inner_texts()]
+    assert sum(counts) >= 2
+    expect(lines.first).to_contain_text("just now")
+    expect(page.locator("main")).not_to_contain_text("parrot")
 
 
 def test_note_is_added_and_bad_ones_are_refused_with_their_text(page: Page, web: WebProcess) -> None:
@@ -325,9 +342,17 @@ def test_no_page_keeps_assistive_technology_out(page: Page, web: WebProcess, axe
     chat = begin(page, web, "Which tea do I drink?")
     expect(replies(page)).to_have_count(1)
     say(page, "/status")
-    paths = [*MEMORY_PAGES, "/sessions", "/search?q=tea", f"/memory/facts/{made}", f"/memory/facts/{made}/forget"]
+    paths = [
+        *MEMORY_PAGES,
+        *ASKED_PAGES,
+        "/sessions",
+        "/search?q=tea",
+        f"/memory/facts/{made}",
+        f"/memory/facts/{made}/forget",
+    ]
     found = {}
-    for address in [*(f"{web.url}{path}" for path in paths), chat, f"{chat}/delete", f"{chat}/turns/1/memory"]:
+    of_chat = [chat, *(f"{chat}/{one}" for one in ("delete", "turns/1/memory", "turns/1/lines/1"))]
+    for address in [*(f"{web.url}{path}" for path in paths), *of_chat]:
         page.goto(address)
         page.evaluate(axe)
         told = page.evaluate("axe.run()")
