@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from hermes.web import asking, chat, first, memory, upkeep
 from hermes.web.door import FOREIGN, NO_COOKIE, STALE, USED, WRONG_HOST
 from hermes.web.routing import DEFECT
+from hermes.web.stream import CROWDED, MAX_FOLLOWERS
 from tests.web.serving import WebProcess
 
 pytestmark = pytest.mark.contract("10.60")
@@ -158,3 +161,23 @@ def test_body_that_is_no_form_is_refused(web: WebProcess, signed: httpx.Client, 
     answer = signed.post("/sessions", content=body, headers=headers)
     assert answer.status_code == 400
     assert 'role="alert"' in answer.text
+
+
+def test_pages_that_follow_a_session_are_bounded_and_let_go(web: WebProcess, signed: httpx.Client) -> None:
+    made = signed.post("/sessions", data={"csrf": token(signed), "text": "Hello."}, headers={"Origin": web.url})
+    path = f"{made.headers['location']}/stream?after=0"
+    lines: list[Iterator[str]] = []
+    with ExitStack() as open_pages:
+        for _ in range(MAX_FOLLOWERS):
+            other = open_pages.enter_context(httpx.Client(base_url=web.url, cookies=signed.cookies, trust_env=False))
+            followed = open_pages.enter_context(other.stream("GET", path))
+            lines.append(followed.iter_lines())  # an iterator that is let go closes its stream
+            assert next(lines[-1]).startswith("id: ")
+        with signed.stream("GET", path) as refused:
+            assert (refused.status_code, refused.read().decode()) == (503, CROWDED)
+    for _ in range(100):
+        with signed.stream("GET", path) as followed:
+            if followed.status_code == 200:
+                break
+        time.sleep(0.1)
+    assert followed.status_code == 200

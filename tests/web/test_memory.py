@@ -118,7 +118,9 @@ def test_change_is_drawn_as_a_time_line_and_undone(page: Page, web: WebProcess) 
 def test_first_screen_says_how_memory_is_and_what_is_new(page: Page, web: WebProcess) -> None:
     tell(page, web, "I play the cello.")
     open_until(page, f"{web.url}/news", fact("I play the cello."))
-    expect(page.locator("#sentence")).to_have_text(re.compile(r"^Memory works\. [\d,]+ things? known, nothing waits\.$"))
+    expect(page.locator("#sentence")).to_have_text(
+        re.compile(r"^Memory works\. [\d,]+ things? known, nothing waits\.$")
+    )
     new = page.locator("#news li").filter(has_text="I play the cello.")
     for name in ("Keep", "Correct", "Forget"):
         expect(new.get_by_text(re.compile(f"^{name}"))).to_be_visible()
