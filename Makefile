@@ -13,7 +13,7 @@ STOCK ?= $(HOME)/.cache/hermes-stock-homes
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu); echo $$((n * 5 / 2)))
 PARALLEL = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run install develop test quick matrix suite check lint types fmt docs bench stress slow lock clean
+.PHONY: run install develop test quick matrix suite postgres check lint types fmt docs bench stress slow lock clean
 
 run: install
 	@$(BIN)/hermes chat
@@ -84,6 +84,11 @@ stress: develop
 	$(BIN)/python -m scripts.stock_homes make $(STOCK)
 	$(BIN)/python -m scripts.stock_homes check $(STOCK)
 	$(BIN)/python -m scripts.stock_homes together $(STOCK)
+
+# The memory server's tests on PostgreSQL, with processes and the database killed at full length.
+postgres: develop
+	HERMES_POSTGRES=1 $(PARALLEL) tests/memory_server -k postgres
+	HERMES_STRESS=1 $(BIN)/python -m pytest tests/memory_server/test_postgres_processes.py --timeout 3600
 
 slow: develop
 	$(BIN)/python -m scripts.real_model fetch

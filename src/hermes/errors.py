@@ -13,13 +13,14 @@
     ├── GatewayRunningError     a gateway is running for the same home
     ├── SessionBusyError        another process is talking in the same session
     ├── StaleError              a lease or an epoch was lost to another owner; the result is refused
-    └── StoreError              the database file
+    └── StoreError              the database
         ├── StoreBusyError      another process held the lock for longer than we wait
         ├── StoreFullError      no room on the disk; nothing of the write was kept
         ├── StoreStoppedError   a read took longer than it may, or nobody waited for it any more
         ├── StoreReadOnlyError  the file or its folder may not be written
         ├── StoreDamagedError   not a database, or one whose pages do not fit together
         ├── StoreNewerError     written by a newer version than this one
+        ├── StoreUnreachableError  the server of the database did not answer for longer than we wait
         ├── StoreGoneError      deleted, moved or replaced while it was in use
         └── StoreEmbedderError  its vectors were made by another embedder than the one in use
 
@@ -147,6 +148,12 @@ class StoreDamagedError(StoreError):
     """Not a database, or one whose pages do not fit together."""
 
     default_hint = "Nothing was changed. Move the file away or restore a backup of it"
+
+
+class StoreUnreachableError(StoreError):
+    """The server of the database did not answer for longer than we wait."""
+
+    default_hint = "Check that PostgreSQL runs and that the address is right"
 
 
 class StoreGoneError(StoreError):

@@ -101,7 +101,7 @@ async def test_the_platforms_identifiers_reach_the_provider_unchanged(tmp_path: 
         await core.platform.until(lambda: len(core.platform.sent) == 3)
     [[direct], [group]] = tape(folder, "open")
     assert direct["gateway_session_key"] == "agent:main:fake:dm:8439114563"
-    ann = {"user_id": "8439114563", "user_id_alt": "@Ann:b", "name": None, "is_owner": False}
+    ann = {"user_id": "8439114563", "user_id_alt": "@Ann:b", "name": None, "is_owner": False, "is_agent": False}
     assert (direct["person"], direct["reach"]) == (ann, "own")
     assert (direct["platform"], direct["chat_type"], direct["title"]) == ("fake", "dm", "Stamps & co")
     assert group["gateway_session_key"] == "agent:main:fake:group:-100"
@@ -125,7 +125,8 @@ async def test_the_provider_hears_whether_the_owner_speaks_in_a_group_message_by
         await core.platform.until(lambda: "[222] hello" in str(core.platform.texts("-100")))
         await core.platform.until(lambda: len(core.platform.texts("111")) == 1)
     opened = {context["chat_type"]: context for [context] in tape(folder, "open")}
-    assert opened["dm"]["person"] == {"user_id": "111", "user_id_alt": "@me", "name": None, "is_owner": True}
+    me = {"user_id": "111", "user_id_alt": "@me", "name": None, "is_owner": True, "is_agent": False}
+    assert opened["dm"]["person"] == me
     assert (opened["dm"]["reach"], opened["group"]["reach"]) == ("everything", "here")
     asked = [said["speaker"] for question, _ in tape(folder, "recall") for said in question]
     told = [speaker for kind, _, speaker in tape(folder, "deliver") if kind == "said"]

@@ -446,6 +446,7 @@ def test_a_session_that_was_told_before_it_was_known_message_by_message_is_not_t
             "ALTER TABLE hermes_queue DROP COLUMN lost",
             "ALTER TABLE hermes_reviews_due DROP COLUMN tries",
             "ALTER TABLE hermes_reviews_due DROP COLUMN not_before",
+            "ALTER TABLE hermes_message_extra DROP COLUMN author_is_agent",
         ):
             tx.execute(statement)
 

@@ -42,7 +42,7 @@ async def test_name_and_health_stand_first_after_much_small_talk(recalling: Reca
             text = await talk.turn(question)
             assert NAME in text
             assert DIET in text
-    assert text.index(NAME) < text.index(HEAD) < text.index(DIET), "the card, then what else stands"
+    assert text.index(NAME) < text.index(DIET), "the card has both"
     assert recalling.between.count("evidence") == 2, "they come with the evidence"
 
 

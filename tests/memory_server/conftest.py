@@ -5,21 +5,20 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 import pytest_asyncio
 from honcho import Honcho
-from sqlalchemy import create_engine, event
 
 from hermes.memory_server.db.database import Database, Tx
-from hermes.memory_server.db.functions import register_functions
-from hermes.memory_server.db.schema import FILE, open_database
+from hermes.memory_server.db.postgres import WRITE, PostgresDatabase
 from hermes.memory_server.engine import embedding
 from tests.memory_server.sdk import Caller, connected
 from tests.memory_server.serving import SECRET, Served, inside, running
+from tests.memory_server.storage import FolderStorage, PostgresStorage, Storage, is_on_both, transaction
+from tests.postgres import Postgres, shared_postgres
 
 
 @pytest.fixture(autouse=True)
@@ -29,23 +28,24 @@ def embedding_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def server(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(processes: None, storage: Storage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server without keys."""
-    with running(tmp_path_factory.mktemp("memory")) as served:
+    with running(tmp_path_factory.mktemp("memory"), *storage.options()) as served:
         yield served
 
 
 @pytest.fixture(scope="session")
-def guarded(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def guarded(processes: None, storage: Storage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server that asks for keys."""
-    with running(tmp_path_factory.mktemp("guarded"), AUTH_USE_AUTH="true", AUTH_JWT_SECRET=SECRET) as served:
+    variables = {"AUTH_USE_AUTH": "true", "AUTH_JWT_SECRET": SECRET}
+    with running(tmp_path_factory.mktemp("guarded"), *storage.options(), **variables) as served:
         yield served
 
 
 @pytest.fixture(scope="session")
-def resting(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def resting(processes: None, storage: Storage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server that does no background work: what waits for it stays as it is."""
-    with running(tmp_path_factory.mktemp("resting"), "--no-worker") as served:
+    with running(tmp_path_factory.mktemp("resting"), "--no-worker", *storage.options()) as served:
         yield served
 
 
@@ -82,28 +82,45 @@ def call(request: pytest.FixtureRequest) -> Caller:
     return Caller(in_async=request.param == "async")
 
 
-@contextmanager
-def transaction(folder: Path) -> Iterator[Tx]:
-    """A transaction in the folder's file; nothing of it is kept."""
-    engine = create_engine(f"sqlite:///{folder / FILE}", isolation_level="AUTOCOMMIT")
-    event.listen(engine, "connect", lambda raw, _record: register_functions(raw))
-    with engine.connect() as connection:
-        connection.exec_driver_sql("BEGIN")
-        yield connection
-    engine.dispose()
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "storage" in metafunc.fixturenames and is_on_both(metafunc.module.__name__, metafunc.function.__name__):
+        kinds = ["folder", pytest.param("postgres", marks=pytest.mark.processes)]
+        metafunc.parametrize("storage", kinds, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def postgres(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """The PostgreSQL of a test run."""
+    base = tmp_path_factory.getbasetemp()
+    with shared_postgres(base.parent if base.name.startswith("popen-") else base) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def storage(request: pytest.FixtureRequest) -> Storage:
+    """Where memories are kept; a folder unless the test runs on both."""
+    if getattr(request, "param", "folder") == "folder":
+        return FolderStorage()
+    return PostgresStorage(request.getfixturevalue("postgres"))
 
 
 @pytest_asyncio.fixture
-async def tx(tmp_path: Path) -> AsyncIterator[Tx]:
-    """A transaction in a new file."""
-    await open_database(tmp_path).close()
+async def tx(storage: Storage, tmp_path: Path) -> AsyncIterator[Tx]:
+    """A transaction in a new memory."""
+    opened = storage.open(tmp_path)
+    if isinstance(opened, PostgresDatabase):
+        with opened.transaction(WRITE) as connection:
+            yield connection
+        await opened.close()
+        return
+    await opened.close()
     with transaction(tmp_path) as connection:
         yield connection
 
 
 @pytest_asyncio.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    """The open database of a new folder."""
-    opened = open_database(tmp_path)
+async def database(storage: Storage, tmp_path: Path) -> AsyncIterator[Database]:
+    """A new open memory."""
+    opened = storage.open(tmp_path)
     yield opened
     await opened.close()

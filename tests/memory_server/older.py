@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 BEFORE_TRUTH = (
+    *(f"DROP TABLE {name}" for name in ("oauth_clients", "sign_ins", "grants", "grant_tokens")),
     "DROP TABLE claims",
     "DROP TABLE supersessions",
     "DROP TABLE tombstones",

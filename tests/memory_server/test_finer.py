@@ -21,11 +21,11 @@ from hermes.memory_server.embedder import PIECE_CHARS, Embedder, Vector
 from hermes.memory_server.endpoint import EmbeddingEndpoint
 from hermes.memory_server.engine import embedding
 from tests.compression.hand_clock import HandClock
-from tests.memory_server.conftest import transaction
 from tests.memory_server.embeddings import DIMENSION, Answer, Taste, endpoint, in_favour_of, vectors
 from tests.memory_server.inside import serving
 from tests.memory_server.sdk import eventually
 from tests.memory_server.serving import kill, start, stop
+from tests.memory_server.storage import transaction
 
 SAID = [f"We talked about the garden, part {n}." for n in range(58)]
 TALK = [*SAID[:30], "We talked about the walnut tree in the garden.", *SAID[30:], "The plum tree of the garden is old."]

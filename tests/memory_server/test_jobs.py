@@ -83,7 +83,10 @@ async def test_done_work_is_forgotten_after_a_day_and_failed_work_after_a_month(
 
     async def kept(at: int) -> list[str]:
         await database.write(lambda tx: jobs.forget_finished(tx, at))
-        return [row[0] for row in await database.read(lambda tx: tx.exec_driver_sql("SELECT unit FROM jobs").all())]
+        return [
+            row[0]
+            for row in await database.read(lambda tx: tx.exec_driver_sql("SELECT unit FROM jobs ORDER BY id").all())
+        ]
 
     assert await kept(NOW + day) == ["done", "failed", "open"]
     assert await kept(NOW + day + 1) == ["failed", "open"]

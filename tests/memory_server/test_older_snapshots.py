@@ -30,8 +30,8 @@ from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.vectors import VectorHit, VectorIndex
 from hermes.memory_server.engine.worker import JobWorker
-from tests.memory_server.conftest import transaction
 from tests.memory_server.floor import EMBEDDER, draft, embed, new_index, question
+from tests.memory_server.storage import transaction
 
 NOW = time.time_ns() // 1000
 FIGS, SECRET = "I like figs.", "I was in the hospital."

@@ -31,10 +31,10 @@ from hermes.memory_server.engine.removal import Removal, begin_removal, remove_p
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import JobWorker
-from tests.memory_server.conftest import transaction
 from tests.memory_server.floor import EMBEDDER, draft, question, search_messages
 from tests.memory_server.sdk import eventually
 from tests.memory_server.serving import running
+from tests.memory_server.storage import transaction
 
 NOW = 1_700_000_000_000_000
 WORDS = ("barn", "boat", "cello", "house", "tractor")

@@ -64,7 +64,7 @@ def make_old(folder: Path, said: Sequence[str] = SAID, concluded: Sequence[str] 
         file.execute("INSERT INTO conclusion_messages VALUES (2, ?)", (edited,))
         file.execute("INSERT INTO conclusion_versions VALUES (?, 1, 'ann: It failed.', 1)", (edited,))
         file.execute(f"UPDATE message_vectors SET traits = traits & ~{UNWANTED | CONFIDENTIAL}")
-        file.execute("UPDATE alembic_version SET version_num = '0017'")
+        file.execute("UPDATE alembic_version SET version_num = '0018'")
 
 
 def insert_old(file: sqlite3.Connection, workspace: int, text: str, session: int | None, at: int) -> int:

@@ -41,8 +41,8 @@ from hermes.memory_server.engine.removal import Removal, remove_part
 from hermes.memory_server.engine.sessions import get_session, list_sessions
 from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.worker import JobWorker
-from tests.memory_server.conftest import transaction
 from tests.memory_server.floor import EMBEDDER, draft, new_index, question, search_messages
+from tests.memory_server.storage import transaction
 
 NOW = 1_700_000_000_000_000
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +23,9 @@ from hermes.config_file import load_shared_env
 from hermes.embedded.connect import take_seat
 from hermes.errors import UsageError
 from hermes.loopback import is_loopback
+
+if TYPE_CHECKING:
+    from hermes.memory_server.db.address import DatabaseAddress
 
 COMMANDS = {
     "outbox": "outbox:app",
@@ -52,6 +56,14 @@ Data = Annotated[
     Path | None,
     typer.Option("--data", help="Folder of the memory (default: HERMES_MEMORY_DATA, or memory/ of the default home)."),
 ]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        metavar="URL",
+        help="PostgreSQL database that holds the memory instead of the folder (default: HERMES_MEMORY_DATABASE).",
+    ),
+]
 
 
 def build(asked: str | None) -> typer.Typer:
@@ -76,6 +88,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
     data: Data = None,
+    database: DatabaseUrl = None,
     no_worker: Annotated[
         bool, typer.Option("--no-worker", help="Leave background work to `hermes memory worker`.")
     ] = False,
@@ -89,7 +102,9 @@ def serve(
     set_up_process()
     place = place_of(ctx, data)
     serving = import_module("hermes.cli.memory_serving")  # loaded by name: only who serves needs a web server
-    options = replace(serving.Options.from_env(load_shared_env(find_home(ctx))), show_code=_choose_code_screen())
+    env = load_shared_env(find_home(ctx))
+    options = replace(serving.Options.from_env(env), show_code=_choose_code_screen())
+    address = find_database(database, data, env)
     if options.use_auth and not options.jwt_secret:
         raise UsageError("AUTH_USE_AUTH is on but AUTH_JWT_SECRET is empty", hint="Set it to a long random text")
     if not options.use_auth and not is_loopback(host):
@@ -98,13 +113,14 @@ def serve(
             hint="Set AUTH_USE_AUTH=true and AUTH_JWT_SECRET, or listen on 127.0.0.1",
         )
     listener = serving.listen(host, port, "choose another --port")
-    with take_seat(place) as other:
+    with take_seat(place) if address is None else nullcontext() as other:
         beside = "" if other is None else f"; programs on this machine use the one that process {other.pid} serves"
-        greeting = f"memory server on http://{host}:{listener.getsockname()[1]}, data in {place.folder}{beside}"
+        where = f"data in {address or place.folder}"
+        greeting = f"memory server on http://{host}:{listener.getsockname()[1]}, {where}{beside}"
         terms = serving.Terms(
             place, listener, options, "serve", serving.key_for_programs(options),
-            works=not no_worker, publishes=other is None, greet=lambda: note(greeting),
-            model_from_env=model_env,
+            works=not no_worker, publishes=other is None and address is None, greet=lambda: note(greeting),
+            model_from_env=model_env, database=address,
         )  # fmt: skip
         serving.run(terms)
 
@@ -114,10 +130,18 @@ def _choose_code_screen() -> Callable[[str], None] | None:
     return note if sys.stderr.isatty() else None
 
 
-def worker(ctx: typer.Context, data: Data = None) -> None:
-    """Do the background work of a memory folder until stopped; several may run."""
+def find_database(option: str | None, data: Path | None, env: Mapping[str, str]) -> DatabaseAddress | None:
+    """Return the PostgreSQL database that was chosen; None for a folder, which `--data` asks for."""
+    if option is None and (data is not None or not env.get("HERMES_MEMORY_DATABASE")):
+        return None
+    from hermes.memory_server.db.address import find_address
+
+    return find_address(option, env)
+
+
+def worker(ctx: typer.Context, data: Data = None, database: DatabaseUrl = None) -> None:
+    """Do the background work of a memory folder or database until stopped; several may run."""
     from hermes.memory_server.api.server import Options
-    from hermes.memory_server.db.schema import open_for_work
     from hermes.memory_server.engine.delivery import WebhookDelivery
     from hermes.memory_server.engine.embedding import Refinement, refining
     from hermes.memory_server.engine.word_vectors import WordVectors
@@ -128,23 +152,24 @@ def worker(ctx: typer.Context, data: Data = None) -> None:
     folder = place.folder
     serving = import_module("hermes.cli.memory_serving")  # by name: only who works needs it
     finer, dreams = serving.choose_finer(place.home), serving.has_dreams(place.home)
-    secret = Options.from_env(load_shared_env(find_home(ctx))).webhook_secret
+    env = load_shared_env(find_home(ctx))
+    secret, address = Options.from_env(env).webhook_secret, find_database(database, data, env)
 
     async def run() -> None:
-        database = open_for_work(folder)
-        models = ModelDoor(database, SystemClock(), serving.find_model(place))
+        opened = serving.open_worked(folder, address)
+        models = ModelDoor(opened, SystemClock(), serving.find_model(place))
         delivery = WebhookDelivery(secret)
-        working = JobWorker(database, SystemClock(), WordVectors(), delivery=delivery, models=models, dreams=dreams)
+        working = JobWorker(opened, SystemClock(), WordVectors(), delivery=delivery, models=models, dreams=dreams)
         models.wake = working.wake
         watching = asyncio.create_task(models.watch())
-        note(f"memory worker on {folder}")
+        note(f"memory worker on {address or folder}")
         try:
             with on_signals(TO_END, lambda _: working.stop()):
-                async with refining(database, None if finer is None else Refinement(finer)):
+                async with refining(opened, None if finer is None else Refinement(finer)):
                     await working.run()
         finally:
             watching.cancel()
             await models.close()
-            await database.close()
+            await opened.close()
 
     asyncio.run(run())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -19,13 +19,9 @@ from hermes.cli.start import AsJson
 from hermes.cli.table import print_table
 from hermes.clock import SystemClock
 from hermes.errors import UsageError
-from hermes.memory_server import times
-from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.schema import FILE, open_database
-from hermes.memory_server.db.tables import grants
-from hermes.memory_server.engine import oauth_clients, sign_ins
-from hermes.memory_server.engine.grants import end_grants, list_grants
-from hermes.memory_server.faults import Fault
+
+if TYPE_CHECKING:  # the server is loaded by the command that needs it: its database takes half a second
+    from hermes.memory_server.db.database import Record, Tx
 
 T = TypeVar("T")
 MICROS = 1_000_000
@@ -39,6 +35,8 @@ def approve(
     json: AsJson = False,
 ) -> None:
     """Print the one-time code that allows a request to sign in, for the page that shows the request."""
+    from hermes.memory_server.engine import sign_ins
+
     found, code = _run(ctx, data, lambda tx, at: _approve(tx, request, at))
     told = {"request": sign_ins.label_of(found), "client": found.client, "address": found.address, "code": code}
     if json:
@@ -63,6 +61,8 @@ def add(
     data: Data = None,
 ) -> None:
     """Let another program ask to sign in."""
+    from hermes.memory_server.engine import oauth_clients
+
     _run(ctx, data, lambda tx, at: oauth_clients.add_client(tx, name, redirect or [], at))
     say(f"{name} may ask to sign in")
 
@@ -70,6 +70,8 @@ def add(
 @app.command("list")
 def list_(ctx: typer.Context, data: Data = None, json: AsJson = False) -> None:
     """Programs that may ask to sign in."""
+    from hermes.memory_server.engine import oauth_clients
+
     clients = _run(ctx, data, lambda tx, _: oauth_clients.list_clients(tx))
     if json:
         print_json([client._asdict() for client in clients])
@@ -81,6 +83,9 @@ def list_(ctx: typer.Context, data: Data = None, json: AsJson = False) -> None:
 @app.command()
 def remove(ctx: typer.Context, name: str, data: Data = None) -> None:
     """Forget a program that was added, and revoke what it was granted."""
+    from hermes.memory_server.db.tables import grants
+    from hermes.memory_server.engine import oauth_clients
+    from hermes.memory_server.engine.grants import end_grants
 
     def run(tx: Tx, _at: int) -> int:
         oauth_clients.remove_client(tx, name)
@@ -92,6 +97,8 @@ def remove(ctx: typer.Context, name: str, data: Data = None) -> None:
 @app.command("grants")
 def show_grants(ctx: typer.Context, data: Data = None, json: AsJson = False) -> None:
     """Programs that are signed in, and to what."""
+    from hermes.memory_server.engine.grants import list_grants
+
     found = _run(ctx, data, lambda tx, _: list_grants(tx))
     if json:
         print_json([_grant(row) for row in found])
@@ -110,6 +117,8 @@ def revoke(
     data: Data = None,
 ) -> None:
     """Sign a program out: its tokens open nothing from now on."""
+    from hermes.memory_server.db.tables import grants
+    from hermes.memory_server.engine.grants import end_grants
 
     def run(tx: Tx, _at: int) -> int:
         return end_grants(tx, grants.c.public_id == grant) or end_grants(tx, grants.c.client == grant)
@@ -120,6 +129,8 @@ def revoke(
 
 
 def _approve(tx: Tx, request: str, at: int) -> tuple[Record, str]:
+    from hermes.memory_server.engine import sign_ins
+
     waiting = sign_ins.list_open(tx, at)
     wanted = [one for one in waiting if request.upper() in ("", sign_ins.label_of(one))]
     if not wanted:
@@ -133,6 +144,8 @@ def _approve(tx: Tx, request: str, at: int) -> tuple[Record, str]:
 
 
 def _listed(waiting: Sequence[Record]) -> str:
+    from hermes.memory_server.engine import sign_ins
+
     told = [f"{sign_ins.label_of(one)} ({one.client} at {printable(one.address)})" for one in waiting[:10]]
     return f": {', '.join(told)}" if told else ""
 
@@ -149,6 +162,10 @@ def _count(ended: int) -> str:
 
 def _run(ctx: typer.Context, data: Path | None, run: Callable[[Tx, int], T]) -> T:
     """Run in one transaction on the folder's database; refusals are told in one line."""
+    from hermes.memory_server import times
+    from hermes.memory_server.db.schema import FILE, open_database
+    from hermes.memory_server.faults import Fault
+
     folder = place_of(ctx, data).folder
     if not (folder / FILE).exists():
         raise UsageError(f"there is no memory in {folder}", hint="Start its server first, or name the folder: --data")

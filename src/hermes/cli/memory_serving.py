@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -31,7 +32,8 @@ from hermes.memory_server.api.auth import ADMIN, make_key
 from hermes.memory_server.api.connection import PatientConnection
 from hermes.memory_server.api.life import Life
 from hermes.memory_server.api.server import Options
-from hermes.memory_server.db.schema import open_database, open_for_work
+from hermes.memory_server.db.database import Database
+from hermes.memory_server.db.schema import open_database, open_for_work, open_postgres
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.endpoint import EmbeddingEndpoint
 from hermes.memory_server.engine.word_vectors import WordVectors
@@ -47,6 +49,9 @@ from hermes.settings import (
     Settings,
 )
 from hermes.settings.setting import Table
+
+if TYPE_CHECKING:
+    from hermes.memory_server.db.address import DatabaseAddress
 
 log = logging.getLogger("hermes.memory_server")
 DRAIN = 4
@@ -72,6 +77,18 @@ class Terms(Struct, frozen=True):
     greet: Callable[[], None] = lambda: None
     model_from_env: bool = False
     """Whether the environment names the model where the folder names none."""
+    database: DatabaseAddress | None = None
+    """The PostgreSQL database that holds the memory, instead of the folder."""
+
+    def open(self) -> Database:
+        """Open what is served, for requests."""
+        if self.database is not None:
+            return open_postgres(self.database, read_seconds=limits.READ_SECONDS)
+        return open_database(self.place.folder, read_seconds=limits.READ_SECONDS)
+
+    def open_for_work(self) -> Database:
+        """Open what is served, for background work."""
+        return open_worked(self.place.folder, self.database)
 
 
 class _Server(GuestServer):
@@ -83,13 +100,13 @@ class _Server(GuestServer):
         start_id = new_secret()
         folder = terms.place.folder
         self._rendezvous = new_rendezvous(_url(terms.listener), terms.api_key, start_id, terms.kind, folder)
-        database = open_database(folder, read_seconds=limits.READ_SECONDS)
+        database = terms.open()
         app = create_app(
             lambda: database,
             clock=SystemClock(),
             options=replace(terms.options, start_id=start_id, dreams=has_dreams(terms.place.home)),
             embedder=WordVectors(),
-            open_for_work=(lambda: open_for_work(folder)) if terms.works else None,
+            open_for_work=terms.open_for_work if terms.works else None,
             life=Life(self.end if terms.idle else None, terms.idle, [access.add], self._lose),
             finer=choose_finer(terms.place.home),
             model_file=find_model(terms.place, from_env=terms.model_from_env),
@@ -120,6 +137,11 @@ class _Server(GuestServer):
         super().end()
         if self._terms.publishes:
             withdraw(self._terms.place.rendezvous, self._rendezvous)
+
+
+def open_worked(folder: Path, address: DatabaseAddress | None) -> Database:
+    """Open a memory for background work: a PostgreSQL database if one is given, else the folder."""
+    return open_for_work(folder) if address is None else open_postgres(address)
 
 
 def serve_in_background(place: Place) -> None:

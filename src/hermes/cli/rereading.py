@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +12,9 @@ from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson
 from hermes.cli.transfer import server_of
 from hermes.errors import UsageError
-from hermes.transfer.remote import Remote
+
+if TYPE_CHECKING:
+    from hermes.transfer.remote import Remote
 
 EXTENSION = "reread"
 POLL_SECONDS, REPORT_SECONDS = 0.5, 5.0
@@ -29,6 +31,8 @@ def reread(
 ) -> int:
     """Read all messages of a workspace again, and conclude what earlier versions did not. What would be done is
     shown first. One that was cut off goes on by itself; --undo stops it."""
+    from hermes.transfer.remote import Remote  # loads httpx
+
     url, key, _ = server_of(ctx, None)
     remote = Remote(url, key, workspace)
     try:

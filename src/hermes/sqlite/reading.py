@@ -42,7 +42,7 @@ class _NextLaneError(Exception):
     """The read needs more time than its lane gives."""
 
 
-class _Reading:
+class TimedRead:
     """One read on its way through the lanes."""
 
     def __init__(self, seconds: float | None) -> None:
@@ -93,7 +93,7 @@ class _Reading:
 
 
 class _Current(threading.local):
-    reading: _Reading | None = None
+    reading: TimedRead | None = None
 
 
 _current = _Current()
@@ -136,7 +136,7 @@ class Readers(Generic[Tx]):
 
     async def read(self, run: Callable[[Tx], T]) -> T:
         """Run `run` on one consistent snapshot. It may be begun more than once, and must have no effect outside."""
-        reading = _Reading(self._seconds)
+        reading = TimedRead(self._seconds)
         who = asker.get()
         self._under_way += 1
         try:
@@ -161,7 +161,7 @@ class Readers(Generic[Tx]):
         for opened in self._opened:
             opened.tx.close()
 
-    def _run(self, run: Callable[[Tx], T], reading: _Reading, place: int) -> T:
+    def _run(self, run: Callable[[Tx], T], reading: TimedRead, place: int) -> T:
         """Read in the lane at a place."""
         lane, turn = self._lanes[place][0], None
         if place:

@@ -11,7 +11,14 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from hermes.errors import StoreBusyError, StoreError, StoreFullError, StoreGoneError, StoreStoppedError
+from hermes.errors import (
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+    StoreGoneError,
+    StoreStoppedError,
+    StoreUnreachableError,
+)
 from hermes.memory_server import faults, limits
 from hermes.memory_server.api.wire import JsonResponse
 
@@ -38,6 +45,7 @@ STORE: dict[type[StoreError], tuple[int, str]] = {
     StoreBusyError: (503, UNEXPECTED),
     StoreFullError: (507, NO_ROOM),
     StoreGoneError: (503, REPLACED),
+    StoreUnreachableError: (503, UNEXPECTED),
     StoreStoppedError: (422, TOO_SLOW),
 }
 """What the file refuses; everything else is a 500."""

@@ -36,8 +36,11 @@ class Database(Protocol):
     def folder(self) -> Path | None:
         """Where what was worked out of it may be kept from one start to the next; None for nowhere."""
 
-    def free_bytes(self) -> int:
-        """How much more the disk takes."""
+    def free_bytes(self) -> int | None:
+        """How much more the disk takes; None where the database is elsewhere."""
+
+    def watch_jobs(self, wake: Callable[[], object]) -> None:
+        """Have `wake` called, in any thread, when another process queued work, where the database can tell."""
 
     def is_replaced(self) -> bool:
         """Return True if what is stored under its name is another database by now, or none."""

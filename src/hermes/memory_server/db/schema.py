@@ -4,22 +4,29 @@ written and which embedder made its vectors."""
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import insert, inspect, select
 
-from hermes.errors import StoreEmbedderError, StoreNewerError, StoreReadOnlyError
+from hermes.errors import StoreEmbedderError, StoreNewerError, StoreReadOnlyError, UsageError
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.dialects import text_index
+from hermes.memory_server.db.dialects import create_functions, text_index
 from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.tables import meta, metadata
 from hermes.memory_server.embedder import SHIPPED, Space
 from hermes.sqlite.database import Synchronous
 
+if TYPE_CHECKING:
+    from hermes.memory_server.db.address import DatabaseAddress
+    from hermes.memory_server.db.postgres import PostgresDatabase
+
 log = logging.getLogger(__name__)
 FILE = "memory.db"
 HEAD = "0019"
 """The newest migration; a test holds it against the folder."""
+INSTALL_POSTGRES = "Run `pip install 'hermes-memory-host[postgres]'`"
 FORMAT = "1"
 """What columns hold beyond their types: vectors as half floats, times as microseconds, metadata as JSON text."""
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -50,19 +57,38 @@ def open_database(
     except OSError as error:
         raise StoreReadOnlyError(f"{folder} cannot be made a folder: {error.strerror}") from error
     path = folder / FILE
+    prepare = partial(_prepare, where=str(path), space=space)
+    return SqliteFile(path, synchronous=synchronous, read_seconds=read_seconds, prepare=prepare)
+
+
+def open_postgres(
+    address: DatabaseAddress, space: Space = SHIPPED, *, read_seconds: float | None = None
+) -> PostgresDatabase:
+    """As `open_database`, of a PostgreSQL database. Refused when it is another program's."""
+    try:
+        from hermes.memory_server.db.postgres import PostgresDatabase
+        from hermes.memory_server.db.postgres_schema import claim_schema
+    except ImportError as error:
+        raise UsageError(f"PostgreSQL needs the package psycopg ({error})", hint=INSTALL_POSTGRES) from error
 
     def prepare(tx: Tx) -> None:
-        _upgrade(tx, path, space)
-        _check_meta(tx, space, str(path))
-        if text_index(tx).mend(tx):
-            log.warning("memory server: the index of words in %s was not whole and was made again", path)
+        claim_schema(tx, str(address))
+        _prepare(tx, str(address), space)
 
-    return SqliteFile(path, synchronous=synchronous, read_seconds=read_seconds, prepare=prepare)
+    return PostgresDatabase(address, read_seconds=read_seconds, prepare=prepare)
+
+
+def _prepare(tx: Tx, where: str, space: Space) -> None:
+    _upgrade(tx, where, space)
+    _check_meta(tx, space, where)
+    if text_index(tx).mend(tx):
+        log.warning("memory server: the index of words in %s was not whole and was made again", where)
 
 
 def _create_tables(tx: Tx, space: Space) -> None:
     """What all migrations make of an empty database; a test holds the two against each other."""
     metadata.create_all(tx)
+    create_functions(tx)
     text_index(tx).create(tx)
     said = {"format": FORMAT, "embedder": space.embedder, "dimension": str(space.dimension)}
     tx.execute(insert(meta), [{"name": name, "value": value} for name, value in said.items()])
@@ -70,7 +96,7 @@ def _create_tables(tx: Tx, space: Space) -> None:
     tx.exec_driver_sql(f"INSERT INTO alembic_version (version_num) VALUES ('{HEAD}')")
 
 
-def _upgrade(tx: Tx, path: Path, space: Space) -> None:
+def _upgrade(tx: Tx, where: str, space: Space) -> None:
     tables = inspect(tx).get_table_names()
     if not tables:
         _create_tables(tx, space)
@@ -88,7 +114,7 @@ def _upgrade(tx: Tx, path: Path, space: Space) -> None:
     try:
         command.upgrade(config, "head")
     except CommandError as error:
-        raise StoreNewerError(f"{path} was written by a newer version: {error}") from error
+        raise StoreNewerError(f"{where} was written by a newer version: {error}") from error
 
 
 def _check_meta(tx: Tx, space: Space, where: str) -> None:

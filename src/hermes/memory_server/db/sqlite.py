@@ -63,6 +63,9 @@ class SqliteFile(SqliteDatabase[Tx]):
     def free_bytes(self) -> int:
         return shutil.disk_usage(self.path.parent).free
 
+    def watch_jobs(self, wake: Callable[[], object]) -> None:
+        """Do nothing: a file tells nobody. Workers look for work by themselves."""
+
 
 def driver(tx: Tx) -> sqlite3.Connection:
     """The driver's connection below a transaction."""

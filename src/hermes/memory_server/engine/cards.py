@@ -34,7 +34,7 @@ CONFIGURATION = PreparedStatement(
 MAX_LINES = 40
 LASTING = frozenset({"identity", "health", "family", "instruction"})
 """Kinds of what always holds that come after a name, a home and work."""
-LEAST_RANK = 3
+LEAST_RANK = 2
 """The rank of what only a dream puts on a card."""
 READ_FIRST = 100
 """How many of the newest conclusions are read for a card that is not there yet."""
@@ -106,8 +106,9 @@ def keep_card(tx: Tx, workspace_id: int, observer_id: int, observed_id: int, sai
     if collection is None or not _is_kept_up(tx, workspace_id, observer_id, observed_id):
         return
     before = read_card(tx, observer_id, observed_id)
-    new = [content for content in reversed(list(said)) if _rank(content) < LEAST_RANK]
-    if before is None and new:
+    concluded = list(said)
+    new = [content for content in reversed(concluded) if _rank(content) < LEAST_RANK]
+    if before is None and (new or not concluded):  # without news the card is made anew
         new += [content for content in _newest(tx, collection) if _rank(content) < LEAST_RANK]
     told = new + (before or [])
     lines = choose_lines(told, _held(tx, collection, told))
@@ -134,7 +135,7 @@ def _rank(content: str) -> int:
         return 0
     if kind in LASTING:
         return 1
-    return 2 if any(claim.is_own for claim in found) else LEAST_RANK
+    return LEAST_RANK if any(claim.is_own for claim in found) else LEAST_RANK + 1
 
 
 def _newest(tx: Tx, collection_id: int) -> list[str]:

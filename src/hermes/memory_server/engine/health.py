@@ -20,6 +20,7 @@ from hermes.errors import (
     StoreGoneError,
     StoreReadOnlyError,
     StoreStoppedError,
+    StoreUnreachableError,
 )
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Database, Tx
@@ -49,6 +50,7 @@ NAMES: dict[type[StoreError], str] = {
     StoreFullError: "full",
     StoreGoneError: "gone",
     StoreReadOnlyError: "read-only",
+    StoreUnreachableError: "unreachable",
 }
 LASTING = ("damaged", "gone")
 """Troubles that a later success does not disprove: that one page can be read says nothing of the others."""
@@ -121,7 +123,7 @@ class ServerHealth:
         """Jobs that wait for a model, by kind."""
         self.rereading: dict[str, int] = {}
         """What was done anew for messages and conclusions of an earlier version, and what is left."""
-        self.free_bytes = 0
+        self.free_bytes: int | None = 0
 
     def note(self, error: StoreError) -> None:
         """Remember that the file refused something."""
@@ -180,7 +182,7 @@ class ServerHealth:
             if self.refinement is not None and (space := self.refinement.space) is not None:
                 counts = await self._database.read(lambda tx: (count_behind(tx, space), count_refused(tx)))
                 self.without_finer, self.refused_by_finer = counts
-            if self.free_bytes < ROOM:
+            if self.free_bytes is not None and self.free_bytes < ROOM:
                 self._become(NAMES[StoreFullError])
             elif self._is_to_be_tried():
                 await self._database.write(_write)

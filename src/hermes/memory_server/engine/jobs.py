@@ -17,6 +17,7 @@ from typing import Any, Literal
 from sqlalchemy import BindParameter, Select, and_, bindparam, delete, exists, or_, select, text, update
 
 from hermes.memory_server.db.database import JsonMap, Tx
+from hermes.memory_server.db.dialects import announce_work
 from hermes.memory_server.db.statements import PreparedInsert, PreparedStatement, in_parts, inserting_new
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs
 
@@ -160,6 +161,7 @@ def add_job(
     values: dict[str, Any] = {"kind": kind, "unit": unit, "workspace_id": workspace_id, "session_id": session_id}
     values |= {"sender_id": sender_id, "payload": json.dumps(payload), "created_at": at, "not_before": not_before}
     job_id = INSERT.add(tx, **values)
+    announce_work(tx)
     INSERT_OBSERVERS.run_many(tx, [{"job_id": job_id, "peer_id": peer_id} for peer_id in observers])
 
 

@@ -105,6 +105,8 @@ class JobWorker:
     async def run(self) -> None:
         """Work until stopped. A job that fails is tried again later, and at once after a start; it delays no other
         unit."""
+        loop = asyncio.get_running_loop()
+        self._database.watch_jobs(lambda: loop.call_soon_threadsafe(self.wake))
         began = resumed = False
         while not self._stopped:
             self._turned = time.monotonic()

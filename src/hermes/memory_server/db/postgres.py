@@ -1,0 +1,310 @@
+"""A PostgreSQL database that any number of processes share: threads with pooled connections behind `Database`.
+
+A write that meets another is run again; one whose connection is lost is run again on a new one. Where the connection
+is lost during COMMIT, the server is asked what became of the transaction, so that nothing is written twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.pq import Format
+from psycopg.types.numeric import NumericBinaryLoader
+from psycopg.types.string import StrDumperUnknown
+from sqlalchemy import create_engine, event
+
+from hermes.errors import StoreBusyError, StoreUnreachableError
+from hermes.memory_server.db.address import DatabaseAddress
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.postgres_faults import DATABASE_ERRORS, find_remedy, is_duplicate, translate
+from hermes.sqlite.reading import ReadLane, TimedRead
+from hermes.sqlite.scheduling import Threads, asker
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+SCHEMA = "hermes_memory"
+CHANNEL = "hermes_memory_jobs"
+READERS, WRITERS = 4, 4
+"""Threads of one process, each with at most one connection at a time."""
+RECOVER_SECONDS = 30.0
+"""How long a transaction is tried again while the database cannot be reached, or others are in its way."""
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.005, 1.0
+MAX_DUPLICATES = 3
+"""How often a transaction may meet a row with its key: who still meets one would for ever."""
+CONNECT_SECONDS = 5
+LISTEN_SECONDS = 0.5
+"""The longest that closing waits for the thread that listens."""
+LOCK_MILLISECONDS = 30_000
+"""How long a statement waits for a lock."""
+LANE = ReadLane(READERS)
+# One round trip each. LOCAL, so that a pooler in transaction mode can lend a connection to others in between.
+PATH = f"SET LOCAL search_path = {SCHEMA}"
+READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {PATH}"
+WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {PATH}; SET LOCAL lock_timeout = {LOCK_MILLISECONDS}"
+QUEUED = "queued_jobs"
+"""Marks a transaction that queued work."""
+
+
+class _BinaryCursor(psycopg.Cursor[Any]):
+    """Results in binary form: vectors would be twice as large as text."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.format = Format.BINARY
+
+
+class _WholeNumber(NumericBinaryLoader):
+    """Sums of whole numbers, which PostgreSQL gives as decimal numbers."""
+
+    def load(self, data: Any) -> Any:
+        return int(super().load(data))
+
+
+class _Retries:
+    """How often one transaction is tried: for RECOVER_SECONDS, with growing pauses."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + RECOVER_SECONDS
+        self._pause = MIN_PAUSE_SECONDS
+        self._duplicates = 0
+
+    def pause(self, error: BaseException) -> bool:
+        """Wait before the next try. False if there is to be none."""
+        self._duplicates += is_duplicate(error)
+        if self._duplicates > MAX_DUPLICATES or find_remedy(error) == "none" or time.monotonic() >= self._until:
+            return False
+        time.sleep(self._pause * random.uniform(0.5, 1.5))
+        self._pause = min(2 * self._pause, MAX_PAUSE_SECONDS)
+        return True
+
+
+class PostgresDatabase:
+    """An open database, shared with other processes."""
+
+    def __init__(
+        self, address: DatabaseAddress, *, read_seconds: float | None = None, prepare: Callable[[Tx], None]
+    ) -> None:
+        """Connect; `prepare` is the first write, and no other process prepares meanwhile."""
+        self.address = address
+        self._read_seconds = read_seconds
+        self._begin_read = READ
+        if read_seconds is not None:
+            self._begin_read += f"; SET LOCAL statement_timeout = {int(read_seconds * 1000)}"
+        self._engine = create_engine(
+            address.url,
+            isolation_level="AUTOCOMMIT",
+            pool_size=READERS + WRITERS,
+            max_overflow=0,
+            pool_use_lifo=True,
+            use_native_hstore=False,
+            connect_args={"application_name": "hermes-memory", "connect_timeout": CONNECT_SECONDS},
+        )
+        event.listen(self._engine, "connect", _adapt)
+        self._readers = Threads(READERS, "postgres reader")
+        self._writers = Threads(WRITERS, "postgres writer")
+        self._outage = threading.Lock()
+        self._is_out = False
+        self._closed = threading.Event()
+        try:
+            with self.transaction(WRITE) as tx:
+                prepare(tx)
+                _driver(tx).execute("COMMIT")
+        except DATABASE_ERRORS as error:
+            self._engine.dispose()
+            raise translate(error, str(address)) from None  # the driver's own text may quote the address
+        except BaseException:
+            self._engine.dispose()
+            raise
+
+    @property
+    def folder(self) -> Path | None:
+        return None
+
+    def free_bytes(self) -> int | None:
+        return None
+
+    def is_replaced(self) -> bool:
+        return False
+
+    async def empty_log(self) -> None:
+        """Do nothing: the server keeps its log as its owner configured it."""
+
+    async def read(self, run: Callable[[Tx], T]) -> T:
+        """Run `run` on one consistent snapshot. It may be begun more than once."""
+        reading, who = TimedRead(self._read_seconds), asker.get()
+        try:
+            return await self._readers.run(partial(self._read, run, reading), 0 if who is None else who.rank)
+        finally:
+            reading.stop()
+            if who is not None:
+                who.took(reading.spent)
+
+    async def write(self, run: Callable[[Tx], T]) -> T:
+        """Run `run` in a transaction, again if another was in its way. When this returns, it is committed."""
+        who = asker.get()
+
+        def counted() -> T:
+            begun = time.thread_time()
+            try:
+                return self._write(run)
+            finally:
+                if who is not None:
+                    who.took(time.thread_time() - begun)
+
+        return await self._writers.run(counted, 0 if who is None else who.rank)
+
+    def watch_jobs(self, wake: Callable[[], object]) -> None:
+        """Call `wake`, in a thread of this database, whenever any process queued work."""
+        threading.Thread(target=self._listen, args=(wake,), name="postgres listener", daemon=True).start()
+
+    async def close(self) -> None:
+        self._closed.set()
+        await asyncio.to_thread(self._shut)
+
+    def _shut(self) -> None:
+        self._readers.end()
+        self._writers.end()
+        self._engine.dispose()
+
+    def _read(self, run: Callable[[Tx], T], reading: TimedRead) -> T:
+        retries = _Retries()
+        while True:
+            try:
+                with self.transaction(self._begin_read) as tx:
+                    return reading.run(lambda: run(tx), LANE, None)
+            except DATABASE_ERRORS as error:
+                if (refusal := reading.refusal()) is None:
+                    self._recover(error, retries)
+                elif find_remedy(error) == "none":
+                    raise refusal from None
+                else:
+                    raise translate(error, str(self.address)) from error
+
+    def _write(self, run: Callable[[Tx], T]) -> T:
+        retries = _Retries()
+        while True:
+            transaction: str | None = None
+            try:
+                with self.transaction(WRITE) as tx:
+                    result = run(tx)
+                    driver = _driver(tx)
+                    found = driver.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
+                    is_queued = bool(tx.info.pop(QUEUED, False))
+                    transaction = found[0] if found else None
+                    if driver.execute("COMMIT").statusmessage != "COMMIT":
+                        raise StoreBusyError(f"a transaction on {self.address} was rolled back")
+                    if is_queued:
+                        driver.execute(f"NOTIFY {CHANNEL}")
+                return result
+            except DATABASE_ERRORS as error:
+                if transaction is not None and self._has_committed(transaction, error):
+                    return result
+                self._recover(error, retries)
+
+    def _has_committed(self, transaction: str, error: BaseException) -> bool:
+        """Return whether a transaction took effect whose COMMIT was not answered."""
+        if find_remedy(error) != "reconnect":
+            return False
+        retries = _Retries()
+        while True:
+            try:
+                with self.transaction(READ) as tx:
+                    query = "SELECT pg_xact_status(%s::text::xid8)"
+                    found = _driver(tx).execute(query, [transaction]).fetchone()
+            except DATABASE_ERRORS as again:
+                if find_remedy(again) != "reconnect":
+                    message = f"whether a transaction was committed is unknown: {self.address} does not know it"
+                    raise StoreUnreachableError(message) from again
+                self._recover(again, retries)
+                continue
+            if found is None or found[0] != "in progress":
+                return found is not None and found[0] == "committed"
+            time.sleep(MIN_PAUSE_SECONDS)  # its process has not noticed yet that we are gone
+
+    def _recover(self, error: BaseException, retries: _Retries) -> None:
+        """Wait before the next try, or raise what a person should see. An outage is logged once."""
+        is_outage = find_remedy(error) == "reconnect"
+        if is_outage:
+            with self._outage:
+                is_first, self._is_out = not self._is_out, True
+            if is_first:
+                log.warning("memory server: %s; trying again", translate(error, str(self.address)).message)
+        if self._closed.is_set() or not retries.pause(error):
+            raise translate(error, str(self.address)) from error
+
+    @contextmanager
+    def transaction(self, begin: str) -> Iterator[Tx]:
+        """A connection with a transaction that is rolled back unless the block commits it."""
+        tx = self._engine.connect()
+        try:
+            psycopg.Cursor(_driver(tx)).execute(begin)
+            if self._is_out:
+                with self._outage:
+                    was_out, self._is_out = self._is_out, False
+                if was_out:
+                    log.warning("memory server: %s is reached again", self.address)
+            yield tx
+        finally:
+            self._give_back(tx)
+
+    def _give_back(self, tx: Tx) -> None:
+        """End the transaction if it is still open; drop a connection that is broken."""
+        tx.info.pop(QUEUED, None)
+        try:
+            driver = _driver(tx)
+            if driver.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                driver.execute("ROLLBACK")
+        except DATABASE_ERRORS:
+            with suppress(*DATABASE_ERRORS):
+                tx.invalidate()
+        finally:
+            tx.close()
+
+    def _listen(self, wake: Callable[[], object]) -> None:
+        """Wait for news until closed. Without a connection, workers find work by looking for it."""
+        url = self.address.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        while not self._closed.is_set():
+            try:
+                with psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS) as connection:
+                    connection.execute(f"LISTEN {CHANNEL}")
+                    while not self._closed.is_set():
+                        for _ in connection.notifies(timeout=LISTEN_SECONDS, stop_after=1):
+                            wake()
+            except psycopg.Error:
+                self._closed.wait(MAX_PAUSE_SECONDS)  # the next transaction tells of the outage
+            except RuntimeError:  # the loop that is to be woken is closed
+                return
+
+
+def mark_queued(tx: Tx) -> None:
+    """Have other processes' workers woken when this transaction is committed."""
+    tx.info[QUEUED] = True
+
+
+class _Text(StrDumperUnknown):
+    """Texts, in which no column of PostgreSQL takes NUL: what is looked for with one is not found."""
+
+    def dump(self, obj: str) -> Any:
+        return super().dump(obj.replace("\0", "\ufffd") if "\0" in obj else obj)
+
+
+def _adapt(connection: Any, _record: object) -> None:
+    connection.cursor_factory = _BinaryCursor
+    connection.adapters.register_dumper(str, _Text)
+    connection.adapters.register_loader("numeric", _WholeNumber)
+
+
+def _driver(tx: Tx) -> psycopg.Connection[Any]:
+    raw: Any = tx.connection.dbapi_connection
+    connection: psycopg.Connection[Any] = raw
+    return connection

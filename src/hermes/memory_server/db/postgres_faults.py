@@ -1,0 +1,73 @@
+"""Errors of PostgreSQL, sorted by what helps: run the transaction again, connect again, or tell the caller."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import psycopg
+from sqlalchemy.exc import DBAPIError
+
+from hermes.errors import (
+    StoreBusyError,
+    StoreDamagedError,
+    StoreError,
+    StoreFullError,
+    StoreReadOnlyError,
+    StoreStoppedError,
+    StoreUnreachableError,
+)
+
+Remedy = Literal["none", "again", "reconnect"]
+DATABASE_ERRORS = (psycopg.Error, DBAPIError)
+DUPLICATE = "23505"
+AGAIN = ("40001", "40P01", DUPLICATE)
+"""Serialization failure, deadlock, and a row that another transaction added at the same moment."""
+RECONNECT = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006")
+"""Lost connection, shutdown, start, too many connections; and a server that became read-only, as after a failover."""
+LASTING = ("does not exist", "authentication failed", "no password supplied", "pg_hba.conf", "is not permitted")
+"""Of a refused login, which has no SQLSTATE: texts of those that do not pass by themselves."""
+FAULTS: dict[str, tuple[type[StoreError], str]] = {
+    "53100": (StoreFullError, "there is no room on the disk of {where}"),
+    "57014": (StoreStoppedError, "a statement on {where} was stopped: it took too long"),
+    "55P03": (StoreBusyError, "{where} is locked by another transaction"),
+    "40": (StoreBusyError, "transactions on {where} kept getting in each other's way"),
+    "25006": (StoreReadOnlyError, "{where} may not be written"),
+    "42501": (StoreReadOnlyError, "{where} does not permit this: {detail}"),
+    "XX001": (StoreDamagedError, "{where} is damaged ({detail})"),
+    "XX002": (StoreDamagedError, "{where} is damaged ({detail})"),
+}
+"""By SQLSTATE, or by its first two characters."""
+
+
+def is_duplicate(error: BaseException) -> bool:
+    """Return True if a row with the same key was there already, or was added meanwhile."""
+    cause = _cause_of(error)
+    return isinstance(cause, psycopg.Error) and cause.sqlstate == DUPLICATE
+
+
+def find_remedy(error: BaseException) -> Remedy:
+    """Return what may help after an error: nothing, the same transaction again, or a new connection first."""
+    cause = _cause_of(error)
+    state = cause.sqlstate if isinstance(cause, psycopg.Error) else None
+    if state is None:
+        is_lasting = "FATAL:" in str(cause) and any(text in str(cause) for text in LASTING)
+        return "reconnect" if isinstance(cause, psycopg.OperationalError) and not is_lasting else "none"
+    if state in AGAIN:
+        return "again"
+    return "reconnect" if state.startswith(RECONNECT) else "none"
+
+
+def translate(error: BaseException, where: str) -> StoreError:
+    """Return the error that a person should see for an error of the driver."""
+    cause = _cause_of(error)
+    state = (cause.sqlstate if isinstance(cause, psycopg.Error) else None) or ""
+    detail = " ".join(str(cause).split())[:300]
+    found = FAULTS.get(state) or FAULTS.get(state[:2])
+    if found is None and find_remedy(error) == "reconnect":
+        found = StoreUnreachableError, "{where} cannot be reached: {detail}"
+    kind, text = found or (StoreError, "{where}: {detail}")
+    return kind(text.format(where=where, detail=detail))
+
+
+def _cause_of(error: BaseException) -> BaseException:
+    return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error

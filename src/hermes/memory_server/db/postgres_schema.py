@@ -1,0 +1,71 @@
+"""The schema `hermes_memory` of a PostgreSQL database: who may use it, and the functions that our queries need."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from sqlalchemy import Text, insert
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.schema import CreateColumn
+from sqlalchemy.sql.compiler import DDLCompiler
+
+from hermes.errors import StoreError
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.postgres import SCHEMA
+from hermes.memory_server.db.tables import meta
+
+FUNCTIONS = Path(__file__).with_name("postgres_functions.sql")
+LOCK = 7_402_118_553
+"""The number of the advisory lock that is held while the schema is made or brought up to date."""
+HONCHO = ("active_queue_sessions", "peers", "workspaces")
+"""Tables that only Honcho's own server has together."""
+FIND_HONCHO = """
+SELECT table_schema FROM information_schema.tables WHERE table_name IN ('{}') AND table_schema <> '{}'
+GROUP BY table_schema HAVING count(DISTINCT table_name) = {}
+""".format("', '".join(HONCHO), SCHEMA, len(HONCHO))
+OLDEST_VERSION = 140000
+FOLDINGS = ("und-x-icu", "pg_unicode_fast", "pg_c_utf8", "C.utf8", "default")
+"""Collations that make small letters of any script, the best first; of the last one nobody knows."""
+BLOCK_BYTES, INNER, OUTER = 64, 0x36, 0x5C
+"""Of HMAC with SHA-256."""
+
+
+@compiles(CreateColumn, "postgresql")
+def _create_column(creating: CreateColumn, compiler: DDLCompiler, **options: object) -> str:
+    """Compare texts byte by byte, as SQLite does, whatever the language of the database is."""
+    made = str(compiler.visit_create_column(creating, **options))  # type: ignore[no-untyped-call]
+    if isinstance(creating.element.type, Text):
+        return made.replace(" TEXT", ' TEXT COLLATE "C"', 1)
+    return made
+
+
+def claim_schema(tx: Tx, where: str) -> None:
+    """Make our schema unless it is there, and lock it until the transaction ends. Refuse Honcho's database."""
+    tx.exec_driver_sql("SET LOCAL lock_timeout = 0")  # whoever comes first may have much to do
+    tx.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+    version = int(tx.exec_driver_sql("SHOW server_version_num").scalar_one())
+    if version < OLDEST_VERSION:
+        raise StoreError(f"{where} is PostgreSQL {version // 10000}", hint="Version 14 or newer is needed")
+    encoding = tx.exec_driver_sql("SHOW server_encoding").scalar_one()
+    if encoding != "UTF8":
+        raise StoreError(f"{where} has the encoding {encoding}", hint="Create a database with ENCODING 'UTF8'")
+    found = tx.exec_driver_sql(FIND_HONCHO).scalar()
+    if found is not None:
+        raise StoreError(
+            f"{where} holds the tables of Honcho's own server (schema {found}: {', '.join(HONCHO)})",
+            hint="Create a database of its own for this server; nothing was changed",
+        )
+    tx.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+
+
+def create_postgres_functions(tx: Tx) -> None:
+    """Make the functions of a new schema, and the key that `keyed_hash` hashes with."""
+    known = {*tx.exec_driver_sql("SELECT collname FROM pg_collation").scalars()}
+    folding = next(f'"{name}"' for name in FOLDINGS if name in known)
+    for statement in FUNCTIONS.read_text(encoding="utf-8").replace("{folding}", folding).split("--;\n"):
+        tx.exec_driver_sql(statement)
+    key = secrets.token_bytes(BLOCK_BYTES)
+    halves = {"tombstone_inner": INNER, "tombstone_outer": OUTER}
+    rows = [{"name": name, "value": bytes(byte ^ pad for byte in key).hex()} for name, pad in halves.items()]
+    tx.execute(insert(meta), rows)

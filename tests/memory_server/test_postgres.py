@@ -1,0 +1,294 @@
+"""What only PostgreSQL brings with it: whose database it is, lost connections, and the answers of a file."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+from sqlalchemy import select, text
+
+from hermes.errors import StoreError, StoreUnreachableError, UsageError
+from hermes.memory_server.db.address import VARIABLE, DatabaseAddress, find_address
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.dialects import text_index
+from hermes.memory_server.db.schema import FILE, HEAD, open_database, open_postgres
+from hermes.memory_server.db.tables import messages, metadata
+from hermes.memory_server.db.text_index import SearchArea
+from hermes.memory_server.engine.jobs import add_job
+from hermes.memory_server.engine.messages import append_messages
+from hermes.memory_server.engine.tombstones import buried_at, bury
+from hermes.memory_server.engine.workspaces import ensure_workspace
+from tests.memory_server.floor import draft
+from tests.memory_server.inside import serving
+from tests.memory_server.serving import ROOT
+from tests.postgres import Postgres, running_postgres
+
+pytestmark = pytest.mark.processes
+AT = 1_700_000_000_000_000
+TEXTS = [
+    "Ann's Café serves the best croissants, she says.", "running_fast ran runs runner's", "日本語のテキスト 東京タワー",
+    "ÜBERGRÖSSE Straße naïve coöperate", "C++ and C# aren't F# or .NET", "x" * 3000, "it's 3.14 and 1,000 e-mails",
+    "Ελληνικά ΟΔΟΣ οδός", "русский язык", "quoted 'single' and \"double\" \\ backslash", "don't DON’T dont", "",
+    "ภาษาไทย ไม่มีช่องว่าง", "W1 S1 P1 are no scopes", "emoji 🎉 party", "I moved to Porto, and I like the river there.",
+]  # fmt: skip
+WORDS = [
+    *(
+        "cafe",
+        "café",
+        "ann",
+        "s",
+        "running",
+        "run",
+        "runner",
+        "running_fast",
+        "日本",
+        "東京",
+        "京*",
+        "strasse",
+        "straße",
+    ),
+    *("naive", "c", "f", "net", "x" * 3000, "3", "14", "οδος", "язык", "язы*", "single", "double", "don", "t", "dont"),
+    *("ภา", "w1", "S1", "party", "🎉", "moved", "move", "porto", "serv*", "best", "nothing", "'", "\\", "quoted"),
+]
+QUESTIONS = ["Where did I move?", "croissants at the cafe", "running", "東京", "Straße", "single quotes", "zzz", "3.14"]
+
+
+def address(url: str) -> DatabaseAddress:
+    return DatabaseAddress.parse(url, "test")
+
+
+def say_all(tx: Tx) -> None:
+    drafts = [draft(text, f"p{number % 3}") for number, text in enumerate(TEXTS * 3)]
+    for session in ("s", "t"):
+        append_messages(tx, "w", session, drafts, AT)
+
+
+@pytest.mark.contract("9.7")
+async def test_words_find_in_postgres_what_they_find_in_a_file(postgres: Postgres, tmp_path: Path) -> None:
+    file, database = open_database(tmp_path), open_postgres(address(postgres.create()))
+    places = [SearchArea(1), SearchArea(1, (2,)), SearchArea(1, (1, 2), 2), SearchArea(2)]
+    found = []
+    for opened in (file, database):
+        await opened.write(say_all)
+
+        def find(tx: Tx) -> list[list[int]]:
+            matches = [text_index(tx).within(tx, place) for place in places]
+            asked = [*([word] for word in WORDS), ["best", "cafe"], ["moved", "river"]]
+            return [match(words, 20, span).tolist() for match in matches for words in asked for span in (None, (3, 40))]
+
+        found.append(await opened.read(find))
+    await file.close()
+    await database.close()
+    assert found[0] == found[1]
+    assert sum(map(bool, found[0])) > 100
+
+
+@pytest.mark.contract("9.7")
+async def test_searches_answer_in_postgres_as_in_a_file(postgres: Postgres, tmp_path: Path) -> None:
+    answers = []
+    for opened in (open_database(tmp_path), open_postgres(address(postgres.create()))):
+        await opened.write(say_all)
+        async with serving(opened) as client:
+            asked = [await client.post("/v3/workspaces/w/search", json={"query": q, "limit": 10}) for q in QUESTIONS]
+            answers.append([[message["content"] for message in answer.json()] for answer in asked])
+    assert answers[0] == answers[1]
+    assert any(answers[0])
+
+
+@pytest.mark.contract("9.7")
+async def test_database_of_honcho_is_refused_by_name_and_left_alone(postgres: Postgres) -> None:
+    url = postgres.create()
+    with psycopg.connect(url, autocommit=True) as honcho:
+        for table in ("workspaces", "peers", "active_queue_sessions"):
+            honcho.execute(f"CREATE TABLE {table} (id text)".encode())
+        with pytest.raises(StoreError, match=r"holds the tables of Honcho's own server \(schema public"):
+            open_postgres(address(url))
+        left = honcho.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'hermes_memory'").fetchone()
+    assert left == (0,)
+
+
+async def test_schema_of_its_own_has_every_table_once_however_many_come_first(postgres: Postgres) -> None:
+    url = postgres.create()
+    opened = await asyncio.gather(*(asyncio.to_thread(open_postgres, address(url)) for _ in range(4)))
+    for one in opened:
+        await one.close()
+    with psycopg.connect(url) as connection:
+        query = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema !~ '^(pg_|info)'"
+        tables = connection.execute(query).fetchall()
+        version = connection.execute("SELECT version_num FROM hermes_memory.alembic_version").fetchall()
+    own = {*metadata.tables, "alembic_version", "message_words"}
+    assert sorted(tables) == sorted(("hermes_memory", name) for name in own)
+    assert version == [(HEAD,)]
+
+
+@pytest.mark.contract("9.7")
+def test_password_is_refused_on_the_command_line_and_shown_nowhere() -> None:
+    url = "postgresql://me:s3cret@127.0.0.1:1/memory"
+    with pytest.raises(UsageError, match="password") as refused:
+        find_address(url, {})
+    found = find_address(None, {VARIABLE: url})
+    assert found is not None
+    with pytest.raises(StoreUnreachableError) as unreachable:
+        open_postgres(found)
+    shown = [str(found), repr(found), refused.value.line(), unreachable.value.line(), repr(unreachable.value)]
+    assert not [text for text in shown if "s3cret" in text]
+    assert "database memory on 127.0.0.1:1" in unreachable.value.line()
+
+
+@pytest.mark.parametrize("given", ["sqlite:///x", "not a url", "postgresql://host", "https://host/x"])
+def test_other_addresses_are_refused(given: str) -> None:
+    with pytest.raises(UsageError, match=VARIABLE):
+        find_address(None, {VARIABLE: given})
+
+
+@pytest.mark.contract("9.7")
+async def test_queued_work_wakes_other_processes_and_other_writes_do_not(postgres: Postgres) -> None:
+    url = postgres.create()
+    here, there, woken = open_postgres(address(url)), open_postgres(address(url)), threading.Event()
+    there.watch_jobs(woken.set)
+    listening = (
+        select(text("count(*)"))
+        .select_from(text("pg_stat_activity"))
+        .where(text("query = 'LISTEN hermes_memory_jobs'"))
+    )
+    while not await here.read(lambda tx: tx.execute(listening).scalar_one()):
+        await asyncio.to_thread(woken.wait, 0.01)
+    await here.write(lambda tx: ensure_workspace(tx, "w", AT))
+    assert not woken.is_set()
+    await here.write(lambda tx: add_job(tx, "webhook", "u", AT, 1, {}))
+    assert await asyncio.to_thread(woken.wait, 60)
+    await here.close()
+    await there.close()
+
+
+async def test_tombstone_is_the_same_for_every_process(postgres: Postgres) -> None:
+    url = postgres.create()
+    here, there = open_postgres(address(url)), open_postgres(address(url))
+    async with serving(here) as client:
+        await client.post("/v3/workspaces/w/peers", json={"id": "ann"})
+        new = {"content": "ann keeps bees", "observer_id": "ann", "observed_id": "ann"}
+        await client.post("/v3/workspaces/w/conclusions", json={"conclusions": [new]})
+        await there.write(lambda tx: bury(tx, 1, ["Ann keeps bees!"], AT))
+        assert await there.read(lambda tx: buried_at(tx, 1, "ann keeps bees")) == AT
+        assert await there.read(lambda tx: buried_at(tx, 1, "ann keeps cats")) is None
+    await there.close()
+
+
+@contextmanager
+def losing_answers(port: int, lost: list[bytes]) -> Iterator[int]:
+    """A way to a server on which the answer to each statement in `lost` is cut off, once."""
+
+    def carry(client: socket.socket) -> None:
+        with client, socket.create_connection(("127.0.0.1", port)) as server:
+            threading.Thread(target=_answer, args=(server, client), daemon=True).start()
+            while data := client.recv(65536):
+                server.sendall(data)
+                if lost and lost[0] in data:
+                    lost.pop(0)
+                    client.shutdown(socket.SHUT_RDWR)
+                    return
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def accept() -> None:
+            while True:
+                try:
+                    client, _ = listener.accept()
+                except OSError:
+                    return
+                threading.Thread(target=carry, args=(client,), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield listener.getsockname()[1]
+
+
+def _answer(server: socket.socket, client: socket.socket) -> None:
+    try:
+        while data := server.recv(65536):
+            client.sendall(data)
+    except OSError:
+        return
+
+
+@pytest.mark.contract("9.7")
+@pytest.mark.parametrize("statement", [b"COMMIT", b"pg_current_xact_id", b"BEGIN", b"NOTIFY"])
+async def test_write_whose_answer_is_lost_is_done_once(postgres: Postgres, statement: bytes) -> None:
+    url, lost = postgres.create(), list[bytes]()
+    with losing_answers(postgres.port, lost) as port:
+        opened = open_postgres(address(url.replace(str(postgres.port), str(port))))
+        await opened.write(lambda tx: append_messages(tx, "w", "s", [draft("first", "p")], AT))
+        lost.append(statement)
+        appended = await opened.write(lambda tx: append_messages(tx, "w", "s", [draft("second", "p")], AT))
+        rows = await opened.read(lambda tx: [*tx.execute(select(messages.c.public_id, messages.c.seq))])
+        await opened.close()
+    assert lost == []
+    assert len(rows) == 2
+    assert (appended[0].public_id, 2) in [tuple(row) for row in rows]
+
+
+@pytest.mark.contract("9.7")
+async def test_restarted_database_is_told_once_and_recovered_from(caplog: pytest.LogCaptureFixture) -> None:
+    with running_postgres() as server, caplog.at_level(logging.WARNING, "hermes.memory_server.db.postgres"):
+        opened = open_postgres(address(server.create()))
+        await opened.write(lambda tx: ensure_workspace(tx, "before", AT))
+        server.stop()
+        new = [partial(ensure_workspace, name=f"w{number}", at=AT) for number in range(6)]
+        writes = [asyncio.create_task(opened.write(make)) for make in new]
+        while not caplog.messages:
+            await asyncio.wait(writes, timeout=0.01)
+        await asyncio.to_thread(server.start)
+        await asyncio.gather(*writes)
+        names = await opened.read(
+            lambda tx: tx.exec_driver_sql("SELECT name FROM workspaces ORDER BY 1").scalars().all()
+        )
+        await opened.close()
+    assert names == ["before", *(f"w{n}" for n in range(6))]
+    assert ["cannot be reached" in caplog.messages[0], "is reached again" in caplog.messages[-1]] == [True, True]
+    assert len(caplog.messages) == 2
+
+
+def test_folder_is_served_without_the_driver_of_postgres() -> None:
+    code = "import sys, hermes.cli.memory_serving; print([m for m in sys.modules if 'psycopg' in m or 'postgres' in m])"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.contract("9.7")
+def test_background_server_of_a_home_never_uses_the_database(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "HERMES_HOME": str(tmp_path)}
+    environment[VARIABLE] = "postgresql://nobody@127.0.0.1:1/nowhere"
+    for command in ("start", "stop"):
+        ran = [sys.executable, "-m", "hermes", "memory", command]
+        subprocess.run(ran, env=environment, check=True, capture_output=True, timeout=100)
+    assert (tmp_path / "memory" / FILE).exists()
+
+
+async def test_health_tells_that_the_database_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermes.memory_server.db.postgres.RECOVER_SECONDS", 0.2)
+    with running_postgres() as server:
+        opened = open_postgres(address(server.create()))
+        async with serving(opened) as client:
+            await client.post("/v3/workspaces", json={"id": "w"})
+            assert (await client.get("/health")).json()["disk_free_bytes"] is None
+            server.stop()
+            refused: httpx.Response = await client.post("/v3/workspaces", json={"id": "x"})
+            assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+            told = await client.get("/health")
+            assert (told.status_code, told.json()["database"]) == (503, "unreachable")
+            server.start()
+            assert (await client.post("/v3/workspaces", json={"id": "x"})).status_code == 201

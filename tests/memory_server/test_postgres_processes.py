@@ -1,0 +1,180 @@
+"""Many processes on one PostgreSQL, in which processes, connections and the database itself end again and again."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from tests.memory_server.losing import LosingTransport
+from tests.memory_server.serving import ROOT, Served, kill, start, stop
+from tests.postgres import Postgres, running_postgres
+from tests.scale import FULL, scale
+
+pytestmark = pytest.mark.processes
+APIS, WORKERS, WRITERS, SESSIONS = scale(2, 4), scale(1, 3), scale(6, 32), 4
+QUIET = {"PYTHONWARNINGS": "ignore"}
+DEADLINE_SECONDS = 240.0
+
+
+class Cluster:
+    """API processes and workers over one database; each that is killed is started again."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._url, self._folder = url, folder
+        self.apis = [self._serve() for _ in range(APIS)]
+        self.workers = [self._work() for _ in range(WORKERS)]
+        self._clients: list[httpx.Client] = []
+
+    def post(self, client: httpx.Client, chance: random.Random, path: str, body: Any, key: str) -> Any:
+        """Ask one process after another until one answers that it is done."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while True:
+            try:
+                served = chance.choice(self.apis)
+                answer = client.post(f"{served.url}{path}", json=body, headers={"Idempotency-Key": key})
+            except httpx.TransportError:
+                answer = None
+            if answer is not None and answer.status_code in (200, 201):
+                return answer.json()
+            assert answer is None or answer.status_code in (503, 507), answer.text
+            assert time.monotonic() < deadline, "nobody answers"
+            time.sleep(0.02)
+
+    def kill_api(self, number: int) -> None:
+        kill(self.apis[number])
+        self.apis[number] = self._serve()
+
+    def kill_worker(self, number: int) -> None:
+        self.workers[number].kill()
+        self.workers[number].wait()
+        self.workers[number] = self._work()
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.terminate()
+            worker.wait()
+        for served in self.apis:
+            stop(served)
+
+    def _serve(self) -> Served:
+        return start(self._folder, "--no-worker", "--database", self._url)
+
+    def _work(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "hermes", "memory", "worker", "--database", self._url]
+        environment = {**os.environ, "HERMES_HOME": str(self._folder), "PYTHONPATH": str(ROOT / "src")}
+        return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+
+
+@contextmanager
+def clustered(url: str, folder: Path) -> Iterator[Cluster]:
+    cluster = Cluster(url, folder)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def disturb(cluster: Cluster, postgres: Postgres, is_over: threading.Event) -> Counter[str]:
+    """Kill a process each second, cut off connections at random, and restart the database twice."""
+    chance, done = random.Random(26), Counter[str]()
+    for step in range(scale(5, 60)):
+        if is_over.wait(1.0):
+            break
+        if step in (scale(1, 20), scale(3, 40)):
+            postgres.stop("fast" if done["restarts"] else "immediate")
+            postgres.start()
+            done["restarts"] += 1
+        elif step % 3 == 2:
+            cluster.kill_worker(chance.randrange(WORKERS))
+            done["workers"] += 1
+        else:
+            cluster.kill_api(chance.randrange(APIS))
+            done["apis"] += 1
+        with psycopg.connect(postgres.url(), autocommit=True) as connection:
+            query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hermes-memory'"
+            connection.execute(f"{query} AND random() < 0.2".encode())
+            done["cut"] += 1
+    return done
+
+
+def read_all(url: str, query: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url, options="-csearch_path=hermes_memory") as connection:
+        return connection.execute(query.encode()).fetchall()
+
+
+def wait_until_done(url: str) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while left := read_all(url, "SELECT kind, state, attempts, error FROM jobs WHERE state <> 'done'"):
+        assert time.monotonic() < deadline, left[:5]
+        time.sleep(0.1)
+
+
+@pytest.mark.stress
+@pytest.mark.contract("9.7")
+def test_many_processes_lose_nothing_while_they_and_the_database_are_ended(tmp_path: Path) -> None:
+    with running_postgres() as postgres:
+        url = postgres.create()
+        is_over = threading.Event()
+        with clustered(url, tmp_path) as cluster:
+
+            def write(number: int) -> dict[str, list[str]]:
+                chance, said = random.Random(number), {f"s{session}": list[str]() for session in range(SESSIONS)}
+                with httpx.Client(transport=LosingTransport(number, reply=0.1), timeout=60) as client:
+                    turn = 0
+                    while not (is_over.is_set() and turn >= 3):
+                        session, text = f"s{chance.randrange(SESSIONS)}", f"I own book {number} of shelf {turn}."
+                        body = {"messages": [{"content": text, "peer_id": f"p{number}"}]}
+                        path = f"/v3/workspaces/w/sessions/{session}/messages"
+                        cluster.post(client, chance, path, body, f"{number}-{turn}")
+                        said[session].append(text)
+                        turn += 1
+                return said
+
+            with ThreadPoolExecutor(WRITERS + 1) as pool:
+                disturbing = pool.submit(disturb, cluster, postgres, is_over)
+                writing = [pool.submit(write, number) for number in range(WRITERS)]
+                disturbing.add_done_callback(lambda _: is_over.set())
+                said = [writer.result() for writer in writing]
+                done = disturbing.result()
+            wait_until_done(url)
+        assert done["restarts"] == 2
+        assert done["apis"] >= scale(2, 30)
+        check_exact(url, said)
+
+
+def check_exact(url: str, said: list[dict[str, list[str]]]) -> None:
+    """Each text is stored once, in its writer's order, counted, findable, and derived once."""
+    everything = Counter(text for own in said for texts in own.values() for text in texts)
+    stored: dict[str, list[str]] = {}
+    query = "SELECT s.name, m.content FROM messages m JOIN sessions s ON s.id = m.session_id ORDER BY s.id, m.seq"
+    for session, content in read_all(url, query):
+        stored.setdefault(session, []).append(content)
+    assert Counter(text for texts in stored.values() for text in texts) == everything
+    for own in said:
+        for session, texts in own.items():
+            places = [stored[session].index(text) for text in texts]
+            assert places == sorted(places), f"the order in {session} changed"
+    assert read_all(url, "SELECT session_id FROM messages GROUP BY 1 HAVING count(*) <> max(seq)") == []
+    assert read_all(url, "SELECT name FROM sessions s WHERE message_count <> (SELECT count(*) FROM messages m "
+                    "WHERE m.session_id = s.id)") == []  # fmt: skip
+    for table in ("message_vectors", "message_words"):
+        assert read_all(url, f"SELECT id FROM messages WHERE id NOT IN (SELECT message_id FROM {table})") == []
+    query = "SELECT content, times_derived FROM conclusions WHERE level = 'explicit' AND deleted_at IS NULL"
+    derived = Counter(row[0].partition(": ")[2] for row in read_all(url, query))
+    assert derived == everything, "a message was reasoned about twice or not at all"
+    assert {row[1] for row in read_all(url, query)} == {1}
+    assert not FULL or sum(everything.values()) > 1000
