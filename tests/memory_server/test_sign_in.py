@@ -252,6 +252,14 @@ def test_what_a_client_sends_is_text_on_the_page(guarded: Served) -> None:
     assert "<b>" not in typed
 
 
+def test_page_names_no_address_that_a_header_made_up(guarded: Served) -> None:
+    with guarded.client() as client:
+        headers = {"X-Forwarded-For": "your own laptop"}
+        page = client.get(LoopbackClient().link(guarded.url), headers=headers).text
+    assert "your own laptop" not in page
+    assert "<dd>unknown</dd>" in page
+
+
 def test_refresh_token_of_another_client_is_refused_and_stays_good(guarded: Served, workspace: str) -> None:
     tokens = sign_in(guarded, workspace)
     with guarded.client() as client:

@@ -310,10 +310,9 @@ async def test_number_of_grants_is_bounded(client: httpx.AsyncClient, monkeypatc
     assert parameters_of(await client.post("/authorize", data=consent_form(page), headers=FORM))["code"]
 
 
-async def test_public_url_is_where_pages_answer(tmp_path: Path) -> None:
-    options = Options.from_env(
-        {"AUTH_USE_AUTH": "true", "AUTH_JWT_SECRET": SECRET, "AUTH_PUBLIC_URL": "https://memory.example/"}
-    )
+@pytest.mark.parametrize("named", ["https://memory.example/", "https://Memory.example:443"])
+async def test_public_url_is_where_pages_answer(tmp_path: Path, named: str) -> None:
+    options = Options.from_env({"AUTH_USE_AUTH": "true", "AUTH_JWT_SECRET": SECRET, "AUTH_PUBLIC_URL": named})
     async with serving(open_database(tmp_path), options=options) as client:
         told = (await client.get("/.well-known/oauth-authorization-server")).json()
         assert told["authorization_endpoint"] == "https://memory.example/authorize"

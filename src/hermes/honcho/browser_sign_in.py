@@ -82,7 +82,7 @@ class BrowserSignIn:
             if self._came.done():
                 raise UsageError(OVER)
             state, error, code = query.get("state"), query.get("error"), query.get("code", "")
-            is_ours = state is not None and hmac.compare_digest(state.encode(), self._state.encode())
+            is_ours = state is not None and hmac.compare_digest(state.encode(errors="replace"), self._state.encode())
             if error is not None and (is_ours or state is None):
                 why = " ".join(filter(None, (printable(error), printable(query.get("error_description", "")))))
                 self._came.set_exception(TokenError(f"the sign-in was declined ({why})", "access_denied"))
@@ -94,7 +94,10 @@ class BrowserSignIn:
 
     def take_pasted(self, address: str) -> None:
         """Take the address that a browser was sent back to, from wherever that browser runs."""
-        query = urlsplit(address.strip()[:MAX_PASTED_CHARS]).query
+        try:
+            query = urlsplit(address.strip()[:MAX_PASTED_CHARS]).query
+        except ValueError:
+            raise UsageError(FOREIGN) from None
         self.take(dict(parse_qsl(query)))
 
     def finish(self, seconds: float = WAIT_SECONDS) -> TokenAnswer:

@@ -56,6 +56,7 @@ class SignInCredentials:
         self._renewing: asyncio.Task[SignIn] | None = None
         self._logged = ""
         self._refused_at = -AGAIN_SECONDS
+        self._early_from = 0.0
 
     def adopt(self, sign_in: SignIn) -> None:
         """Take what the file says; what it said before is not taken again."""
@@ -66,7 +67,7 @@ class SignInCredentials:
         now, current = self._clock.now(), self._sign_in()
         if current.has_ended(now):
             return (await self._renewed(current, until)).access_token
-        if current.is_due(now):
+        if current.is_due(now) and now >= self._early_from:
             self._begin(current)
         return current.access_token
 
@@ -108,6 +109,9 @@ class SignInCredentials:
     async def _renew(self, spent: SignIn) -> SignIn:
         renewed = await asyncio.to_thread(self._renewal.renew, spent.access_token)
         self._current, self._adopted = renewed, renewed.access_token
+        now, ends = self._clock.now(), renewed.expires_at
+        # A token with a short life is due at once: half of that life passes before the next.
+        self._early_from = now + (ends - now) / 2 if ends is not None and renewed.is_due(now) else now
         return renewed
 
     def _ended(self, task: asyncio.Task[SignIn]) -> None:

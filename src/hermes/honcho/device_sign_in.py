@@ -16,6 +16,8 @@ ENDINGS = {
     "access_denied": "the sign-in was declined",
     "expired_token": "the code has ended before anybody typed it",
 }
+PENDING = frozenset({"authorization_pending", "slow_down", "temporarily_unavailable", "server_error"})
+"""Errors after which a device asks again; any other ends the sign-in (RFC 8628, 3.5)."""
 
 
 def sign_in_by_code(
@@ -44,7 +46,7 @@ def sign_in_by_code(
         try:
             return ask_token(endpoints.token, form)
         except TokenError as error:
-            if error.code in ENDINGS or error.is_final:
+            if error.code and error.code not in PENDING:
                 raise TokenError(ENDINGS.get(error.code, error.message), error.code) from None
             if error.code != "authorization_pending":  # slow_down, or a failure that may pass
                 pause = min(pause + SLOWER_SECONDS, MAX_INTERVAL_SECONDS)

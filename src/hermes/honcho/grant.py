@@ -21,6 +21,7 @@ AHEAD_SECONDS = 120.0
 """How long before its end a token is renewed."""
 MAX_TOKEN_CHARS = 8_192
 MAX_LIFE_SECONDS = 10 * 365 * 86_400
+MAX_TIME_SECONDS = 1e11
 SEEDED = (
     *(keys.PEER_NAME, keys.AI_PEER, keys.WORKSPACE, keys.RECALL_MODE, keys.OBSERVATION_MODE),
     *(keys.WRITE_FREQUENCY, keys.SESSION_STRATEGY, keys.CONTEXT_TOKENS),
@@ -107,8 +108,8 @@ def read_sign_in(block: Mapping[str, Any]) -> SignIn | None:
     if not (refresh_token := texts.get("refreshToken", "")):
         return None
     return SignIn(
-        *(token.strip(), refresh_token, _number(grant.get("expiresAt")), texts.get("clientId") or CLIENT_ID),
-        *(texts.get("tokenEndpoint", ""), texts.get("server", ""), _number(grant.get("grantedAt"))),
+        *(token.strip(), refresh_token, read_time(grant.get("expiresAt")), texts.get("clientId") or CLIENT_ID),
+        *(texts.get("tokenEndpoint", ""), texts.get("server", ""), read_time(grant.get("grantedAt"))),
         scope=texts.get("scope") or SCOPE,
     )
 
@@ -133,9 +134,11 @@ def read_answer(value: Json) -> TokenAnswer:
         raise ValueError("it is not an object")
     if str(value.get("token_type", "bearer")).lower() != "bearer":
         raise ValueError("its tokens are not bearer tokens")
-    config = value.get("config")
+    config, access_token = value.get("config"), _token(value, "access_token")
+    if not is_access_token(access_token):  # stored in `apiKey`, it would be taken for an API key
+        raise ValueError(f"it has no access_token that begins with {ACCESS_PREFIX}")
     return TokenAnswer(
-        _token(value, "access_token"),
+        access_token,
         _token(value, "refresh_token") if value.get("refresh_token") is not None else "",
         _life(value.get("expires_in")),
         str(value.get("scope") or "")[:200],
@@ -173,5 +176,7 @@ def _life(given: object) -> float | None:
     return min(seconds, MAX_LIFE_SECONDS) if seconds > 0 else None
 
 
-def _number(given: object) -> float | None:
-    return given if isinstance(given, int | float) and not isinstance(given, bool) else None
+def read_time(given: object) -> float | None:
+    """Return a time of a grant, in seconds since 1970; None for a value that is none, such as milliseconds."""
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    return given if is_number and 0 <= given < MAX_TIME_SECONDS else None  # type: ignore[operator, return-value]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hermes.honcho import keys
 from hermes.honcho.config_file import others_can_read
 from hermes.honcho.configuration import VARIABLE, HonchoConfiguration
+from hermes.honcho.grant import read_time
 from hermes.honcho.identity import Identities, everybody
 from hermes.honcho.server import find_server, meant_server
 from hermes.memory.provider import Acquaintance
@@ -130,8 +131,7 @@ def describe_auth(config: HonchoConfiguration, now: float) -> str:
 
 def describe_grant(grant: Mapping[str, object], now: float) -> str:
     """Who signed in, and for how long that holds."""
-    ends = grant.get("expiresAt")
-    if not isinstance(ends, int | float):
+    if (ends := read_time(grant.get("expiresAt"))) is None:
         validity = "token of unknown age"
     else:
         validity = f"token valid {max(1, round((ends - now) / MINUTE_SECONDS))}m" if ends > now else "expired"

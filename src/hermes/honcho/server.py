@@ -178,7 +178,9 @@ def look_at(config: HonchoConfiguration, machine: Machine, timeout: float = PATI
         why = ERRNO.sub("", hide_tokens(str(error))) or type(error).__name__
         return f"it does not answer: {why}"
     if answer.status_code in REFUSALS and server.sign_in is not None:
-        return "it answers, but refuses the sign-in's token, which is renewed when memory is used"
+        if server.sign_in.has_ended(time.time()):
+            return "it answers, but refuses the sign-in's token, which is renewed when memory is used"
+        return f"it answers, but refuses the sign-in for the workspace {config.workspace}; {LOGIN}"
     if answer.status_code in REFUSALS:
         return "it answers, but refuses the key" if server.key else "it answers, but wants a key"
     return f"it answers, but fails ({answer.status_code})" if answer.status_code >= BROKEN else "it answers"

@@ -17,10 +17,10 @@ from msgspec import Struct
 from hermes.errors import NotFoundError, ProviderError, UsageError
 from hermes.files import check_room, unwritable
 from hermes.honcho import keys
-from hermes.honcho.config_file import Block, Edit, edit_document, set_keys
-from hermes.honcho.configuration import CLOUD, HOST, ROOT, HonchoConfiguration, is_cloud_url
+from hermes.honcho.config_file import Block, Edit, edit_document, read_document, set_keys
+from hermes.honcho.configuration import CLOUD, ROOT, HonchoConfiguration, is_cloud_url
 from hermes.honcho.device_sign_in import sign_in_by_code
-from hermes.honcho.grant import ACCESS_PREFIX, SignIn, TokenAnswer, is_access_token, read_sign_in, suggested
+from hermes.honcho.grant import SignIn, TokenAnswer, read_sign_in, suggested
 from hermes.honcho.oauth_endpoints import Endpoints, find_endpoints
 from hermes.honcho.remarks import describe_auth
 from hermes.honcho.server import Machine, find_server, meant_server
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 Way = Literal["auto", "browser", "device", "paste"]
 REVOKE_SECONDS = 5.0
+OTHER_WORKSPACE = (
+    "on the page you chose the workspace {chosen}, and this profile uses {used}, which the sign-in may not open. "
+    "`hermes memory setup honcho --yes --unchecked --workspace {chosen}` uses {chosen}; to keep {used}, run "
+    "`hermes honcho login` again and name it on the page."
+)
 REMOTE = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")
 
 
@@ -59,10 +64,13 @@ def login(
         raise UsageError("our own memory server needs no sign-in", hint=hint)
     way: Way = "device" if device else "paste" if paste else "auto"
     made = Signer(bench.desk.dialog, bench.machine).sign_in(server.url, way)
+    config, before = bench.load().checked(), own_sign_in(bench.machine)  # minutes later
     bench.save(set_keys({**made.sign_in.as_keys(), **unset(config, made.suggested)}))
-    if config.sign_in is not None and config.sign_in_layer == HOST:
-        revoke(config.sign_in, bench.machine.env)
+    revoke_replaced(before, bench.machine)
     bench.choose()
+    chosen, used = made.suggested.get(keys.WORKSPACE.key), bench.load().workspace
+    if chosen and chosen != used:
+        bench.desk.dialog.say(f"Note: {OTHER_WORKSPACE.format(chosen=chosen, used=used)}")
     bench.desk.dialog.say(f"Signed in to {server.shown}: {describe_auth(bench.load(), time.time())}.")
 
 
@@ -144,9 +152,9 @@ class Signer(Struct, frozen=True):
 
 
 def make_signed_in(endpoints: Endpoints, answer: TokenAnswer) -> SignedIn:
-    """Return the sign-in that an answer makes. Raises TokenError for tokens that could never be renewed."""
-    if not is_access_token(answer.access_token) or not answer.refresh_token:
-        raise TokenError(f"the server gave no token that begins with {ACCESS_PREFIX}, or none to renew it with")
+    """Return the sign-in that an answer makes. Raises TokenError for one that could never be renewed."""
+    if not answer.refresh_token:
+        raise TokenError("the server gave no token to renew the sign-in with")
     now = time.time()
     first = SignIn("", "", None, endpoints.client_id, endpoints.token, endpoints.server, now, endpoints.scope)
     return SignedIn(first.renewed(answer, now), suggested(answer.config))
@@ -156,7 +164,7 @@ def sign_out(machine: Machine) -> None:
     """Take the sign-in in force out of the file, and revoke it where the server can do that. The server stays named, so
     that memory waits and goes nowhere else. Raises NotFoundError where nobody is signed in."""
     config = machine.load().checked()
-    if config.sign_in is None:
+    if config.sign_in is None and own_sign_in(machine) is None:
         raise NotFoundError("nobody is signed in here", hint="`hermes honcho status` shows what is sent to the server")
     if config.has_foreign_sign_in:
         raise UsageError(f"the sign-in at the root of {config.file} is another program's", hint="Sign out there")
@@ -176,6 +184,18 @@ def _drop(removed: list[SignIn], *, at_root: bool, server: str) -> Edit:
             block[keys.BASE_URL.key] = CLOUD
 
     return edit
+
+
+def own_sign_in(machine: Machine) -> SignIn | None:
+    """Return the sign-in in the host block, also one that is not used since it was made for another server."""
+    return read_sign_in(read_document(machine.places.existing(), machine.places).block)
+
+
+def revoke_replaced(before: SignIn | None, machine: Machine) -> None:
+    """Revoke a sign-in of the host block that does not stand there any more: nobody has its tokens."""
+    now = own_sign_in(machine)
+    if before is not None and (now is None or now.granted_at != before.granted_at or now.server != before.server):
+        revoke(before, machine.env)
 
 
 def revoke(sign_in: SignIn, env: Mapping[str, str]) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import time
+import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from hermes.errors import ProviderError
 from hermes.honcho.grant import TokenAnswer, read_answer
 from hermes.loopback import is_loopback_url, is_private_url
 from hermes.redaction import hide_tokens, hide_url
 from hermes.types import Json
+
+if TYPE_CHECKING:
+    import httpx
 
 MAX_ANSWER_BYTES, MAX_WORDS_CHARS = 65_536, 200
 REQUEST_SECONDS = 15.0
@@ -82,21 +87,37 @@ def printable(text: str) -> str:
 
 
 def _send(method: str, url: str, form: Mapping[str, str] | None, seconds: float) -> tuple[int, bytes]:
+    """Send a request and return status and body. Raises TokenError, after `seconds` in any case: the timeouts of the
+    HTTP library are for each read alone, and a server may send a header byte by byte."""
     import httpx  # heavy: only who signs in or renews pays for it
 
     check_private(url)
-    end, read = time.monotonic() + seconds, bytearray()
+    came: Future[tuple[int, bytes]] = Future()
     verify, trust_env = not url.startswith("http://"), not is_loopback_url(url)
     try:
-        with (
-            httpx.Client(timeout=seconds, verify=verify, trust_env=trust_env) as client,
-            client.stream(method, url, data=form, headers={"Accept": "application/json"}) as response,
-        ):
-            for part in response.iter_bytes():
-                read += part
-                if len(read) > MAX_ANSWER_BYTES or time.monotonic() > end:
-                    raise TokenError(f"{hide_url(url)} sends too much, or too slowly")
-            return response.status_code, bytes(read)
+        with httpx.Client(timeout=seconds, verify=verify, trust_env=trust_env) as client:
+
+            def send() -> None:
+                try:
+                    with client.stream(method, url, data=form, headers={"Accept": "application/json"}) as response:
+                        came.set_result((response.status_code, _read(response, url)))
+                except (TokenError, *errors) as error:
+                    came.set_exception(error)
+
+            errors = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError, OSError, RuntimeError)
+            threading.Thread(target=send, name="token request", daemon=True).start()
+            return came.result(seconds)
+    except TimeoutError:
+        raise TokenError(f"{hide_url(url)} does not answer in time") from None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as error:
         why = ERRNO.sub("", hide_tokens(str(error))) or type(error).__name__
         raise TokenError(f"{hide_url(url)} does not answer: {why}") from None
+
+
+def _read(response: httpx.Response, url: str) -> bytes:
+    read = bytearray()
+    for part in response.iter_bytes():
+        read += part
+        if len(read) > MAX_ANSWER_BYTES:
+            raise TokenError(f"{hide_url(url)} sends too much")
+    return bytes(read)

@@ -14,7 +14,17 @@ from hermes.honcho.configuration import CLOUD
 from hermes.honcho.oauth_endpoints import Endpoints, SignInSource, find_endpoints
 from hermes.honcho.remarks import describe_grant
 from hermes.honcho.server import Machine, meant_server
-from hermes.honcho.sign_in import check_storable, make_signed_in, shown_path, sign_out, unset
+from hermes.honcho.sign_in import (
+    SignedIn,
+    check_storable,
+    make_signed_in,
+    own_sign_in,
+    revoke,
+    revoke_replaced,
+    shown_path,
+    sign_out,
+    unset,
+)
 from hermes.memory.provider import ConnectStatus
 
 ERROR_SECONDS = 20.0
@@ -27,7 +37,7 @@ class WebSignIn:
     def __init__(self, machine: Machine, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._machine = machine
         self._monotonic = monotonic
-        self._lock = threading.Lock()
+        self._lock, self._storing = threading.Lock(), threading.Lock()
         self._waiting: BrowserSignIn | None = None
         self._failed: tuple[str, float] | None = None
 
@@ -64,27 +74,34 @@ class WebSignIn:
 
     def disconnect(self) -> None:
         self._replace(None)
-        if self._machine.load().sign_in is not None:
+        if self._machine.load().sign_in is not None or own_sign_in(self._machine) is not None:
             sign_out(self._machine)
 
     def _replace(self, waiting: BrowserSignIn | None) -> None:
-        with self._lock:
+        with self._storing, self._lock:  # what ends a sign-in comes before it is stored, or after it
             before, self._waiting, self._failed = self._waiting, waiting, None
         if before is not None:
             before.close()
+
+    def _store(self, waiting: BrowserSignIn, made: SignedIn) -> bool:
+        """Store a sign-in, and revoke the one before it; return False if it is not wanted any more."""
+        config, before = self._machine.load().checked(), own_sign_in(self._machine)
+        used = {keys.SERVER.key: "auto"} if config.get(keys.SERVER) == "embedded" else {}
+        edit = set_keys({**made.sign_in.as_keys(), **unset(config, made.suggested), **used})
+        with self._storing:
+            if self._waiting is not waiting:
+                return False
+            edit_document(self._machine.places, edit)
+        revoke_replaced(before, self._machine)
+        return True
 
     def _finish(self, waiting: BrowserSignIn, endpoints: Endpoints) -> None:
         """Wait, and store what comes; what somebody set stays as it is."""
         problem = ""
         try:
             made = make_signed_in(endpoints, waiting.finish())
-            with self._lock:
-                is_wanted = self._waiting is waiting
-            if is_wanted:
-                config = self._machine.load().checked()
-                used = {keys.SERVER.key: "auto"} if config.get(keys.SERVER) == "embedded" else {}
-                values = {**made.sign_in.as_keys(), **unset(config, made.suggested), **used}
-                edit_document(self._machine.places, set_keys(values))
+            if not self._store(waiting, made):
+                revoke(made.sign_in, self._machine.env)
         except HermesError as error:
             problem = error.line()
         with self._lock:

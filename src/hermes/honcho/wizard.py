@@ -18,7 +18,7 @@ from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.interview import TYPED, Interview
 from hermes.honcho.questions import SERVER_KEYS, SERVERS, ask_gateway, ask_server
 from hermes.honcho.server import find_server, try_server
-from hermes.honcho.sign_in import Signer
+from hermes.honcho.sign_in import Signer, own_sign_in, revoke_replaced
 from hermes.honcho.workbench import Workbench, find_bench, shown
 from hermes.settings.kinds import in_words
 
@@ -141,7 +141,9 @@ def _save(bench: Workbench, interview: Interview) -> None:
     if not interview.wanted:
         interview.dialog.say("Everything stays as it was.")
         return
+    before = own_sign_in(bench.machine)
     bench.save(_edit(interview))
+    revoke_replaced(before, bench.machine)
     config = bench.load()
     rows = [row for row in keys.TABLE if row.key in interview.wanted]
     bench.desk.print_lines([(f"  {row.key}", shown(config, row)) for row in rows])

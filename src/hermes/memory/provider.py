@@ -333,6 +333,10 @@ class MemoryPlugin(ABC):
         return None
 
 
+ConnectSource = Literal["cli", "web", "desktop"]
+"""Where a person begins to sign in, for the provider's page."""
+
+
 class ConnectStatus(Struct, frozen=True):
     """How a sign-in stands; `detail` says who is connected, or what went wrong. It holds no secret."""
 
@@ -343,7 +347,7 @@ class ConnectStatus(Struct, frozen=True):
 class Connect(Protocol):
     """Signing in of one profile, one at a time. Every method may be called from any thread, and may block."""
 
-    def begin(self, source: Literal["cli", "web", "desktop"]) -> str:
+    def begin(self, source: ConnectSource) -> str:
         """Begin to wait, and return the page to open. Ends a sign-in that waited. Raises HermesError, in words."""
 
     def status(self) -> ConnectStatus:

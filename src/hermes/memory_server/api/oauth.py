@@ -5,6 +5,7 @@ The pages for people are in `consent`. All of it is there only while keys are as
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -120,8 +121,11 @@ def find_problem(form: FormFields) -> OAuthRefusal | None:
 
 
 def read_address(request: Request) -> str:
-    """Return the address that a request comes from."""
-    return "" if request.client is None else request.client.host
+    """Return the address that a request comes from. A proxy may have taken it from a header, which holds any text."""
+    try:
+        return "unknown" if request.client is None else str(ipaddress.ip_address(request.client.host))
+    except ValueError:
+        return "unknown"
 
 
 async def _answer(request: Request, here: Server, answer: Callable[[FormFields, str], Awaitable[Response]]) -> Response:

@@ -79,7 +79,8 @@ def _read_public_url(given: str) -> str:
         fits = False
     if not fits or parts.query or parts.fragment:
         raise UsageError(f"AUTH_PUBLIC_URL is {given!r}", hint="Give scheme and host alone: https://memory.example")
-    return url.lower()
+    usual = {"http": ":80", "https": ":443"}[parts.scheme]
+    return url.lower().removesuffix(usual)  # browsers leave it out of `Origin`
 
 
 def _read_access_seconds(given: str) -> int:

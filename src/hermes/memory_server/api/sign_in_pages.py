@@ -115,7 +115,7 @@ def show_style() -> Response:
 
 def _facts(sign_in: Record) -> str:
     address = sign_in.address
-    facts = {"Asked from": f"this computer ({address})" if is_loopback(address) else address}
+    facts = {"Asked from": f"this computer ({address}), or a proxy on it" if is_loopback(address) else address}
     if sign_in.source:
         facts["Started in"] = sign_in.source
     if sign_in.redirect_uri:
