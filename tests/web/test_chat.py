@@ -187,6 +187,18 @@ def test_message_that_is_too_long_keeps_its_text(page: Page, web: WebProcess) ->
     assert len(page.locator("#text").input_value()) > 200_000
 
 
+@pytest.mark.contract("10.60")
+def test_link_that_is_opened_from_another_site_signs_in(browser: Browser, web: WebProcess) -> None:
+    context = browser.new_context()
+    context.route("http://elsewhere.example/", lambda route: route.fulfill(body=f"<a href='{web.take_link()}'>x</a>"))
+    opened = context.new_page()
+    opened.goto("http://elsewhere.example/")
+    opened.locator("a").click()
+    expect(opened.locator("#sentence")).to_contain_text("Memory")
+    assert opened.url == f"{web.url}/"
+    context.close()
+
+
 @pytest.fixture(scope="module")
 def plain(browser: Browser, web: WebProcess) -> Iterator[Page]:
     """A signed-in page that runs no scripts."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import httpx
 import pytest
 
+from hermes.web import asking, chat, first, memory, upkeep
 from hermes.web.door import FOREIGN, NO_COOKIE, STALE, USED, WRONG_HOST
+from hermes.web.routing import DEFECT
+from hermes.web.stream import CROWDED, MAX_FOLLOWERS
 from tests.web.serving import WebProcess
 
 pytestmark = pytest.mark.contract("10.60")
@@ -104,9 +109,75 @@ def test_scripts_and_styles_come_from_here_alone(signed: httpx.Client) -> None:
     assert answer.headers["cache-control"] == "no-store"
 
 
+def form_paths() -> list[str]:
+    """The address of every form of the page."""
+    made = [route for module in (asking, chat, first, memory, upkeep) for route in module.routes()]
+    return [re.sub(r"\{\w+:\w+\}", "1", route.path) for route in made if route.methods and "POST" in route.methods]
+
+
+@pytest.mark.parametrize("path", form_paths())
+def test_no_form_is_taken_from_elsewhere_or_without_its_token(web: WebProcess, signed: httpx.Client, path: str) -> None:
+    form = {"csrf": token(signed)}
+    foreign = signed.post(path, data=form, headers={"Origin": "https://evil.example"})
+    assert (foreign.status_code, FOREIGN in foreign.text) == (403, True)
+    bare = signed.post(path, data={"csrf": "x"}, headers={"Origin": web.url})
+    assert (bare.status_code, STALE.split("`")[0] in bare.text) == (400, True)
+    assert httpx.post(f"{web.url}{path}", data=form, headers={"Origin": web.url}, trust_env=False).status_code == 401
+    assert len(form_paths()) >= 15
+
+
+LONG = "000000000001" + "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"/sessions?page={LONG}", 400),
+        ("/sessions?page=%C2%B2", 400),
+        (f"/memory?after={LONG}:", 400),
+        ("/memory?after=%C2%B2:", 400),
+        ("/memory?after=1.2:3", 400),
+        ("/memory?after=1:1..2", 200),
+        (f"/sessions/x/stream?after={LONG}", 404),
+        (f"/sessions/x/turns/{LONG}/memory", 404),
+        (f"/sessions/x/turns/1/lines/{LONG}", 404),
+        ("/static/..%2f..%2fdoor.py", 404),
+        ("/static/../door.py", 404),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_odd_address_is_answered_with_words_and_never_as_a_defect(
+    web: WebProcess, signed: httpx.Client, path: str, status: int
+) -> None:
+    answer = signed.get(httpx.URL(web.url).copy_with(raw_path=path.encode()))
+    assert answer.status_code == status
+    assert DEFECT not in answer.text
+    assert "Error:" not in answer.text
+
+
 @pytest.mark.parametrize("body", [b"\xff\xfe", b"a=%ff", b"csrf=" + b"x" * 3_000_000, b"&".join([b"a=1"] * 3000)])
 def test_body_that_is_no_form_is_refused(web: WebProcess, signed: httpx.Client, body: bytes) -> None:
     headers = {"Origin": web.url, "Content-Type": "application/x-www-form-urlencoded"}
     answer = signed.post("/sessions", content=body, headers=headers)
     assert answer.status_code == 400
     assert 'role="alert"' in answer.text
+
+
+def test_pages_that_follow_a_session_are_bounded_and_let_go(web: WebProcess, signed: httpx.Client) -> None:
+    made = signed.post("/sessions", data={"csrf": token(signed), "text": "Hello."}, headers={"Origin": web.url})
+    path = f"{made.headers['location']}/stream?after=0"
+    lines: list[Iterator[str]] = []
+    with ExitStack() as open_pages:
+        for _ in range(MAX_FOLLOWERS):
+            other = open_pages.enter_context(httpx.Client(base_url=web.url, cookies=signed.cookies, trust_env=False))
+            followed = open_pages.enter_context(other.stream("GET", path))
+            lines.append(followed.iter_lines())  # an iterator that is let go closes its stream
+            assert next(lines[-1]).startswith("id: ")
+        with signed.stream("GET", path) as refused:
+            assert (refused.status_code, refused.read().decode()) == (503, CROWDED)
+    for _ in range(100):
+        with signed.stream("GET", path) as followed:
+            if followed.status_code == 200:
+                break
+        time.sleep(0.1)
+    assert followed.status_code == 200

@@ -17,7 +17,8 @@ from tests.web.talking import begin, fact, open_until, replies, say, tell
 
 pytestmark = pytest.mark.contract("10.64")
 
-MEMORY_PAGES = ["/", "/memory", "/memory/people", "/memory/ask?q=tea", "/memory/forget?q=tea", "/memory/waiting"]
+MEMORY_PAGES = ["/", "/memory?kind=stated", *(f"/memory/{one}" for one in ("people", "merge", "waiting"))]
+ASKED_PAGES = ["/memory/ask?q=tea", "/memory/forget?q=tea", "/memory?kind=no", "/nowhere", "/news"]
 
 
 @pytest.mark.contract("10.62")
@@ -117,7 +118,9 @@ def test_change_is_drawn_as_a_time_line_and_undone(page: Page, web: WebProcess) 
 def test_first_screen_says_how_memory_is_and_what_is_new(page: Page, web: WebProcess) -> None:
     tell(page, web, "I play the cello.")
     open_until(page, f"{web.url}/news", fact("I play the cello."))
-    expect(page.locator("#sentence")).to_have_text(re.compile(r"^Memory works\. [\d,]+ things known, nothing waits\.$"))
+    expect(page.locator("#sentence")).to_have_text(
+        re.compile(r"^Memory works\. [\d,]+ things? known, nothing waits\.$")
+    )
     new = page.locator("#news li").filter(has_text="I play the cello.")
     for name in ("Keep", "Correct", "Forget"):
         expect(new.get_by_text(re.compile(f"^{name}"))).to_be_visible()
@@ -127,6 +130,22 @@ def test_first_screen_says_how_memory_is_and_what_is_new(page: Page, web: WebPro
     page.get_by_role("button", name="Keep all").click()
     page.goto(f"{web.url}/news")
     expect(page.locator("#news .tag.new")).to_have_count(0)
+
+
+@pytest.mark.contract("10.63")
+def test_what_was_forgotten_is_a_line_with_its_time_and_without_its_words(page: Page, web: WebProcess) -> None:
+    with server_of(web) as server:
+        [first, second] = hold(server, ["My parrot swears.", "My parrot bites."])
+    for made in (first, second):
+        page.goto(f"{web.url}/memory/facts/{made}/forget")
+        page.get_by_role("button", name="Forget it").click()
+        expect(page.locator("[role=status].note")).to_contain_text("Forgotten")
+    page.goto(f"{web.url}/news")
+    lines = page.locator("#news li").filter(has_text="forgotten")
+    counts = [int(re.findall(r"(\d+) entr", line)[0]) for line in lines.all_inner_texts()]
+    assert sum(counts) >= 2
+    expect(lines.first).to_contain_text("just now")
+    expect(page.locator("main")).not_to_contain_text("parrot")
 
 
 def test_note_is_added_and_bad_ones_are_refused_with_their_text(page: Page, web: WebProcess) -> None:
@@ -191,6 +210,15 @@ def test_words_are_forgotten_everywhere_with_a_report_of_the_places(page: Page, 
     expect(page.locator("main")).to_contain_text("Nothing is held in which all of this stands.")
 
 
+@pytest.mark.parametrize("text", ["x" * 600, "私" * 600], ids=["Latin", "Japanese"])
+def test_long_text_without_a_blank_is_not_taken_for_everything(page: Page, web: WebProcess, text: str) -> None:
+    with server_of(web) as server:
+        hold(server, ["I keep bees."])
+    page.goto(f"{web.url}/memory/forget?q={text}")
+    expect(page.locator("main")).to_contain_text("Nothing is held in which all of this stands.")
+    expect(page.get_by_role("button", name="Forget all of it")).to_have_count(0)
+
+
 def test_deleted_session_is_gone_here_and_in_memory(page: Page, web: WebProcess) -> None:
     address = tell(page, web, "My piano teacher is Ms Okonkwo.")
     open_until(page, f"{web.url}/memory?q=Okonkwo", fact("My piano teacher is Ms Okonkwo."))
@@ -229,6 +257,25 @@ def test_list_goes_on_where_it_ended(page: Page, web: WebProcess) -> None:
     page.get_by_role("link", name="More").click()
     expect(facts).to_have_count(120)
     assert len(set(facts.all_inner_texts())) == 120
+
+
+def test_list_is_limited_to_a_kind_and_finds_words_however_they_are_written(page: Page, web: WebProcess) -> None:
+    with server_of(web) as server:
+        hold(server, ["I ski in Davos.", "うちのねこはﾐｿです", "I met Jose\u0301 in DAVOS."])
+    page.goto(f"{web.url}/memory")
+    page.locator("#new").fill("I rent a flat in Davos.")
+    page.get_by_role("button", name="Add").click()
+    facts = page.locator("a.fact")
+    for kind, count in (("", 3), ("noted", 1), ("stated", 2), ("derived", 0)):
+        page.goto(f"{web.url}/memory?q=davos&kind={kind}")
+        expect(facts).to_have_count(count)
+    page.get_by_label("Kind").select_option("Notes")
+    page.get_by_role("button", name="Show").click()
+    expect(facts).to_have_text(["I rent a flat in Davos."])
+    for word, text in (("ミソ", "うちのねこはﾐｿです"), ("José", "I met Jose\u0301 in DAVOS.")):
+        page.goto(f"{web.url}/memory?q={word}")
+        expect(page.locator(fact(text))).to_have_count(1)
+    assert page.goto(f"{web.url}/memory?kind=dream").status == 400  # type: ignore[union-attr]
 
 
 def test_two_names_are_merged_after_a_preview(page: Page, web: WebProcess) -> None:
@@ -297,9 +344,17 @@ def test_no_page_keeps_assistive_technology_out(page: Page, web: WebProcess, axe
     chat = begin(page, web, "Which tea do I drink?")
     expect(replies(page)).to_have_count(1)
     say(page, "/status")
-    paths = [*MEMORY_PAGES, "/sessions", "/search?q=tea", f"/memory/facts/{made}", f"/memory/facts/{made}/forget"]
+    paths = [
+        *MEMORY_PAGES,
+        *ASKED_PAGES,
+        "/sessions",
+        "/search?q=tea",
+        f"/memory/facts/{made}",
+        f"/memory/facts/{made}/forget",
+    ]
     found = {}
-    for address in [*(f"{web.url}{path}" for path in paths), chat, f"{chat}/delete", f"{chat}/turns/1/memory"]:
+    of_chat = [chat, *(f"{chat}/{one}" for one in ("delete", "turns/1/memory", "turns/1/lines/1"))]
+    for address in [*(f"{web.url}{path}" for path in paths), *of_chat]:
         page.goto(address)
         page.evaluate(axe)
         told = page.evaluate("axe.run()")

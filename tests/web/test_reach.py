@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
 from hermes.clock import SystemClock
+from hermes.db.engine import Tx
+from hermes.db.queue import enqueue
+from hermes.memory.outbox import queue_name
 from hermes.store.store import Store
-from hermes.types import Draft, Session
+from hermes.types import Draft, Json, Session
 from tests.web.holding import hold, server_of
 from tests.web.serving import SaidNext, WebProcess, serving
 
@@ -34,7 +38,14 @@ async def fill(home: Path, *sessions: Session) -> None:
         for session in sessions:
             await store.write(lambda tx, one=session: store.sessions.create(tx, one))  # type: ignore[misc]
             said = Draft("user", f"The {SECRET} of {session.id} is out of tune.")
-            await store.append(session.id, said, Draft("assistant", "I see."))
+            [message, _] = await store.append(session.id, said, Draft("assistant", "I see."))
+            payload = {"kind": "said", "message": message.id, "speaker": None}
+            await store.write(partial(wait_for_ever, session=session.id, payload=payload))
+
+
+def wait_for_ever(tx: Tx, session: str, payload: Json) -> None:
+    """Queue what was said for a memory that never takes it."""
+    enqueue(tx, queue_name("elsewhere"), session, f"said:{session}", payload, now=NOW, session_id=session)
 
 
 @pytest.fixture(scope="module")
@@ -79,12 +90,22 @@ def test_session_that_is_not_the_owners_cannot_be_changed(signed: tuple[WebProce
         assert answer.status_code == 404
 
 
+def test_words_of_others_that_wait_for_memory_are_not_shown(signed: tuple[WebProcess, httpx.Client]) -> None:
+    text = signed[1].get("/memory/waiting").text
+    assert f"of {OWN.id} is" in text
+    assert [name for name in HIDDEN if f"of {name} is" in text] == []
+    assert text.count("not shown") == len(HIDDEN)
+
+
 def test_what_memory_holds_of_others_is_not_shown(signed: tuple[WebProcess, httpx.Client]) -> None:
     web, client = signed
     with server_of(web) as server:
         [theirs] = hold(server, ["I own a zither."], about="17")
         hold(server, ["I own a drum."])
     assert "I own a drum." in client.get("/memory").text
-    for path in ("/memory", "/memory?q=own", "/memory/people", "/memory/export", "/news"):
+    for path in ("/memory", "/memory?q=own", "/memory/forget?q=own", "/memory/people", "/memory/export", "/news"):
         assert "zither" not in client.get(path).text
+    found = client.get("/memory/forget?q=own").text
+    assert "I own a drum." in found
+    assert "1 entry of replies or of other people" in found
     assert client.get(f"/memory/facts/{theirs}").status_code == 404

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.honcho.misbehaving import Misbehaving
+from tests.honcho.misbehaving import Fault, Misbehaving, never
 from tests.memory_server.serving import kill, running, start, start_module, stop
+from tests.web.holding import hold
 from tests.web.serving import SaidNext, serving
 from tests.web.talking import begin, fact, open_until, replies, say, tell
 
@@ -72,14 +74,13 @@ def test_dead_memory_server_is_said_and_its_return_too_and_nothing_is_lost(
 
 
 @contextmanager
-def foreign(upstream: str) -> Iterator[str]:
-    """A Honcho server that has nothing beyond the API; its address."""
+def misbehaving(upstream: str, *, is_foreign: bool = False) -> Iterator[Misbehaving]:
+    """A server in front of a real one. A foreign one has nothing beyond the API."""
     started, over = threading.Event(), threading.Event()
-    urls: list[str] = []
+    server = Misbehaving(upstream, is_foreign=is_foreign)
 
     async def serve() -> None:
-        async with Misbehaving(upstream, is_foreign=True).served() as made:
-            urls.append(made.url)
+        async with server.served():
             started.set()
             await asyncio.to_thread(over.wait)
 
@@ -87,7 +88,7 @@ def foreign(upstream: str) -> Iterator[str]:
     thread.start()
     assert started.wait(30)
     try:
-        yield urls[0]
+        yield server
     finally:
         over.set()
         thread.join()
@@ -96,8 +97,8 @@ def foreign(upstream: str) -> Iterator[str]:
 def test_other_honcho_server_is_shown_with_what_it_cannot_tell(
     model: SaidNext, browser: Browser, tmp_path: Path
 ) -> None:
-    with running(tmp_path / "memory") as served, foreign(served.url) as url:
-        configure(tmp_path / "home", url)
+    with running(tmp_path / "memory") as served, misbehaving(served.url, is_foreign=True) as server:
+        configure(tmp_path / "home", server.url)
         with serving(tmp_path / "home", model) as web, signed(browser, web.take_link()) as page:
             tell(page, web, "My kite is purple.")
             open_until(page, f"{web.url}/memory?q=kite", fact("My kite is purple."))
@@ -105,6 +106,44 @@ def test_other_honcho_server_is_shown_with_what_it_cannot_tell(
             expect(page.locator(".person").first).to_contain_text("What this memory server cannot tell")
             page.goto(f"{web.url}/memory/merge")
             expect(page.locator("main")).to_contain_text("cannot merge")
+
+
+def refuse_messages(method: str, path: str) -> Fault | None:
+    return "422" if method == "POST" and path.partition("?")[0].endswith("/messages") else None
+
+
+def test_refused_entry_is_sent_again_or_dropped(model: SaidNext, browser: Browser, tmp_path: Path) -> None:
+    with running(tmp_path / "memory") as served, misbehaving(served.url) as server:
+        configure(tmp_path / "home", server.url)
+        with serving(tmp_path / "home", model) as web, signed(browser, web.take_link()) as page:
+            server.choose = refuse_messages
+            tell(page, web, "My otter is called Bo.")
+            open_until(page, f"{web.url}/memory/waiting", "button[value=drop] >> nth=1")
+            question, reply = (page.locator("tr").filter(has_text=text) for text in ("otter", "Understood."))
+            expect(question).to_contain_text("what was said")
+            expect(question).to_contain_text("on purpose")
+            reply.get_by_role("button", name="Drop").click()
+            expect(page.locator("[role=status].note")).to_contain_text("Dropped")
+            expect(reply).to_have_count(0)
+            server.choose = never
+            question.get_by_role("button", name="Try again").click()
+            expect(page.locator("[role=status].note")).to_contain_text("sent to memory again")
+            open_until(page, f"{web.url}/memory?q=otter", fact("My otter is called Bo."))
+            page.goto(f"{web.url}/memory/waiting")
+            expect(page.locator("main")).to_contain_text("0 waiting, 0 refused")
+
+
+@pytest.mark.contract("10.64")
+def test_rare_word_is_found_without_reading_all_facts(model: SaidNext, tmp_path: Path) -> None:
+    with running(tmp_path / "memory") as served, misbehaving(served.url) as server:
+        configure(tmp_path / "home", server.url)
+        with serving(tmp_path / "home", model) as web, web.sign_in() as client:
+            with httpx.Client(base_url=served.url) as direct:
+                hold(direct, ["I keep one unicorn.", *(f"I keep box {number}." for number in range(500))])
+            assert "501 things known" in client.get("/news").text
+            server.asked.clear()
+            assert "I keep one unicorn." in client.get("/memory?q=UNICORN").text
+            assert len([path for _, path in server.asked if "/conclusions/list" in path]) <= 3
 
 
 def test_without_a_memory_provider_notes_and_chats_work(model: SaidNext, browser: Browser, tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ view, and what only the person's own view holds. Reading creates nothing on the 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from msgspec import Struct, field
 
+from hermes.errors import ProviderError
 from hermes.honcho.failures import Unanswered
 from hermes.honcho.messages import SESSION
 from hermes.honcho.names import card_path, digest, in_path
@@ -20,14 +22,20 @@ from hermes.types import Json
 AT_ONCE, MOST_PAGES = 100, 50
 """Conclusions of one page, and pages that one question reads."""
 MOST_SOURCES = 50
+MOST_NARROWED = 20
+"""Words of a search that the server is asked to look for; a filter has room for some hundred conditions."""
+FULL_WIDTH = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
+"""What turns plain letters and signs into the wide ones of East Asian typesetting."""
 NOT_ALL = "not all facts were looked at; `/memory more` goes on"
 CARD = "card-"
 IN_CONCLUSION = re.compile(r"\bconclusion ([\w-]+)")
 IN_MESSAGE = re.compile(r"\bsession (\S+), message ([\w-]+)")
 """Where the source of an injected line names what it is, as `evidence.py` writes it."""
 MARKS = re.compile(r"^\s*(?:[-*]\s+)?(?:\[[^\]]{1,40}\]\s*)?")
+POSITION = re.compile(r"[0-9]{1,9}\.[1-9][0-9]{0,8}\.[0-9]{1,9}")
 NO_SOURCES = "this server does not say what was learnt from a message: look for its words among the facts"
-LEVELS = {"explicit": "stated"}
+STATED = "explicit"
+LEVELS = {STATED: "stated"}
 """What a level is called; every other one is derived."""
 
 
@@ -80,6 +88,9 @@ class Position(Struct, frozen=True):
 
     @classmethod
     def read(cls, text: str) -> Position:
+        """Return the position that a listing gave. Raises ProviderError for any other text."""
+        if text and not POSITION.fullmatch(text):
+            raise ProviderError("the list does not go on there", hint="Begin at its first page")
         return cls(*map(int, text.split("."))) if text else cls()
 
     def __str__(self) -> str:
@@ -100,15 +111,15 @@ class FactReader:
             return Facts(tuple([one async for one in self._by_id(query.id)]))
         if query.injected is not None:
             return await self._said_by(*query.injected)
-        found: list[Fact] = [] if query.after else await self._cards(query)
+        found: list[Fact] = [] if query.after or query.kind == "derived" else await self._cards(query)
         position, pages, total = Position.read(query.after), 0, None
         while position.view < len(self._views) and len(found) < query.limit:
             if pages == MOST_PAGES:
                 return Facts(tuple(found), str(position), NOT_ALL, total)
             held = {"observer_id": self._views[position.view], "observed_id": self._peer}
-            listed = await self._list_page(held, position.page)
+            listed = await self._list_page({**held, **narrow(query)}, position.page)
             rows = () if listed is None else listed.items
-            if listed is not None and position.view == 0:
+            if listed is not None and position.view == 0 and query.words is None and query.kind is None:
                 total = listed.total
             known = await self._known_elsewhere(position.view, rows)
             position = self._take(query, position, rows, known, found)
@@ -152,8 +163,7 @@ class FactReader:
         seen = {fact.text for fact in found}
         for number, row in enumerate(rows[at.seen :], start=at.seen + 1):
             fact = self._fact(row)
-            fits = (query.words is None or query.words.is_in(fact.text)) and _held_at(fact, query.as_of)
-            if fits and fact.text not in seen and row.content not in known:
+            if _fits(query, row, fact) and fact.text not in seen and row.content not in known:
                 seen.add(fact.text)
                 found.append(fact)
             if len(found) == query.limit and (number < len(rows) or len(rows) == AT_ONCE):
@@ -229,6 +239,29 @@ class FactReader:
         origin = f"{level} in Honcho session {row.session_id}" if row.session_id else f"{level}, in no session"
         until = None if row.valid_until is None else as_time(row.valid_until)
         return Fact(row.id, spoken(row.content, self._peer), as_time(row.created_at), origin, until)
+
+
+def narrow(query: FactQuery) -> Json:
+    """Return the part of a filter that leaves out, at the server, most of what was not asked for. What it leaves in is
+    looked at again: a server finds letters, not words."""
+    filters: dict[str, Json] = {}
+    if query.kind is not None:
+        filters["level"] = STATED if query.kind == "stated" else {"ne": STATED}
+    if query.words is not None:
+        spelled = [{"OR": [{"content": {"icontains": one}} for one in spellings(word)]} for word in query.words.words]
+        filters["AND"] = spelled[:MOST_NARROWED]
+    return filters
+
+
+def spellings(word: str) -> list[str]:
+    """Return the ways in which a text may write a word and mean the same."""
+    forms = [word, word.casefold(), word.casefold().translate(FULL_WIDTH)]
+    return sorted({unicodedata.normalize(form, one) for one in forms for form in ("NFC", "NFD", "NFKC")} | {*forms})
+
+
+def _fits(query: FactQuery, row: HeldConclusion, fact: Fact) -> bool:
+    is_kind = query.kind is None or (row.level == STATED) == (query.kind == "stated")
+    return is_kind and (query.words is None or query.words.is_in(fact.text)) and _held_at(fact, query.as_of)
 
 
 def _held_at(fact: Fact, moment: float | None) -> bool:

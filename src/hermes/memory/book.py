@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import Literal, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -29,7 +29,7 @@ from hermes.memory.plugin_thread import Returned
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.source_turns import find_late, find_source_turns, leave_out
 from hermes.memory.undoing import TakenBack
-from hermes.memory.values import Fact, FactChange, FactQuery, Facts, FactSource, Notebook, Portrait, Wording
+from hermes.memory.values import Fact, FactChange, FactKind, FactQuery, Facts, FactSource, Notebook, Portrait, Wording
 from hermes.redaction import hide_passwords
 from hermes.scope import OWNER
 from hermes.store.corrections import corrections_of, keep_correction, keep_forgotten
@@ -45,6 +45,8 @@ LONGEST_FACT = 2000
 DELIVERED = 5.0
 """Seconds that a change is waited for on its way to the provider; it is saved either way."""
 NOTE_ORDER: tuple[NotesFile, ...] = ("user", "memory")
+EntryFilter: TypeAlias = FactKind | Literal["noted"]
+"""A kind of entries that a page may be limited to."""
 Settled = Literal["done", "queued", "refused"]
 NO_WAY = "was told of the replies and has them still: it takes no wish to delete messages"
 LATER = "was told of the replies too, and deletes them when it is used again"
@@ -102,17 +104,25 @@ class MemoryBook:
         self._deliver = deliver
 
     async def page(
-        self, words: Wording | None = None, after: str = "", limit: int = PAGE, as_of: float | None = None
+        self,
+        words: Wording | None = None,
+        after: str = "",
+        limit: int = PAGE,
+        as_of: float | None = None,
+        kind: EntryFilter | None = None,
     ) -> BookPage:
-        """Notes first, then facts that no note says."""
+        """Return notes first, then facts that no note says; with `kind` those of one kind alone."""
         noted, problems = await asyncio.to_thread(self._noted)
-        chosen = [one for one in noted if words is None or words.is_in(one.text)]
+        chosen = [one for one in noted if kind in (None, "noted") and (words is None or words.is_in(one.text))]
         start, _, place = after.partition(":")
         begun = int(start or 0)
         notes = chosen[begun : begun + limit]
         if len(chosen) > begun + limit:
             return BookPage(tuple(notes), f"{begun + limit}:", problems)
-        found = await self._facts(FactQuery(words, as_of=as_of, after=place, limit=max(1, limit - len(notes))))
+        if kind == "noted":
+            return BookPage(tuple(notes), None, problems)
+        left = max(1, limit - len(notes))
+        found = await self._facts(FactQuery(words, as_of=as_of, after=place, limit=left, kind=kind))
         said = {one.text for one in noted}
         facts = [_fact(one) for one in found.items if one.text not in said]
         going_on = None if found.after is None else f"{len(chosen)}:{found.after}"

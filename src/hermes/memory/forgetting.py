@@ -84,7 +84,7 @@ def find_kept(store: Store, tx: Tx, wording: Wording, before: Kept | None = None
             said.append((session, upto))
     entries, queued_upto = [one for one in before.entries if _is_queued(tx, one.id)], before.queued_upto
     for item in _queued(tx, before.queued_upto):
-        text, queued_upto = _text_of(tx, item), max(queued_upto, item.id)
+        text, queued_upto = entry_text(tx, item), max(queued_upto, item.id)
         if wording.is_in(text):
             entries.append(QueuedEntry(item.id, item.queue.removeprefix(queue_name("")), text))
     return Kept(tuple(entries), _known(store, tx, said), upto, queued_upto)
@@ -182,7 +182,7 @@ def _queued(tx: Tx, behind: int) -> Iterator[Item]:
                 after = page[-1].id
 
 
-def _text_of(tx: Tx, item: Item) -> str:
+def entry_text(tx: Tx, item: Item) -> str:
     """What an entry would tell: a message, or words of its own."""
     row = tx.execute("SELECT content FROM messages WHERE id = ?", (item.payload.get("message"),)).fetchone()
     said = "" if row is None else row["content"] or ""

@@ -243,9 +243,13 @@ def _stands_in(word: str, text: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
 
 
+FactKind = Literal["stated", "derived"]
+"""Whether a fact was said, or concluded from what was said."""
+
+
 class FactQuery(Struct, frozen=True):
     """Which facts are wanted: with all of the words, with this id, or those that an injected line says; up to `limit`,
-    `after` those given before. `as_of` leaves those that held at a time."""
+    `after` those given before. `as_of` leaves those that held at a time, `kind` those of one kind."""
 
     words: Wording | None = None
     id: str | None = None
@@ -254,6 +258,7 @@ class FactQuery(Struct, frozen=True):
     as_of: float | None = None
     after: str = ""
     limit: int = 20
+    kind: FactKind | None = None
 
 
 class Fact(Struct, frozen=True):

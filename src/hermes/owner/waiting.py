@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from hermes.db.engine import Tx
 from hermes.db.queue import Item, ItemState
 from hermes.db.queue_items import drop as drop_items
 from hermes.db.queue_items import get, items, queues, revive
 from hermes.errors import NotFoundError
+from hermes.memory.forgetting import entry_text
 from hermes.memory.outbox import queue_name
+from hermes.memory.values import Speaker
+from hermes.scope import OWNER
+from hermes.store.people import People
 from hermes.store.store import Store
 
 PAGE = 1000
 STATES: tuple[ItemState, ...] = ("waiting", "dead")
+
+
+class WaitingEntry(Struct, frozen=True):
+    """An entry that a provider has not been told yet. `text` is None where it is not the owner's to read."""
+
+    id: int
+    provider: str
+    kind: str
+    text: str | None
+    reason: str
+    """Why the last attempt failed; "" before there was one."""
 
 
 def retry_entries(store: Store, tx: Tx, ids: list[int] | None) -> list[int]:
@@ -50,7 +67,25 @@ def _find(tx: Tx, ids: list[int], states: tuple[ItemState, ...]) -> list[int]:
     return list(dict.fromkeys(ids))
 
 
-def list_entries(tx: Tx, state: ItemState, limit: int) -> list[Item]:
-    """The first entries of all outboxes in a state."""
+def list_entries(store: Store, people: People, tx: Tx, state: ItemState, limit: int) -> list[WaitingEntry]:
+    """Return the first entries of all outboxes in a state."""
     found = [item for name in queues(tx, queue_name("")) for item in items(tx, name, state, limit=limit)]
-    return sorted(found, key=lambda one: one.id)[:limit]
+    return [
+        WaitingEntry(
+            one.id,
+            one.queue.removeprefix(queue_name("")),
+            one.payload["kind"],
+            entry_text(tx, one) if _is_owners(store, people, tx, one) else None,
+            one.reason or "",
+        )
+        for one in sorted(found, key=lambda one: one.id)[:limit]
+    ]
+
+
+def _is_owners(store: Store, people: People, tx: Tx, item: Item) -> bool:
+    """Return whether an entry is of a conversation or the notes of the owner alone."""
+    if item.session_id is not None:
+        session = store.sessions.look_up(tx, item.session_id)
+        return session is not None and people.scope_of(tx, session) == OWNER
+    speaker = Speaker.from_json(item.payload.get("speaker"))
+    return speaker is not None and speaker.is_owner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -20,7 +21,7 @@ from hermes.store.search import HistoryHit
 from hermes.store.store import Store
 from hermes.types import Session
 from hermes.web.drawing import page
-from hermes.web.routing import PageForm, form_route, host_of, see
+from hermes.web.routing import PageForm, form_route, host_of, read_number, see
 from hermes.web.stream import stream
 from hermes.web.transcript import find_own, list_own, read_transcript
 from hermes.web.turns import LiveTurn
@@ -31,6 +32,7 @@ MAX_SAID_CHARS = 200_000
 MAX_FOUND = 30
 MAX_PAGE = 10_000
 EMPTY = "the message is empty"
+NOT_PLAIN = re.compile(r"[^A-Za-z0-9_]")
 
 
 def session_path(session_id: str) -> str:
@@ -39,10 +41,10 @@ def session_path(session_id: str) -> str:
 
 def read_count(request: Request, name: str, default: int = 1) -> int:
     """A number above 0 from the query. Raises UsageError."""
-    given = request.query_params.get(name, str(default))
-    if not given.isascii() or not given.isdigit() or not 0 < int(given[:12]) < 10**11:
+    number = read_number(request.query_params.get(name, str(default)))
+    if not number:
         raise UsageError(f"`{name}` must be a number above 0", hint="Follow the links of the page")
-    return int(given)
+    return number
 
 
 async def list_sessions(request: Request) -> Response:
@@ -190,7 +192,7 @@ async def export(request: Request) -> Response:
         return "\n".join(render(session, messages, store.compressions.all(tx, session.id)))
 
     text = await host.read(write)
-    name = f"{''.join(one if one.isalnum() else '-' for one in session_id)[:80]}.{form}"
+    name = f"{NOT_PLAIN.sub('-', session_id)[:80]}.{form}"
     return PlainTextResponse(f"{text}\n", headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
@@ -206,6 +208,6 @@ def routes() -> list[Route]:
         form_route(f"{one}/incognito", change_incognito),
         Route(f"{one}/stream", follow),
         Route(f"{one}/export", export),
-        Route(f"{one}/turns/{{turn:int}}/memory", show_used),
+        Route(f"{one}/turns/{{turn:number}}/memory", show_used),
         Route(one, show_session),
     ]

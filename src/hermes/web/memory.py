@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, urlencode
 
 import orjson
@@ -17,7 +18,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from hermes.errors import HermesError, NotFoundError, UsageError
-from hermes.memory.book import MemoryBook, Remembering
+from hermes.memory.book import EntryFilter, MemoryBook, Remembering
 from hermes.memory.values import FactChange, Wording
 from hermes.store.injections import InjectedLine, find_injection, lines_of
 from hermes.web.chat import session_path
@@ -38,6 +39,10 @@ SAYS: Mapping[str, str] = {
     "added": "Noted.",
 }
 """What is said on the page after a form, by the word in its address."""
+KINDS: Mapping[str, str] = {"noted": "Notes", "stated": "Said by you", "derived": "Concluded"}
+"""Kinds of entries that the list can be limited to, and what they are called."""
+CURSOR = re.compile(r"([0-9]{1,9}:\S*)?")
+"""Where a list goes on: behind so many notes, and at the provider's own place."""
 CHANGED = "this entry was changed since the page was loaded: it says something else now"
 
 
@@ -62,6 +67,13 @@ def read_day(text: str) -> float | None:
         raise UsageError(f"'{text[:20]}' is no date", hint="Write it as 2026-01-31") from error
 
 
+def read_kind(text: str) -> EntryFilter | None:
+    """Return the kind of entries that are wanted, None for all. Raises UsageError."""
+    if text and text not in KINDS:
+        raise UsageError(f"'{text[:20]}' is no kind of entry", hint=f"Use one of {', '.join(KINDS)}")
+    return cast(EntryFilter, text) if text else None
+
+
 def to_words(text: str) -> Wording | None:
     return Wording(tuple(text.split())) if text.strip() else None
 
@@ -74,12 +86,15 @@ async def _draw_list(request: Request, *, status: int = 200, problem: str = "", 
     host, query = host_of(request), request.query_params
     text, after = query.get("q", "").strip()[:MAX_QUERY_CHARS], query.get("after", "")[:MAX_CURSOR_CHARS]
     day = query.get("day", "").strip()
-    if not all(part.isdigit() or not part for part in after.replace(".", ":").split(":")):
+    if not CURSOR.fullmatch(after):
         raise UsageError("`after` is none of this page's", hint="Follow the links of the page")
-    found = await host.book.page(to_words(text), after, limit=PAGE, as_of=read_day(day))
-    more = urlencode({"q": text, "day": day, "after": found.after}) if found.after is not None else ""
+    kind = read_kind(query.get("kind", ""))
+    found = await host.book.page(to_words(text), after, limit=PAGE, as_of=read_day(day), kind=kind)
+    asked = {"q": text, "kind": kind or "", "day": day, "after": found.after}
+    more = urlencode(asked) if found.after is not None else ""
     return page(
         request, "memory.html", status, found=found, groups=_grouped(found.entries), q=text, day=day, more=more,
+        kind=kind, kinds=KINDS,
         after=after, problem=problem, draft=draft, done=SAYS.get(query.get("done", ""), ""),
         trouble=await host.trouble(), fact_path=fact_path, provider=host.memory.provider is not None,
     )  # fmt: skip
@@ -249,5 +264,5 @@ def routes() -> list[Route]:
         form_route(f"{one}/forget", forget_fact),
         form_route(f"{one}/undo", undo),
         Route(one, show_fact),
-        Route("/sessions/{session:path}/turns/{turn:int}/lines/{number:int}", show_line),
+        Route("/sessions/{session:path}/turns/{turn:number}/lines/{number:number}", show_line),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from msgspec import Struct
 
@@ -21,6 +22,7 @@ KIND, SEEN, VISITED, KEPT = "web", "seen", "visited", "kept"
 VISIT_SECONDS = 1800.0
 """A look this long after the last one begins a new visit: what was new then has been seen."""
 MAX_NEWS, MAX_KEPT, MAX_CHANGED = 12, 500, 6
+MINUTE_SECONDS = 60.0
 PAGE = 50
 """Facts that are read to find the new ones."""
 
@@ -30,6 +32,13 @@ class Learnt(Struct, frozen=True):
 
     entry: Remembering
     source: str = ""
+
+
+class ForgottenMoment(Struct, frozen=True):
+    """When things were forgotten at the owner's wish, and how many; their words are kept nowhere."""
+
+    at: float
+    count: int
 
 
 class News(Struct, frozen=True):
@@ -42,7 +51,7 @@ class News(Struct, frozen=True):
     changed: Sequence[Remembering] = ()
     """What held until something else was said."""
     corrected: Sequence[Correction] = ()
-    forgotten: int = 0
+    forgotten: Sequence[ForgottenMoment] = ()
     remarks: Sequence[str] = ()
 
     @property
@@ -98,9 +107,15 @@ async def read_news(host: WebHost, since: float) -> News:
         len(new) > MAX_NEWS,
         changed[:MAX_CHANGED],
         [one for one in corrections if one.right and one.at > since][:MAX_CHANGED],
-        sum(not one.right and one.at > since for one in corrections),
+        _forgotten([one.at for one in corrections if not one.right and one.at > since])[:MAX_CHANGED],
         found.remarks,
     )
+
+
+def _forgotten(moments: Sequence[float]) -> list[ForgottenMoment]:
+    """Return the moments, the newest first; what was forgotten in one minute is one wish."""
+    groups = groupby(sorted(moments, reverse=True), lambda at: int(at // MINUTE_SECONDS))
+    return [ForgottenMoment(wished[0], len(wished)) for wished in (list(group) for _, group in groups)]
 
 
 async def _source_of(book: MemoryBook, entry: Remembering) -> str:

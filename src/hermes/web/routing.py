@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias, cast
 
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
@@ -29,6 +30,25 @@ STATUS: Mapping[type[HermesError], int] = {
 }
 """The first that fits counts."""
 DEFECT = "this is a defect of ours; the log of the home has it"
+
+
+MAX_NUMBER_DIGITS = 15
+"""Numbers in addresses have at most so many digits: the store takes no longer ones."""
+
+
+class ShortNumber(IntegerConvertor):
+    """A number in a path that the store can take, as `{name:number}`."""
+
+    regex = f"[0-9]{{1,{MAX_NUMBER_DIGITS}}}"
+
+
+register_url_convertor("number", ShortNumber())
+
+
+def read_number(text: str) -> int | None:
+    """Return the number that a text is, None for any other text and for too long ones."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= MAX_NUMBER_DIGITS
+    return int(text) if is_number else None
 
 
 def host_of(request: Request) -> WebHost:

@@ -88,7 +88,8 @@ def make_app(host: WebHost, announce: Announce) -> ASGIApp:
         if not door.take_link(request.query_params.get("once", "")):
             return page(request, "refused.html", 401, problem=USED)
         announce(door.new_link())
-        answer = see("/")
+        is_from_elsewhere = request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
+        answer = page(request, "entered.html") if is_from_elsewhere else see("/")
         answer.headers["Set-Cookie"] = door.header()
         return answer
 

@@ -7,15 +7,16 @@ connection goes on from the store. Turns of other processes are seen by looking 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from functools import partial
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from hermes.errors import NotFoundError, StoreError
 from hermes.web.drawing import draw
-from hermes.web.routing import host_of
+from hermes.web.routing import host_of, read_number
 from hermes.web.transcript import find_own, read_new
 from hermes.web.turns import wait_for
 
@@ -24,17 +25,32 @@ LOOK_SECONDS = 1.0
 DRAW_SECONDS = 0.08
 """The least time between two drawings of a growing reply."""
 ALIVE_SECONDS = 15.0
+MAX_FOLLOWERS = 50
+"""Pages that are told of news at once; a browser has few of them open, since hidden ones let go."""
+CROWDED = "Too many pages are open. Close some; this one still works when it is loaded again."
 
 
 async def stream(request: Request) -> Response:
     host, session_id = host_of(request), request.path_params["session"]
+    if host.turns.followers >= MAX_FOLLOWERS:
+        return PlainTextResponse(CROWDED, 503)
     await host.read(lambda store, people, tx: find_own(store, people, tx, session_id))
-    given = request.headers.get("last-event-id") or request.query_params.get("after", "0")
-    after = int(given) if given.isascii() and given.isdigit() else 0
-    return StreamingResponse(_events(request, session_id, after), media_type="text/event-stream")
+    after = read_number(request.headers.get("last-event-id") or request.query_params.get("after", "")) or 0
+    return StreamingResponse(_counted(request, session_id, after), media_type="text/event-stream")
 
 
-async def _events(request: Request, session_id: str, after: int) -> AsyncIterator[str]:
+async def _counted(request: Request, session_id: str, after: int) -> AsyncIterator[str]:
+    turns = host_of(request).turns
+    turns.followers += 1
+    try:
+        async with aclosing(_events(request, session_id, after)) as events:
+            async for event in events:
+                yield event
+    finally:
+        turns.followers -= 1
+
+
+async def _events(request: Request, session_id: str, after: int) -> AsyncGenerator[str, None]:
     """Yield an event whenever something of the page has changed."""
     host, shown, quiet = host_of(request), "", 0.0
     loop = asyncio.get_running_loop()

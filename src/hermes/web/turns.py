@@ -150,6 +150,8 @@ class LiveTurns:
         self._turns: dict[str, LiveTurn] = {}
         self._bells: dict[str, Bell] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.followers = 0
+        """How many pages are following a session now."""
         self.ending = asyncio.Event()
         """Set when the server ends: whoever follows a turn lets go."""
 
@@ -189,6 +191,7 @@ class LiveTurns:
     def forget(self, session_id: str) -> None:
         """A session was deleted."""
         self._turns.pop(session_id, None)
+        self._bells.pop(session_id, self.bell(session_id)).ring()
         self.agents.retire(session_id)
 
     async def close(self) -> None:

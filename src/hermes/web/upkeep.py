@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -28,11 +29,25 @@ from hermes.store.store import Store
 from hermes.web.chat import session_path
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
-from hermes.web.routing import PageForm, form_route, host_of, see
+from hermes.web.routing import PageForm, form_route, host_of, read_number, see
 from hermes.web.transcript import find_own
 
 MAX_SHOWN, MAX_WAITING = 60, 50
 MAX_WORDS_CHARS = 500
+KINDS: Mapping[str, str] = {
+    "said": "what was said",
+    "reply": "a reply",
+    "note": "a note",
+    "delegation": "a sub-agent's result",
+    "forget": "forget a session",
+    "correct": "correct or forget a fact",
+    "undo": "forget messages",
+}
+"""What kinds of entries are called; another one is the provider's own."""
+WAITING_SAYS: Mapping[str, str] = {
+    "retried": "It is sent to memory again.",
+    "dropped": "Dropped: memory is not told of it.",
+}
 
 
 class SearchedPlace(Struct, frozen=True):
@@ -49,8 +64,10 @@ def _plugin_of(host: WebHost) -> MemoryPlugin | None:
 
 
 def _wording(text: str) -> Wording:
+    """Return the words of a text that is not blank: of a long one those at its beginning, and always at least one,
+    since no words at all stand in everything."""
     if len(text) > MAX_WORDS_CHARS:
-        text = text[:MAX_WORDS_CHARS].rpartition(" ")[0]
+        text = text[:MAX_WORDS_CHARS].rsplit(maxsplit=1)[0]
     return Wording(tuple(text.split()))
 
 
@@ -58,24 +75,27 @@ async def show_words(request: Request) -> Response:
     """Everything in which all of these words stand, before it is forgotten."""
     host, text = host_of(request), request.query_params.get("q", "").strip()
     if not text:
-        return page(request, "forget.html", q="", found=None, items=[], places=[], remarks=[], report=None)
+        return page(request, "forget.html", q="", found=None, items=[], hidden=0, places=[], remarks=[], report=None)
     found, remarks = await asyncio.to_thread(_look, host, _wording(text))
-    return _draw_found(request, text, found, remarks)
+    return await _draw_found(request, text, found, remarks)
 
 
 def _look(host: WebHost, wording: Wording) -> tuple[FoundEverywhere, list[str]]:
     return find_everywhere(host.app, _plugin_of(host), wording)
 
 
-def _draw_found(
+async def _draw_found(
     request: Request, text: str, found: FoundEverywhere, remarks: list[str], report: list[str] | None = None
 ) -> HTMLResponse:
-    unique = {(one.kind, one.text): one for one in found.at_provider.items}
-    places = _places(host_of(request), found)
+    """Draw what was found. What is not surely the owner's, such as a guest's words or a reply to anyone, is counted."""
+    host = host_of(request)
+    own = {"", *(one.name for one in await host.book.portraits() if not one.is_agent)}
+    unique = {(one.kind, one.text): one for one in found.at_provider.items if one.about.partition(",")[0] in own}
+    hidden = sum(one.about.partition(",")[0] not in own for one in found.at_provider.items)
     items = list(unique.values())[:MAX_SHOWN]
     return page(
-        request, "forget.html", q=text, found=found, items=items, more=len(unique) - len(items), places=places,
-        remarks=[*found.at_provider.stays, *remarks], report=report,
+        request, "forget.html", q=text, found=found, items=items, more=len(unique) - len(items), hidden=hidden,
+        places=_places(host, found), remarks=[*found.at_provider.stays, *remarks], report=report,
     )  # fmt: skip
 
 
@@ -88,12 +108,15 @@ def _places(host: WebHost, found: FoundEverywhere) -> list[SearchedPlace]:
     held = ", ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in kinds.items())
     places = [] if name == NONE else [SearchedPlace(name.capitalize(), held or "nothing")]
     for title, kept in (("this home", found.here), *((f"profile {key}", one) for key, one in found.profiles.items())):
-        told = f"{len(kept.messages)} messages that memory may know, {len(kept.entries)} entries that wait"
-        places.append(SearchedPlace(title, told))
-    return [
-        *places,
-        SearchedPlace("notes, and what was typed at terminals", "looked at; notes that hold it are named below"),
-    ]
+        told = (_count(len(kept.messages), "message", "sent to memory"), _count(len(kept.entries), "entry", "waiting"))
+        places.append(SearchedPlace(title, ", ".join(filter(None, told)) or "nothing"))
+    return [*places, SearchedPlace("notes, and what was typed at terminals", "searched too; notes are named below")]
+
+
+def _count(number: int, name: str, state: str) -> str:
+    """Return "2 entries waiting", or "" for none."""
+    several = f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+    return f"{number} {name if number == 1 else several} {state}" if number else ""
 
 
 async def forget_words(request: Request, form: PageForm) -> Response:
@@ -107,7 +130,7 @@ async def forget_words(request: Request, form: PageForm) -> Response:
         return found, remarks, forget_everywhere(host.app, plugin, wording, found)
 
     found, remarks, stays = await asyncio.to_thread(run)
-    return _draw_found(request, text, found, remarks, stays)
+    return await _draw_found(request, text, found, remarks, stays)
 
 
 async def show_merge(request: Request) -> Response:
@@ -165,29 +188,30 @@ async def show_waiting(request: Request) -> Response:
     """What memory has not been told yet, and what it refused."""
     host = host_of(request)
 
-    def look(store: Store, _: People, tx: Tx) -> dict[str, Any]:
+    def look(store: Store, people: People, tx: Tx) -> dict[str, Any]:
         return {
             "outboxes": read_outboxes(tx, store.clock.now()),
-            "waiting": list_entries(tx, "waiting", MAX_WAITING),
-            "aside": list_entries(tx, "dead", MAX_WAITING),
+            "waiting": list_entries(store, people, tx, "waiting", MAX_WAITING),
+            "aside": list_entries(store, people, tx, "dead", MAX_WAITING),
         }
 
     seen = await host.read(look)
     provider = host.memory.provider
     told = {} if provider is None else await provider.status()
-    return page(request, "waiting.html", **seen, told=told, trouble=await host.trouble())
+    done = WAITING_SAYS.get(request.query_params.get("done", ""), "")
+    return page(request, "waiting.html", **seen, told=told, kinds=KINDS, done=done, trouble=await host.trouble())
 
 
 async def change_waiting(request: Request, form: PageForm) -> Response:
-    host, number = host_of(request), form.get("entry", "")
-    if not number.isascii() or not number.isdigit() or len(number) > 15:
+    host, number = host_of(request), read_number(form.get("entry", ""))
+    if number is None:
         raise UsageError("which entry?", hint="Use the buttons of the page")
     if form.get("act") == "drop":
-        await host.store.write(lambda tx: drop_entries(tx, [int(number)]))
-    else:
-        await host.store.write(lambda tx: retry_entries(host.store, tx, [int(number)]))
-        host.memory.start_deliveries()
-    return see("/memory/waiting")
+        await host.store.write(lambda tx: drop_entries(tx, [number]))
+        return see("/memory/waiting?done=dropped")
+    await host.store.write(lambda tx: retry_entries(host.store, tx, [number]))
+    host.memory.start_deliveries()
+    return see("/memory/waiting?done=retried")
 
 
 def routes() -> list[Route]:

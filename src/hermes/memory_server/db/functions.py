@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import sqlite3
+import unicodedata
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def keyed_hash(folder: Path, text: str) -> str:
 
 
 def holds_text(text: str | None, part: str) -> int | None:
-    return None if text is None else int(_fold(part) in text.casefold())
+    return None if text is None else int(_fold(part) in _spelled(text))
 
 
 def holds_json(document: str | None, pattern: str) -> int | None:
@@ -119,4 +120,11 @@ def _document(text: str) -> Any:
 
 @lru_cache(maxsize=16)
 def _fold(text: str) -> str:
-    return text.casefold()
+    return _spelled(text)
+
+
+def _spelled(text: str) -> str:
+    """Return a text without the differences of case and of how Unicode writes a character."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
