@@ -21,6 +21,7 @@ STORE = {
     errors.StoreGoneError: 503,
     errors.StoreNewerError: 500,
     errors.StoreEmbedderError: 500,
+    errors.StoreUnreachableError: 503,
 }
 
 

@@ -14,7 +14,7 @@ from hermes.cli.start import load_app
 from hermes.config_file import write_setting
 from hermes.errors import UsageError
 from hermes.gateway.platforms.packages import how_to_install
-from hermes.gateway.platforms.set_up import SET_UPS, Checked, RefusedError, SetUp
+from hermes.gateway.platforms.set_up import SET_UPS, CheckedToken, RefusedTokenError, SetUp
 
 MEANINGS = {"telegram": "a bot, one token", "discord": "a bot, one token", "slack": "an app, two tokens"}
 
@@ -56,7 +56,7 @@ def _ask_tokens(app: App, dialog: TerminalDialog, chosen: SetUp) -> list[str]:
                 _report(dialog, chosen.check(str(app.settings.get(chosen.base_url)).rstrip("/"), tokens))
                 return tokens
             dialog.say("  A token is needed; Ctrl-C ends this.")
-        except RefusedError as error:
+        except RefusedTokenError as error:
             dialog.say(f"  It is refused ({printable(str(error))}). Copy it once more; Ctrl-C ends this.")
         except (OSError, ValueError) as error:
             dialog.say(
@@ -65,7 +65,7 @@ def _ask_tokens(app: App, dialog: TerminalDialog, chosen: SetUp) -> list[str]:
             return tokens
 
 
-def _report(dialog: TerminalDialog, checked: Checked) -> None:
+def _report(dialog: TerminalDialog, checked: CheckedToken) -> None:
     dialog.say(f"It is {printable(checked.bot)}.")
     for line in checked.missing:
         dialog.say(f"  Missing: {printable(line)}")

@@ -24,13 +24,13 @@ FOREIGN = "Another web page sent this request. Nothing was changed"
 SOURCES: tuple[ConnectSource, ...] = get_args(ConnectSource)
 FindConnect = Callable[[str, str], Connect | None]
 """Returns the sign-in of a profile ("" for the default one) at the provider with a name; None if there is none."""
-Answer = Callable[[Request, Connect], Response]
+ConnectHandler = Callable[[Request, Connect], Response]
 
 
 def connect_routes(find: FindConnect) -> list[Route]:
     """Return the routes for all providers and profiles; `?profile=` names one that is not the default."""
 
-    def route(name: str, method: str, answer: Answer) -> Route:
+    def route(name: str, method: str, answer: ConnectHandler) -> Route:
         def respond(request: Request) -> Response:  # no coroutine: it runs on a thread, since providers block
             try:
                 return answer(request, _find(find, request))

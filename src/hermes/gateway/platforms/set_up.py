@@ -37,11 +37,11 @@ SLACK_SCOPES = frozenset(
 )  # fmt: skip
 
 
-class RefusedError(Exception):
+class RefusedTokenError(Exception):
     """The platform refuses a token."""
 
 
-class Checked(Struct, frozen=True):
+class CheckedToken(Struct, frozen=True):
     """The bot that the tokens belong to, what is still missing, and what to do next on the platform."""
 
     bot: str
@@ -55,19 +55,19 @@ class SetUp(Struct, frozen=True):
     steps: str
     tokens: tuple[tuple[Setting[Any], str], ...]
     base_url: Setting[Any]
-    check: Callable[[str, list[str]], Checked]
+    check: Callable[[str, list[str]], CheckedToken]
     module: str
     requirements: tuple[str, ...] = ()
 
 
-def check_telegram(base_url: str, tokens: list[str]) -> Checked:
+def check_telegram(base_url: str, tokens: list[str]) -> CheckedToken:
     """Ask Telegram who the bot is."""
     found, _ = _ask(f"{base_url}/bot{quote(tokens[0], safe=':')}/getMe", {})
     bot = found.get("result") or {}
-    return Checked(f"@{bot.get('username')}", (), f"Write to https://t.me/{bot.get('username')}")
+    return CheckedToken(f"@{bot.get('username')}", (), f"Write to https://t.me/{bot.get('username')}")
 
 
-def check_discord(base_url: str, tokens: list[str]) -> Checked:
+def check_discord(base_url: str, tokens: list[str]) -> CheckedToken:
     """Ask Discord who the bot is, and whether it may read messages."""
     headers = {"Authorization": f"Bot {tokens[0]}"}
     bot, _ = _ask(f"{base_url}/users/@me", headers)
@@ -76,23 +76,25 @@ def check_discord(base_url: str, tokens: list[str]) -> Checked:
     missing = () if int(application.get("flags") or 0) & MESSAGE_CONTENT_FLAGS else (
         "“Message Content Intent”: switch it on at https://discord.com/developers/applications, page “Bot”",
     )  # fmt: skip
-    return Checked(
+    return CheckedToken(
         f"@{bot.get('username')}", missing, f"Invite it to your server: {invite}&permissions={DISCORD_PERMISSIONS}"
     )
 
 
-def check_slack(base_url: str, tokens: list[str]) -> Checked:
+def check_slack(base_url: str, tokens: list[str]) -> CheckedToken:
     """Ask Slack who the bot is, which scopes it has, and whether the app's token opens a websocket."""
     bot, headers = _ask(f"{base_url}/auth.test", {"Authorization": f"Bearer {tokens[0]}"}, "POST")
     _ask(f"{base_url}/apps.connections.open", {"Authorization": f"Bearer {tokens[1]}"}, "POST")
     granted = {one.strip() for one in headers.get("x-oauth-scopes", "").split(",")}
     lacking = sorted(SLACK_SCOPES - granted)
     missing = (f"the scopes {', '.join(lacking)}: add them and install the app anew",) if lacking else ()
-    return Checked(f"@{bot.get('user')} in {bot.get('team')}", missing, "Write to the app, or /invite it to a channel")
+    return CheckedToken(
+        f"@{bot.get('user')} in {bot.get('team')}", missing, "Write to the app, or /invite it to a channel"
+    )
 
 
 def _ask(url: str, headers: Mapping[str, str], method: str = "GET") -> tuple[dict[str, Json], Mapping[str, str]]:
-    """Return an answer with its headers, in lower case. Raises RefusedError for a token that is refused, OSError or
+    """Return an answer with its headers, in lower case. Raises RefusedTokenError for a refused token, OSError or
     ValueError where there is no usable answer. None of them holds the token."""
     # Discord turns away programs that do not say what they are.
     agent = {"User-Agent": f"DiscordBot ({DISTRIBUTION}, 1)", **headers}
@@ -102,14 +104,14 @@ def _ask(url: str, headers: Mapping[str, str], method: str = "GET") -> tuple[dic
             told = {name.lower(): value for name, value in answer.headers.items()}
     except HTTPError as error:
         if error.code in (401, 404):  # Telegram answers 404 to what cannot be a token
-            raise RefusedError(f"HTTP {error.code}") from None
+            raise RefusedTokenError(f"HTTP {error.code}") from None
         raise OSError(f"it answers HTTP {error.code}") from None
     except HTTPException as error:
         raise OSError(f"it does not speak HTTP: {type(error).__name__}") from None
     if not isinstance(found, dict):
         raise ValueError("it answers with something else than an object")
     if found.get("ok") is False:
-        raise RefusedError(str(found.get("error") or found.get("description")))
+        raise RefusedTokenError(str(found.get("error") or found.get("description")))
     return found, told
 
 
