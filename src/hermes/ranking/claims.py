@@ -165,6 +165,8 @@ EVERY_STOP_WORD = frozenset[str]().union(*STOP_WORDS)
 KINDS = ("time", "date", "percent", "number")
 MIN_SHARED, MIN_SHARE = 2, 0.5
 """Two statements are about the same number or date if they share so many words, and this share of the shorter one's."""
+MAX_TOPIC_CHARS = 1000
+"""Of a statement, when it is compared with others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +286,13 @@ def _words(value: str) -> frozenset[str]:
 
 
 def _topic(text: str) -> frozenset[str]:
-    _, said = split_speaker(text)
+    """Return the words that say what a statement is about."""
+    return _topic_of(split_speaker(text)[1][:MAX_TOPIC_CHARS])
+
+
+@lru_cache(maxsize=1024)
+def _topic_of(said: str) -> frozenset[str]:
+    # Each new statement is compared with the same earlier ones.
     return (
         frozenset(word for word in split_words(said) if not word[0].isdigit())
         - EVERY_STOP_WORD

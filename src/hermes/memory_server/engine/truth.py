@@ -18,6 +18,7 @@ from hermes.memory_server.db.statements import PreparedForList, PreparedStatemen
 from hermes.memory_server.db.tables import claims, conclusion_messages, conclusions, supersessions
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
+from hermes.ranking.changes import names_change
 from hermes.ranking.claims import (
     CORRECTS,
     ENDABLE,
@@ -134,7 +135,8 @@ def _changed_before(tx: Tx, row: Record, seen: Set[int]) -> Iterator[tuple[Recor
         for other in NEWEST.rows(tx, collection_id=row.collection_id)
         if other.id not in seen and other.digest != row.digest and _order(other) < _order(row)
     ]
-    changed = [other for other in before if changes_value(other.content, row.content)]
+    is_named = names_change(row.content)
+    changed = [other for other in before if is_named and changes_value(other.content, row.content)]
     if changed:
         yield from ((other, "change", VALUE) for other in changed)
         return
