@@ -78,6 +78,10 @@ class ChatPlatform:
         """Call this before each HTTP request of the bot has its effect."""
         self.server.on_call = lambda *_: told()
 
+    def after_call(self, told: Callable[[], None]) -> None:
+        """Call this after the effect of each HTTP request of the bot, before its answer."""
+        self.server.after_call = lambda *_: told()
+
     @property
     def bot_id(self) -> str:
         return str(discord_server.BOT_ID) if self.name == "discord" else slack_server.BOT_USER

@@ -77,6 +77,9 @@ class FakePlatform:
             self._changed.notify_all()
         return str(len(self.sent))
 
+    async def was_sent(self, chat: Chat, key: str, since: float) -> bool:
+        return False
+
     async def edit(self, chat: Chat, message_id: str, text: str) -> None:
         self.edits.append((message_id, text))
         self.sent[int(message_id) - 1] = (chat.chat_id, text)

@@ -117,9 +117,12 @@ class DiscordServer(WebServer):
     def __init__(self, *, intents: bool = True) -> None:
         super().__init__()
         self.on_call: Callable[[str, str], None] = lambda _method, _path: None
+        self.after_call: Callable[[str, str], None] = lambda _method, _path: None
+        """Called when a call had its effect, before it is answered."""
         self.grants_intents = intents
         self.bots = [Bot(BOT_ID, "hermes", TOKEN)]
         self.answers_heartbeats = True
+        self.accepts_websockets = True
         self.identified = 0
         self.resumed = 0
         self._numbers = count(1)
@@ -129,7 +132,7 @@ class DiscordServer(WebServer):
         self._archived: set[int] = set()
         self.is_available = True
         """Whether the server's channels are told at the begin of a session."""
-        self._nonces: dict[tuple[int, str], Json] = {}
+        self._nonces: dict[tuple[int, int, str], Json] = {}
         self._sessions: dict[str, Session] = {}
         self._troubles: list[Trouble] = []
         self.guild_id = self._id()
@@ -168,7 +171,7 @@ class DiscordServer(WebServer):
 
     def say(self, where: Channel, text: str, who: Person, **more: Json) -> int:
         """Somebody says something; the id of the message."""
-        message = self._message(where, text, who.to_json(), **more)
+        message = self._message(where, text, **{"author": who.to_json(), **more})
         self.emit("MESSAGE_CREATE", message)
         return int(message["id"])
 
@@ -360,6 +363,8 @@ class DiscordServer(WebServer):
             session.socket = None
 
     async def _gateway(self, request: web.Request) -> web.WebSocketResponse:
+        if not self.accepts_websockets:
+            raise web.HTTPServiceUnavailable
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         compressed = request.query.get("compress") == "zlib-stream"
@@ -443,6 +448,7 @@ class DiscordServer(WebServer):
         found = await self._carry_out(method, path.split("/"), request, bot)
         with self.changed:
             self.changed.notify_all()
+        self.after_call(method, path)
         if trouble is not None and request.transport is not None:
             request.transport.abort()
         return found
@@ -487,7 +493,7 @@ class DiscordServer(WebServer):
     async def _post(self, channel: Channel, given: Json, bot: Bot) -> web.Response:
         if (wrong := _check_text(given.get("content", ""))) is not None:
             return wrong
-        nonce = (channel.id, str(given.get("nonce")))
+        nonce = (channel.id, bot.id, str(given.get("nonce")))
         if given.get("enforce_nonce") and nonce in self._nonces:
             return _json(self._nonces[nonce])
         made = self._message(channel, given["content"], bot.to_json())

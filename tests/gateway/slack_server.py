@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 from aiohttp import WSMsgType, web
 
@@ -74,6 +75,9 @@ class Trouble:
     error: str
     status: int = 200
     retry_after: int = 0
+    text: str | None = None
+    """The whole answer, in place of Slack's own: it comes from a proxy on the way."""
+    content_type: str = "text/html"
 
 
 class SlackServer(WebServer):
@@ -82,8 +86,12 @@ class SlackServer(WebServer):
     def __init__(self) -> None:
         super().__init__()
         self.on_call: Callable[[str], None] = lambda _: None
+        self.after_call: Callable[[str], None] = lambda _: None
+        """Called when a call had its effect, before it is answered."""
         self.connections = 0
         self.answers_pings = True
+        self.accepts_address = True
+        """Whether addresses that are given from now on lead to a websocket."""
         self.scopes: tuple[str, ...] = SCOPES
         self.acknowledged: list[str] = []
         self.bots = [Bot(BOT_USER, BOT_ID, "hermes", BOT_TOKEN, APP_TOKEN)]
@@ -184,10 +192,10 @@ class SlackServer(WebServer):
 
     # What goes wrong.
 
-    def refuse(self, method: str, error: str, *, times: int = 1, status: int = 200, retry_after: int = 0) -> None:
-        """Refuse the next calls of a method."""
+    def refuse(self, method: str, error: str, *, times: int = 1, **more: Any) -> None:
+        """Refuse the next calls of a method; see Trouble."""
         with self.changed:
-            self._troubles += [Trouble(method, error, status, retry_after)] * times
+            self._troubles += [Trouble(method, error, **more)] * times
 
     def forget_messages(self) -> None:
         """Drop what is kept of messages and events, for tests that measure memory."""
@@ -259,6 +267,8 @@ class SlackServer(WebServer):
             return _json({"ok": False, "error": "invalid_auth"})
         if trouble is not None:
             headers = {"Retry-After": str(trouble.retry_after)} if trouble.retry_after else {}
+            if trouble.text is not None:
+                return web.Response(text=trouble.text, status=trouble.status, content_type=trouble.content_type)
             return _json({"ok": False, "error": trouble.error}, trouble.status, headers)
         run = getattr(self, f"_{method.replace('.', '_').lower()}", None)
         found = {"error": "unknown_method"} if run is None else run({**given, "bot": bot})
@@ -266,6 +276,7 @@ class SlackServer(WebServer):
             await self._emit(found.pop("event"))
         with self.changed:
             self.changed.notify_all()
+        self.after_call(method)
         return _json({"ok": "error" not in found, **found}, headers={"X-OAuth-Scopes": ",".join(self.scopes)})
 
     def _auth_test(self, given: Json) -> Json:
@@ -273,7 +284,8 @@ class SlackServer(WebServer):
         return {"user_id": bot.user_id, "bot_id": bot.bot_id, "user": bot.name, "team": "Loopback", "team_id": "T1"}
 
     def _apps_connections_open(self, given: Json) -> Json:
-        return {"url": f"ws://127.0.0.1:{self.port}/link?of={given['bot'].user_id}"}
+        path = "link" if self.accepts_address else "expired"
+        return {"url": f"ws://127.0.0.1:{self.port}/{path}?of={given['bot'].user_id}"}
 
     def _users_info(self, given: Json) -> Json:
         person = self._people.get(given["user"])
@@ -295,6 +307,8 @@ class SlackServer(WebServer):
             return {"error": "channel_not_found"}
         later = [one for one in self._messages.get(given["channel"], []) if float(one["ts"]) > float(given["oldest"])]
         found = [self._with_replies(given["channel"], one) for one in later if belongs(one)][::-1]
+        if given.get("include_all_metadata") != "true":
+            found = [{name: one[name] for name in one if name != "metadata"} for one in found]
         start = int(given.get("cursor") or 0)
         end = start + PAGE_MESSAGES
         return {
@@ -314,6 +328,7 @@ class SlackServer(WebServer):
             return {"error": "no_text"}
         more = {"thread_ts": given["thread_ts"]} if given.get("thread_ts") else {}
         where, bot = self._channels[given["channel"]], given["bot"]
+        more |= {"metadata": given["metadata"]} if given.get("metadata") else {}
         said = {"user": bot.user_id, "bot_id": bot.bot_id, "username": bot.name, "text": given["text"], **more}
         made = self._keep(where, said)
         event = {**made, "channel": where.id, "channel_type": where.kind}

@@ -56,6 +56,32 @@ def test_killed_gateway_loses_nothing_and_stores_nothing_twice(name: PlatformNam
             assert platform.texts(number)[-1].endswith(texts[-1])
 
 
+@pytest.mark.parametrize("name", ["discord", "slack"])
+@pytest.mark.contract("2.5")
+def test_reply_that_was_sent_but_not_recorded_stands_once(name: PlatformName, tmp_path: Path) -> None:
+    with running(name) as platform, scripted_model() as model:
+        gateway = PlatformGateway(tmp_path / "home", model, platform.settings)
+
+        def kill_when_sent() -> None:
+            if gateway.running and platform.texts(0):
+                gateway.kill()
+
+        platform.after_call(kill_when_sent)
+        with gateway:
+            wait_until(lambda: gateway.status().get(name, "").startswith("ok"))
+            platform.say(0, "hello")
+            wait_until(lambda: not gateway.running)
+            waiting = gateway.rows("SELECT 1 FROM hermes_queue WHERE queue = 'outbound' AND state = 'waiting'")
+            assert waiting, "it was not recorded as sent"
+        platform.after_call(lambda: None)
+        with gateway:
+            gateway.wait_sent()
+            platform.say(0, "bye")
+            wait_until(lambda: "bye" in platform.texts(0))
+            gateway.stop()
+        assert platform.texts(0) == ["hello", "bye"]
+
+
 def _say_some(platform: ChatPlatform, said: dict[int, list[str]], chance: random.Random, when: str) -> None:
     for count in range(chance.randrange(1, 4)):
         number = chance.randrange(2)

@@ -104,7 +104,6 @@ async def test_bots_and_system_messages_are_not_heard(server: DiscordServer) -> 
         ("/new", {}, "/new"),
         ("look", {"attachments": [{"id": "1", "filename": "tax.pdf", "size": 1, "url": "x", "proxy_url": "x"}]},
          "[a file “tax.pdf”, which cannot be opened here]\n\nlook"),
-        ("", {"sticker_items": [{"id": "1", "name": "Wave", "format_type": 1}]}, "[a sticker “Wave”]"),
         ("hi <@77>", {"mentions": [{"id": "77", "username": "bob", "global_name": "Bob", "discriminator": "0",
                                    "avatar": None}]}, "hi @Bob"),
     ],
@@ -115,6 +114,53 @@ async def test_messages_are_read_as_text(server: DiscordServer, text: str, more:
         server.say(ann.dm, text, ann, **more)
         await until(lambda: desk.taken)
     assert desk.texts == [heard]
+
+
+POLL: Json = {
+    "question": {"text": "Tea?"}, "answers": [{"answer_id": 1, "poll_media": {"text": "yes"}}],
+    "expiry": "2100-01-01T00:00:00+00:00", "allow_multiselect": False, "layout_type": 1,
+}  # fmt: skip
+UNUSUAL: list[tuple[str, dict[str, Json], str]] = [
+    ("half \ud83d of a pair", {}, "half \ufffd of a pair"),
+    ("", {"sticker_items": [{"id": "1", "name": "W\udc00ave", "format_type": 99}]}, "[a sticker “W\ufffdave”]"),
+    ("", {"poll": POLL}, "[a poll: Tea?]"),
+    ("a poll without an end", {"poll": {**POLL, "expiry": None}}, "a poll without an end"),
+    ("half a poll", {"poll": {"question": {"text": "Tea?"}}}, "half a poll"),
+    ("", {"embeds": [{"type": "rich", "title": "news"}]}, ""),
+    ("text, bad parts", {"embeds": [{"color": "red"}], "attachments": [{}], "sticker_items": [{"id": "x"}],
+                         "components": [{"type": 77}], "reactions": [{"count": 1}], "message_snapshots": [{}]},
+     "text, bad parts"),
+    ("large numbers", {"nonce": "9" * 4000, "flags": 2**70}, "large numbers"),
+    ("by an id alone", {"author": {"id": "7"}}, ""),
+    ("by nobody", {"author": None}, ""),
+    ("of no text", {"content": None}, ""),
+    *[(f"of kind {kind}", {"type": kind}, "") for kind in (6, 999, None)],
+    ("of no time", {"timestamp": "yesterday"}, "of no time"),
+    ("to a message that is gone", {"type": 19, "message_reference": {"message_id": "1", "channel_id": "2"},
+                                   "referenced_message": None}, "to a message that is gone"),
+    ("to half a message", {"type": 19, "message_reference": {"message_id": "1"}, "referenced_message": {"id": "1"}},
+     "to half a message"),
+]  # fmt: skip
+
+
+async def test_unusual_messages_do_not_stop_what_comes_after_them(server: DiscordServer) -> None:
+    ann, desk = server.person("Ann"), Desk()
+
+    def say_all() -> None:
+        for text, more, _ in UNUSUAL:
+            server.say(ann.dm, text, ann, **more)
+        server.say(ann.dm, "the last", ann)
+
+    async with listening(server, desk):
+        say_all()
+        await until(lambda: desk.texts.count("the last") == 1)
+    server.forget_sessions()
+    say_all()
+    async with listening(server, desk):
+        await until(lambda: desk.texts.count("the last") == 2)
+    heard = [text for _, _, text in UNUSUAL if text]
+    assert desk.texts == [*heard, "the last"] * 2
+    assert server.identified == 2, "the connection stood"
 
 
 async def test_chat_of_a_voice_channel_is_a_channel(server: DiscordServer) -> None:
@@ -275,6 +321,26 @@ async def test_connection_that_dies_silently_is_noticed(server: DiscordServer, m
         server.answers_heartbeats = True
         server.say(ann.dm, "two", ann)
         await until(lambda: len(desk.taken) == 2)
+
+
+async def test_connection_is_opened_anew_after_a_long_loss(
+    server: DiscordServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "SILENT_LOSS_SECONDS", 0.2)
+    monkeypatch.setattr(adapter, "LONG_LOSS_SECONDS", 5.0)  # a session begins within two
+    monkeypatch.setattr("discord.client.ExponentialBackoff.delay", lambda _: 3600.0)
+    ann, desk = server.person("Ann"), Desk()
+    async with listening(server, desk):
+        server.say(ann.dm, "one", ann)
+        await until(lambda: desk.taken)
+        server.accepts_websockets = False
+        server.cut()
+        server.say(ann.dm, "two", ann)
+        await until(lambda: desk.reports[-1][0] == "failing")
+        server.accepts_websockets = True
+        await until(lambda: len(desk.taken) == 2)
+        await until(lambda: desk.reports[-1][0] == "ok")
+    assert desk.texts == ["one", "two"]
 
 
 async def test_message_waits_while_the_store_is_busy(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -254,6 +254,42 @@ async def test_connection_is_renewed_and_a_cut_one_opened_again(
     assert desk.texts == ["one", "two", "three", "four"]
 
 
+async def test_address_that_expired_is_asked_for_anew(server: SlackServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("PING_SECONDS", 0.1), ("WATCH_SECONDS", 0.1), ("LONG_LOSS_SECONDS", 0.5)):
+        monkeypatch.setattr(adapter, name, seconds)
+    ann, desk = server.person("Ann"), Desk()
+    async with listening(server, desk):
+        server.say(ann.dm, "one", ann)
+        await until(lambda: desk.taken)
+        server.accepts_address = False
+        asked = server.calls.count(("POST", "apps.connections.open"))
+        server.cut()
+        await until(lambda: server.calls.count(("POST", "apps.connections.open")) > asked)
+        server.accepts_address = True
+        server.say(ann.dm, "two", ann)
+        await until(lambda: len(desk.taken) == 2)
+    assert desk.texts == ["one", "two"]
+
+
+@pytest.mark.contract("2.5")
+async def test_message_is_found_again_by_its_key(server: SlackServer) -> None:
+    ann, hall, desk = server.person("Ann"), server.channel(), Desk()
+    first = server.say(hall, "a topic", ann)
+    async with listening(server, desk) as bot:
+        since = SystemClock().now()
+        for where in (chat(ann.dm), chat(hall), chat(hall, first)):
+            await bot.send(where, "hello", "reply:5:0")
+            await bot.send(where, "hello")
+            assert await bot.was_sent(where, "reply:5:0", since)
+            assert not await bot.was_sent(where, "reply:6:0", since)
+            assert not await bot.was_sent(where, "reply:5:0", since + 3600)
+        server.refuse("conversations.history", "missing_scope")
+        assert not await bot.was_sent(chat(ann.dm), "reply:5:0", since)
+        server.refuse("conversations.history", "fatal_error")
+        with pytest.raises(SendLater, match="fatal_error"):
+            await bot.was_sent(chat(ann.dm), "reply:5:0", since)
+
+
 async def test_reply_goes_to_its_thread_and_grows_by_edits(server: SlackServer) -> None:
     ann, hall, desk = server.person("Ann"), server.channel(), Desk()
     first = server.say(hall, "a thread", ann)
@@ -282,6 +318,10 @@ async def test_troubles_of_sending_are_told_apart(server: SlackServer) -> None:
         server.refuse("chat.postMessage", "fatal_error")
         with pytest.raises(SendLater, match="fatal_error"):
             await bot.send(chat(ann.dm), "hello")
+        for content_type in ("text/html", "text/plain", "application/json"):
+            server.refuse("chat.postMessage", "", status=502, text="<h1>Bad Gateway", content_type=content_type)
+            with pytest.raises(SendLater, match="HTTP 502"):
+                await bot.send(chat(ann.dm), "hello")
 
 
 @pytest.mark.parametrize(("bot_token", "app_token"), [("xoxb-wrong", APP_TOKEN), (BOT_TOKEN, "xapp-wrong")])

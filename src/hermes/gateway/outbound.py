@@ -84,7 +84,11 @@ async def _put(platform: Platform, chat: Chat, item: Item) -> None:
             return
     except MessageGone:
         log.info("the preview in %s is gone; the reply is sent anew", item.lane)
-    await platform.send(chat, item.payload["text"], item.key)
+    key = f"{item.key} {item.created_at}"  # a home that is made anew counts from one again
+    if item.attempts > 1 and await platform.was_sent(chat, key, item.created_at):
+        log.info("a message to %s had been sent before it was recorded", item.lane)
+        return
+    await platform.send(chat, item.payload["text"], key)
 
 
 def split_text(text: str, longest: int) -> list[str]:

@@ -120,6 +120,10 @@ class Platform(Protocol):
         """Send one message; the id that `edit` finds it by. Sent again with the same `key` it is the same message,
         where the platform can tell."""
 
+    async def was_sent(self, chat: Chat, key: str, since: float) -> bool:
+        """Return True if an earlier `send` with this key had its effect, where only the chat's history since then can
+        tell. Asked before a message is sent again."""
+
     async def edit(self, chat: Chat, message_id: str, text: str) -> None:
         """Replace the text of a message we sent. Raises MessageGone when it can only be sent anew."""
 

@@ -45,6 +45,7 @@ FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0
 NOT_CONNECTED_WAIT_SECONDS = 1.0
 SILENT_LOSS_SECONDS = 10.0
 """A connection that is back within this time was never away: Discord ends each several times a day."""
+LONG_LOSS_SECONDS = 60.0
 REFUSED_TOKEN_WAIT_SECONDS = 60.0
 THREAD_LIFE_SECONDS = 14 * 86_400
 """Archived threads in which nothing was said for longer are not looked through after a start."""
@@ -103,8 +104,11 @@ class Discord:
         wait_seconds = FIRST_WAIT_SECONDS
         while True:
             await self.close()
+            began_at = self._clock.now()
             reason = await self._serve(intake, positions)
             await self._report(intake, "failing", reason)
+            if self._clock.now() - began_at > 2 * LONG_LOSS_SECONDS:
+                wait_seconds = FIRST_WAIT_SECONDS
             await self._clock.sleep(wait_seconds)
             wait_seconds = min(wait_seconds * 2, LONGEST_WAIT_SECONDS)
 
@@ -114,6 +118,10 @@ class Discord:
         async with self._calling(chat) as channel:
             sent = await (channel.send(_fit(text), nonce=nonce) if nonce else channel.send(_fit(text)))
         return str(sent.id)
+
+    async def was_sent(self, chat: Chat, key: str, since: float) -> bool:  # noqa: ARG002
+        """Return False: Discord itself knows a key again when the message is sent again."""
+        return False
 
     async def edit(self, chat: Chat, message_id: str, text: str) -> None:
         """Replace the text of a message we sent."""
@@ -165,15 +173,13 @@ class Discord:
             await asyncio.wait(parts[1:])
 
     async def _watch(self, client: DiscordClient, intake: Intake) -> None:
-        """Report whether the connection stands. A short loss is none."""
-        while True:
-            await client.connected.wait()
+        """Report whether the connection stands. A short loss is none; this ends after a long one, as the library waits
+        up to 17 minutes between its tries."""
+        while await _is_set(client.connected, LONG_LOSS_SECONDS):
             await self._report(intake, "ok", f"@{client.user}")
             while client.connected.is_set():
                 await self._clock.sleep(1.0)
-            try:
-                await asyncio.wait_for(client.connected.wait(), SILENT_LOSS_SECONDS)
-            except TimeoutError:
+            if not await _is_set(client.connected, SILENT_LOSS_SECONDS):
                 await self._report(intake, "failing", "the connection to Discord is lost")
 
     async def _read(self, client: DiscordClient, intake: Intake, positions: ReadPositions) -> None:
@@ -349,6 +355,14 @@ class _ChannelReading(Struct, frozen=True):
     intake: Intake
     positions: ReadPositions
     reader: MessageReader
+
+
+async def _is_set(event: asyncio.Event, within_seconds: float) -> bool:
+    """Wait for an event; False if it does not come within the time."""
+    try:
+        return await asyncio.wait_for(event.wait(), within_seconds)
+    except TimeoutError:
+        return False
 
 
 def _channels(client: DiscordClient) -> Iterator[Listed]:

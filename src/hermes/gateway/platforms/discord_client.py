@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
 
 import discord
 import yarl
 from discord.gateway import DiscordWebSocket
 from discord.http import Route
+from discord.state import ConnectionState
 from msgspec import Struct, field
+
+from hermes.types import Json
+
+log = logging.getLogger("hermes.gateway.discord")
+T = TypeVar("T")
+
+# orjson, which the library prefers, refuses half a surrogate pair, and so everything else that came with it.
+discord.utils._from_json = json.loads  # type: ignore[assignment]
 
 OFFICIAL_API = Route.BASE
 MAX_WAITING_MESSAGES = 10_000
@@ -40,6 +51,40 @@ class ArrivedMessage(Struct, frozen=True):
 
 Happening: TypeAlias = Gap | ArrivedMessage
 
+EMPTY_FIELDS: dict[str, Json] = {"content": "", "type": 0, "mentions": [], "mention_roles": []}
+"""What the library and we ask of each message, beside its id."""
+PLAIN_FIELDS = ("author", "channel_id", "content", "edited_timestamp", "guild_id", "id", "mentions", "type")
+"""What a message is read from when the library fails over the rest of it."""
+
+
+class MessageState(ConnectionState["DiscordClient"]):
+    """Reads each message as far as the library can: one that fails would end the connection, or hide what was said
+    after it in its channel."""
+
+    def create_message(self, *, channel: Any, data: Any) -> discord.Message:
+        """Read a message of a channel's history."""
+        create = super().create_message
+        return _read_plainer(data, lambda part: create(channel=channel, data=part))
+
+    def parse_message_create(self, data: Any) -> None:
+        """Read a new message."""
+        _read_plainer(data, super().parse_message_create)
+
+    def parse_message_update(self, data: Any) -> None:
+        """Read an edited message."""
+        _read_plainer(data, super().parse_message_update)
+
+
+def _read_plainer(data: Json, read: Callable[[Json], T]) -> T:
+    """Return what `read` makes of a message, or of as much of it as it can read."""
+    plain = {name: data[name] for name in PLAIN_FIELDS if name in data}
+    for part in (data, {**EMPTY_FIELDS, **plain}):
+        try:
+            return read(part)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            log.warning("part of message %s cannot be read: %s", data.get("id"), type(error).__name__)
+    return read({**EMPTY_FIELDS, "id": data["id"], "channel_id": data["channel_id"]})
+
 
 class DiscordClient(discord.Client):
     """Queues what happens in the order of its arrival, and reconnects by itself."""
@@ -65,6 +110,11 @@ class DiscordClient(discord.Client):
         """When the session began, as the id that a message of that moment would have."""
         self.guilds_known = asyncio.Event()
         self.connected = asyncio.Event()
+
+    def _get_state(self, **options: Any) -> MessageState:
+        return MessageState(
+            dispatch=self.dispatch, handlers=self._handlers, hooks=self._hooks, http=self.http, **options
+        )
 
     async def setup_hook(self) -> None:
         """Ask a server that is not Discord's own where its gateway is; the library knows only the official one."""
@@ -114,7 +164,7 @@ class DiscordClient(discord.Client):
 
     async def on_error(self, event_method: str, /, *_args: object, **_kwargs: object) -> None:
         """Log what a handler raised, without the library's printing to standard error."""
-        logging.getLogger("hermes.gateway.discord").exception("%s failed", event_method)
+        log.exception("%s failed", event_method)
 
 
 def use_server(base_url: str) -> None:

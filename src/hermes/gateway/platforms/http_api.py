@@ -96,6 +96,9 @@ class HttpApi:
     async def send(self, chat: Chat, text: str, key: str = "") -> str:  # noqa: ARG002 - nothing is sent
         raise SendNever(f"nobody waits for it over HTTP: {len(text)} characters for {chat.chat_id}")
 
+    async def was_sent(self, chat: Chat, key: str, since: float) -> bool:  # noqa: ARG002 - nothing is sent
+        return False
+
     async def edit(self, chat: Chat, message_id: str, text: str) -> None:
         raise SendNever(f"what was sent over HTTP cannot be changed: {chat.chat_id} {message_id} {len(text)}")
 

@@ -12,23 +12,23 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.clock import Clock
 from hermes.errors import HermesError, SettingsError
-from hermes.gateway.platform import Chat, Intake, MessageGone, SendLater, SendNever
+from hermes.gateway.platform import Chat, Intake, SendLater
 from hermes.gateway.platforms.inbound_text import mark_late
 from hermes.gateway.platforms.packages import SLACK, how_to_install
 from hermes.gateway.platforms.read_positions import ReadPositions
-from hermes.gateway.platforms.slack_messages import NAME, EventReader
+from hermes.gateway.platforms.slack_errors import UNREADABLE, code_of, describe, retry_after, translate
+from hermes.gateway.platforms.slack_messages import NAME, EventReader, key_entry, key_of
 from hermes.gateway.platforms.slack_text import to_mrkdwn
 from hermes.types import Json
 
 if TYPE_CHECKING:
-    from slack_sdk.errors import SlackApiError
     from slack_sdk.socket_mode.aiohttp import SocketModeClient
     from slack_sdk.socket_mode.request import SocketModeRequest
     from slack_sdk.web.async_client import AsyncWebClient
@@ -38,9 +38,11 @@ log = logging.getLogger("hermes.gateway.slack")
 LONGEST_MESSAGE_UNITS = 3500
 """Slack takes 4,000 characters gladly; formatting adds some."""
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0
-REFUSED_TOKEN_WAIT_SECONDS = 60.0
 CALL_TIMEOUT_SECONDS = 20
 PING_SECONDS = 5.0
+WATCH_SECONDS, SILENT_LOSS_SECONDS, LONG_LOSS_SECONDS = 5.0, 15.0, 60.0
+"""Between two looks at the connection; of a loss that is none, as Slack renews each every few hours; of one that the
+library does not end."""
 MAX_WAITING_EVENTS = 10_000
 """Events that wait to be stored. Later ones are not acknowledged, so Slack sends them again."""
 MAX_NAMES = 1000
@@ -48,22 +50,9 @@ PAGE_ITEMS = 200
 MAX_PAGES = 100
 THREAD_LIFE_SECONDS = 14 * 86_400
 """Threads in which nothing was said for longer are not looked through after a start."""
+CLOCK_DIFFERENCE_SECONDS = 600.0
+"""By which this machine's clock may be ahead of Slack's."""
 KINDS = "public_channel,private_channel,mpim,im"
-REFUSED_TOKEN: Final = frozenset(
-    ("account_inactive", "invalid_auth", "missing_scope", "not_allowed_token_type", "not_authed", "token_expired",
-     "token_revoked")
-)  # fmt: skip
-UNREADABLE: Final = frozenset(
-    ("access_denied", "channel_not_found", "ekm_access_denied", "enterprise_is_restricted", "is_archived",
-     "is_inactive", "method_not_supported_for_channel_type", "missing_scope", "no_permission", "not_in_channel",
-     "team_access_not_granted", "thread_not_found")
-)  # fmt: skip
-"""What Slack says of one channel that may not be read; others are read all the same."""
-GONE: Final = frozenset(("cant_update_message", "edit_window_closed", "message_not_found"))
-NEVER: Final = frozenset(
-    ("cannot_dm_bot", "channel_not_found", "invalid_blocks", "is_archived", "messages_tab_disabled", "msg_too_long",
-     "no_permission", "no_text", "not_in_channel", "restricted_action", "thread_not_found", "user_not_found")
-)  # fmt: skip
 T = TypeVar("T")
 
 
@@ -129,8 +118,8 @@ class Slack:
             watching.cancel()
             await self._close_socket()
 
-    async def send(self, chat: Chat, text: str, key: str = "") -> str:  # noqa: ARG002 - Slack knows no keys
-        """Send one message."""
+    async def send(self, chat: Chat, text: str, key: str = "") -> str:
+        """Send one message. Slack keeps a `key` beside it, where `was_sent` finds it."""
         sent = await self._call(
             self._web.chat_postMessage(
                 channel=chat.chat_id,
@@ -138,9 +127,24 @@ class Slack:
                 thread_ts=chat.thread_id,
                 unfurl_links=False,
                 unfurl_media=False,
+                metadata=key_entry(key) if key else None,
             )
         )
         return str(sent["ts"])
+
+    async def was_sent(self, chat: Chat, key: str, since: float) -> bool:
+        """Look for a key among the messages of a channel or thread. False where they may not be read."""
+        from slack_sdk.errors import SlackApiError
+
+        async def look() -> list[Json]:
+            try:
+                return await self._history(chat.chat_id, chat.thread_id or "", str(since - CLOCK_DIFFERENCE_SECONDS))
+            except SlackApiError as error:
+                if code_of(error) in UNREADABLE:
+                    return []
+                raise
+
+        return key in map(key_of, await self._call(look()))
 
     async def edit(self, chat: Chat, message_id: str, text: str) -> None:
         """Replace the text of a message we sent."""
@@ -173,19 +177,23 @@ class Slack:
         socket.socket_mode_request_listeners.append(self._hear)
         self._socket = socket
         socket.wss_uri = await socket.issue_new_wss_url()
-        await socket.connect()
+        await asyncio.wait_for(socket.connect(), CALL_TIMEOUT_SECONDS)  # it tries its address for ever
 
     async def _watch(self, intake: Intake, told: str) -> None:
-        """Report when the connection is lost, and when it is there again."""
+        """Report when the connection is lost, and when it is there again. After a long loss it is opened anew: the
+        library goes on with the address that it has, which Slack accepts for a moment only."""
+        lost_seconds = 0.0
         while True:
-            await self._clock.sleep(5.0)
+            await self._clock.sleep(WATCH_SECONDS)
             connected = self._socket is not None and await self._socket.is_connected()
-            if not connected:
-                await self._clock.sleep(10.0)  # Slack renews each connection every few hours
-                connected = self._socket is not None and await self._socket.is_connected()
-            await self._report(
-                intake, "ok" if connected else "failing", told if connected else "no connection to Slack"
-            )
+            lost_seconds = 0.0 if connected else lost_seconds + WATCH_SECONDS
+            if connected:
+                await self._report(intake, "ok", told)
+            elif lost_seconds >= SILENT_LOSS_SECONDS:
+                await self._report(intake, "failing", "no connection to Slack")
+            if lost_seconds >= LONG_LOSS_SECONDS:
+                await self._persist(intake, self._connect)
+                lost_seconds = 0.0
 
     # The library calls these in the order of what happens.
 
@@ -259,13 +267,13 @@ class Slack:
             for below in begun:
                 await self._read_place(reading, below)
         except SlackApiError as error:
-            if _code_of(error) not in UNREADABLE:
+            if code_of(error) not in UNREADABLE:
                 raise
-            log.info("%s may not be read: %s", place, _code_of(error))
+            log.info("%s may not be read: %s", place, code_of(error))
 
     async def _history(self, channel: str, thread: str, oldest: str) -> list[Json]:
         """Return what was said in a channel or thread after a time, in order."""
-        asked = {"channel": channel, "oldest": oldest}
+        asked = {"channel": channel, "oldest": oldest, "include_all_metadata": "true"}
         if thread:
             found = await self._pages("conversations.replies", "messages", {**asked, "ts": thread})
         else:
@@ -294,7 +302,7 @@ class Slack:
             try:
                 return await self._web.api_call(method, params=dict(params))
             except SlackApiError as error:
-                asked_seconds = _retry_after(error)
+                asked_seconds = retry_after(error)
                 if asked_seconds is None:
                     raise
                 await self._clock.sleep(max(asked_seconds, FIRST_WAIT_SECONDS))
@@ -307,7 +315,7 @@ class Slack:
             try:
                 found = (await self._web.users_info(user=user_id))["user"]
             except SlackApiError as error:
-                log.info("the name of %s is not known: %s", user_id, _code_of(error))
+                log.info("the name of %s is not known: %s", user_id, code_of(error))
                 return user_id
             profile = found.get("profile") or {}
             names = (profile.get("display_name"), profile.get("real_name"), found.get("name"))
@@ -329,7 +337,7 @@ class Slack:
             except HermesError as error:
                 reason = error.line()
             except SlackApiError as error:
-                reason, asked_seconds = self._describe(error), _retry_after(error) or 0.0
+                reason, asked_seconds = self._describe(error), retry_after(error) or 0.0
             except (aiohttp.ClientError, OSError) as error:
                 reason = self._describe(error)
             await self._report(intake, "failing", reason)
@@ -355,30 +363,12 @@ class Slack:
         try:
             return await call
         except SlackApiError as error:
-            raise self._translate(error) from None
+            raise translate(error, self._describe(error)) from None
         except (aiohttp.ClientError, OSError) as error:
             raise SendLater(self._describe(error)) from None
 
-    def _translate(self, error: SlackApiError) -> SendLater | SendNever:
-        """Return the gateway's word for a refused call. An unknown error is tried again."""
-        reason, code = self._describe(error), _code_of(error)
-        if (wait_seconds := _retry_after(error)) is not None:
-            return SendLater(reason, wait_seconds)
-        if code in REFUSED_TOKEN:  # the owner may mend it: no fault of the message
-            return SendLater(reason, REFUSED_TOKEN_WAIT_SECONDS)
-        if code in GONE:
-            return MessageGone(reason)
-        return SendNever(reason) if code in NEVER else SendLater(reason)
-
     def _describe(self, error: Exception) -> str:
-        """Return one line for a person, without the tokens."""
-        code = _code_of(error)
-        if code in REFUSED_TOKEN:
-            scope = _response_of(error).get("needed")
-            lacks = f", which lacks {scope}" if scope else "'s scopes"
-            return f"Slack refuses a token ({code}): check `slack.bot_token`, `slack.app_token` and the app{lacks}"
-        line = f"Slack answers {code}" if code else f"{type(error).__name__}: {error}".replace("\n", " ")
-        return line.replace(self._terms.bot_token, "(hidden)").replace(self._terms.app_token, "(hidden)")
+        return describe(error, (self._terms.bot_token, self._terms.app_token))
 
 
 class _EventReading(Struct, frozen=True):
@@ -407,20 +397,3 @@ def _place_of(event: Json) -> str:
     """Return the name of a channel's or thread's read position."""
     thread = event.get("thread_ts")
     return f"{event['channel']}/{thread}" if thread and thread != event["ts"] else str(event["channel"])
-
-
-def _response_of(error: Exception) -> Json:
-    return getattr(error, "response", None) or {}
-
-
-def _code_of(error: Exception) -> str:
-    """Return Slack's word for what is wrong; "" for another kind of error."""
-    response = getattr(error, "response", None)
-    return "" if response is None else str(response.get("error") or f"HTTP {response.status_code}")
-
-
-def _retry_after(error: SlackApiError) -> float | None:
-    """Return the seconds that Slack asks to wait, if it does."""
-    if error.response.status_code != 429:
-        return None
-    return float(error.response.headers.get("Retry-After", 1))

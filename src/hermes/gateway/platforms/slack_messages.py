@@ -17,6 +17,8 @@ MAX_MENTIONS_NAMED = 10
 MAX_FILES_NAMED = 5
 HEARD_SUBTYPES = {None, "bot_message", "file_share", "me_message", "thread_broadcast"}
 DIRECT_CHAT = "im"
+KEY_ENTRY = "hermes_message"
+"""The type of our entries beside messages."""
 
 
 class EventReader(Struct, frozen=True):
@@ -112,3 +114,14 @@ def _describe_files(files: list[Json]) -> str:
         return ""
     more = f" and {len(files) - len(names)} more" if len(files) > len(names) else ""
     return f"[{'a file' if len(files) == 1 else 'files'} {', '.join(names)}{more}, which cannot be opened here]"
+
+
+def key_entry(key: str) -> Json:
+    """Return the entry that Slack shall keep beside a message that is sent with a key."""
+    return {"event_type": KEY_ENTRY, "event_payload": {"key": key}}
+
+
+def key_of(message: Json) -> str | None:
+    """Return the key that a message was sent with, if it is there to be seen."""
+    entry = message.get("metadata") or {}
+    return (entry.get("event_payload") or {}).get("key") if entry.get("event_type") == KEY_ENTRY else None
