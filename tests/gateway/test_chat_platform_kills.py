@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.gateway.live_reply import FIRST_AFTER
 from tests.gateway.chat_platforms import ChatPlatform, PlatformName, running
 from tests.gateway.processes import PlatformGateway, scripted_model, wait_until
 from tests.scale import scale
@@ -48,12 +49,15 @@ def test_killed_gateway_loses_nothing_and_stores_nothing_twice(name: PlatformNam
             gateway.stop()
         for number, texts in said.items():
             stored = gateway.rows(
-                "SELECT m.content FROM messages m JOIN sessions s ON s.id = m.session_id "
-                "WHERE s.session_key = ? AND m.role = 'user' ORDER BY m.id",
+                "SELECT m.role, m.content FROM messages m JOIN sessions s ON s.id = m.session_id "
+                "WHERE s.session_key = ? ORDER BY m.id",
                 platform.key(number),
             )
-            assert [text for (text,) in stored] == texts
-            assert platform.texts(number)[-1].endswith(texts[-1])
+            assert [text for role, text in stored if role == "user"] == texts
+            replies, shown = [str(text) for role, text in stored if role == "assistant"], platform.texts(number)
+            assert all(reply in shown for reply in replies)
+            assert all(shown.count(reply) == 1 for reply in replies if len(reply) < FIRST_AFTER), "no preview reads so"
+            assert shown[-1].endswith(texts[-1])
 
 
 @pytest.mark.parametrize("name", ["discord", "slack"])
