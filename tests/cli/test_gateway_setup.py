@@ -65,6 +65,18 @@ def test_telegram_is_set_up(home: Path, hermes: Hermes, typed: list[str]) -> Non
     _check_stored(home, ran, TELEGRAM_TOKEN)
 
 
+def test_bot_that_another_profile_has_is_named(hermes: Hermes, typed: list[str]) -> None:
+    typed += [DISCORD_TOKEN, DISCORD_TOKEN]
+    hermes("profiles", "create", "coder")
+    with DiscordServer() as server:
+        for profile in ("default", "coder"):
+            hermes("-p", profile, "config", "set", "discord.base_url", server.base_url)
+        first, second = (hermes("-p", profile, "gateway", "setup", "discord") for profile in ("default", "coder"))
+    assert "has this bot too" not in first.out
+    assert "The profile default has this bot too" in " ".join(second.out.split())
+    assert DISCORD_TOKEN not in second.out
+
+
 def test_tokens_are_stored_unseen_where_the_platform_cannot_be_reached(
     home: Path, hermes: Hermes, typed: list[str]
 ) -> None:

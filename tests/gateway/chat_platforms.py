@@ -68,11 +68,11 @@ class ChatPlatform:
             return self.server.texts(self.hall, int(bot_id))  # type: ignore[arg-type]
         return self.server.texts(self.hall, user_id=bot_id)  # type: ignore[arg-type]
 
-    def count_in_hall(self, bot_id: str) -> int:
-        """How many messages in the common channel are of others than a bot, commands left out."""
+    def heard_in_hall(self, bot_id: str) -> list[str]:
+        """What others than a bot said in the common channel, commands left out."""
         with self.server.changed:
             said = list(self.server.messages_of(self.hall.id))  # type: ignore[arg-type]
-        return sum(text[:1] != "/" and author != bot_id for author, text in said)
+        return [text for author, text in said if text[:1] != "/" and author != bot_id]
 
     def on_call(self, told: Callable[[], None]) -> None:
         """Call this before each HTTP request of the bot has its effect."""

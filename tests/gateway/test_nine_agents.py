@@ -43,7 +43,7 @@ def test_agents_in_one_channel_keep_ids_and_order_and_come_to_rest(name: Platfor
         said: list[str] = []
 
         def is_quiet() -> bool:
-            heard = {profile: platform.count_in_hall(bots[profile][0]) for profile in profiles}
+            heard = {profile: len(platform.heard_in_hall(bots[profile][0])) for profile in profiles}
             return all(_is_at_rest(gateways[profile], heard[profile]) for profile in profiles)
 
         for number in range(ROUNDS):
@@ -56,6 +56,10 @@ def test_agents_in_one_channel_keep_ids_and_order_and_come_to_rest(name: Platfor
             gateway.stop()
             _check(gateway, profile, name, said)
             texts = platform.texts_in_hall(bots[profile][0])
+            replies = gateway.said("assistant")
+            heard = platform.heard_in_hall(bots[profile][0])
+            assert sorted(gateway.said()) == sorted(heard), "all that others said is kept, once"
+            assert [text for text in texts if text in replies] == replies, "each reply is shown once, in order"
             assert texts.count(CHAIN_ENDED.format(replies=REPLIES)) <= len(said) + 1
 
 

@@ -1,4 +1,4 @@
-"""People who share one agent: a gateway on Telegram and HTTP, Honcho on the embedded server, and a model that obeys
+"""People who share one agent: a gateway on chat platforms and HTTP, Honcho on the embedded server, a model that obeys
 whoever speaks."""
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ TOOLS: tuple[Call, ...] = (
 class Seat:
     """Where someone talks. Over the API, the `user` None is the owner."""
 
-    by: Literal["telegram", "group", "id", "key"]
+    by: Literal["telegram", "discord", "slack", "group", "id", "key"]
     user: str | None = None
     name: str = ""
     """The session id or key that an API client sends."""
@@ -91,6 +91,14 @@ class Seat:
 
 def telegram(user: str, alt: str | None = None) -> Seat:
     return Seat("telegram", user, alt=alt)
+
+
+def discord(user: str) -> Seat:
+    return Seat("discord", user)
+
+
+def slack(user: str) -> Seat:
+    return Seat("slack", user)
 
 
 def in_group(user: str) -> Seat:
@@ -155,7 +163,7 @@ class Desk:
 
     store: Store
     model: ScriptedModel
-    platform: FakePlatform
+    platforms: dict[str, FakePlatform]
     api: httpx.AsyncClient
 
     async def say(self, seat: Seat, text: str, *calls: Call) -> str:
@@ -167,12 +175,13 @@ class Desk:
 
     async def _chat(self, seat: Seat, text: str) -> str:
         user = seat.user or ""
-        chat = Chat("telegram", "group", GROUP) if seat.by == "group" else Chat("telegram", "dm", user)
+        chat = Chat("telegram", "group", GROUP) if seat.by == "group" else Chat(seat.by, "dm", user)
+        platform = self.platforms[chat.platform]
         said = Inbound(chat, secrets.token_hex(8), text, author_id=user, author_name=user, author_alt=seat.alt)
-        before = len(self.platform.texts(chat.chat_id))
-        await self.platform.deliver(said)
-        await self.platform.until(lambda: len(self.platform.texts(chat.chat_id)) > before)
-        return "\n".join(self.platform.texts(chat.chat_id)[before:])
+        before = len(platform.texts(chat.chat_id))
+        await platform.deliver(said)
+        await platform.until(lambda: len(platform.texts(chat.chat_id)) > before)
+        return "\n".join(platform.texts(chat.chat_id)[before:])
 
     async def _post(self, seat: Seat, text: str) -> str:
         header = b"X-Hermes-Session-Id" if seat.by == "id" else b"X-Hermes-Session-Key"
@@ -187,17 +196,18 @@ class Desk:
 
 @asynccontextmanager
 async def open_desk(home: Home, env: dict[str, str]) -> AsyncIterator[Desk]:
-    """Run the gateway that the profile's config.yaml describes, with a Telegram in memory."""
+    """Run the gateway that the profile's config.yaml describes, with chat platforms in memory."""
     app = App(home, env, configure(read_entries(home.config_file), env).checked(), SystemClock())
     async with await app.open_store() as store:
-        model, platform, stopping = ScriptedModel(obey), FakePlatform("telegram"), asyncio.Event()
+        model, stopping = ScriptedModel(obey), asyncio.Event()
+        platforms = {name: FakePlatform(name) for name in ("telegram", "discord", "slack")}
         gateway = open_gateway(app, store, model)
-        running = asyncio.create_task(gateway.run([platform], stopping))
+        running = asyncio.create_task(gateway.run([*platforms.values()], stopping))
         served: Any = OPENERS["api"](app, store, model, gateway)
         try:
             transport = httpx.ASGITransport(served.app())
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as api:
-                yield Desk(store, model, platform, api)
+                yield Desk(store, model, platforms, api)
         finally:
             stopping.set()
             await running

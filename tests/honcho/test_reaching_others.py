@@ -21,11 +21,13 @@ from tests.honcho.neighbours import (
     Seat,
     by_id,
     by_key,
+    discord,
     every,
     in_group,
     searches,
     secret_of,
     secrets_in,
+    slack,
     telegram,
     told_in,
 )
@@ -53,6 +55,9 @@ OWNERS: dict[str, Seat] = {
 GUESTS: dict[str, Seat] = {
     "Telegram 222": telegram("222"),
     "Telegram 333": telegram("333"),
+    "Discord 333": discord("333"),
+    "Slack 333": slack("333"),
+    "Discord 111": discord(OWNER),
     "API 333": by_id("333", "threes"),
     "API bob-1": by_id("bob-1", "bob-1"),
     "API bob 1": by_key("bob 1", "k"),
@@ -132,6 +137,7 @@ FINDERS: dict[str, tuple[Seat, set[str], set[str]]] = {
     "the owner over the API": (by_id(None, "a new day"), ALL_OWNERS, HEARD_BY_OWNER),
     "Telegram 222": (telegram("222"), {"Telegram 222"}, {"a guest in the group"}),
     "Telegram 333": (telegram("333"), {"Telegram 333"}, set()),
+    **{place: (GUESTS[place], {place}, set()) for place in ("Discord 333", "Slack 333", "Discord 111")},
     "API 333": (by_id("333", "a new day of 333"), {"API 333"}, set()),
     "API bob-1": (by_id("bob-1", "a new day of bob-1"), {"API bob-1"}, set()),
     "API bob 1": (by_key("bob 1", "later"), {"API bob 1"}, set()),
@@ -145,7 +151,7 @@ FINDERS: dict[str, tuple[Seat, set[str], set[str]]] = {
 
 async def find_own(world: Neighbours, seat: Seat, own: set[str]) -> set[str]:
     """The places whose secret is read in a fresh conversation, by asking plainly and by searching for one's own."""
-    if seat.by in ("telegram", "group"):
+    if seat.by not in ("id", "key"):
         await world.say(seat, "/new")
     await world.settle()
     return secrets_in(await world.say(seat, ASKED, *searches(own)), PLACES)
@@ -192,6 +198,7 @@ SEATS: list[tuple[str, Seat, set[str]]] = [
     ("a Telegram guest who borrows the owner's peer", telegram("401", alt="ann"), set()),
     ("a Telegram guest who borrows the owner's id", telegram("402", alt=OWNER), set()),
     ("a Telegram guest who borrows a guest's id", telegram("403", alt="333"), set()),
+    ("a Slack guest with the owner's id on Telegram", slack(OWNER), set()),
     ("a guest in a group", in_group("333"), set(GROUP_SEATS)),
     ("the owner in a group", in_group(OWNER), set(GROUP_SEATS)),
     ("another profile's guest with the owner's session id", by_id("mallory", "my-notes", "work"), set()),
@@ -254,7 +261,7 @@ async def the_end_of_the_servers_name_of_a_guests_session(world: Neighbours) -> 
 
 
 async def the_servers_name_of_an_api_guest(world: Neighbours) -> str:
-    peers = [world.find_telling(place)["peer_id"] for place in ("API bob 1", "API 333", "Telegram 333")]
+    peers = [world.find_telling(place)["peer_id"] for place in ("API bob 1", "API 333", "Telegram 333", "Slack 333")]
     names = [name for name in peers if name != "333"]  # that one is a person, who is asked elsewhere
     return "".join([await ask_twice(world, by_id(name, f"of {name}")) for name in names])
 
@@ -362,7 +369,7 @@ async def test_an_account_is_not_mapped_onto_the_owner_without_a_question(world:
         ran = await world.hermes("honcho", "peers", "map", "333", "ann", option)
         assert ran.code == 2, ran.out
         assert (world.home / "honcho.json").read_text(encoding="utf-8") == before
-        people = rows(world.home, "SELECT is_owner FROM hermes_people WHERE user_id = '333'")
+        people = rows(world.home, "SELECT DISTINCT is_owner FROM hermes_people WHERE user_id = '333'")
         assert people == [(0,)]
         await world.settle()
         assert world.find_telling("Telegram 333")["peer_id"] != "ann"

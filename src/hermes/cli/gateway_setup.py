@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,10 +13,11 @@ from hermes.app import App
 from hermes.cli.dialog import TerminalDialog, can_ask
 from hermes.cli.output import printable
 from hermes.cli.start import load_app
-from hermes.config_file import write_setting
-from hermes.errors import UsageError
+from hermes.config_file import read_entries, write_setting
+from hermes.errors import HermesError, UsageError
 from hermes.gateway.platforms.packages import how_to_install
 from hermes.gateway.platforms.set_up import SET_UPS, CheckedToken, RefusedTokenError, SetUp
+from hermes.settings import Setting
 
 MEANINGS = {"telegram": "a bot, one token", "discord": "a bot, one token", "slack": "an app, two tokens"}
 
@@ -42,6 +45,8 @@ def set_up_platform(
         if app.env.get(setting.env or "") not in (None, token):
             dialog.say(f"{setting.env} is set here and wins over it.")
     dialog.say(f"{name} is set ({app.home.config_file}).")
+    for profile in _profiles_with(app, chosen.tokens[0][0], tokens[0]):
+        dialog.say(f"The profile {profile} has this bot too: both gateways would answer. Give each a bot of its own.")
     if find_spec(chosen.module) is None:
         dialog.say(f"Its package is not installed yet: `{how_to_install(chosen.requirements)}`")
     dialog.say("Then `hermes gateway run` (a gateway that runs already is started again for it), and write to the bot.")
@@ -63,6 +68,16 @@ def _ask_tokens(app: App, dialog: TerminalDialog, chosen: SetUp) -> list[str]:
                 f"  It could not be checked ({printable(_hide(str(error), tokens))}); it is stored all the same."
             )
             return tokens
+
+
+def _profiles_with(app: App, setting: Setting[Any], token: str) -> Iterator[str]:
+    """Yield the other profiles whose config.yaml has the same token."""
+    for home in app.home.all():
+        with suppress(HermesError):  # another profile's file is looked through when that profile is used
+            if home.path != app.home.path and (setting.key, token) in {
+                (given.key, str(given.value)) for given in read_entries(home.config_file)
+            }:
+                yield home.name
 
 
 def _report(dialog: TerminalDialog, checked: CheckedToken) -> None:

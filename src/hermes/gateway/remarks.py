@@ -81,4 +81,5 @@ def apology(failed: Failed, scope: Scope) -> str:
     """What a chat is told of a turn that failed: the owner why, others not. A model's error may name addresses, files
     and accounts; the log has it."""
     tells = scope == OWNER or failed.kind == "gone"
-    return f"I could not answer: {failed.message}." if tells else "I could not answer."
+    end = "" if failed.message.endswith((".", "?", "!")) else "."
+    return f"I could not answer: {failed.message}{end}" if tells else "I could not answer."
