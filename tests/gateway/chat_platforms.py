@@ -1,17 +1,19 @@
-"""Discord and Slack on loopback, in one shape for tests of both."""
+"""Discord and Slack on loopback, in one shape for tests of both, and a common channel on all platforms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from tests.gateway import discord_server, slack_server
+from tests.gateway import bot_api, discord_server, slack_server
+from tests.gateway.bot_api import TOKEN, BotApi, Place
 from tests.gateway.discord_server import DiscordServer
 from tests.gateway.slack_server import SlackServer
 
 PlatformName = Literal["discord", "slack"]
+HallName = Literal["discord", "slack", "telegram"]
 
 
 @dataclass
@@ -85,6 +87,43 @@ class ChatPlatform:
     @property
     def bot_id(self) -> str:
         return str(discord_server.BOT_ID) if self.name == "discord" else slack_server.BOT_USER
+
+
+class TelegramGroup:
+    """A group of Telegram as each of its bots sees it: with people alone, as bots see no messages of other bots."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._bots: dict[str, tuple[BotApi, Place]] = {}
+        self._said: list[str] = []
+
+    def add_agent(self, name: str) -> tuple[str, dict[str, object]]:
+        """Another bot in the group: its id, and the settings of its gateway."""
+        api = self._stack.enter_context(BotApi())
+        self._bots[name] = api, api.group("hall")
+        return name, {"telegram.token": TOKEN, "telegram.base_url": api.base_url}
+
+    def call_out(self, number: int, text: str) -> None:
+        """A person speaks without naming anybody."""
+        self._said.append(text)
+        for api, group in self._bots.values():
+            api.say(group, text, bot_api.Person(number + 1, ("Ann", "Bob")[number]))
+
+    def heard_in_hall(self, _: str) -> list[str]:
+        """What people said, commands left out."""
+        return [text for text in self._said if text[:1] != "/"]
+
+    def texts_in_hall(self, bot_id: str) -> list[str]:
+        """What a bot wrote in the group."""
+        api, group = self._bots[bot_id]
+        return api.texts(group.id)
+
+
+@contextmanager
+def one_hall(name: HallName) -> Iterator[ChatPlatform | TelegramGroup]:
+    """A common channel of people and bots as long as the block runs."""
+    with ExitStack() as stack:
+        yield TelegramGroup(stack) if name == "telegram" else stack.enter_context(running(name))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.gateway.lanes import CHAIN_ENDED
-from tests.gateway.chat_platforms import PlatformName, running
+from tests.gateway.chat_platforms import HallName, one_hall
 from tests.gateway.processes import GatewayProcess, echo_model, model_settings, wait_until, write_config
 from tests.scale import scale
 
@@ -20,12 +20,12 @@ PADDING = "stamps from Malta and from Gozo " * 30
 
 
 @pytest.mark.stress
-@pytest.mark.parametrize("name", ["discord", "slack"])
+@pytest.mark.parametrize("name", ["discord", "slack", "telegram"])
 @pytest.mark.timeout(600)
 @pytest.mark.contract("3.10", "10.56")
-def test_agents_in_one_channel_keep_ids_and_order_and_come_to_rest(name: PlatformName, tmp_path: Path) -> None:
+def test_agents_in_one_channel_keep_ids_and_order_and_come_to_rest(name: HallName, tmp_path: Path) -> None:
     profiles = [f"agent{number}" for number in range(AGENTS)]
-    with running(name) as platform, echo_model() as model, ExitStack() as stack:
+    with one_hall(name) as platform, echo_model() as model, ExitStack() as stack:
         bots = {profile: platform.add_agent(profile) for profile in profiles}
         gateways = {}
         for profile, (_, settings) in bots.items():

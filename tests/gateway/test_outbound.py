@@ -68,6 +68,34 @@ async def test_a_platforms_defect_is_tried_again_and_then_put_aside(tmp_path: Pa
     assert platform.tried.count("echo: two") == 5
 
 
+class Losing(FakePlatform):
+    """Loses the answer to each first try, and knows the keys of what it sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: list[str] = []
+
+    async def send(self, chat: Chat, text: str, key: str = "") -> str:
+        await super().send(chat, text, key)
+        self.keys.append(key)
+        raise SendLater("the answer is lost", 0.1)
+
+    async def was_sent(self, chat: Chat, key: str, since: float) -> bool:
+        return key in self.keys
+
+
+@pytest.mark.contract("2.5")
+async def test_message_whose_answer_was_lost_is_found_and_not_sent_again(tmp_path: Path) -> None:
+    platforms = {name: Losing() for name in ("home", "home made anew")}
+    for name, platform in platforms.items():
+        async with running_core(tmp_path / name, platform=platform):
+            await platform.deliver(message("one", message_id="1"))
+            await appears(tmp_path / name, "SELECT 1 FROM hermes_queue WHERE queue = 'outbound' AND state = 'done'")
+        assert platform.texts("7") == ["echo: one"]
+    first, second = (platform.keys for platform in platforms.values())
+    assert first != second, "the second home counts its replies from one again"
+
+
 @pytest.mark.contract("2.5", "P1")
 async def test_a_reply_that_was_not_sent_is_sent_after_the_restart(tmp_path: Path) -> None:
     platform = Moody()
