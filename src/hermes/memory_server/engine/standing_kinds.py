@@ -48,6 +48,7 @@ RULES: Mapping[str, tuple[str, ...]] = {
         rf"{I_AM} {NAME}(?: {NAME})?(?:[.!]?$|,? and\b)|{PLEASE}(?:you can )?call me {NAME}"
         rf"|\buser(?:['’]s name)? is {NAME}",
         rf"\bich hei(?:ß|ss)e\b|\bmein \w*name ist\b|\bich bin (?:der|die) {NAME}[.!]?$|{PLEASE}nenne? mich {NAME}",
+        rf"\b(?:soy|je suis) {NAME}(?: {NAME})?(?:[.!]?$|,? (?:y|et)\b)",
         r"\bme llamo\b|\bmi nombre es\b|\bll[aá]mame\b|\bje m['’]appelle\b|\bmon (?:pré)?nom est\b"
         r"|\bappelle[sz]?-moi\b",
         r"我(?:的名字)?(?:叫|姓)|我的名字是",
