@@ -42,7 +42,7 @@ EARLIER = PreparedStatement(
     .join(conclusions, conclusions.c.id == conclusion_versions.c.conclusion_id)
     .join(conclusion_messages, conclusion_messages.c.conclusion_id == conclusions.c.id)
     .where(conclusion_messages.c.message_id == bindparam("message_id"))
-    .where(conclusions.c.collection_id == bindparam("collection_id"), LIVE)
+    .where(conclusions.c.collection_id + 0 == bindparam("collection_id"), LIVE)  # else all of it is gone through
 )
 """What conclusions from a message said before they were edited."""
 COUNT_AGAIN = PreparedStatement(
