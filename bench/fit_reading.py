@@ -124,7 +124,7 @@ class Fitting:
         vectors = WordVectors()
         self.given = given
         self.classes = classes
-        self.features = [find_features(one.text, classes) for one in given]
+        self.features = [[sorted(part) for part in find_features(one.text, classes)] for one in given]
         self.vectors = np.stack([vectors.direction(one.text.replace(HIDDEN, " ")) for one in given])
 
     def fit(self, chosen: Sequence[int]) -> tuple[dict[str, int], Array, Array]:

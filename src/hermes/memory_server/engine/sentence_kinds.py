@@ -162,9 +162,10 @@ class SentenceModel:
         if marked[1] > DISCARD_FROM:
             return Weighed(DISCARD, 0.0, group)
         likely = _softmax(plain)
+        kept = float(likely[: len(KEPT_KINDS)].sum())
         if marked[0] > 0:
-            return Weighed(SECRET, float(1 / (1 + np.exp(-marked[0]))), group)
-        return Weighed(PLAIN_KINDS[int(likely.argmax())], float(likely[: len(KEPT_KINDS)].sum()), group)
+            return Weighed(SECRET, max(kept, float(1 / (1 + np.exp(-marked[0])))), group)
+        return Weighed(PLAIN_KINDS[int(likely.argmax())], kept, group)
 
 
 @cache
