@@ -149,7 +149,10 @@ class Issuer:
         }
 
     def _authorize(self, handler: BaseHTTPRequestHandler, query: Form) -> None:
-        """A person who says yes, or no, at once."""
+        """A person who says yes, or no, at once; nobody who asks for nothing."""
+        if not query:
+            self._answer(handler, 400, {"error": "invalid_request"})
+            return
         assert query["response_type"] == "code"
         assert query["code_challenge_method"] == "S256"
         code = self._secret("code-")

@@ -150,6 +150,22 @@ def test_server_that_says_nothing_has_the_addresses_of_its_kind(issuer: Issuer) 
 
 
 @pytest.mark.contract("8.1")
+def test_login_where_there_is_no_page_ends_at_once(
+    here: Path, hermes: Hermes, issuer: Issuer, browser: list[httpx.Response], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issuer.has_metadata = False
+    monkeypatch.setenv("HONCHO_OAUTH_DASHBOARD", f"{issuer.url}/nowhere")
+    for way in ((), ("--paste",)):
+        ran = hermes("honcho", "login", *way)
+        assert (ran.code, browser) == (1, [])
+        assert f"there is no page at {issuer.url}/nowhere/authorize" in " ".join(ran.err.split())
+        assert "takes an API key instead" in ran.err
+    monkeypatch.delenv("HONCHO_OAUTH_DASHBOARD")
+    monkeypatch.setenv("HONCHO_OAUTH_AUTHORIZE_URL", f"{issuer.url}/authorize")
+    assert hermes("honcho", "login").code == 0
+
+
+@pytest.mark.contract("8.1")
 def test_endpoint_of_another_origin_gets_no_secret(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     for url in ("https://evil.example/t", f"{issuer.url}@evil.example/t", "file:///etc/passwd", "https://[", 7):
         told = {**issuer._metadata(), "token_endpoint": url, "revocation_endpoint": url}

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from functools import lru_cache
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -26,6 +28,8 @@ MAX_WHOLE_CHARS = 500
 """A message up to this length is quoted whole: half of an answer is often none."""
 MAX_EXCERPT_CHARS = 200
 """Characters that are quoted of a longer one. Many short excerpts hold more of what is asked for than few long ones."""
+MESSAGES_KEPT = 2048
+"""Messages of which what their quotes need is cached."""
 MIN_CERTAINTY = 0.03
 """Less sure hits are no evidence. On the dialogues of LoCoMo this brought most; at 0.21, where answers begin, a tenth
 of the evidence was lost."""
@@ -95,26 +99,25 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
     quotes: dict[str, Quote] = {}
     for one in found.messages:
         message = one.message
-        if one.certainty < MIN_CERTAINTY or _folded(message.content) in asked:
+        if one.certainty < MIN_CERTAINTY:
             continue
-        sentences = _split(message.content)
-        if message.peer_id != agent and only_asks(message.content):
+        said = _read(message.content, message.created_at)
+        if said.folded in asked or (message.peer_id != agent and said.only_asks):
             continue
-        said_on = datetime.fromisoformat(message.created_at)
-        chosen = " ".join(_choose(sentences, wanted))
-        line = disarm(f"{message.peer_id}: {write_out(chosen, said_on)}")
+        chosen = said.whole or " ".join(_choose(_split(message.content), wanted))
+        line = disarm(f"{message.peer_id}: {write_out(chosen, said.on)}")
         where = f"session {message.session_id}, message {message.id}"
         why = f"score {one.score:.2f}, {where}, {len(chosen)} of {len(message.content)} characters"
-        held = RecalledLine(chosen, message.peer_id, said_on.timestamp(), one.certainty)
-        quotes.setdefault(line, Quote(_day(said_on), said_on.isoformat(), line, why, held))
+        held = RecalledLine(chosen, message.peer_id, said.on.timestamp(), one.certainty)
+        quotes.setdefault(line, Quote(said.day, said.at, line, why, held))
     concluded: dict[str, Quote] = {}
     for rank, fact in enumerate(found.conclusions):
         text = disarm(" ".join(fact.content.split()))
         if not any(text in quote for quote in quotes):
             why = f"conclusion {fact.id}, rank {rank + 1}"
             concluded.setdefault(text, Quote("", "", text, why, RecalledLine(text)))
-    said = tuple(quotes.values())
-    return (*said[:FIRST_QUOTES], *concluded.values(), *said[FIRST_QUOTES:])
+    first = tuple(quotes.values())
+    return (*first[:FIRST_QUOTES], *concluded.values(), *first[FIRST_QUOTES:])
 
 
 def quote_standing(lines: Sequence[RecalledStanding]) -> tuple[Quote, ...]:
@@ -151,16 +154,39 @@ def write_quotes(quotes: Sequence[Quote], limit: int) -> tuple[str, Sequence[Quo
     return "\n".join(lines), kept
 
 
+class _SaidMessage(NamedTuple):
+    """What the quotes of a message need, whatever the question is."""
+
+    folded: str
+    only_asks: bool
+    whole: str
+    """Its sentences, where all of them are quoted; else empty."""
+    on: datetime
+    at: str
+    day: str
+
+
+def _read(content: str, created_at: str) -> _SaidMessage:
+    """Return what quotes need. Most messages are found again in the next turn: those of usual length are kept."""
+    return _read_again(content, created_at) if len(content) <= MAX_WHOLE_CHARS else _make(content, created_at)
+
+
+def _make(content: str, created_at: str) -> _SaidMessage:
+    sentences, on = _split(content), datetime.fromisoformat(created_at)
+    whole = " ".join(sentences) if sum(map(len, sentences)) <= MAX_WHOLE_CHARS else ""
+    return _SaidMessage(_folded(content), only_asks(content), whole, on, on.isoformat(), _day(on))
+
+
+_read_again = lru_cache(MESSAGES_KEPT)(_make)
+
+
 def _split(text: str) -> list[str]:
     """Return the sentences of a text, none longer than a message that is quoted whole."""
     return [piece.rstrip() for part in SENTENCE_END.split(text) for piece in PIECE.findall(part)]
 
 
 def _choose(sentences: Sequence[str], wanted: Sequence[str]) -> Sequence[str]:
-    """Return a short message whole; of a long one the sentences that hold most of the wanted words for their length, in
-    their order."""
-    if sum(map(len, sentences)) <= MAX_WHOLE_CHARS:
-        return sentences
+    """Return the sentences of a long message that hold most of the wanted words for their length, in their order."""
     worth = [share_held(wanted, one) / (MIN_ROOM_CHARS + len(one)) ** 0.5 for one in sentences]
     best = sorted(range(len(sentences)), key=lambda number: -worth[number])
     chosen: list[int] = []

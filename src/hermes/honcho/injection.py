@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -79,30 +80,32 @@ def compose(sections: Iterable[Section], limit: int) -> tuple[Part, ...]:
     card, lines, evidence, supplement = ([one for one in given if one.layer == layer] for layer in apart)
     base = [section for section in given if section.layer not in apart]
     wanted = sum(len(_write(section, section.text)) + BETWEEN for section in supplement)
-    first = _fill_first(card, lines, min(int(limit * STANDING_SHARE), MAX_STANDING_CHARS))
+    said = _SaidLines()
+    first = _fill_first(card, lines, min(int(limit * STANDING_SHARE), MAX_STANDING_CHARS), said)
     room = limit - _length(first)
     kept = min(wanted, max(0, int(limit * LEFT_SHARE) - _length(first)))
-    said = "\n".join(part.text for part in first)
-    last = tuple(_quote(_unsaid(section, said), room - kept) for section in evidence)
+    last = _quote_unsaid(evidence, room - kept, said)
     room -= _length(last)
-    said = "\n".join((said, *(part.text for part in last)))
     between = _fill(base, room - min(wanted, max(kept, room // 2)), said)
-    said = "\n".join((said, *(part.text for part in between)))
     return (*first, *between, *_fill(supplement, room - _length(between), said), *last)
 
 
-def _fill_first(card: Sequence[Section], lines: Sequence[Section], room: int) -> tuple[Part, ...]:
+def _fill_first(card: Sequence[Section], lines: Sequence[Section], room: int, said: _SaidLines) -> tuple[Part, ...]:
     """Return the standing part: key facts and what always holds, each with half of the room, or all that is left."""
     wanted = _length(_quote(section, room) for section in lines)
-    first = _fill(card, room - min(wanted, room // 2), "")
-    said = "\n".join(part.text for part in first)
-    return (*first, *(_quote(_unsaid(section, said), room - _length(first)) for section in lines))
+    first = _fill(card, room - min(wanted, room // 2), said)
+    return (*first, *_quote_unsaid(lines, room - _length(first), said))
 
 
-def _unsaid(section: Section, said: str) -> Section:
-    """Return a section of quotes without those that a text holds."""
-    left = set(_leave_out([quote.text for quote in section.quotes], said))
-    return replace(section, quotes=tuple(quote for quote in section.quotes if quote.text in left))
+def _quote_unsaid(sections: Sequence[Section], room: int, said: _SaidLines) -> tuple[Part, ...]:
+    """Return sections of quotes as parts, without what was said before, and add what they say to it."""
+    parts = []
+    for section in sections:
+        left = set(_leave_out([quote.text for quote in section.quotes], said))
+        quotes = tuple(quote for quote in section.quotes if quote.text in left)
+        parts.append(_quote(replace(section, quotes=quotes), room))
+        said.add(parts[-1].text)
+    return tuple(parts)
 
 
 def _length(parts: Iterable[Part]) -> int:
@@ -159,7 +162,7 @@ def _is_mark(character: str) -> bool:
     return unicodedata.category(character).startswith("M")
 
 
-def _fill(sections: Sequence[Section], limit: int, said: str) -> tuple[Part, ...]:
+def _fill(sections: Sequence[Section], limit: int, said: _SaidLines) -> tuple[Part, ...]:
     """Return the sections as parts, as far as there is room, without lines that `said` or an earlier part holds."""
     parts: list[Part] = []
     for section in sections:
@@ -170,13 +173,13 @@ def _fill(sections: Sequence[Section], limit: int, said: str) -> tuple[Part, ...
         kept = _cut(whole, lines, limit - len(_write(section, "")), said)
         text = _write(section, kept) if kept else ""
         limit -= len(text) + BETWEEN if text else 0
-        said = f"{said}\n{kept}"
+        said.add(kept)
         tokens = -(-len(text) // CHARS_PER_TOKEN)  # rounded up
         parts.append(Part(section.layer, text, section.as_of, tokens, len(whole) - len(kept) + section.left))
     return tuple(parts)
 
 
-def _cut(whole: str, lines: Sequence[str], room: int, said: str) -> str:
+def _cut(whole: str, lines: Sequence[str], room: int, said: _SaidLines) -> str:
     """Return what fits of a section. Dated lines are in order of time: of these the last ones are kept, and of a line
     that is there twice the later one."""
     if len(whole) <= room:
@@ -184,7 +187,7 @@ def _cut(whole: str, lines: Sequence[str], room: int, said: str) -> str:
     if not _is_dated(lines):
         return _drop_bare_headings(cut_at_word(whole, room).splitlines())
     kept: list[str] = []
-    for line in _leave_out(lines[::-1], said):
+    for line in _leave_out(lines[::-1], said, room):
         room -= len(line) + 1
         if room < -1:  # nothing stands behind the last line
             break
@@ -201,21 +204,50 @@ def _write(section: Section, text: str) -> str:
     return f"## {section.title}\n{text}"
 
 
-def _leave_out(lines: Iterable[str], known: str) -> list[str]:
-    """Return the lines without those that `known`, or one before them, says."""
-    said = "\n".join(("", *(f" {_plain(line)} " for line in known.splitlines()), ""))
+class _Form(NamedTuple):
+    """A line as it is compared: without list mark and time, in lower case, words alone."""
+
+    plain: str
+    triples: tuple[str, ...]
+    """Each three words in a row. A text that holds the line holds all of them, which is faster to look up."""
+    unsigned: str | None
+    """The same without the name before it; None where there is no name."""
+
+
+class _SaidLines:
+    """What the parts before say, as lines are compared with it."""
+
+    def __init__(self) -> None:
+        self.text = "\n"
+        self.triples: set[str] = set()
+
+    def add(self, text: str) -> None:
+        forms = [_form(line) for line in text.splitlines()]
+        self.text += "".join(f"{form.plain}\n" for form in forms)
+        for form in forms:
+            self.triples.update(form.triples)
+
+
+def _leave_out(lines: Iterable[str], said: _SaidLines, room: int = READ * MOST_CHARS) -> list[str]:
+    """Return the lines without those that `said`, or one before them, says; no more than are needed to fill `room`."""
+    text, triples = said.text, set(said.triples)
     compared: set[str] = set()
     kept: list[str] = []
     for line in lines:
-        plain = f" {_plain(line)} "
-        if plain.isspace() or _is_heading(line):
+        form = _form(line)
+        if form.plain.isspace() or _is_heading(line):
             kept.append(line)
             continue
         # What is noted is told as it is, and again as something that its person says.
-        if plain not in compared and plain not in said and _unsigned(line) not in compared:
+        is_said = form.plain in compared or form.unsigned in compared
+        if not is_said and not (triples.issuperset(form.triples) and form.plain in text):
             kept.append(line)
-            said += f"{plain}\n"
-        compared.add(plain)
+            room -= len(line)
+            if room < 0:
+                break
+            text += f"{form.plain}\n"
+            triples.update(form.triples)
+        compared.add(form.plain)
     return kept
 
 
@@ -238,25 +270,22 @@ def _is_heading(line: str) -> bool:
     return line.startswith("#") or (line.endswith(":") and len(line) < 40 and line[:1].isalpha())
 
 
-def _plain(line: str) -> str:
-    """A line as it is compared. Most lines are recalled again in the next turn: those of usual length are kept."""
-    return _plain_again(line) if len(line) <= USUAL else _make_plain(line)
+def _form(line: str) -> _Form:
+    """Return a line as it is compared. Most lines are recalled again in the next turn: those are kept."""
+    return _form_again(line) if len(line) <= USUAL else _make_form(line)
 
 
-def _unsigned(line: str) -> str | None:
-    """What a line says as it is compared, without the name before it; None where there is no name."""
-    return _unsigned_again(line) if len(line) <= USUAL else _make_unsigned(line)
-
-
-def _make_unsigned(line: str) -> str | None:
-    found = SIGNED.match(line)
-    return None if found is None else f" {_make_plain(line[found.end() :])} "
+def _make_form(line: str) -> _Form:
+    plain = _make_plain(line)
+    words = plain.split()
+    signed = SIGNED.match(line)
+    unsigned = None if signed is None else f" {_make_plain(line[signed.end() :])} "
+    return _Form(f" {plain} ", tuple(map("{} {} {}".format, words, words[1:], words[2:])), unsigned)
 
 
 def _make_plain(line: str) -> str:
-    """Without list mark and time, in lower case, words alone."""
+    """Return a line without list mark and time, in lower case, words alone."""
     return NOT_WORDS.sub(" ", MARKER.sub("", line, count=1).lower()).strip()
 
 
-_plain_again = lru_cache(LINES_KEPT)(_make_plain)
-_unsigned_again = lru_cache(LINES_KEPT)(_make_unsigned)
+_form_again = lru_cache(LINES_KEPT)(_make_form)

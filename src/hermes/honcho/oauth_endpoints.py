@@ -8,10 +8,12 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from hermes.errors import ProviderError
 from hermes.honcho.configuration import is_cloud_url
 from hermes.honcho.grant import CLIENT_ID, SCOPE
-from hermes.honcho.token_requests import get_json
+from hermes.honcho.token_requests import get_json, has_page
 from hermes.loopback import is_loopback, is_private_url
+from hermes.redaction import hide_url
 
 CLOUD_DASHBOARD, LOCAL_DASHBOARD = "https://app.honcho.dev", "http://localhost:3000"
 METADATA_PATH = "/.well-known/oauth-authorization-server"
@@ -54,6 +56,18 @@ def find_endpoints(server: str, env: Mapping[str, str]) -> Endpoints:
         named["CLIENT_ID"] or CLIENT_ID,
         named["SCOPE"] or SCOPE,
         bool(told),
+    )
+
+
+def check_page(endpoints: Endpoints) -> None:
+    """Raise ProviderError where nobody can sign in: the server does not say where, and its usual page is not there.
+    The cloud is not asked. Blocks."""
+    if endpoints.is_offered or is_cloud_url(endpoints.server) or has_page(endpoints.authorize, METADATA_SECONDS):
+        return
+    shown, page = hide_url(endpoints.server), hide_url(endpoints.authorize)
+    raise ProviderError(
+        f"{shown} does not say where one signs in, and there is no page at {page}",
+        hint="`hermes memory setup honcho` takes an API key instead; `HONCHO_OAUTH_AUTHORIZE_URL` names another page",
     )
 
 

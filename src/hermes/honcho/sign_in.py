@@ -21,7 +21,7 @@ from hermes.honcho.config_file import Block, Edit, edit_document, read_document,
 from hermes.honcho.configuration import CLOUD, ROOT, HonchoConfiguration, is_cloud_url
 from hermes.honcho.device_sign_in import sign_in_by_code
 from hermes.honcho.grant import SignIn, TokenAnswer, read_sign_in, suggested
-from hermes.honcho.oauth_endpoints import Endpoints, find_endpoints
+from hermes.honcho.oauth_endpoints import Endpoints, check_page, find_endpoints
 from hermes.honcho.remarks import describe_auth
 from hermes.honcho.server import Machine, find_server, meant_server
 from hermes.honcho.token_requests import TokenError, post_form
@@ -119,6 +119,7 @@ class Signer(Struct, frozen=True):
             way = "paste" if self.usual_way == "device" and not endpoints.device else self.usual_way
         if way == "device":
             return self._sign_in_by_code(endpoints)
+        check_page(endpoints)
         with BrowserSignIn(endpoints, "cli", shown_path(self.machine)) as waiting:
             if way == "browser":
                 self.dialog.say("A browser opens for you to sign in. If none does, open this address:")

@@ -22,6 +22,7 @@ MAX_ANSWER_BYTES, MAX_WORDS_CHARS = 65_536, 200
 REQUEST_SECONDS = 15.0
 FINAL = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
 """Errors by which a server says that a grant or client will never be accepted again."""
+NO_PAGE = (401, 404, 405, 410)
 ERRNO = re.compile(r"\[Errno -?\d+\] ")
 """Numbers that say nothing to a person."""
 CODE = re.compile(r"[a-z_]{1,40}")
@@ -73,6 +74,15 @@ def get_json(url: str, seconds: float) -> Mapping[str, Json]:
     except (TokenError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def has_page(url: str, seconds: float) -> bool:
+    """Return True if something answers at a URL, other than that there is nothing. Blocks."""
+    try:
+        status, _ = _send("GET", url, None, seconds)
+    except TokenError:
+        return False
+    return status not in NO_PAGE
 
 
 def check_private(url: str) -> None:

