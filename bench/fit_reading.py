@@ -1,6 +1,7 @@
 """Fits the reader to labelled messages: `python -m bench.fit_reading [--check]`.
 
-Reads `reading_seen.jsonl` and `reading_words.txt` and writes `sentence_model.json` beside the reader, the same bytes
+Reads `reading_seen.jsonl`, `reading_words.txt`, `reading_patterns.txt`, and `reading_chatter.txt`, whose lines are
+neither secrets nor wishes not to remember; writes `sentence_model.json` beside the reader, the same bytes
 every time. `--check` writes nothing: it fits to four fifths of the messages at a time and scores the rest.
 """
 
@@ -34,7 +35,7 @@ from hermes.memory_server.engine.word_vectors import WordVectors
 
 Array = NDArray[np.floating[Any]]
 HERE = Path(__file__).parent
-SEEN, WORDS = HERE / "reading_seen.jsonl", HERE / "reading_words.txt"
+SEEN, WORDS, CHATTER = HERE / "reading_seen.jsonl", HERE / "reading_words.txt", HERE / "reading_chatter.txt"
 FOLDS = 5
 LEAST_USES = 2
 """A feature that fewer messages or patterns have is left out."""
@@ -124,7 +125,7 @@ class Fitting:
         vectors = WordVectors()
         self.given = given
         self.classes = classes
-        self.features = [find_features(one.text, classes) for one in given]
+        self.features = [[sorted(part) for part in find_features(one.text, classes)] for one in given]
         self.vectors = np.stack([vectors.direction(one.text.replace(HIDDEN, " ")) for one in given])
 
     def fit(self, chosen: Sequence[int]) -> tuple[dict[str, int], Array, Array]:
@@ -136,7 +137,7 @@ class Fitting:
         names = sorted(name for name, found in sources.items() if len(found) >= LEAST_USES)
         rows = {name: row for row, name in enumerate(names, start=1)}
         examples = [self.given[place] for place in chosen]
-        plain = [None if one.kind in MARKED_KINDS else PLAIN_KINDS.index(one.kind) for one in examples]
+        plain = [PLAIN_KINDS.index(one.kind) if one.kind in PLAIN_KINDS else None for one in examples]
         groups = [None if one.group is None else GROUPS.index(one.group) for one in examples]
         found = [self._climb(chosen, rows, plain, len(PLAIN_KINDS)), self._climb(chosen, rows, groups, len(GROUPS))]
         for kind in MARKED_KINDS:
@@ -247,13 +248,16 @@ def check(fitting: Fitting, rows: Sequence[dict[str, Any]], classes: WordClasses
     drawn = dict(zip(numbers, np.random.default_rng(0).integers(0, FOLDS, len(numbers)), strict=True))
     fold = [drawn[row.get("pattern", row["text"])] for row in rows]
     reads: list[reading.Read] = []
-    right = total = 0
+    right = total = chatter = marked = 0
     for part in range(FOLDS):
         chosen = [place for place, one in enumerate(fitting.given) if fold[one.message] != part]
         features, weights, vector_weights = fitting.fit(chosen)
         model = SentenceModel(classes, features, pack(weights)[0], pack(vector_weights)[0])
         sentences.shipped_model = lambda model=model: model  # type: ignore[attr-defined,assignment]
-        left = [row for number, row in enumerate(rows) if fold[number] == part]
+        left = [row for number, row in enumerate(rows) if fold[number] == part and row["kind"] != "chatter"]
+        talk = [row["text"] for number, row in enumerate(rows) if fold[number] == part and row["kind"] == "chatter"]
+        chatter += len(talk)
+        marked += sum(one.kind in MARKED_KINDS for text in talk for one in sentences.read_message(text)[:1])
         found = reading.read_all(reading.Labelled(**{name: row[name] for name in FIELDS}) for row in left)
         reads += found
         for row in left:
@@ -264,6 +268,7 @@ def check(fitting: Fitting, rows: Sequence[dict[str, Any]], classes: WordClasses
         reading._print_wrong(reads)
     reading._print(SEEN, reads, reading.summarise(reads))
     print(f"  groups             right {right / total:.3f}  of {total}")  # noqa: T201
+    print(f"  chatter            marked {marked} of {chatter}")  # noqa: T201
 
 
 FIELDS = ("text", "language", "kind", "keep")
@@ -277,6 +282,8 @@ def main() -> None:
     empty = SentenceModel(classes, {}, np.zeros((1, 1), np.float32), np.zeros((1, 1), np.float32))
     sentence_kinds.shipped_model = lambda: empty  # type: ignore[assignment]
     rows = [json.loads(line) for line in SEEN.read_text(encoding="utf-8").splitlines()] + [*expand_patterns()]
+    talk = CHATTER.read_text(encoding="utf-8").splitlines()
+    rows += [{"text": line, "kind": "chatter"} for line in talk if not line.startswith("#")]
     fitting = Fitting([*examples(rows, classes)], classes)
     if "--check" in sys.argv:
         check(fitting, rows, classes)

@@ -30,7 +30,7 @@ SEEN = Path(__file__).with_name("reading_seen.jsonl")
 
 
 def make_old(folder: Path, count: int) -> None:
-    """Make a home of version 17 in which every message that an old rule would keep has a conclusion."""
+    """Make a home of version 18 in which every message that an old rule would keep has a conclusion."""
     with running(folder) as served, inside(served, "lab") as client:
         client.post("/sessions/s/messages", json={"messages": [{"content": "hello", "peer_id": "ann"}]})
     said = [f"{label.text} ({number})" for number, label in enumerate(islice(cycle(load(SEEN)), count))]
@@ -49,7 +49,7 @@ def make_old(folder: Path, count: int) -> None:
         file.executemany(f"INSERT INTO conclusions ({columns}) VALUES (?, ?, 1, 1, 1, ?, ?, ?, zeroblob(512))", held)
         links = [(int(row[1][1:]), row[0]) for row in held]
         file.executemany("INSERT INTO conclusion_messages (message_id, conclusion_id) VALUES (?, ?)", links)
-        file.execute("UPDATE alembic_version SET version_num = '0017'")
+        file.execute("UPDATE alembic_version SET version_num = '0018'")
 
 
 def conclusions(rows: list[tuple[int, str, int, str, int]]) -> Iterator[tuple[int, str, str, str, int]]:

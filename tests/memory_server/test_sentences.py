@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.memory_server.engine.sentences import is_kept, read_message, split_sentences
+from hermes.memory_server.engine.sentence_kinds import DISCARD, SECRET
+from hermes.memory_server.engine.sentences import is_kept, message_traits, read_message, split_sentences
+from hermes.ranking.traits import CONFIDENTIAL, UNWANTED
 
 
 def find_statements(text: str) -> list[str]:
@@ -259,3 +261,19 @@ def test_a_wish_not_to_remember_holds_for_the_whole_message(text: str) -> None:
 def test_a_secret_is_kept_and_known_as_one(text: str, is_one: bool) -> None:
     assert find_statements(text) == [text]
     assert any(sentence.kind == "secret" for sentence in read_message(text)) is is_one
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Keep at it, you're tough enough to pull through!",
+        "My cousin always brings out the best in me.",
+        "The trip gave me loads of confidence and lovely memories.",
+        "- **Deadline**: June 3\n- **Budget**: $4,500 a year",
+        "I'm on Flask 3.0.2, and the API key sits in `.env` as `MAPS_API_KEY`.",
+        "Ich war gestern mit dem Hund draußen und habe den Schirm vergessen.",
+    ],
+)
+def test_ordinary_talk_is_neither_a_secret_nor_a_wish(text: str) -> None:
+    assert not {SECRET, DISCARD} & {sentence.kind for sentence in read_message(text)}
+    assert not message_traits(text) & (CONFIDENTIAL | UNWANTED)

@@ -19,7 +19,7 @@ from hermes.memory_server.engine.derive import embed_statements, read_statements
 from hermes.memory_server.engine.word_vectors import WordVectors
 from tests.memory_server.in_file import wait_for_work
 from tests.memory_server.serving import Served, inside, running
-from tests.memory_server.talking import say, settle
+from tests.memory_server.talking import conclude, say, settle
 
 pytestmark = pytest.mark.contract("9.5")
 SECRET = "I keep my quokka in the bathtub."
@@ -68,6 +68,14 @@ def test_an_older_message_that_is_sent_again_brings_nothing_back(http: httpx.Cli
     tell(http, SECRET)
     forget(http)
     tell(http, SECRET.upper().replace(".", " !"), session="backfill", at="2025-01-01T00:00:00Z")
+    assert listed(http) == []
+
+
+def test_no_clause_of_a_deleted_sentence_comes_back(http: httpx.Client) -> None:
+    whole = "My bank is Monzo and I keep my quokka in Lisbon, and I live in Lisbon."
+    conclude(http, f"ann: {whole}")
+    forget(http)
+    tell(http, whole)
     assert listed(http) == []
 
 

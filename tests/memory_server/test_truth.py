@@ -60,6 +60,34 @@ def test_a_move_ends_the_older_home_and_a_correction_ends_the_move(http: httpx.C
     assert [one["content"] for one in listed(http)] == [f"ann: {text}" for text in (STAYED, PORTO, LISBON)]
 
 
+@pytest.mark.parametrize(
+    ("both", "name", "moved"),
+    [
+        ("I'm Nina and I live in Lisbon.", "I'm Nina", PORTO),
+        ("I'm Nina and live in Lisbon.", "I'm Nina", PORTO),
+        ("Ich heiße Nina und wohne in Lissabon.", "Ich heiße Nina", "Ich bin letzte Woche nach Porto gezogen."),
+        ("Me llamo Nina y vivo en Lisboa.", "Me llamo Nina", "Me mudé a Oporto."),
+        ("Je m'appelle Nina et j'habite à Lisbonne.", "Je m'appelle Nina", "J'ai déménagé à Porto."),
+        ("我叫小明，住在里斯本。", "我叫小明", "我上周搬到了波尔图。"),
+    ],
+)
+def test_a_clause_that_changed_leaves_the_others_of_its_sentence(
+    http: httpx.Client, both: str, name: str, moved: str
+) -> None:
+    tell(http, f"Hi! {both}", moved)
+    card = [f"ann: {moved}", f"ann: {name}"]
+    assert http.get("/peers/ann/card").json()["peer_card"] == card
+    assert by_text(http, name)["superseded_by"] is None
+    [ended] = [one for one in listed(http) if one["superseded_by"]]
+    assert ended["content"].removeprefix("ann: ") in both, "each clause is a quote"
+
+
+def test_what_is_said_of_one_thing_stays_one_sentence(http: httpx.Client) -> None:
+    told = "I live in Berlin and in summer I live in Rome."
+    tell(http, told)
+    assert by_text(http, told)["superseded_by"] is None
+
+
 def test_times_of_a_conclusion_are_told(http: httpx.Client) -> None:
     tell(http, LISBON, PORTO)
     told = history(http, PORTO)

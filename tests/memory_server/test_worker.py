@@ -213,6 +213,18 @@ async def test_worker_that_is_stopped_gives_back_what_it_prepares(database: Data
     assert slow.done == []
 
 
+async def test_a_job_that_waits_for_the_end_of_a_pause_is_given_back(database: Database) -> None:
+    for _ in range(2):
+        await add(database)
+    slow = Slow()
+    slow.free.set()
+    async with at_work(database, {"summary": replace(slow.kinds()["summary"], places=1, rest_share=1e9)}):
+        pausing = [("done", 1), ("running", 1)]
+        await eventually(lambda: states(database, "summary"), lambda found: found == pausing)
+    assert slow.begun == [1]
+    assert await states(database, "summary") == [("done", 1), ("pending", 0)]
+
+
 async def test_jobs_of_different_units_are_prepared_side_by_side_as_far_as_there_are_places(database: Database) -> None:
     for unit in ("a", "b", "c", "a"):
         await add(database, unit)

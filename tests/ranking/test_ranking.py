@@ -11,7 +11,7 @@ import pytest
 from hermes.ranking import traits
 from hermes.ranking.dates import asks_when, find_dates
 from hermes.ranking.names import leave_out, spellings
-from hermes.ranking.scoring import FINER, Evidence, Weights, score, score_finer
+from hermes.ranking.scoring import Evidence, score, score_finer
 from hermes.ranking.traits import traits_of
 from hermes.ranking.words import segment, split_words, telling_words
 
@@ -148,13 +148,22 @@ def test_session_of_many_good_candidates_lifts_them() -> None:
     assert scores[0] > scores[4]
 
 
-@pytest.mark.parametrize("weights", [FINER, replace(FINER, meaning=0.0)])
-def test_finer_embedder_decides_among_equals_and_what_it_has_not_seen_counts_as_the_rest_do(weights: Weights) -> None:
-    found = plain(4)
+@pytest.mark.parametrize("words", [10, 400])
+def test_finer_embedder_decides_among_equals_and_what_it_has_not_seen_counts_as_the_rest_do(words: int) -> None:
+    found = replace(plain(4), length=np.full(4, words))
     best = np.array([3, 1, 2])
-    scores = score_finer(found, best, np.array([0.9, 0.1, np.nan]), weights)
+    scores = score_finer(found, best, np.array([0.9, 0.1, np.nan]))
     assert scores[3] > scores[2] > scores[1]
     assert scores[2] == scores[0]
+
+
+def test_finer_embedder_counts_less_where_messages_are_essays() -> None:
+    best, close = np.arange(3), np.array([0.0, 0.6, 0.3])
+    margins = []
+    for words in (10, 80, 400):
+        scores = score_finer(replace(plain(3), length=np.full(3, words)), best, close)
+        margins.append(scores[1] - scores[0])
+    assert margins[0] > margins[1] > margins[2] > 0
 
 
 def test_finer_embedder_that_has_seen_too_few_of_the_best_changes_nothing() -> None:

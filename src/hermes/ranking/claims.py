@@ -38,11 +38,13 @@ WHO = r"(?P<who>\b(?:i|we|(?:the )?user)\b|\b(?:my|our) [\w-]+(?-i:(?: [A-ZÀ-Þ
 NAME = r"(?-i:[A-ZÀ-Þ][\w-]*)"
 DWELLING = r"(?:house|flat|apartment|place|home)"
 HAVE = r"(?:['’](?:ve|m|re|s)| have| am| are| has| is)?(?: (?:just|now|recently|actually|finally|all|both|currently))*"
+WHOSE = rf"(?:{WHO}{HAVE}|^)"
+"""Who it is about; the speaker, where a statement begins with its verb."""
 LATELY = r"(?:(?:jetzt|nun|inzwischen|mittlerweile|seit \w+|ahora|ya|actualmente|maintenant|désormais|actuellement) )*"
 PATTERNS: Mapping[str, Sequence[str]] = {
     "home": (
-        rf"{WHO}{HAVE} (?:lives?|living|resides?|settled(?: down)?) (?:back )?(?:in|at|near) {VALUE}",
-        rf"{WHO}{HAVE} (?:moved|relocated)(?: back| house| out| over| away| down| up)?"
+        rf"{WHOSE} ?(?:lives?|living|resides?|settled(?: down)?) (?:back )?(?:in|at|near) {VALUE}",
+        rf"{WHOSE} ?(?:moved|relocated)(?: back| house| out| over| away| down| up)?"
         rf"(?: from (?:[\w-]+ ){{1,3}}?)? ?(?:in)?to (?!an?\b|my\b|our\b){VALUE}",
         rf"\b(?:my|our) (?:new )?(?:address|{DWELLING}) is (?:now )?(?:in |at )?(?:\d+\w? )?{VALUE}",
         rf"{WHO}{HAVE} (?:found|rented|bought|moved into|got) (?:an?|our|the) (?:\w+ )?{DWELLING}"
@@ -53,11 +55,11 @@ PATTERNS: Mapping[str, Sequence[str]] = {
         rf"\b(?:me|nos) (?:he |hemos )?(?:mud\w+|trasladé) a {VALUE}",
         rf"\b(?:j['’]habite|je vis|nous (?:habitons|vivons)) {LATELY}(?:à|a|en|au|aux) {VALUE}",
         rf"\b(?:j['’]ai|on a|nous avons) (?:\w+ )?déménagé (?:à|a|en|au|aux) {VALUE}",
-        r"我们?(?:现在|已经|目前|上周|刚)*(?:住在|搬到了?|搬去了?)(?P<value>[^，。！？,.\s]{1,12})",
+        r"(?:我们?|^)(?:现在|已经|目前|上周|刚)*(?:住在|搬到了?|搬去了?)(?P<value>[^，。！？,.\s]{1,12})",
     ),
     "employer": (
-        rf"{WHO}{HAVE} (?:works?|working)(?: \w+)? (?:at|for) {VALUE}",
-        rf"{WHO}{HAVE} (?:started(?: working| work| a new job| a job)?|got a (?:new )?job|joined) at {VALUE}",
+        rf"{WHOSE} ?(?:works?|working)(?: \w+)? (?:at|for) {VALUE}",
+        rf"{WHOSE} ?(?:started(?: working| work| a new job| a job)?|got a (?:new )?job|joined) at {VALUE}",
         rf"(?:^|\bmy )first day at {VALUE}",
         rf"\barbeiten? {LATELY}(?:bei|für) {VALUE}",
         rf"\btrabaj(?:o|amos) {LATELY}(?:en|para) {VALUE}",
@@ -65,7 +67,7 @@ PATTERNS: Mapping[str, Sequence[str]] = {
         r"我(?:现在)?在(?P<value>[^，。！？,.\s]{1,15}?)(?:工作|上班)",
     ),
     "work": (
-        rf"{WHO}{HAVE} (?:works?|working|started|promoted)(?: \w+)? (?:as|to) (?:an? |the )?{VALUE}",
+        rf"{WHOSE} ?(?:works?|working|started|promoted)(?: \w+)? (?:as|to) (?:an? |the )?{VALUE}",
         rf"\barbeite {LATELY}als {VALUE}",
         rf"\btrabajo {LATELY}(?:como|de) {VALUE}",
         rf"\btravaille {LATELY}comme {VALUE}",
@@ -89,7 +91,7 @@ PATTERNS: Mapping[str, Sequence[str]] = {
     "drives": (rf"{WHO}{HAVE} (?:drives?|driving) {VALUE}", rf"\bich fahre (?:jetzt )?{VALUE}"),
     "likes": (
         r"\bi (?:really |still |do |also )*(?P<not>no longer |don['’]t |do not |never )?"
-        rf"(?:really )?(?:like|love|enjoy|eat|drink|smoke|play) {VALUE}",
+        rf"(?:really )?(?:like|love|enjoy|eat|drink|smoke|play) (?!(?:it|that|this|them|him|her)\b){VALUE}",
         rf"\bich (?:mag|liebe|esse|trinke|rauche|spiele) {VALUE}",
         rf"\b(?P<not>(?:ya )?no )?me gustan? {VALUE}",
         rf"\bj['’]aime {VALUE}",

@@ -8,7 +8,6 @@ oneself.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 
 from sqlalchemy import bindparam, select
@@ -18,10 +17,11 @@ from hermes.memory_server.db.statements import PreparedForList, PreparedStatemen
 from hermes.memory_server.db.tables import cards, conclusions, workspaces
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, find_collection
 from hermes.memory_server.engine.sentence_kinds import SECRET
+from hermes.memory_server.engine.sentences import read_message
 from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.truth import LIVE
-from hermes.ranking.claims import SINGLE, read_claims
+from hermes.ranking.claims import LEFT, SINGLE, read_claims, split_speaker
 
 IS_OPEN = conclusions.c.standing.is_distinct_from(SECRET)
 """It holds no secret."""
@@ -49,13 +49,6 @@ HELD = PreparedForList(
         *OF_COLLECTION, conclusions.c.superseded_by.is_(None), IS_OPEN, conclusions.c.digest.in_(digests)
     )
 )
-IDENTITY = re.compile(
-    r"\b(?:my name|i am|i'm|i live|i moved|we moved|i work|i like|i love|i hate|i prefer|i have|my [a-z]+ (?:is|are)"
-    r"|ich (?:hei(?:ß|ss)e|wohne|arbeite|mag|liebe)|me llamo|vivo|trabajo|me gusta|je m['’]appelle|j['’]habite"
-    r"|je travaille|j['’]aime)\b|我(?:叫|住|是|喜欢|搬)",
-    re.IGNORECASE,
-)
-"""Says who somebody is."""
 
 
 def read_card(tx: Tx, observer_id: int, observed_id: int) -> list[str] | None:
@@ -124,8 +117,11 @@ def choose_lines(contents: Iterable[str], held: frozenset[str]) -> list[str]:
 
 
 def is_identity(content: str) -> bool:
-    """Return True if a conclusion says who somebody is."""
-    return IDENTITY.search(content) is not None or _rank(content) < LEAST_RANK
+    """Return True if a conclusion says who somebody is, what they have or what they like."""
+    own = [claim for claim in read_claims(content) if claim.kind == claim.attribute and claim.kind != LEFT]
+    if own or standing_kind(content) not in (None, SECRET):
+        return True
+    return any(sentence.kind == "preference" for sentence in read_message(split_speaker(content)[1]))
 
 
 def _rank(content: str) -> int:

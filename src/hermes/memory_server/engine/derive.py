@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from sqlalchemy import bindparam, select, update
 
@@ -14,9 +16,12 @@ from hermes.memory_server.embedder import Embedder, to_blob
 from hermes.memory_server.engine.cards import keep_card
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, insert_conclusion, link_messages
 from hermes.memory_server.engine.messages import find_messages
+from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.sentences import is_kept, read_message
+from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.tombstones import buried_at
 from hermes.memory_server.engine.truth import LIVE
+from hermes.ranking.claims import read_claims
 
 KNOWN = PreparedStatement(
     select(conclusions.c.id, conclusions.c.superseded_by)
@@ -37,7 +42,7 @@ EARLIER = PreparedStatement(
     .join(conclusions, conclusions.c.id == conclusion_versions.c.conclusion_id)
     .join(conclusion_messages, conclusion_messages.c.conclusion_id == conclusions.c.id)
     .where(conclusion_messages.c.message_id == bindparam("message_id"))
-    .where(conclusions.c.collection_id == bindparam("collection_id"), LIVE)
+    .where(conclusions.c.collection_id + 0 == bindparam("collection_id"), LIVE)  # else all of it is gone through
 )
 """What conclusions from a message said before they were edited."""
 COUNT_AGAIN = PreparedStatement(
@@ -45,6 +50,9 @@ COUNT_AGAIN = PreparedStatement(
     .where(conclusions.c.id == bindparam("known_id"))
     .values(times_derived=conclusions.c.times_derived + 1)
 )
+JOINT = re.compile(r"\s*[,;]?\s+(?:and|und|y|et)\s+|[，；,;]\s*(?:而且|并且)?(?=我|住|在)", re.IGNORECASE)
+"""Where one clause of a sentence may end and another begin."""
+MAX_CLAUSES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +61,46 @@ class Statement:
 
     content: str
     message: Record
+    whole: str
+    """The sentence that it is a clause of, or itself: earlier versions concluded whole sentences."""
     vector: bytes = b""
 
 
 def read_statements(tx: Tx, message_ids: Iterable[int]) -> list[Statement]:
     """The statements of these messages; those that are gone say nothing."""
     return [
-        Statement(f"{row.peer}: {sentence.text}", row)
+        Statement(f"{row.peer}: {clause}", row, f"{row.peer}: {sentence.text}")
         for row in find_messages(tx, sorted(message_ids))
         for sentence in filter(is_kept, read_message(row.content))
+        for clause in ([sentence.text] if sentence.kind == SECRET else split_clauses(sentence.text))
     ]
+
+
+def split_clauses(sentence: str) -> list[str]:
+    """Split a sentence between clauses that each tell something of their own, so that one can change without the
+    others: `I'm Nina and I live in Lisbon`."""
+    found: list[tuple[int, int]] = []
+    start = 0
+    for joint in islice(JOINT.finditer(sentence), MAX_CLAUSES - 1):
+        found, start = _add_clause(sentence, found, start, joint.start()), joint.end()
+    return [sentence[start:end] for start, end in _add_clause(sentence, found, start, len(sentence))]
+
+
+def _add_clause(sentence: str, found: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
+    """Add a clause to those before it; one that cannot stand alone is a part of the last one."""
+    if not found:
+        return [(start, end)]
+    begun = found[-1][0]
+    if _tell_apart(sentence[begun : found[-1][1]], sentence[start:end]):
+        return [*found, (start, end)]
+    return [*found[:-1], (begun, end)]
+
+
+def _tell_apart(first: str, second: str) -> bool:
+    """Return True if each of two clauses tells something of a life, and not of one thing."""
+    claimed = [{claim.attribute for claim in read_claims(clause)} for clause in (first, second)]
+    tells = all(own or standing_kind(clause) for own, clause in zip(claimed, (first, second), strict=True))
+    return tells and claimed[0].isdisjoint(claimed[1])
 
 
 async def embed_statements(embedder: Embedder, statements: Sequence[Statement]) -> list[Statement]:
@@ -88,7 +126,10 @@ def remember(tx: Tx, workspace_id: int, observers: Iterable[int], statements: Se
 
 def _remember(tx: Tx, collection_id: int, said: Statement, at: int) -> None:
     message, same = said.message, {"collection_id": collection_id, "digest": digest(said.content)}
-    if LINKED.first(tx, message_id=message.id, **same) is not None:
+    if any(
+        LINKED.first(tx, message_id=message.id, collection_id=collection_id, digest=digest(text)) is not None
+        for text in {said.content, said.whole}
+    ):
         return
     known = KNOWN.first(tx, session_id=message.session_id, **same)
     if known is None and (_is_corrected(tx, collection_id, said) or _is_buried(tx, collection_id, said)):
@@ -112,10 +153,11 @@ def _remember(tx: Tx, collection_id: int, said: Statement, at: int) -> None:
 
 def _is_buried(tx: Tx, collection_id: int, said: Statement) -> bool:
     """Return True if it was deleted after the message came that says it."""
-    deleted = buried_at(tx, collection_id, said.content)
-    return deleted is not None and said.message.created_at <= deleted
+    deleted = [buried_at(tx, collection_id, text) for text in {said.content, said.whole}]
+    return any(at is not None and said.message.created_at <= at for at in deleted)
 
 
 def _is_corrected(tx: Tx, collection_id: int, said: Statement) -> bool:
     rows = EARLIER.rows(tx, message_id=said.message.id, collection_id=collection_id)
-    return any(digest(row.content) == digest(said.content) for row in rows)
+    own = {digest(said.content), digest(said.whole)}
+    return any(digest(row.content) in own for row in rows)

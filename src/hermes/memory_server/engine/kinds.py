@@ -27,7 +27,7 @@ from hermes.memory_server.engine.jobs import Job, read_observers
 from hermes.memory_server.engine.merging import go_on_merging
 from hermes.memory_server.engine.peer_deletion import purge_peer
 from hermes.memory_server.engine.removal import go_on_removing
-from hermes.memory_server.engine.rereading import commit_part, prepare_part
+from hermes.memory_server.engine.rereading import REST_SHARE, commit_part, prepare_part
 from hermes.memory_server.engine.scopes import copy_conclusions
 from hermes.memory_server.engine.standing import catch_up_standing
 from hermes.memory_server.engine.summaries import SessionSummary, count_removals, plan_summary, store_summary
@@ -66,6 +66,8 @@ class JobHandler(Generic[P]):
     commit: Callable[[Tx, Job, P, int], bool | None]
     places: int = 1
     seconds: float = 60.0
+    rest_share: float | None = None
+    """For so many times as long as one job took, the next of its kind waits; None: until nobody writes."""
 
 
 async def _nothing(_tools: JobTools, _job: Job) -> None:
@@ -144,7 +146,9 @@ KINDS: Mapping[str, JobHandler[Any]] = {
     "tidy": JobHandler(_tidy_files, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
     "catch_up": JobHandler(_nothing, lambda tx, *_: catch_up(tx, READ_AT_ONCE) or catch_up_standing(tx, READ_AT_ONCE)),
     "reread": JobHandler(
-        lambda tools, _: prepare_part(tools.database, tools.embedder), lambda tx, _, part, at: commit_part(tx, part, at)
+        lambda tools, _: prepare_part(tools.database, tools.embedder),
+        lambda tx, _, part, at: commit_part(tx, part, at),
+        rest_share=REST_SHARE,
     ),
     "webhook": JobHandler(_post, lambda *_: None, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),  # posting is all
 }

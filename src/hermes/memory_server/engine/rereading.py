@@ -10,16 +10,14 @@ reread:3:W    messages of workspace W get the conclusions that they lack
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from sqlalchemy import delete, exists, func, select, update
+from sqlalchemy import bindparam, delete, exists, func, select, update
 
 from hermes.memory_server.db.database import Database, JsonMap, Record, Tx
-from hermes.memory_server.db.statements import upsert
+from hermes.memory_server.db.statements import PreparedStatement, upsert
 from hermes.memory_server.db.tables import (
     collections,
     conclusion_messages,
@@ -50,13 +48,19 @@ from hermes.ranking.claims import split_speaker
 from hermes.ranking.traits import CONFIDENTIAL, UNWANTED
 
 PREFIX, MARKS, REVIEW, MESSAGES = "reread:", "reread:1", "reread:2", "reread:3:"
-PART_ROWS = {MARKS: 100, REVIEW: 20}
-MESSAGES_PART_ROWS = 20
-REST_SHARE = 5.0
-"""For so many times as long as a part took to work out, nothing is done: whoever talks goes first."""
+PART_ROWS = {MARKS: 100, REVIEW: 30}
+MESSAGES_PART_ROWS = 30
+REST_SHARE = 3.0
+"""For so many times as long as a part took, nothing is done: whoever talks goes first."""
 MAX_SOURCES = 20
 """Messages of one conclusion that are read."""
 SAMPLE_MESSAGES, SAMPLE_SENTENCES = 300, 10
+MARKED_PLACE = select(messages.c.workspace_id).where(messages.c.id == bindparam("marked_id")).scalar_subquery()
+SET_TRAITS = PreparedStatement(
+    update(message_vectors)
+    .where(message_vectors.c.workspace_id == MARKED_PLACE, message_vectors.c.message_id == bindparam("marked_id"))
+    .values(traits=bindparam("found"))
+)
 COUNTS = ("retired", "added", "undone")
 COUNTED = "rereading_"
 
@@ -87,12 +91,9 @@ class RereadPart:
 
 async def prepare_part(database: Database, embedder: Embedder) -> RereadPart | None:
     """Return the next part, worked out; None when there is none."""
-    began = time.monotonic()
     part = await database.read(_work_out)
     if part is not None and part.statements:
-        said = await embed_statements(embedder, part.statements)
-        part = RereadPart(part.name, part.mark, part.last, part.until, statements=said)
-    await asyncio.sleep(REST_SHARE * (time.monotonic() - began))
+        part = replace(part, statements=await embed_statements(embedder, part.statements))
     return part
 
 
@@ -153,10 +154,7 @@ MARKED = UNWANTED | CONFIDENTIAL
 
 
 def _mark(tx: Tx, found: Iterable[tuple[int, int]]) -> None:
-    for message_id, traits in found:
-        place = select(messages.c.workspace_id).where(messages.c.id == message_id).scalar_subquery()
-        own = (message_vectors.c.workspace_id == place, message_vectors.c.message_id == message_id)
-        tx.execute(update(message_vectors).where(*own).values(traits=traits))
+    SET_TRAITS.run_many(tx, ({"marked_id": message_id, "found": traits} for message_id, traits in found))
 
 
 def _judge(tx: Tx, rows: Sequence[Record]) -> list[Judged]:

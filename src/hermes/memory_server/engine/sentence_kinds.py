@@ -55,6 +55,10 @@ SHAPES = re.compile(
     r"|(?P<code>[A-Za-z0-9!#$%&*_+=/.@-]+)"
 )
 """What looks like a value, the most special first."""
+EMPHASIS = re.compile(r"(?<!\w)[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}(?!\w)")
+"""Signs of Markdown around words: no password has them."""
+IDENTIFIER = re.compile(r"[A-Za-z]+(?:[_=+.]{1,2}[A-Za-z]+)+|[A-Za-z]{1,2}_\d")
+VERSION = re.compile(r"v?\d{1,4}(?:\.\d{1,4})+|v\d{1,4}|\$\d[\d.,]*(?:/[a-z]+)?|\d[\d.]*(?:[KMGT]i?B|ms|px|fps)")
 CODE_CHARS = 6
 CODE_SHAPES = ("iban", "card", "key", "turns", "groups", "number and sign", "mixed with sign", "capitals and digits")
 SIZED_SHAPES = (*(f"number {size}" for size in range(3, 10)), *(f"letters and {size} digits" for size in range(1, 5)))
@@ -73,8 +77,10 @@ LONGEST_STEM, SHORTEST_STEM = 9, 3
 LONGEST_PHRASE = 4
 """East Asian characters of a word at most."""
 CODE_DIGITS = 3
-DISCARD_FROM = -0.4
-"""The log odds from which a message is not kept: to keep one that should not be is worse than the reverse."""
+SECRET_MARKS, DISCARD_MARKS = (
+    {f"@{mark}" for mark in marks} for marks in (("credential", "number_of", "value"), ("memory", "forget", "private"))
+)
+"""A sentence without one of these is neither: few of a thousand are, and both kinds hide their message."""
 OBJECTS = frozenset(("this", "me", "you", "says", "memory", "technical", "text", "nothing", "trace", "ask_word"))
 """Classes that tell what somebody is to remember or to forget."""
 CLAUSE_ENDS = frozenset(",:;.!?…")
@@ -159,12 +165,13 @@ class SentenceModel:
         total += (self._vectors.direction(sentence.replace(HIDDEN, " ")) @ self._vector_weights) * VECTOR_SCALE
         plain, groups, marked = np.split(total, (len(PLAIN_KINDS), len(PLAIN_KINDS) + len(GROUPS)))
         group = GROUPS[int(groups.argmax())]
-        if marked[1] > DISCARD_FROM:
+        if marked[1] > 0 and not DISCARD_MARKS.isdisjoint(marks):
             return Weighed(DISCARD, 0.0, group)
         likely = _softmax(plain)
-        if marked[0] > 0:
-            return Weighed(SECRET, float(1 / (1 + np.exp(-marked[0]))), group)
-        return Weighed(PLAIN_KINDS[int(likely.argmax())], float(likely[: len(KEPT_KINDS)].sum()), group)
+        kept = float(likely[: len(KEPT_KINDS)].sum())
+        if marked[0] > 0 and not SECRET_MARKS.isdisjoint(marks):
+            return Weighed(SECRET, max(kept, float(1 / (1 + np.exp(-marked[0])))), group)
+        return Weighed(PLAIN_KINDS[int(likely.argmax())], kept, group)
 
 
 @cache
@@ -201,6 +208,7 @@ def find_classes(text: str) -> frozenset[str]:
 
 def find_features(sentence: str, classes: WordClasses) -> tuple[list[str], list[str]]:
     """Return the words of a sentence and what is marked in it, each once."""
+    sentence = EMPHASIS.sub("", sentence)
     tokens = split_tokens(sentence)
     found = classes.find(tokens)
     words = dict.fromkeys(_words([_shape(token) for token in tokens]))
@@ -350,7 +358,7 @@ def holds_value(sentence: str) -> bool:
 def _shapes(sentence: str) -> set[str]:
     """Return the shapes of the numbers and codes of a sentence."""
     found = {
-        _shape_of_code(part[0].strip(".!?/-")) if (name := part.lastgroup) == "code" else name or ""
+        _shape_of_code(part[0].strip(".!?/-*_")) if (name := part.lastgroup) == "code" else name or ""
         for part in SHAPES.finditer(sentence)
     }
     return found - {""}
@@ -361,8 +369,12 @@ def _shape_of_code(part: str) -> str:
     if digits == len(part):
         return f"number {min(digits, 9)}" if digits else ""
     has_sign = any(sign in "!#$%&*_=+@" for sign in part[1:-1]) or part[-1:] in ("!", "#", "$")
+    if VERSION.fullmatch(part) is not None:
+        return "amount"
     if not any(map(str.isalpha, part)):
-        return "number and sign" if digits else ""
+        return "number and sign" if digits > 2 else ""
+    if IDENTIFIER.fullmatch(part) is not None:
+        return "identifier"
     if digits == 0 and not has_sign:
         return "camel" if any(map(str.isupper, part[1:])) and any(map(str.islower, part)) else ""
     if has_sign and (digits or len(part) >= CODE_CHARS):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 
-from hermes.memory_server.engine.sentence_kinds import SECRET
+from hermes.memory_server.engine.sentence_kinds import SECRET, SENTENCES_KEPT
 from hermes.memory_server.engine.sentences import is_secret
 
 MAX_STANDING_CHARS = 200
@@ -48,6 +48,7 @@ RULES: Mapping[str, tuple[str, ...]] = {
         rf"{I_AM} {NAME}(?: {NAME})?(?:[.!]?$|,? and\b)|{PLEASE}(?:you can )?call me {NAME}"
         rf"|\buser(?:['’]s name)? is {NAME}",
         rf"\bich hei(?:ß|ss)e\b|\bmein \w*name ist\b|\bich bin (?:der|die) {NAME}[.!]?$|{PLEASE}nenne? mich {NAME}",
+        rf"\b(?:soy|je suis) {NAME}(?: {NAME})?(?:[.!]?$|,? (?:y|et)\b)",
         r"\bme llamo\b|\bmi nombre es\b|\bll[aá]mame\b|\bje m['’]appelle\b|\bmon (?:pré)?nom est\b"
         r"|\bappelle[sz]?-moi\b",
         r"我(?:的名字)?(?:叫|姓)|我的名字是",
@@ -111,10 +112,15 @@ RULES: Mapping[str, tuple[str, ...]] = {
 
 def standing_kind(sentence: str) -> str | None:
     """Return which lasting fact of a life, wish or instruction a sentence is, if it is one; SECRET for a secret."""
+    if len(sentence) <= MAX_STANDING_CHARS:
+        return _standing_kind(sentence)
+    return SECRET if is_secret(_unsigned(sentence)) else None
+
+
+@lru_cache(maxsize=SENTENCES_KEPT)  # the same ones are looked at again for cards
+def _standing_kind(sentence: str) -> str | None:
     if is_secret(_unsigned(sentence)):  # a name before it may be a number
         return SECRET
-    if len(sentence) > MAX_STANDING_CHARS:
-        return None
     return next((kind for kind in RULES if _is_of(kind, sentence)), None)
 
 

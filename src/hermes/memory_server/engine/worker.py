@@ -14,7 +14,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from hermes.clock import Clock
@@ -47,6 +47,8 @@ SETTLE = 0.05
 PATIENCE = 1.0
 """A job starts once nobody has written for SETTLE seconds, or after PATIENCE seconds at the latest, so that clients
 that write message after message go first."""
+LONGEST_PAUSE = 5.0
+"""A job that was claimed before a pause is begun long before its lease runs out."""
 RENEW_EVERY = 3.0
 """Seconds between two renewals of a job's lease, which is three times as long."""
 
@@ -79,6 +81,7 @@ class JobWorker:
         self._news = asyncio.Event()
         self._written = float("-inf")
         self._stopped = False
+        self._ended = asyncio.Event()
         self._cleaned = 0.0
         self._turned = time.monotonic()
         self._idle = IDLE
@@ -94,6 +97,7 @@ class JobWorker:
     def stop(self) -> None:
         """Begin no more. What is being prepared is given back, what is being committed is finished."""
         self._stopped = True
+        self._ended.set()
         self._news.set()
         for preparing in self._preparing:
             preparing.cancel()
@@ -141,6 +145,11 @@ class JobWorker:
                 return
             await asyncio.sleep(left)
 
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, LONGEST_PAUSE)):
+                await self._ended.wait()
+
     async def _rest(self) -> None:
         try:
             async with asyncio.timeout(self._idle):
@@ -175,10 +184,13 @@ class JobWorker:
     async def _do_in_turn(self, job: Job) -> None:
         """A job, and those of its kind that follow it, for as long as there are any."""
         following: Job | None = job
+        rest_share = self._kinds[job.kind].rest_share
         while following is not None and not self._stopped:
+            began = time.monotonic()
             following = await self._do(following)
             if following is not None:
-                await self._settle()
+                spent = time.monotonic() - began
+                await (self._settle() if rest_share is None else self._pause(rest_share * spent))
         if following is not None:
             await self._give_back(following)
 
