@@ -47,7 +47,8 @@ def web(
         with keeping(find_place(app.home, load_shared_env(app.home))):
             with on_signals(TO_END, lambda _: stopping.set()):
                 note("The page is open to whoever has this link, once. Ctrl-C ends it.")
-                await serving.serve(app, store, port, announce, stopping)
+                models = import_module("hermes.cli.memory_model").HomeMemoryModel()
+                await serving.serve(app, store, models, port, announce, stopping)
 
     with_store(app, work)
     note("web: ended")

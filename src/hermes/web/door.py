@@ -6,6 +6,7 @@ Everything else is refused before any route sees it: other host names, other pag
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
@@ -16,8 +17,11 @@ from starlette.requests import Request
 
 from hermes.errors import UsageError
 from hermes.loopback import OWN_SITES
+from hermes.memory.connect_routes import PATH
 
 ENTER, STATIC = "/enter", "/static/"
+CALLBACK = re.compile(PATH.format(name="[^/]+") + "/callback")
+"""Where a browser comes back from a provider's page."""
 MAX_BODY_BYTES = 2 * 1024 * 1024
 MAX_FIELDS = 2_000
 CSRF = "csrf"
@@ -65,8 +69,8 @@ class WebDoor:
         """Return why a request is refused, None when it may pass."""
         if headers.get("host", "").lower() not in self._names:
             return DoorRefusal(403, WRONG_HOST)
-        if path == ENTER and method == "GET":
-            return None  # the terminal's link is opened from anywhere, also from a chat on another site
+        if method == "GET" and (path == ENTER or CALLBACK.fullmatch(path)):
+            return None  # both are opened from other sites, and bring a secret that works once
         site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
         if origin is not None and origin not in self._origins:
             return DoorRefusal(403, FOREIGN)
@@ -105,6 +109,10 @@ class WebDoor:
             fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict"))
         except ValueError as error:
             raise UsageError("the form cannot be read", hint="Reload the page and try again") from error
-        if not hmac.compare_digest(fields.pop(CSRF, "").encode(), self.csrf.encode()):
-            raise UsageError(STALE, hint="")
+        self.check_token(fields.pop(CSRF, ""))
         return fields
+
+    def check_token(self, given: str) -> None:
+        """Raise UsageError unless this is the token of this start."""
+        if not hmac.compare_digest(given.encode(), self.csrf.encode()):
+            raise UsageError(STALE, hint="")

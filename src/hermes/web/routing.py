@@ -12,10 +12,21 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from hermes.errors import HermesError, NoteError, NotFoundError, ProviderError, StoreBusyError, StoreError, UsageError
+from hermes.errors import (
+    HermesError,
+    ModelError,
+    NoteError,
+    NotFoundError,
+    ProviderError,
+    SettingsError,
+    StoreBusyError,
+    StoreError,
+    UsageError,
+)
 from hermes.redaction import hide_passwords
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
+from hermes.web.keeper import HostKeeper
 
 PageForm: TypeAlias = Mapping[str, str]
 FormHandler: TypeAlias = Callable[[Request, PageForm], Awaitable[Response]]
@@ -24,6 +35,8 @@ STATUS: Mapping[type[HermesError], int] = {
     NotFoundError: 404,
     UsageError: 400,
     NoteError: 400,
+    SettingsError: 400,
+    ModelError: 502,
     ProviderError: 502,
     StoreBusyError: 503,
     StoreError: 500,
@@ -52,7 +65,11 @@ def read_number(text: str) -> int | None:
 
 
 def host_of(request: Request) -> WebHost:
-    return cast(WebHost, request.app.state.host)
+    return keeper_of(request).host
+
+
+def keeper_of(request: Request) -> HostKeeper:
+    return cast(HostKeeper, request.app.state.keeper)
 
 
 def see(path: str) -> RedirectResponse:

@@ -15,20 +15,19 @@ from starlette.routing import Route
 
 from hermes.db.engine import Tx
 from hermes.errors import StoreBusyError, UsageError
-from hermes.memory.command_host import guarded, make_plugin
-from hermes.memory.provider import MemoryPlugin
+from hermes.memory.command_host import guarded
 from hermes.memory.registry import NONE
 from hermes.memory.values import Wording
 from hermes.owner.forgetting import FoundEverywhere, find_everywhere, forget_everywhere
 from hermes.owner.removal import PlannedRemoval, describe_removal, plan_removal, remove_session
-from hermes.owner.status import quiet_host, read_outboxes
+from hermes.owner.status import read_outboxes
 from hermes.owner.waiting import drop_entries, list_entries, retry_entries
 from hermes.settings import PROVIDER
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.web.chat import session_path
 from hermes.web.drawing import page
-from hermes.web.host import WebHost
+from hermes.web.host import WebHost, find_plugin
 from hermes.web.routing import PageForm, form_route, host_of, read_number, see
 from hermes.web.transcript import find_own
 
@@ -57,12 +56,6 @@ class SearchedPlace(Struct, frozen=True):
     found: str
 
 
-def _plugin_of(host: WebHost) -> MemoryPlugin | None:
-    """The provider as commands use it: it may block, so it is asked in a thread."""
-    app, name = host.app, host.app.settings.get(PROVIDER)
-    return None if name == NONE else make_plugin(name, app.home.plugins, quiet_host(app))
-
-
 def _wording(text: str) -> Wording:
     """Return the words of a text that is not blank: of a long one those at its beginning, and always at least one,
     since no words at all stand in everything."""
@@ -81,7 +74,7 @@ async def show_words(request: Request) -> Response:
 
 
 def _look(host: WebHost, wording: Wording) -> tuple[FoundEverywhere, list[str]]:
-    return find_everywhere(host.app, _plugin_of(host), wording)
+    return find_everywhere(host.app, find_plugin(host), wording)
 
 
 async def _draw_found(
@@ -125,7 +118,7 @@ async def forget_words(request: Request, form: PageForm) -> Response:
         raise UsageError("which words?", hint="Give words that all stand in what is to be forgotten")
 
     def run() -> tuple[FoundEverywhere, list[str], list[str]]:
-        wording, plugin = _wording(text), _plugin_of(host)
+        wording, plugin = _wording(text), find_plugin(host)
         found, remarks = find_everywhere(host.app, plugin, wording)
         return found, remarks, forget_everywhere(host.app, plugin, wording, found)
 
@@ -138,7 +131,7 @@ async def show_merge(request: Request) -> Response:
     peer, into = query.get("peer", ""), query.get("into", "")
 
     def look() -> tuple[list[str], str]:
-        plugin = _plugin_of(host)
+        plugin = find_plugin(host)
         if plugin is None:
             return [], ""
         peers = list(guarded(plugin.name, "peers", plugin.peers))
@@ -154,7 +147,7 @@ async def merge(request: Request, form: PageForm) -> Response:
     host = host_of(request)
 
     def run() -> None:
-        if (plugin := _plugin_of(host)) is not None:
+        if (plugin := find_plugin(host)) is not None:
             guarded(plugin.name, "merge", lambda: plugin.merge(form.get("peer", ""), form.get("into", "")))
 
     await asyncio.to_thread(run)
