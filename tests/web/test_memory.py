@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.parts import fetch_once
 from tests.web.holding import OWNER, held, hold, server_of
 from tests.web.serving import WebProcess
 from tests.web.talking import begin, fact, open_until, replies, say, tell
@@ -324,15 +323,6 @@ def test_without_scripts_a_fact_is_corrected_and_forgotten(plain: Page, web: Web
     assert plain.goto(f"{web.url}/memory/facts/{made}").status == 404  # type: ignore[union-attr]
     plain.goto(f"{web.url}/news")
     expect(plain.locator("#sentence")).to_contain_text("Memory works.")
-
-
-@pytest.fixture(scope="module")
-def axe(processes: None, pytestconfig: pytest.Config) -> str:
-    """The source of axe-core, which finds what assistive technology cannot use."""
-    cache = pytestconfig.cache
-    assert cache is not None
-    folder = fetch_once(cache, "axe-core", ["npm", "install", "--no-save", "axe-core@4"], "--prefix")
-    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -219,7 +219,8 @@ def _look(machine: Machine, config: HonchoConfiguration, before: str, name: str)
     try:
         server = Extensions(config, machine)
         if server.has(MERGE):
-            found = server.preview_merge(before, name)
+            # A new name is no peer yet; how much would move is the same for every other one.
+            found = server.preview_merge(before, name) or server.preview_merge(before, config.identities.ai)
             if found is None:
                 return True, ""
             return True, f"{before} has {found.messages} messages, and {found.conclusions} conclusions concern it."
@@ -238,5 +239,7 @@ def _merge(bench: Workbench, config: HonchoConfiguration, before: str, name: str
             f"{find_server(config).shown} cannot merge two peers, and nothing was changed",
             hint="`--leave` makes the alias alone",
         )
+    with open_client(config, bench.machine) as client:
+        client.peer(name).get_metadata()  # from here on it is there
     server.merge(before, name)
     bench.desk.dialog.say(f"What is known of {before} becomes {name}'s, in the background.")

@@ -121,9 +121,8 @@ async def _try(host: WebHost, which: Which, form: PageForm) -> TriedModel | None
                 given = _memory_given(form)
                 desk = host.memory_model
                 return None if given["source"] == "off" else await asyncio.to_thread(desk.test, host.app, given)
-            found = host.app.settings.found | {
-                row.key: Resolved(value, MADE, MADE) for row, value in _host_values(host.app, form)
-            }
+            values = {row.key: Resolved(value, MADE, MADE) for row, value in _host_values(host.app, form)}
+            found = {**host.app.settings.found, **values}
             model = open_model(replace(host.app, settings=Settings(found)))
             return None if model is None else await try_model(model)
     except TimeoutError:
