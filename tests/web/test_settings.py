@@ -60,6 +60,7 @@ def test_modes_are_saved_where_the_command_line_saves_them(visitor: Visitor) -> 
         ("hermes", "log.levle", "info", "there is no setting 'log.levle'"),
         ("hermes", "memory.provider", "nobody", "there is no memory provider 'nobody'"),
         ("hermes", "model.default", "big", "HERMES_MODEL, which wins"),
+        ("hermes", "telegram.base_url", "https://bot:(hidden)@x", "where a password is hidden"),
         ("elsewhere", "log.level", "info", "there is no table of settings 'elsewhere'"),
     ],
 )

@@ -6,6 +6,7 @@ The link has a page of its own, which scripts ask for every two seconds and whoe
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,7 @@ from hermes.owner.status import quiet_host
 from hermes.settings import PROVIDER
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
-from hermes.web.routing import PageForm, form_route, host_of, keeper_of, see
+from hermes.web.routing import PageForm, form_route, host_of, see, take_up
 
 TOKEN_HEADER = "X-CSRF-Token"  # noqa: S105 - the header's name
 HERE = "/settings/connect"
@@ -49,6 +50,7 @@ class Connects:
 
     def __init__(self) -> None:
         self._made: dict[tuple[str, str], Connect | None] = {}
+        self._lock = threading.Lock()
         self.urls: dict[str, str] = {}
         """The page of the provider that was opened last, by the provider's name."""
 
@@ -56,10 +58,12 @@ class Connects:
         """It blocks. `profile` "" is the page's own. Raises ProviderError, and NotFoundError for no such profile."""
         own = app.home.profile or "default"
         key = (profile or own, name)
-        if key not in self._made:
-            found = app if key[0] == own else App.load(key[0])
-            self._made[key] = guarded(name, "connect", make_plugin(name, found.home.plugins, quiet_host(found)).connect)
-        return self._made[key]
+        with self._lock:
+            if key not in self._made:
+                found = app if key[0] == own else App.load(key[0])
+                plugin = make_plugin(name, found.home.plugins, quiet_host(found))
+                self._made[key] = guarded(name, "connect", plugin.connect)
+            return self._made[key]
 
 
 def _connects(request: Request) -> Connects:
@@ -89,7 +93,7 @@ async def look(request: Request, name: str) -> ShownConnect | None:
 
 async def show(request: Request) -> Response:
     """The link by itself. Nothing for a page that shows it as it is."""
-    await keeper_of(request).refresh()
+    await take_up(request)
     host = host_of(request)
     shown = await look(request, host.app.settings.get(PROVIDER))
     if shown is not None and request.query_params.get("seen") == shown.mark and "hx-request" in request.headers:

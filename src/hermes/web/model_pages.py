@@ -20,8 +20,8 @@ from hermes.settings import API_KEY, BASE_URL, MODEL, Setting, Settings
 from hermes.settings.layers import Resolved
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
-from hermes.web.routing import PageForm, form_route, host_of, keeper_of, see
-from hermes.web.settings_pages import MADE, take_up, write_ours
+from hermes.web.routing import PageForm, form_route, host_of, keeper_of, see, take_up
+from hermes.web.settings_pages import MADE, refuse_hidden, write_ours
 
 HERE = "/settings/models"
 TRIAL_SECONDS = 120.0
@@ -132,7 +132,7 @@ async def _try(host: WebHost, which: Which, form: PageForm) -> TriedModel | None
 def _host_values(app: App, form: PageForm) -> list[tuple[Setting[Any], str]]:
     """The settings that a form of the model that answers wants. A key goes to no other place than it was given for."""
     get, given = app.settings.get, form.get("url", "").strip()
-    url = get(BASE_URL) if given == BASE_URL.shown(get(BASE_URL)) else BASE_URL.parse(given, MADE)
+    url = get(BASE_URL) if given == BASE_URL.shown(get(BASE_URL)) else BASE_URL.parse(refuse_hidden("url", given), MADE)
     stays = Endpoint.parse(url or OPENAI).netloc == Endpoint.parse(get(BASE_URL) or OPENAI).netloc
     kept = get(API_KEY) if stays and not form.get("forget_key") else ""
     name = MODEL.parse(form.get("name", "").strip(), MADE)

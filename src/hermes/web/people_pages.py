@@ -21,8 +21,7 @@ from hermes.owner.people import mark_owner, read_people
 from hermes.types import Json
 from hermes.web.drawing import page
 from hermes.web.host import WebHost, find_plugin
-from hermes.web.routing import PageForm, form_route, host_of, keeper_of, see
-from hermes.web.settings_pages import take_up
+from hermes.web.routing import PageForm, form_route, host_of, keeper_of, see, take_up
 
 HERE = "/settings/people"
 MAX_ID_CHARS, MAX_NAME_CHARS = 200, 200

@@ -72,6 +72,15 @@ def keeper_of(request: Request) -> HostKeeper:
     return cast(HostKeeper, request.app.state.keeper)
 
 
+async def take_up(request: Request) -> str:
+    """Take up settings that were changed elsewhere; why they cannot be used, or ""."""
+    try:
+        await keeper_of(request).refresh()
+    except HermesError as error:
+        return error.line()
+    return ""
+
+
 def see(path: str) -> RedirectResponse:
     """Answer a form: the browser loads this page next, and loading it again repeats nothing."""
     return RedirectResponse(path, 303)

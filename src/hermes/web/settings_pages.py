@@ -17,12 +17,13 @@ from hermes.errors import HermesError, ProviderError, SettingsError, UsageError
 from hermes.memory.command_host import guarded
 from hermes.memory.provider import SettingInForce
 from hermes.memory.registry import NONE, provider_names
+from hermes.redaction import HIDDEN
 from hermes.settings import PROVIDER, TABLE, find_setting
 from hermes.settings.kinds import in_words
 from hermes.web import connecting
 from hermes.web.drawing import page
 from hermes.web.host import WebHost, find_plugin
-from hermes.web.routing import PageForm, form_route, host_of, keeper_of, see
+from hermes.web.routing import PageForm, form_route, host_of, keeper_of, see, take_up
 
 OURS = "hermes"
 """The table of config.yaml; a provider's has the provider's name."""
@@ -89,8 +90,15 @@ def find_changes(rows: Sequence[SettingInForce], form: PageForm) -> dict[str, st
         if standing not in (form.get(f"{SEEN}{key}", standing), value.strip()):
             hint = "Your value is still in the form; send it again to set it all the same"
             raise UsageError(f"{key} was changed since the page was loaded: it is {standing or 'empty'} now", hint=hint)
-        changed[key] = value.strip()
+        changed[key] = refuse_hidden(key, value.strip())
     return changed
+
+
+def refuse_hidden(key: str, value: str) -> str:
+    """Return a value that was typed whole. Raises UsageError for one with a part that the page hides."""
+    if HIDDEN in value:
+        raise UsageError(f"{key} still has {HIDDEN} where a password is hidden", hint="Type the whole value")
+    return value
 
 
 async def save(request: Request, table: str, form: PageForm) -> bool:
@@ -147,15 +155,6 @@ async def _draw_memory(
         fixed=is_fixed(host, provider), connect=await connecting.look(request, choice.chosen),
         problem=problem, drafts=drafts or {}, trouble=await host.trouble(),
     )  # fmt: skip
-
-
-async def take_up(request: Request) -> str:
-    """Take up settings that were changed elsewhere; why they cannot be used, or ""."""
-    try:
-        await keeper_of(request).refresh()
-    except HermesError as error:
-        return error.line()
-    return ""
 
 
 async def show_all(request: Request) -> Response:
