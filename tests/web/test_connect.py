@@ -250,13 +250,13 @@ def test_denial_and_a_wait_that_ends_are_said_and_clear_themselves(
         page.goto(f"{web.url}/settings")
         with beginning(page) as there:
             there.click("button[value=deny]")
-        expect(state(page)).to_contain_text("the sign-in was declined")
+        expect(state(page)).to_contain_text("The sign-in was declined")
         expect(page.get_by_role("button", name="Try again")).to_be_visible()
         assert find_bad(page, axe) == []
         expect(state(page)).to_have_attribute("data-state", "idle")
         with beginning(page):
             expect(state(page)).to_have_attribute("data-state", "waiting")
-        expect(state(page)).to_contain_text("nobody signed in within")
+        expect(state(page)).to_contain_text("Nobody signed in within")
         expect(state(page)).to_have_attribute("data-state", "idle")
         with beginning(page):
             page.get_by_role("button", name="Cancel").click()

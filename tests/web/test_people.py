@@ -6,25 +6,14 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from hermes.clock import SystemClock
-from hermes.store.people import mark, meet
-from hermes.store.store import Store
 from tests.web.forms import Visitor, field, problem, visiting
-from tests.web.holding import hold, server_of
+from tests.web.holding import hold, meet_people, server_of
 from tests.web.serving import SaidNext, serving
 
 pytestmark = pytest.mark.contract("10.72")
-
-
-async def meet_people(home: Path) -> None:
-    async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=5.0) as store:
-        for user_id, name in (("17", "Bob"), ("18", "Rob"), ("19", "Ann")):
-            await store.write(lambda tx, one=user_id, called=name: meet(tx, "telegram", one, called))  # type: ignore[misc]
-        await store.write(lambda tx: mark(tx, "telegram", "19", is_owner=True, now=1.0))
 
 
 @pytest.fixture(scope="module")
