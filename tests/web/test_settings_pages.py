@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.llm.beside import beside
 from tests.web.holding import meet_people
 from tests.web.serving import SaidNext, WebProcess, serving
-from tests.web.talking import begin, replies
+from tests.web.talking import begin, open_until, replies
 
 pytestmark = [pytest.mark.processes, pytest.mark.contract("10.67", "10.70")]
 
@@ -58,7 +58,7 @@ def web(other: SaidNext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
     (home / "config.yaml").write_text("\n".join([*lines, ""]), encoding="utf-8")
     with ThreadPoolExecutor(1) as beside_playwright:  # which has a loop of its own in this thread
         beside_playwright.submit(asyncio.run, meet_people(home)).result()
-    with serving(home) as running:
+    with serving(home, HONCHO_OAUTH_AUTHORIZE_URL=NOBODY) as running:
         yield running
 
 
@@ -163,8 +163,7 @@ def test_settings_work_with_the_keyboard_and_without_scripts(browser: Browser, w
     expect(page.locator("[role=status].note")).to_contain_text("Saved.")
     page.goto(f"{web.url}/settings")
     page.get_by_role("button", name="Connect", exact=True).click()
-    page.goto(f"{web.url}/settings/connect")
-    expect(page.locator("#connect")).to_have_attribute("data-state", "waiting")
+    open_until(page, f"{web.url}/settings/connect", "#connect[data-state=waiting]")
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator("#connect")).to_have_attribute("data-state", "idle")
     context.close()
