@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.llm.beside import beside
-from tests.llm.loopback import Answer, LoopbackServer, Received, fails, says
+from tests.llm.loopback import Answer, LoopbackServer, Received, chunk, fails, says
 from tests.web.forms import Visitor, field, problem, visiting
 from tests.web.serving import SaidNext, serving
 
@@ -53,6 +55,14 @@ def config_of(visitor: Visitor) -> str:
     return (visitor.web.home / "config.yaml").read_text(encoding="utf-8")
 
 
+def wait_for(visitor: Visitor, address: str, text: str) -> None:
+    """Load a page until it says something."""
+    end = time.monotonic() + 30
+    while text not in (page := visitor.client.get(address).text):
+        assert time.monotonic() < end, page
+        time.sleep(0.05)
+
+
 def sent_keys(server: LoopbackServer, after: int = 0) -> set[str]:
     """The keys of all requests but the first ones."""
     return {one.headers.get("authorization", "") for one in server.requests[after:]}
@@ -81,12 +91,22 @@ def test_mended_url_answers_the_next_message_without_a_restart(visitor: Visitor,
     assert other.base_url not in config_of(visitor)
     assert "Saved." in visitor.send("/settings/models/host", {**form, "act": "save"}).text
     said = visitor.send("/sessions", {"text": "Who are you?"})
-    for _ in range(100):
-        if "I am the other one." in (page := visitor.client.get(said.url).text):
-            break
-    assert "I am the other one." in page
+    wait_for(visitor, str(said.url), "I am the other one.")
     assert sent_keys(other, before) == {""}, "a key goes to no other place than it was given for"
     assert KEY not in config_of(visitor)
+
+
+def test_reply_under_way_ends_as_it_began_while_the_model_is_changed(visitor: Visitor, other: Other) -> None:
+    visitor.send("/settings/models/host", host_form(visitor, url=other.base_url, act="keep"))
+    go = threading.Event()
+    other.next.append(Answer(chunks=[chunk({"content": "Before "}), go, chunk({"content": "and after."}, "stop")]))
+    said = visitor.send("/sessions", {"text": "Tell me something long."}).url
+    wait_for(visitor, str(said), "Before")
+    visitor.send("/settings/models/host", host_form(visitor, url="http://127.0.0.1:9/v4", act="keep"))
+    go.set()
+    wait_for(visitor, str(said), "Before and after.")
+    visitor.send(f"{said.path}/say", {"text": "And now?"})
+    wait_for(visitor, str(said), "refuses the connection")
 
 
 def test_key_is_never_shown_and_can_be_forgotten(visitor: Visitor, other: Other) -> None:

@@ -239,7 +239,5 @@ def _merge(bench: Workbench, config: HonchoConfiguration, before: str, name: str
             f"{find_server(config).shown} cannot merge two peers, and nothing was changed",
             hint="`--leave` makes the alias alone",
         )
-    with open_client(config, bench.machine) as client:
-        client.peer(name).get_metadata()  # from here on it is there
     server.merge(before, name)
     bench.desk.dialog.say(f"What is known of {before} becomes {name}'s, in the background.")
