@@ -283,3 +283,26 @@ def test_connecting_chooses_the_provider_that_was_only_the_default(
         page.get_by_role("button", name="Disconnect").click()
         expect(state(page)).to_have_attribute("data-state", "idle")
         assert len(issuer.revoked) == 1
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(120)
+def test_page_of_another_profile_connects_that_profile_alone(
+    model: SaidNext, browser: Browser, issuer: Issuer, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    configure(home, issuer.url)
+    (home / "profiles" / "work").mkdir(parents=True)
+    (home / "profiles" / "work" / "config.yaml").write_text("memory:\n  provider: honcho\n", encoding="utf-8")
+    before = block_of(home)
+    with serving(home, model) as web, serving(home, model, "-p", "work") as other:
+        with signed(browser, other.take_link()) as page:
+            page.goto(f"{other.url}/settings")
+            with page.context.expect_page():
+                page.get_by_role("button", name="Connect", exact=True).click()
+            expect(state(page)).to_have_attribute("data-state", "connected")
+        with signed(browser, web.take_link()) as page:
+            page.goto(f"{web.url}/settings")
+            expect(state(page)).to_have_attribute("data-state", "idle")
+    assert block_of(home) == before
+    assert block_of(home, "hermes_work")["apiKey"] in issuer.issued
