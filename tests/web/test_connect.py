@@ -295,14 +295,13 @@ def test_page_of_another_profile_connects_that_profile_alone(
     (home / "profiles" / "work").mkdir(parents=True)
     (home / "profiles" / "work" / "config.yaml").write_text("memory:\n  provider: honcho\n", encoding="utf-8")
     before = block_of(home)
-    with serving(home, model) as web, serving(home, model, "-p", "work") as other:
-        with signed(browser, other.take_link()) as page:
-            page.goto(f"{other.url}/settings")
-            with page.context.expect_page():
-                page.get_by_role("button", name="Connect", exact=True).click()
-            expect(state(page)).to_have_attribute("data-state", "connected")
-        with signed(browser, web.take_link()) as page:
-            page.goto(f"{web.url}/settings")
-            expect(state(page)).to_have_attribute("data-state", "idle")
+    with serving(home, model, "-p", "work") as web, signed(browser, web.take_link()) as page:
+        page.goto(f"{web.url}/settings")
+        with page.context.expect_page():
+            page.get_by_role("button", name="Connect", exact=True).click()
+        expect(state(page)).to_have_attribute("data-state", "connected")
+    with serving(home, model) as web, signed(browser, web.take_link()) as page:
+        page.goto(f"{web.url}/settings")
+        expect(state(page)).to_have_attribute("data-state", "idle")
     assert block_of(home) == before
     assert block_of(home, "hermes_work")["apiKey"] in issuer.issued
