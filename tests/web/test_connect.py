@@ -26,7 +26,7 @@ from tests.web.forms import Visitor, visiting
 from tests.web.serving import SaidNext, WebProcess, environment, serving
 from tests.web.talking import begin, replies, say
 
-pytestmark = pytest.mark.contract("8.3", "10.76")
+pytestmark = pytest.mark.contract("8.3", "10.71")
 
 AT = "/api/memory/providers/honcho/oauth"
 SHORT = (

@@ -14,7 +14,7 @@ from tests.llm.loopback import Answer, LoopbackServer, Received, chunk, fails, s
 from tests.web.forms import Visitor, field, problem, visiting
 from tests.web.serving import SaidNext, serving
 
-pytestmark = pytest.mark.contract("10.78")
+pytestmark = pytest.mark.contract("10.73")
 
 KEY = "sk-first-0123456789abcdef"
 NOBODY = "http://127.0.0.1:9/v1"

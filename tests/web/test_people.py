@@ -13,7 +13,7 @@ from tests.web.forms import Visitor, field, problem, visiting
 from tests.web.holding import hold, meet_people, server_of
 from tests.web.serving import SaidNext, serving
 
-pytestmark = pytest.mark.contract("10.77")
+pytestmark = pytest.mark.contract("10.72")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from hermes.web.settings_pages import SAYS
 from tests.web.forms import Visitor, field, problem, visiting
 from tests.web.serving import SaidNext, serving
 
-pytestmark = pytest.mark.contract("10.75")
+pytestmark = pytest.mark.contract("10.70")
 
 SECRET = "sk-hidden-0123456789abcdef"
 HONCHO = {"telemetry": {"id": 7}, "hosts": {"cursor": {"theme": "dark"}, "hermes": {"peerName": "ann"}}}

@@ -16,7 +16,7 @@ from tests.web.holding import meet_people
 from tests.web.serving import SaidNext, WebProcess, serving
 from tests.web.talking import begin, open_until, replies
 
-pytestmark = [pytest.mark.processes, pytest.mark.contract("10.67", "10.75")]
+pytestmark = [pytest.mark.processes, pytest.mark.contract("10.67", "10.70")]
 
 PAGES = (
     "/settings",
