@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from hermes.web import asking, chat, first, memory, upkeep
+from hermes.web import asking, chat, first, health, memory, upkeep
 from hermes.web.door import FOREIGN, NO_COOKIE, STALE, USED, WRONG_HOST
 from hermes.web.routing import DEFECT
 from hermes.web.stream import CROWDED, MAX_FOLLOWERS
@@ -111,7 +111,7 @@ def test_scripts_and_styles_come_from_here_alone(signed: httpx.Client) -> None:
 
 def form_paths() -> list[str]:
     """The address of every form of the page."""
-    made = [route for module in (asking, chat, first, memory, upkeep) for route in module.routes()]
+    made = [route for module in (asking, chat, first, health, memory, upkeep) for route in module.routes()]
     return [re.sub(r"\{\w+:\w+\}", "1", route.path) for route in made if route.methods and "POST" in route.methods]
 
 

@@ -26,7 +26,7 @@ COMMANDS: dict[str, str] = {
     "chat": "chat",
     "model": "model",
     "gateway": "app",
-    "web": "web",
+    "web": "app",
     "sessions": "app",
     "memory": "build",
     "config": "app",

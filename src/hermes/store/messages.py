@@ -198,6 +198,18 @@ class Messages:
         ).fetchone()[0]
         return int(person or 0), int(replies)
 
+    def newest_times(self, tx: Tx, count: int) -> list[tuple[str, float, bool]]:
+        """Return session, time and whether it is a reply of what people said and were told, among the newest `count`
+        messages of the store, in order. Tool calls and their results are left out."""
+        rows = tx.execute(
+            "SELECT t.session_id, t.timestamp, t.role FROM messages t "
+            "LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
+            "WHERE t.id > (SELECT max(id) FROM messages) - ? AND t.role IN ('user', 'assistant') "
+            f"AND {self._shape.field('tool_calls')} IS NULL AND {self._kept} ORDER BY t.id",
+            (count,),
+        )
+        return [(row["session_id"], as_time(row["timestamp"]), row["role"] == "assistant") for row in rows]
+
     def last_id(self, tx: Tx, session_id: str) -> int:
         """The newest message's id, or 0."""
         row = tx.execute("SELECT max(id) FROM messages WHERE session_id = ?", (session_id,)).fetchone()

@@ -26,15 +26,16 @@ from hermes.gateway.agent_cache import NOBODY
 from hermes.hosting import open_agents
 from hermes.http_server import GuestServer, listen
 from hermes.owner.memory import OwnMemory
+from hermes.owner.web_key import is_web_key
 from hermes.scope import OWNER
 from hermes.store.store import Store
 from hermes.types import Session
-from hermes.web import asking, chat, first, upkeep
+from hermes.web import api, asking, chat, first, health, session_timeline, upkeep
 from hermes.web import memory as memory_routes
 from hermes.web.door import ENTER, STATIC, USED, WebDoor
 from hermes.web.drawing import HEADERS, HERE, page
 from hermes.web.host import WebHost
-from hermes.web.routing import see, show_error
+from hermes.web.routing import say_refused, see, show_error
 from hermes.web.turns import LiveTurns
 
 log = logging.getLogger("hermes.web")
@@ -63,7 +64,7 @@ class Guarded:
         if refused is not None:
             scope["app"] = self._app
             request = Request(scope)
-            answer = page(request, "refused.html", refused.status, problem=refused.why)
+            answer = say_refused(request, "refused.html", refused.status, refused.why)
             await answer(scope, receive, _with_headers(scope["path"], send))
             return
         await self._app(scope, receive, _with_headers(scope["path"], send))
@@ -101,6 +102,9 @@ def make_app(host: WebHost, announce: Announce) -> ASGIApp:
             *asking.routes(),
             *upkeep.routes(),
             *memory_routes.routes(),
+            *session_timeline.routes(),
+            *health.routes(),
+            *api.routes(),
             *chat.routes(),
         ],
         exception_handlers=dict.fromkeys((HermesError, HTTPException, ClientDisconnect, Exception), show_error),
@@ -114,7 +118,7 @@ async def serve(app: App, store: Store, port: int, announce: Announce, stopping:
     owner, model = new_owner(), open_speaker(app)
     memory = OwnMemory(app, store, owner, lanes=LANES_AT_ONCE)
     with listen("127.0.0.1", port, "choose another --port") as listener:
-        door = WebDoor(listener.getsockname()[1])
+        door = WebDoor(listener.getsockname()[1], lambda given: is_web_key(app.home, given))
         turns = LiveTurns(store, open_agents(app, store, model, owner, memory.provider))
         host = WebHost.of(app, store, door, memory, turns)
         server = GuestServer(make_app(host, announce), drain=DRAIN_SECONDS)
