@@ -85,6 +85,7 @@ async def show_timeline(request: Request) -> Json:
         "tokens": seen.tokens,
         "parts": to_builtins(seen.parts),
         "waits": to_builtins(seen.waits),
+        "compression_failures": to_builtins(seen.failures),
         "items": to_builtins(seen.entries),
         "before": seen.entries[0].id if seen.has_earlier else None,
     }

@@ -17,6 +17,7 @@ from hermes.errors import NotFoundError
 from hermes.llm.tokens import message_tokens
 from hermes.owner.session_view import PartName, Snapshot, ViewPart, read_parts, read_snapshot
 from hermes.settings import CONTEXT_LENGTH
+from hermes.store.compressions import Failures, read_failures
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Compression, Message, Session
@@ -84,6 +85,8 @@ class SessionTimeline(Struct, frozen=True):
     entries: Sequence[TimelineEntry]
     waits: Sequence[SessionWait]
     has_earlier: bool
+    failures: Failures = Failures()
+    """Compressions that failed since the last one that did not."""
 
     @property
     def tokens(self) -> int:
@@ -108,7 +111,8 @@ def read_timeline(store: Store, people: People, tx: Tx, session_id: str, before:
         SessionWait(one.id, one.queue, one.state, one.created_at, one.attempts, one.reason or "")
         for one in unsettled(tx, session_id, limit=MAX_WAITS)
     ]
-    return SessionTimeline(seen.session, read_parts(store, tx, seen.session), entries, waits, seen.has_earlier)
+    parts, failures = read_parts(store, tx, seen.session), read_failures(tx, session_id)
+    return SessionTimeline(seen.session, parts, entries, waits, seen.has_earlier, failures)
 
 
 def _entry(one: ShownMessage, said_at: float | None, compression: SeenCompression | None) -> TimelineEntry:

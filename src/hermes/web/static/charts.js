@@ -33,7 +33,7 @@ function draw(table) {
     width: place.clientWidth,
     height: Math.min(MAX_HEIGHT, place.clientWidth * 0.6),
     scales: { y: { range: (_, low, high) => [0, (high || 1) * 1.1] } },
-    axes: [{ ...axis, space: 60, values: (_, times) => times.map(short) }, { ...axis, size: 56 }],
+    axes: [{ ...axis, size: 32, space: 60, values: (_, times) => times.map(short) }, { ...axis, size: 56 }],
     series: [
       { label: "When", value: (_, at) => (at === null ? "" : long(at)) },
       ...names.map((label, number) => ({
