@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from hermes.embedded.rendezvous import read_rendezvous
-from hermes.owner.web_key import FILE
+from hermes.home import Home
+from hermes.owner.web_key import FILE, make_web_key
 from hermes.types import Session
 from hermes.web import api
 from hermes.web.api import MAX_LIMIT, TOKEN
@@ -107,8 +108,9 @@ def test_keys_of_gateway_and_memory_server_and_others_are_refused(web: WebProces
     with server_of(web):
         found = read_rendezvous(place_of(web.home).rendezvous)
     assert found is not None
+    of_work = make_web_key(Home(web.home / "profiles" / "work", "work"))
     kept = (web.home / FILE).read_text(encoding="utf-8").strip() if (web.home / FILE).exists() else "x"
-    for other in (GATEWAY_KEY, found.api_key, found.start_id, kept, "hwk_", "é" * 40):
+    for other in (GATEWAY_KEY, found.api_key, found.start_id, kept, of_work, "hwk_", "é" * 40):
         headers = {b"Authorization": b"Bearer " + other.encode()}
         for who in (signed, httpx):  # also with the cookie: a wrong key is said to be wrong
             answer = who.get(f"{web.url}/api/health", headers=headers)

@@ -165,6 +165,7 @@ def test_timeline_shows_parts_messages_and_the_compression(page: Page, web: WebP
     page.get_by_role("link", name="Earlier").click()
     expect(page.locator("ol.events")).to_contain_text("How much is board 0?")
     expect(page.locator("ol.events code").first).to_have_text("session_search")
+    expect(page.locator(".compressed")).to_have_count(0)  # it stands where it was made, on the other page
     expect(page.get_by_role("link", name="To the newest")).to_be_visible()
 
 

@@ -1,4 +1,4 @@
-"""What a profile did over time: turns, how long their replies took, and what the models were asked."""
+"""Turns of a profile over time, the seconds to their replies, and requests and tokens of models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOURS, DAYS = 24, 30
 MAX_MESSAGES = 20_000
 """The newest messages of the store among which turns are looked for."""
 MAX_TURN_SECONDS = 86_400.0
-"""What took longer was not waited for: it was imported, or answered after a restart."""
+"""A reply after a longer time was imported, or came after a restart: nobody waited for it."""
 SLOW_SHARE = 0.95
 
 

@@ -1,4 +1,4 @@
-"""How a profile is: memory provider and server, gateway, queues, model calls, and the last warnings of the log."""
+"""The health of a profile: memory provider and server, gateway, queues, model calls, and warnings of the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_MODELS, MAX_WARNINGS = 20, 20
 
 
 async def read_health(app: App, store: Store, provider: ActiveProvider | None) -> dict[str, Json]:
-    """Return everything that `hermes memory status` and `hermes gateway status` tell, what the models were asked and
+    """Return everything that `hermes memory status` and `hermes gateway status` tell, with the tokens of each model and
     the last warnings. Nothing is started."""
     memory, server, warnings = await asyncio.gather(
         describe_status(app, store, provider),
@@ -43,7 +43,7 @@ async def read_health(app: App, store: Store, provider: ActiveProvider | None) -
 
 
 def read_gateway(app: App, tx: Tx) -> dict[str, Json]:
-    """Return whether a gateway runs, how its parts are, and what waits in the queues of the store."""
+    """Return whether a gateway runs, the state of its parts, and the counts of all queues of the store."""
     now = app.clock.now()
     running = inbox.running_gateway(tx, now=now)
     # One that was killed has left behind how its parts were.

@@ -1,4 +1,4 @@
-"""How the memory server of a home is."""
+"""The state of the memory server of a home."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hermes.types import Json
 
 
 def read_server(home: Home) -> dict[str, Json]:
-    """Return what there is to say of the memory server of a home. Nothing is started."""
+    """Return address, process and health of the memory server of a home, or that none runs. Nothing is started."""
     place = find_place(home, load_shared_env(home))
     shown: dict[str, Json] = {"folder": str(place.folder), "running": False, "problem": None}
     try:

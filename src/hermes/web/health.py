@@ -1,4 +1,4 @@
-"""The routes of health: how memory, gateway and models are, what was put aside, and what happened over time."""
+"""The routes of health: memory, gateway, models and queues, entries that were put aside, and activity over time."""
 
 from __future__ import annotations
 

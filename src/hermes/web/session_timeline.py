@@ -1,7 +1,8 @@
-"""The timeline of a session: what was said, what each reply waited for, compressions, and what the model sees now."""
+"""The timeline of a session: messages, the wait for each reply, compressions, and what the model sees now."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -26,7 +27,7 @@ from hermes.web.drawing import page, show_day
 from hermes.web.routing import host_of
 from hermes.web.transcript import ShownMessage, find_own, read_transcript
 
-MAX_WAITS = 50
+MAX_WAITS, MAX_COMPRESSIONS = 50, 20
 MAX_TEXT_CHARS, MAX_SUMMARY_CHARS = 2_000, 20_000
 MAX_SNAPSHOT_MESSAGES = 200
 PARTS: Mapping[PartName, str] = {
@@ -51,7 +52,7 @@ class SeenCompression(Struct, frozen=True):
 
 class TimelineEntry(Struct, frozen=True):
     """One message. `waited_seconds` is how long a reply took, `recall_seconds` how much of that memory had, and
-    `compression` what was made of everything up to here."""
+    `compressions` what was made of everything up to here."""
 
     id: int
     at: float
@@ -63,7 +64,7 @@ class TimelineEntry(Struct, frozen=True):
     waited_seconds: float | None = None
     recall_seconds: float | None = None
     is_incognito: bool = False
-    compression: SeenCompression | None = None
+    compressions: Sequence[SeenCompression] = ()
 
 
 class SessionWait(Struct, frozen=True):
@@ -100,13 +101,12 @@ class SessionTimeline(Struct, frozen=True):
 def read_timeline(store: Store, people: People, tx: Tx, session_id: str, before: int | None = None) -> SessionTimeline:
     """The newest part of a session of the owner's, or what came before a message."""
     seen = read_transcript(store, people, tx, session_id, before)
+    made = _compressions(store, tx, [one.message for one in seen.shown], before)
     said_at: float | None = None
     entries = []
     for one in seen.shown:
-        message = one.message
-        row = seen.compressions.get(message.id)
-        entries.append(_entry(one, said_at, None if row is None else _compression(store, tx, row)))
-        said_at = message.timestamp if message.role == "user" else None if _is_reply(message) else said_at
+        entries.append(_entry(one, said_at, made[one.message.id]))
+        said_at = one.message.timestamp if one.message.role == "user" else None if _is_reply(one.message) else said_at
     waits = [
         SessionWait(one.id, one.queue, one.state, one.created_at, one.attempts, one.reason or "")
         for one in unsettled(tx, session_id, limit=MAX_WAITS)
@@ -115,10 +115,29 @@ def read_timeline(store: Store, people: People, tx: Tx, session_id: str, before:
     return SessionTimeline(seen.session, parts, entries, waits, seen.has_earlier, failures)
 
 
-def _entry(one: ShownMessage, said_at: float | None, compression: SeenCompression | None) -> TimelineEntry:
+def _compressions(
+    store: Store, tx: Tx, messages: Sequence[Message], before: int | None
+) -> Mapping[int, Sequence[SeenCompression]]:
+    """Return the compressions of a page, by the last message that each covers."""
+    found: dict[int, list[SeenCompression]] = defaultdict(list)
+    rows = store.compressions.all(tx, messages[0].session_id) if messages else []
+    here = [one for one in rows if messages[0].id <= one.horizon_message_id and _is_before(one, before)]
+    for row in here[-MAX_COMPRESSIONS:]:
+        covered = max(one.id for one in messages if one.id <= row.horizon_message_id)
+        found[covered].append(
+            SeenCompression(row.epoch, row.summary[:MAX_SUMMARY_CHARS], read_snapshot(store, tx, row))
+        )
+    return found
+
+
+def _is_before(row: Compression, message_id: int | None) -> bool:
+    return message_id is None or row.horizon_message_id < message_id
+
+
+def _entry(one: ShownMessage, said_at: float | None, compressions: Sequence[SeenCompression]) -> TimelineEntry:
     message, brought = one.message, one.injection
     tool = message.tool_name or (one.call.name if one.call else "") or ", ".join(c.name for c in message.tool_calls)
-    waits = said_at is not None and _is_reply(message)
+    waited = message.timestamp - said_at if said_at is not None and _is_reply(message) else None
     return TimelineEntry(
         message.id,
         message.timestamp,
@@ -127,19 +146,15 @@ def _entry(one: ShownMessage, said_at: float | None, compression: SeenCompressio
         tool,
         message_tokens(message),
         0 if brought is None else brought.used,
-        round(max(0.0, message.timestamp - said_at), 3) if waits and said_at is not None else None,
+        None if waited is None else round(max(0.0, waited), 3),
         None if brought is None else round(brought.seconds, 3),
         one.is_incognito,
-        compression,
+        compressions,
     )
 
 
 def _is_reply(message: Message) -> bool:
     return message.role == "assistant" and not message.tool_calls
-
-
-def _compression(store: Store, tx: Tx, row: Compression) -> SeenCompression:
-    return SeenCompression(row.epoch, row.summary[:MAX_SUMMARY_CHARS], read_snapshot(store, tx, row))
 
 
 async def show_timeline(request: Request) -> Response:
