@@ -171,7 +171,7 @@ def test_a_log_that_leads_to_a_device_is_written_and_never_rotated(tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["agent.log"]
 
 
-@pytest.mark.contract("10.73")
+@pytest.mark.contract("10.76")
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_last_warnings_of_a_log_are_read_from_its_end(tmp_path: Path, form: str) -> None:
     path = tmp_path / "agent.log"

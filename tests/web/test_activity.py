@@ -16,7 +16,7 @@ from hermes.store.store import Store
 from hermes.store.usage import HOUR_SECONDS, add_usage, usage_by_model
 from hermes.types import Draft, Session, Spent, ToolCall
 
-pytestmark = pytest.mark.contract("10.73")
+pytestmark = pytest.mark.contract("10.76")
 
 NOON = datetime(2026, 6, 10, 12, 30).timestamp()
 
@@ -91,7 +91,7 @@ async def test_requests_and_tokens_are_counted_when_they_are_spent(store: Store)
     assert models == {"big": Spent(3, 0, 300, 30)}
 
 
-@pytest.mark.contract("10.72")
+@pytest.mark.contract("10.75")
 async def test_parts_of_a_request_are_the_view_and_what_stands_before_it(store: Store, clock: SetClock) -> None:
     for number in range(6):
         await turn(store, clock, NOON + number, 0.5)

@@ -25,7 +25,7 @@ from tests.web.holding import hold, server_of
 from tests.web.homes import HIDDEN, NOW, OWN, SECRET, change, fill, put_aside, write
 from tests.web.serving import SaidNext, WebProcess, environment, serving
 
-pytestmark = pytest.mark.contract("10.74")
+pytestmark = pytest.mark.contract("10.77")
 
 GATEWAY_KEY = "gateway-key-0123456789"
 READ = [

@@ -72,7 +72,7 @@ def web(model: SaidNext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
         yield running
 
 
-@pytest.mark.contract("10.73")
+@pytest.mark.contract("10.76")
 def test_what_was_put_aside_is_dropped_after_a_look_or_tried_again(page: Page, web: WebProcess) -> None:
     page.goto(f"{web.url}/health")
     expect(page.locator("#letters")).to_be_visible()
@@ -101,7 +101,7 @@ def test_entry_that_is_gone_meanwhile_is_said(page: Page, web: WebProcess) -> No
     expect(page.get_by_role("alert")).to_contain_text("there is no entry 999999")
 
 
-@pytest.mark.contract("10.73")
+@pytest.mark.contract("10.76")
 def test_health_tells_of_turns_models_and_warnings(page: Page, web: WebProcess) -> None:
     tell(page, web, "What is an adze?")
     page.goto(f"{web.url}/health")
@@ -121,7 +121,7 @@ def test_health_tells_of_turns_models_and_warnings(page: Page, web: WebProcess) 
     expect(page.locator(".facts")).to_contain_text("sound")
 
 
-@pytest.mark.contract("10.73")
+@pytest.mark.contract("10.76")
 def test_without_scripts_the_tables_stand_open_and_letters_are_mended(browser: Browser, web: WebProcess) -> None:
     context = browser.new_context(java_script_enabled=False)
     try:
@@ -139,7 +139,7 @@ def test_without_scripts_the_tables_stand_open_and_letters_are_mended(browser: B
         context.close()
 
 
-@pytest.mark.contract("10.72")
+@pytest.mark.contract("10.75")
 def test_timeline_shows_parts_messages_and_the_compression(page: Page, web: WebProcess) -> None:
     page.goto(f"{web.url}/sessions/long")
     page.get_by_text("Session", exact=True).click()
@@ -169,7 +169,7 @@ def test_timeline_shows_parts_messages_and_the_compression(page: Page, web: WebP
     expect(page.get_by_role("link", name="To the newest")).to_be_visible()
 
 
-@pytest.mark.contract("10.72")
+@pytest.mark.contract("10.75")
 def test_timeline_shows_what_of_the_session_waits(page: Page, web: WebProcess) -> None:
     page.goto(f"{web.url}/sessions/own/timeline")
     waits = page.get_by_role("region", name="What waits").locator("li")

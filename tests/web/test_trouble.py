@@ -113,7 +113,7 @@ def refuse_messages(method: str, path: str) -> Fault | None:
     return "422" if method == "POST" and path.partition("?")[0].endswith("/messages") else None
 
 
-@pytest.mark.contract("10.73")
+@pytest.mark.contract("10.76")
 def test_refused_entry_is_sent_again_or_dropped_by_clicks_alone(
     model: SaidNext, browser: Browser, tmp_path: Path
 ) -> None:

@@ -20,10 +20,10 @@ from hermes.owner.status import take_default_notice
 from hermes.owner.web_key import make_web_key, remove_web_key
 from hermes.store.store import Store
 
-app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+commands = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
 
-@app.callback()
+@commands.callback()
 def web(
     ctx: typer.Context,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = 0,
@@ -33,7 +33,7 @@ def web(
     works once; when it was used, the next one is printed."""
     if ctx.invoked_subcommand is not None:
         return
-    host = load_app(ctx)
+    app = load_app(ctx)
     serving = import_module("hermes.web.server")  # by name: only who serves needs a web server
     links = list[str]()
 
@@ -44,22 +44,22 @@ def web(
         links.append(link)
 
     async def work(store: Store) -> None:
-        start_home_log(host)
-        if (notice := await take_default_notice(host, store)) is not None:
+        start_home_log(app)
+        if (notice := await take_default_notice(app, store)) is not None:
             note(notice)
-        if not has_model(host.settings):
+        if not has_model(app.settings):
             note(FLOOR_NOTICE)
         stopping = asyncio.Event()
-        with keeping(find_place(host.home, load_shared_env(host.home))):
+        with keeping(find_place(app.home, load_shared_env(app.home))):
             with on_signals(TO_END, lambda _: stopping.set()):
                 note("The page is open to whoever has this link, once. Ctrl-C ends it.")
-                await serving.serve(host, store, port, announce, stopping)
+                await serving.serve(app, store, port, announce, stopping)
 
-    with_store(host, work)
+    with_store(app, work)
     note("web: ended")
 
 
-@app.command()
+@commands.command()
 def key(
     ctx: typer.Context,
     remove: Annotated[bool, typer.Option("--remove", help="Let no key open the JSON any more.")] = False,
