@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from hermes.memory.connect_routes import DONE
-from hermes.web.connecting import TOKEN_HEADER
+from hermes.web.api import TOKEN as TOKEN_HEADER
 from hermes.web.door import STALE
 from tests.db.processes import ROOT
 from tests.honcho.issuer import Issuer

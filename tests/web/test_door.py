@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from hermes.web import asking, chat, first, memory, model_pages, people_pages, settings_pages, upkeep
+from hermes.web import asking, chat, first, health, memory, model_pages, people_pages, settings_pages, upkeep
 from hermes.web.door import FOREIGN, NO_COOKIE, STALE, USED, WRONG_HOST
 from hermes.web.routing import DEFECT
 from hermes.web.stream import CROWDED, MAX_FOLLOWERS
@@ -121,7 +121,7 @@ def test_scripts_and_styles_come_from_here_alone(signed: httpx.Client) -> None:
 
 def form_paths() -> list[str]:
     """The address of every form of the page."""
-    modules = (asking, chat, first, memory, model_pages, people_pages, settings_pages, upkeep)
+    modules = (asking, chat, first, health, memory, model_pages, people_pages, settings_pages, upkeep)
     made = [route for module in modules for route in module.routes()]
     return [re.sub(r"\{\w+:\w+\}", "1", route.path) for route in made if route.methods and "POST" in route.methods]
 

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.web.holding import OWNER, held, hold, server_of
+from tests.web.looking import find_violations
 from tests.web.serving import WebProcess
 from tests.web.talking import begin, fact, open_until, replies, say, tell
 
@@ -346,9 +347,6 @@ def test_no_page_keeps_assistive_technology_out(page: Page, web: WebProcess, axe
     of_chat = [chat, *(f"{chat}/{one}" for one in ("delete", "turns/1/memory", "turns/1/lines/1"))]
     for address in [*(f"{web.url}{path}" for path in paths), *of_chat]:
         page.goto(address)
-        page.evaluate(axe)
-        told = page.evaluate("axe.run()")
-        bad = [one for one in told["violations"] if one["impact"] in ("serious", "critical")]
-        found[address] = [(one["id"], node["target"], node["any"]) for one in bad for node in one["nodes"]]
+        found[address] = find_violations(page, axe)
     page.emulate_media(color_scheme=None)
     assert {address: one for address, one in found.items() if one} == {}

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 from hermes.app import App
 from hermes.assembly import has_model
 from hermes.cli.memory import Data
-from hermes.cli.memory_server import place_of, read_server, server_model_lines
+from hermes.cli.memory_server import place_of, server_model_lines
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, find_home, load_app
 from hermes.clock import SystemClock
@@ -34,6 +34,7 @@ from hermes.memory_server.model.settings import (
     to_json,
 )
 from hermes.owner.models import QUESTION, MemoryModelState, TriedModel
+from hermes.owner.server import read_server
 from hermes.settings import API_KEY, BASE_URL, CONTEXT_LENGTH, MODEL
 from hermes.types import Json
 

@@ -23,11 +23,11 @@ from hermes.memory.provider import Connect, ConnectStatus
 from hermes.memory.registry import NONE
 from hermes.owner.status import quiet_host
 from hermes.settings import PROVIDER
+from hermes.web.api import TOKEN
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
 from hermes.web.routing import PageForm, form_route, host_of, see, take_up
 
-TOKEN_HEADER = "X-CSRF-Token"  # noqa: S105 - the header's name
 HERE = "/settings/connect"
 
 
@@ -146,6 +146,6 @@ def endpoints(host: Callable[[], WebHost], connects: Connects) -> list[Route]:
 
     def admit(request: Request) -> None:
         refuse_foreign(request)
-        request.app.state.door.check_token(request.headers.get(TOKEN_HEADER, ""))
+        request.app.state.door.check_token(request.headers.get(TOKEN, ""))
 
     return connect_routes(lambda profile, name: connects.find(host().app, profile, name), admit)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl
 
@@ -16,20 +16,27 @@ from msgspec import Struct
 from starlette.requests import Request
 
 from hermes.errors import UsageError
-from hermes.loopback import OWN_SITES
+from hermes.loopback import OWN_SITES, read_bearer
 from hermes.memory.connect_routes import PATH
 
 ENTER, STATIC = "/enter", "/static/"
 CALLBACK = re.compile(PATH.format(name="[^/]+") + "/callback")
 """Where a browser comes back from a provider's page."""
+API, SIGN_IN = "/api", "/api/memory/"
+"""Below the first a key is taken instead of the cookie, but not below the second, where people sign in."""
 MAX_BODY_BYTES = 2 * 1024 * 1024
 MAX_FIELDS = 2_000
 CSRF = "csrf"
 NO_COOKIE = "This page is for whoever started it: open the link that `hermes web` printed."
 USED = "This link was used already. `hermes web` has printed another one below it."
 WRONG_HOST = "The request names another machine than this one."
+WRONG_KEY = "This is not the key of this page: `hermes web key` makes one."
 FOREIGN = "Another web page sent this request. Nothing was changed."
 STALE = "This form is from an earlier start of `hermes web`, so nothing was changed. Reload the page and try again."
+
+
+def is_api(path: str) -> bool:
+    return path == API or path.startswith(f"{API}/")
 
 
 class DoorRefusal(Struct, frozen=True):
@@ -42,8 +49,9 @@ class DoorRefusal(Struct, frozen=True):
 class WebDoor:
     """Knows the secrets of one start: the link, the cookie, and the token that every form carries."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, is_key: Callable[[str], bool]) -> None:
         self._port = port
+        self._is_key = is_key
         self.cookie = f"hermes_web_{secrets.token_hex(6)}"
         """A name of its own: cookies of 127.0.0.1 are shared by all ports."""
         self._value = secrets.token_urlsafe(32)
@@ -74,6 +82,10 @@ class WebDoor:
         site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
         if origin is not None and origin not in self._origins:
             return DoorRefusal(403, FOREIGN)
+        if is_api(path) and not path.startswith(SIGN_IN) and (key := read_bearer(headers.get("authorization"))):
+            if site not in OWN_SITES:
+                return DoorRefusal(403, FOREIGN)
+            return None if self._is_key(key) else DoorRefusal(401, WRONG_KEY)
         if method not in ("GET", "HEAD") and (origin is None or site not in OWN_SITES):
             return DoorRefusal(403, FOREIGN)
         if path.startswith(STATIC):

@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from hermes.errors import (
@@ -24,6 +24,7 @@ from hermes.errors import (
     UsageError,
 )
 from hermes.redaction import hide_passwords
+from hermes.web.door import is_api
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
 from hermes.web.keeper import HostKeeper
@@ -42,6 +43,17 @@ STATUS: Mapping[type[HermesError], int] = {
     StoreError: 500,
 }
 """The first that fits counts."""
+NAMES: Mapping[int, str] = {
+    400: "bad_request",
+    401: "not_signed_in",
+    403: "foreign_request",
+    404: "not_found",
+    405: "wrong_method",
+    500: "defect",
+    502: "memory_failed",
+    503: "busy",
+}
+"""What errors are called in JSON."""
 DEFECT = "this is a defect of ours; the log of the home has it"
 
 
@@ -95,6 +107,13 @@ def form_route(path: str, handler: FormHandler) -> Route:
     return Route(path, handle, methods=["POST"])
 
 
+def say_refused(request: Request, template: str, status: int, text: str) -> Response:
+    """Say why a request is not answered: on a page, or as JSON with a name where JSON was asked for."""
+    if not is_api(request.url.path):
+        return page(request, template, status, problem=text)
+    return JSONResponse({"error": {"name": NAMES.get(status, "refused"), "message": text}}, status)
+
+
 async def show_error(request: Request, error: Exception) -> Response:
     """A page that says what happened. htmx shows it in the page that is open, which keeps what was typed."""
     if isinstance(error, HermesError):
@@ -107,4 +126,4 @@ async def show_error(request: Request, error: Exception) -> Response:
     else:
         log.exception("a page failed", exc_info=error)
         status, text = 500, DEFECT
-    return page(request, "error.html", status, problem=text)
+    return say_refused(request, "error.html", status, text)

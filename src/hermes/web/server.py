@@ -23,15 +23,28 @@ from hermes.errors import HermesError
 from hermes.gateway.agent_cache import NOBODY
 from hermes.http_server import GuestServer, listen
 from hermes.owner.models import MemoryModelDesk
+from hermes.owner.web_key import is_web_key
 from hermes.scope import OWNER
 from hermes.store.store import Store
 from hermes.types import Session
-from hermes.web import asking, chat, connecting, first, model_pages, people_pages, settings_pages, upkeep
+from hermes.web import (
+    api,
+    asking,
+    chat,
+    connecting,
+    first,
+    health,
+    model_pages,
+    people_pages,
+    session_timeline,
+    settings_pages,
+    upkeep,
+)
 from hermes.web import memory as memory_routes
 from hermes.web.door import ENTER, STATIC, USED, WebDoor
 from hermes.web.drawing import HEADERS, HERE, page
 from hermes.web.keeper import HostKeeper
-from hermes.web.routing import see, show_error
+from hermes.web.routing import say_refused, see, show_error
 
 log = logging.getLogger("hermes.web")
 DRAIN_SECONDS = 5
@@ -55,7 +68,7 @@ class Guarded:
         if refused is not None:
             scope["app"] = self._app
             request = Request(scope)
-            answer = page(request, "refused.html", refused.status, problem=refused.why)
+            answer = say_refused(request, "refused.html", refused.status, refused.why)
             await answer(scope, receive, _with_headers(scope["path"], send))
             return
         await self._app(scope, receive, _with_headers(scope["path"], send))
@@ -93,6 +106,9 @@ def make_app(keeper: HostKeeper, announce: Announce) -> ASGIApp:
             *asking.routes(),
             *upkeep.routes(),
             *memory_routes.routes(),
+            *session_timeline.routes(),
+            *health.routes(),
+            *api.routes(),
             *chat.routes(),
             *settings_pages.routes(),
             *people_pages.routes(),
@@ -110,7 +126,7 @@ async def serve(
 ) -> None:
     """Serve on loopback until `stopping` is set. Raises UsageError where the port is taken."""
     with listen("127.0.0.1", port, "choose another --port") as listener:
-        door = WebDoor(listener.getsockname()[1])
+        door = WebDoor(listener.getsockname()[1], lambda given: is_web_key(app.home, given))
         keeper = HostKeeper(app, store, door, memory_model)
         server = GuestServer(make_app(keeper, announce), drain=DRAIN_SECONDS)
         announce(door.new_link())

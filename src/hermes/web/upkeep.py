@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -21,32 +20,19 @@ from hermes.memory.values import Wording
 from hermes.owner.forgetting import FoundEverywhere, find_everywhere, forget_everywhere
 from hermes.owner.removal import PlannedRemoval, describe_removal, plan_removal, remove_session
 from hermes.owner.status import read_outboxes
-from hermes.owner.waiting import drop_entries, list_entries, retry_entries
+from hermes.owner.waiting import list_entries
 from hermes.settings import PROVIDER
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.web.chat import session_path
 from hermes.web.drawing import page
+from hermes.web.health import KINDS
 from hermes.web.host import WebHost, find_plugin
-from hermes.web.routing import PageForm, form_route, host_of, read_number, see
+from hermes.web.routing import PageForm, form_route, host_of, see
 from hermes.web.transcript import find_own
 
 MAX_SHOWN, MAX_WAITING = 60, 50
 MAX_WORDS_CHARS = 500
-KINDS: Mapping[str, str] = {
-    "said": "what was said",
-    "reply": "a reply",
-    "note": "a note",
-    "delegation": "a sub-agent's result",
-    "forget": "forget a session",
-    "correct": "correct or forget a fact",
-    "undo": "forget messages",
-}
-"""What kinds of entries are called; another one is the provider's own."""
-WAITING_SAYS: Mapping[str, str] = {
-    "retried": "It is sent to memory again.",
-    "dropped": "Dropped: memory is not told of it.",
-}
 
 
 class SearchedPlace(Struct, frozen=True):
@@ -178,33 +164,19 @@ async def delete_session(request: Request, form: PageForm) -> Response:
 
 
 async def show_waiting(request: Request) -> Response:
-    """What memory has not been told yet, and what it refused."""
+    """What memory has not been told yet."""
     host = host_of(request)
 
     def look(store: Store, people: People, tx: Tx) -> dict[str, Any]:
         return {
             "outboxes": read_outboxes(tx, store.clock.now()),
             "waiting": list_entries(store, people, tx, "waiting", MAX_WAITING),
-            "aside": list_entries(store, people, tx, "dead", MAX_WAITING),
         }
 
     seen = await host.read(look)
     provider = host.memory.provider
     told = {} if provider is None else await provider.status()
-    done = WAITING_SAYS.get(request.query_params.get("done", ""), "")
-    return page(request, "waiting.html", **seen, told=told, kinds=KINDS, done=done, trouble=await host.trouble())
-
-
-async def change_waiting(request: Request, form: PageForm) -> Response:
-    host, number = host_of(request), read_number(form.get("entry", ""))
-    if number is None:
-        raise UsageError("which entry?", hint="Use the buttons of the page")
-    if form.get("act") == "drop":
-        await host.store.write(lambda tx: drop_entries(tx, [number]))
-        return see("/memory/waiting?done=dropped")
-    await host.store.write(lambda tx: retry_entries(host.store, tx, [number]))
-    host.memory.start_deliveries()
-    return see("/memory/waiting?done=retried")
+    return page(request, "waiting.html", **seen, told=told, kinds=KINDS, trouble=await host.trouble())
 
 
 def routes() -> list[Route]:
@@ -214,7 +186,6 @@ def routes() -> list[Route]:
         Route("/memory/merge", show_merge),
         form_route("/memory/merge", merge),
         Route("/memory/waiting", show_waiting),
-        form_route("/memory/waiting", change_waiting),
         Route("/sessions/{session:path}/delete", show_deletion),
         form_route("/sessions/{session:path}/delete", delete_session),
     ]
