@@ -41,16 +41,19 @@ def render() -> str:
 
 
 def describe_commands(command: Any, path: str) -> Iterator[str]:
-    """Every command below `command`, with its options."""
-    children = getattr(command, "commands", None)
-    if children is not None:
-        for name in children:
-            yield from describe_commands(children[name], f"{path} {name}")
-        return
+    """Yield every command below `command`, and itself where it does something by itself, with its options."""
+    children = getattr(command, "commands", {})
+    if not children or command.invoke_without_command:
+        yield _describe(command, path)
+    for name in children:
+        yield from describe_commands(children[name], f"{path} {name}")
+
+
+def _describe(command: Any, path: str) -> str:
     usage = " ".join([path, *_usage(command)])
     lines = [f"### `{path}`", inspect.cleandoc(command.help or ""), f"```\n{usage}\n```"]
     options = [_option(parameter) for parameter in command.params if parameter.param_type_name == "option"]
-    yield "\n\n".join(lines + (["\n".join(options)] if options else []))
+    return "\n\n".join(lines + (["\n".join(options)] if options else []))
 
 
 def _usage(command: Any) -> Iterator[str]:

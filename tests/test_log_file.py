@@ -15,7 +15,7 @@ from hermes.audit.log import log_files
 from hermes.errors import HomeError
 from hermes.files import locked
 from hermes.log_file import LogFile
-from hermes.logs import start_log
+from hermes.logs import TAIL_BYTES, read_warnings, start_log
 from tests.db.processes import await_end, finish, hear, say, start
 from tests.scale import scale
 
@@ -169,3 +169,24 @@ def test_a_log_that_leads_to_a_device_is_written_and_never_rotated(tmp_path: Pat
         log.warning("much too long")
     assert (tmp_path / "agent.log").is_symlink()
     assert [path.name for path in tmp_path.iterdir()] == ["agent.log"]
+
+
+@pytest.mark.contract("10.76")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_last_warnings_of_a_log_are_read_from_its_end(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "agent.log"
+    start_log(path, form=form, secrets=["hunter2-secret"])
+    log = logging.getLogger("hermes.test")
+    log.warning("first")
+    log.info("y" * TAIL_BYTES)
+    log.warning("second, with hunter2-secret")
+    try:
+        raise ValueError("third\nline")
+    except ValueError:
+        log.exception("third")
+    found = read_warnings(path, 5)
+    assert [(one.level, one.logger) for one in found] == [("ERROR", "hermes.test"), ("WARNING", "hermes.test")]
+    assert "hunter2" not in found[1].message
+    assert [one.message for one in read_warnings(path, 1)] == ["third"]
+    assert read_warnings(tmp_path / "none.log", 5) == []
+    assert read_warnings(tmp_path, 5) == []

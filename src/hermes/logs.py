@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import islice
 from pathlib import Path
 
+from msgspec import Struct
+
 from hermes.errors import UsageError
-from hermes.files import unwritable
+from hermes.files import check_file, unwritable
 from hermes.log_file import LogFile
 from hermes.redaction import HIDDEN, hide_tokens
 
@@ -26,6 +30,9 @@ _OPERATION: ContextVar[str | None] = ContextVar("operation", default=None)
 
 FORMAT = "%(asctime)s %(levelname)s [%(session)s] %(name)s: %(message)s"
 TIME = "%Y-%m-%d %H:%M:%S"
+LINE = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d) (WARNING|ERROR|CRITICAL) \[[^\]]*\] ([\w.]+): (.*)")
+TAIL_BYTES = 256 * 1024
+"""How much of a log's end is read for its last warnings."""
 LARGEST = 5 * 1024 * 1024
 KEPT = 3
 
@@ -63,6 +70,40 @@ def start_log(path: Path, *, level: str = "info", form: str = "text", secrets: I
     logger.propagate = False
     # What asyncio has to say would otherwise go to standard error, over whatever the person is looking at.
     logging.getLogger("asyncio").handlers = [handler]
+
+
+class LogWarning(Struct, frozen=True):
+    """A line of the log that tells of trouble."""
+
+    at: str
+    level: str
+    logger: str
+    message: str
+
+
+def read_warnings(path: Path, limit: int) -> list[LogWarning]:
+    """Return the last warnings and errors of a log, the newest first. Only the end of the file is read."""
+    try:
+        check_file(path)
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            lines = file.read(TAIL_BYTES).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    found = (_read_warning(line) for line in reversed(lines))
+    return list(islice((one for one in found if one is not None), limit))
+
+
+def _read_warning(line: str) -> LogWarning | None:
+    if not line.startswith("{"):
+        match = LINE.fullmatch(line)
+        return None if match is None else LogWarning(*match.groups())
+    try:
+        entry = json.loads(line)
+        told = LogWarning(*(str(entry[name]) for name in ("time", "level", "logger", "message")))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return told if told.level in ("WARNING", "ERROR", "CRITICAL") else None
 
 
 class _Bracket(logging.Filter):

@@ -82,7 +82,7 @@ def test_usage_tells_what_any_session_has_spent(hermes: Hermes, home: Path) -> N
     assert hermes("sessions", "usage", session).out.splitlines()[2:] == ["No model was asked in this session yet."]
     compress(home, session)
     spent = {"big": Spent(2, 0, 300, 30, 90), "small\x1b[2J": Spent(1, 1, 1000, 5)}
-    write_into(home, lambda _, tx: add_usage(tx, session, spent))
+    write_into(home, lambda _, tx: add_usage(tx, session, spent, now=0.0))
     head, length, *lines = hermes("sessions", "usage", "Stamps").out.splitlines()
     assert head.startswith(f"{session} · cli · ")
     assert head.endswith(" · Stamps")

@@ -109,5 +109,5 @@ def test_honcho_is_signed_in_to_by_the_same_routes(tmp_path: Path) -> None:
         while (found := client.get(f"{at}/status").json())["state"] == "waiting" and time.monotonic() < end:
             time.sleep(0.01)
         assert found == {"state": "connected", "detail": "OAuth (hermes-agent, token valid 60m)"}
-        assert client.post(f"{at}/disconnect").json() == {"state": "idle", "detail": ""}
+        assert client.post(f"{at}/disconnect").json() == {"state": "idle", "detail": f"at {issuer.url}"}
         assert len(issuer.revoked) == 1

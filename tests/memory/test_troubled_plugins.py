@@ -60,6 +60,7 @@ OTHERS = {
     ),
     *("find_remembered", "forget", "facts", "fact_sources", "fact_changes", "warm_up"),
     *("prompt_block", "block_without_tools", "tools", "settings", "save_config", "setup", "commands", "connect"),
+    *("settings_in_force", "identify", "preview_mapping", "map_account"),
 }
 ENDED_BY: dict[str, tuple[str, ...]] = {
     "recall": ("first_turn", "turn"),

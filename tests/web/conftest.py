@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser import open_browser
+from tests.parts import fetch_once
 from tests.web.serving import SaidNext, WebProcess, serving, talking_model
 
 expect.set_options(timeout=30_000)  # a fact is waited for, however busy the machine is
@@ -29,6 +30,15 @@ def web(model: SaidNext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
 def browser(processes: None) -> Iterator[Browser]:
     with open_browser() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def axe(processes: None, pytestconfig: pytest.Config) -> str:
+    """The source of axe-core, which finds what assistive technology cannot use."""
+    cache = pytestconfig.cache
+    assert cache is not None
+    folder = fetch_once(cache, "axe-core", ["npm", "install", "--no-save", "axe-core@4"], "--prefix")
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

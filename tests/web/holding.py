@@ -1,13 +1,17 @@
-"""What the memory server of a home holds, put there and read past the page."""
+"""What the memory server of a home holds and who talks there, put there and read past the page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 
+from hermes.clock import SystemClock
 from hermes.embedded.connect import connect
+from hermes.store.people import mark, meet
+from hermes.store.store import Store
 from tests.embedded.clients import client_of, place_of
 from tests.web.serving import WebProcess
 
@@ -43,3 +47,11 @@ def held(client: httpx.Client, about: str = OWNER) -> list[str]:
     asked = {"filters": {"observed_id": about}}
     found = client.post(f"{WORKSPACE}/conclusions/list", params={"size": AT_ONCE}, json=asked)
     return [one["content"] for one in found.json()["items"]]
+
+
+async def meet_people(home: Path) -> None:
+    """Let three people have written on Telegram, of whom one is the owner."""
+    async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=5.0) as store:
+        for user_id, name in (("17", "Bob"), ("18", "Rob"), ("19", "Ann")):
+            await store.write(lambda tx, one=user_id, called=name: meet(tx, "telegram", one, called))  # type: ignore[misc]
+        await store.write(lambda tx: mark(tx, "telegram", "19", is_owner=True, now=1.0))

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,11 +38,13 @@ class SaidNext(LoopbackServer):
 class WebProcess:
     """A running `hermes web`. It prints a link that works once; `link` waits for the newest."""
 
-    def __init__(self, home: Path, env: Mapping[str, str], *arguments: str) -> None:
+    def __init__(
+        self, home: Path, env: Mapping[str, str], *arguments: str, program: Sequence[str] = ("-m", "hermes")
+    ) -> None:
         self.home = home
         self._links: queue.Queue[str] = queue.Queue()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "hermes", "web", "--no-open", *arguments],
+            [sys.executable, *program, *arguments, "web", "--no-open"],
             cwd=ROOT,
             env={**env},
             stdout=subprocess.PIPE,
@@ -103,9 +105,16 @@ def environment(home: Path, model: LoopbackServer | None = None, **more: str) ->
 
 
 @contextmanager
-def serving(home: Path, model: LoopbackServer | None = None, **more: str) -> Iterator[WebProcess]:
-    """Serve a home's page while the block runs; its memory server ends with it."""
-    web = WebProcess(home, environment(home, model, **more))
+def serving(
+    home: Path,
+    model: LoopbackServer | None = None,
+    *arguments: str,
+    program: Sequence[str] = ("-m", "hermes"),
+    **more: str,
+) -> Iterator[WebProcess]:
+    """Serve a home's page while the block runs; its memory server ends with it. Options of `hermes` itself, such as
+    `-p`, are `arguments`."""
+    web = WebProcess(home, environment(home, model, **more), *arguments, program=program)
     try:
         yield web
     finally:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from hermes.web import asking, chat, first, memory, upkeep
+from hermes.web import asking, chat, first, health, memory, model_pages, people_pages, settings_pages, upkeep
 from hermes.web.door import FOREIGN, NO_COOKIE, STALE, USED, WRONG_HOST
 from hermes.web.routing import DEFECT
 from hermes.web.stream import CROWDED, MAX_FOLLOWERS
@@ -18,7 +18,17 @@ from tests.web.serving import WebProcess
 
 pytestmark = pytest.mark.contract("10.60")
 
-PAGES = ["/", "/sessions", "/search", "/memory", "/sessions/x", "/sessions/x/stream", "/nowhere"]
+PAGES = [
+    "/",
+    "/settings",
+    "/settings/connect",
+    "/sessions",
+    "/search",
+    "/memory",
+    "/sessions/x",
+    "/sessions/x/stream",
+    "/nowhere",
+]
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +121,8 @@ def test_scripts_and_styles_come_from_here_alone(signed: httpx.Client) -> None:
 
 def form_paths() -> list[str]:
     """The address of every form of the page."""
-    made = [route for module in (asking, chat, first, memory, upkeep) for route in module.routes()]
+    modules = (asking, chat, first, health, memory, model_pages, people_pages, settings_pages, upkeep)
+    made = [route for module in modules for route in module.routes()]
     return [re.sub(r"\{\w+:\w+\}", "1", route.path) for route in made if route.methods and "POST" in route.methods]
 
 
@@ -123,7 +134,7 @@ def test_no_form_is_taken_from_elsewhere_or_without_its_token(web: WebProcess, s
     bare = signed.post(path, data={"csrf": "x"}, headers={"Origin": web.url})
     assert (bare.status_code, STALE.split("`")[0] in bare.text) == (400, True)
     assert httpx.post(f"{web.url}{path}", data=form, headers={"Origin": web.url}, trust_env=False).status_code == 401
-    assert len(form_paths()) >= 15
+    assert len(form_paths()) >= 22
 
 
 LONG = "000000000001" + "9" * 5000

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.parts import fetch_once
 from tests.web.holding import OWNER, held, hold, server_of
+from tests.web.looking import find_violations
 from tests.web.serving import WebProcess
 from tests.web.talking import begin, fact, open_until, replies, say, tell
 
@@ -326,15 +326,6 @@ def test_without_scripts_a_fact_is_corrected_and_forgotten(plain: Page, web: Web
     expect(plain.locator("#sentence")).to_contain_text("Memory works.")
 
 
-@pytest.fixture(scope="module")
-def axe(processes: None, pytestconfig: pytest.Config) -> str:
-    """The source of axe-core, which finds what assistive technology cannot use."""
-    cache = pytestconfig.cache
-    assert cache is not None
-    folder = fetch_once(cache, "axe-core", ["npm", "install", "--no-save", "axe-core@4"], "--prefix")
-    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.contract("10.67")
 def test_no_page_keeps_assistive_technology_out(page: Page, web: WebProcess, axe: str, scheme: str) -> None:
@@ -356,9 +347,6 @@ def test_no_page_keeps_assistive_technology_out(page: Page, web: WebProcess, axe
     of_chat = [chat, *(f"{chat}/{one}" for one in ("delete", "turns/1/memory", "turns/1/lines/1"))]
     for address in [*(f"{web.url}{path}" for path in paths), *of_chat]:
         page.goto(address)
-        page.evaluate(axe)
-        told = page.evaluate("axe.run()")
-        bad = [one for one in told["violations"] if one["impact"] in ("serious", "critical")]
-        found[address] = [(one["id"], node["target"], node["any"]) for one in bad for node in one["nodes"]]
+        found[address] = find_violations(page, axe)
     page.emulate_media(color_scheme=None)
     assert {address: one for address, one in found.items() if one} == {}

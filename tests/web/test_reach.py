@@ -2,58 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
 
 import httpx
 import pytest
 
-from hermes.clock import SystemClock
-from hermes.db.engine import Tx
-from hermes.db.queue import enqueue
-from hermes.memory.outbox import queue_name
-from hermes.store.store import Store
-from hermes.types import Draft, Json, Session
+from hermes.types import Session
 from tests.web.holding import hold, server_of
+from tests.web.homes import HIDDEN, NOW, OWN, SECRET, fill, write
 from tests.web.serving import SaidNext, WebProcess, serving
 
 pytestmark = pytest.mark.contract("10.65")
-
-SECRET = "xylophone"
-NOW = 1_795_000_000.0
-HIDDEN = {
-    "guest": Session("guest", "telegram", NOW, "17", "agent:main:telegram:dm:17", "17", "dm"),
-    "group": Session("group", "telegram", NOW, None, "agent:main:telegram:group:-9", "-9", "group"),
-    "caller": Session("caller", "api", NOW, "bob", "agent:main:api:api:bob", "bob", "api"),
-}
-OWN = Session("own", "cli", NOW)
-
-
-async def fill(home: Path, *sessions: Session) -> None:
-    """Put sessions into a home in each of which somebody speaks of the secret."""
-    home.mkdir(parents=True, exist_ok=True)
-    async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=5.0) as store:
-        for session in sessions:
-            await store.write(lambda tx, one=session: store.sessions.create(tx, one))  # type: ignore[misc]
-            said = Draft("user", f"The {SECRET} of {session.id} is out of tune.")
-            [message, _] = await store.append(session.id, said, Draft("assistant", "I see."))
-            payload = {"kind": "said", "message": message.id, "speaker": None}
-            await store.write(partial(wait_for_ever, session=session.id, payload=payload))
-
-
-def wait_for_ever(tx: Tx, session: str, payload: Json) -> None:
-    """Queue what was said for a memory that never takes it."""
-    enqueue(tx, queue_name("elsewhere"), session, f"said:{session}", payload, now=NOW, session_id=session)
 
 
 @pytest.fixture(scope="module")
 def signed(model: SaidNext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WebProcess, httpx.Client]]:
     """The page of a home with guests, where users of the API are guests too, and with another profile."""
     home = tmp_path_factory.mktemp("reach") / "home"
-    asyncio.run(fill(home, *HIDDEN.values(), OWN))
-    asyncio.run(fill(home / "profiles" / "work", Session("elsewhere", "cli", NOW)))
+    write(fill(home, *HIDDEN.values(), OWN))
+    write(fill(home / "profiles" / "work", Session("elsewhere", "cli", NOW)))
     (home / "config.yaml").write_text("api:\n  users: guests\n", encoding="utf-8")
     with serving(home, model) as web, web.sign_in() as client:
         yield web, client
@@ -71,7 +38,9 @@ def test_sessions_of_guests_groups_and_profiles_are_not_listed_or_found(
 
 
 @pytest.mark.parametrize("session", [*HIDDEN, "elsewhere", "../work/state", "nobody"])
-@pytest.mark.parametrize("rest", ["", "/stream", "/export?form=jsonl", "/delete", "/turns/1/memory"])
+@pytest.mark.parametrize(
+    "rest", ["", "/timeline", "/timeline/snapshots/1", "/stream", "/export?form=jsonl", "/delete", "/turns/1/memory"]
+)
 def test_session_that_is_not_the_owners_is_not_there(
     signed: tuple[WebProcess, httpx.Client], session: str, rest: str
 ) -> None:

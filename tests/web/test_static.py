@@ -8,7 +8,7 @@ from hashlib import sha256
 from hermes.web.drawing import HERE, templates
 
 STATIC = HERE / "static"
-OURS = {"app.css", "app.js", "icon.svg", "THIRD-PARTY.md"}
+OURS = {"app.css", "app.js", "charts.js", "icon.svg", "THIRD-PARTY.md"}
 
 
 def test_files_of_others_are_named_with_licence_and_hash() -> None:
@@ -17,6 +17,7 @@ def test_files_of_others_are_named_with_licence_and_hash() -> None:
     assert named.keys() == {path.name for path in STATIC.iterdir()} - OURS
     assert {name: sha256((STATIC / name).read_bytes()).hexdigest() for name in named} == named
     assert "Zero-Clause BSD" in page
+    assert "The MIT License (MIT)" in page
 
 
 def test_every_template_can_be_read() -> None:

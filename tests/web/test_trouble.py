@@ -13,6 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from hermes.web.health import SAYS
 from tests.honcho.misbehaving import Fault, Misbehaving, never
 from tests.memory_server.serving import kill, running, start, start_module, stop
 from tests.web.holding import hold
@@ -112,22 +113,27 @@ def refuse_messages(method: str, path: str) -> Fault | None:
     return "422" if method == "POST" and path.partition("?")[0].endswith("/messages") else None
 
 
-def test_refused_entry_is_sent_again_or_dropped(model: SaidNext, browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.contract("10.76")
+def test_refused_entry_is_sent_again_or_dropped_by_clicks_alone(
+    model: SaidNext, browser: Browser, tmp_path: Path
+) -> None:
     with running(tmp_path / "memory") as served, misbehaving(served.url) as server:
         configure(tmp_path / "home", server.url)
         with serving(tmp_path / "home", model) as web, signed(browser, web.take_link()) as page:
             server.choose = refuse_messages
             tell(page, web, "My otter is called Bo.")
-            open_until(page, f"{web.url}/memory/waiting", "button[value=drop] >> nth=1")
-            question, reply = (page.locator("tr").filter(has_text=text) for text in ("otter", "Understood."))
+            open_until(page, f"{web.url}/health", "text=Try all again")
+            question, reply = (page.locator("li").filter(has_text=text) for text in ("otter", "Understood."))
             expect(question).to_contain_text("what was said")
             expect(question).to_contain_text("on purpose")
-            reply.get_by_role("button", name="Drop").click()
-            expect(page.locator("[role=status].note")).to_contain_text("Dropped")
+            reply.get_by_role("link", name="Drop").click()
+            expect(page.locator("blockquote")).to_have_text("Understood.")
+            page.get_by_role("button", name="Drop it for good").click()
+            expect(page.locator("[role=status].note")).to_have_text(SAYS["dropped"])
             expect(reply).to_have_count(0)
             server.choose = never
             question.get_by_role("button", name="Try again").click()
-            expect(page.locator("[role=status].note")).to_contain_text("sent to memory again")
+            expect(page.locator("[role=status].note")).to_have_text(SAYS["retried"])
             open_until(page, f"{web.url}/memory?q=otter", fact("My otter is called Bo."))
             page.goto(f"{web.url}/memory/waiting")
             expect(page.locator("main")).to_contain_text("0 waiting, 0 refused")

@@ -220,7 +220,8 @@ class Agent(Struct):
         if not (spent := self.spending.take()):
             return
         try:
-            await self.store.write(lambda tx: add_usage(tx, self.session_id, spent))
+            now = self.store.clock.now()
+            await self.store.write(lambda tx: add_usage(tx, self.session_id, spent, now=now))
         except StoreError as error:
             log.warning("what session %s has spent is not counted: %s", self.session_id, error.line())
 

@@ -10,16 +10,13 @@ from msgspec import Struct, field
 from hermes.app import App
 from hermes.cli.dialog import TerminalDialog, hang
 from hermes.cli.output import note, print_json, printable, say
-from hermes.cli.start import read_store, write_store
 from hermes.cli.table import print_table
-from hermes.db.engine import Tx
 from hermes.gateway.platforms import switched_on
-from hermes.memory.command_host import CommandHost, acquaintances, invited, make_plugin
+from hermes.memory.command_host import CommandHost, make_plugin
 from hermes.memory.provider import Acquaintance, MemoryPlugin
+from hermes.owner.people import mark_owner, read_people
 from hermes.redaction import hide_passwords
-from hermes.settings import ALLOW, PROVIDER
-from hermes.store.people import mark
-from hermes.store.store import Store
+from hermes.settings import PROVIDER
 from hermes.types import Json
 
 
@@ -37,17 +34,10 @@ class TerminalDesk(Struct, frozen=True):
         return switched_on(self.app.settings)
 
     def people(self) -> Sequence[Acquaintance]:
-        allowed = self.app.settings.get(ALLOW)
-        if not self.app.home.state_file.exists():
-            return invited(allowed)
-        return read_store(self.app, lambda _, tx: acquaintances(tx, allowed))
+        return read_people(self.app)
 
     def mark_owner(self, people: Sequence[Acquaintance]) -> None:
-        def mark_all(_: Store, tx: Tx) -> None:
-            for one in people:
-                mark(tx, one.platform, one.user_id, is_owner=True, now=self.app.clock.now())
-
-        write_store(self.app, mark_all)
+        mark_owner(self.app, people)
 
     def print_lines(self, lines: Sequence[tuple[str, str]]) -> None:
         widest = max((len(label) for label, _ in lines), default=0)

@@ -19,17 +19,15 @@ from hermes.cli.signals import TO_END, on_signals
 from hermes.cli.start import AsJson, load_app, read_store, start_home_log, with_store, write_store
 from hermes.cli.table import print_table
 from hermes.config_file import load_shared_env
-from hermes.db import queue_items
 from hermes.db.engine import Tx
 from hermes.db.leases import describe_owner
 from hermes.embedded.connect import keeping
 from hermes.embedded.place import find_place
 from hermes.errors import UsageError
-from hermes.files import check_room
 from hermes.gateway.platforms import SWITCHES
-from hermes.gateway.store_watch import PART
 from hermes.hosting import open_gateway, open_platforms
 from hermes.memory.registry import NONE
+from hermes.owner.health import read_gateway
 from hermes.owner.status import read_remarks, take_default_notice
 from hermes.scope import API, OWNER, TERMINAL, Guest
 from hermes.settings import ALLOW, PROVIDER
@@ -104,13 +102,7 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
     host = load_app(ctx)
 
     def look(_: Store, tx: Tx) -> dict[str, Json]:
-        now = host.clock.now()
-        waiting = {name: to_builtins(queue_items.stats(tx, name, now=now)) for name in queue_items.queues(tx)}
-        running = inbox.running_gateway(tx, now=now)
-        # One that was killed has left behind how its parts were.
-        parts = [to_builtins(part) for part in [*(inbox.read_status(tx) if running else []), *_store_status(host)]]
-        who = [_as_json(host, one) for one in people(tx)]
-        return {"running": running, "parts": parts, "queues": waiting, "people": who}
+        return {**read_gateway(host, tx), "people": [_as_json(host, one) for one in people(tx)]}
 
     found = read_store(host, look)
     if json:
@@ -125,16 +117,6 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
         for one in found["people"]:
             say(f"  {' '.join(filter(None, (one['who'], _shown(one['name']))))}: {one['role']}")
     return 0 if found["running"] else 1
-
-
-def _store_status(host: App) -> list[inbox.PartStatus]:
-    """A gateway that can store nothing cannot tell so either: look for ourselves."""
-    try:
-        check_room(host.home.path)
-    except OSError as error:
-        detail = f"nothing can be written in {host.home.path} ({error.strerror})"
-        return [inbox.PartStatus(PART, "failing", detail, host.clock.now())]
-    return []
 
 
 @app.command("stop")

@@ -26,7 +26,7 @@ COMMANDS: dict[str, str] = {
     "chat": "chat",
     "model": "model",
     "gateway": "app",
-    "web": "web",
+    "web": "commands",
     "sessions": "app",
     "memory": "build",
     "config": "app",
@@ -35,8 +35,8 @@ COMMANDS: dict[str, str] = {
     "doctor": "doctor",
     "completion": "completion",
 }
-"""Each command is a module of this room; this is what it holds: a function, a group of commands called `app`, or what
-makes such a group of the word that follows, called `build`."""
+"""Each command is a module of this room; this is what it holds: a function, a group of commands, or what makes such a
+group of the word that follows, called `build`."""
 
 
 def build_app(names: Iterable[str], following: str | None = None) -> typer.Typer:

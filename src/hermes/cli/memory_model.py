@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 from hermes.app import App
 from hermes.assembly import has_model
 from hermes.cli.memory import Data
-from hermes.cli.memory_server import place_of, read_server, server_model_lines
+from hermes.cli.memory_server import place_of, server_model_lines
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, find_home, load_app
 from hermes.clock import SystemClock
@@ -33,13 +33,14 @@ from hermes.memory_server.model.settings import (
     read_settings,
     to_json,
 )
+from hermes.owner.models import QUESTION, MemoryModelState, TriedModel
+from hermes.owner.server import read_server
 from hermes.settings import API_KEY, BASE_URL, CONTEXT_LENGTH, MODEL
 from hermes.types import Json
 
 MAX_KEY_FILE_BYTES = 16 * 1024
 MAX_TEST_TOKENS = 400
 TEST_SECONDS = 180.0
-QUESTION: list[dict[str, Json]] = [{"role": "user", "content": "Answer with the one word: ready"}]
 AUTO = "auto"
 ADDRESS = ("url", "name", "key", "key_env", "window", "source")
 """Fields whose change is tested before it is kept."""
@@ -75,7 +76,7 @@ def model(
     The settings are in model.json of the memory folder, for its owner alone. A running server notices a change."""
     place = place_of(ctx, data)
     before = _read_before(place, is_replaced=off or host or env or url is not None)
-    given = _address(ctx, before, url=url, host=host, env=env, off=off)
+    given = _address(lambda: load_app(ctx), before, url=url, host=host, env=env, off=off)
     simple: dict[str, Any] = {"name": name, "cap_calls": cap_calls, "cap_tokens": cap_tokens}
     simple |= {"window": None if window is None else _read_window(window), "model_class": class_}
     given |= {field: value for field, value in simple.items() if value is not None}
@@ -108,13 +109,13 @@ def _read_before(place: Place, *, is_replaced: bool) -> ModelSettings:
 
 
 def _address(
-    ctx: typer.Context, before: ModelSettings, *, url: str | None, host: bool, env: bool, off: bool
+    load: Callable[[], App], before: ModelSettings, *, url: str | None, host: bool, env: bool, off: bool
 ) -> dict[str, Any]:
     """Return the fields that say where the model is, as far as the options give them."""
     if sum((host, env, off, url is not None)) > 1:
         raise UsageError("--url, --host, --env and --off exclude each other", hint="Give one of them")
     if host:
-        found = read_host(load_app(ctx))
+        found = read_host(load())
         return {field: getattr(found, field) for field in ADDRESS}
     if url is None:
         return {"source": "env"} if env else {"source": "off"} if off else {}
@@ -186,6 +187,44 @@ def sync_host(app: App) -> None:
     fresh = replace(found, **{field: getattr(now, field) for field in ADDRESS})
     if fresh != found:
         write_settings(place, fresh)
+
+
+class HomeMemoryModel:
+    """See `hermes.owner.models.MemoryModelDesk`: the file of the memory folder that a home uses."""
+
+    def read(self, app: App) -> MemoryModelState:
+        try:
+            found = read_settings(_place(app).folder) or ModelSettings()
+        except SettingsError as error:
+            return MemoryModelState(described=[error.line()])
+        where = found.url and Endpoint.parse(found.url).url("").split("?")[0]
+        has_key, told = bool(found.key or found.key_env), [] if found.source == "off" else model_lines(found, where)
+        return MemoryModelState(found.source, where, found.name, has_key=has_key, guests=found.guests, described=told)
+
+    def test(self, app: App, given: Mapping[str, Any]) -> TriedModel:
+        wanted = self._wanted(app, given)
+        wanted.check()
+        tested = asyncio.run(_test(_place(app), wanted.resolved(load_shared_env(app.home))))
+        return TriedModel(str(tested["name"]), float(str(tested["seconds"])), str(tested["error"] or ""))
+
+    def save(self, app: App, given: Mapping[str, Any]) -> None:
+        wanted = self._wanted(app, given)
+        wanted.check()
+        write_settings(_place(app), wanted)
+
+    @staticmethod
+    def _wanted(app: App, given: Mapping[str, Any]) -> ModelSettings:
+        source = given["source"]
+        before = _read_before(_place(app), is_replaced=source in ("off", "own", "host"))
+        url = given.get("url", "") if source == "own" else None
+        fields = _address(lambda: app, before, url=url, host=source == "host", env=source == "env", off=source == "off")
+        if source == "own":
+            fields |= {"name": given["name"], **({"key": given["key"], "key_env": ""} if given["key"] else {})}
+        return replace(before, **fields, guests=given["guests"])
+
+
+def _place(app: App) -> Place:
+    return find_place(app.home, load_shared_env(app.home))
 
 
 async def _test(place: Place, settings: ModelSettings) -> dict[str, Json]:

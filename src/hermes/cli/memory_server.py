@@ -11,13 +11,10 @@ import typer
 from hermes.cli.output import note, say, show_time
 from hermes.cli.start import find_home
 from hermes.config_file import load_shared_env
-from hermes.embedded.asking import look
-from hermes.embedded.connect import connect, find_running, read_own
+from hermes.embedded.connect import connect
 from hermes.embedded.connect import stop as stop_server
 from hermes.embedded.place import Place, find_place
-from hermes.errors import HermesError
 from hermes.home import Home
-from hermes.types import Json
 
 FILE = "memory.db"
 """What a memory folder holds; said here again, since nothing of the server is imported."""
@@ -35,22 +32,6 @@ def stop(ctx: typer.Context) -> None:
     place = place_of(ctx)
     ended = stop_server(place)
     say(f"no memory server runs on {place.folder}" if ended is None else f"memory server of {place.folder} ended")
-
-
-def read_server(home: Home) -> dict[str, Json]:
-    """What there is to say of the memory server of a home. Nothing is started."""
-    place = find_place(home, load_shared_env(home))
-    shown: dict[str, Json] = {"folder": str(place.folder), "running": False, "problem": None}
-    try:
-        found = find_running(place)
-        stale = read_own(place) if found is None else None
-    except HermesError as error:
-        return {**shown, "problem": error.line()}
-    if found is None:
-        return {**shown, "gone": None if stale is None else stale.pid}
-    _, health = look(found)
-    facts = {"url": found.url, "pid": found.pid, "version": found.version, "kind": found.kind}
-    return {**shown, **facts, "running": True, "started_at": found.started_at, "health": dict(health)}
 
 
 def server_lines(server: Mapping[str, Any]) -> list[str]:

@@ -6,9 +6,10 @@ import logging
 
 import typer
 
-from hermes.cli.memory_server import read_server, server_lines
+from hermes.cli.memory_server import server_lines
 from hermes.cli.output import print_json, printable, say, show_time
 from hermes.cli.start import AsJson, load_app, with_store
+from hermes.owner.server import read_server
 from hermes.owner.status import read_status
 from hermes.redaction import hide_passwords
 from hermes.types import Json

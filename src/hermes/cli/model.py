@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
-from contextlib import aclosing
 from typing import Annotated, get_args
 
 import typer
@@ -20,9 +18,9 @@ from hermes.cli.start import AsJson, load_app
 from hermes.config_file import write_setting
 from hermes.errors import ModelError, NotFoundError, UsageError
 from hermes.llm.discover import ListedModel, LocalEndpoint, LocalServerKind, find_local, talking
-from hermes.llm.events import Completed, ModelFailed
-from hermes.llm.model import Model, ModelRequest
+from hermes.llm.model import Model
 from hermes.llm.offer import ModelOffer
+from hermes.owner.models import try_model
 from hermes.settings import BASE_URL, CONTEXT_LENGTH, MODEL
 from hermes.slash.models import find_model
 from hermes.types import Json
@@ -38,7 +36,6 @@ WAYS = (
 SHOWN = 40
 """Models of an endpoint that are listed."""
 HOW_TO_SEE = "`hermes model` lists what there is"
-QUESTION = [{"role": "user", "content": "Answer with the one word: ready"}]
 
 
 def model(
@@ -179,22 +176,16 @@ def _take(app: App, name: str) -> None:
 
 
 async def _test(app: App, configured: Model) -> dict[str, Json]:
-    began = time.perf_counter()
-    try:
-        async with aclosing(configured.stream(ModelRequest(QUESTION, max_tokens=200))) as events:
-            last = [event async for event in events][-1]
-    finally:
-        await configured.close()
-    seconds = time.perf_counter() - began
+    tried = await try_model(configured)
     shown: dict[str, Json] = {
-        "model": configured.name,
+        "model": tried.name,
         "base_url": BASE_URL.shown(app.settings.get(BASE_URL)),
         "context_length": configured.context_length,
-        "ok": isinstance(last, Completed),
-        "seconds": round(seconds, 2),
+        "ok": not tried.problem,
+        "seconds": tried.seconds,
     }
-    if isinstance(last, ModelFailed):
-        shown["error"] = last.message
+    if tried.problem:
+        shown["error"] = tried.problem
     return shown
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hermes.cli.memory_server import read_server
 from hermes.doctor import Finding
 from hermes.errors import HomeError, SettingsError
 from hermes.home import Home
+from hermes.owner.server import read_server
 
 CHECK = "server"
 MORE = "`hermes memory status` says more"

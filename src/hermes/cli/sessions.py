@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 
 from hermes.cli.output import note, one_line, print_json, printable, say, session_head, show_time
 from hermes.cli.searching import LimitOption, SourceOption, search_sessions
@@ -19,7 +19,7 @@ from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.files import replacing
-from hermes.llm.tokens import view_tokens
+from hermes.owner.session_view import Snapshot, read_snapshot
 from hermes.settings import COLOR
 from hermes.store.export import message_to_json, to_json, to_jsonl, to_markdown, with_compressions
 from hermes.store.ids import snapshot_session
@@ -37,18 +37,6 @@ app = typer.Typer(
 INCOGNITO = "kept out of memory"
 """The mark of what was said incognito or forgotten later."""
 UndoneOption = Annotated[bool, typer.Option("--undone", help="Also what was taken back, marked.")]
-
-
-class Snapshot(Struct, frozen=True):
-    """One compression: messages and tokens the model saw before and after it."""
-
-    id: str
-    session_id: str
-    created_at: float
-    messages_before: int
-    messages_after: int
-    tokens_before: int
-    tokens_after: int
 
 
 @app.command("list")
@@ -193,12 +181,8 @@ app.command("delete")(delete_session)
 
 def _read_snapshots(store: Store, tx: Tx, name: str) -> list[Snapshot]:
     """Every snapshot of the session a person means, oldest first."""
-    found: list[Snapshot] = []
-    for row in store.compressions.all(tx, store.sessions.find(tx, name).id):
-        before, after = store.compressions.snapshot(tx, row.snapshot_id), store.compressions.swapped(tx, row)
-        messages, tokens = (len(before.messages), len(after.messages)), (view_tokens(before), view_tokens(after))
-        found.append(Snapshot(row.snapshot_id, row.session_id, row.created_at, *messages, *tokens))
-    return found
+    rows = store.compressions.all(tx, store.sessions.find(tx, name).id)
+    return [read_snapshot(store, tx, row) for row in rows]
 
 
 def _find_view(store: Store, tx: Tx, name: str) -> tuple[Session, LiveView]:

@@ -1,4 +1,4 @@
-"""`hermes web`: the owner's page in a browser, served on this machine alone until Ctrl-C."""
+"""`hermes web`: the owner's page in a browser, served on this machine alone until Ctrl-C, and a key for its JSON."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ import typer
 from hermes.assembly import FLOOR_NOTICE, has_model
 from hermes.cli.output import note, say
 from hermes.cli.signals import TO_END, on_signals
-from hermes.cli.start import load_app, start_home_log, with_store
+from hermes.cli.start import find_home, load_app, start_home_log, with_store
 from hermes.config_file import load_shared_env
 from hermes.embedded.connect import keeping
 from hermes.embedded.place import find_place
 from hermes.owner.status import take_default_notice
+from hermes.owner.web_key import make_web_key, remove_web_key
 from hermes.store.store import Store
 
+commands = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
+
+@commands.callback()
 def web(
     ctx: typer.Context,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = 0,
@@ -27,6 +31,8 @@ def web(
 ) -> None:
     """Talk, see what is remembered and why, and correct it, in a browser on this machine. The link that is printed
     works once; when it was used, the next one is printed."""
+    if ctx.invoked_subcommand is not None:
+        return
     app = load_app(ctx)
     serving = import_module("hermes.web.server")  # by name: only who serves needs a web server
     links = list[str]()
@@ -47,7 +53,22 @@ def web(
         with keeping(find_place(app.home, load_shared_env(app.home))):
             with on_signals(TO_END, lambda _: stopping.set()):
                 note("The page is open to whoever has this link, once. Ctrl-C ends it.")
-                await serving.serve(app, store, port, announce, stopping)
+                models = import_module("hermes.cli.memory_model").HomeMemoryModel()
+                await serving.serve(app, store, models, port, announce, stopping)
 
     with_store(app, work)
     note("web: ended")
+
+
+@commands.command()
+def key(
+    ctx: typer.Context,
+    remove: Annotated[bool, typer.Option("--remove", help="Let no key open the JSON any more.")] = False,
+) -> None:
+    """Make a key for the JSON under /api, and print it once. The key before it works no more."""
+    home = find_home(ctx)
+    if remove:
+        note("The key is removed." if remove_web_key(home) else "There was no key.")
+        return
+    say(make_web_key(home))
+    note("Send it as `Authorization: Bearer KEY`; docs/web.md lists what there is. It is not shown again.")

@@ -68,6 +68,14 @@ def made_since(tx: Tx, queue: str, session_id: str, prefix: str, since: float) -
     return [Item.from_row(row) for row in rows]
 
 
+def unsettled(tx: Tx, session_id: str, *, limit: int) -> list[Item]:
+    """Return a session's oldest items of all queues that wait or are dead."""
+    rows = tx.execute(
+        "SELECT * FROM hermes_queue WHERE session_id = ? AND state <> 'done' ORDER BY id LIMIT ?", (session_id, limit)
+    )
+    return [Item.from_row(row) for row in rows]
+
+
 def not_done_before(tx: Tx, queue: str, prefix: str, then: float) -> list[Item]:
     """Items under keys that begin with `prefix`, in order, but for those that were done before then."""
     rows = tx.execute(

@@ -91,11 +91,11 @@ class AgentCache(Struct):
             if entry.agent.session_id == session_id:
                 self._retire(key, "new")
 
-    async def close(self) -> None:
+    async def close(self, why: Ending = "shutdown") -> None:
         """Close every agent, and wait until all are. What a review has not read yet is read after the next start."""
         self._ending.set()
         for key in list(self._entries):
-            self._retire(key, "shutdown", at_work=True)
+            self._retire(key, why, at_work=True)
         while self._closing:
             await asyncio.wait(self._closing)
 

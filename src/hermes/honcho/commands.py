@@ -67,7 +67,7 @@ def enable(ctx: typer.Context) -> None:
     """Use Honcho in this profile."""
     bench = find_bench(ctx)
     bench.save_keys({"enabled": True})
-    bench.choose()
+    bench.machine.choose()
 
 
 def disable(ctx: typer.Context) -> None:

@@ -75,7 +75,9 @@ class Extensions:
             raise ProviderError("the server did not say what a merge would move", hint="") from error
 
     def merge(self, peer: str, into: str) -> None:
-        """Let a peer become a part of another; the server goes on with it by itself."""
+        """Let a peer become a part of another, which is made where it is missing; the server goes on with it by
+        itself."""
+        self.ask("POST", f"{self.workspace}/peers", json={"id": into})
         headers = {"Idempotency-Key": secrets.token_hex(16)}
         self.ask("POST", self._merging(peer), json={"into": into}, headers=headers)
 

@@ -125,6 +125,13 @@ def everybody(who: Identities, people: Sequence[Acquaintance]) -> list[tuple[Acq
     ]
 
 
+def what_it_reads(one: Acquaintance, peer: ResolvedPeer) -> str:
+    """What is recalled for an account, in words."""
+    if one.is_owner:
+        return "everything"
+    return "this conversation" if peer.is_shared else "their own"
+
+
 def peer_text(raw: str) -> str:
     """`raw` with every character that no name may have as `-`, as a stock Hermes has it."""
     return OTHER.sub("-", raw)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.errors import HermesError, ProviderError, UsageError
@@ -13,12 +15,12 @@ from hermes.honcho.config_file import set_entry
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.extensions import MERGE, Extensions
 from hermes.honcho.guests import account_name
-from hermes.honcho.identity import Identities, ResolvedPeer, everybody, find_peer, parse_account
+from hermes.honcho.identity import Identities, everybody, find_peer, parse_account, what_it_reads
 from hermes.honcho.names import CLIENT_PLATFORMS
 from hermes.honcho.peer_choice import choose_mapping
-from hermes.honcho.server import find_server, open_client
+from hermes.honcho.server import Machine, find_server, open_client
 from hermes.honcho.workbench import Workbench, find_bench
-from hermes.memory.provider import Acquaintance, Speaker
+from hermes.memory.provider import Acquaintance, MappingPreview, Speaker
 
 peers = typer.Typer(help="Who is who in each profile, and giving someone another peer.", rich_markup_mode=None)
 
@@ -41,7 +43,7 @@ def show_peers(
             for name, c in found
         ]
         known = [
-            {"who": one.who, "name": one.name, "peer": peer.name, "by": peer.rung, "reads": _reads(one, peer)}
+            {"who": one.who, "name": one.name, "peer": peer.name, "by": peer.rung, "reads": what_it_reads(one, peer)}
             for one, peer in people
         ]
         bench.desk.print_json({"profiles": profiles, "aliases": dict(config.identities.aliases), "people": known})
@@ -54,16 +56,10 @@ def show_peers(
         for problem in c.problems:
             bench.desk.dialog.say(f"{name}: {problem.message}")
     if people:
-        rows = [(one.who, peer.name, peer.rung, _reads(one, peer), one.name) for one, peer in people]
+        rows = [(one.who, peer.name, peer.rung, what_it_reads(one, peer), one.name) for one, peer in people]
         bench.desk.print_table(("who", "peer", "by", "reads", "name"), rows)
     if config.identities.aliases:
         bench.desk.print_table(("id", "alias of"), sorted(config.identities.aliases.items()))
-
-
-def _reads(one: Acquaintance, peer: ResolvedPeer) -> str:
-    if one.is_owner:
-        return "everything"
-    return "this conversation" if peer.is_shared else "their own"
 
 
 @peers.command("map")
@@ -92,35 +88,63 @@ def map_peer(
     people = bench.desk.people()
     if old is None or new is None:
         old, new = choose_mapping(bench, config, people, old)
-    platform, user_id = parse_account(config.identities, old, people)
+    wanted = _plan(config, people, old, new)
+    if merge and leave:
+        raise UsageError("--merge and --leave cannot go together", hint="Give one of them")
+    if merge and not wanted.is_own:
+        hint = "`--leave` makes the alias alone"
+        raise UsageError(f"{wanted.before} is not {wanted.old} alone: its memory stays", hint=hint)
+    if wanted.makes_owner:
+        _check_owner(bench, wanted.account, wanted.old, wanted.name, me=me)
+    if merge or (not leave and _ask(bench, config, wanted) == "merge"):
+        _merge(bench, config, wanted.before, wanted.name)
+    speaker = Speaker(wanted.account.user_id, is_owner=wanted.is_owner or wanted.makes_owner)
+    if wanted.makes_owner:
+        bench.desk.mark_owner([wanted.account])
+    bench.save(set_entry(keys.USER_PEER_ALIASES, wanted.old, new))
+    now = find_peer(bench.load().identities, speaker, None, wanted.account.platform or None)
+    bench.desk.print_lines([(wanted.old, f"{wanted.before} → {now.name}")])
+    if now.name != wanted.name:
+        bench.desk.dialog.say(f"The alias has no effect: {wanted.old} is {now.name} by {now.rung}.")
+
+
+class PlannedMapping(Struct, frozen=True):
+    """An account, by the id that its alias gets, and the peer that it becomes."""
+
+    old: str
+    account: Acquaintance
+    is_owner: bool
+    before: str
+    name: str
+    is_own: bool
+    """Whether the peer before is this account's alone, so that its memory can move."""
+    makes_owner: bool
+
+
+def _plan(config: HonchoConfiguration, people: Sequence[Acquaintance], old: str, new: str) -> PlannedMapping:
+    """Find out what an alias would mean. Raises UsageError for one that is refused or changes nothing."""
+    who = config.identities
+    platform, user_id = parse_account(who, old, people)
     if config.guests.first not in (None, platform):
         old = account_name(platform or "", user_id)
     account = Acquaintance(platform or "", user_id)
     is_owner = any(one.is_owner and one.who == account.who for one in people)
-    speaker = Speaker(user_id, is_owner=is_owner)
-    before = find_peer(config.identities, speaker, None, platform).name
+    before = find_peer(who, Speaker(user_id, is_owner=is_owner), None, platform).name
     name = keys.USER_PEER_ALIASES.parse({old: new}, "NEW")[old]
-    _refuse_others(config.identities, account, old, name, is_owner=is_owner)
+    _refuse_others(who, account, old, name, is_owner=is_owner)
     if before == name:
         raise UsageError(f"{old} is {name} already", hint="")
-    if merge and leave:
-        raise UsageError("--merge and --leave cannot go together", hint="Give one of them")
     is_own = not _is_others(config, before, old)
-    if merge and not is_own:
-        raise UsageError(f"{before} is not {old} alone: its memory stays", hint="`--leave` makes the alias alone")
-    is_new_owner = name == config.identities.owner and not is_owner
-    if is_new_owner:
-        _check_owner(bench, account, old, name, me=me)
-    if merge or (not leave and _ask(bench, config, before, name, is_own=is_own) == "merge"):
-        _merge(bench, config, before, name)
-    if is_new_owner:
-        bench.desk.mark_owner([account])
-        speaker = Speaker(user_id, is_owner=True)
-    bench.save(set_entry(keys.USER_PEER_ALIASES, old, new))
-    now = find_peer(bench.load().identities, speaker, None, platform)
-    bench.desk.print_lines([(old, f"{before} → {now.name}")])
-    if now.name != name:
-        bench.desk.dialog.say(f"The alias has no effect: {old} is {now.name} by {now.rung}.")
+    return PlannedMapping(old, account, is_owner, before, name, is_own, name == who.owner and not is_owner)
+
+
+def preview(machine: Machine, people: Sequence[Acquaintance], old: str, new: str) -> MappingPreview:
+    """Say what an alias would change. Raises UsageError as `map_peer` does."""
+    config = machine.load().checked()
+    wanted = _plan(config, people, old, new)
+    can_merge, known = _look(machine, config, wanted.before, wanted.name)
+    merges = can_merge and wanted.is_own and bool(known)
+    return MappingPreview(wanted.old, wanted.before, wanted.name, known, merges, wanted.makes_owner)
 
 
 def _refuse_others(who: Identities, account: Acquaintance, old: str, name: str, *, is_owner: bool) -> None:
@@ -163,14 +187,14 @@ def _is_others(config: HonchoConfiguration, peer: str, old: str) -> bool:
     return peer in (who.owner, who.ai) or any(to == peer for one, to in who.aliases.items() if one != old)
 
 
-def _ask(bench: Workbench, config: HonchoConfiguration, before: str, name: str, *, is_own: bool) -> str:
+def _ask(bench: Workbench, config: HonchoConfiguration, wanted: PlannedMapping) -> str:
     """Say what would move or stay behind, and ask which of the two it shall be."""
-    dialog = bench.desk.dialog
+    dialog, before, name = bench.desk.dialog, wanted.before, wanted.name
     if not dialog.can_ask:
         hint = "`--merge` moves it where the server can, `--leave` leaves it where it is"
         raise UsageError("nobody can be asked here what becomes of the old memory", hint=hint)
-    can_merge, known = _look(bench, config, before, name)
-    moving = can_merge and is_own
+    can_merge, known = _look(bench.machine, config, before, name)
+    moving = can_merge and wanted.is_own
     if not known:
         dialog.say(f"Nothing is known of {before} yet.")
         return "leave"
@@ -180,7 +204,7 @@ def _ask(bench: Workbench, config: HonchoConfiguration, before: str, name: str, 
         "leave": f"it stays with {before}, where nobody looks for it",
         "stop": "change nothing",
     }
-    if not is_own:
+    if not wanted.is_own:
         dialog.say(f"{before} is not this id alone, so its memory stays where it is.")
     elif not moving:
         dialog.say("This server cannot merge two peers, so an alias is all there is: it moves nothing.")
@@ -190,16 +214,17 @@ def _ask(bench: Workbench, config: HonchoConfiguration, before: str, name: str, 
     return answer
 
 
-def _look(bench: Workbench, config: HonchoConfiguration, before: str, name: str) -> tuple[bool, str]:
+def _look(machine: Machine, config: HonchoConfiguration, before: str, name: str) -> tuple[bool, str]:
     """Whether the server can merge, and how much is known of the old peer as far as it can be asked: "" for nothing."""
     try:
-        server = Extensions(config, bench.machine)
+        server = Extensions(config, machine)
         if server.has(MERGE):
-            found = server.preview_merge(before, name)
+            # A new name is no peer yet; how much would move is the same for every other one.
+            found = server.preview_merge(before, name) or server.preview_merge(before, config.identities.ai)
             if found is None:
                 return True, ""
             return True, f"{before} has {found.messages} messages, and {found.conclusions} conclusions concern it."
-        with open_client(config, bench.machine) as client:
+        with open_client(config, machine) as client:
             agent = config.identities.ai
             count = client.peer(agent).conclusions_of(before).list(size=1).total
             return False, f"{agent} has {count} conclusions about {before}."

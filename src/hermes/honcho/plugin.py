@@ -19,7 +19,7 @@ from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.delivery import SWITCHED_OFF, Delivery
 from hermes.honcho.facts import FactReader, to_source
 from hermes.honcho.guests import GuestRecord, account_name, add_account, add_owners_peer, check_first, edit_guests
-from hermes.honcho.identity import ResolvedPeer, find_peer
+from hermes.honcho.identity import ResolvedPeer, everybody, find_peer, what_it_reads
 from hermes.honcho.injection_log import find_log
 from hermes.honcho.keys import ENABLED, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
@@ -45,12 +45,15 @@ from hermes.memory.provider import (
     FactSource,
     Holding,
     Host,
+    KnownAs,
+    MappingPreview,
     MemoryPlugin,
     MemorySession,
     Notebook,
     Outcome,
     Portrait,
     Remembered,
+    SettingInForce,
     Speaker,
     Wording,
 )
@@ -246,6 +249,23 @@ class HonchoPlugin(MemoryPlugin):
         config, peer = self.configuration(), self._peer_of(whose).name
         return FactReader(RecallReader(self.links, self.host.clock.now, config.workspace), peer, self._views(peer))
 
+    def settings_in_force(self) -> Sequence[SettingInForce]:
+        found: Sequence[SettingInForce] = self._wizard().settings_in_force(self.machine.load())
+        return found
+
+    def identify(self, people: Sequence[Acquaintance]) -> Sequence[KnownAs]:
+        known = everybody(self.machine.load().identities, people)
+        return [KnownAs(one, peer.name, peer.rung, what_it_reads(one, peer)) for one, peer in known]
+
+    def preview_mapping(self, people: Sequence[Acquaintance], account: str, name: str) -> MappingPreview:
+        found: MappingPreview = self._peer_commands().preview(self.machine, people, account, name)
+        return found
+
+    def map_account(self, desk: Desk, preview: MappingPreview, *, merge: bool, is_me: bool) -> None:
+        options = ["--merge" if merge else "--leave", *(["--me"] if is_me else [])]
+        words = ["peers", "map", *options, "--", preview.account, preview.after]
+        self.commands(desk)(words, prog_name="hermes honcho", standalone_mode=False)
+
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
         return all_remarks(self.configuration(), people)
 
@@ -316,7 +336,17 @@ class HonchoPlugin(MemoryPlugin):
         return self._connect
 
     def save_config(self, values: Mapping[str, Json]) -> Path:
-        return edit_document(self.machine.places, set_keys(values))
+        edit = set_keys(values)
+        import_module("hermes.honcho.workbench").check_edit(self.machine, edit)
+        return edit_document(self.machine.places, edit)
+
+    @staticmethod
+    def _wizard() -> Any:
+        return import_module("hermes.honcho.wizard")  # by name: a conversation needs none of it
+
+    @staticmethod
+    def _peer_commands() -> Any:
+        return import_module("hermes.honcho.peer_commands")
 
 
 def _writing(config: HonchoConfiguration) -> str:

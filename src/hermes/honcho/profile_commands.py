@@ -57,7 +57,7 @@ def _choose(bench: Workbench) -> str:
     """Choose Honcho where nobody chose a provider, so that the block is followed; what was done, in words."""
     named = named_provider(bench.machine.home, bench.machine.env)
     if named is None:
-        bench.choose()
+        bench.machine.choose()
         return "; Honcho was chosen there (memory.provider)"
     return "" if named == PROVIDER.default else f"; it is not followed: memory.provider is {named} there"
 

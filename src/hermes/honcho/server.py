@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from hermes.config_file import read_env_file
+from hermes.config_file import read_env_file, write_setting
 from hermes.embedded.connect import connect, find_running
 from hermes.embedded.place import Place, find_place
 from hermes.errors import HermesError, ProviderError
@@ -23,6 +23,7 @@ from hermes.honcho.renewal import LOGIN, Renewal, RenewalTerms
 from hermes.honcho.token_requests import ERRNO
 from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens, hide_url
+from hermes.settings import PROVIDER
 
 if TYPE_CHECKING:
     from honcho import Honcho
@@ -102,6 +103,11 @@ class Machine(Struct, frozen=True):
     @property
     def places(self) -> ConfigPlaces:
         return ConfigPlaces.find(self.home.path, self.home.profile, self.env)
+
+    def choose(self) -> None:
+        """The person wants Honcho: where it was only the default it is set now, and follows its configuration."""
+        if not self.is_chosen:
+            write_setting(self.home.config_file, PROVIDER, PROVIDER.default)
 
     def load(self) -> HonchoConfiguration:
         """The configuration as the files are now, with what is wrong."""

@@ -67,7 +67,7 @@ def login(
     config, before = bench.load().checked(), own_sign_in(bench.machine)  # minutes later
     bench.save(set_keys({**made.sign_in.as_keys(), **unset(config, made.suggested)}))
     revoke_replaced(before, bench.machine)
-    bench.choose()
+    bench.machine.choose()
     chosen, used = made.suggested.get(keys.WORKSPACE.key), bench.load().workspace
     if chosen and chosen != used:
         bench.desk.dialog.say(f"Note: {OTHER_WORKSPACE.format(chosen=chosen, used=used)}")

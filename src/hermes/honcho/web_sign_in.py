@@ -6,14 +6,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
+
 from hermes.errors import HermesError, ProviderError, UsageError
 from hermes.honcho import keys
 from hermes.honcho.browser_sign_in import BrowserSignIn
 from hermes.honcho.config_file import edit_document, set_keys
-from hermes.honcho.configuration import CLOUD
+from hermes.honcho.configuration import CLOUD, HonchoConfiguration
 from hermes.honcho.oauth_endpoints import Endpoints, SignInSource, check_page, find_endpoints
 from hermes.honcho.remarks import describe_grant
-from hermes.honcho.server import Machine, meant_server
+from hermes.honcho.server import Machine, find_server, meant_server
 from hermes.honcho.sign_in import (
     SignedIn,
     check_storable,
@@ -26,6 +28,7 @@ from hermes.honcho.sign_in import (
     unset,
 )
 from hermes.memory.provider import ConnectStatus
+from hermes.redaction import hide_url
 
 ERROR_SECONDS = 20.0
 """How long a failure is shown, unless another sign-in begins."""
@@ -43,8 +46,7 @@ class WebSignIn:
 
     def begin(self, source: SignInSource) -> str:
         check_storable(self._machine)
-        server = meant_server(self._machine.load().checked())
-        endpoints = find_endpoints(CLOUD if server.kind == "embedded" else server.url, self._machine.env)
+        endpoints = find_endpoints(_meant_url(self._machine.load().checked()), self._machine.env)
         check_page(endpoints)
         waiting = BrowserSignIn(endpoints, source, shown_path(self._machine))
         self._replace(waiting)
@@ -58,10 +60,11 @@ class WebSignIn:
             return ConnectStatus("waiting")
         if failed is not None and self._monotonic() < failed[1]:
             return ConnectStatus("error", failed[0])
-        grant = self._machine.load().grant
-        return (
-            ConnectStatus("idle") if grant is None else ConnectStatus("connected", describe_grant(grant, time.time()))
-        )
+        config = self._machine.load()
+        if (grant := config.grant) is not None:
+            return ConnectStatus("connected", describe_grant(grant, time.time()))
+        kept = "; until then memory stays on this machine" if find_server(config).kind == "embedded" else ""
+        return ConnectStatus("idle", f"at {hide_url(_meant_url(config))}{kept}")
 
     def callback(self, query: Mapping[str, str]) -> None:
         with self._lock:
@@ -93,6 +96,8 @@ class WebSignIn:
             if self._waiting is not waiting:
                 return False
             edit_document(self._machine.places, edit)
+            self._machine.choose()
+            self._machine = replace(self._machine, is_chosen=True)
         revoke_replaced(before, self._machine)
         return True
 
@@ -110,3 +115,9 @@ class WebSignIn:
                 self._waiting = None
                 self._failed = (problem, self._monotonic() + ERROR_SECONDS) if problem else None
         waiting.close()
+
+
+def _meant_url(config: HonchoConfiguration) -> str:
+    """The server that one signs in to: Honcho Cloud, unless the configuration names another one."""
+    server = meant_server(config)
+    return CLOUD if server.kind == "embedded" else server.url

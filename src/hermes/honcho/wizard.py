@@ -14,13 +14,16 @@ import typer
 from hermes.errors import ProviderError, UsageError
 from hermes.honcho import keys
 from hermes.honcho.config_file import Block, Edit, set_keys
+from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.injection import DEFAULT_TOKENS
-from hermes.honcho.interview import TYPED, Interview
+from hermes.honcho.interview import FEW, TYPED, Interview
 from hermes.honcho.questions import SERVER_KEYS, SERVERS, ask_gateway, ask_server
 from hermes.honcho.server import find_server, try_server
 from hermes.honcho.sign_in import Signer, own_sign_in, revoke_replaced
-from hermes.honcho.workbench import Workbench, find_bench, shown
+from hermes.honcho.workbench import Workbench, find_bench, origin, shown, value_of
+from hermes.memory.provider import SettingInForce
 from hermes.settings.kinds import in_words
+from hermes.types import Json
 
 WORDS: Mapping[str, Mapping[str, str]] = {
     "recallMode": {
@@ -60,6 +63,26 @@ OPTIONS: Sequence[tuple[keys.Key[Any], str]] = (
     (keys.CONTEXT_TOKENS, "tokens"),
 )
 """Keys with the option that says them as they are."""
+
+
+def settings_in_force(config: HonchoConfiguration) -> list[SettingInForce]:
+    """Every key with its value, the questions of a set-up with their choices."""
+    asked = {row.key: question for row, question, _ in USE}
+
+    def read(row: keys.Key[Any]) -> SettingInForce:
+        value = value_of(config, row)
+        return SettingInForce(row, value, origin(config, row), asked.get(row.key, ""), _choices(row, value))
+
+    return [read(row) for row in keys.TABLE if row is not keys.OAUTH]
+
+
+def _choices(row: keys.Key[Any], value: Json) -> Mapping[str, str]:
+    """The answers to a question; a number of turns is one of them."""
+    words = dict(WORDS.get(row.key, {}))
+    if words.pop(TYPED, ""):
+        turns = FEW if str(value) in words else str(value)
+        words[turns] = f"after every {turns} turns"
+    return words
 
 
 def _taking(row: keys.Key[Any]) -> str:
@@ -131,7 +154,7 @@ def run_setup(bench: Workbench, options: Mapping[str, str | None], *, asks: bool
     if asks:
         dialog.say("")
     _save(bench, interview)
-    bench.choose()
+    bench.machine.choose()
     if mine:
         bench.desk.mark_owner(mine)
         dialog.say(f"Marked as you: {', '.join(one.who for one in mine)}.")

@@ -10,7 +10,6 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.config_file import write_setting
 from hermes.errors import NotFoundError, UsageError
 from hermes.honcho import keys
 from hermes.honcho.config_file import Document, Edit, edit_document, read_document, set_keys
@@ -20,7 +19,6 @@ from hermes.honcho.keys import TABLE, Key
 from hermes.honcho.profiles import machines
 from hermes.honcho.server import Machine
 from hermes.memory.provider import Desk
-from hermes.settings import PROVIDER
 from hermes.settings.kinds import in_words
 from hermes.types import Json
 
@@ -39,11 +37,6 @@ class Workbench(Struct, frozen=True):
         """What is in force, with what is wrong."""
         return self.machine.load()
 
-    def choose(self) -> None:
-        """The person wants Honcho: where it was only the default it is set now, and follows its configuration."""
-        if not self.machine.is_chosen:
-            write_setting(self.machine.home.config_file, PROVIDER, PROVIDER.default)
-
     def confirm(self, question: str, default: Literal["yes", "no"], refused: str) -> None:
         """Go on after a yes alone. Raises UsageError after a no, and where nobody can be asked."""
         if not self.desk.dialog.can_ask:
@@ -53,20 +46,12 @@ class Workbench(Struct, frozen=True):
 
     def trial(self, edit: Edit) -> HonchoConfiguration:
         """The configuration as it would be after a change."""
-        places = self.machine.places
-        path = places.existing()
-        now = read_document(path, places)
-        block, root = dict(now.block), dict(now.root)
-        edit(block, root)
-        return resolve(Document(root, block, places.host), path, places.host, self.machine.env)
+        return _trial(self.machine, edit)
 
     def save(self, edit: Edit) -> None:
         """Change the file and say where it is. Raises SettingsError when it would be wrong in a way that it is not."""
         before = self.load()
-        known = {problem.message for problem in before.problems}
-        for problem in self.trial(edit).problems:
-            if problem.message not in known:
-                raise problem
+        check_edit(self.machine, edit)
         self.desk.dialog.say(f"Saved in {edit_document(self.machine.places, edit)}.")
         for line in _stays_behind(before, self.load()):
             self.desk.dialog.say(f"Note: {line}")
@@ -99,6 +84,23 @@ class Workbench(Struct, frozen=True):
         """Every profile's configuration, the default one first, with the people of this one; see `of_profile`."""
         for machine in machines(self.machine):
             yield self if machine is self.machine else replace(self, machine=machine)
+
+
+def check_edit(machine: Machine, edit: Edit) -> None:
+    """Raise SettingsError for a change by which the file would be wrong in a way that it is not."""
+    known = {problem.message for problem in machine.load().problems}
+    for problem in _trial(machine, edit).problems:
+        if problem.message not in known:
+            raise problem
+
+
+def _trial(machine: Machine, edit: Edit) -> HonchoConfiguration:
+    places = machine.places
+    path = places.existing()
+    now = read_document(path, places)
+    block, root = dict(now.block), dict(now.root)
+    edit(block, root)
+    return resolve(Document(root, block, places.host), path, places.host, machine.env)
 
 
 def _stays_behind(before: HonchoConfiguration, after: HonchoConfiguration) -> Iterator[str]:

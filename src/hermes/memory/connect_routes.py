@@ -1,6 +1,7 @@
 """Signing in to memory providers over HTTP, as routes that a server of pages mounts. Nothing in them is one provider's.
 
-`begin`, `status` and `disconnect` are the owner's: whoever mounts the routes lets nobody else in. `callback` is opened
+`begin`, `status` and `disconnect` are the owner's: whoever mounts the routes lets nobody else in, and says with `admit`
+which requests may change something. `callback` is opened
 by a browser that another site sends back; the provider takes its `state` once, and that is all it needs.
 """
 
@@ -25,14 +26,24 @@ SOURCES: tuple[ConnectSource, ...] = get_args(ConnectSource)
 FindConnect = Callable[[str, str], Connect | None]
 """Returns the sign-in of a profile ("" for the default one) at the provider with a name; None if there is none."""
 ConnectHandler = Callable[[Request, Connect], Response]
+Admit = Callable[[Request], None]
+"""Raises UsageError for a request that may not begin or end a sign-in."""
 
 
-def connect_routes(find: FindConnect) -> list[Route]:
+def refuse_foreign(request: Request) -> None:
+    """Refuse what another web page sent."""
+    if request.headers.get("sec-fetch-site", "none") not in OWN_SITES:
+        raise UsageError(FOREIGN)
+
+
+def connect_routes(find: FindConnect, admit: Admit = refuse_foreign) -> list[Route]:
     """Return the routes for all providers and profiles; `?profile=` names one that is not the default."""
 
     def route(name: str, method: str, answer: ConnectHandler) -> Route:
         def respond(request: Request) -> Response:  # no coroutine: it runs on a thread, since providers block
             try:
+                if method == "POST":
+                    admit(request)
                 return answer(request, _find(find, request))
             except HermesError as error:
                 status = 404 if isinstance(error, NotFoundError) else 400
@@ -56,7 +67,6 @@ def _find(find: FindConnect, request: Request) -> Connect:
 
 
 def _begin(request: Request, connect: Connect) -> Response:
-    _refuse_foreign(request)
     given = request.query_params.get("source", "web")
     for source in SOURCES:
         if given == source:
@@ -75,11 +85,5 @@ def _callback(request: Request, connect: Connect) -> Response:
 
 
 def _disconnect(request: Request, connect: Connect) -> Response:
-    _refuse_foreign(request)
     connect.disconnect()
     return _status(request, connect)
-
-
-def _refuse_foreign(request: Request) -> None:
-    if request.headers.get("sec-fetch-site", "none") not in OWN_SITES:
-        raise UsageError(FOREIGN)

@@ -22,7 +22,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hermes.clock import Clock
 from hermes.errors import ProviderError, UsageError
@@ -74,6 +74,43 @@ class Acquaintance(Struct, frozen=True):
     @property
     def who(self) -> str:
         return f"{self.platform}:{self.user_id}"
+
+
+class KnownAs(Struct, frozen=True):
+    """An account of a chat platform, and who that is to a provider."""
+
+    account: Acquaintance
+    peer: str
+    by: str
+    """The rule that says so."""
+    reads: str
+    """What is recalled for it."""
+
+
+class SettingInForce(Struct, frozen=True):
+    """A setting of a provider with its value, without secrets, and where that comes from."""
+
+    setting: Setting[Any]
+    value: Json
+    origin: str
+    question: str = ""
+    """What a page asks about it at first sight; "" for a setting that few people change."""
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """Usual values, and what each means."""
+
+
+class MappingPreview(Struct, frozen=True):
+    """What changes when an account becomes another peer."""
+
+    account: str
+    before: str
+    after: str
+    known: str
+    """What is known of the peer before, in words; "" for nothing."""
+    can_merge: bool
+    """Whether that can become the new peer's."""
+    makes_owner: bool
+    """Whether it is the owner's own peer, so that the account would read all that is known of the owner."""
 
 
 class Host(Protocol):
@@ -289,6 +326,23 @@ class MemoryPlugin(ABC):
         """Write settings where this provider keeps them, for their owner alone and in one step; keys that are not its
         own survive. Where they are now."""
         raise NotImplementedError(f"{self.name} keeps no configuration")
+
+    def settings_in_force(self) -> Sequence[SettingInForce]:
+        """The settings that `save_config` takes, as they are now. Without the network."""
+        return ()
+
+    def identify(self, people: Sequence[Acquaintance]) -> Sequence[KnownAs]:
+        """Who these accounts are, and others that it was told of. Without the network."""
+        return ()
+
+    def preview_mapping(self, people: Sequence[Acquaintance], account: str, name: str) -> MappingPreview:
+        """What changes when an account becomes the peer `name`. Raises HermesError where that is refused."""
+        raise ProviderError(f"{self.name} maps no accounts", hint="")
+
+    def map_account(self, desk: Desk, preview: MappingPreview, *, merge: bool, is_me: bool) -> None:
+        """Let an account be another peer, as previewed. `merge`: what is known of the peer before becomes the new
+        one's. `is_me`: the owner says that the account is his own."""
+        raise ProviderError(f"{self.name} maps no accounts", hint="")
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
         """What the owner should know of the configuration, a line each, given who talks; without the network. It is

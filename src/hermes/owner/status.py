@@ -10,6 +10,7 @@ from hermes.assembly import open_offer, open_provider
 from hermes.db.engine import Tx
 from hermes.db.queue_items import queues, stats
 from hermes.errors import HermesError
+from hermes.memory.active import ActiveProvider
 from hermes.memory.command_host import CommandHost, acquaintances, look_over
 from hermes.memory.outbox import queue_name
 from hermes.memory.registry import NONE
@@ -27,15 +28,20 @@ NOTICE = (
 
 
 async def read_status(found: App, store: Store) -> dict[str, Json]:
-    """What there is to say of the provider that is chosen, and of the outboxes of all."""
-    name = found.settings.get(PROVIDER)
+    """Return what there is to say of the provider that is chosen, and of the outboxes of all."""
     provider = open_provider(found, store)
-    told: dict[str, Json] = {}
-    problem = None
-    if provider is not None:
-        told = dict(await provider.status())
-        problem = next(iter(provider.health.failing().values()), None)
-        await provider.close()
+    try:
+        return await describe_status(found, store, provider)
+    finally:
+        if provider is not None:
+            await provider.close()
+
+
+async def describe_status(found: App, store: Store, provider: ActiveProvider | None) -> dict[str, Json]:
+    """Return the same of a provider that is open."""
+    name = found.settings.get(PROVIDER)
+    told = {} if provider is None else dict(await provider.status())
+    problem = None if provider is None else next(iter(provider.health.failing().values()), None)
     outboxes = await store.read(lambda tx: read_outboxes(tx, store.clock.now()))
     remarks = [] if name == NONE else await read_remarks(found, store)
     return {

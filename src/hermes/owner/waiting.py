@@ -1,6 +1,10 @@
-"""What a memory provider has not been told yet: tried again, or dropped for good."""
+"""Entries of the queues that wait or were put aside, to be tried again or dropped: what a memory provider has not been
+told yet, messages for the agent, and replies for chats."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
+from heapq import merge
 
 from msgspec import Struct
 
@@ -9,6 +13,8 @@ from hermes.db.queue import Item, ItemState
 from hermes.db.queue_items import drop as drop_items
 from hermes.db.queue_items import get, items, queues, revive
 from hermes.errors import NotFoundError
+from hermes.gateway.inbox import INBOX
+from hermes.gateway.outbound import OUTBOUND
 from hermes.memory.forgetting import entry_text
 from hermes.memory.outbox import queue_name
 from hermes.memory.values import Speaker
@@ -18,10 +24,12 @@ from hermes.store.store import Store
 
 PAGE = 1000
 STATES: tuple[ItemState, ...] = ("waiting", "dead")
+GATEWAY: Collection[str] = (INBOX, OUTBOUND)
 
 
 class WaitingEntry(Struct, frozen=True):
-    """An entry that a provider has not been told yet. `text` is None where it is not the owner's to read."""
+    """An entry of a queue. `provider` is the memory provider it is for, or the gateway's queue that it is in; `text` is
+    None where it is not the owner's to read."""
 
     id: int
     provider: str
@@ -29,24 +37,40 @@ class WaitingEntry(Struct, frozen=True):
     text: str | None
     reason: str
     """Why the last attempt failed; "" before there was one."""
+    at: float
+    attempts: int
+    session_id: str | None = None
 
 
-def retry_entries(store: Store, tx: Tx, ids: list[int] | None) -> list[int]:
-    chosen = _find(tx, ids, ("dead",)) if ids else _all_dead(tx)
+def memory_queues(tx: Tx) -> list[str]:
+    """The outboxes of all memory providers there ever were."""
+    return queues(tx, queue_name(""))
+
+
+def all_queues(tx: Tx) -> list[str]:
+    """The outboxes, and the queues of the gateway."""
+    return [*memory_queues(tx), *GATEWAY]
+
+
+def retry_entries(store: Store, tx: Tx, ids: list[int] | None, among: Collection[str] | None = None) -> list[int]:
+    """Give what was put aside another life. `among` names the queues that are meant, the memory outboxes by default;
+    without `ids` all of their entries are."""
+    among = memory_queues(tx) if among is None else among
+    chosen = _find(tx, ids, ("dead",), among) if ids else _all_dead(tx, among)
     for entry in chosen:
         revive(tx, entry, now=store.clock.now())
     return chosen
 
 
-def drop_entries(tx: Tx, ids: list[int]) -> list[int]:
-    chosen = _find(tx, ids, STATES)
+def drop_entries(tx: Tx, ids: list[int], among: Collection[str] | None = None) -> list[int]:
+    chosen = _find(tx, ids, STATES, memory_queues(tx) if among is None else among)
     drop_items(tx, chosen)
     return chosen
 
 
-def _all_dead(tx: Tx) -> list[int]:
+def _all_dead(tx: Tx, among: Collection[str]) -> list[int]:
     found: list[int] = []
-    for name in queues(tx, queue_name("")):
+    for name in among:
         after = 0
         while page := items(tx, name, "dead", after_id=after, limit=PAGE):
             found += [item.id for item in page]
@@ -54,12 +78,11 @@ def _all_dead(tx: Tx) -> list[int]:
     return found
 
 
-def _find(tx: Tx, ids: list[int], states: tuple[ItemState, ...]) -> list[int]:
-    """These entries of memory outboxes, each once. Raises NotFoundError, and then nothing is changed."""
-    names = set(queues(tx, queue_name("")))
+def _find(tx: Tx, ids: list[int], states: tuple[ItemState, ...], among: Collection[str]) -> list[int]:
+    """These entries of some queues, each once. Raises NotFoundError, and then nothing is changed."""
     for entry in ids:
         item = get(tx, entry)
-        if item is None or item.queue not in names or item.state not in states:
+        if item is None or item.queue not in among or item.state not in states:
             which = "put aside" if states == ("dead",) else "waiting or put aside"
             raise NotFoundError(
                 f"there is no entry {entry} that is {which}", hint="`hermes memory outbox list` shows them"
@@ -67,19 +90,35 @@ def _find(tx: Tx, ids: list[int], states: tuple[ItemState, ...]) -> list[int]:
     return list(dict.fromkeys(ids))
 
 
-def list_entries(store: Store, people: People, tx: Tx, state: ItemState, limit: int) -> list[WaitingEntry]:
-    """Return the first entries of all outboxes in a state."""
-    found = [item for name in queues(tx, queue_name("")) for item in items(tx, name, state, limit=limit)]
-    return [
-        WaitingEntry(
-            one.id,
-            one.queue.removeprefix(queue_name("")),
-            one.payload["kind"],
-            entry_text(tx, one) if _is_owners(store, people, tx, one) else None,
-            one.reason or "",
-        )
-        for one in sorted(found, key=lambda one: one.id)[:limit]
-    ]
+def list_entries(
+    store: Store, people: People, tx: Tx, state: ItemState, limit: int, *, after: int = 0,
+    among: Collection[str] | None = None,
+) -> list[WaitingEntry]:  # fmt: skip
+    """Return the first entries in a state behind the one with the id `after`, the oldest first."""
+    names = memory_queues(tx) if among is None else among
+    found = merge(*(items(tx, one, state, after_id=after, limit=limit) for one in names), key=lambda item: item.id)
+    return [show_entry(store, people, tx, item) for item, _ in zip(found, range(limit), strict=False)]
+
+
+def find_dead(store: Store, people: People, tx: Tx, entry: int) -> WaitingEntry:
+    """Return an entry of any queue that was put aside. Raises NotFoundError."""
+    _find(tx, [entry], ("dead",), all_queues(tx))
+    item = get(tx, entry)
+    assert item is not None, "it was just found"
+    return show_entry(store, people, tx, item)
+
+
+def show_entry(store: Store, people: People, tx: Tx, item: Item) -> WaitingEntry:
+    return WaitingEntry(
+        item.id,
+        item.queue.removeprefix(queue_name("")),
+        item.payload.get("kind") or item.queue,
+        entry_text(tx, item) if _is_owners(store, people, tx, item) else None,
+        item.reason or "",
+        item.created_at,
+        item.attempts,
+        item.session_id,
+    )
 
 
 def _is_owners(store: Store, people: People, tx: Tx, item: Item) -> bool:

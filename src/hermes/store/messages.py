@@ -25,6 +25,7 @@ from hermes.store.sessions import Sessions
 from hermes.types import Compression, Draft, Message, ToolCall
 
 PAGE = 500
+MAX_ID = 2**63 - 1
 DRAFTED = Draft.__struct_fields__
 FIELDS = len(MESSAGE_REQUIRED) + len(MESSAGE_OPTIONAL)
 
@@ -93,6 +94,15 @@ class Messages:
             said = (row for row in rows if row["id"] not in copies and row["role"] != REMARK)
             yield from map(message_from_row, said)
             after = rows[-1]["id"]
+
+    def newest(self, tx: Tx, session_id: str, before: int | None, limit: int) -> list[Message]:
+        """Return the end of the history, or of what came before a message, in order."""
+        rows = tx.execute(
+            f"{self._shape.select} WHERE t.session_id = ? AND t.id < ? AND {self._kept} AND t.role <> ? "
+            "AND t.id NOT IN (SELECT value FROM json_each(?)) ORDER BY t.id DESC LIMIT ?",
+            (session_id, before or MAX_ID, REMARK, json.dumps(list(self._copies.of(tx, session_id))), limit),
+        ).fetchall()
+        return [message_from_row(row) for row in reversed(rows)]
 
     def undone(self, tx: Tx, session_id: str) -> Iterator[Message]:
         """What was said and taken back again, here or by another version's rewind, oldest first."""
@@ -197,6 +207,18 @@ class Messages:
             (session_id, person or 0),
         ).fetchone()[0]
         return int(person or 0), int(replies)
+
+    def newest_times(self, tx: Tx, count: int) -> list[tuple[str, float, bool]]:
+        """Return session, time and whether it is a reply of what people said and were told, among the newest `count`
+        messages of the store, in order. Tool calls and their results are left out."""
+        rows = tx.execute(
+            "SELECT t.session_id, t.timestamp, t.role FROM messages t "
+            "LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
+            "WHERE t.id > (SELECT max(id) FROM messages) - ? AND t.role IN ('user', 'assistant') "
+            f"AND {self._shape.field('tool_calls')} IS NULL AND {self._kept} ORDER BY t.id",
+            (count,),
+        )
+        return [(row["session_id"], as_time(row["timestamp"]), row["role"] == "assistant") for row in rows]
 
     def last_id(self, tx: Tx, session_id: str) -> int:
         """The newest message's id, or 0."""

@@ -147,7 +147,7 @@ class StoredTurn:
         """Store tool calls, tool results and partial replies, and add their tokens to the session's usage."""
 
         def append(tx: Tx, now: float) -> list[Message]:
-            add_usage(tx, self._lane.session_id, spent)
+            add_usage(tx, self._lane.session_id, spent, now=now)
             added = self._store.messages.append(tx, self._lane.session_id, drafts, now=now)
             for message in added:
                 if self.opening.incognito or (message.role == "assistant" and message.finish_reason == "stopped"):
@@ -163,7 +163,7 @@ class StoredTurn:
         session for the background review; `title_due`: mark it for a title made by the model."""
 
         def append(tx: Tx, now: float) -> Message:
-            add_usage(tx, self._lane.session_id, spent)
+            add_usage(tx, self._lane.session_id, spent, now=now)
             [message] = self._store.messages.append(tx, self._lane.session_id, [reply], now=now)
             self._record.replied(tx, message)
             self._remember(tx, message)

@@ -21,6 +21,20 @@ CREATE TABLE hermes_usage (
     PRIMARY KEY (session_id, model)
 ) WITHOUT ROWID
 """
+HOURS = """
+CREATE TABLE hermes_usage_hours (
+    hour INTEGER NOT NULL,
+    model TEXT NOT NULL,
+    requests INTEGER NOT NULL,
+    estimated INTEGER NOT NULL,
+    prompt_tokens INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL,
+    PRIMARY KEY (hour, model)
+) WITHOUT ROWID
+"""
+"""The same counts over time, of all sessions; `hour` counts whole hours since 1970."""
+HOUR_SECONDS = 3600
 COUNTS = Spent.__struct_fields__
 ELSEWHERE = ("input_tokens", "output_tokens")
 WHAT_COUNTS = "Counted are its turns, summaries, reviews, sub-agents and title."
@@ -41,15 +55,40 @@ def read_usage(tx: Tx, session_id: str) -> SessionUsage:
     return SessionUsage(count_turns(tx, session_id), usage_of(tx, session_id), usage_elsewhere(tx, session_id))
 
 
-def add_usage(tx: Tx, session_id: str, spent: Mapping[str, Spent]) -> None:
+def add_usage(tx: Tx, session_id: str, spent: Mapping[str, Spent], *, now: float) -> None:
     """Add what was spent, by the model's name."""
     sums = ", ".join(f"{name} = {name} + excluded.{name}" for name in COUNTS)
-    for model, one in spent.items():
-        tx.execute(
-            f"INSERT INTO hermes_usage (session_id, model, {', '.join(COUNTS)}) VALUES (?, ?, ?, ?, ?, ?, ?) "
-            f"ON CONFLICT (session_id, model) DO UPDATE SET {sums}",
-            (session_id, model, *(getattr(one, name) for name in COUNTS)),
-        )
+    for table, key, value in (
+        ("hermes_usage", "session_id", session_id),
+        ("hermes_usage_hours", "hour", int(now // HOUR_SECONDS)),
+    ):
+        for model, one in spent.items():
+            tx.execute(
+                f"INSERT INTO {table} ({key}, model, {', '.join(COUNTS)}) VALUES (?, ?, ?, ?, ?, ?, ?) "
+                f"ON CONFLICT ({key}, model) DO UPDATE SET {sums}",
+                (value, model, *(getattr(one, name) for name in COUNTS)),
+            )
+
+
+def usage_by_hour(tx: Tx, since: float) -> list[tuple[float, Spent]]:
+    """Return what all models together spent in each hour from `since` on, with when the hour began."""
+    sums = ", ".join(f"sum({name})" for name in COUNTS)
+    rows = tx.execute(
+        f"SELECT hour, {sums} FROM hermes_usage_hours WHERE hour >= ? GROUP BY hour ORDER BY hour",
+        (int(since // HOUR_SECONDS),),
+    )
+    return [(row[0] * HOUR_SECONDS, Spent(*row[1:])) for row in rows]
+
+
+def usage_by_model(tx: Tx, limit: int) -> dict[str, Spent]:
+    """Return what the sessions of the store have spent, by the model's name; the most first."""
+    sums = ", ".join(f"sum({name})" for name in COUNTS)
+    rows = tx.execute(
+        f"SELECT model, {sums} FROM hermes_usage GROUP BY model "
+        "ORDER BY sum(prompt_tokens + completion_tokens) DESC, model LIMIT ?",
+        (limit,),
+    )
+    return {row["model"]: Spent(*row[1:]) for row in rows}
 
 
 def usage_of(tx: Tx, session_id: str) -> dict[str, Spent]:

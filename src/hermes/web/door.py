@@ -6,8 +6,9 @@ Everything else is refused before any route sees it: other host names, other pag
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl
 
@@ -15,17 +16,27 @@ from msgspec import Struct
 from starlette.requests import Request
 
 from hermes.errors import UsageError
-from hermes.loopback import OWN_SITES
+from hermes.loopback import OWN_SITES, read_bearer
+from hermes.memory.connect_routes import PATH
 
 ENTER, STATIC = "/enter", "/static/"
+CALLBACK = re.compile(PATH.format(name="[^/]+") + "/callback")
+"""Where a browser comes back from a provider's page."""
+API, SIGN_IN = "/api", "/api/memory/"
+"""Below the first a key is taken instead of the cookie, but not below the second, where people sign in."""
 MAX_BODY_BYTES = 2 * 1024 * 1024
 MAX_FIELDS = 2_000
 CSRF = "csrf"
 NO_COOKIE = "This page is for whoever started it: open the link that `hermes web` printed."
 USED = "This link was used already. `hermes web` has printed another one below it."
 WRONG_HOST = "The request names another machine than this one."
+WRONG_KEY = "This is not the key of this page: `hermes web key` makes one."
 FOREIGN = "Another web page sent this request. Nothing was changed."
 STALE = "This form is from an earlier start of `hermes web`, so nothing was changed. Reload the page and try again."
+
+
+def is_api(path: str) -> bool:
+    return path == API or path.startswith(f"{API}/")
 
 
 class DoorRefusal(Struct, frozen=True):
@@ -38,8 +49,9 @@ class DoorRefusal(Struct, frozen=True):
 class WebDoor:
     """Knows the secrets of one start: the link, the cookie, and the token that every form carries."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, is_key: Callable[[str], bool]) -> None:
         self._port = port
+        self._is_key = is_key
         self.cookie = f"hermes_web_{secrets.token_hex(6)}"
         """A name of its own: cookies of 127.0.0.1 are shared by all ports."""
         self._value = secrets.token_urlsafe(32)
@@ -65,11 +77,15 @@ class WebDoor:
         """Return why a request is refused, None when it may pass."""
         if headers.get("host", "").lower() not in self._names:
             return DoorRefusal(403, WRONG_HOST)
-        if path == ENTER and method == "GET":
-            return None  # the terminal's link is opened from anywhere, also from a chat on another site
+        if method == "GET" and (path == ENTER or CALLBACK.fullmatch(path)):
+            return None  # both are opened from other sites, and bring a secret that works once
         site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
         if origin is not None and origin not in self._origins:
             return DoorRefusal(403, FOREIGN)
+        if is_api(path) and not path.startswith(SIGN_IN) and (key := read_bearer(headers.get("authorization"))):
+            if site not in OWN_SITES:
+                return DoorRefusal(403, FOREIGN)
+            return None if self._is_key(key) else DoorRefusal(401, WRONG_KEY)
         if method not in ("GET", "HEAD") and (origin is None or site not in OWN_SITES):
             return DoorRefusal(403, FOREIGN)
         if path.startswith(STATIC):
@@ -105,6 +121,10 @@ class WebDoor:
             fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict"))
         except ValueError as error:
             raise UsageError("the form cannot be read", hint="Reload the page and try again") from error
-        if not hmac.compare_digest(fields.pop(CSRF, "").encode(), self.csrf.encode()):
-            raise UsageError(STALE, hint="")
+        self.check_token(fields.pop(CSRF, ""))
         return fields
+
+    def check_token(self, given: str) -> None:
+        """Raise UsageError unless this is the token of this start."""
+        if not hmac.compare_digest(given.encode(), self.csrf.encode()):
+            raise UsageError(STALE, hint="")

@@ -60,6 +60,7 @@ def templates() -> jinja2.Environment:
     )
     made.filters |= {
         "ago": describe_age,
+        "clock": show_clock,
         "day": show_day,
         "iso": show_iso,
         "layer": name_layer,
@@ -115,6 +116,10 @@ def show_day(at: float | None) -> str:
 
 def show_moment(at: float | None) -> str:
     return "" if at is None else f"{_local(at).day} {_local(at):%b %Y, %H:%M}"
+
+
+def show_clock(at: float) -> str:
+    return f"{_local(at):%H:%M:%S}"
 
 
 def show_iso(at: float) -> str:

@@ -9,10 +9,17 @@ from typing import TypeVar
 from msgspec import Struct
 
 from hermes.app import App
-from hermes.assembly import open_people
 from hermes.db.engine import Tx
+from hermes.gateway.agent_cache import AgentCache
+from hermes.llm.model import Model
 from hermes.memory.book import MemoryBook
+from hermes.memory.command_host import make_plugin
+from hermes.memory.provider import MemoryPlugin
+from hermes.memory.registry import NONE
 from hermes.owner.memory import OwnMemory
+from hermes.owner.models import MemoryModelDesk
+from hermes.owner.status import quiet_host
+from hermes.settings import PROVIDER
 from hermes.store.memory_rows import get_health
 from hermes.store.people import People
 from hermes.store.store import Store
@@ -53,10 +60,9 @@ class WebHost(Struct, frozen=True):
     turns: LiveTurns
     people: People
     probe: MemoryProbe
-
-    @classmethod
-    def of(cls, app: App, store: Store, door: WebDoor, memory: OwnMemory, turns: LiveTurns) -> WebHost:
-        return cls(app, store, door, memory, turns, open_people(app), MemoryProbe())
+    model: Model
+    agents: AgentCache
+    memory_model: MemoryModelDesk
 
     @property
     def book(self) -> MemoryBook:
@@ -84,3 +90,9 @@ class WebHost(Struct, frozen=True):
     async def read(self, look: Callable[[Store, People, Tx], T]) -> T:
         """What `look` finds in the store at one moment."""
         return await self.store.read(lambda tx: look(self.store, self.people, tx))
+
+
+def find_plugin(host: WebHost) -> MemoryPlugin | None:
+    """The provider as commands use it: it may block, so it is asked in a thread. None where there is none."""
+    app, name = host.app, host.app.settings.get(PROVIDER)
+    return None if name == NONE else make_plugin(name, app.home.plugins, quiet_host(app))

@@ -18,11 +18,12 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from hermes.errors import HermesError, NotFoundError, UsageError
-from hermes.memory.book import EntryFilter, MemoryBook, Remembering
+from hermes.memory.book import BookPage, EntryFilter, MemoryBook, Remembering
 from hermes.memory.values import FactChange, Wording
 from hermes.store.injections import InjectedLine, find_injection, lines_of
 from hermes.web.chat import session_path
 from hermes.web.drawing import page, show_day
+from hermes.web.host import WebHost
 from hermes.web.routing import PageForm, form_route, host_of, see
 from hermes.web.timeline import HeldSpan, draw_timeline
 from hermes.web.transcript import find_own
@@ -32,7 +33,7 @@ MAX_QUERY_CHARS, MAX_CURSOR_CHARS = 300, 80
 SAYS: Mapping[str, str] = {
     "corrected": "Corrected, for good.",
     "queued": "It is saved here, and reaches the memory server as soon as that answers.",
-    "refused": "The memory server refused it: see “Waiting for memory”.",
+    "refused": "The memory server refused it: see “Put aside” under Health.",
     "forgotten": "Forgotten. Sessions keep what was said until you delete them.",
     "undone": "Undone: both hold.",
     "nothing": "There was nothing to undo.",
@@ -78,25 +79,45 @@ def to_words(text: str) -> Wording | None:
     return Wording(tuple(text.split())) if text.strip() else None
 
 
+class FactListQuery(Struct, frozen=True):
+    """Which entries are asked for, and after which the list goes on."""
+
+    text: str
+    kind: EntryFilter | None
+    day: str
+    as_of: float | None
+    """The end of the day; None for what holds now."""
+    after: str
+
+
+def read_fact_query(request: Request) -> FactListQuery:
+    """Raises UsageError for an unknown kind, a date that is none, or a place of another list."""
+    query = request.query_params
+    after, day = query.get("after", "")[:MAX_CURSOR_CHARS], query.get("day", "").strip()
+    if not CURSOR.fullmatch(after):
+        raise UsageError("`after` is none of this page's", hint="Follow the links of the page")
+    text, kind = query.get("q", "").strip()[:MAX_QUERY_CHARS], read_kind(query.get("kind", ""))
+    return FactListQuery(text, kind, day, read_day(day), after)
+
+
+async def list_facts(host: WebHost, asked: FactListQuery) -> BookPage:
+    return await host.book.page(to_words(asked.text), asked.after, PAGE, asked.as_of, asked.kind)
+
+
 async def browse(request: Request) -> Response:
     return await _draw_list(request)
 
 
 async def _draw_list(request: Request, *, status: int = 200, problem: str = "", draft: str = "") -> HTMLResponse:
-    host, query = host_of(request), request.query_params
-    text, after = query.get("q", "").strip()[:MAX_QUERY_CHARS], query.get("after", "")[:MAX_CURSOR_CHARS]
-    day = query.get("day", "").strip()
-    if not CURSOR.fullmatch(after):
-        raise UsageError("`after` is none of this page's", hint="Follow the links of the page")
-    kind = read_kind(query.get("kind", ""))
-    found = await host.book.page(to_words(text), after, limit=PAGE, as_of=read_day(day), kind=kind)
-    asked = {"q": text, "kind": kind or "", "day": day, "after": found.after}
-    more = urlencode(asked) if found.after is not None else ""
+    host, asked = host_of(request), read_fact_query(request)
+    found = await list_facts(host, asked)
+    onward = {"q": asked.text, "kind": asked.kind or "", "day": asked.day, "after": found.after}
+    more = urlencode(onward) if found.after is not None else ""
     return page(
-        request, "memory.html", status, found=found, groups=_grouped(found.entries), q=text, day=day, more=more,
-        kind=kind, kinds=KINDS,
-        after=after, problem=problem, draft=draft, done=SAYS.get(query.get("done", ""), ""),
-        trouble=await host.trouble(), fact_path=fact_path, provider=host.memory.provider is not None,
+        request, "memory.html", status, found=found, groups=_grouped(found.entries), q=asked.text, day=asked.day,
+        more=more, kind=asked.kind, kinds=KINDS, after=asked.after, problem=problem, draft=draft,
+        done=SAYS.get(request.query_params.get("done", ""), ""), trouble=await host.trouble(),
+        fact_path=fact_path, provider=host.memory.provider is not None,
     )  # fmt: skip
 
 

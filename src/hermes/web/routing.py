@@ -9,13 +9,25 @@ from typing import TypeAlias, cast
 from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from hermes.errors import HermesError, NoteError, NotFoundError, ProviderError, StoreBusyError, StoreError, UsageError
+from hermes.errors import (
+    HermesError,
+    ModelError,
+    NoteError,
+    NotFoundError,
+    ProviderError,
+    SettingsError,
+    StoreBusyError,
+    StoreError,
+    UsageError,
+)
 from hermes.redaction import hide_passwords
+from hermes.web.door import is_api
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
+from hermes.web.keeper import HostKeeper
 
 PageForm: TypeAlias = Mapping[str, str]
 FormHandler: TypeAlias = Callable[[Request, PageForm], Awaitable[Response]]
@@ -24,11 +36,24 @@ STATUS: Mapping[type[HermesError], int] = {
     NotFoundError: 404,
     UsageError: 400,
     NoteError: 400,
+    SettingsError: 400,
+    ModelError: 502,
     ProviderError: 502,
     StoreBusyError: 503,
     StoreError: 500,
 }
 """The first that fits counts."""
+NAMES: Mapping[int, str] = {
+    400: "bad_request",
+    401: "not_signed_in",
+    403: "foreign_request",
+    404: "not_found",
+    405: "wrong_method",
+    500: "defect",
+    502: "memory_failed",
+    503: "busy",
+}
+"""What errors are called in JSON."""
 DEFECT = "this is a defect of ours; the log of the home has it"
 
 
@@ -52,7 +77,20 @@ def read_number(text: str) -> int | None:
 
 
 def host_of(request: Request) -> WebHost:
-    return cast(WebHost, request.app.state.host)
+    return keeper_of(request).host
+
+
+def keeper_of(request: Request) -> HostKeeper:
+    return cast(HostKeeper, request.app.state.keeper)
+
+
+async def take_up(request: Request) -> str:
+    """Take up settings that were changed elsewhere; why they cannot be used, or ""."""
+    try:
+        await keeper_of(request).refresh()
+    except HermesError as error:
+        return error.line()
+    return ""
 
 
 def see(path: str) -> RedirectResponse:
@@ -69,6 +107,13 @@ def form_route(path: str, handler: FormHandler) -> Route:
     return Route(path, handle, methods=["POST"])
 
 
+def say_refused(request: Request, template: str, status: int, text: str) -> Response:
+    """Say why a request is not answered: on a page, or as JSON with a name where JSON was asked for."""
+    if not is_api(request.url.path):
+        return page(request, template, status, problem=text)
+    return JSONResponse({"error": {"name": NAMES.get(status, "refused"), "message": text}}, status)
+
+
 async def show_error(request: Request, error: Exception) -> Response:
     """A page that says what happened. htmx shows it in the page that is open, which keeps what was typed."""
     if isinstance(error, HermesError):
@@ -81,4 +126,4 @@ async def show_error(request: Request, error: Exception) -> Response:
     else:
         log.exception("a page failed", exc_info=error)
         status, text = 500, DEFECT
-    return page(request, "error.html", status, problem=text)
+    return say_refused(request, "error.html", status, text)

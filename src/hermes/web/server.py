@@ -19,31 +19,36 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hermes.agent.agent import Agent
 from hermes.agent.leftovers import AGAIN, see_to_leftovers
 from hermes.app import App
-from hermes.assembly import open_speaker
-from hermes.db.leases import new_owner
 from hermes.errors import HermesError
 from hermes.gateway.agent_cache import NOBODY
-from hermes.hosting import open_agents
 from hermes.http_server import GuestServer, listen
-from hermes.owner.memory import OwnMemory
+from hermes.owner.models import MemoryModelDesk
+from hermes.owner.web_key import is_web_key
 from hermes.scope import OWNER
 from hermes.store.store import Store
 from hermes.types import Session
-from hermes.web import asking, chat, first, upkeep
+from hermes.web import (
+    api,
+    asking,
+    chat,
+    connecting,
+    first,
+    health,
+    model_pages,
+    people_pages,
+    session_timeline,
+    settings_pages,
+    upkeep,
+)
 from hermes.web import memory as memory_routes
 from hermes.web.door import ENTER, STATIC, USED, WebDoor
 from hermes.web.drawing import HEADERS, HERE, page
-from hermes.web.host import WebHost
-from hermes.web.routing import see, show_error
-from hermes.web.turns import LiveTurns
+from hermes.web.keeper import HostKeeper
+from hermes.web.routing import say_refused, see, show_error
 
 log = logging.getLogger("hermes.web")
-LANES_AT_ONCE = 2
-"""Lanes of the memory outbox that this process delivers side by side."""
 DRAIN_SECONDS = 5
 TEND_SECONDS = 60.0
-DELIVER_SECONDS = 5.0
-"""How long memory is told the rest at the end; what is left another process tells."""
 Announce = Callable[[str], None]
 """Takes each link that works once."""
 
@@ -63,7 +68,7 @@ class Guarded:
         if refused is not None:
             scope["app"] = self._app
             request = Request(scope)
-            answer = page(request, "refused.html", refused.status, problem=refused.why)
+            answer = say_refused(request, "refused.html", refused.status, refused.why)
             await answer(scope, receive, _with_headers(scope["path"], send))
             return
         await self._app(scope, receive, _with_headers(scope["path"], send))
@@ -80,9 +85,9 @@ def _with_headers(path: str, send: Send) -> Send:
     return send_with_headers
 
 
-def make_app(host: WebHost, announce: Announce) -> ASGIApp:
+def make_app(keeper: HostKeeper, announce: Announce) -> ASGIApp:
     """The whole page as an ASGI application. `announce` hears of each link when the one before was used."""
-    door = host.door
+    door, connects = keeper.host.door, connecting.Connects()
 
     async def enter(request: Request) -> Response:
         if not door.take_link(request.query_params.get("once", "")):
@@ -101,52 +106,60 @@ def make_app(host: WebHost, announce: Announce) -> ASGIApp:
             *asking.routes(),
             *upkeep.routes(),
             *memory_routes.routes(),
+            *session_timeline.routes(),
+            *health.routes(),
+            *api.routes(),
             *chat.routes(),
+            *settings_pages.routes(),
+            *people_pages.routes(),
+            *model_pages.routes(),
+            *connecting.endpoints(lambda: keeper.host, connects),
         ],
         exception_handlers=dict.fromkeys((HermesError, HTTPException, ClientDisconnect, Exception), show_error),
     )
-    app.state.host, app.state.door = host, door
+    app.state.keeper, app.state.door, app.state.connects = keeper, door, connects
     return Guarded(app, door)
 
 
-async def serve(app: App, store: Store, port: int, announce: Announce, stopping: asyncio.Event) -> None:
+async def serve(
+    app: App, store: Store, memory_model: MemoryModelDesk, port: int, announce: Announce, stopping: asyncio.Event
+) -> None:
     """Serve on loopback until `stopping` is set. Raises UsageError where the port is taken."""
-    owner, model = new_owner(), open_speaker(app)
-    memory = OwnMemory(app, store, owner, lanes=LANES_AT_ONCE)
     with listen("127.0.0.1", port, "choose another --port") as listener:
-        door = WebDoor(listener.getsockname()[1])
-        turns = LiveTurns(store, open_agents(app, store, model, owner, memory.provider))
-        host = WebHost.of(app, store, door, memory, turns)
-        server = GuestServer(make_app(host, announce), drain=DRAIN_SECONDS)
-        memory.start_deliveries()
-        memory.warm_up()
+        door = WebDoor(listener.getsockname()[1], lambda given: is_web_key(app.home, given))
+        keeper = HostKeeper(app, store, door, memory_model)
+        server = GuestServer(make_app(keeper, announce), drain=DRAIN_SECONDS)
         announce(door.new_link())
         serving = asyncio.create_task(server.serve_on(listener))
         waiting = asyncio.create_task(stopping.wait())
-        tending = asyncio.create_task(_tend(host))
+        tending = asyncio.create_task(_tend(keeper))
         try:
             await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
             tending.cancel()
-            await turns.close()
+            await keeper.host.turns.close()
             server.end()
             await asyncio.wait({serving})
-            await memory.finish(DELIVER_SECONDS)
-            await model.close()
+            await keeper.close()
 
 
-async def _tend(host: WebHost) -> None:
-    """Let idle agents go, and review and name sessions that an earlier start of the page left behind."""
-    started, agents = host.now, host.turns.agents
+async def _tend(keeper: HostKeeper) -> None:
+    """Let idle agents go, take up settings that were changed elsewhere, and review and name sessions that an earlier
+    start of the page left behind."""
+    started = keeper.host.now
     looked_at = -AGAIN
 
     def use(session: Session) -> AbstractAsyncContextManager[Agent]:
-        return agents.use(session, session.id, OWNER, NOBODY)
+        return keeper.host.agents.use(session, session.id, OWNER, NOBODY)
 
     while True:
         if (now := asyncio.get_running_loop().time()) >= looked_at + AGAIN:
             looked_at = now
-            await see_to_leftovers(host.store, lambda session: session.source == chat.WEB, use, started)
+            await see_to_leftovers(keeper.host.store, lambda session: session.source == chat.WEB, use, started)
         await asyncio.sleep(TEND_SECONDS)
-        agents.evict()
+        keeper.host.agents.evict()
+        try:
+            await keeper.refresh()
+        except HermesError as error:
+            log.warning("web: the changed settings cannot be used: %s", error.line())

@@ -68,18 +68,27 @@ def list_own(store: Store, people: People, tx: Tx, page: int) -> tuple[list[List
 def read_transcript(store: Store, people: People, tx: Tx, session_id: str, before: int | None = None) -> ShownSession:
     """The newest messages of a session, or those before one."""
     session = find_own(store, people, tx, session_id)
-    history = [one for one in store.messages.history(tx, session.id) if before is None or one.id < before]
-    start = max(0, len(history) - PAGE)
-    while start > 0 and history[start].role == "tool":  # a result stays below its call
-        start -= 1
+    messages, has_earlier = _read_page(store, tx, session.id, before)
     last = store.messages.last_id(tx, session.id)
     is_incognito = store.incognito.is_on(tx, session.id)
-    messages = history[start:]
     behind: dict[int, Compression] = {}
     for one in store.compressions.all(tx, session.id):
         if covered := [message.id for message in messages if message.id <= one.horizon_message_id]:
             behind[covered[-1]] = one
-    return ShownSession(session, show(store, tx, session.id, messages), behind, start > 0, is_incognito, last)
+    return ShownSession(session, show(store, tx, session.id, messages), behind, has_earlier, is_incognito, last)
+
+
+def _read_page(store: Store, tx: Tx, session_id: str, before: int | None) -> tuple[list[Message], bool]:
+    """Return the messages of a page, and whether there are earlier ones."""
+    limit = PAGE + 1
+    while True:
+        found = store.messages.newest(tx, session_id, before, limit)
+        start = max(0, len(found) - PAGE)
+        while start > 0 and found[start].role == "tool":  # a result stays below its call
+            start -= 1
+        if start > 0 or len(found) < limit:
+            return found[start:], start > 0
+        limit *= 2
 
 
 def read_new(store: Store, people: People, tx: Tx, session_id: str, after: int) -> list[ShownMessage]:

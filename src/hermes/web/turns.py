@@ -194,6 +194,11 @@ class LiveTurns:
         self._bells.pop(session_id, self.bell(session_id)).ring()
         self.agents.retire(session_id)
 
+    async def wait_for_running(self) -> None:
+        """Wait until the turns that run now are over."""
+        if running := set(self._tasks):
+            await asyncio.wait(running)
+
     async def close(self) -> None:
         """Stop all turns and keep what was said so far."""
         self.ending.set()

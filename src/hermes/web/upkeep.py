@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -15,39 +14,25 @@ from starlette.routing import Route
 
 from hermes.db.engine import Tx
 from hermes.errors import StoreBusyError, UsageError
-from hermes.memory.command_host import guarded, make_plugin
-from hermes.memory.provider import MemoryPlugin
+from hermes.memory.command_host import guarded
 from hermes.memory.registry import NONE
 from hermes.memory.values import Wording
 from hermes.owner.forgetting import FoundEverywhere, find_everywhere, forget_everywhere
 from hermes.owner.removal import PlannedRemoval, describe_removal, plan_removal, remove_session
-from hermes.owner.status import quiet_host, read_outboxes
-from hermes.owner.waiting import drop_entries, list_entries, retry_entries
+from hermes.owner.status import read_outboxes
+from hermes.owner.waiting import list_entries
 from hermes.settings import PROVIDER
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.web.chat import session_path
 from hermes.web.drawing import page
-from hermes.web.host import WebHost
-from hermes.web.routing import PageForm, form_route, host_of, read_number, see
+from hermes.web.health import KINDS
+from hermes.web.host import WebHost, find_plugin
+from hermes.web.routing import PageForm, form_route, host_of, see
 from hermes.web.transcript import find_own
 
 MAX_SHOWN, MAX_WAITING = 60, 50
 MAX_WORDS_CHARS = 500
-KINDS: Mapping[str, str] = {
-    "said": "what was said",
-    "reply": "a reply",
-    "note": "a note",
-    "delegation": "a sub-agent's result",
-    "forget": "forget a session",
-    "correct": "correct or forget a fact",
-    "undo": "forget messages",
-}
-"""What kinds of entries are called; another one is the provider's own."""
-WAITING_SAYS: Mapping[str, str] = {
-    "retried": "It is sent to memory again.",
-    "dropped": "Dropped: memory is not told of it.",
-}
 
 
 class SearchedPlace(Struct, frozen=True):
@@ -55,12 +40,6 @@ class SearchedPlace(Struct, frozen=True):
 
     name: str
     found: str
-
-
-def _plugin_of(host: WebHost) -> MemoryPlugin | None:
-    """The provider as commands use it: it may block, so it is asked in a thread."""
-    app, name = host.app, host.app.settings.get(PROVIDER)
-    return None if name == NONE else make_plugin(name, app.home.plugins, quiet_host(app))
 
 
 def _wording(text: str) -> Wording:
@@ -81,7 +60,7 @@ async def show_words(request: Request) -> Response:
 
 
 def _look(host: WebHost, wording: Wording) -> tuple[FoundEverywhere, list[str]]:
-    return find_everywhere(host.app, _plugin_of(host), wording)
+    return find_everywhere(host.app, find_plugin(host), wording)
 
 
 async def _draw_found(
@@ -125,7 +104,7 @@ async def forget_words(request: Request, form: PageForm) -> Response:
         raise UsageError("which words?", hint="Give words that all stand in what is to be forgotten")
 
     def run() -> tuple[FoundEverywhere, list[str], list[str]]:
-        wording, plugin = _wording(text), _plugin_of(host)
+        wording, plugin = _wording(text), find_plugin(host)
         found, remarks = find_everywhere(host.app, plugin, wording)
         return found, remarks, forget_everywhere(host.app, plugin, wording, found)
 
@@ -138,7 +117,7 @@ async def show_merge(request: Request) -> Response:
     peer, into = query.get("peer", ""), query.get("into", "")
 
     def look() -> tuple[list[str], str]:
-        plugin = _plugin_of(host)
+        plugin = find_plugin(host)
         if plugin is None:
             return [], ""
         peers = list(guarded(plugin.name, "peers", plugin.peers))
@@ -154,7 +133,7 @@ async def merge(request: Request, form: PageForm) -> Response:
     host = host_of(request)
 
     def run() -> None:
-        if (plugin := _plugin_of(host)) is not None:
+        if (plugin := find_plugin(host)) is not None:
             guarded(plugin.name, "merge", lambda: plugin.merge(form.get("peer", ""), form.get("into", "")))
 
     await asyncio.to_thread(run)
@@ -185,33 +164,19 @@ async def delete_session(request: Request, form: PageForm) -> Response:
 
 
 async def show_waiting(request: Request) -> Response:
-    """What memory has not been told yet, and what it refused."""
+    """What memory has not been told yet."""
     host = host_of(request)
 
     def look(store: Store, people: People, tx: Tx) -> dict[str, Any]:
         return {
             "outboxes": read_outboxes(tx, store.clock.now()),
             "waiting": list_entries(store, people, tx, "waiting", MAX_WAITING),
-            "aside": list_entries(store, people, tx, "dead", MAX_WAITING),
         }
 
     seen = await host.read(look)
     provider = host.memory.provider
     told = {} if provider is None else await provider.status()
-    done = WAITING_SAYS.get(request.query_params.get("done", ""), "")
-    return page(request, "waiting.html", **seen, told=told, kinds=KINDS, done=done, trouble=await host.trouble())
-
-
-async def change_waiting(request: Request, form: PageForm) -> Response:
-    host, number = host_of(request), read_number(form.get("entry", ""))
-    if number is None:
-        raise UsageError("which entry?", hint="Use the buttons of the page")
-    if form.get("act") == "drop":
-        await host.store.write(lambda tx: drop_entries(tx, [number]))
-        return see("/memory/waiting?done=dropped")
-    await host.store.write(lambda tx: retry_entries(host.store, tx, [number]))
-    host.memory.start_deliveries()
-    return see("/memory/waiting?done=retried")
+    return page(request, "waiting.html", **seen, told=told, kinds=KINDS, trouble=await host.trouble())
 
 
 def routes() -> list[Route]:
@@ -221,7 +186,6 @@ def routes() -> list[Route]:
         Route("/memory/merge", show_merge),
         form_route("/memory/merge", merge),
         Route("/memory/waiting", show_waiting),
-        form_route("/memory/waiting", change_waiting),
         Route("/sessions/{session:path}/delete", show_deletion),
         form_route("/sessions/{session:path}/delete", delete_session),
     ]

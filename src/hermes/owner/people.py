@@ -1,0 +1,31 @@
+"""Those who talk on chat platforms, as a memory provider's commands ask for them. It blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hermes.app import App, read_store, write_store
+from hermes.db.engine import Tx
+from hermes.memory.command_host import acquaintances, invited
+from hermes.memory.provider import Acquaintance
+from hermes.settings import ALLOW
+from hermes.store.people import mark
+from hermes.store.store import Store
+
+
+def read_people(app: App) -> Sequence[Acquaintance]:
+    """Everyone who talks on them, or may."""
+    allowed = app.settings.get(ALLOW)
+    if not app.home.state_file.exists():
+        return invited(allowed)
+    return read_store(app, lambda _, tx: acquaintances(tx, allowed))
+
+
+def mark_owner(app: App, people: Sequence[Acquaintance]) -> None:
+    """The person says that these are accounts of the owner."""
+
+    def mark_all(_: Store, tx: Tx) -> None:
+        for one in people:
+            mark(tx, one.platform, one.user_id, is_owner=True, now=app.clock.now())
+
+    write_store(app, mark_all)
