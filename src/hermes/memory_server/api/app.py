@@ -33,13 +33,14 @@ from hermes.memory_server.api import (
     webhooks,
     workspaces,
 )
-from hermes.memory_server.api.auth import StartKey
+from hermes.memory_server.api.auth import Admin, StartKey
 from hermes.memory_server.api.health import report_health
 from hermes.memory_server.api.intake import BodyIntake
 from hermes.memory_server.api.life import Life, end_when_lost, end_when_unused
+from hermes.memory_server.api.metrics import RequestCounts, show_metrics
 from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.api.server import Options, Server, ServerDep
-from hermes.memory_server.api.traffic import HEALTH, Metrics, Traffic, model_metrics
+from hermes.memory_server.api.traffic import HEALTH, Traffic
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.embedder import Embedder
@@ -128,8 +129,8 @@ def create_app(
     `model_file` says which model is asked; without it, the file in the database's folder does.
     """
     life = life or Life()
-    metrics = Metrics()
-    traffic = Traffic([metrics.count, *life.listeners])
+    requests = RequestCounts()
+    traffic = Traffic([requests.count, *life.listeners])
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -199,21 +200,19 @@ def create_app(
 
     if options.use_auth:
         app.router.routes.extend([*oauth.router.routes, *consent.router.routes])
-    _add_routes_about_us(app, metrics, life)
+    _add_routes_about_us(app, requests, life)
     return app
 
 
-def _add_routes_about_us(app: FastAPI, metrics: Metrics, life: Life) -> None:
+def _add_routes_about_us(app: FastAPI, requests: RequestCounts, life: Life) -> None:
     broken = {"description": "The server cannot do its work."}
 
     app.get(HEALTH, tags=["server"], responses={408: {"model": Detail}, 503: broken}, name="health")(report_health)
 
     @app.get("/metrics", tags=["server"], response_class=Response)
-    async def show_metrics(here: ServerDep) -> Response:
+    async def metrics(here: ServerDep, _: Admin) -> Response:
         """Counters for Prometheus."""
-        return Response(
-            metrics.text() + model_metrics(here.models.counter.metrics), media_type="text/plain; version=0.0.4"
-        )
+        return await show_metrics(here, requests)
 
     @app.get("/docs", include_in_schema=False)
     def show_docs() -> Response:  # on a thread: the first time, the document takes a while to make

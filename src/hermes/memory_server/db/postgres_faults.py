@@ -12,6 +12,7 @@ from hermes.errors import (
     StoreDamagedError,
     StoreError,
     StoreFullError,
+    StoreMovedError,
     StoreReadOnlyError,
     StoreStoppedError,
     StoreUnreachableError,
@@ -20,6 +21,8 @@ from hermes.errors import (
 Remedy = Literal["none", "again", "reconnect"]
 DATABASE_ERRORS = (psycopg.Error, DBAPIError)
 DUPLICATE = "23505"
+REFUSED = "HM001"
+"""Of the triggers that `freezing` makes."""
 AGAIN = ("40001", "40P01", DUPLICATE)
 """Serialization failure, deadlock, and a row that another transaction added at the same moment."""
 RECONNECT = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006")
@@ -33,6 +36,7 @@ FAULTS: dict[str, tuple[type[StoreError], str]] = {
     "40": (StoreBusyError, "transactions on {where} kept getting in each other's way"),
     "25006": (StoreReadOnlyError, "{where} may not be written"),
     "42501": (StoreReadOnlyError, "{where} does not permit this: {detail}"),
+    REFUSED: (StoreMovedError, "{where}: {detail}"),
     "XX001": (StoreDamagedError, "{where} is damaged ({detail})"),
     "XX002": (StoreDamagedError, "{where} is damaged ({detail})"),
 }
@@ -61,7 +65,8 @@ def translate(error: BaseException, where: str) -> StoreError:
     """Return the error that a person should see for an error of the driver."""
     cause = _cause_of(error)
     state = (cause.sqlstate if isinstance(cause, psycopg.Error) else None) or ""
-    detail = " ".join(str(cause).split())[:300]
+    said = cause.diag.message_primary if isinstance(cause, psycopg.Error) else None
+    detail = " ".join((said or str(cause)).split())[:300]
     found = FAULTS.get(state) or FAULTS.get(state[:2])
     if found is None and find_remedy(error) == "reconnect":
         found = StoreUnreachableError, "{where} cannot be reached: {detail}"

@@ -10,14 +10,18 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateColumn
 from sqlalchemy.sql.compiler import DDLCompiler
 
-from hermes.errors import StoreError
+from hermes.errors import StoreError, StoreMovedError
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.postgres import SCHEMA
 from hermes.memory_server.db.tables import meta
 
+MOVING = f"{SCHEMA}_moving"
+"""The schema that `move_places` fills and then renames."""
 FUNCTIONS = Path(__file__).with_name("postgres_functions.sql")
 LOCK = 7_402_118_553
 """The number of the advisory lock that is held while the schema is made or brought up to date."""
+MOVE_LOCK, INDEX_LOCK = LOCK + 10, LOCK + 11
+"""Of the locks that one connection holds: while a memory is moved, and while missing indexes are made."""
 HONCHO = ("active_queue_sessions", "peers", "workspaces")
 """Tables that only Honcho's own server has together."""
 FIND_HONCHO = """
@@ -41,7 +45,16 @@ def _create_column(creating: CreateColumn, compiler: DDLCompiler, **options: obj
 
 
 def claim_schema(tx: Tx, where: str) -> None:
-    """Make our schema unless it is there, and lock it until the transaction ends. Refuse Honcho's database."""
+    """Make our schema unless it is there, and lock it until the transaction ends. Refuse Honcho's database, and one
+    that `hermes memory migrate` fills."""
+    check_server(tx, where)
+    if tx.exec_driver_sql(f"SELECT 1 FROM pg_namespace WHERE nspname = '{MOVING}'").first() is not None:
+        raise StoreMovedError(f"{where} is being filled by `hermes memory migrate`", hint="Run that to its end first")
+    tx.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+
+
+def check_server(tx: Tx, where: str) -> None:
+    """Lock our schema until the transaction ends. Refuse a server that is too old, and Honcho's database."""
     tx.exec_driver_sql("SET LOCAL lock_timeout = 0")  # whoever comes first may have much to do
     tx.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
     version = int(tx.exec_driver_sql("SHOW server_version_num").scalar_one())
@@ -56,7 +69,6 @@ def claim_schema(tx: Tx, where: str) -> None:
             f"{where} holds the tables of Honcho's own server (schema {found}: {', '.join(HONCHO)})",
             hint="Create a database of its own for this server; nothing was changed",
         )
-    tx.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
 
 
 def create_postgres_functions(tx: Tx) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import insert, inspect, select
 
-from hermes.errors import StoreEmbedderError, StoreNewerError, StoreReadOnlyError, UsageError
+from hermes.errors import StoreEmbedderError, StoreMovedError, StoreNewerError, StoreReadOnlyError, UsageError
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import create_functions, text_index
 from hermes.memory_server.db.sqlite import SqliteFile
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 FILE = "memory.db"
+MOVING_FILE = "memory.db.moving"
+"""What `move_places` fills and then renames."""
 HEAD = "0019"
 """The newest migration; a test holds it against the folder."""
 INSTALL_POSTGRES = "Run `pip install 'hermes-memory-host[postgres]'`"
@@ -57,7 +59,9 @@ def open_database(
     except OSError as error:
         raise StoreReadOnlyError(f"{folder} cannot be made a folder: {error.strerror}") from error
     path = folder / FILE
-    prepare = partial(_prepare, where=str(path), space=space)
+    if not path.exists() and (folder / MOVING_FILE).exists():
+        raise StoreMovedError(f"{folder} is being filled by `hermes memory migrate`", hint="Run that to its end first")
+    prepare = partial(prepare_memory, where=str(path), space=space)
     return SqliteFile(path, synchronous=synchronous, read_seconds=read_seconds, prepare=prepare)
 
 
@@ -73,12 +77,13 @@ def open_postgres(
 
     def prepare(tx: Tx) -> None:
         claim_schema(tx, str(address))
-        _prepare(tx, str(address), space)
+        prepare_memory(tx, str(address), space)
 
     return PostgresDatabase(address, read_seconds=read_seconds, prepare=prepare)
 
 
-def _prepare(tx: Tx, where: str, space: Space) -> None:
+def prepare_memory(tx: Tx, where: str, space: Space = SHIPPED) -> None:
+    """Make a memory, or bring it to the newest schema. Refused when its vectors are of another space."""
     _upgrade(tx, where, space)
     _check_meta(tx, space, where)
     if text_index(tx).mend(tx):
