@@ -17,12 +17,7 @@ from hermes.memory_server.db.schema import FILE, open_database, open_postgres
 from tests.postgres import Postgres
 
 ON_BOTH = ("routes", "search", "jobs", "filters")
-"""The files of tests that `make test` runs on PostgreSQL too."""
-ALL_ON_BOTH = (
-    *(*ON_BOTH, "sdk", "idempotency", "plain_http", "recall", "narrowing", "vectors", "truth", "limits", "extensions"),
-    *("bounds", "hostile", "uploads", "languages", "standing", "snapshots", "delivery"),
-)
-"""And those of `make postgres`."""
+"""The files of tests that `make test` runs on PostgreSQL too. `make postgres` runs all that use a `Storage`."""
 OF_FILES = frozenset(
     {
         "test_copy_of_a_session_is_found_by_its_words_and_its_meaning",
@@ -31,13 +26,13 @@ OF_FILES = frozenset(
         "test_replay_of_a_merge_whose_peer_was_deleted_is_no_merge",
     }
 )
-"""Tests in them that look into the file."""
+"""Tests that look into the file."""
 
 
 def is_on_both(module: str, test: str) -> bool:
     """Return whether a test runs on PostgreSQL too."""
-    wanted = ALL_ON_BOTH if os.environ.get("HERMES_POSTGRES") == "1" else ON_BOTH
-    return module.rpartition(".test_")[2] in wanted and test not in OF_FILES
+    is_wanted = os.environ.get("HERMES_POSTGRES") == "1" or module.rpartition(".test_")[2] in ON_BOTH
+    return is_wanted and test not in OF_FILES
 
 
 class Storage(Protocol):

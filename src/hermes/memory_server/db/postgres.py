@@ -27,7 +27,7 @@ from sqlalchemy import Engine, create_engine, event
 from hermes.errors import StoreBusyError, StoreUnreachableError
 from hermes.memory_server.db.address import DatabaseAddress
 from hermes.memory_server.db.database import DatabaseLoad, Tx
-from hermes.memory_server.db.postgres_faults import DATABASE_ERRORS, find_remedy, is_duplicate, translate
+from hermes.memory_server.db.postgres_faults import DATABASE_ERRORS, find_remedy, is_duplicate, is_locked, translate
 from hermes.sqlite.reading import ReadLane, TimedRead
 from hermes.sqlite.scheduling import Threads, asker
 
@@ -40,6 +40,8 @@ READERS, WRITERS = 4, 4
 RECOVER_SECONDS = 30.0
 """How long a transaction is tried again while the database cannot be reached, or others are in its way."""
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.005, 1.0
+PREPARE_SECONDS = 600.0
+"""How long an upgrade is tried for whose locks others hold."""
 MAX_DUPLICATES = 3
 """How often a transaction may meet a row with its key: who still meets one would for ever."""
 CONNECT_SECONDS = 5
@@ -99,9 +101,9 @@ class PostgresDatabase:
     """An open database, shared with other processes."""
 
     def __init__(
-        self, address: DatabaseAddress, *, read_seconds: float | None = None, prepare: Callable[[Tx], None]
+        self, address: DatabaseAddress, *, read_seconds: float | None = None, prepare: Callable[[Tx], bool]
     ) -> None:
-        """Connect; `prepare` is the first write, and no other process prepares meanwhile."""
+        """Connect; `prepare` is the first write, again and again in transactions of its own until it returns False."""
         self.address = address
         self._read_seconds = read_seconds
         self._begin_read = READ
@@ -116,9 +118,8 @@ class PostgresDatabase:
         self._is_out = False
         self._closed = threading.Event()
         try:
-            with self.transaction(WRITE) as tx:
-                prepare(tx)
-                driver_of(tx).execute("COMMIT")
+            while self._prepare(prepare):
+                continue
         except DATABASE_ERRORS as error:
             self._engine.dispose()
             raise translate(error, str(address)) from None  # the driver's own text may quote the address
@@ -180,6 +181,20 @@ class PostgresDatabase:
         self._readers.end()
         self._writers.end()
         self._engine.dispose()
+
+    def _prepare(self, prepare: Callable[[Tx], bool]) -> bool:
+        """Prepare a part. What others hold a lock on is tried again, so that nobody waits behind it for long."""
+        end = time.monotonic() + PREPARE_SECONDS
+        while True:
+            try:
+                with self.transaction(WRITE) as tx:
+                    has_more = prepare(tx)
+                    driver_of(tx).execute("COMMIT")
+                    return has_more
+            except DATABASE_ERRORS as error:
+                if not is_locked(error) or time.monotonic() >= end:
+                    raise
+                time.sleep(MAX_PAUSE_SECONDS)
 
     def _read(self, run: Callable[[Tx], T], reading: TimedRead) -> T:
         retries = _Retries()

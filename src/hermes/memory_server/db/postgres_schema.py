@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
+import time
 from pathlib import Path
 
 from sqlalchemy import Text, insert
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.schema import CreateColumn
+from sqlalchemy.schema import CreateColumn, CreateIndex
 from sqlalchemy.sql.compiler import DDLCompiler
 
 from hermes.errors import StoreError, StoreMovedError
+from hermes.memory_server.db.address import DatabaseAddress
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.postgres import SCHEMA
-from hermes.memory_server.db.tables import meta
+from hermes.memory_server.db.postgres import SCHEMA, create_postgres_engine
+from hermes.memory_server.db.postgres_faults import DATABASE_ERRORS, translate
+from hermes.memory_server.db.tables import meta, metadata
 
+log = logging.getLogger(__name__)
 MOVING = f"{SCHEMA}_moving"
 """The schema that `move_places` fills and then renames."""
 FUNCTIONS = Path(__file__).with_name("postgres_functions.sql")
 LOCK = 7_402_118_553
 """The number of the advisory lock that is held while the schema is made or brought up to date."""
+LOCK_MILLISECONDS = 2_000
+"""How long a statement of a migration waits for a table: all others wait behind it."""
+POLL_SECONDS = 0.5
+VALID_INDEXES = (
+    "SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
+    "WHERE relnamespace = current_schema()::regnamespace AND indisvalid"
+)
 MOVE_LOCK, INDEX_LOCK = LOCK + 10, LOCK + 11
 """Of the locks that one connection holds: while a memory is moved, and while missing indexes are made."""
 HONCHO = ("active_queue_sessions", "peers", "workspaces")
@@ -69,6 +81,34 @@ def check_server(tx: Tx, where: str) -> None:
             f"{where} holds the tables of Honcho's own server (schema {found}: {', '.join(HONCHO)})",
             hint="Create a database of its own for this server; nothing was changed",
         )
+    tx.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MILLISECONDS}")
+
+
+def find_missing_indexes(tx: Tx) -> list[str]:
+    """Return the names of indexes of our tables that are not there, or were not finished."""
+    valid = {*tx.exec_driver_sql(VALID_INDEXES).scalars()}
+    return [str(index.name) for table in metadata.sorted_tables for index in table.indexes if index.name not in valid]
+
+
+def add_missing_indexes(address: DatabaseAddress) -> None:
+    """Make the indexes that migrations brought, beside those who write. One process makes them, others wait for it."""
+    named = {str(index.name): index for table in metadata.sorted_tables for index in table.indexes}
+    engine = create_postgres_engine(address, 1)
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"SET search_path = {SCHEMA}")
+            # Polled: who waits for a lock in the database would be waited for by CONCURRENTLY.
+            while not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({INDEX_LOCK})").scalar_one():
+                time.sleep(POLL_SECONDS)
+            for name in find_missing_indexes(connection):
+                log.info("memory server: makes the index %s in the %s", name, address)
+                connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+                made = str(CreateIndex(named[name]).compile(dialect=engine.dialect))
+                connection.exec_driver_sql(made.replace("INDEX", "INDEX CONCURRENTLY", 1))
+    except DATABASE_ERRORS as error:
+        raise translate(error, str(address)) from None  # the driver's own text may quote the address
+    finally:
+        engine.dispose()
 
 
 def create_postgres_functions(tx: Tx) -> None:
