@@ -16,7 +16,7 @@ from hermes.memory_server.db.functions import register_functions
 from hermes.memory_server.db.schema import FILE, open_database, open_postgres
 from tests.postgres import Postgres
 
-ON_BOTH = ("routes", "search", "jobs", "filters")
+ON_BOTH = ("routes", "search", "jobs", "filters", "metrics")
 """The files of tests that `make test` runs on PostgreSQL too. `make postgres` runs all that use a `Storage`."""
 OF_FILES = frozenset(
     {

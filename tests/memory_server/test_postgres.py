@@ -193,7 +193,7 @@ async def test_tombstone_is_the_same_for_every_process(postgres: Postgres) -> No
 def losing_answers(port: int, lost: list[bytes], swallowed: list[bytes] | None = None) -> Iterator[int]:
     """A way to a server on which the answer to each statement in `lost` is cut off, once. One in `swallowed` does not
     arrive, and the server does not hear that the client is gone, as when a machine loses its network."""
-    unheard = swallowed or []
+    unheard = [] if swallowed is None else swallowed
 
     def carry(client: socket.socket) -> None:
         with client:
@@ -240,7 +240,7 @@ def _answer(server: socket.socket, client: socket.socket) -> None:
 
 
 @pytest.mark.contract("9.7")
-@pytest.mark.parametrize("statement", [b"COMMIT", b"pg_current_xact_id", b"BEGIN", b"NOTIFY"])
+@pytest.mark.parametrize("statement", [b"COMMIT\0", b"pg_current_xact_id", b"BEGIN", b"NOTIFY"])
 async def test_write_whose_answer_is_lost_is_done_once(postgres: Postgres, statement: bytes) -> None:
     url, lost = postgres.create(), list[bytes]()
     with losing_answers(postgres.port, lost) as port:
@@ -260,24 +260,26 @@ async def test_client_that_is_gone_without_a_word_holds_no_lock_for_long(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, swallowed = postgres.create(), list[bytes]()
-    monkeypatch.setattr(module, "WRITE", module.WRITE.replace(str(module.IDLE_MILLISECONDS), "300"))
+    monkeypatch.setattr(module, "WRITE", module.WRITE.replace(str(module.IDLE_MILLISECONDS), "1000"))
+    first, second, third = (
+        partial(append_messages, workspace="w", session="s", drafts=[draft(said, "p")], at=AT) for said in "abc"
+    )
     with losing_answers(postgres.port, [], swallowed) as port:
         gone = open_postgres(address(url.replace(str(postgres.port), str(port))))
         other = open_postgres(address(url))
-        await other.write(lambda tx: append_messages(tx, "w", "s", [draft("first", "p")], AT))
-        swallowed.append(b"COMMIT")
-        lost = asyncio.create_task(gone.write(lambda tx: append_messages(tx, "w", "s", [draft("second", "p")], AT)))
+        await other.write(first)
+        swallowed.append(b"COMMIT\0")
+        lost = asyncio.create_task(gone.write(second))
         while swallowed:
-            await asyncio.to_thread(lost.done)
-        await other.write(lambda tx: append_messages(tx, "w", "s", [draft("third", "p")], AT))
-        await lost
-        rows = await other.read(
-            lambda tx: tx.execute(select(messages.c.content).order_by(messages.c.seq)).scalars().all()
-        )
+            await asyncio.to_thread(threading.Event().wait, 0.01)
+        await asyncio.wait_for(other.write(third), 60)
+        await asyncio.wait_for(lost, 60)
+        contents = select(messages.c.content).order_by(messages.c.seq)
+        rows = await other.read(lambda tx: tx.execute(contents).scalars().all())
         load = gone.measure()
         await gone.close()
         await other.close()
-    assert sorted(rows) == ["first", "second", "third"]
+    assert sorted(rows) == ["a", "b", "c"]
     assert load is not None
     assert (load.lost_connections > 0, load.connections_busy) == (True, 0)
 
