@@ -102,6 +102,8 @@ def _sum(report: Report) -> str:
 
 def _next_steps(report: Report, target: str) -> list[str]:
     """Say what to set so that the new place is used."""
+    if report.state == "undone":
+        return [f"serve one of the two alone: what {report.target} was given whole stays there, and takes writes"]
     if report.state != "moved":
         return []
     if target != VARIABLE and "://" not in target:
