@@ -18,8 +18,11 @@ from tests.postgres import Postgres
 
 ON_BOTH = ("routes", "search", "jobs", "filters", "metrics")
 """The files of tests that `make test` runs on PostgreSQL too. `make postgres` runs all that use a `Storage`."""
+FOLDER_MODULES = ("model", "model_limits")
+"""Files of tests whose settings are in the folder of the memory."""
 OF_FILES = frozenset(
     {
+        "test_deleted_workspace_answers_to_no_name_while_its_removal_waits",
         "test_copy_of_a_session_is_found_by_its_words_and_its_meaning",
         "test_conclusions_are_found_by_what_they_were_drawn_from",
         "test_every_part_carries_what_was_sent_with_the_file",
@@ -32,7 +35,7 @@ OF_FILES = frozenset(
 def is_on_both(module: str, test: str) -> bool:
     """Return whether a test runs on PostgreSQL too."""
     is_wanted = os.environ.get("HERMES_POSTGRES") == "1" or module.rpartition(".test_")[2] in ON_BOTH
-    return is_wanted and test not in OF_FILES
+    return is_wanted and test not in OF_FILES and module.rpartition(".test_")[2] not in FOLDER_MODULES
 
 
 class Storage(Protocol):
