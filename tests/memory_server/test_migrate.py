@@ -27,7 +27,6 @@ from hermes.memory_server.db import moving
 from hermes.memory_server.db.address import VARIABLE, DatabaseAddress
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.move_places import FolderPlace, MovePlace, PostgresPlace
-from hermes.memory_server.db.moving import DATA, move, undo
 from hermes.memory_server.db.schema import FILE, MOVING_FILE, open_database, open_postgres
 from hermes.memory_server.db.tables import meta
 from hermes.memory_server.engine.messages import append_messages
@@ -35,58 +34,14 @@ from hermes.memory_server.engine.tombstones import buried_at
 from hermes.memory_server.engine.worker import JobWorker
 from tests.memory_server.floor import EMBEDDER, draft
 from tests.memory_server.inside import serving
+from tests.memory_server.move_ends import Ends, closing, fill, quietly, read_all
 from tests.memory_server.serving import ROOT
 from tests.postgres import Postgres
 
 pytestmark = pytest.mark.processes
 AT = 1_700_000_000_000_000
 KINDS = ("folder", "postgres")
-TEXTS = ["I live in Porto.", "日本語のテキスト", "Ann's Café ' \\ \t\n %s {x}", "I own a boat.", "emoji 🎉", "x" * 9000]
 QUESTIONS = ["Where do I live?", "boat", "日本", "cafe"]
-
-
-def quietly(*_: object) -> None:
-    """Tell nobody."""
-
-
-class Ends:
-    """Both ends of a move, made anew for each process that would work on it."""
-
-    def __init__(self, kind: str, folder: Path, postgres: Postgres) -> None:
-        self.kind, self.folder, self.url = kind, folder, postgres.create()
-        self.address = DatabaseAddress.parse(self.url, "test")
-
-    def pair(self) -> tuple[MovePlace, MovePlace]:
-        """Return the source and the target."""
-        if self.kind == "folder":
-            return FolderPlace(self.folder), PostgresPlace(self.address)
-        return PostgresPlace(self.address), FolderPlace(self.folder)
-
-    def open_source(self) -> Database:
-        return self._open(self.kind)
-
-    def open_target(self) -> Database:
-        return self._open("folder" if self.kind == "postgres" else "postgres")
-
-    def _open(self, kind: str) -> Database:
-        return open_database(self.folder) if kind == "folder" else open_postgres(self.address)
-
-    def move(self, tell: Callable[..., None] = quietly) -> moving.Report:
-        with closing(*self.pair()) as (source, target):
-            return move(source, target, tell)
-
-    def undo(self) -> moving.Report:
-        with closing(*self.pair()) as (source, target):
-            return undo(source, target)
-
-
-@contextmanager
-def closing(*ends: MovePlace) -> Iterator[tuple[MovePlace, ...]]:
-    try:
-        yield ends
-    finally:
-        for end in ends:
-            end.close()
 
 
 @pytest.fixture(params=KINDS)
@@ -96,33 +51,6 @@ def ends(request: pytest.FixtureRequest, tmp_path: Path, postgres: Postgres, mon
     made = Ends(request.param, tmp_path / "memory", postgres)
     asyncio.run(fill(made.open_source()))
     return made
-
-
-async def fill(opened: Database) -> None:
-    worker = JobWorker(opened, SystemClock(), EMBEDDER)
-    async with serving(opened) as client:
-        for session in ("one", "two", "gone"):
-            said = [{"content": text, "peer_id": "ann", "metadata": {"n": 1.5}} for text in TEXTS]
-            path = f"/v3/workspaces/w/sessions/{session}/messages"
-            answer = await client.post(path, json={"messages": said}, headers={"Idempotency-Key": session})
-            assert answer.status_code == 201, answer.text
-        while await worker.work_once():
-            pass
-        listed = (await client.post("/v3/workspaces/w/conclusions/list", json={})).json()["items"]
-        boat = next(item for item in listed if "boat" in item["content"])
-        assert (await client.delete(f"/v3/workspaces/w/conclusions/{boat['id']}")).is_success
-        assert (await client.delete("/v3/workspaces/w/sessions/gone")).is_success
-        while await worker.work_once():
-            pass
-        await client.put("/v3/workspaces/w/peers/ann/card", json={"peer_card": ["Ann lives in Porto."]})
-
-
-def read_all(place: MovePlace) -> dict[str, list[tuple[Any, ...]]]:
-    with place.memory() as tx:
-        return {
-            table.name: [tuple(row) for row in tx.execute(select(table).order_by(*table.primary_key)).all()]
-            for table in DATA
-        }
 
 
 async def ask(opened: Database) -> list[Any]:
@@ -170,7 +98,7 @@ def test_moved_memory_comes_back_row_by_row(ends: Ends, tmp_path: Path, postgres
     )  # fmt: skip
     source, middle = ends.pair()
     with closing(source, middle, back):
-        move(middle, back, quietly)
+        moving.move(middle, back, quietly)
         assert read_all(back) == read_all(source)
         with back.memory() as tx, source.memory() as old:
             own = ("format", "embedder", "dimension")
@@ -219,7 +147,7 @@ def test_move_that_is_killed_at_every_step_goes_on_where_it_was(ends: Ends) -> N
         steps = iter([*[False] * (3 + 11 * kills), True, *[False] * 10_000])
         with closing(*ends.pair()) as (source, target):
             try:
-                move(dying(source, steps), dying(target, steps), quietly)
+                moving.move(dying(source, steps), dying(target, steps), quietly)
                 break
             except Killed:
                 kills += 1
@@ -366,10 +294,10 @@ def test_remainder_of_another_move_is_refused_and_named(ends: Ends, tmp_path: Pa
     source, target = ends.pair()
     with closing(source, target, other):
         with pytest.raises(TransferError, match=f"what a move from {source} has brought so far"):
-            move(other, target, quietly)
+            moving.move(other, target, quietly)
         third = PostgresPlace(DatabaseAddress.parse(postgres.create(), "test"))
         with closing(third), pytest.raises(TransferError, match=f"is being moved to {target}"):
-            move(source, third, quietly)
+            moving.move(source, third, quietly)
     asyncio.run(write(opened_again(other)))
     assert ends.move().state == "moved"
 
