@@ -34,7 +34,7 @@ from hermes.memory_server.engine.tombstones import buried_at
 from hermes.memory_server.engine.worker import JobWorker
 from tests.memory_server.floor import EMBEDDER, draft
 from tests.memory_server.inside import serving
-from tests.memory_server.move_ends import Ends, closing, fill, quietly, read_all
+from tests.memory_server.move_ends import TEXTS, Ends, closing, fill, quietly, read_all
 from tests.memory_server.serving import ROOT
 from tests.postgres import Postgres
 
@@ -331,6 +331,27 @@ async def test_source_refuses_writes_while_it_is_served_and_reads_go_on(ends: En
     with pytest.raises(StoreMovedError, match="was moved to"):
         await write(ends.open_source())
     await write(ends.open_target())
+
+
+@pytest.mark.contract("9.7")
+async def test_every_write_that_was_acknowledged_during_a_move_is_in_the_target(ends: Ends) -> None:
+    acknowledged = asyncio.Semaphore(0)
+
+    async def write_until_refused(client: httpx.AsyncClient) -> int:
+        for count in range(100_000):
+            if (answer := await say(client)).status_code == 503:
+                return count
+            assert answer.status_code == 201, answer.text
+            acknowledged.release()
+        raise AssertionError("never refused")
+
+    async with serving(ends.open_source()) as client:
+        writers = [asyncio.create_task(write_until_refused(client)) for _ in range(6)]
+        for _ in range(12):
+            await acknowledged.acquire()
+        report = await asyncio.to_thread(ends.move)
+        written = sum(await asyncio.gather(*writers))
+    assert report.rows["messages"] == 2 * len(TEXTS) + written
 
 
 def test_target_is_not_served_before_it_is_whole(ends: Ends) -> None:

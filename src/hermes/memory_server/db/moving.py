@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import ColumnElement, Select, Table, delete, func, literal, select, tuple_
 
-from hermes.errors import TransferError
+from hermes.errors import StoreBusyError, TransferError
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.freezing import NAME, Move, freeze, read_move, thaw
@@ -26,6 +26,7 @@ from hermes.memory_server.db.statements import upsert
 from hermes.memory_server.db.tables import messages, meta, metadata
 
 CHUNK_ROWS = 1000
+FREEZE_TRIES = 20
 MOVED_FROM = "moved_from"
 """The row of `meta` in which a memory keeps the move that filled it."""
 NOT_CARRIED = (NAME, MOVED_FROM, *KEY_ROWS)
@@ -70,14 +71,12 @@ def move(source: MovePlace, target: MovePlace, tell: Tell) -> Report:
         if not target.exists():
             if not target.is_begun():
                 _begin(target, begun)
-            with source.memory(write=True) as tx:
-                freeze(tx, begun)
+            _freeze(source, begun)
             _fill(source, target, tell)
             target.publish()
         with target.memory(write=True) as tx:
             tx.execute(delete(meta).where(_is_progress()))
-        with source.memory(write=True) as tx:
-            freeze(tx, msgspec.structs.replace(begun, state="moved"))
+        _freeze(source, msgspec.structs.replace(begun, state="moved"))
         with target.memory() as tx:
             rows = {table.name: _count(tx, table) for table in DATA}
         return Report(begun.id, str(source), str(target), "moved", True, rows)
@@ -136,6 +135,18 @@ def _check(source: MovePlace, target: MovePlace, known: Move | None, found: Move
             hint="`hermes memory migrate` with that TO and --undo lets it take writes again; nothing was changed",
         )
     return known or Move(secrets.token_hex(8), str(source), str(target))
+
+
+def _freeze(source: MovePlace, begun: Move) -> None:
+    """Have the source refuse writes. Those that are under way may be in the way, each holding a table of several."""
+    for tries_left in reversed(range(FREEZE_TRIES)):
+        try:
+            with source.memory(write=True) as tx:
+                freeze(tx, begun)
+            return
+        except StoreBusyError:
+            if not tries_left:
+                raise
 
 
 def _begin(target: MovePlace, begun: Move) -> None:
