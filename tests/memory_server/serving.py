@@ -29,6 +29,12 @@ class Served:
     folder: Path
     process: subprocess.Popen[str]
 
+    @property
+    def chosen(self) -> tuple[str, str]:
+        """What an owner's command is given to work on the memory of this server."""
+        url = self.folder / DATABASE_URL
+        return ("--database", url.read_text()) if url.exists() else ("--data", str(self.folder))
+
     def client(self, key: str | None = None) -> httpx.Client:
         """A plain HTTP client for what no SDK would send."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}

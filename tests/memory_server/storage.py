@@ -18,10 +18,12 @@ from tests.postgres import Postgres
 
 ON_BOTH = ("routes", "search", "jobs", "filters", "metrics")
 """The files of tests that `make test` runs on PostgreSQL too. `make postgres` runs all that use a `Storage`."""
-FOLDER_MODULES = ("model", "model_limits")
-"""Files of tests whose settings are in the folder of the memory."""
+FOLDER_MODULES = ("model", "model_limits", "parts")
+"""Files of tests that are about a folder, or whose settings are in it."""
 OF_FILES = frozenset(
     {
+        "test_database_holds_no_token_or_code_as_text",
+        "test_job_that_fails_in_the_middle_leaves_nothing_and_is_kept_with_its_reason",
         "test_deleted_workspace_answers_to_no_name_while_its_removal_waits",
         "test_copy_of_a_session_is_found_by_its_words_and_its_meaning",
         "test_conclusions_are_found_by_what_they_were_drawn_from",
