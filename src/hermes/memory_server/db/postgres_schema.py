@@ -6,6 +6,7 @@ import secrets
 from pathlib import Path
 
 from sqlalchemy import Text, insert
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateColumn
 from sqlalchemy.sql.compiler import DDLCompiler
@@ -13,6 +14,7 @@ from sqlalchemy.sql.compiler import DDLCompiler
 from hermes.errors import StoreError
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.postgres import SCHEMA
+from hermes.memory_server.db.postgres_faults import find_remedy
 from hermes.memory_server.db.tables import meta
 
 FUNCTIONS = Path(__file__).with_name("postgres_functions.sql")
@@ -25,6 +27,12 @@ SELECT table_schema FROM information_schema.tables WHERE table_name IN ('{}') AN
 GROUP BY table_schema HAVING count(DISTINCT table_name) = {}
 """.format("', '".join(HONCHO), SCHEMA, len(HONCHO))
 OLDEST_VERSION = 140000
+EXTENSION, OLDEST_PGVECTOR = "vector", (0, 8)
+INSTALL_PGVECTOR = (
+    "Install pgvector 0.8 or newer where PostgreSQL runs (the package postgresql-17-pgvector, or the image "
+    "pgvector/pgvector), and have an administrator run `CREATE EXTENSION vector` in this database"
+)
+UPDATE_PGVECTOR = "Install pgvector 0.8 or newer where PostgreSQL runs, and run `ALTER EXTENSION vector UPDATE`"
 FOLDINGS = ("und-x-icu", "pg_unicode_fast", "pg_c_utf8", "C.utf8", "default")
 """Collations that make small letters of any script, the best first; of the last one nobody knows."""
 BLOCK_BYTES, INNER, OUTER = 64, 0x36, 0x5C
@@ -57,6 +65,21 @@ def claim_schema(tx: Tx, where: str) -> None:
             hint="Create a database of its own for this server; nothing was changed",
         )
     tx.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+    _claim_pgvector(tx, where)
+
+
+def _claim_pgvector(tx: Tx, where: str) -> None:
+    """Install the extension in this database unless it is there; refuse to go on without."""
+    installed = tx.exec_driver_sql(f"SELECT extversion FROM pg_extension WHERE extname = '{EXTENSION}'").scalar()
+    if installed is None:
+        try:
+            tx.exec_driver_sql(f"CREATE EXTENSION {EXTENSION} WITH SCHEMA public")
+        except DBAPIError as error:
+            if find_remedy(error) != "none":
+                raise
+            raise StoreError(f"{where} has no pgvector: {error.orig}", hint=INSTALL_PGVECTOR) from None
+    elif tuple(int(part) for part in str(installed).split(".")[:2]) < OLDEST_PGVECTOR:
+        raise StoreError(f"{where} has pgvector {installed}", hint=UPDATE_PGVECTOR)
 
 
 def create_postgres_functions(tx: Tx) -> None:
