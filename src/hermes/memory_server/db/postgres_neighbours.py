@@ -101,8 +101,14 @@ WHERE {column} = {id} AND {row} > {after} AND {row} <= {last} AND near IS NULL
 """
 INDEX = """
 CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {table}
-USING hnsw ((near::{home}.halfvec({size})) {home}.halfvec_cosine_ops) WHERE {condition}
+USING hnsw (({compared}) {home}.{operators}) WHERE {condition}
 """
+COMPARED = {
+    "messages": ("{home}.binary_quantize(near)::bit({size})", "bit_hamming_ops", "<~>"),
+    "conclusions": ("near::{home}.halfvec({size})", "halfvec_cosine_ops", "<=>"),
+}
+"""What is compared, as in the memory of a process: of messages the signs of their vectors, of conclusions all of them.
+With the operators of its index, and the one that tells how far apart two are."""
 
 
 class PostgresNeighbours:
@@ -115,14 +121,15 @@ class PostgresNeighbours:
         found = FIND.first(tx, name=_name(scope))
         if found is None:
             return []
-        home = found[0]
         SETTINGS.rows(tx, breadth=str(min(max(limit, MIN_BREADTH), MAX_BREADTH)))
-        table, _, row, piece, _ = TABLES[scope.kind]
+        home, (table, _, row, piece, _) = f'"{found[0]}"', TABLES[scope.kind]
+        compared, _, distance = COMPARED[scope.kind]
+        compared = compared.format(home=home, size=len(vector))
+        literal = _signs(vector) if scope.kind == "messages" else _direction(vector)
         # The scope is written out: the planner uses a partial index only where it can prove its condition.
         query = (
             f"SELECT {row}, {piece} FROM {table} WHERE {_condition(scope)} "
-            f'ORDER BY (near::"{home}".halfvec({len(vector)})) OPERATOR("{home}".<=>) \'{_literal(vector)}\' '
-            f"LIMIT {limit}"
+            f"ORDER BY ({compared}) OPERATOR({home}.{distance}) {literal} LIMIT {limit}"
         )
         return tx.exec_driver_sql(query).all()
 
@@ -152,7 +159,12 @@ async def index_scope(url: str, scope: VectorScope | None) -> None:
 async def _create(connection: psycopg.AsyncConnection, scope: VectorScope) -> None:
     table, column, row, *_ = TABLES[scope.kind]
     home = await _value(connection, HOME)
-    told = {"schema": SCHEMA, "home": f'"{home}"', "name": _name(scope), "condition": _condition(scope)}
+    told: dict[str, object] = {
+        "schema": SCHEMA,
+        "home": f'"{home}"',
+        "name": _name(scope),
+        "condition": _condition(scope),
+    }
     told |= {"table": f"{SCHEMA}.{table}", "column": column, "row": row, "id": scope.id, "batch": BATCH}
     size = await _value(connection, "SELECT length(vector) / 2 FROM {table} WHERE {condition} LIMIT 1".format(**told))
     if size is None:
@@ -163,7 +175,9 @@ async def _create(connection: psycopg.AsyncConnection, scope: VectorScope) -> No
     while (last := await _value(connection, PART.format(**told, after=after))) is not None:
         await connection.execute(FILL.format(**told, after=after, last=last).encode())
         after = last
-    await connection.execute(INDEX.format(**told, size=size).encode())
+    compared, operators, _ = COMPARED[scope.kind]
+    told |= {"compared": compared.format(home=told["home"], size=size), "operators": operators}
+    await connection.execute(INDEX.format(**told).encode())
 
 
 async def _drop_unused(connection: psycopg.AsyncConnection) -> None:
@@ -200,6 +214,10 @@ def _condition(scope: VectorScope) -> str:
     return f"{column} = {scope.id:d} AND {found}"
 
 
-def _literal(vector: Vector) -> str:
+def _signs(vector: Vector) -> str:
+    return f"B'{''.join('1' if value > 0 else '0' for value in vector.tolist())}'"
+
+
+def _direction(vector: Vector) -> str:
     length = math.sqrt(float(vector @ vector)) or 1.0
-    return "[" + ",".join(f"{value / length:.6f}" for value in vector.tolist()) + "]"
+    return f"'[{','.join(f'{value / length:.6f}' for value in vector.tolist())}]'"

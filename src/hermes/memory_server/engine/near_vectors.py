@@ -26,7 +26,7 @@ from hermes.memory_server.engine.truth import LIVE
 MAX_ASKED = 20_000
 """Of an index at most so many neighbours are asked for, however few of them a filter lets through."""
 SPARE = 2
-"""So many times the wanted neighbours are taken: the index orders them in another way than the outline's signs."""
+"""So many times the wanted neighbours are asked for, of which the nearest are taken: an index misses some."""
 ENOUGH = 3
 """A search that finds less than this part of what it wants compares every vector of its scope."""
 IS_READ = exists().where(conclusion_messages.c.conclusion_id == conclusions.c.id)
@@ -70,16 +70,16 @@ class StoredSigns:
             found = self._index.read(self._tx, self._scope, part)
             if not found:
                 continue
-            ids, pieces, vectors = zip(*found, strict=True)
-            places = rows.first(np.array(ids, dtype=np.int64)) + np.array(pieces)
+            vectors = [row[2] for row in found]
+            places = _places(rows, found)
             rows.signs[:, places] = signs_of(b"".join(vectors), len(vectors[0]) // 2)
             rows.signed[places] = True  # last: who sees it finds the signs
             check_reading()
 
     def nearest(self, rows: OutlineRows, vector: Vector, wanted: int, within: Positions | None) -> Positions:
-        """Return about the nearest rows, in no order, `SPARE` times as many as wanted where there are."""
+        """Return about the nearest rows, in no order."""
         size = len(rows) if within is None else len(within)
-        if (within is not None and not is_large(size)) or not self._index.covers(self._tx, self._scope):
+        if not is_large(size) or not self._index.covers(self._tx, self._scope):
             return self._compare_all(rows, vector, wanted, within)
         inside = np.ones(len(rows), dtype=bool)
         if within is not None:
@@ -88,19 +88,29 @@ class StoredSigns:
         asked = math.ceil(SPARE * wanted * len(rows) / size)
         for most in _growing(asked):
             found = self._index.nearest(self._tx, self._scope, vector, most)
-            ids = np.array([row[0] for row in found], dtype=np.int64)
-            known = np.isin(ids, rows.ids)  # others may have added some that are not read yet
-            places = rows.first(ids[known]) + np.array([row[1] for row in found], dtype=np.int64)[known]
+            places = _places(rows, found)
             places = places[inside[places]]
             if len(places) >= wanted or len(found) < most:
                 break
         if len(places) * ENOUGH < min(wanted, size):
             return self._compare_all(rows, vector, wanted, within)
-        return places[: SPARE * wanted]
+        places = places[: SPARE * wanted]
+        self.fill(rows, places)
+        return rows.nearest_known(vector, wanted, np.sort(places))
 
     def _compare_all(self, rows: OutlineRows, vector: Vector, wanted: int, within: Positions | None) -> Positions:
         self.fill(rows, np.arange(len(rows)) if within is None else within)
         return rows.nearest_known(vector, wanted, within)
+
+
+def _places(rows: OutlineRows, found: Sequence[Record]) -> Positions:
+    """Return which rows those are that begin with (id, piece), without such as the outline does not have yet."""
+    ids = np.array([row[0] for row in found], dtype=np.int64)
+    first = np.searchsorted(rows.ids, ids)
+    first[first == len(rows)] = 0
+    known = rows.ids[first] == ids
+    places: Positions = first[known] + np.array([row[1] for row in found], dtype=np.int64)[known]
+    return places
 
 
 def near_conclusions(

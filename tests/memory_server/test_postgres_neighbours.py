@@ -10,6 +10,7 @@ import httpx
 import psycopg
 import pytest
 import pytest_asyncio
+from sqlalchemy import insert
 
 from hermes.errors import StoreBusyError, StoreError
 from hermes.memory_server.db import postgres_neighbours, postgres_schema
@@ -19,15 +20,17 @@ from hermes.memory_server.db.dialects import neighbour_index
 from hermes.memory_server.db.neighbours import VectorScope
 from hermes.memory_server.db.postgres import PostgresDatabase
 from hermes.memory_server.db.schema import open_database, open_postgres
+from hermes.memory_server.db.tables import conclusions
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine import near_vectors
-from hermes.memory_server.engine.conclusions import ensure_collection, insert_conclusion, remove_conclusions
+from hermes.memory_server.engine.conclusions import digest, ensure_collection, remove_conclusions
 from hermes.memory_server.engine.deletion import delete_session, delete_workspace
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.ids import new_id
 from tests.memory_server.floor import draft, embed, new_index, question, search_messages
 from tests.memory_server.inside import serving
 from tests.postgres import Postgres
@@ -103,10 +106,12 @@ async def both(
 def conclude(tx: Tx) -> None:
     append_messages(tx, "w", "s", [draft("Hello.", "ann"), draft("Hello.", "ben")], AT)
     ann, ben, session = get_peer(tx, "w", "ann").id, get_peer(tx, "w", "ben").id, get_session(tx, "w", "s").id
-    collection = ensure_collection(tx, 1, ann, ben)
-    for number, text in enumerate(SENTENCES):
-        where = session if number % 100 == 0 else None
-        insert_conclusion(tx, 1, collection, where, text, AT, AT, vector=to_blob(embed(text)))
+    of = {"workspace_id": 1, "collection_id": ensure_collection(tx, 1, ann, ben), "created_at": AT}
+    rows = [{"public_id": new_id(), "content": text, "digest": digest(text)} for text in SENTENCES]
+    for number, row in enumerate(rows):
+        where = {"session_id": session if number % 100 == 0 else None, "vector": to_blob(embed(SENTENCES[number]))}
+        rows[number] = of | row | where
+    tx.execute(insert(conclusions), rows)
 
 
 def address(url: str) -> DatabaseAddress:
