@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, Response
 from hermes import __version__
 from hermes.clock import Clock
 from hermes.errors import StoreError
+from hermes.memory_server import times
 from hermes.memory_server.api import (
     chat,
     conclusions,
@@ -43,10 +44,12 @@ from hermes.memory_server.api.server import Options, Server, ServerDep
 from hermes.memory_server.api.traffic import HEALTH, Traffic
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
+from hermes.memory_server.db.neighbours import VectorScope
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine.delivery import WebhookDelivery
 from hermes.memory_server.engine.embedding import Refinement, refining
 from hermes.memory_server.engine.health import ServerHealth
+from hermes.memory_server.engine.near_vectors import queue_indexing
 from hermes.memory_server.engine.outlines import Outlines, clean_outlines
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
@@ -60,14 +63,16 @@ logger = logging.getLogger(__name__)
 
 
 class Loading:
-    """One task for each workspace whose outline is wanted."""
+    """One task for each workspace whose outline is wanted, and one for each large scope, whose index is asked for."""
 
-    def __init__(self, database: Database, outlines: Outlines) -> None:
+    def __init__(self, database: Database, outlines: Outlines, clock: Clock) -> None:
         self._database = database
         self._outlines = outlines
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._clock = clock
+        self._tasks: dict[int | VectorScope, asyncio.Task[None]] = {}
         loop = asyncio.get_running_loop()
         outlines.load_later = lambda workspace_id: loop.call_soon_threadsafe(self._begin, workspace_id)
+        outlines.index_later = lambda scope: loop.call_soon_threadsafe(self._index, scope)
 
     async def close(self) -> None:
         """Stop what is under way: the next start begins again."""
@@ -88,6 +93,17 @@ class Loading:
             logger.warning("The outline of workspace %d is not loaded yet: %s", workspace_id, error)
         finally:
             del self._tasks[workspace_id]
+
+    def _index(self, scope: VectorScope) -> None:
+        if scope not in self._tasks:
+            self._tasks[scope] = asyncio.create_task(self._queue(scope))
+
+    async def _queue(self, scope: VectorScope) -> None:
+        """Ask for an index, once: until the next start its vectors are in memory."""
+        try:
+            await self._database.write(lambda tx: queue_indexing(tx, scope, times.now(self._clock)))
+        except StoreError:
+            del self._tasks[scope]  # the next search asks again
 
 
 Opener = Callable[[], Database]
@@ -139,7 +155,7 @@ def create_app(
         health = ServerHealth(database, clock, refinement)
         delivery = WebhookDelivery(options.webhook_secret)
         vectors = VectorIndex(embedder.space.dimension, folder=database.folder)
-        loading = Loading(database, vectors.outlines)
+        loading = Loading(database, vectors.outlines, clock)
         models = ModelDoor(database, clock, model_file)
         server = Server(database, clock, options, embedder, vectors, health, Parsers(), models, refinement)
         app.state.server = server

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
+
+if TYPE_CHECKING:
+    from hermes.memory_server.db.neighbours import VectorScope
 
 T = TypeVar("T")
 Tx: TypeAlias = Connection
@@ -55,6 +58,10 @@ class Database(Protocol):
 
     def watch_jobs(self, wake: Callable[[], object]) -> None:
         """Have `wake` called, in any thread, when another process queued work, where the database can tell."""
+
+    async def index_vectors(self, scope: VectorScope | None) -> None:
+        """Index the vectors of a large scope, and drop such indexes of scopes that are gone, where the database has
+        any. It takes long and holds up nobody."""
 
     def is_replaced(self) -> bool:
         """Return True if what is stored under its name is another database by now, or none."""

@@ -27,6 +27,7 @@ from sqlalchemy import Engine, create_engine, event
 from hermes.errors import StoreBusyError, StoreUnreachableError
 from hermes.memory_server.db.address import DatabaseAddress
 from hermes.memory_server.db.database import DatabaseLoad, Tx
+from hermes.memory_server.db.neighbours import VectorScope
 from hermes.memory_server.db.postgres_faults import DATABASE_ERRORS, find_remedy, is_duplicate, is_locked, translate
 from hermes.sqlite.reading import ReadLane, TimedRead
 from hermes.sqlite.scheduling import Threads, asker
@@ -173,6 +174,14 @@ class PostgresDatabase:
         """Call `wake`, in a thread of this database, whenever any process queued work."""
         threading.Thread(target=self._listen, args=(wake,), name="postgres listener", daemon=True).start()
 
+    async def index_vectors(self, scope: VectorScope | None) -> None:
+        from hermes.memory_server.db.postgres_neighbours import index_scope
+
+        try:
+            await index_scope(self._plain_url(), scope)
+        except DATABASE_ERRORS as error:
+            raise translate(error, str(self.address)) from None  # the driver's own text may quote the address
+
     async def close(self) -> None:
         self._closed.set()
         await asyncio.to_thread(self._shut)
@@ -291,9 +300,13 @@ class PostgresDatabase:
         finally:
             tx.close()
 
+    def _plain_url(self) -> str:
+        """The address as the driver takes it."""
+        return self.address.url.set(drivername="postgresql").render_as_string(hide_password=False)
+
     def _listen(self, wake: Callable[[], object]) -> None:
         """Wait for news until closed. Without a connection, workers find work by looking for it."""
-        url = self.address.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        url = self._plain_url()
         while not self._closed.is_set():
             try:
                 with psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS) as connection:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from sqlalchemy import Text, insert
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateColumn, CreateIndex
 from sqlalchemy.sql.compiler import DDLCompiler
@@ -16,7 +17,7 @@ from hermes.errors import StoreError, StoreMovedError
 from hermes.memory_server.db.address import DatabaseAddress
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.postgres import SCHEMA, create_postgres_engine
-from hermes.memory_server.db.postgres_faults import DATABASE_ERRORS, translate
+from hermes.memory_server.db.postgres_faults import DATABASE_ERRORS, find_remedy, translate
 from hermes.memory_server.db.tables import meta, metadata
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,12 @@ SELECT table_schema FROM information_schema.tables WHERE table_name IN ('{}') AN
 GROUP BY table_schema HAVING count(DISTINCT table_name) = {}
 """.format("', '".join(HONCHO), SCHEMA, len(HONCHO))
 OLDEST_VERSION = 140000
+EXTENSION, OLDEST_PGVECTOR = "vector", (0, 8)
+INSTALL_PGVECTOR = (
+    "Install pgvector 0.8 or newer where PostgreSQL runs (the package postgresql-17-pgvector, or the image "
+    "pgvector/pgvector), and have an administrator run `CREATE EXTENSION vector` in this database"
+)
+UPDATE_PGVECTOR = "Install pgvector 0.8 or newer where PostgreSQL runs, and run `ALTER EXTENSION vector UPDATE`"
 FOLDINGS = ("und-x-icu", "pg_unicode_fast", "pg_c_utf8", "C.utf8", "default")
 """Collations that make small letters of any script, the best first; of the last one nobody knows."""
 BLOCK_BYTES, INNER, OUTER = 64, 0x36, 0x5C
@@ -81,7 +88,22 @@ def check_server(tx: Tx, where: str) -> None:
             f"{where} holds the tables of Honcho's own server (schema {found}: {', '.join(HONCHO)})",
             hint="Create a database of its own for this server; nothing was changed",
         )
+    _claim_pgvector(tx, where)
     tx.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MILLISECONDS}")
+
+
+def _claim_pgvector(tx: Tx, where: str) -> None:
+    """Install the extension in this database unless it is there; refuse to go on without."""
+    installed = tx.exec_driver_sql(f"SELECT extversion FROM pg_extension WHERE extname = '{EXTENSION}'").scalar()
+    if installed is None:
+        try:
+            tx.exec_driver_sql(f"CREATE EXTENSION {EXTENSION} WITH SCHEMA public")
+        except DBAPIError as error:
+            if find_remedy(error) != "none":
+                raise
+            raise StoreError(f"{where} has no pgvector: {error.orig}", hint=INSTALL_PGVECTOR) from None
+    elif tuple(int(part) for part in str(installed).split(".")[:2]) < OLDEST_PGVECTOR:
+        raise StoreError(f"{where} has pgvector {installed}", hint=UPDATE_PGVECTOR)
 
 
 def find_missing_indexes(tx: Tx) -> list[str]:

@@ -14,6 +14,7 @@ from sqlalchemy.pool import NullPool
 from hermes.errors import StoreError
 from hermes.memory_server.db.database import DatabaseLoad, Tx
 from hermes.memory_server.db.functions import register_functions
+from hermes.memory_server.db.neighbours import VectorScope
 from hermes.sqlite.connection import Opened, connect
 from hermes.sqlite.database import SqliteDatabase, Synchronous, accept
 from hermes.sqlite.faults import translate
@@ -68,6 +69,9 @@ class SqliteFile(SqliteDatabase[Tx]):
 
     def watch_jobs(self, wake: Callable[[], object]) -> None:
         """Do nothing: a file tells nobody. Workers look for work by themselves."""
+
+    async def index_vectors(self, scope: VectorScope | None) -> None:
+        """Do nothing: in a file every vector is compared."""
 
 
 def driver(tx: Tx) -> sqlite3.Connection:
