@@ -57,10 +57,10 @@ def run() -> None:
     print("\n".join(told))  # noqa: T201
 
 
-def serve(folder: str, module: str = "hermes") -> tuple[subprocess.Popen[str], str, float]:
+def serve(folder: str, module: str = "hermes", options: Sequence[str] = ()) -> tuple[subprocess.Popen[str], str, float]:
     """A server of our own: its process, its address, and how long it took to answer."""
     start = time.perf_counter()
-    command = [sys.executable, "-m", module, "memory", "serve", "--port", "0", "--data", folder]
+    command = [sys.executable, "-m", module, "memory", "serve", "--port", "0", "--data", folder, *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     line = process.stderr.readline()

@@ -1,10 +1,13 @@
-"""What is found: `python -m bench.recall DATA [--fit] [--minilm]`, with DATA a folder of conversations, or `samples`.
+"""What is found: `python -m bench.recall DATA [--fit] [--minilm] [--database=URL]`.
+
+DATA is a folder of conversations, or `samples`.
 
 The files are those of LoCoMo (Maharana et al., 2024; `locomo*.json` from its repository, CC BY-NC 4.0): a list of
 conversations with questions and the ids of the turns that hold their evidence. The first two rows go through plain FTS5
 and through the public API of a server on loopback; the others leave out one idea at a time, in this process, with the
 same engine. `--fit` fits the weights anew on all conversations but one, for each, and measures on that one. `--minilm`
-does it all again with finer vectors. At the end stands which share of questions finds nothing, of those that have an
+does it all again with finer vectors. `--database` names an empty PostgreSQL database, without a password in the URL, of
+which the public API is asked too. At the end stands which share of questions finds nothing, of those that have an
 answer and of those that have none. `samples` are conversations of our own, in several languages and with an assistant.
 Charts are kept beside the results.
 """
@@ -151,10 +154,10 @@ def cases(inside: Inside, talk: Talk) -> Iterator[Case]:
 
 
 @contextmanager
-def serving(data: str, embedder: str = "none") -> Iterator[httpx.Client]:
-    """A server of a folder for the length of a block, when it has embedded everything."""
+def serving(data: str, embedder: str = "none", database: str | None = None) -> Iterator[httpx.Client]:
+    """A server of a folder, or of a database, for the length of a block, when it has embedded everything."""
     os.environ["HERMES_FINER_EMBEDDER"] = embedder
-    process, url, _ = serve(data)
+    process, url, _ = serve(data, options=() if database is None else ("--database", database))
     try:
         with httpx.Client(base_url=url, timeout=60) as client:
             while (finer := client.get("/health").json()["finer_vectors"]) and finer["messages_without"] != 0:
@@ -165,24 +168,25 @@ def serving(data: str, embedder: str = "none") -> Iterator[httpx.Client]:
         process.wait()
 
 
-def compare(talks: Sequence[Talk], data: str, *, minilm: bool) -> list[dict[str, Any]]:
-    """Plain full text, and the public API with one kind of vectors or both."""
+def compare(talks: Sequence[Talk], data: str, *, minilm: bool, database: str | None = None) -> list[dict[str, Any]]:
+    """Plain full text, and the public API with one kind of vectors or both, of a folder and of a database."""
     rows = [show("plain FTS5", *run_all(talks, by_full_text(talks)))]
-    with serving(data) as client:
-        fill(client, talks)
-        rows.append(show("search over HTTP", *run_all(talks, over_http(client))))
-    if minilm:
-        with serving(data, "minilm") as client:
-            rows.append(show("HTTP, with MiniLM", *run_all(talks, over_http(client))))
+    for address, name in ((None, ""), *([(database, " of PostgreSQL")] if database else [])):
+        with serving(data, database=address) as client:
+            fill(client, talks)
+            rows.append(show(f"search over HTTP{name}", *run_all(talks, over_http(client))))
+        if minilm:
+            with serving(data, "minilm", address) as client:
+                rows.append(show(f"HTTP, with MiniLM{name}", *run_all(talks, over_http(client))))
     return rows
 
 
-def run(folder: Path, *, fitting: bool, minilm: bool) -> None:
+def run(folder: Path, *, fitting: bool, minilm: bool, database: str | None = None) -> None:
     """All rows of the conversations in a folder."""
     talks = read_talks(folder)
     print(f"\nRecall: {len(talks)} conversations, {sum(len(talk.questions) for talk in talks)} questions")  # noqa: T201
     with tempfile.TemporaryDirectory() as data:
-        drawn = compare(talks, data, minilm=minilm)
+        drawn = compare(talks, data, minilm=minilm, database=database)
         inside = Inside()
         asyncio.run(inside.read(Path(data), talks))
         rows = [*drawn, *weigh(inside, talks, WEIGHTS, fitting=fitting)]
@@ -198,14 +202,14 @@ def run(folder: Path, *, fitting: bool, minilm: bool) -> None:
     draw_bars(RESULTS / "recall.svg", "Turn recall@10 by category", [row["name"] for row in drawn], kinds)
 
 
-def run_samples(*, minilm: bool) -> None:
+def run_samples(*, minilm: bool, database: str | None = None) -> None:
     """Our own conversations, each kind apart."""
     drawn: dict[str, list[float]] = {}
     names: list[str] = []
     for talk in samples():
         print(f"\n{talk.name}: {len(talk.turns)} messages, {len(talk.questions)} questions")  # noqa: T201
         with tempfile.TemporaryDirectory() as data:
-            rows = compare([talk], data, minilm=minilm)
+            rows = compare([talk], data, minilm=minilm, database=database)
         drawn[talk.name], names = [row["MRR"] for row in rows], [row["name"] for row in rows]
     RESULTS.mkdir(exist_ok=True)
     title = "Mean reciprocal rank by kind of conversation"
@@ -214,9 +218,11 @@ def run_samples(*, minilm: bool) -> None:
 
 if __name__ == "__main__":
     given = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
+    named = [text.removeprefix("--database=") for text in sys.argv if text.startswith("--database=")]
+    database = named[0] if named else None
     if given == ["samples"]:
-        run_samples(minilm="--minilm" in sys.argv)
+        run_samples(minilm="--minilm" in sys.argv, database=database)
     elif len(given) != 1 or not any(Path(given[0]).glob("*.json")):
         sys.exit(__doc__)
     else:
-        run(Path(given[0]), fitting="--fit" in sys.argv, minilm="--minilm" in sys.argv)
+        run(Path(given[0]), fitting="--fit" in sys.argv, minilm="--minilm" in sys.argv, database=database)

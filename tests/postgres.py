@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,8 +34,9 @@ StopMode = Literal["fast", "immediate"]
 class Postgres:
     """A server on a port of this machine, which tests may stop and start."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, options: Sequence[str] = OPTIONS) -> None:
         self.folder, self.port = folder, port
+        self._options = options
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
@@ -49,7 +50,7 @@ class Postgres:
 
     def start(self) -> None:
         """Start it in the background; it takes connections when this returns."""
-        options = " ".join(f"-c {option}" for option in (f"port={self.port}", *OPTIONS))
+        options = " ".join(f"-c {option}" for option in (f"port={self.port}", *self._options))
         log = self.folder.parent / "log"
         log.touch()
         if USER is not None:
@@ -67,9 +68,9 @@ class Postgres:
 
 
 @contextmanager
-def running_postgres() -> Iterator[Postgres]:
-    """A new server for the length of a block."""
-    server = _make()
+def running_postgres(*options: str) -> Iterator[Postgres]:
+    """A new server for the length of a block, with these options beside those of all tests."""
+    server = _make((*OPTIONS, *options))
     try:
         yield server
     finally:
@@ -99,7 +100,7 @@ def shared_postgres(shared: Path) -> Iterator[Postgres]:
                 _remove(server)
 
 
-def _make() -> Postgres:
+def _make(options: Sequence[str] = OPTIONS) -> Postgres:
     parent = Path(tempfile.mkdtemp(prefix="hermes-pg-"))
     parent.chmod(0o755)
     folder = parent / "data"
@@ -109,7 +110,7 @@ def _make() -> Postgres:
     _run("initdb", "-D", folder, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        server = Postgres(folder, free.getsockname()[1])
+        server = Postgres(folder, free.getsockname()[1], options)
     server.start()
     return server
 

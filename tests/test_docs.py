@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 from functools import cache
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from ruamel.yaml import YAML
 
 from hermes import doctor, errors, settings
 from hermes.audit import damage, log
@@ -60,6 +62,17 @@ def test_every_file_function_and_test_that_a_page_names_exists(page: str) -> Non
         assert name.split(".")[-1] in defined_in(SOURCE), f"{page} names {name}()"
     for name in [name for name in named if re.fullmatch(r"test_\w+", name)]:
         assert name in defined_in(ROOT / "tests"), f"{page} names {name}"
+
+
+def test_the_compose_file_starts_commands_that_exist() -> None:
+    services = YAML(typ="safe").load(ROOT / "docs" / "compose.yaml")["services"]
+    commands = [service["command"] for service in services.values() if "command" in service]
+    groups = json.loads((SOURCE / "cli" / "command_tree.json").read_text())["commands"]
+    for program, group, name, *given in commands:
+        options = {option for option in given if option.startswith("--")}
+        assert program == "hermes"
+        assert options <= groups[group]["commands"][name]["options"].keys()
+    assert {command[2] for command in commands} == {"serve", "worker"}
 
 
 def test_every_link_in_the_docs_leads_somewhere() -> None:

@@ -22,6 +22,7 @@
         ├── StoreNewerError     written by a newer version than this one
         ├── StoreUnreachableError  the server of the database did not answer for longer than we wait
         ├── StoreGoneError      deleted, moved or replaced while it was in use
+        ├── StoreMovedError     a memory that is carried to another database, or was, and takes no writes
         └── StoreEmbedderError  its vectors were made by another embedder than the one in use
 
 An error's message names what and where; its `hint` says what to do. Errors carry no traceback to a person. A new one is
@@ -160,6 +161,12 @@ class StoreGoneError(StoreError):
     """Deleted, moved or replaced while it was in use: what was written since is nowhere."""
 
     default_hint = "Bring it back or leave it so, then start again; what was said since is not kept"
+
+
+class StoreMovedError(StoreError):
+    """A memory that `hermes memory migrate` carries to another database, or has carried there: it takes no writes."""
+
+    default_hint = "`hermes memory migrate` with the same FROM and TO goes on; with --undo it takes writes again"
 
 
 class StoreNewerError(StoreError):

@@ -6,8 +6,12 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
+
+import psycopg
 
 from hermes.memory_server.db.schema import FILE
+from tests.memory_server.serving import DATABASE_URL
 
 
 def rows(folder: Path) -> dict[str, int]:
@@ -26,7 +30,16 @@ def rows(folder: Path) -> dict[str, int]:
 def wait_for_work(folder: Path) -> None:
     """Wait until every job is done, also those that no status speaks of."""
     deadline = time.monotonic() + 100
-    with closing(sqlite3.connect(folder / FILE)) as file:
-        while file.execute("SELECT 1 FROM jobs WHERE state IN ('pending', 'running')").fetchone():
+    query = "SELECT 1 FROM jobs WHERE state IN ('pending', 'running')"
+    with closing(_connect(folder)) as memory:
+        while memory.execute(query).fetchone():
             assert time.monotonic() < deadline
             time.sleep(0.02)  # the server has no way to be waited for
+
+
+def _connect(folder: Path) -> Any:
+    """Open what the server of a folder keeps, a file or a database."""
+    if (folder / DATABASE_URL).exists():
+        url, path = (folder / DATABASE_URL).read_text(), "-csearch_path=hermes_memory"
+        return psycopg.connect(url, options=path, autocommit=True)
+    return sqlite3.connect(folder / FILE)

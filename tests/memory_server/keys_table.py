@@ -29,6 +29,7 @@ ROUTES: dict[str, Rule] = {
     "POST /v3/workspaces": ANYONE,
     "POST /v3/workspaces/list": {**ADMIN, "workspace": {*OBJECTS}},  # it lists its own alone
     "POST /v3/keys": ADMIN,
+    "GET /metrics": ADMIN,
     f"PUT {W}": WORKSPACE,
     f"DELETE {W}": WORKSPACE,
     f"POST {W}/search": WORKSPACE,

@@ -16,6 +16,8 @@ import httpx
 from tests.plain_http import PLAIN
 
 ROOT = Path(__file__).resolve().parents[2]
+DATABASE_URL = "database.url"
+"""A file of a folder whose server keeps its memory in PostgreSQL."""
 SECRET = "a secret that only the tests know, long enough for HS256"
 
 
@@ -27,6 +29,12 @@ class Served:
     folder: Path
     process: subprocess.Popen[str]
 
+    @property
+    def chosen(self) -> tuple[str, str]:
+        """What an owner's command is given to work on the memory of this server."""
+        url = self.folder / DATABASE_URL
+        return ("--database", url.read_text()) if url.exists() else ("--data", str(self.folder))
+
     def client(self, key: str | None = None) -> httpx.Client:
         """A plain HTTP client for what no SDK would send."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -35,6 +43,9 @@ class Served:
 
 def start(folder: Path, *options: str, **variables: str) -> Served:
     """Start a server on a free port; it answers as soon as this returns."""
+    if "--database" in options:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / DATABASE_URL).write_text(options[options.index("--database") + 1])
     arguments = ["hermes", "memory", "serve", "--port", "0", "--data", str(folder), *options]
     return start_module(arguments, folder, **variables)
 

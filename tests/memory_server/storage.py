@@ -16,28 +16,28 @@ from hermes.memory_server.db.functions import register_functions
 from hermes.memory_server.db.schema import FILE, open_database, open_postgres
 from tests.postgres import Postgres
 
-ON_BOTH = ("routes", "search", "jobs", "filters")
-"""The files of tests that `make test` runs on PostgreSQL too."""
-ALL_ON_BOTH = (
-    *(*ON_BOTH, "sdk", "idempotency", "plain_http", "recall", "narrowing", "vectors", "truth", "limits", "extensions"),
-    *("bounds", "hostile", "uploads", "languages", "standing", "snapshots", "delivery"),
-)
-"""And those of `make postgres`."""
+ON_BOTH = ("routes", "search", "jobs", "filters", "metrics")
+"""The files of tests that `make test` runs on PostgreSQL too. `make postgres` runs all that use a `Storage`."""
+FOLDER_MODULES = ("model", "model_limits", "parts")
+"""Files of tests that are about a folder, or whose settings are in it."""
 OF_FILES = frozenset(
     {
+        "test_database_holds_no_token_or_code_as_text",
+        "test_job_that_fails_in_the_middle_leaves_nothing_and_is_kept_with_its_reason",
+        "test_deleted_workspace_answers_to_no_name_while_its_removal_waits",
         "test_copy_of_a_session_is_found_by_its_words_and_its_meaning",
         "test_conclusions_are_found_by_what_they_were_drawn_from",
         "test_every_part_carries_what_was_sent_with_the_file",
         "test_replay_of_a_merge_whose_peer_was_deleted_is_no_merge",
     }
 )
-"""Tests in them that look into the file."""
+"""Tests that look into the file."""
 
 
 def is_on_both(module: str, test: str) -> bool:
     """Return whether a test runs on PostgreSQL too."""
-    wanted = ALL_ON_BOTH if os.environ.get("HERMES_POSTGRES") == "1" else ON_BOTH
-    return module.rpartition(".test_")[2] in wanted and test not in OF_FILES
+    is_wanted = os.environ.get("HERMES_POSTGRES") == "1" or module.rpartition(".test_")[2] in ON_BOTH
+    return is_wanted and test not in OF_FILES and module.rpartition(".test_")[2] not in FOLDER_MODULES
 
 
 class Storage(Protocol):

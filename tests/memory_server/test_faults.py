@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from hermes import errors
-from hermes.memory_server.api.faults import NO_ROOM, REPLACED, TOO_SLOW, UNEXPECTED, install
+from hermes.memory_server.api.faults import MOVED, NO_ROOM, REPLACED, TOO_SLOW, UNEXPECTED, install
 
 STORE = {
     errors.StoreError: 500,
@@ -22,6 +22,7 @@ STORE = {
     errors.StoreNewerError: 500,
     errors.StoreEmbedderError: 500,
     errors.StoreUnreachableError: 503,
+    errors.StoreMovedError: 503,
 }
 
 
@@ -48,5 +49,6 @@ async def test_error_of_the_file_has_its_status_and_shows_no_path(kind: type[err
         answer = await client.get("/")
     assert answer.status_code == STORE[kind]
     told = {errors.StoreFullError: NO_ROOM, errors.StoreStoppedError: TOO_SLOW, errors.StoreGoneError: REPLACED}
+    told[errors.StoreMovedError] = MOVED
     assert answer.json()["detail"] == told.get(kind, UNEXPECTED)
     assert ("Retry-After" in answer.headers) == (STORE[kind] == 503)

@@ -18,7 +18,7 @@ from tests.memory_server.talking import say, settle
 from tests.plain_http import PLAIN
 
 pytestmark = [pytest.mark.contract("9.1"), pytest.mark.processes]
-OPEN = {"GET /health", "GET /metrics"}
+OPEN = {"GET /health"}
 KEYS: dict[str, dict[str, object] | None] = {
     "none": None,
     "admin": {"ad": True},

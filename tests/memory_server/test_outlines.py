@@ -321,7 +321,7 @@ async def test_search_goes_by_words_while_a_long_history_is_read_in_the_backgrou
     monkeypatch.setattr(outlines, "WAITING", outlines.count_waiting(5))
     database = await filled(tmp_path)
     index = VectorIndex(SHIPPED.dimension)
-    loading = Loading(database, index.outlines)
+    loading = Loading(database, index.outlines, SystemClock())
 
     async def found(text: str) -> list[str]:
         rows = await database.read(lambda tx: search_messages(tx, index, SearchArea(1), question(text), None, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,6 +21,8 @@ import pytest
 from sqlalchemy import select, text
 
 from hermes.errors import StoreError, StoreUnreachableError, UsageError
+from hermes.memory_server.db import postgres as module
+from hermes.memory_server.db import schema
 from hermes.memory_server.db.address import VARIABLE, DatabaseAddress, find_address
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
@@ -161,7 +164,7 @@ async def test_queued_work_wakes_other_processes_and_other_writes_do_not(postgre
     listening = (
         select(text("count(*)"))
         .select_from(text("pg_stat_activity"))
-        .where(text("query = 'LISTEN hermes_memory_jobs'"))
+        .where(text("query = 'LISTEN hermes_memory_jobs' AND datname = current_database()"))
     )
     while not await here.read(lambda tx: tx.execute(listening).scalar_one()):
         await asyncio.to_thread(woken.wait, 0.01)
@@ -187,18 +190,30 @@ async def test_tombstone_is_the_same_for_every_process(postgres: Postgres) -> No
 
 
 @contextmanager
-def losing_answers(port: int, lost: list[bytes]) -> Iterator[int]:
-    """A way to a server on which the answer to each statement in `lost` is cut off, once."""
+def losing_answers(port: int, lost: list[bytes], swallowed: list[bytes] | None = None) -> Iterator[int]:
+    """A way to a server on which the answer to each statement in `lost` is cut off, once. One in `swallowed` does not
+    arrive, and the server does not hear that the client is gone, as when a machine loses its network."""
+    unheard = [] if swallowed is None else swallowed
 
     def carry(client: socket.socket) -> None:
-        with client, socket.create_connection(("127.0.0.1", port)) as server:
+        with client:
+            server = socket.create_connection(("127.0.0.1", port))
             threading.Thread(target=_answer, args=(server, client), daemon=True).start()
             while data := client.recv(65536):
+                if unheard and unheard[0] in data:
+                    unheard.pop(0)
+                    open_ends.append(server)
+                    client.shutdown(socket.SHUT_RDWR)
+                    return
                 server.sendall(data)
                 if lost and lost[0] in data:
                     lost.pop(0)
                     client.shutdown(socket.SHUT_RDWR)
-                    return
+                    break
+            server.shutdown(socket.SHUT_RDWR)
+            server.close()
+
+    open_ends: list[socket.socket] = []
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -212,6 +227,8 @@ def losing_answers(port: int, lost: list[bytes]) -> Iterator[int]:
 
         threading.Thread(target=accept, daemon=True).start()
         yield listener.getsockname()[1]
+    for server in open_ends:
+        server.close()
 
 
 def _answer(server: socket.socket, client: socket.socket) -> None:
@@ -223,7 +240,7 @@ def _answer(server: socket.socket, client: socket.socket) -> None:
 
 
 @pytest.mark.contract("9.7")
-@pytest.mark.parametrize("statement", [b"COMMIT", b"pg_current_xact_id", b"BEGIN", b"NOTIFY"])
+@pytest.mark.parametrize("statement", [b"COMMIT\0", b"pg_current_xact_id", b"BEGIN", b"NOTIFY"])
 async def test_write_whose_answer_is_lost_is_done_once(postgres: Postgres, statement: bytes) -> None:
     url, lost = postgres.create(), list[bytes]()
     with losing_answers(postgres.port, lost) as port:
@@ -236,6 +253,35 @@ async def test_write_whose_answer_is_lost_is_done_once(postgres: Postgres, state
     assert lost == []
     assert len(rows) == 2
     assert (appended[0].public_id, 2) in [tuple(row) for row in rows]
+
+
+@pytest.mark.contract("9.7")
+async def test_client_that_is_gone_without_a_word_holds_no_lock_for_long(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, swallowed = postgres.create(), list[bytes]()
+    monkeypatch.setattr(module, "WRITE", module.WRITE.replace(str(module.IDLE_MILLISECONDS), "1000"))
+    first, second, third = (
+        partial(append_messages, workspace="w", session="s", drafts=[draft(said, "p")], at=AT) for said in "abc"
+    )
+    with losing_answers(postgres.port, [], swallowed) as port:
+        gone = open_postgres(address(url.replace(str(postgres.port), str(port))))
+        other = open_postgres(address(url))
+        await other.write(first)
+        swallowed.append(b"COMMIT\0")
+        lost = asyncio.create_task(gone.write(second))
+        while swallowed:
+            await asyncio.to_thread(threading.Event().wait, 0.01)
+        await asyncio.wait_for(other.write(third), 60)
+        await asyncio.wait_for(lost, 60)
+        contents = select(messages.c.content).order_by(messages.c.seq)
+        rows = await other.read(lambda tx: tx.execute(contents).scalars().all())
+        load = gone.measure()
+        await gone.close()
+        await other.close()
+    assert sorted(rows) == ["a", "b", "c"]
+    assert load is not None
+    assert (load.lost_connections > 0, load.connections_busy) == (True, 0)
 
 
 @pytest.mark.contract("9.7")
@@ -292,3 +338,67 @@ async def test_health_tells_that_the_database_cannot_be_reached(monkeypatch: pyt
             assert (told.status_code, told.json()["database"]) == (503, "unreachable")
             server.start()
             assert (await client.post("/v3/workspaces", json={"id": "x"})).status_code == 201
+
+
+NEXT = """
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision = "next", "{before}"
+
+
+def upgrade() -> None:
+    op.add_column("messages", sa.Column("extra", sa.Integer, nullable=False, server_default="0"))
+"""
+
+
+@pytest.mark.contract("9.7")
+async def test_migration_holds_nobody_up_while_others_use_its_table(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_postgres(address(url := postgres.create()))
+    shutil.copytree(schema.MIGRATIONS, tmp_path / "migrations", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "migrations" / "versions" / "next.py").write_text(NEXT.format(before=HEAD))
+    monkeypatch.setattr(schema, "MIGRATIONS", tmp_path / "migrations")
+    monkeypatch.setattr(schema, "HEAD", "next")
+    say = partial(append_messages, workspace="w", session="s", drafts=[draft("meanwhile", "p")], at=AT)
+    with psycopg.connect(url) as reader:
+        reader.execute("SELECT count(*) FROM hermes_memory.messages")  # holds the table until its transaction ends
+        upgraded = asyncio.create_task(asyncio.to_thread(open_postgres, address(url)))
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'ALTER TABLE'"
+        with psycopg.connect(url, autocommit=True) as watcher:
+            for _ in range(2):  # it waits, lets others through, and waits again
+                while watcher.execute(waiting.encode()).fetchone() == (0,):
+                    await asyncio.to_thread(threading.Event().wait, 0.01)
+                await asyncio.wait_for(opened.write(say), 20)
+        assert not upgraded.done()
+    newer = await upgraded
+    columns = text("SELECT count(*) FROM information_schema.columns WHERE column_name = 'extra'")
+    assert await newer.read(lambda tx: tx.execute(columns).scalar_one()) == 1
+    await newer.close()
+    await opened.close()
+
+
+@pytest.mark.contract("9.7")
+async def test_missing_index_is_made_beside_those_who_write(postgres: Postgres) -> None:
+    opened = open_postgres(address(url := postgres.create()))
+    say = partial(append_messages, workspace="w", session="s", drafts=[draft("meanwhile", "p")], at=AT)
+    await opened.write(say)
+    valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('hermes_memory.messages_by_peer')"
+    with psycopg.connect(url, autocommit=True) as watcher:
+        watcher.execute("DROP INDEX hermes_memory.messages_by_peer")
+        with psycopg.connect(url) as writer:
+            writer.execute("UPDATE hermes_memory.messages SET metadata = metadata")
+            upgraded = asyncio.create_task(asyncio.to_thread(open_postgres, address(url)))
+            while watcher.execute(valid.encode()).fetchone() != (False,):
+                await asyncio.to_thread(threading.Event().wait, 0.01)
+            await asyncio.wait_for(opened.write(partial(say, session="t")), 20)
+            assert not upgraded.done()
+        await (await upgraded).close()
+        assert watcher.execute(valid.encode()).fetchone() == (True,)
+    await opened.close()
+
+
+def test_newer_migrations_make_indexes_the_slow_way_alone() -> None:
+    newer = [path for path in schema.MIGRATIONS.glob("versions/v*.py") if path.name > "v0019_rereading.py"]
+    assert not [path.name for path in newer if "create_index" in path.read_text() or "CREATE INDEX" in path.read_text()]

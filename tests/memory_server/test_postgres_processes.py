@@ -153,11 +153,13 @@ def test_many_processes_lose_nothing_while_they_and_the_database_are_ended(tmp_p
             wait_until_done(url)
         assert done["restarts"] == 2
         assert done["apis"] >= scale(2, 30)
-        check_exact(url, said)
+        count = check_exact(url, said)
+        processes = f"{WRITERS} writers, {APIS} API processes, {WORKERS} workers"
+        sys.stderr.write(f"{count} messages, {processes}: {dict(done)}\n")
 
 
-def check_exact(url: str, said: list[dict[str, list[str]]]) -> None:
-    """Each text is stored once, in its writer's order, counted, findable, and derived once."""
+def check_exact(url: str, said: list[dict[str, list[str]]]) -> int:
+    """Each text is stored once, in its writer's order, counted, findable, and derived once. Returns their number."""
     everything = Counter(text for own in said for texts in own.values() for text in texts)
     stored: dict[str, list[str]] = {}
     query = "SELECT s.name, m.content FROM messages m JOIN sessions s ON s.id = m.session_id ORDER BY s.id, m.seq"
@@ -178,3 +180,4 @@ def check_exact(url: str, said: list[dict[str, list[str]]]) -> None:
     assert derived == everything, "a message was reasoned about twice or not at all"
     assert {row[1] for row in read_all(url, query)} == {1}
     assert not FULL or sum(everything.values()) > 1000
+    return sum(everything.values())

@@ -78,6 +78,7 @@ def test_older_words_for_reasoning_still_count_each_in_its_layer(
 
 def test_same_sentence_counts_again_in_one_session_and_in_another(http: httpx.Client) -> None:
     say(http, "one", "I live in Malta.", "  i LIVE in malta. ", "Do I live in Malta?")
+    settle(http)
     say(http, "two", "I live in Malta.")
     settle(http)
     found = http.post("/conclusions/list?reverse=true").json()["items"]

@@ -295,14 +295,14 @@ def test_deleted_workspace_takes_its_grants_along(guarded: Served, workspace: st
         assert error_of(admin.post("/oauth/token", data=renewal)) == "invalid_grant"
         path = f"/v3/workspaces/{workspace}-other/queue/status"
         assert admin.get(path, headers=bearer(other["access_token"])).is_success
-    listed = hermes("memory", "clients", "grants", "--data", str(guarded.folder)).out
+    listed = hermes("memory", "clients", "grants", *guarded.chosen).out
     assert f"{workspace}-other" in listed
     assert f"{workspace} " not in listed
 
 
 def test_owner_lists_and_revokes_grants(guarded: Served, workspace: str, hermes: Cli) -> None:
     tokens = sign_in(guarded, workspace, person="Nina")
-    data = ("--data", str(guarded.folder))
+    data = guarded.chosen
     row = next(line for line in hermes("memory", "clients", "grants", *data).out.splitlines() if workspace in line)
     assert "hermes-agent" in row
     assert "Nina" in row
@@ -314,7 +314,7 @@ def test_owner_lists_and_revokes_grants(guarded: Served, workspace: str, hermes:
 
 
 def test_owner_adds_and_removes_clients(guarded: Served, workspace: str, hermes: Cli) -> None:
-    data = ("--data", str(guarded.folder))
+    data = guarded.chosen
     exact = "https://app.example/back?from=memory"
     name = f"editor-{workspace[-8:]}"
     asking = LoopbackClient(name=name, redirect=exact)
@@ -340,7 +340,7 @@ def test_owner_adds_and_removes_clients(guarded: Served, workspace: str, hermes:
     "url", ["http://app.example/", "javascript:alert(1)", "https://a@b.example/", "https://a.example/#x", "x"]
 )
 def test_url_that_no_browser_should_be_sent_to_is_no_redirect(guarded: Served, hermes: Cli, url: str) -> None:
-    added = hermes("memory", "clients", "add", "program", "--redirect", url, "--data", str(guarded.folder))
+    added = hermes("memory", "clients", "add", "program", "--redirect", url, *guarded.chosen)
     assert (added.code, "redirect URL" in added.err) == (2, True)
 
 
@@ -349,7 +349,7 @@ def test_database_holds_no_token_or_code_as_text(guarded: Served, workspace: str
     with guarded.client() as client:
         device = client.post("/oauth/device_authorization", data={"client_id": "honcho-cli"}).json()
         page = client.get(LoopbackClient().link(guarded.url)).text
-        approved = hermes("memory", "approve", label_on(page), "--json", "--data", str(guarded.folder))
+        approved = hermes("memory", "approve", label_on(page), "--json", *guarded.chosen)
         code = json.loads(approved.out)["code"]
         form = consent_form(page, workspace=workspace, code=code)
         redirect = parameters_of(client.post("/authorize", data=form, headers={"Origin": guarded.url}))

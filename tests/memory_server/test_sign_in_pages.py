@@ -81,7 +81,7 @@ def approved(served: Served, page: Page) -> str:
     """The one-time code that the owner reads for the request of a page."""
     command = [sys.executable, "-m", "hermes", "memory", "approve", label_on(page.content())]
     env = {**os.environ, "HERMES_HOME": str(served.folder)}
-    ran = subprocess.run([*command, "--data", str(served.folder)], check=True, capture_output=True, text=True, env=env)
+    ran = subprocess.run([*command, *served.chosen], check=True, capture_output=True, text=True, env=env)
     return ran.stdout.strip()
 
 

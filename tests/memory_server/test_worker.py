@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from hermes.clock import SystemClock
 from hermes.errors import StoreBusyError
@@ -69,14 +70,14 @@ async def at_work(database: Database, kinds: Mapping[str, JobHandler[Any]] = KIN
         await running
 
 
-async def say(database: Database, workspace: str, text: str) -> None:
-    await database.write(lambda tx: append_messages(tx, workspace, "s", [draft(text, "ann")], NOW))
+async def say(database: Database, workspace: str, said: str) -> None:
+    await database.write(lambda tx: append_messages(tx, workspace, "s", [draft(said, "ann")], NOW))
 
 
 async def states(database: Database, kind: str) -> list[tuple[str, int]]:
     """Jobs of a kind: state and tries."""
-    query = "SELECT state, attempts FROM jobs WHERE kind = ? ORDER BY id"
-    rows = await database.read(lambda tx: tx.exec_driver_sql(query, (kind,)).all())
+    query = text("SELECT state, attempts FROM jobs WHERE kind = :kind ORDER BY id")
+    rows = await database.read(lambda tx: tx.execute(query, {"kind": kind}).all())
     return [(row[0], row[1]) for row in rows]
 
 

@@ -44,6 +44,7 @@ COMMANDS = {
     "stop": "memory_server:stop",
     "export": "transfer:export",
     "import": "transfer:import_",
+    "migrate": "memory_migrate:migrate",
     "serve": "memory:serve",
     "worker": "memory:worker",
     "approve": "memory_clients:approve",
@@ -139,7 +140,14 @@ def find_database(option: str | None, data: Path | None, env: Mapping[str, str])
     return find_address(option, env)
 
 
-def worker(ctx: typer.Context, data: Data = None, database: DatabaseUrl = None) -> None:
+def worker(
+    ctx: typer.Context,
+    data: Data = None,
+    database: DatabaseUrl = None,
+    metrics_port: Annotated[
+        int | None, typer.Option("--metrics-port", help="Port of 127.0.0.1 for Prometheus (default: none).")
+    ] = None,
+) -> None:
     """Do the background work of a memory folder or database until stopped; several may run."""
     from hermes.memory_server.api.server import Options
     from hermes.memory_server.engine.delivery import WebhookDelivery
@@ -165,7 +173,8 @@ def worker(ctx: typer.Context, data: Data = None, database: DatabaseUrl = None) 
         note(f"memory worker on {address or folder}")
         try:
             with on_signals(TO_END, lambda _: working.stop()):
-                async with refining(opened, None if finer is None else Refinement(finer)):
+                refinement = None if finer is None else Refinement(finer)
+                async with serving.showing_metrics(working, metrics_port), refining(opened, refinement):
                     await working.run()
         finally:
             watching.cancel()

@@ -1,6 +1,6 @@
-"""`hermes memory approve` and `hermes memory clients`: who may sign in to the memory server of this machine.
+"""`hermes memory approve` and `hermes memory clients`: who may sign in to a memory server.
 
-Both work on the database of the memory folder, whether its server runs or not: who may read that is its owner.
+Both work on the memory folder or database itself, whether its server runs or not: who may read that is its owner.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from hermes.cli.memory import Data
+from hermes.cli.memory import Data, DatabaseUrl, find_database
 from hermes.cli.memory_server import place_of
 from hermes.cli.output import note, print_json, printable, say, show_time
-from hermes.cli.start import AsJson
+from hermes.cli.start import AsJson, find_home
 from hermes.cli.table import print_table
 from hermes.clock import SystemClock
+from hermes.config_file import load_shared_env
 from hermes.errors import UsageError
 
 if TYPE_CHECKING:  # the server is loaded by the command that needs it: its database takes half a second
@@ -32,12 +33,13 @@ def approve(
     ctx: typer.Context,
     request: Annotated[str, typer.Argument(help="The request's four letters; needed if several wait.")] = "",
     data: Data = None,
+    database: DatabaseUrl = None,
     json: AsJson = False,
 ) -> None:
     """Print the one-time code that allows a request to sign in, for the page that shows the request."""
     from hermes.memory_server.engine import sign_ins
 
-    found, code = _run(ctx, data, lambda tx, at: _approve(tx, request, at))
+    found, code = _run(ctx, (data, database), lambda tx, at: _approve(tx, request, at))
     told = {"request": sign_ins.label_of(found), "client": found.client, "address": found.address, "code": code}
     if json:
         print_json({**told, "expires_at": found.expires_at / MICROS})
@@ -59,20 +61,21 @@ def add(
         typer.Option("--redirect", help="A URL that its browser may be sent back to; default: /callback on loopback."),
     ] = None,
     data: Data = None,
+    database: DatabaseUrl = None,
 ) -> None:
     """Let another program ask to sign in."""
     from hermes.memory_server.engine import oauth_clients
 
-    _run(ctx, data, lambda tx, at: oauth_clients.add_client(tx, name, redirect or [], at))
+    _run(ctx, (data, database), lambda tx, at: oauth_clients.add_client(tx, name, redirect or [], at))
     say(f"{name} may ask to sign in")
 
 
 @app.command("list")
-def list_(ctx: typer.Context, data: Data = None, json: AsJson = False) -> None:
+def list_(ctx: typer.Context, data: Data = None, database: DatabaseUrl = None, json: AsJson = False) -> None:
     """Programs that may ask to sign in."""
     from hermes.memory_server.engine import oauth_clients
 
-    clients = _run(ctx, data, lambda tx, _: oauth_clients.list_clients(tx))
+    clients = _run(ctx, (data, database), lambda tx, _: oauth_clients.list_clients(tx))
     if json:
         print_json([client._asdict() for client in clients])
         return
@@ -81,7 +84,7 @@ def list_(ctx: typer.Context, data: Data = None, json: AsJson = False) -> None:
 
 
 @app.command()
-def remove(ctx: typer.Context, name: str, data: Data = None) -> None:
+def remove(ctx: typer.Context, name: str, data: Data = None, database: DatabaseUrl = None) -> None:
     """Forget a program that was added, and revoke what it was granted."""
     from hermes.memory_server.db.tables import grants
     from hermes.memory_server.engine import oauth_clients
@@ -91,15 +94,15 @@ def remove(ctx: typer.Context, name: str, data: Data = None) -> None:
         oauth_clients.remove_client(tx, name)
         return end_grants(tx, grants.c.client == name)
 
-    say(f"{name} is removed, {_count(_run(ctx, data, run))}")
+    say(f"{name} is removed, {_count(_run(ctx, (data, database), run))}")
 
 
 @app.command("grants")
-def show_grants(ctx: typer.Context, data: Data = None, json: AsJson = False) -> None:
+def show_grants(ctx: typer.Context, data: Data = None, database: DatabaseUrl = None, json: AsJson = False) -> None:
     """Programs that are signed in, and to what."""
     from hermes.memory_server.engine.grants import list_grants
 
-    found = _run(ctx, data, lambda tx, _: list_grants(tx))
+    found = _run(ctx, (data, database), lambda tx, _: list_grants(tx))
     if json:
         print_json([_grant(row) for row in found])
         return
@@ -115,6 +118,7 @@ def revoke(
     ctx: typer.Context,
     grant: Annotated[str, typer.Argument(help="The grant, as `hermes memory clients grants` shows it; or a client.")],
     data: Data = None,
+    database: DatabaseUrl = None,
 ) -> None:
     """Sign a program out: its tokens open nothing from now on."""
     from hermes.memory_server.db.tables import grants
@@ -123,7 +127,7 @@ def revoke(
     def run(tx: Tx, _at: int) -> int:
         return end_grants(tx, grants.c.public_id == grant) or end_grants(tx, grants.c.client == grant)
 
-    if not (ended := _run(ctx, data, run)):
+    if not (ended := _run(ctx, (data, database), run)):
         raise UsageError(f"no grant or client {grant!r} is signed in", hint="See `hermes memory clients grants`")
     say(_count(ended))
 
@@ -160,22 +164,23 @@ def _count(ended: int) -> str:
     return f"{ended} {'grant' if ended == 1 else 'grants'} revoked"
 
 
-def _run(ctx: typer.Context, data: Path | None, run: Callable[[Tx, int], T]) -> T:
-    """Run in one transaction on the folder's database; refusals are told in one line."""
+def _run(ctx: typer.Context, chosen: tuple[Path | None, str | None], run: Callable[[Tx, int], T]) -> T:
+    """Run in one transaction on the memory that `--data` or `--database` chose; refusals are told in one line."""
     from hermes.memory_server import times
-    from hermes.memory_server.db.schema import FILE, open_database
+    from hermes.memory_server.db.schema import FILE, open_database, open_postgres
     from hermes.memory_server.faults import Fault
 
-    folder = place_of(ctx, data).folder
-    if not (folder / FILE).exists():
+    address = find_database(chosen[1], chosen[0], load_shared_env(find_home(ctx)))
+    folder = place_of(ctx, chosen[0]).folder
+    if address is None and not (folder / FILE).exists():
         raise UsageError(f"there is no memory in {folder}", hint="Start its server first, or name the folder: --data")
 
     async def write() -> T:
-        database = open_database(folder)
+        opened = open_database(folder) if address is None else open_postgres(address)
         try:
-            return await database.write(lambda tx: run(tx, times.now(SystemClock())))
+            return await opened.write(lambda tx: run(tx, times.now(SystemClock())))
         finally:
-            await database.close()
+            await opened.close()
 
     try:
         return asyncio.run(write())

@@ -6,15 +6,20 @@ import asyncio
 import io
 import logging
 import socket
-from collections.abc import Callable
-from contextlib import redirect_stderr
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, redirect_stderr
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from hermes.cli.access_log import AccessLog
+from hermes.cli.output import note
 from hermes.cli.server_process import end_loading
 from hermes.cli.signals import TO_END, on_signals
 from hermes.clock import SystemClock
@@ -31,12 +36,14 @@ from hermes.memory_server.api.app import create_app
 from hermes.memory_server.api.auth import ADMIN, make_key
 from hermes.memory_server.api.connection import PatientConnection
 from hermes.memory_server.api.life import Life
+from hermes.memory_server.api.metrics import process_lines, write_lines
 from hermes.memory_server.api.server import Options
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.db.schema import open_database, open_for_work, open_postgres
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.endpoint import EmbeddingEndpoint
 from hermes.memory_server.engine.word_vectors import WordVectors
+from hermes.memory_server.engine.worker import JobWorker
 from hermes.memory_server.minilm import MiniLm
 from hermes.memory_server.model.settings import ModelSettings, SettingsFile
 from hermes.settings import (
@@ -137,6 +144,27 @@ class _Server(GuestServer):
         super().end()
         if self._terms.publishes:
             withdraw(self._terms.place.rendezvous, self._rendezvous)
+
+
+@asynccontextmanager
+async def showing_metrics(worker: JobWorker, port: int | None) -> AsyncIterator[None]:
+    """Tell programs of this machine what a worker counts, at `/metrics` of a port, for the length of a block."""
+    if port is None:
+        yield
+        return
+
+    async def show(_request: Request) -> Response:
+        return write_lines(process_lines(worker, {}))
+
+    with listen("127.0.0.1", port, "choose another --metrics-port") as listener:
+        server = GuestServer(Starlette(routes=[Route("/metrics", show)]), drain=1)
+        answering = asyncio.create_task(server.serve_on(listener))
+        note(f"metrics on http://127.0.0.1:{listener.getsockname()[1]}/metrics")
+        try:
+            yield
+        finally:
+            server.end()
+            await answering
 
 
 def open_worked(folder: Path, address: DatabaseAddress | None) -> Database:

@@ -12,6 +12,7 @@ from hermes.errors import (
     StoreDamagedError,
     StoreError,
     StoreFullError,
+    StoreMovedError,
     StoreReadOnlyError,
     StoreStoppedError,
 )
@@ -35,6 +36,7 @@ FAULTS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_READONLY: (StoreReadOnlyError, "{path} may not be written"),
     sqlite3.SQLITE_PERM: (StoreReadOnlyError, "{path} may not be written"),
     sqlite3.SQLITE_CANTOPEN: (StoreReadOnlyError, "{path} cannot be opened"),
+    sqlite3.SQLITE_CONSTRAINT_TRIGGER: (StoreMovedError, "{path}: {detail}"),
     sqlite3.SQLITE_CORRUPT: (StoreDamagedError, "{path} is damaged ({detail})"),
     sqlite3.SQLITE_NOTADB: (StoreDamagedError, "{path} is not a database"),
 }

@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, Response
 from hermes import __version__
 from hermes.clock import Clock
 from hermes.errors import StoreError
+from hermes.memory_server import times
 from hermes.memory_server.api import (
     chat,
     conclusions,
@@ -33,19 +34,22 @@ from hermes.memory_server.api import (
     webhooks,
     workspaces,
 )
-from hermes.memory_server.api.auth import StartKey
+from hermes.memory_server.api.auth import Admin, StartKey
 from hermes.memory_server.api.health import report_health
 from hermes.memory_server.api.intake import BodyIntake
 from hermes.memory_server.api.life import Life, end_when_lost, end_when_unused
+from hermes.memory_server.api.metrics import RequestCounts, show_metrics
 from hermes.memory_server.api.replies import Detail
 from hermes.memory_server.api.server import Options, Server, ServerDep
-from hermes.memory_server.api.traffic import HEALTH, Metrics, Traffic, model_metrics
+from hermes.memory_server.api.traffic import HEALTH, Traffic
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
+from hermes.memory_server.db.neighbours import VectorScope
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine.delivery import WebhookDelivery
 from hermes.memory_server.engine.embedding import Refinement, refining
 from hermes.memory_server.engine.health import ServerHealth
+from hermes.memory_server.engine.near_vectors import queue_indexing
 from hermes.memory_server.engine.outlines import Outlines, clean_outlines
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
@@ -59,14 +63,16 @@ logger = logging.getLogger(__name__)
 
 
 class Loading:
-    """One task for each workspace whose outline is wanted."""
+    """One task for each workspace whose outline is wanted, and one for each large scope, whose index is asked for."""
 
-    def __init__(self, database: Database, outlines: Outlines) -> None:
+    def __init__(self, database: Database, outlines: Outlines, clock: Clock) -> None:
         self._database = database
         self._outlines = outlines
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._clock = clock
+        self._tasks: dict[int | VectorScope, asyncio.Task[None]] = {}
         loop = asyncio.get_running_loop()
         outlines.load_later = lambda workspace_id: loop.call_soon_threadsafe(self._begin, workspace_id)
+        outlines.index_later = lambda scope: loop.call_soon_threadsafe(self._index, scope)
 
     async def close(self) -> None:
         """Stop what is under way: the next start begins again."""
@@ -87,6 +93,17 @@ class Loading:
             logger.warning("The outline of workspace %d is not loaded yet: %s", workspace_id, error)
         finally:
             del self._tasks[workspace_id]
+
+    def _index(self, scope: VectorScope) -> None:
+        if scope not in self._tasks:
+            self._tasks[scope] = asyncio.create_task(self._queue(scope))
+
+    async def _queue(self, scope: VectorScope) -> None:
+        """Ask for an index, once: until the next start its vectors are in memory."""
+        try:
+            await self._database.write(lambda tx: queue_indexing(tx, scope, times.now(self._clock)))
+        except StoreError:
+            del self._tasks[scope]  # the next search asks again
 
 
 Opener = Callable[[], Database]
@@ -128,8 +145,8 @@ def create_app(
     `model_file` says which model is asked; without it, the file in the database's folder does.
     """
     life = life or Life()
-    metrics = Metrics()
-    traffic = Traffic([metrics.count, *life.listeners])
+    requests = RequestCounts()
+    traffic = Traffic([requests.count, *life.listeners])
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -138,7 +155,7 @@ def create_app(
         health = ServerHealth(database, clock, refinement)
         delivery = WebhookDelivery(options.webhook_secret)
         vectors = VectorIndex(embedder.space.dimension, folder=database.folder)
-        loading = Loading(database, vectors.outlines)
+        loading = Loading(database, vectors.outlines, clock)
         models = ModelDoor(database, clock, model_file)
         server = Server(database, clock, options, embedder, vectors, health, Parsers(), models, refinement)
         app.state.server = server
@@ -199,21 +216,19 @@ def create_app(
 
     if options.use_auth:
         app.router.routes.extend([*oauth.router.routes, *consent.router.routes])
-    _add_routes_about_us(app, metrics, life)
+    _add_routes_about_us(app, requests, life)
     return app
 
 
-def _add_routes_about_us(app: FastAPI, metrics: Metrics, life: Life) -> None:
+def _add_routes_about_us(app: FastAPI, requests: RequestCounts, life: Life) -> None:
     broken = {"description": "The server cannot do its work."}
 
     app.get(HEALTH, tags=["server"], responses={408: {"model": Detail}, 503: broken}, name="health")(report_health)
 
     @app.get("/metrics", tags=["server"], response_class=Response)
-    async def show_metrics(here: ServerDep) -> Response:
+    async def metrics(here: ServerDep, _: Admin) -> Response:
         """Counters for Prometheus."""
-        return Response(
-            metrics.text() + model_metrics(here.models.counter.metrics), media_type="text/plain; version=0.0.4"
-        )
+        return await show_metrics(here, requests)
 
     @app.get("/docs", include_in_schema=False)
     def show_docs() -> Response:  # on a thread: the first time, the document takes a while to make

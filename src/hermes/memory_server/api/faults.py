@@ -16,6 +16,7 @@ from hermes.errors import (
     StoreError,
     StoreFullError,
     StoreGoneError,
+    StoreMovedError,
     StoreStoppedError,
     StoreUnreachableError,
 )
@@ -40,11 +41,13 @@ STATUS: dict[type[faults.Fault], int] = {
 UNEXPECTED = "An unexpected error occurred"
 NO_ROOM = "There is no room on the disk; nothing of this was kept"
 REPLACED = "The memory folder was removed or replaced; this server ends"
+MOVED = "This memory is moved to another database and takes no writes here; keep what was sent and send it again later"
 TOO_SLOW = f"This query or filter takes longer than {limits.READ_SECONDS:g} seconds; ask for less"
 STORE: dict[type[StoreError], tuple[int, str]] = {
     StoreBusyError: (503, UNEXPECTED),
     StoreFullError: (507, NO_ROOM),
     StoreGoneError: (503, REPLACED),
+    StoreMovedError: (503, MOVED),
     StoreUnreachableError: (503, UNEXPECTED),
     StoreStoppedError: (422, TOO_SLOW),
 }
@@ -79,7 +82,7 @@ async def _store(_request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, StoreError)
     status, detail = STORE.get(type(error), (500, UNEXPECTED))
     if status >= 500:
-        log.error("memory server: %s", error)
+        log.log(logging.INFO if isinstance(error, StoreMovedError) else logging.ERROR, "memory server: %s", error)
     return JsonResponse({"detail": detail}, status, headers={"Retry-After": "1"} if status == 503 else None)
 
 

@@ -1,11 +1,9 @@
-"""Every request that passes: what became of it, when the server was last of use to somebody, and the counts that
-Prometheus reads."""
+"""Every request that passes: what became of it, and when the server was last of use to somebody."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -74,42 +72,3 @@ class Traffic:
             self._used = time.monotonic()
         for listener in self._listeners:
             listener(visit)
-
-
-class Metrics:
-    """Counts of one process, counted and read on its loop."""
-
-    def __init__(self) -> None:
-        self._requests: Counter[tuple[str, str, int]] = Counter()
-        self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
-
-    def count(self, visit: Visit) -> None:
-        self._requests[visit.method, visit.route, visit.status] += 1
-        self._seconds[visit.method, visit.route] += visit.seconds
-
-    def text(self) -> str:
-        """All counts in the text format. Nothing is escaped: methods are those of HTTP, and routes are ours."""
-        lines = ["# TYPE hermes_memory_requests_total counter"]
-        lines += [
-            f'hermes_memory_requests_total{{method="{method}",path="{path}",status="{status}"}} {number}'
-            for (method, path, status), number in sorted(self._requests.items())
-        ]
-        lines.append("# TYPE hermes_memory_request_seconds_total counter")
-        lines += [
-            f'hermes_memory_request_seconds_total{{method="{method}",path="{path}"}} {spent:.6f}'
-            for (method, path), spent in sorted(self._seconds.items())
-        ]
-        return "\n".join(lines) + "\n"
-
-
-def model_metrics(counted: Mapping[tuple[str, str, str], int]) -> str:
-    """Requests to a model, their tokens and seconds in the text format, by purpose and outcome."""
-    lines: list[str] = []
-    for name in ("calls", "tokens", "milliseconds"):
-        shown = f"hermes_memory_model_{'seconds' if name == 'milliseconds' else name}_total"
-        lines.append(f"# TYPE {shown} counter")
-        for (of, purpose, outcome), number in sorted(counted.items()):
-            if of == name:
-                value = number / 1000 if name == "milliseconds" else number
-                lines.append(f'{shown}{{purpose="{purpose}",outcome="{outcome}"}} {value:g}')
-    return "\n".join(lines) + "\n"

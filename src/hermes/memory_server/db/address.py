@@ -45,10 +45,15 @@ def find_address(option: str | None, env: Mapping[str, str]) -> DatabaseAddress 
     """Return the database that `--database` or HERMES_MEMORY_DATABASE names; None for a folder."""
     if option is None:
         return DatabaseAddress.parse(given, VARIABLE) if (given := env.get(VARIABLE, "").strip()) else None
-    address = DatabaseAddress.parse(option, "--database")
+    return parse_shown(option, "--database")
+
+
+def parse_shown(text: str, source: str) -> DatabaseAddress:
+    """Parse a URL of the command line, which everybody on this machine can read: it may hold no password."""
+    address = DatabaseAddress.parse(text, source)
     if address.url.password or "password" in address.url.query:
         raise UsageError(
-            "--database holds a password, which every user of this machine could read in the list of processes",
+            f"{source} holds a password, which every user of this machine could read in the list of processes",
             hint=f"Set {VARIABLE} to the whole URL, or keep the password in PGPASSFILE or PGPASSWORD",
         )
     return address

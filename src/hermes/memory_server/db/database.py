@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
+
+if TYPE_CHECKING:
+    from hermes.memory_server.db.neighbours import VectorScope
 
 T = TypeVar("T")
 Tx: TypeAlias = Connection
@@ -16,6 +20,16 @@ Record: TypeAlias = Any
 """A row that was read: its columns are attributes."""
 JsonMap: TypeAlias = Mapping[str, Any]
 """A JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseLoad:
+    """What a process counts of a database on a server: its connections now, and transactions that were run again."""
+
+    connections_busy: int
+    connections_most: int
+    conflicts: int
+    lost_connections: int
 
 
 class Database(Protocol):
@@ -39,8 +53,15 @@ class Database(Protocol):
     def free_bytes(self) -> int | None:
         """How much more the disk takes; None where the database is elsewhere."""
 
+    def measure(self) -> DatabaseLoad | None:
+        """Return what this process counts; None where the database is a file."""
+
     def watch_jobs(self, wake: Callable[[], object]) -> None:
         """Have `wake` called, in any thread, when another process queued work, where the database can tell."""
+
+    async def index_vectors(self, scope: VectorScope | None) -> None:
+        """Index the vectors of a large scope, and drop such indexes of scopes that are gone, where the database has
+        any. It takes long and holds up nobody."""
 
     def is_replaced(self) -> bool:
         """Return True if what is stored under its name is another database by now, or none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.neighbours import NeighbourIndex
 from hermes.memory_server.db.sqlite_text_index import SqliteTextIndex
 from hermes.memory_server.db.text_index import TextIndex
 
@@ -18,6 +19,15 @@ def text_index(tx: Tx) -> TextIndex:
 
         _text_indexes[name] = PostgresTextIndex()
     return _text_indexes[name]
+
+
+def neighbour_index(tx: Tx) -> NeighbourIndex | None:
+    """The indexes of vectors in this transaction's database; None where every vector is compared."""
+    if tx.dialect.name == SQLITE:
+        return None
+    from hermes.memory_server.db.postgres_neighbours import PostgresNeighbours
+
+    return PostgresNeighbours()
 
 
 def find_damage(tx: Tx) -> str | None:

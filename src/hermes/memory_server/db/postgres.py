@@ -11,6 +11,7 @@ import logging
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -21,12 +22,13 @@ import psycopg
 from psycopg.pq import Format
 from psycopg.types.numeric import NumericBinaryLoader
 from psycopg.types.string import StrDumperUnknown
-from sqlalchemy import create_engine, event
+from sqlalchemy import Engine, create_engine, event
 
 from hermes.errors import StoreBusyError, StoreUnreachableError
 from hermes.memory_server.db.address import DatabaseAddress
-from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.postgres_faults import DATABASE_ERRORS, find_remedy, is_duplicate, translate
+from hermes.memory_server.db.database import DatabaseLoad, Tx
+from hermes.memory_server.db.neighbours import VectorScope
+from hermes.memory_server.db.postgres_faults import DATABASE_ERRORS, find_remedy, is_duplicate, is_locked, translate
 from hermes.sqlite.reading import ReadLane, TimedRead
 from hermes.sqlite.scheduling import Threads, asker
 
@@ -39,6 +41,8 @@ READERS, WRITERS = 4, 4
 RECOVER_SECONDS = 30.0
 """How long a transaction is tried again while the database cannot be reached, or others are in its way."""
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.005, 1.0
+PREPARE_SECONDS = 600.0
+"""How long an upgrade is tried for whose locks others hold."""
 MAX_DUPLICATES = 3
 """How often a transaction may meet a row with its key: who still meets one would for ever."""
 CONNECT_SECONDS = 5
@@ -46,11 +50,17 @@ LISTEN_SECONDS = 0.5
 """The longest that closing waits for the thread that listens."""
 LOCK_MILLISECONDS = 30_000
 """How long a statement waits for a lock."""
+IDLE_MILLISECONDS = 15_000
+"""How long a transaction that writes may be without a statement: one whose process or machine is gone without a word
+would hold its locks for hours."""
 LANE = ReadLane(READERS)
 # One round trip each. LOCAL, so that a pooler in transaction mode can lend a connection to others in between.
 PATH = f"SET LOCAL search_path = {SCHEMA}"
 READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {PATH}"
-WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {PATH}; SET LOCAL lock_timeout = {LOCK_MILLISECONDS}"
+WRITE = (
+    f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {PATH}; SET LOCAL lock_timeout = {LOCK_MILLISECONDS}; "
+    f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MILLISECONDS}"
+)
 QUEUED = "queued_jobs"
 """Marks a transaction that queued work."""
 
@@ -92,33 +102,25 @@ class PostgresDatabase:
     """An open database, shared with other processes."""
 
     def __init__(
-        self, address: DatabaseAddress, *, read_seconds: float | None = None, prepare: Callable[[Tx], None]
+        self, address: DatabaseAddress, *, read_seconds: float | None = None, prepare: Callable[[Tx], bool]
     ) -> None:
-        """Connect; `prepare` is the first write, and no other process prepares meanwhile."""
+        """Connect; `prepare` is the first write, again and again in transactions of its own until it returns False."""
         self.address = address
         self._read_seconds = read_seconds
         self._begin_read = READ
         if read_seconds is not None:
             self._begin_read += f"; SET LOCAL statement_timeout = {int(read_seconds * 1000)}"
-        self._engine = create_engine(
-            address.url,
-            isolation_level="AUTOCOMMIT",
-            pool_size=READERS + WRITERS,
-            max_overflow=0,
-            pool_use_lifo=True,
-            use_native_hstore=False,
-            connect_args={"application_name": "hermes-memory", "connect_timeout": CONNECT_SECONDS},
-        )
-        event.listen(self._engine, "connect", _adapt)
+        self._engine = create_postgres_engine(address, READERS + WRITERS)
         self._readers = Threads(READERS, "postgres reader")
         self._writers = Threads(WRITERS, "postgres writer")
-        self._outage = threading.Lock()
+        self._guard = threading.Lock()
+        """Held while one of the following two is changed."""
+        self._tried_again: Counter[str] = Counter()
         self._is_out = False
         self._closed = threading.Event()
         try:
-            with self.transaction(WRITE) as tx:
-                prepare(tx)
-                _driver(tx).execute("COMMIT")
+            while self._prepare(prepare):
+                continue
         except DATABASE_ERRORS as error:
             self._engine.dispose()
             raise translate(error, str(address)) from None  # the driver's own text may quote the address
@@ -163,9 +165,22 @@ class PostgresDatabase:
 
         return await self._writers.run(counted, 0 if who is None else who.rank)
 
+    def measure(self) -> DatabaseLoad | None:
+        pool: Any = self._engine.pool
+        tries = self._tried_again
+        return DatabaseLoad(pool.checkedout(), READERS + WRITERS, tries["again"], tries["reconnect"])
+
     def watch_jobs(self, wake: Callable[[], object]) -> None:
         """Call `wake`, in a thread of this database, whenever any process queued work."""
         threading.Thread(target=self._listen, args=(wake,), name="postgres listener", daemon=True).start()
+
+    async def index_vectors(self, scope: VectorScope | None) -> None:
+        from hermes.memory_server.db.postgres_neighbours import index_scope
+
+        try:
+            await index_scope(self._plain_url(), scope)
+        except DATABASE_ERRORS as error:
+            raise translate(error, str(self.address)) from None  # the driver's own text may quote the address
 
     async def close(self) -> None:
         self._closed.set()
@@ -175,6 +190,20 @@ class PostgresDatabase:
         self._readers.end()
         self._writers.end()
         self._engine.dispose()
+
+    def _prepare(self, prepare: Callable[[Tx], bool]) -> bool:
+        """Prepare a part. What others hold a lock on is tried again, so that nobody waits behind it for long."""
+        end = time.monotonic() + PREPARE_SECONDS
+        while True:
+            try:
+                with self.transaction(WRITE) as tx:
+                    has_more = prepare(tx)
+                    driver_of(tx).execute("COMMIT")
+                    return has_more
+            except DATABASE_ERRORS as error:
+                if not is_locked(error) or time.monotonic() >= end:
+                    raise
+                time.sleep(MAX_PAUSE_SECONDS)
 
     def _read(self, run: Callable[[Tx], T], reading: TimedRead) -> T:
         retries = _Retries()
@@ -197,7 +226,7 @@ class PostgresDatabase:
             try:
                 with self.transaction(WRITE) as tx:
                     result = run(tx)
-                    driver = _driver(tx)
+                    driver = driver_of(tx)
                     found = driver.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
                     is_queued = bool(tx.info.pop(QUEUED, False))
                     transaction = found[0] if found else None
@@ -220,7 +249,7 @@ class PostgresDatabase:
             try:
                 with self.transaction(READ) as tx:
                     query = "SELECT pg_xact_status(%s::text::xid8)"
-                    found = _driver(tx).execute(query, [transaction]).fetchone()
+                    found = driver_of(tx).execute(query, [transaction]).fetchone()
             except DATABASE_ERRORS as again:
                 if find_remedy(again) != "reconnect":
                     message = f"whether a transaction was committed is unknown: {self.address} does not know it"
@@ -233,12 +262,13 @@ class PostgresDatabase:
 
     def _recover(self, error: BaseException, retries: _Retries) -> None:
         """Wait before the next try, or raise what a person should see. An outage is logged once."""
-        is_outage = find_remedy(error) == "reconnect"
-        if is_outage:
-            with self._outage:
-                is_first, self._is_out = not self._is_out, True
-            if is_first:
-                log.warning("memory server: %s; trying again", translate(error, str(self.address)).message)
+        remedy = find_remedy(error)
+        with self._guard:
+            self._tried_again[remedy] += 1
+            is_first = remedy == "reconnect" and not self._is_out
+            self._is_out = self._is_out or is_first
+        if is_first:
+            log.warning("memory server: %s; trying again", translate(error, str(self.address)).message)
         if self._closed.is_set() or not retries.pause(error):
             raise translate(error, str(self.address)) from error
 
@@ -247,9 +277,9 @@ class PostgresDatabase:
         """A connection with a transaction that is rolled back unless the block commits it."""
         tx = self._engine.connect()
         try:
-            psycopg.Cursor(_driver(tx)).execute(begin)
+            psycopg.Cursor(driver_of(tx)).execute(begin)
             if self._is_out:
-                with self._outage:
+                with self._guard:
                     was_out, self._is_out = self._is_out, False
                 if was_out:
                     log.warning("memory server: %s is reached again", self.address)
@@ -261,7 +291,7 @@ class PostgresDatabase:
         """End the transaction if it is still open; drop a connection that is broken."""
         tx.info.pop(QUEUED, None)
         try:
-            driver = _driver(tx)
+            driver = driver_of(tx)
             if driver.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 driver.execute("ROLLBACK")
         except DATABASE_ERRORS:
@@ -270,9 +300,13 @@ class PostgresDatabase:
         finally:
             tx.close()
 
+    def _plain_url(self) -> str:
+        """The address as the driver takes it."""
+        return self.address.url.set(drivername="postgresql").render_as_string(hide_password=False)
+
     def _listen(self, wake: Callable[[], object]) -> None:
         """Wait for news until closed. Without a connection, workers find work by looking for it."""
-        url = self.address.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        url = self._plain_url()
         while not self._closed.is_set():
             try:
                 with psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_SECONDS) as connection:
@@ -284,6 +318,21 @@ class PostgresDatabase:
                 self._closed.wait(MAX_PAUSE_SECONDS)  # the next transaction tells of the outage
             except RuntimeError:  # the loop that is to be woken is closed
                 return
+
+
+def create_postgres_engine(address: DatabaseAddress, connections: int) -> Engine:
+    """Return a pool of at most so many connections, whose transactions are begun and ended by statements."""
+    engine = create_engine(
+        address.url,
+        isolation_level="AUTOCOMMIT",
+        pool_size=connections,
+        max_overflow=0,
+        pool_use_lifo=True,
+        use_native_hstore=False,
+        connect_args={"application_name": "hermes-memory", "connect_timeout": CONNECT_SECONDS},
+    )
+    event.listen(engine, "connect", _adapt)
+    return engine
 
 
 def mark_queued(tx: Tx) -> None:
@@ -304,7 +353,7 @@ def _adapt(connection: Any, _record: object) -> None:
     connection.adapters.register_loader("numeric", _WholeNumber)
 
 
-def _driver(tx: Tx) -> psycopg.Connection[Any]:
+def driver_of(tx: Tx) -> psycopg.Connection[Any]:
     raw: Any = tx.connection.dbapi_connection
     connection: psycopg.Connection[Any] = raw
     return connection

@@ -12,6 +12,7 @@ from hermes.errors import (
     StoreDamagedError,
     StoreError,
     StoreFullError,
+    StoreMovedError,
     StoreReadOnlyError,
     StoreStoppedError,
     StoreUnreachableError,
@@ -19,7 +20,9 @@ from hermes.errors import (
 
 Remedy = Literal["none", "again", "reconnect"]
 DATABASE_ERRORS = (psycopg.Error, DBAPIError)
-DUPLICATE = "23505"
+DUPLICATE, LOCKED = "23505", "55P03"
+REFUSED = "HM001"
+"""Of the triggers that `freezing` makes."""
 AGAIN = ("40001", "40P01", DUPLICATE)
 """Serialization failure, deadlock, and a row that another transaction added at the same moment."""
 RECONNECT = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006")
@@ -29,10 +32,11 @@ LASTING = ("does not exist", "authentication failed", "no password supplied", "p
 FAULTS: dict[str, tuple[type[StoreError], str]] = {
     "53100": (StoreFullError, "there is no room on the disk of {where}"),
     "57014": (StoreStoppedError, "a statement on {where} was stopped: it took too long"),
-    "55P03": (StoreBusyError, "{where} is locked by another transaction"),
+    LOCKED: (StoreBusyError, "{where} is locked by another transaction"),
     "40": (StoreBusyError, "transactions on {where} kept getting in each other's way"),
     "25006": (StoreReadOnlyError, "{where} may not be written"),
     "42501": (StoreReadOnlyError, "{where} does not permit this: {detail}"),
+    REFUSED: (StoreMovedError, "{where}: {detail}"),
     "XX001": (StoreDamagedError, "{where} is damaged ({detail})"),
     "XX002": (StoreDamagedError, "{where} is damaged ({detail})"),
 }
@@ -41,14 +45,17 @@ FAULTS: dict[str, tuple[type[StoreError], str]] = {
 
 def is_duplicate(error: BaseException) -> bool:
     """Return True if a row with the same key was there already, or was added meanwhile."""
-    cause = _cause_of(error)
-    return isinstance(cause, psycopg.Error) and cause.sqlstate == DUPLICATE
+    return _state_of(error) == DUPLICATE
+
+
+def is_locked(error: BaseException) -> bool:
+    """Return True if others held a lock for longer than a statement waits."""
+    return _state_of(error) == LOCKED
 
 
 def find_remedy(error: BaseException) -> Remedy:
     """Return what may help after an error: nothing, the same transaction again, or a new connection first."""
-    cause = _cause_of(error)
-    state = cause.sqlstate if isinstance(cause, psycopg.Error) else None
+    cause, state = _cause_of(error), _state_of(error)
     if state is None:
         is_lasting = "FATAL:" in str(cause) and any(text in str(cause) for text in LASTING)
         return "reconnect" if isinstance(cause, psycopg.OperationalError) and not is_lasting else "none"
@@ -60,8 +67,9 @@ def find_remedy(error: BaseException) -> Remedy:
 def translate(error: BaseException, where: str) -> StoreError:
     """Return the error that a person should see for an error of the driver."""
     cause = _cause_of(error)
-    state = (cause.sqlstate if isinstance(cause, psycopg.Error) else None) or ""
-    detail = " ".join(str(cause).split())[:300]
+    state = _state_of(error) or ""
+    said = cause.diag.message_primary if isinstance(cause, psycopg.Error) else None
+    detail = " ".join((said or str(cause)).split())[:300]
     found = FAULTS.get(state) or FAULTS.get(state[:2])
     if found is None and find_remedy(error) == "reconnect":
         found = StoreUnreachableError, "{where} cannot be reached: {detail}"
@@ -71,3 +79,8 @@ def translate(error: BaseException, where: str) -> StoreError:
 
 def _cause_of(error: BaseException) -> BaseException:
     return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+
+
+def _state_of(error: BaseException) -> str | None:
+    cause = _cause_of(error)
+    return cause.sqlstate if isinstance(cause, psycopg.Error) else None

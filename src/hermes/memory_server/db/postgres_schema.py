@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
+import time
 from pathlib import Path
 
 from sqlalchemy import Text, insert
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.schema import CreateColumn
+from sqlalchemy.schema import CreateColumn, CreateIndex
 from sqlalchemy.sql.compiler import DDLCompiler
 
-from hermes.errors import StoreError
+from hermes.errors import StoreError, StoreMovedError
+from hermes.memory_server.db.address import DatabaseAddress
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.postgres import SCHEMA
-from hermes.memory_server.db.tables import meta
+from hermes.memory_server.db.postgres import SCHEMA, create_postgres_engine
+from hermes.memory_server.db.postgres_faults import DATABASE_ERRORS, find_remedy, translate
+from hermes.memory_server.db.tables import meta, metadata
 
+log = logging.getLogger(__name__)
+MOVING = f"{SCHEMA}_moving"
+"""The schema that `move_places` fills and then renames."""
 FUNCTIONS = Path(__file__).with_name("postgres_functions.sql")
 LOCK = 7_402_118_553
 """The number of the advisory lock that is held while the schema is made or brought up to date."""
+LOCK_MILLISECONDS = 2_000
+"""How long a statement of a migration waits for a table: all others wait behind it."""
+POLL_SECONDS = 0.5
+VALID_INDEXES = (
+    "SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
+    "WHERE relnamespace = current_schema()::regnamespace AND indisvalid"
+)
+MOVE_LOCK, INDEX_LOCK = LOCK + 10, LOCK + 11
+"""Of the locks that one connection holds: while a memory is moved, and while missing indexes are made."""
 HONCHO = ("active_queue_sessions", "peers", "workspaces")
 """Tables that only Honcho's own server has together."""
 FIND_HONCHO = """
@@ -25,6 +42,12 @@ SELECT table_schema FROM information_schema.tables WHERE table_name IN ('{}') AN
 GROUP BY table_schema HAVING count(DISTINCT table_name) = {}
 """.format("', '".join(HONCHO), SCHEMA, len(HONCHO))
 OLDEST_VERSION = 140000
+EXTENSION, OLDEST_PGVECTOR = "vector", (0, 8)
+INSTALL_PGVECTOR = (
+    "Install pgvector 0.8 or newer where PostgreSQL runs (the package postgresql-17-pgvector, or the image "
+    "pgvector/pgvector), and have an administrator run `CREATE EXTENSION vector` in this database"
+)
+UPDATE_PGVECTOR = "Install pgvector 0.8 or newer where PostgreSQL runs, and run `ALTER EXTENSION vector UPDATE`"
 FOLDINGS = ("und-x-icu", "pg_unicode_fast", "pg_c_utf8", "C.utf8", "default")
 """Collations that make small letters of any script, the best first; of the last one nobody knows."""
 BLOCK_BYTES, INNER, OUTER = 64, 0x36, 0x5C
@@ -41,7 +64,16 @@ def _create_column(creating: CreateColumn, compiler: DDLCompiler, **options: obj
 
 
 def claim_schema(tx: Tx, where: str) -> None:
-    """Make our schema unless it is there, and lock it until the transaction ends. Refuse Honcho's database."""
+    """Make our schema unless it is there, and lock it until the transaction ends. Refuse Honcho's database, and one
+    that `hermes memory migrate` fills."""
+    check_server(tx, where)
+    if tx.exec_driver_sql(f"SELECT 1 FROM pg_namespace WHERE nspname = '{MOVING}'").first() is not None:
+        raise StoreMovedError(f"{where} is being filled by `hermes memory migrate`", hint="Run that to its end first")
+    tx.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+
+
+def check_server(tx: Tx, where: str) -> None:
+    """Lock our schema until the transaction ends. Refuse a server that is too old, and Honcho's database."""
     tx.exec_driver_sql("SET LOCAL lock_timeout = 0")  # whoever comes first may have much to do
     tx.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
     version = int(tx.exec_driver_sql("SHOW server_version_num").scalar_one())
@@ -56,7 +88,49 @@ def claim_schema(tx: Tx, where: str) -> None:
             f"{where} holds the tables of Honcho's own server (schema {found}: {', '.join(HONCHO)})",
             hint="Create a database of its own for this server; nothing was changed",
         )
-    tx.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+    _claim_pgvector(tx, where)
+    tx.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MILLISECONDS}")
+
+
+def _claim_pgvector(tx: Tx, where: str) -> None:
+    """Install the extension in this database unless it is there; refuse to go on without."""
+    installed = tx.exec_driver_sql(f"SELECT extversion FROM pg_extension WHERE extname = '{EXTENSION}'").scalar()
+    if installed is None:
+        try:
+            tx.exec_driver_sql(f"CREATE EXTENSION {EXTENSION} WITH SCHEMA public")
+        except DBAPIError as error:
+            if find_remedy(error) != "none":
+                raise
+            raise StoreError(f"{where} has no pgvector: {error.orig}", hint=INSTALL_PGVECTOR) from None
+    elif tuple(int(part) for part in str(installed).split(".")[:2]) < OLDEST_PGVECTOR:
+        raise StoreError(f"{where} has pgvector {installed}", hint=UPDATE_PGVECTOR)
+
+
+def find_missing_indexes(tx: Tx) -> list[str]:
+    """Return the names of indexes of our tables that are not there, or were not finished."""
+    valid = {*tx.exec_driver_sql(VALID_INDEXES).scalars()}
+    return [str(index.name) for table in metadata.sorted_tables for index in table.indexes if index.name not in valid]
+
+
+def add_missing_indexes(address: DatabaseAddress) -> None:
+    """Make the indexes that migrations brought, beside those who write. One process makes them, others wait for it."""
+    named = {str(index.name): index for table in metadata.sorted_tables for index in table.indexes}
+    engine = create_postgres_engine(address, 1)
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"SET search_path = {SCHEMA}")
+            # Polled: who waits for a lock in the database would be waited for by CONCURRENTLY.
+            while not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({INDEX_LOCK})").scalar_one():
+                time.sleep(POLL_SECONDS)
+            for name in find_missing_indexes(connection):
+                log.info("memory server: makes the index %s in the %s", name, address)
+                connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+                made = str(CreateIndex(named[name]).compile(dialect=engine.dialect))
+                connection.exec_driver_sql(made.replace("INDEX", "INDEX CONCURRENTLY", 1))
+    except DATABASE_ERRORS as error:
+        raise translate(error, str(address)) from None  # the driver's own text may quote the address
+    finally:
+        engine.dispose()
 
 
 def create_postgres_functions(tx: Tx) -> None:

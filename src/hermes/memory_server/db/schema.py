@@ -4,13 +4,12 @@ written and which embedder made its vectors."""
 from __future__ import annotations
 
 import logging
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import insert, inspect, select
 
-from hermes.errors import StoreEmbedderError, StoreNewerError, StoreReadOnlyError, UsageError
+from hermes.errors import StoreEmbedderError, StoreMovedError, StoreNewerError, StoreReadOnlyError, UsageError
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import create_functions, text_index
 from hermes.memory_server.db.sqlite import SqliteFile
@@ -24,12 +23,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 FILE = "memory.db"
+MOVING_FILE = "memory.db.moving"
+"""What `move_places` fills and then renames."""
 HEAD = "0019"
 """The newest migration; a test holds it against the folder."""
 INSTALL_POSTGRES = "Run `pip install 'hermes-memory-host[postgres]'`"
 FORMAT = "1"
 """What columns hold beyond their types: vectors as half floats, times as microseconds, metadata as JSON text."""
 MIGRATIONS = Path(__file__).parent / "migrations"
+VERSION = "SELECT version_num FROM alembic_version"
 VERSION_TABLE = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
     "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
@@ -57,7 +59,12 @@ def open_database(
     except OSError as error:
         raise StoreReadOnlyError(f"{folder} cannot be made a folder: {error.strerror}") from error
     path = folder / FILE
-    prepare = partial(_prepare, where=str(path), space=space)
+    if not path.exists() and (folder / MOVING_FILE).exists():
+        raise StoreMovedError(f"{folder} is being filled by `hermes memory migrate`", hint="Run that to its end first")
+
+    def prepare(tx: Tx) -> None:
+        prepare_memory(tx, str(path), space)
+
     return SqliteFile(path, synchronous=synchronous, read_seconds=read_seconds, prepare=prepare)
 
 
@@ -67,22 +74,34 @@ def open_postgres(
     """As `open_database`, of a PostgreSQL database. Refused when it is another program's."""
     try:
         from hermes.memory_server.db.postgres import PostgresDatabase
-        from hermes.memory_server.db.postgres_schema import claim_schema
+        from hermes.memory_server.db.postgres_schema import add_missing_indexes, claim_schema, find_missing_indexes
     except ImportError as error:
         raise UsageError(f"PostgreSQL needs the package psycopg ({error})", hint=INSTALL_POSTGRES) from error
 
-    def prepare(tx: Tx) -> None:
+    missing: list[str] = []
+
+    def prepare(tx: Tx) -> bool:
         claim_schema(tx, str(address))
-        _prepare(tx, str(address), space)
+        if prepare_memory(tx, str(address), space, by="+1"):
+            return True
+        missing[:] = find_missing_indexes(tx)
+        return False
 
-    return PostgresDatabase(address, read_seconds=read_seconds, prepare=prepare)
+    database = PostgresDatabase(address, read_seconds=read_seconds, prepare=prepare)
+    if missing:
+        add_missing_indexes(address)
+    return database
 
 
-def _prepare(tx: Tx, where: str, space: Space) -> None:
-    _upgrade(tx, where, space)
+def prepare_memory(tx: Tx, where: str, space: Space = SHIPPED, *, by: str = "head") -> bool:
+    """Make a memory, or bring it to the newest schema, or `by` some migrations nearer to it. Returns True if there is
+    more to do. Refused when its vectors are of another space."""
+    if _upgrade(tx, where, space, by):
+        return True
     _check_meta(tx, space, where)
     if text_index(tx).mend(tx):
         log.warning("memory server: the index of words in %s was not whole and was made again", where)
+    return False
 
 
 def _create_tables(tx: Tx, space: Space) -> None:
@@ -96,13 +115,13 @@ def _create_tables(tx: Tx, space: Space) -> None:
     tx.exec_driver_sql(f"INSERT INTO alembic_version (version_num) VALUES ('{HEAD}')")
 
 
-def _upgrade(tx: Tx, where: str, space: Space) -> None:
+def _upgrade(tx: Tx, where: str, space: Space, by: str) -> bool:
     tables = inspect(tx).get_table_names()
     if not tables:
         _create_tables(tx, space)
-        return
-    if "alembic_version" in tables and tx.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == HEAD:
-        return
+        return False
+    if "alembic_version" in tables and tx.exec_driver_sql(VERSION).scalar() == HEAD:
+        return False
     # Alembic costs a tenth of a second and some memory: only a file of another version pays.
     from alembic import command
     from alembic.config import Config
@@ -112,9 +131,10 @@ def _upgrade(tx: Tx, where: str, space: Space) -> None:
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["connection"] = tx
     try:
-        command.upgrade(config, "head")
+        command.upgrade(config, by)
     except CommandError as error:
         raise StoreNewerError(f"{where} was written by a newer version: {error}") from error
+    return bool(tx.exec_driver_sql(VERSION).scalar() != HEAD)
 
 
 def _check_meta(tx: Tx, space: Space, where: str) -> None:

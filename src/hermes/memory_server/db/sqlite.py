@@ -12,8 +12,9 @@ from sqlalchemy import Engine, ExceptionContext, create_engine, event
 from sqlalchemy.pool import NullPool
 
 from hermes.errors import StoreError
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.database import DatabaseLoad, Tx
 from hermes.memory_server.db.functions import register_functions
+from hermes.memory_server.db.neighbours import VectorScope
 from hermes.sqlite.connection import Opened, connect
 from hermes.sqlite.database import SqliteDatabase, Synchronous, accept
 from hermes.sqlite.faults import translate
@@ -44,7 +45,7 @@ class SqliteFile(SqliteDatabase[Tx]):
         prepare: Callable[[Tx], None] = accept,
     ) -> None:
         """Open a file or make it; `prepare` is the first write. A read takes at most `read_seconds`."""
-        engine = _engine(path)
+        engine = create_file_engine(path)
         super().__init__(
             path,
             lambda: _connect(engine),
@@ -63,8 +64,14 @@ class SqliteFile(SqliteDatabase[Tx]):
     def free_bytes(self) -> int:
         return shutil.disk_usage(self.path.parent).free
 
+    def measure(self) -> DatabaseLoad | None:
+        return None
+
     def watch_jobs(self, wake: Callable[[], object]) -> None:
         """Do nothing: a file tells nobody. Workers look for work by themselves."""
+
+    async def index_vectors(self, scope: VectorScope | None) -> None:
+        """Do nothing: in a file every vector is compared."""
 
 
 def driver(tx: Tx) -> sqlite3.Connection:
@@ -73,7 +80,8 @@ def driver(tx: Tx) -> sqlite3.Connection:
     return cast("sqlite3.Connection", raw)
 
 
-def _engine(path: Path) -> Engine:
+def create_file_engine(path: Path) -> Engine:
+    """Return what opens connections to a file, whose errors are ours."""
     engine = create_engine(
         "sqlite://", creator=lambda: _connection(path), poolclass=NullPool, isolation_level="AUTOCOMMIT"
     )

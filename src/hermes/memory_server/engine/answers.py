@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, TextClause, and_, bindparam, delete, select, text
 
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import PreparedStatement, inserting_new
+from hermes.memory_server.db.statements import PreparedStatement, inserting
 from hermes.memory_server.db.tables import answers
-from hermes.memory_server.faults import Conflict, Invalid
+from hermes.memory_server.faults import Invalid
 
 KEPT = 7 * 24 * 3600 * 1_000_000
 """Microseconds that an answer is kept."""
@@ -22,7 +22,7 @@ IDENTITY = ("workspace_id", "session_id", "route", "key")
 SAME = tuple(answers.c[name] == bindparam(name) for name in IDENTITY)
 FIND = PreparedStatement(select(answers).where(*SAME))
 DROP = PreparedStatement(delete(answers).where(*SAME))
-INSERT = PreparedStatement(inserting_new(answers, *answers.c.keys()))
+INSERT = PreparedStatement(inserting(answers))
 CLONE = "route = 'clone'"
 """The condition of the partial index of copies. A query must repeat it literally, or the index is not used."""
 
@@ -65,10 +65,8 @@ def check_same(first: KeyedRequest | None, again: KeyedRequest) -> None:
 
 def keep_answer(tx: Tx, place: KeySpace, asked: KeyedRequest, status: int, answer: str, at: int) -> None:
     """Keep the first answer. Call it in the transaction of the change, so that there are both or neither."""
-    kept = {"digest": asked.digest, "status": status, "answer": answer, "kept_at": at}
-    if INSERT.run(tx, **_named(place, asked), **kept) == 0:
-        # Two at once, where a database lets two write at once: the second is undone.
-        raise Conflict(f"The request with the key '{asked.key[:80]}' is being answered; ask again")
+    # Of two at once, where a database lets two write at once, the second meets the row of the first and is run again.
+    INSERT.run(tx, **_named(place, asked), digest=asked.digest, status=status, answer=answer, kept_at=at)
 
 
 def forget_answers(tx: Tx, at: int) -> bool:

@@ -18,6 +18,7 @@ from hermes.errors import (
     StoreError,
     StoreFullError,
     StoreGoneError,
+    StoreMovedError,
     StoreReadOnlyError,
     StoreStoppedError,
     StoreUnreachableError,
@@ -49,6 +50,7 @@ NAMES: dict[type[StoreError], str] = {
     StoreDamagedError: "damaged",
     StoreFullError: "full",
     StoreGoneError: "gone",
+    StoreMovedError: "moved",
     StoreReadOnlyError: "read-only",
     StoreUnreachableError: "unreachable",
 }

@@ -50,6 +50,7 @@ JobKind = Literal[
     "tidy",
     "catch_up",
     "reread",
+    "index",
     "webhook",
 ]
 """Every kind of background work; `kinds.KINDS` says how each is done."""
@@ -70,6 +71,7 @@ PROMISED: tuple[JobKind, ...] = (
     "tidy",
     "catch_up",
     "reread",
+    "index",
 )
 """The kinds that are never given up, since somebody relies on them."""
 APART: tuple[JobKind, ...] = (*TRACKED, "scope", "delete_session", "delete_workspace", "delete_peer")

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from hermes.memory_server.db.catching_up import catch_up
 from hermes.memory_server.db.database import Database, Tx
+from hermes.memory_server.db.neighbours import VectorScope
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine.composing import compose_lines
 from hermes.memory_server.engine.deductions import DreamProposals, propose
@@ -43,6 +44,8 @@ READ_AT_ONCE = 500
 MODEL_SECONDS = 1200.0
 """For work that may ask a model, several times and each with a deadline of its own."""
 WEBHOOK_SECONDS = 10.0
+INDEX_SECONDS = 6 * 3600.0
+"""For an index of many millions of vectors."""
 WEBHOOKS = 100
 """How many events are on their way at once, one for each endpoint. One that hangs takes a place and nothing else."""
 
@@ -112,6 +115,10 @@ async def _tidy_files(tools: JobTools, job: Job) -> None:
     await tidy_files(tools.database, job.payload)
 
 
+async def _index(tools: JobTools, job: Job) -> None:
+    await tools.database.index_vectors(VectorScope(job.payload["kind"], job.payload["id"]))
+
+
 async def _post(tools: JobTools, job: Job) -> None:
     await tools.delivery.post(job.payload["url"], job.payload["body"])
 
@@ -150,5 +157,6 @@ KINDS: Mapping[str, JobHandler[Any]] = {
         lambda tx, _, part, at: commit_part(tx, part, at),
         rest_share=REST_SHARE,
     ),
+    "index": JobHandler(_index, lambda *_: None, seconds=INDEX_SECONDS),
     "webhook": JobHandler(_post, lambda *_: None, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),  # posting is all
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,16 @@ SIGN_AT = 15
 """The bit of a half float that holds its sign."""
 
 
+class SignSource(Protocol):
+    """Where the signs of vectors are that an outline does not have, in one transaction."""
+
+    def fill(self, rows: OutlineRows, wanted: Positions) -> None:
+        """Read the signs of these rows into `rows.signs`, as far as they are missing, and mark them in `signed`."""
+
+    def nearest(self, rows: OutlineRows, vector: Vector, wanted: int, within: Positions | None) -> Positions:
+        """As `OutlineRows.nearest`, which may be a little wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class OutlineRows:
     """A row for each piece of a message, in the order of ids, as they were at one moment."""
@@ -55,6 +65,10 @@ class OutlineRows:
     """The signs of the vectors, 64 in each number; a line for each 64 dimensions."""
     is_dense: bool = field(default=False, kw_only=True)
     """Whether ids are known to have no gap and no repetition, so that an id leads to its row by counting."""
+    signed: Flags | None = field(default=None, kw_only=True)
+    """Which rows have their signs here; None for all."""
+    source: SignSource | None = field(default=None, kw_only=True)
+    """Where the others' signs are."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -84,12 +98,20 @@ class OutlineRows:
 
     def nearest(self, vector: Vector, wanted: int, within: Positions | None = None) -> Positions:
         """The rows whose signs agree most with those of a vector, in no order; of equals the newest."""
+        if self.source is not None:
+            return self.source.nearest(self, vector, wanted, within)
+        return self.nearest_known(vector, wanted, within)
+
+    def nearest_known(self, vector: Vector, wanted: int, within: Positions | None = None) -> Positions:
+        """As `nearest`, by the signs that are here."""
         signs = self.signs if within is None else self.signs[:, within]
         found = _closest(_disagreement(signs, _packed(np.signbit(vector)[None])), wanted)
         return found if within is None else within[found]
 
     def lines(self, rows: Positions) -> Signs:
         """The signs of rows, a line for each."""
+        if self.source is not None:
+            self.source.fill(self, rows)
         # All at once would copy the whole array first: there is room behind its rows.
         return np.array([signs.take(rows) for signs in self.signs]).T
 
@@ -105,7 +127,7 @@ class OutlineRows:
         return close
 
 
-ARRAYS = tuple(each.name for each in fields(OutlineRows) if each.name != "is_dense")
+ARRAYS = tuple(each.name for each in fields(OutlineRows) if not each.kw_only)
 """The names of what rows consist of."""
 
 
@@ -124,6 +146,8 @@ class Outline:
         """When that was written, by the monotonic clock."""
         self._dimension = dimension
         self._kept = _empty(dimension)
+        self.is_lean = False
+        """Are signs left to the database, until a search needs them?"""
         self.ends: dict[int, int] = {}
         """The last row of each session. It grows with the rows; when some are left out, another takes its place."""
         self._one_each = True
@@ -132,18 +156,20 @@ class Outline:
         """What `rows()` returned last, as long as it is true."""
 
     def add(self, rows: Sequence[Any]) -> None:
-        """Append rows of (id, session, author, date, traits, vector), which are newer than all before."""
+        """Append rows of (id, session, author, date, traits, vector), which are newer than all before; those of a lean
+        outline have no vector."""
         start, end = self.count, self.count + len(rows)
         if end > len(self._kept.ids):
             self._kept = _grown(self._kept, max(16, end + end // 8))
         kept, new = self._kept, slice(start, end)
-        ids, sessions, peers, dates, traits, blobs = zip(*rows, strict=True)
+        ids, sessions, peers, dates, traits, *blobs = zip(*rows, strict=True)
         kept.ids[new] = ids
         kept.sessions[new] = sessions
         kept.peers[new] = peers
         kept.days[new] = np.array(dates, dtype=np.int64) // MICROSECONDS
         kept.traits[new] = traits
-        kept.signs[:, new] = signs_of(b"".join(blobs), self._dimension)
+        for vectors in blobs:
+            kept.signs[:, new] = signs_of(b"".join(vectors), self._dimension)
         self._link(start, ids, sessions)
         self.count, self.last_id, self._rows = end, int(ids[-1]), None
 
@@ -168,6 +194,11 @@ class Outline:
         new = slice(start, start + len(ids))
         kept.before[new] = befores
         kept.numbers[new] = numbers
+
+    def make_lean(self) -> None:
+        """Leave the signs of all rows to the database. The outline must be empty."""
+        self.is_lean = True
+        self._kept, self._rows = replace(self._kept, signed=np.zeros(len(self._kept), dtype=bool)), None
 
     def keep(self, authors: Mapping[int, int]) -> None:
         """Keep the rows of these messages alone, with these authors. `rows()` taken before stay as they are."""
@@ -295,9 +326,17 @@ def _grown(rows: OutlineRows, room: int) -> OutlineRows:
     grown = _empty(len(rows.signs) * 64, room)
     for name in ARRAYS:
         array = getattr(rows, name)
-        getattr(grown, name)[..., : array.shape[-1]] = array
-    return grown
+        if rows.signed is None or name != "signs":
+            getattr(grown, name)[..., : array.shape[-1]] = array
+    if rows.signed is None:
+        return grown
+    places = rows.signed.nonzero()[0]  # memory of the others is never touched, and so not taken
+    grown.signs[:, places] = rows.signs[:, places]
+    signed = np.zeros(room, dtype=bool)
+    signed[places] = True
+    return replace(grown, signed=signed)
 
 
 def _taken(rows: OutlineRows, which: slice | Positions) -> OutlineRows:
-    return OutlineRows(*(getattr(rows, name)[..., which] for name in ARRAYS))
+    signed = None if rows.signed is None else rows.signed[which]
+    return OutlineRows(*(getattr(rows, name)[..., which] for name in ARRAYS), signed=signed)

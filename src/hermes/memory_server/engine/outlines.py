@@ -7,7 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +15,13 @@ from sqlalchemy import bindparam, func, select
 
 from hermes.memory_server.db.catching_up import has_caught_up
 from hermes.memory_server.db.database import Database, Tx
+from hermes.memory_server.db.dialects import neighbour_index
+from hermes.memory_server.db.neighbours import VectorScope
 from hermes.memory_server.db.patience import check_reading, holding
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import message_vectors, messages, peers, workspaces
 from hermes.memory_server.engine.departures import departed_since
+from hermes.memory_server.engine.near_vectors import StoredSigns, is_indexed, is_large
 from hermes.memory_server.engine.outline import NONE, Outline, OutlineRows, Positions
 from hermes.memory_server.engine.outline_file import (
     ABANDONED,
@@ -41,15 +44,20 @@ WORTH_KEEPING = 20_000
 SAVE_EVERY = 60.0
 """Seconds between removing an outline's file and writing it again: messages are often deleted one after another."""
 GENERATIONS = PreparedStatement(select(workspaces.c.id, workspaces.c.generation))
-NEWER = PreparedStatement(
-    select(
-        *(message_vectors.c[name] for name in ("message_id", "session_id", "peer_id", "said_at", "traits", "vector"))
+
+
+def _newer(*names: str) -> PreparedStatement:
+    return PreparedStatement(
+        select(*(message_vectors.c[name] for name in names))
+        .where(message_vectors.c.workspace_id == bindparam("workspace_id"))
+        .where(message_vectors.c.message_id > bindparam("last"))
+        .order_by(message_vectors.c.message_id, message_vectors.c.piece)
+        .limit(BATCH)
     )
-    .where(message_vectors.c.workspace_id == bindparam("workspace_id"))
-    .where(message_vectors.c.message_id > bindparam("last"))
-    .order_by(message_vectors.c.message_id, message_vectors.c.piece)
-    .limit(BATCH)
-)
+
+
+WITHOUT_VECTORS = ("message_id", "session_id", "peer_id", "said_at", "traits")
+NEWER, NEWER_LEAN = _newer(*WITHOUT_VECTORS, "vector"), _newer(*WITHOUT_VECTORS)
 NEWEST = select(func.max(messages.c.id)).where(messages.c.workspace_id == bindparam("workspace_id")).scalar_subquery()
 STATE = PreparedStatement(
     select(workspaces.c.generation, NEWEST.label("newest")).where(workspaces.c.id == bindparam("workspace_id"))
@@ -109,6 +117,8 @@ class Outlines:
         """With a folder, large outlines are kept there from one start to the next."""
         self.load_later: Callable[[int], object] | None = None
         """Called with a workspace whose outline should be loaded; with none, whoever searches loads it."""
+        self.index_later: Callable[[VectorScope], object] = lambda _scope: None
+        """Called with a large workspace whose vectors are in memory."""
         self._dimension = dimension
         self._folder = folder
         self._rows_kept = rows_kept
@@ -142,7 +152,7 @@ class Outlines:
                 self._restore(tx, outline, workspace_id, generation)
             if generation < outline.generation:
                 # An older snapshot still has what was left out: it takes what there is, and adds nothing.
-                return Seen(Postings(), outline.rows(), min(newest, outline.last_id), outline.ends)
+                return Seen(Postings(), _rows(tx, outline, workspace_id), min(newest, outline.last_id), outline.ends)
             if outline.generation < generation:
                 known.postings = _leave_out(tx, known, workspace_id, generation)
                 outline.generation = generation
@@ -151,7 +161,9 @@ class Outlines:
                 _follow(tx, outline, workspace_id)
             outline.is_whole = True
             self._save(tx, outline, workspace_id)
-            return Seen(known.postings, outline.rows(), newest, outline.ends)
+            if is_large(outline.count) and not outline.is_lean:
+                self.index_later(VectorScope("messages", workspace_id))
+            return Seen(known.postings, _rows(tx, outline, workspace_id), newest, outline.ends)
 
     def _save(self, tx: Tx, outline: Outline, workspace_id: int) -> None:
         is_due = outline.on_disk or time.monotonic() - outline.saved_at >= SAVE_EVERY
@@ -174,6 +186,8 @@ class Outlines:
     def _restore(self, tx: Tx, outline: Outline, workspace_id: int, generation: int) -> None:
         if self._folder is not None:
             load_outline(self._folder, workspace_id, outline, generation, lambda last: _name_of(tx, last))
+        elif not outline.count and is_indexed(tx, VectorScope("messages", workspace_id)):
+            outline.make_lean()
 
     def _of(self, workspace_id: int) -> KnownWorkspace:
         with self._guard:
@@ -207,7 +221,8 @@ def _leave_out(tx: Tx, known: KnownWorkspace, workspace_id: int, generation: int
 
 def _follow(tx: Tx, outline: Outline, workspace_id: int) -> None:
     """Read what the tables have beyond the outline."""
-    while rows := NEWER.rows(tx, workspace_id=workspace_id, last=outline.last_id):
+    newer = NEWER_LEAN if outline.is_lean else NEWER
+    while rows := newer.rows(tx, workspace_id=workspace_id, last=outline.last_id):
         is_last = len(rows) < BATCH
         if not is_last and rows[0][0] != rows[-1][0]:
             # The last message may have more pieces: it comes whole with the next batch.
@@ -216,6 +231,12 @@ def _follow(tx: Tx, outline: Outline, workspace_id: int) -> None:
         if is_last:
             return
         check_reading()
+
+
+def _rows(tx: Tx, outline: Outline, workspace_id: int) -> OutlineRows:
+    """The rows of an outline, with access to signs that it does not have."""
+    index = neighbour_index(tx) if outline.is_lean else None
+    return outline.rows() if index is None else replace(outline.rows(), source=StoredSigns(tx, workspace_id, index))
 
 
 def _state_of(tx: Tx, workspace_id: int) -> tuple[int, int]:

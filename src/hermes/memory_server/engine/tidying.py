@@ -45,6 +45,7 @@ async def tidy_files(database: Database, payload: JsonMap) -> None:
         await database.empty_log()
     elif payload.get("begin", True):
         await clean_outlines(database)
+        await database.index_vectors(None)
 
 
 def tidy_index(tx: Tx, payload: JsonMap, at: int) -> None:

@@ -15,13 +15,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import bindparam, exists, select
+from sqlalchemy import bindparam, select
 
 from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.neighbours import VectorScope
 from hermes.memory_server.db.patience import check_reading, holding
 from hermes.memory_server.db.statements import PreparedStatement
-from hermes.memory_server.db.tables import collections, conclusion_messages, conclusions
+from hermes.memory_server.db.tables import collections, conclusions
 from hermes.memory_server.embedder import Vector, from_blobs
+from hermes.memory_server.engine.near_vectors import IS_READ, is_indexed, is_large, near_conclusions
 from hermes.memory_server.engine.outlines import Outlines
 from hermes.memory_server.engine.truth import LIVE
 
@@ -38,7 +40,7 @@ VectorHit = tuple[int, float]
 NEWER = PreparedStatement(
     select(
         *(conclusions.c[name] for name in ("id", "session_id", "vector")),
-        exists().where(conclusion_messages.c.conclusion_id == conclusions.c.id).label("is_read"),
+        IS_READ.label("is_read"),
     )
     .where(conclusions.c.collection_id == bindparam("collection_id"), conclusions.c.id > bindparam("last"))
     .where(LIVE)
@@ -154,10 +156,18 @@ class VectorIndex:
     ) -> list[VectorHit]:
         """The closest conclusions of a collection, or of some sessions in it. `read`: also what was read from
         messages."""
+        scope = VectorScope("conclusions", collection_id)
+        if collection_id not in self._matrices and is_indexed(tx, scope):
+            matrix = Matrix(self._dimension)
+            if found := near_conclusions(tx, scope, vector, limit, sessions, read=read):
+                matrix.add(found)
+            return matrix.rows().nearest(vector, limit)
         matrix = self._matrix(collection_id)
         with holding(matrix.guard):
             _follow(tx, matrix, collection_id)
             rows = matrix.rows()
+        if is_large(len(rows.ids)):
+            self.outlines.index_later(scope)
         if not read:
             rows = rows.take(np.flatnonzero(~rows.read))
         if sessions is not None:

@@ -71,7 +71,9 @@ class JobWorker:
         dreams: bool = False,
         kinds: Mapping[str, JobHandler[Any]] = KINDS,
     ) -> None:
-        self._database = database
+        self.database = database
+        self.outcomes: Counter[tuple[str, str]] = Counter()
+        """How many jobs of a kind this worker has done, failed, or let wait or go."""
         self._clock = clock
         self._tools = JobTools(database, embedder, delivery or WebhookDelivery(), models)
         self._kinds = kinds
@@ -110,8 +112,9 @@ class JobWorker:
         """Work until stopped. A job that fails is tried again later, and at once after a start; it delays no other
         unit."""
         loop = asyncio.get_running_loop()
-        self._database.watch_jobs(lambda: loop.call_soon_threadsafe(self.wake))
+        self.database.watch_jobs(lambda: loop.call_soon_threadsafe(self.wake))
         began = resumed = False
+        told = ""
         while not self._stopped:
             self._turned = time.monotonic()
             self._news.clear()
@@ -119,14 +122,17 @@ class JobWorker:
                 await self._settle()
             try:
                 if not resumed:
-                    await self._database.write(queue.retry_failed)
+                    await self.database.write(queue.retry_failed)
                     resumed = True
                 began = await self._begin()
                 await self._clean()
                 await self.queue_dreams()
+                told = ""
             except StoreError as error:
                 began = False
-                log.warning("memory worker: %s", error.line())
+                if (line := error.line()) != told:
+                    log.warning("memory worker: %s", line)
+                told = line
             await self._rest()
         await asyncio.gather(*self._taken)
 
@@ -163,10 +169,10 @@ class JobWorker:
         taken = Counter(self._taken.values())
         places = {name: kind.places - taken[name] for name, kind in self._kinds.items() if kind.places > taken[name]}
         at = self._now()
-        waiting = await self._database.read(lambda tx: [name for name in places if queue.has_work(tx, name, at)])
+        waiting = await self.database.read(lambda tx: [name for name in places if queue.has_work(tx, name, at)])
         if not waiting or self._stopped:
             return False
-        claimed = await self._database.write(lambda tx: self._claim(tx, {name: places[name] for name in waiting}))
+        claimed = await self.database.write(lambda tx: self._claim(tx, {name: places[name] for name in waiting}))
         for job in claimed:
             doing = asyncio.create_task(self._do_in_turn(job))
             self._taken[doing] = job.kind
@@ -204,8 +210,11 @@ class JobWorker:
             async with asyncio.timeout(kind.seconds):
                 prepared = await preparing
             self._preparing.discard(preparing)
-            return await self._database.write(lambda tx: self._commit(tx, job, prepared))
+            following = await self.database.write(lambda tx: self._commit(tx, job, prepared))
+            self.outcomes[job.kind, "done"] += 1
+            return following
         except LeaseLostError:
+            self.outcomes[job.kind, "lost"] += 1
             log.info("memory worker: job %s was taken over, or what it was about was deleted", job.id)
         except asyncio.CancelledError:
             await self._give_back(job)
@@ -225,7 +234,7 @@ class JobWorker:
         while True:
             await self._clock.sleep(RENEW_EVERY)
             try:
-                kept = await self._database.write(lambda tx: queue.renew_job(tx, job, self._now()))
+                kept = await self.database.write(lambda tx: queue.renew_job(tx, job, self._now()))
             except StoreError as error:
                 log.warning("memory worker: the lease of job %s was not renewed: %s", job.id, error.line())
                 continue
@@ -249,11 +258,13 @@ class JobWorker:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[: queue.REASON_CHARS]
         is_soon_over = isinstance(error, StoreBusyError) and job.attempts < queue.ATTEMPTS  # somebody reads just now
         level = logging.INFO if is_soon_over else logging.WARNING
+        self.outcomes[job.kind, "failed"] += 1
         log.log(level, "memory worker: job %s (%s) failed: %s", job.id, job.kind, reason)
         await self._record(job, lambda tx: queue.fail_job(tx, job, reason, self._now()))
 
     async def _wait(self, job: Job, waiting: ModelWaiting) -> None:
         """Let a job wait for a model; the model's own log says why, once."""
+        self.outcomes[job.kind, "waiting"] += 1
         await self._record(job, lambda tx: queue.defer_job(tx, job, str(waiting), waiting.retry_seconds, self._now()))
 
     async def _give_back(self, job: Job) -> None:
@@ -262,13 +273,13 @@ class JobWorker:
     async def _record(self, job: Job, run: Callable[[Tx], None]) -> None:
         """Write what became of a job. Where that fails, the lease runs out and the job is taken again."""
         try:
-            await self._database.write(run)
+            await self.database.write(run)
         except StoreError as error:
             log.warning("memory worker: job %s: %s", job.id, error.line())
 
     async def _clean(self) -> None:
         if self._clock.now() - self._cleaned >= CLEAN_EVERY:
-            more = await self._database.write(self._forget)
+            more = await self.database.write(self._forget)
             if not more:
                 self._cleaned = self._clock.now()
 
@@ -277,9 +288,9 @@ class JobWorker:
         now = self._clock.now()
         if self._dreams and not self._looked <= now < self._looked + DREAMS_EVERY:
             after, at = self._looked_at, self._now()
-            due, self._looked_at = await self._database.read(lambda tx: find_due_dreams(tx, at, after))
+            due, self._looked_at = await self.database.read(lambda tx: find_due_dreams(tx, at, after))
             if due:
-                await self._database.write(lambda tx: queue_dreams(tx, due, at))
+                await self.database.write(lambda tx: queue_dreams(tx, due, at))
             self._looked = float("-inf") if self._looked_at else now
 
     def _forget(self, tx: Tx) -> bool:

@@ -1,0 +1,86 @@
+"""What `/metrics` tells Prometheus: counts of one process since its start, and what waits in its database."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+
+from starlette.responses import Response
+
+from hermes.memory_server.api.server import ServerDep
+from hermes.memory_server.api.traffic import Visit
+from hermes.memory_server.db.database import Database
+from hermes.memory_server.engine.worker import JobWorker
+
+PREFIX = "hermes_memory_"
+Line = tuple[str, str, Mapping[str, object], float]
+"""Name, kind, labels and value. Lines of one name stand together."""
+
+
+class RequestCounts:
+    """Requests by route and status, counted and read on the loop."""
+
+    def __init__(self) -> None:
+        self._requests: Counter[tuple[str, str, int]] = Counter()
+        self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
+
+    def count(self, visit: Visit) -> None:
+        self._requests[visit.method, visit.route, visit.status] += 1
+        self._seconds[visit.method, visit.route] += visit.seconds
+
+    def lines(self) -> Iterator[Line]:
+        for (method, path, status), number in sorted(self._requests.items()):
+            yield "requests_total", "counter", {"method": method, "path": path, "status": status}, number
+        for (method, path), spent in sorted(self._seconds.items()):
+            yield "request_seconds_total", "counter", {"method": method, "path": path}, spent
+
+
+async def show_metrics(here: ServerDep, requests: RequestCounts) -> Response:
+    """Answer with every count of a process that serves requests."""
+    await here.health.status()
+    backlog = here.health.backlog
+    lines = [
+        *requests.lines(),
+        *_model_lines(here.models.counter.metrics),
+        ("jobs_waiting", "gauge", {}, backlog.waiting),
+        ("oldest_job_seconds", "gauge", {}, backlog.oldest),
+        *process_lines(here.worker, {"requests": here.database}),
+    ]
+    return write_lines(lines)
+
+
+def process_lines(worker: JobWorker | None, databases: Mapping[str, Database]) -> Iterator[Line]:
+    """Yield what a process counts of its jobs, its connections and itself."""
+    if worker is not None:
+        databases = {**databases, "jobs": worker.database}
+        for (kind, outcome), number in sorted(worker.outcomes.items()):
+            yield "jobs_total", "counter", {"kind": kind, "outcome": outcome}, number
+    loads = [(use, load) for use, database in databases.items() if (load := database.measure()) is not None]
+    for use, load in loads:
+        yield "database_connections", "gauge", {"use": use, "state": "busy"}, load.connections_busy
+        yield "database_connections", "gauge", {"use": use, "state": "most"}, load.connections_most
+    for use, load in loads:
+        yield "database_retries_total", "counter", {"use": use, "reason": "conflict"}, load.conflicts
+        yield "database_retries_total", "counter", {"use": use, "reason": "connection"}, load.lost_connections
+    yield "process_cpu_seconds_total", "counter", {}, time.process_time()
+
+
+def write_lines(lines: list[Line] | Iterator[Line]) -> Response:
+    """Return the text format. Nothing is escaped: every label is ours."""
+    text, before = "", ""
+    for name, kind, labels, value in lines:
+        text += f"# TYPE {PREFIX}{name} {kind}\n" if name != before else ""
+        shown = ",".join(f'{label}="{given}"' for label, given in labels.items())
+        text += f"{PREFIX}{name}{f'{{{shown}}}' if shown else ''} {f'{value:.6f}'.rstrip('0').rstrip('.')}\n"
+        before = name
+    return Response(text, media_type="text/plain; version=0.0.4")
+
+
+def _model_lines(counted: Mapping[tuple[str, str, str], int]) -> Iterator[Line]:
+    """Yield requests to a model, their tokens and seconds, by purpose and outcome."""
+    for name in ("calls", "tokens", "milliseconds"):
+        shown, scale = ("seconds", 1000) if name == "milliseconds" else (name, 1)
+        for (of, purpose, outcome), number in sorted(counted.items()):
+            if of == name:
+                yield f"model_{shown}_total", "counter", {"purpose": purpose, "outcome": outcome}, number / scale

@@ -1,0 +1,272 @@
+"""Moving a memory to another database: every row is copied, then read again on both sides and compared.
+
+    begin the target ── freeze the source ── copy ── compare ── publish the target ── mark the source as moved
+
+What is copied is written down in the transaction that copies it, so that a move that was killed goes on where it was.
+The source keeps every row. Until the target is published, nobody serves it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby, zip_longest
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import ColumnElement, Select, Table, delete, func, literal, select, tuple_
+
+from hermes.errors import StoreBusyError, TransferError
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.dialects import text_index
+from hermes.memory_server.db.freezing import NAME, Move, freeze, read_move, thaw
+from hermes.memory_server.db.move_places import KEY_ROWS, PROGRESS, MovePlace
+from hermes.memory_server.db.statements import upsert
+from hermes.memory_server.db.tables import messages, meta, metadata
+
+CHUNK_ROWS = 1000
+FREEZE_TRIES = 20
+MOVED_FROM = "moved_from"
+"""The row of `meta` in which a memory keeps the move that filled it."""
+NOT_CARRIED = (NAME, MOVED_FROM, *KEY_ROWS)
+"""Rows of `meta` that each end has for itself, beside those of `PROGRESS`."""
+DATA = [table for table in metadata.sorted_tables if table is not meta]
+Step = Literal["copied", "compared"]
+Tell = Callable[[Step, str, int, int], None]
+"""Takes what was done, the table, and how many of its rows of how many."""
+
+
+class Report(Struct, frozen=True):
+    """What a move came to."""
+
+    id: str
+    source: str
+    target: str
+    state: Literal["moved", "undone", "none"]
+    is_new: bool
+    """False if the move was at its end before."""
+    rows: Mapping[str, int]
+
+
+class Done(Struct):
+    """How far a table is: the last key that was copied, and the number of rows."""
+
+    key: list[Any] | None = None
+    rows: int = 0
+
+
+def move(source: MovePlace, target: MovePlace, tell: Tell) -> Report:
+    """Move a memory, or go on with a move that was cut off."""
+    if not source.exists():
+        raise TransferError(
+            f"{source} holds no memory", hint="Give a folder with a memory.db, or the URL of a database"
+        )
+    with source.locked(), target.locked():
+        source.upgrade()
+        known, found = _read_source(source), _read_target(target)
+        begun = _check(source, target, known, found)
+        if known is not None and known.state == "moved" and target.exists():
+            return Report(begun.id, str(source), str(target), "moved", False, {})
+        if not target.exists():
+            if not target.is_begun():
+                _begin(target, begun)
+            _freeze(source, begun)
+            _fill(source, target, tell)
+            target.publish()
+        with target.memory(write=True) as tx:
+            tx.execute(delete(meta).where(_is_progress()))
+        _freeze(source, msgspec.structs.replace(begun, state="moved"))
+        with target.memory() as tx:
+            rows = {table.name: _count(tx, table) for table in DATA}
+        return Report(begun.id, str(source), str(target), "moved", True, rows)
+
+
+def undo(source: MovePlace, target: MovePlace) -> Report:
+    """Let the source take writes again, and remove what was filled so far. A target that is published stays."""
+    with source.locked(), target.locked():
+        known, found = _read_source(source), _read_target(target)
+        if known is not None and known.target != str(target):
+            raise TransferError(f"{source} is being moved to {known.target}, not to {target}", hint="Name that one")
+        is_left = found is not None and found.source == str(source) and not target.exists()
+        if is_left:
+            target.discard()
+        if known is not None:
+            with source.memory(write=True) as tx:
+                thaw(tx)
+        state: Literal["undone", "none"] = "none" if known is None and not is_left else "undone"
+        return Report("" if known is None else known.id, str(source), str(target), state, True, {})
+
+
+def _read_source(source: MovePlace) -> Move | None:
+    if not source.exists():
+        return None
+    with source.memory() as tx:
+        return read_move(tx)
+
+
+def _read_target(target: MovePlace) -> Move | None:
+    """Return the move that filled a target, or fills it; None where no move did."""
+    if not target.exists() and not target.is_begun():
+        return None
+    with target.memory() if target.exists() else target.filling() as tx:
+        value = tx.execute(select(meta.c.value).where(meta.c.name == MOVED_FROM)).scalar()
+    return None if value is None else msgspec.json.decode(value, type=Move)
+
+
+def _check(source: MovePlace, target: MovePlace, known: Move | None, found: Move | None) -> Move:
+    """Return the move to make or to go on with; refuse what would mix two memories."""
+    if known is not None and found is not None and known.id == found.id:
+        return known
+    if target.exists():
+        raise TransferError(f"{target} holds a memory already", hint="Choose an empty one; nothing was changed")
+    if known is None and found is not None and found.source == str(source):
+        return found  # it was cut off before the source was frozen
+    if target.is_begun():
+        whose = "another move" if found is None else f"a move from {found.source}"
+        raise TransferError(
+            f"{target} holds what {whose} has brought so far",
+            hint="`hermes memory migrate` with that FROM goes on, with --undo it is removed; nothing was changed",
+        )
+    if known is not None and (known.target != str(target) or known.state == "moved"):
+        told = "is being moved" if known.state == "moving" else "was moved"
+        raise TransferError(
+            f"{source} {told} to {known.target}",
+            hint="`hermes memory migrate` with that TO and --undo lets it take writes again; nothing was changed",
+        )
+    return known or Move(secrets.token_hex(8), str(source), str(target))
+
+
+def _freeze(source: MovePlace, begun: Move) -> None:
+    """Have the source refuse writes. Those that are under way may be in the way, each holding a table of several."""
+    for tries_left in reversed(range(FREEZE_TRIES)):
+        try:
+            with source.memory(write=True) as tx:
+                freeze(tx, begun)
+            return
+        except StoreBusyError:
+            if not tries_left:
+                raise
+
+
+def _begin(target: MovePlace, begun: Move) -> None:
+    """Make what is to be filled. A target that is refused leaves the source as it is."""
+    with target.filling() as tx:
+        target.begin(tx)
+        upsert(tx, meta, ("name",), {"name": MOVED_FROM, "value": msgspec.json.encode(begun).decode()})
+
+
+def _fill(source: MovePlace, target: MovePlace, tell: Tell) -> None:
+    with source.memory() as tx:
+        totals = {table.name: _count(tx, table) for table in DATA}
+    for table in DATA:
+        while _copy_chunk(source, target, table, totals[table.name], tell):
+            pass
+    for table in DATA:
+        _compare(source, target, table, totals[table.name], tell)
+    _finish(source, target)
+
+
+def _copy_chunk(source: MovePlace, target: MovePlace, table: Table, total: int, tell: Tell) -> bool:
+    """Copy some rows. Returns False when there are no more."""
+    with target.filling() as into:
+        done = _read_progress(into, table)
+        with source.memory() as tx:
+            rows = tx.execute(_after(table, done.key).limit(CHUNK_ROWS)).all()
+        if not rows:
+            return False
+        target.insert(into, table, rows)
+        if table is messages:
+            _index_words(into, rows)
+        done.key, done.rows = _key(table, rows[-1]), done.rows + len(rows)
+        _write_progress(into, table, done)
+    tell("copied", table.name, done.rows, total)
+    return True
+
+
+def _index_words(into: Tx, rows: Sequence[Any]) -> None:
+    for (workspace_id, session_id), own in groupby(rows, key=lambda row: (row.workspace_id, row.session_id)):
+        given = [(row.id, row.peer_id, row.content) for row in own]
+        text_index(into).add(into, workspace_id, session_id, given)
+
+
+def _compare(source: MovePlace, target: MovePlace, table: Table, total: int, tell: Tell) -> None:
+    """Compare all rows of both sides. One that was cut off begins anew: rows may have been changed since."""
+    key, rows = None, 0
+    while True:
+        query = _after(table, key).limit(CHUNK_ROWS)
+        with source.memory() as tx:
+            wanted = tx.execute(query).all()
+        with target.filling() as into:
+            found = into.execute(query).all()
+        for one, other in zip_longest(wanted, found):
+            if one is None or other is None or tuple(one) != tuple(other):
+                raise _differs(source, target, table, one, other)
+        if not wanted:
+            return
+        key, rows = _key(table, wanted[-1]), rows + len(wanted)
+        tell("compared", table.name, rows, total)
+
+
+def _differs(source: MovePlace, target: MovePlace, table: Table, one: Any, other: Any) -> TransferError:
+    key, other_key = (None if row is None else _key(table, row) for row in (one, other))
+    how = f"is not the same in {source} and {target}"
+    if key != other_key:
+        is_lost = other_key is None or (key is not None and key < other_key)
+        how = f"is missing in {target if is_lost else source}"
+        key = key if is_lost else other_key
+    names = ", ".join(f"{column.name} {value}" for column, value in zip(table.primary_key, key or (), strict=True))
+    return TransferError(
+        f"a row of {table.name} ({names}) {how}: somebody changed it behind this move",
+        hint="Use --undo, then begin again; the source has every row, and nobody serves the target",
+    )
+
+
+def _finish(source: MovePlace, target: MovePlace) -> None:
+    """Carry what a memory says of itself, its key and its ids."""
+    own = meta.c.name.not_in(NOT_CARRIED), ~_is_progress()
+    with source.memory() as tx:
+        said = {row.name: row.value for row in tx.execute(select(meta).where(*own))}
+        last, key = source.last_ids(tx), source.read_key(tx)
+    with target.filling() as into:
+        for name, value in said.items():
+            upsert(into, meta, ("name",), {"name": name, "value": value})
+        if {row.name: row.value for row in into.execute(select(meta).where(*own))} != said:
+            raise TransferError(f"what {source} says of itself is not the same in {target}", hint="Use --undo")
+        target.keep_ids(into, last)
+        if key is not None:
+            target.keep_key(into, key)
+        if text_index(into).mend(into):
+            raise TransferError(f"the index of words in {target} was not whole", hint="Use --undo, then begin again")
+
+
+def _is_progress() -> ColumnElement[bool]:
+    return meta.c.name.startswith(PROGRESS, autoescape=True)
+
+
+def _after(table: Table, key: Sequence[Any] | None) -> Select[Any]:
+    """Rows in the order of their keys, from the one that comes after a key."""
+    columns = list(table.primary_key)
+    query = select(table).order_by(*columns)
+    if key is None:
+        return query
+    given = [literal(value, column.type) for value, column in zip(key, columns, strict=True)]
+    return query.where(tuple_(*columns) > tuple_(*given) if len(columns) > 1 else columns[0] > given[0])
+
+
+def _key(table: Table, row: Any) -> list[Any]:
+    return [getattr(row, column.name) for column in table.primary_key]
+
+
+def _count(tx: Tx, table: Table) -> int:
+    return int(tx.execute(select(func.count()).select_from(table)).scalar_one())
+
+
+def _read_progress(tx: Tx, table: Table) -> Done:
+    value = tx.execute(select(meta.c.value).where(meta.c.name == f"{PROGRESS}{table.name}")).scalar()
+    return Done() if value is None else msgspec.json.decode(value, type=Done)
+
+
+def _write_progress(tx: Tx, table: Table, done: Done) -> None:
+    value = msgspec.json.encode(done).decode()
+    upsert(tx, meta, ("name",), {"name": f"{PROGRESS}{table.name}", "value": value})
