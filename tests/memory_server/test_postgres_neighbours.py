@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
@@ -107,7 +108,9 @@ def conclude(tx: Tx) -> None:
     append_messages(tx, "w", "s", [draft("Hello.", "ann"), draft("Hello.", "ben")], AT)
     ann, ben, session = get_peer(tx, "w", "ann").id, get_peer(tx, "w", "ben").id, get_session(tx, "w", "s").id
     of = {"workspace_id": 1, "collection_id": ensure_collection(tx, 1, ann, ben), "created_at": AT}
-    rows = [{"public_id": new_id(), "content": text, "digest": digest(text)} for text in SENTENCES]
+    rows: list[dict[str, Any]] = [
+        {"public_id": new_id(), "content": text, "digest": digest(text)} for text in SENTENCES
+    ]
     for number, row in enumerate(rows):
         where = {"session_id": session if number % 100 == 0 else None, "vector": to_blob(embed(SENTENCES[number]))}
         rows[number] = of | row | where
