@@ -278,6 +278,7 @@ def test_only_assembly_and_commands_find_providers_and_nothing_imports_one() -> 
         "cli/provider_group.py": {"hermes.memory.registry.provider_names"},
         "doctor.py": {"hermes.memory.registry.provider_names"},
         "memory/command_host.py": {"hermes.memory.registry.find_provider"},
+        "web/settings_pages.py": {"hermes.memory.registry.provider_names"},
     }
     for name, used in users.items():
         assert not any("honcho" in module for module in used), f"{name} names a provider"

@@ -50,11 +50,11 @@ class Ends:
     def _open(self, kind: str) -> Database:
         return open_database(self.folder) if kind == "folder" else open_postgres(self.address)
 
-    def move(self, tell: Callable[..., None] = quietly) -> moving.Report:
+    def move(self, tell: Callable[..., None] = quietly) -> moving.MoveReport:
         with closing(*self.pair()) as (source, target):
             return move(source, target, tell)
 
-    def undo(self) -> moving.Report:
+    def undo(self) -> moving.MoveReport:
         with closing(*self.pair()) as (source, target):
             return undo(source, target)
 

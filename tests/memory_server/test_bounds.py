@@ -407,6 +407,7 @@ def test_connections_leave_half_of_the_files_that_a_process_may_have() -> None:
 def test_properties_of_a_response_format_share_one_bounded_answer(http: httpx.Client) -> None:
     said = {"messages": [{"content": "I like tea. " + "x" * 24_000, "peer_id": "ann"}] * 5}
     http.post("/sessions/s/messages", json=said).raise_for_status()
+    settle(http)
     for count in (1, 20, limits.SCHEMA_PROPERTIES):
         wanted = {f"f{n}": {"type": "array", "items": {"type": "string"}} for n in range(count)}
         asked = {"query": "tea", "response_format": {"type": "object", "properties": wanted}}

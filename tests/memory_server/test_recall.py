@@ -282,7 +282,7 @@ def test_dream_leaves_a_persons_card_alone_and_a_refresh_leaves_conclusions(http
         http.post("/schedule_dream", json={"observer": "ann", "dream_type": kind}).raise_for_status()
         settle(http)
 
-    conclude(http, *(f"I am number {n}" for n in range(50)), "I am number 1")
+    conclude(http, *(f"I like song {n}" for n in range(50)), "I like song 1")
     dream("card_refresh")
     assert http.post("/conclusions/list").json()["total"] == 51, "what clients conclude stays as it was given"
     assert len(http.get("/peers/ann/card").json()["peer_card"]) == 40

@@ -17,7 +17,7 @@ from hermes.errors import UsageError
 
 if TYPE_CHECKING:
     from hermes.memory_server.db.move_places import MovePlace
-    from hermes.memory_server.db.moving import Report
+    from hermes.memory_server.db.moving import MoveReport
 
 VARIABLE = "HERMES_MEMORY_DATABASE"
 REPORT_SECONDS = 2.0
@@ -88,7 +88,7 @@ def _find_place(given: str, name: str, env: Mapping[str, str]) -> MovePlace:
         raise UsageError(f"PostgreSQL needs the package psycopg ({error})", hint=INSTALL_POSTGRES) from error
 
 
-def _sum(report: Report) -> str:
+def _sum(report: MoveReport) -> str:
     if report.state == "none":
         return f"{report.source} is not being moved: nothing to undo"
     if report.state == "undone":
@@ -100,7 +100,7 @@ def _sum(report: Report) -> str:
     return f"{told}: {rows}, {sum(report.rows.values()):,} rows in all, each compared"
 
 
-def _next_steps(report: Report, target: str) -> list[str]:
+def _next_steps(report: MoveReport, target: str) -> list[str]:
     """Say what to set so that the new place is used."""
     if report.state == "undone":
         return [f"serve one of the two alone: what {report.target} was given whole stays there, and takes writes"]
@@ -112,7 +112,8 @@ def _next_steps(report: Report, target: str) -> list[str]:
     else:
         how = "" if target == VARIABLE else f" --database {target}"
         also = f" (with {VARIABLE} set)" if target == VARIABLE else ""
-        steps = [f"serve it: `hermes memory serve{how}`{also}, and `hermes memory worker{how}` as often as you like"]
+        serve, work = "hermes memory serve" + how, "hermes memory worker" + how
+        steps = [f"serve it: `{serve}`{also}, and `{work}` as often as you like"]
         steps.append("give clients the URL of that server: baseUrl in honcho.json, or HONCHO_BASE_URL")
     return [
         *steps,

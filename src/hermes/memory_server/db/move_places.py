@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -29,6 +30,8 @@ from hermes.sqlite.faults import translated
 CATCH_UP = 1000
 """Messages of an earlier version that are read in one transaction."""
 LOCK_SECONDS = 30
+RELEASE_SECONDS = 5.0
+"""How long PostgreSQL may take to notice that a migration was killed, and to release its lock."""
 CONNECTIONS = 4
 KEY_ROWS = ("tombstone_inner", "tombstone_outer")
 """Rows of `meta` that hold the key of tombstones in PostgreSQL."""
@@ -241,7 +244,11 @@ class PostgresPlace:
         """Hold a lock of one connection, which a server that is restarted drops: then the migration fails, too."""
         with self._translated(), self._engine.connect() as connection:
             query = f"SELECT pg_try_advisory_lock({self._schema.MOVE_LOCK})"
-            if not connection.exec_driver_sql(query).scalar_one():
+            until = time.monotonic() + RELEASE_SECONDS
+            while not connection.exec_driver_sql(query).scalar_one():
+                if time.monotonic() < until:
+                    time.sleep(RELEASE_SECONDS / 50)
+                    continue
                 raise StoreBusyError(f"another `hermes memory migrate` works on {self}", hint="Wait for it")
             try:
                 yield

@@ -32,12 +32,12 @@ MOVED_FROM = "moved_from"
 NOT_CARRIED = (NAME, MOVED_FROM, *KEY_ROWS)
 """Rows of `meta` that each end has for itself, beside those of `PROGRESS`."""
 DATA = [table for table in metadata.sorted_tables if table is not meta]
-Step = Literal["copied", "compared"]
-Tell = Callable[[Step, str, int, int], None]
+MoveStep = Literal["copied", "compared"]
+Tell = Callable[[MoveStep, str, int, int], None]
 """Takes what was done, the table, and how many of its rows of how many."""
 
 
-class Report(Struct, frozen=True):
+class MoveReport(Struct, frozen=True):
     """What a move came to."""
 
     id: str
@@ -49,14 +49,14 @@ class Report(Struct, frozen=True):
     rows: Mapping[str, int]
 
 
-class Done(Struct):
+class MoveProgress(Struct):
     """How far a table is: the last key that was copied, and the number of rows."""
 
     key: list[Any] | None = None
     rows: int = 0
 
 
-def move(source: MovePlace, target: MovePlace, tell: Tell) -> Report:
+def move(source: MovePlace, target: MovePlace, tell: Tell) -> MoveReport:
     """Move a memory, or go on with a move that was cut off."""
     if not source.exists():
         raise TransferError(
@@ -67,7 +67,7 @@ def move(source: MovePlace, target: MovePlace, tell: Tell) -> Report:
         known, found = _read_source(source), _read_target(target)
         begun = _check(source, target, known, found)
         if known is not None and known.state == "moved" and target.exists():
-            return Report(begun.id, str(source), str(target), "moved", False, {})
+            return MoveReport(begun.id, str(source), str(target), "moved", False, {})
         if not target.exists():
             if not target.is_begun():
                 _begin(target, begun)
@@ -79,10 +79,10 @@ def move(source: MovePlace, target: MovePlace, tell: Tell) -> Report:
         _freeze(source, msgspec.structs.replace(begun, state="moved"))
         with target.memory() as tx:
             rows = {table.name: _count(tx, table) for table in DATA}
-        return Report(begun.id, str(source), str(target), "moved", True, rows)
+        return MoveReport(begun.id, str(source), str(target), "moved", True, rows)
 
 
-def undo(source: MovePlace, target: MovePlace) -> Report:
+def undo(source: MovePlace, target: MovePlace) -> MoveReport:
     """Let the source take writes again, and remove what was filled so far. A target that is published stays."""
     with source.locked(), target.locked():
         known, found = _read_source(source), _read_target(target)
@@ -95,7 +95,7 @@ def undo(source: MovePlace, target: MovePlace) -> Report:
             with source.memory(write=True) as tx:
                 thaw(tx)
         state: Literal["undone", "none"] = "none" if known is None and not is_left else "undone"
-        return Report("" if known is None else known.id, str(source), str(target), state, True, {})
+        return MoveReport("" if known is None else known.id, str(source), str(target), state, True, {})
 
 
 def _read_source(source: MovePlace) -> Move | None:
@@ -262,11 +262,11 @@ def _count(tx: Tx, table: Table) -> int:
     return int(tx.execute(select(func.count()).select_from(table)).scalar_one())
 
 
-def _read_progress(tx: Tx, table: Table) -> Done:
+def _read_progress(tx: Tx, table: Table) -> MoveProgress:
     value = tx.execute(select(meta.c.value).where(meta.c.name == f"{PROGRESS}{table.name}")).scalar()
-    return Done() if value is None else msgspec.json.decode(value, type=Done)
+    return MoveProgress() if value is None else msgspec.json.decode(value, type=MoveProgress)
 
 
-def _write_progress(tx: Tx, table: Table, done: Done) -> None:
+def _write_progress(tx: Tx, table: Table, done: MoveProgress) -> None:
     value = msgspec.json.encode(done).decode()
     upsert(tx, meta, ("name",), {"name": f"{PROGRESS}{table.name}", "value": value})

@@ -50,7 +50,9 @@ COUNT_AGAIN = PreparedStatement(
     .where(conclusions.c.id == bindparam("known_id"))
     .values(times_derived=conclusions.c.times_derived + 1)
 )
-JOINT = re.compile(r"\s*[,;]?\s+(?:and|und|y|et)\s+|[，；,;]\s*(?:而且|并且)?(?=我|住|在)", re.IGNORECASE)
+JOINT = re.compile(
+    r"(?:[,;]\s{1,3}|\s{1,3})(?:and|und|y|et)\s{1,3}|[，；,;]\s{0,3}(?:而且|并且)?(?=我|住|在)", re.IGNORECASE
+)
 """Where one clause of a sentence may end and another begin."""
 MAX_CLAUSES = 8
 

@@ -57,8 +57,10 @@ SHAPES = re.compile(
 """What looks like a value, the most special first."""
 EMPHASIS = re.compile(r"(?<!\w)[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}(?!\w)")
 """Signs of Markdown around words: no password has them."""
-IDENTIFIER = re.compile(r"[A-Za-z]+(?:[_=+.]{1,2}[A-Za-z]+)+|[A-Za-z]{1,2}_\d")
-VERSION = re.compile(r"v?\d{1,4}(?:\.\d{1,4})+|v\d{1,4}|\$\d[\d.,]*(?:/[a-z]+)?|\d[\d.]*(?:[KMGT]i?B|ms|px|fps)")
+IDENTIFIER = re.compile(r"[A-Za-z]{1,40}(?:[_=+.]{1,2}[A-Za-z]{1,40}){1,9}|[A-Za-z]{1,2}_\d")
+VERSION = re.compile(
+    r"v?\d{1,4}(?:\.\d{1,4})+|v\d{1,4}|\$\d[\d.,]{0,15}(?:/[a-z]{1,15})?|\d[\d.]{0,9}(?:[KMGT]i?B|ms|px|fps)"
+)
 CODE_CHARS = 6
 CODE_SHAPES = ("iban", "card", "key", "turns", "groups", "number and sign", "mixed with sign", "capitals and digits")
 SIZED_SHAPES = (*(f"number {size}" for size in range(3, 10)), *(f"letters and {size} digits" for size in range(1, 5)))
