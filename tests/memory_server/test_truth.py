@@ -108,6 +108,12 @@ def test_a_message_comes_behind_its_change_only_where_it_is_asked_about(
         assert found[0] == first, question
 
 
+async def test_chat_says_what_holds_before_the_message_that_it_changed(http: httpx.Client, honcho: Honcho) -> None:
+    tell(http, "Hi! I'm Nina and I live in Lisbon.", "I have a dog called Rex.", PORTO, "I'm Tired today.")
+    lines = str(honcho.peer("ann").chat("Where do I live?")).splitlines()
+    assert PORTO in next(line for line in lines if line.startswith("- "))
+
+
 def test_of_two_changed_clauses_the_one_that_is_asked_about_counts(http: httpx.Client) -> None:
     sold = "I drive a Zoe now."
     tell(http, "I live in Lisbon and I drive a Skoda.", sold, PORTO)

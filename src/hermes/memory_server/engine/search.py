@@ -116,16 +116,17 @@ def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, question: str
     more = {row.id: row for row in find_messages(tx, {*changed.values()} - {*known})} if is_open else {}
     ordered: dict[int, Hit] = {}
     for hit in hits:
-        chain = [hit]
-        while (newer := changed.get(chain[-1].row.id)) is not None and len(chain) < MAX_CHANGES:
+        chain = {hit.row.id: hit}
+        while (newer := changed.get(next(reversed(chain)))) is not None and len(chain) < MAX_CHANGES:
             found = known.get(newer)
             if found is None and newer in more and _is_inside(more[newer], place):
                 found = hit._replace(row=more[newer])
-            if found is None or found in chain:
+            if found is None or newer in chain:
                 break
-            chain.append(found)
-        for each in reversed(chain):
-            ordered.setdefault(each.row.id, each)
+            # It is about the question as much as what it changed.
+            chain[newer] = found._replace(certainty=max(found.certainty, hit.certainty))
+        for row_id in reversed(chain):
+            ordered.setdefault(row_id, chain[row_id])
     return list(ordered.values())
 
 
