@@ -6,7 +6,9 @@ from typing import Any
 
 import httpx
 import pytest
+from honcho import Honcho
 
+from hermes.memory_server.engine.dialectic import HEAD
 from tests.memory_server.talking import conclude, held, itself, say, settle
 
 pytestmark = pytest.mark.contract("9.5")
@@ -80,6 +82,69 @@ def test_a_clause_that_changed_leaves_the_others_of_its_sentence(
     assert by_text(http, name)["superseded_by"] is None
     [ended] = [one for one in listed(http) if one["superseded_by"]]
     assert ended["content"].removeprefix("ann: ") in both, "each clause is a quote"
+
+
+@pytest.mark.parametrize(
+    ("told", "moved", "name", "home"),
+    [
+        ("Hi! I'm Nina and I live in Lisbon.", PORTO, "What is my name?", "Where do I live?"),
+        (
+            "Ich bin Nina und wohne in Lissabon.",
+            "Ich bin letzte Woche nach Porto gezogen.",
+            "Wie heiße ich?",
+            "Wo wohne ich?",
+        ),
+        ("Soy Nina y vivo en Lisboa.", "Me mudé a Oporto.", "¿Cómo me llamo?", "¿Dónde vivo?"),
+        ("Je suis Nina et j'habite à Lyon.", "J'ai déménagé à Porto.", "Comment je m'appelle ?", "Où j'habite ?"),
+        ("我叫Nina，住在里斯本。", "我上周搬到了波尔图。", "我叫什么名字？", "我住在哪里？"),
+    ],
+)
+def test_a_message_comes_behind_its_change_only_where_it_is_asked_about(
+    http: httpx.Client, told: str, moved: str, name: str, home: str
+) -> None:
+    tell(http, told, moved)
+    for question, first in ((name, told), (home, moved)):
+        found = [one["content"] for one in http.post("/search", json={"query": question}).json()]
+        assert found[0] == first, question
+
+
+async def test_chat_says_what_holds_before_the_message_that_it_changed(http: httpx.Client, honcho: Honcho) -> None:
+    tell(http, "Hi! I'm Nina and I live in Lisbon.", "I have a dog called Rex.", PORTO, "I'm Tired today.")
+    lines = str(honcho.peer("ann").chat("Where do I live?")).splitlines()
+    assert PORTO in next(line for line in lines if line.startswith("- "))
+
+
+def test_of_two_changed_clauses_the_one_that_is_asked_about_counts(http: httpx.Client) -> None:
+    sold = "I drive a Zoe now."
+    tell(http, "I live in Lisbon and I drive a Skoda.", sold, PORTO)
+    found = http.post("/search", json={"query": "Do I drive a Skoda?"}).json()
+    assert found[0]["content"] == sold
+
+
+@pytest.mark.parametrize(
+    ("told", "question"),
+    [
+        ("I'm Nina.", "What is my name?"),
+        ("Hi! I'm Nina and I live in Lisbon.", "What is my name?"),
+        ("Ich bin Nina.", "Wie heiße ich?"),
+        ("Soy Nina.", "¿Cómo me llamo?"),
+        ("Je m'appelle Nina.", "Quel est mon nom ?"),
+        ("我叫Nina。", "我的名字是什么？"),
+    ],
+)
+async def test_chat_says_a_name_that_was_given_in_other_words(
+    http: httpx.Client, honcho: Honcho, told: str, question: str
+) -> None:
+    tell(http, told, PORTO, "I have a dog called Rex.")
+    lines = str(honcho.peer("ann").chat(question)).splitlines()
+    assert lines[0] == HEAD
+    assert "Nina" in next(line for line in lines if line.startswith("- "))
+
+
+@pytest.mark.parametrize("told", ["I'm Tired.", "I'm German.", "Ich bin Lehrer.", "Soy Mexicana.", "Je suis Belge."])
+async def test_what_one_is_is_no_name(http: httpx.Client, honcho: Honcho, told: str) -> None:
+    tell(http, told)
+    assert HEAD not in str(honcho.peer("ann").chat("What is my name?"))
 
 
 def test_what_is_said_of_one_thing_stays_one_sentence(http: httpx.Client) -> None:

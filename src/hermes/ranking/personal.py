@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Literal
 
+from hermes.ranking.changes import SENTENCE_ENDS
 from hermes.ranking.relative_times import write_out
 from hermes.ranking.traits import speaks_of_oneself
-from hermes.ranking.words import split_words, telling_words
+from hermes.ranking.words import share_held, split_words, telling_words
 
 Topic = Literal["name", "home", "work", "said", "oneself"]
 MAX_QUESTION_CHARS = 200
@@ -77,14 +78,23 @@ GIVEN_NAME = re.compile(
     rf"|[Mm]ein (?:Vorn|N)ame ist|[Mm]e llamo|[Mm]i nombre es|[Jj]e m['’]appelle|[Mm]on (?:pré)?nom est) {_NAME}"
     r"|(?:^|[Uu]ser['’]?s? |[Pp]erson['’]?s? )(?:[Nn]ame(?: is|:)|[Ii]s (?:called|named)|[Gg]oes by) "
     rf"{_NAME.replace('name', 'noted')}"
-    r"|我(?:的名字[叫是]|叫)(?P<chinese>[^\W\d_a-z]{2,4}?)(?=[，。,.！!\s]|$)|\b(?:my name is|ich hei(?:ß|ss)e"
-    r"|me llamo|je m['’]appelle) (?P<small>[^\W\d_]{2,20})(?=[.,!]|$| (?:and|und|y|et)\b)"
+    r"|我(?:的名字[叫是]|叫)(?P<chinese>[^\W\d_a-z]{2,4}?|[A-Z][a-z]+)(?=[，。,.！!\s]|$)"
+    r"|\b(?:my name is|ich hei(?:ß|ss)e|me llamo|je m['’]appelle) "
+    r"(?P<small>[^\W\d_]{2,20})(?=[.,!]|$| (?:and|und|y|et)\b)"
 )
+GERMAN_NOUN = (
+    r"(?i:\w{0,30}(?:er|in|ist|ant|ent|eur|or|ling|oge|iker|mann|frau|mensch|arzt|anwalt|koch|wirt|graf|nom|kind|typ|fan"
+    r"|eule|freund|vater|mutter|los|ig|isch|lich|ose)|deutsche?|pole|däne|russe|schwede|finne|grieche|türke|chinese|ire"
+    r"|schotte|brite|kroate|serbe|ungar|jude|katholik|muslima?|moslem|hindu|single|witwe|waise|papa|mama|oma|opa|azubi"
+    r"|chef|boss|profi|laie|kunde|kollege|hebamme|pilot|chirurg|beamt\w+|angestellt\w+|pfleg\w+|waage|jungfrau|widder)\b"
+)
+"""Also begins with a capital in German: "Ich bin Arzt". Some names are lost with it, as Martin."""
 LIKELY_NAME = re.compile(
     rf"(?:^|[.!,…] |\b(?:[Hh]i|[Hh]ello|[Hh]ey|[Hh]ola|[Bb]onjour|[Ss]alut)[,!]? )"
     rf"(?:I['’]m|I am|[Tt]his is|[Ss]oy|[Yy]o soy|[Jj]e suis) {_NAME}(?=[.,!]|$| (?:and|from|here|y|de|et)\b)"
     rf"|\b(?:[Hh]i|[Hh]allo|[Hh]ey|[Mm]oin|[Ss]ervus)[,!]? (?:und )?[Ii]ch bin (?:die "
     rf"|der )?{_NAME.replace('name', 'german')}"
+    rf"|(?:^|[.!,…] )[Ii]ch bin (?!{GERMAN_NOUN}){_NAME.replace('name', 'bare')}(?=[.,!]|$| und\b)"
 )
 """Says who speaks, or what they are: "I'm Nina", "I'm German"."""
 NO_NAME = re.compile(
@@ -93,6 +103,20 @@ NO_NAME = re.compile(
     r"|sun)day|tomorrow|later|back|ok|okay|not|so|very|sorry|happy|allergic)\b",
     re.IGNORECASE,
 )
+ORDINARY = re.compile(
+    r"(?:fine|good|great|well|sure|ready|done|busy"
+    r"|hungry|thirsty|sick|ill|sad|glad|angry|mad|afraid|lucky|lost|single|pregnant|home|here|there|free|new|old|young"
+    r"|late|early|alone|awake|asleep|sleepy|nervous|proud|curious|grateful|sober|gay|lesbian|bisexual|trans|autistic"
+    r"|diabetic|jobless|human|mom|mum|mama|dad|papa|atheist|protestant|orthodox|sikh|hispanic|latin[ao]|czech|slovak"
+    r"|thai|israeli|pakistani|iraqi|filipino|korean|european|african|\w{2,20}(?:gian|nian|sian)|egyptian|croatian"
+    r"|colombian|serbian|latvian|peruvian|bolivian|brazilian|austrian|hungarian|bulgarian|nigerian|syrian"
+    r"|(?!ahmed\b|jared\b|khaled\b|\w{0,9}ham+ed\b|\w{0,9}fred\b)\w{3,20}ed|\w{3,20}(?:ing|less|ful)"
+    r"|aleman\w*|alemán|español\w*|francés|inglés|italian[ao]|mexican[ao]|católic[ao]|vegan[ao]|vegetarian[ao]|solter[ao]"
+    r"|français\w*|allemande?|espagnole?|italien\w*|anglaise?|belge|suisse|catholique|végane?|célibataire|fatiguée?"
+    r"|cansad[ao]|müde|krank|satt|froh|traurig|verheiratet|schwanger|zuhause|da|wieder)\b",
+    re.IGNORECASE,
+)
+"""What one is, though it may be written with a capital. Some of them are names where they are said to be."""
 GENERAL = frozenset(
     """
     know known knows knowing tell told remember remembers learn learned learnt stored saved person people user users
@@ -160,6 +184,18 @@ def states(topic: Topic, text: str) -> bool:
     return found is not None and not _is_reported(text, found.start())
 
 
+def fits_statement(question: str, statement: str, text: str) -> bool:
+    """Return True if a question is about a statement of a text rather than about another sentence of it."""
+    rest = [part.strip() for part in SENTENCE_ENDS.split(text.replace(statement, " "))]
+    topic = find_topic(question)
+    if topic in PROTOTYPES:
+        stated, elsewhere = states(topic, statement), any(states(topic, part) for part in rest)
+        if stated != elsewhere:
+            return stated
+    words = telling_words(split_words(question))
+    return share_held(words, statement) >= max(share_held(words, part) for part in rest)
+
+
 def find_name(texts: Iterable[str]) -> tuple[str, str] | None:
     """Return the name that a person gives themselves, and the text with it: the first text that says it outright, or
     else the first that likely does."""
@@ -175,7 +211,8 @@ def find_name(texts: Iterable[str]) -> tuple[str, str] | None:
 def _first_name(pattern: re.Pattern[str], text: str) -> str | None:
     for found in pattern.finditer(text):
         name = next(given for given in found.groups() if given)
-        if not NO_NAME.match(name) and not _is_reported(text, found.start()):
+        is_word = NO_NAME.match(name) or (pattern is LIKELY_NAME and ORDINARY.match(name))
+        if not is_word and not _is_reported(text, found.start()):
             return name[:1].upper() + name[1:]
     return None
 

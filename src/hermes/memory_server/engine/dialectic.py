@@ -17,10 +17,11 @@ from hermes.memory_server.engine.asking import without_names
 from hermes.memory_server.engine.cards import read_card
 from hermes.memory_server.engine.recall import ConclusionChoice, View, choose, query_views
 from hermes.memory_server.engine.search import find_hits
+from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.faults import Invalid
 from hermes.ranking.claims import split_speaker
-from hermes.ranking.personal import holds_secret, is_general
+from hermes.ranking.personal import find_topic, holds_secret, is_general
 from hermes.ranking.scoring import ABOUT
 from hermes.ranking.utterances import only_asks
 
@@ -77,19 +78,27 @@ def answer(
         held = _once(row for row in hold_in_general(tx, index, views, question, width) if not holds_secret(row.content))
         if card or held:
             return PeerAnswer(_write(HEAD, card, held[: 2 * width], ()), held[: 2 * width], (), card)
-    is_told = _is_told(tx, index, place, question, filters)
+    named = _find_names(tx, views, question)
+    is_told = bool(named) or _is_told(tx, index, place, question, filters)
     width = width if is_told else NEAREST
     fitting = query_views(tx, index, views, question, width * min(len(views), 2), MAX_DISTANCE, least=ABOUT)
-    chosen = _once(fitting)[:width]
+    chosen = _once([*named, *fitting])[:width]
     hits = find_hits(tx, index, place, question, filters, CANDIDATES * width)
     stated = [hit for hit in hits if not only_asks(hit.row.content)]
     about = [hit for hit in stated if hit.is_about]
     said = [hit.row for hit in (about or (stated[:NEAREST] if is_told and not chosen else ()))]
     quoted = [row for row in said if not any(row.content in one.content for one in chosen)][:width]
     quoted = quoted if is_told else quoted[: NEAREST - len(chosen)]
-    chosen = _order_by_messages(chosen, said)
+    chosen = [*named, *_order_by_messages(chosen[len(named) :], said)]
     content = _write(HEAD if is_told else UNTOLD, (), chosen, quoted, said_first=quoted[:1] == said[:1])
     return PeerAnswer(content, chosen, quoted, is_told=is_told)
+
+
+def _find_names(tx: Tx, views: Sequence[View], question: SearchQuestion) -> list[Row[Any]]:
+    """How the one whom these views are of is called, for a question about "my name", whose words no answer holds."""
+    if find_topic(question.text) != "name" or len({view.observed for view in views}) != 1:
+        return []
+    return [row for row in find_standing(tx, views) if row.standing == "name"]
 
 
 def _order_by_messages(concluded: Sequence[Row[Any]], said: Sequence[Row[Any]]) -> list[Row[Any]]:

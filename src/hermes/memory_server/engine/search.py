@@ -16,7 +16,7 @@ from hermes.memory_server.db.tables import memberships, messages, peers, session
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.allowed import Allowed
-from hermes.memory_server.engine.asking import understand
+from hermes.memory_server.engine.asking import understand, without_names
 from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.finer import find_directions, refined
@@ -26,12 +26,14 @@ from hermes.memory_server.engine.narrowing import named, narrow, rows_named
 from hermes.memory_server.engine.outline import Positions
 from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.peers import find_peer
-from hermes.memory_server.engine.truth import changed_messages
+from hermes.memory_server.engine.truth import find_changes
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import rank_by_words
 from hermes.memory_server.faults import Invalid
 from hermes.ranking.admission import LEAST_LIKELY, likelihood, read_features
 from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first
+from hermes.ranking.claims import split_speaker
+from hermes.ranking.personal import find_topic, fits_statement, states
 from hermes.ranking.scoring import ABOUT, Floats, certainty, score
 from hermes.ranking.successors import COMPARED, SaidStatement, put_successors_first
 from hermes.ranking.words import split_words, telling_words
@@ -83,7 +85,9 @@ def find_hits(
     words = telling_words(split_words(question.text))
     ordered = [hits[at] for at in put_newer_first(question.text, words, said)]
     ordered = _put_successors_first(tx, ordered, place, question)
-    return _put_changes_first(tx, ordered, place, is_open=not filters)[:limit]
+    if find_topic(question.text) == "name":  # it shares no word with "I'm Nina"
+        ordered.sort(key=lambda hit: not states("name", hit.row.content))
+    return _put_changes_first(tx, ordered, place, question.text, is_open=not filters)[:limit]
 
 
 def _put_successors_first(tx: Tx, hits: list[Hit], place: SearchArea, question: SearchQuestion) -> list[Hit]:
@@ -96,26 +100,33 @@ def _put_successors_first(tx: Tx, hits: list[Hit], place: SearchArea, question: 
     return [*(hits[at] for at in order), *hits[COMPARED:]]
 
 
-def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, *, is_open: bool) -> list[Hit]:
-    """Put a message that changed what another says before it, also where it is not among the hits, unless a filter may
-    keep it out."""
-    changed = changed_messages(tx, [hit.row.id for hit in hits])
-    if not changed:
+def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, question: str, *, is_open: bool) -> list[Hit]:
+    """Put a message that changed what another says of the question before it, also where it is not among the hits,
+    unless a filter may keep it out."""
+    found_changes = find_changes(tx, [hit.row.id for hit in hits])
+    if not found_changes:
         return hits
     known = {hit.row.id: hit for hit in hits}
+    asked = without_names(tx, place.workspace_id, question)
+    changed = {
+        row.older: row.newer
+        for row in found_changes
+        if fits_statement(asked, split_speaker(row.content)[1], known[row.older].row.content)
+    }
     more = {row.id: row for row in find_messages(tx, {*changed.values()} - {*known})} if is_open else {}
     ordered: dict[int, Hit] = {}
     for hit in hits:
-        chain = [hit]
-        while (newer := changed.get(chain[-1].row.id)) is not None and len(chain) < MAX_CHANGES:
+        chain = {hit.row.id: hit}
+        while (newer := changed.get(next(reversed(chain)))) is not None and len(chain) < MAX_CHANGES:
             found = known.get(newer)
             if found is None and newer in more and _is_inside(more[newer], place):
                 found = hit._replace(row=more[newer])
-            if found is None or found in chain:
+            if found is None or newer in chain:
                 break
-            chain.append(found)
-        for each in reversed(chain):
-            ordered.setdefault(each.row.id, each)
+            # It is about the question as much as what it changed.
+            chain[newer] = found._replace(certainty=max(found.certainty, hit.certainty))
+        for row_id in reversed(chain):
+            ordered.setdefault(row_id, chain[row_id])
     return list(ordered.values())
 
 

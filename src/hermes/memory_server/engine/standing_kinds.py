@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 
 from hermes.memory_server.engine.sentence_kinds import SECRET, SENTENCES_KEPT
 from hermes.memory_server.engine.sentences import is_secret
+from hermes.ranking.personal import GERMAN_NOUN, NO_NAME, ORDINARY
 
 MAX_STANDING_CHARS = 200
 """Longer sentences tell a story: what always holds is said in few words."""
@@ -15,6 +16,7 @@ SIGNED = re.compile(r"[\w-]{1,100}: ")
 """The name of who said it, before a conclusion."""
 PLEASE = r"(?:^|^[\w-]{1,100}: )(?:please|bitte|por favor|s['’]il (?:te|vous) pla[iî]t|请)?[\s,，]*"
 NAME = r"(?-i:[A-ZÀ-Þ][a-zß-ÿ]\w*)"
+NO_WORD = rf"(?!{NO_NAME.pattern}|{ORDINARY.pattern})"
 I_AM = r"\b(?:i am|i['’]m)"
 MANY = r"(?:an?|one|two|three|four|no|twin|eine?n?|zwei|drei|keine|una?|dos|tres|une|deux|trois|\d+)"
 TRADE = (
@@ -45,10 +47,11 @@ ILL = (
 RULES: Mapping[str, tuple[str, ...]] = {
     "name": (
         rf"\bmy (?:full |first |last |real |nick)?name(?:['’]s| is)\b|(?:^|: )name['’]s {NAME}|{I_AM} called\b",
-        rf"{I_AM} {NAME}(?: {NAME})?(?:[.!]?$|,? and\b)|{PLEASE}(?:you can )?call me {NAME}"
+        rf"{I_AM} {NO_WORD}{NAME}(?:[ -]{NAME})?(?:[.!]?$|,? and\b)|{PLEASE}(?:you can )?call me {NAME}"
         rf"|\buser(?:['’]s name)? is {NAME}",
         rf"\bich hei(?:ß|ss)e\b|\bmein \w*name ist\b|\bich bin (?:der|die) {NAME}[.!]?$|{PLEASE}nenne? mich {NAME}",
-        rf"\b(?:soy|je suis) {NAME}(?: {NAME})?(?:[.!]?$|,? (?:y|et)\b)",
+        rf"\bich bin (?!{GERMAN_NOUN}){NO_WORD}{NAME}(?:[ -]{NAME})?(?:[.!]?$|,? und\b)",
+        rf"\b(?:soy|je suis) {NO_WORD}{NAME}(?:[ -]{NAME})?(?:[.!]?$|,? (?:y|et)\b)",
         r"\bme llamo\b|\bmi nombre es\b|\bll[aá]mame\b|\bje m['’]appelle\b|\bmon (?:pré)?nom est\b"
         r"|\bappelle[sz]?-moi\b",
         r"我(?:的名字)?(?:叫|姓)|我的名字是",

@@ -252,7 +252,7 @@ SUCCESSORS_AT_ONCE = 20
 OF_OLDER, OF_NEWER = conclusion_messages.alias("of_older"), conclusion_messages.alias("of_newer")
 MESSAGE_KEYS = [f"id{number}" for number in range(SUCCESSORS_AT_ONCE)]
 CHANGED_MESSAGES = PreparedStatement(
-    select(OF_OLDER.c.message_id.label("older"), OF_NEWER.c.message_id.label("newer"))
+    select(OF_OLDER.c.message_id.label("older"), OF_NEWER.c.message_id.label("newer"), conclusions.c.content)
     .join_from(OF_OLDER, conclusions, conclusions.c.id == OF_OLDER.c.conclusion_id)
     .join(OF_NEWER, OF_NEWER.c.conclusion_id == conclusions.c.superseded_by)
     .where(OF_OLDER.c.message_id.in_([bindparam(key) for key in MESSAGE_KEYS]), LIVE)
@@ -260,13 +260,14 @@ CHANGED_MESSAGES = PreparedStatement(
 )
 
 
-def changed_messages(tx: Tx, ids: Sequence[int]) -> dict[int, int]:
-    """Return, for those of the first messages of which a statement was changed later, the message that changed it."""
+def find_changes(tx: Tx, ids: Sequence[int]) -> list[Record]:
+    """Return each statement of the first messages that was changed later, with its message and the one that changed it,
+    the newest of those last."""
     some = list(ids[:SUCCESSORS_AT_ONCE])
     if not some:
-        return {}
+        return []
     given = dict(zip(MESSAGE_KEYS, some + some[-1:] * (SUCCESSORS_AT_ONCE - len(some)), strict=True))
-    return {row.older: row.newer for row in CHANGED_MESSAGES.rows(tx, **given) if row.older != row.newer}
+    return [row for row in CHANGED_MESSAGES.rows(tx, **given) if row.older != row.newer]
 
 
 SHOWN = select(
