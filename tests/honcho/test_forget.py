@@ -31,7 +31,7 @@ def home(commanded: Path) -> Path:
 
 def told(recalling: Recalling) -> None:
     recalling.configure()
-    recalling.tell("elsewhere", (ANN, SECRET), (ANN, "I like figs."), (BOT, "Noted: Zanzibar, as you say."))
+    recalling.tell("elsewhere", (ANN, SECRET), (ANN, "I like figs."), (BOT, "A safe and Zanzibar, I see."))
     recalling.conclude(BOT, ANN, "Ann's word for the safe is zanzibar.")
     recalling.set_card(BOT, ["Safe: Zanzibar", "Likes figs"], ANN)
 

@@ -414,7 +414,7 @@ def test_properties_of_a_response_format_share_one_bounded_answer(http: httpx.Cl
         content = http.post("/peers/ann/chat", json=asked).json()["content"]
         filled = json.loads(content)
         assert len(filled) == count
-        assert all(texts[0].startswith("I like tea.") for texts in filled.values())
+        assert all("I like tea." in texts[0] for texts in filled.values())
         assert sum(len(text) for texts in filled.values() for text in texts) <= limits.ANSWER_CHARS
 
 
