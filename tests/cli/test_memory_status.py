@@ -101,6 +101,15 @@ def test_status_names_work_of_the_memory_server_that_keeps_failing() -> None:
         assert lines[-1].strip() == f"not done yet: representation tried 7 times ({told})"
 
 
+@pytest.mark.contract("9.9")
+@pytest.mark.parametrize(("waiting", "told"), [(0, "no jobs wait; 2.0 GB"), (3, "3 jobs wait, the oldest for 9.5 s;")])
+def test_status_names_the_oldest_job_only_where_one_waits(waiting: int, told: str) -> None:
+    facts = {"url": "u", "pid": 1, "version": "v", "kind": "background", "started_at": 0.0, "folder": "f"}
+    lag = {"waiting_jobs": waiting, "oldest_job_seconds": 9.5 * bool(waiting)}
+    health = {"status": "ok", "lag": lag, "disk_free_bytes": 2e9}
+    assert told in server_lines({**facts, "problem": None, "running": True, "health": health})[1]
+
+
 def test_a_provider_elsewhere_is_not_called_our_own_server(home: Path, hermes: Callable[..., Ran]) -> None:
     home.mkdir()
     (home / "config.yaml").write_text("memory:\n  provider: honcho\n", encoding="utf-8")

@@ -62,6 +62,13 @@ def test_what_a_person_asks_about_themselves_is_answered(home: Path, language: s
     assert chat(env, "-q", greeting).out.startswith(f"{greeting[:1].upper()}{greeting[1:]}! Tell me")
 
 
+def test_of_two_homes_the_one_told_before_is_marked_as_earlier(home: Path) -> None:
+    env = environment(home)
+    told = ["My name is Lena and I live in Graz.", "I moved to Vienna last week."]
+    assert chat(env, said="\n".join(told)).code == 0
+    assert chat(env, "-q", "Where do I live now?").out == f"From memory: “{told[1]}” · earlier: “{told[0]}”\n"
+
+
 def test_what_was_not_told_is_admitted_without_other_quotes(home: Path) -> None:
     said = ["My mother is called Helga.", "My sister lives in Graz.", "Her sister works as a nurse.", "I'm German."]
     asked = {

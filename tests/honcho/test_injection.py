@@ -127,6 +127,16 @@ def test_the_same_words_of_two_people_are_two_facts() -> None:
     assert text.count("I like figs") == 2
 
 
+@pytest.mark.contract("7.3")
+def test_what_held_before_a_fact_stays_under_that_fact() -> None:
+    moved = "[2026-11-19 17:02:30] ann: I moved to Vienna.\n   until 19 November 2026: ann: I live in Graz."
+    known = f"## Said\n\n[2026-11-19 17:01:49] ann: My dentist is Dr Moser.\n{moved}"
+    assert moved in joined({"user card": "ann: I moved to Vienna.", "user representation": known}, 2000)
+    assert moved in joined({"user representation": known}, len(moved) + 30)
+    said = "ann: I moved to Vienna.\nuntil 19 November 2026: ann: I live in Graz."
+    assert "Vienna" not in joined({"user card": said, "user representation": known}, 2000).partition("Dr Moser")[2]
+
+
 def test_a_section_that_says_nothing_new_is_left_out() -> None:
     assert len(compose([section("I like figs"), section("# Facts\n\n- I like figs", "user card")], 2000)) == 1
 

@@ -107,7 +107,9 @@ def answer(
         return _tell_all(own, newest, now)
     stated = [line for line in newest if states(inquiry.topic, line.text)]
     others = (line for line in own if is_answer(line, inquiry) and not OF_ANOTHER.search(line.text))
-    quotes = stated[:MAX_QUOTES] or list(others)[:MAX_QUOTES]
+    if stated:
+        return _quote_newest(stated[:MAX_QUOTES], now)
+    quotes = list(others)[:MAX_QUOTES]
     return _quote(quotes, now) if quotes else UNKNOWN[inquiry.topic]
 
 
@@ -190,6 +192,14 @@ def _tell_all(own: Sequence[RecalledLine], newest: Sequence[RecalledLine], now: 
 
 def _quote(lines: Sequence[RecalledLine], now: float) -> str:
     return "From memory: " + " · ".join(_written(line, now) for line in lines)
+
+
+def _quote_newest(lines: Sequence[RecalledLine], now: float) -> str:
+    """What a person said of one thing, the newest first: what was said before it may hold no longer."""
+    first = lines[0].at
+    before = [line.at is not None and first is not None and line.at < first for line in lines]
+    marked = (f"{'earlier: ' * is_before}{_written(line, now)}" for line, is_before in zip(lines, before, strict=True))
+    return "From memory: " + " · ".join(marked)
 
 
 def _written(line: RecalledLine, now: float) -> str:

@@ -38,6 +38,16 @@ COMMANDS: dict[str, str] = {
 """Each command is a module of this room; this is what it holds: a function, a group of commands, or what makes such a
 group of the word that follows, called `build`."""
 
+MEANT = {
+    "status": "`hermes doctor` tells how all of it is, `hermes memory status` and `hermes gateway status` one part",
+    "search": "`hermes sessions search WORDS` searches what was said",
+    "forget": "`hermes memory forget WORDS` does it",
+    "setup": "`hermes model` chooses a model, `hermes memory setup` a memory, `hermes gateway setup` a platform",
+    "serve": "`hermes gateway run` serves the API and chats, `hermes memory serve` the memory",
+    "login": "`hermes honcho login` signs in to Honcho",
+}
+"""What people type as a command, and what does it."""
+
 
 def build_app(names: Iterable[str], following: str | None = None) -> typer.Typer:
     """The command line with these commands: a command that is not asked for is not imported. `following` is the word
@@ -121,7 +131,11 @@ def _print_usage_error(error: typer.TyperException, arguments: Sequence[str]) ->
     context = getattr(error, "ctx", None)
     needed = list(_needed(arguments))  # an option without its value does not know its command
     path = context.command_path if context is not None else " ".join(["hermes", *needed[: len(needed) == 1]])
-    note(f"hermes: {HermesError(message, hint=f'`{path} --help` shows what there is').line()}")
+    hint = f"`{path} --help` shows what there is"
+    _, word, _ = read_command_line(arguments)
+    if word in MEANT and message == f"No such command '{word}'.":
+        hint = f"{MEANT[word]}; {hint}"
+    note(f"hermes: {HermesError(message, hint=hint).line()}")
 
 
 def _open_missing_streams() -> None:

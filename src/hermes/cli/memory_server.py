@@ -45,12 +45,13 @@ def server_lines(server: Mapping[str, Any]) -> list[str]:
     health, lag = server["health"], server["health"].get("lag", {})
     by = "in the background" if server["kind"] == "background" else "by `hermes memory serve`"
     reasons = lag.get("reasons", {})
+    waiting, oldest = lag.get("waiting_jobs"), lag.get("oldest_job_seconds")
+    jobs = f"{waiting} jobs wait, the oldest for {oldest} s" if waiting else "no jobs wait"
     retried = [f"{kind} tried {n} times ({reasons.get(kind, '?')})" for kind, n in lag.get("retried", {}).items()]
     return [
         f"server    {server['url']}, {health.get('status')}, process {server['pid']}, version {server['version']}, "
         f"{by} since {show_time(server['started_at'])}, data in {server['folder']}",
-        f"          {lag.get('waiting_jobs')} jobs wait, the oldest for {lag.get('oldest_job_seconds')} s; "
-        f"{health.get('disk_free_bytes', 0) / 1e9:.1f} GB free",
+        f"          {jobs}; {health.get('disk_free_bytes', 0) / 1e9:.1f} GB free",
         *_rereading_lines(health.get("rereading") or {}),
         *server_model_lines(health.get("model")),
         *([f"          not done yet: {', '.join(retried)}"] if retried else []),

@@ -166,11 +166,11 @@ def _fill(sections: Sequence[Section], limit: int, said: _SaidLines) -> tuple[Pa
     """Return the sections as parts, as far as there is room, without lines that `said` or an earlier part holds."""
     parts: list[Part] = []
     for section in sections:
-        lines = section.text.splitlines()
-        whole = _drop_bare_headings(_leave_out(lines, said))
+        units = _split_units(section.text)
+        whole = _drop_bare_headings(_leave_out(units, said))
         if not whole:
             continue
-        kept = _cut(whole, lines, limit - len(_write(section, "")), said)
+        kept = _cut(whole, units, limit - len(_write(section, "")), said)
         text = _write(section, kept) if kept else ""
         limit -= len(text) + BETWEEN if text else 0
         said.add(kept)
@@ -179,19 +179,19 @@ def _fill(sections: Sequence[Section], limit: int, said: _SaidLines) -> tuple[Pa
     return tuple(parts)
 
 
-def _cut(whole: str, lines: Sequence[str], room: int, said: _SaidLines) -> str:
-    """Return what fits of a section. Dated lines are in order of time: of these the last ones are kept, and of a line
+def _cut(whole: str, units: Sequence[str], room: int, said: _SaidLines) -> str:
+    """Return what fits of a section. Dated units are in order of time: of these the last ones are kept, and of one
     that is there twice the later one."""
     if len(whole) <= room:
         return whole
-    if not _is_dated(lines):
+    if not _is_dated(units):
         return _drop_bare_headings(cut_at_word(whole, room).splitlines())
     kept: list[str] = []
-    for line in _leave_out(lines[::-1], said, room):
-        room -= len(line) + 1
-        if room < -1:  # nothing stands behind the last line
+    for unit in _leave_out(units[::-1], said, room):
+        room -= len(unit) + 1
+        if room < -1:  # nothing stands behind the last one
             break
-        kept.append(line)
+        kept.append(unit)
     return _drop_bare_headings(kept[::-1])
 
 
@@ -228,26 +228,42 @@ class _SaidLines:
             self.triples.update(form.triples)
 
 
-def _leave_out(lines: Iterable[str], said: _SaidLines, room: int = READ * MOST_CHARS) -> list[str]:
-    """Return the lines without those that `said`, or one before them, says; no more than are needed to fill `room`."""
+def _split_units(text: str) -> list[str]:
+    """Split a text into lines, each with the indented ones under it: what held before it, and its premises."""
+    units: list[str] = []
+    for line in text.splitlines():
+        if line[:1].isspace() and line.strip() and units and units[-1].strip() and not _is_heading(units[-1]):
+            units[-1] += f"\n{line}"
+        else:
+            units.append(line)
+    return units
+
+
+def _leave_out(units: Iterable[str], said: _SaidLines, room: int = READ * MOST_CHARS) -> list[str]:
+    """Return the units without those of which `said`, or units before them, say every line; no more than are needed to
+    fill `room`. An indented line would be read as one of another unit without its own first line."""
     text, triples = said.text, set(said.triples)
     compared: set[str] = set()
     kept: list[str] = []
-    for line in lines:
-        form = _form(line)
-        if form.plain.isspace() or _is_heading(line):
-            kept.append(line)
+    for unit in units:
+        forms = [_form(line) for line in unit.splitlines() if not (line[0].isspace() and line.endswith(":"))]
+        if all(form.plain.isspace() for form in forms) or _is_heading(unit):
+            kept.append(unit)
             continue
         # What is noted is told as it is, and again as something that its person says.
-        is_said = form.plain in compared or form.unsigned in compared
-        if not is_said and not (triples.issuperset(form.triples) and form.plain in text):
-            kept.append(line)
-            room -= len(line)
+        if not all(
+            form.plain in compared
+            or form.unsigned in compared
+            or (triples.issuperset(form.triples) and form.plain in text)
+            for form in forms
+        ):
+            kept.append(unit)
+            room -= len(unit)
             if room < 0:
                 break
-            text += f"{form.plain}\n"
-            triples.update(form.triples)
-        compared.add(form.plain)
+            text += "".join(f"{form.plain}\n" for form in forms)
+            triples.update(*(form.triples for form in forms))
+        compared.update(form.plain for form in forms)
     return kept
 
 
