@@ -28,9 +28,11 @@ def test_memory_shows_both_sides_says_why_and_undoes(folder: Path) -> None:
         typed = (
             "/memory search Lisbon\n/memory why 1\n/memory search Porto\n/memory why 1\n/memory undo 1\n/memory why 1\n"
         )
+        listed = fresh.hermes("memory", "list", "Lisbon").out
         shown = chat(fresh.env, said=typed)
         told = shown.out + shown.err
-    assert " until " in told, "the older one says until when it held"
+    for ended in (told, listed):
+        assert "no longer so since " in ended, "the older one says until when it held"
     assert "since then: I moved to Porto last week." in told
     assert "before, this held: I live in Lisbon." in told
     assert "Undone. Both hold: I moved to Porto last week." in told

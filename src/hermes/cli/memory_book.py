@@ -131,4 +131,5 @@ def work_on(app: App, work: Callable[[MemoryBook], Awaitable[T]]) -> T:
 def _origin(entry: Remembering) -> str:
     if entry.target is not None:
         return entry.origin
-    return entry.origin if entry.at is None else f"{entry.origin}, {show_time(entry.at)}"
+    ended = f"no longer so since {show_time(entry.until)}" if entry.until else ""
+    return ", ".join(filter(None, (entry.origin, show_time(entry.at) if entry.at else "", ended)))

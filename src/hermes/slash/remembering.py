@@ -111,8 +111,8 @@ async def _show(book: MemoryBook, words: Wording | None, after: str) -> str:
 def _origin(book: MemoryBook, entry: Remembering) -> str:
     """Where it comes from, in a line. Where files are is the owner's business."""
     if entry.target is None:
-        held = " until ".join(filter(None, (_date(entry.at), _date(entry.until))))
-        return ", ".join(filter(None, ("fact", entry.origin, held)))
+        ended = f"no longer so since {_date(entry.until)}" if entry.until else ""
+        return ", ".join(filter(None, ("fact", entry.origin, _date(entry.at), ended)))
     place = str(book.notes.path(entry.target)) if book.notes.scope == OWNER else entry.origin
     return f"note in {place}" + (f", last changed {_date(entry.at)}" if entry.at else "")
 
