@@ -20,6 +20,7 @@ from hermes.honcho.oauth_endpoints import Endpoints, find_endpoints
 from hermes.honcho.sign_in import OTHER_WORKSPACE
 from hermes.honcho.token_requests import TokenError
 from tests.honcho.asking import Person
+from tests.honcho.between import until_it_is_so
 from tests.honcho.issuer import DEVICE_GRANT, Fault, Issuer
 from tests.honcho.setting_up import USE, Hermes, block, document, provider, status, write
 from tests.honcho.signing_in import visiting
@@ -90,7 +91,7 @@ def test_login_with_a_browser_stores_the_grant(
         "server": issuer.url,
     }
     assert (document(here)["custom"], (here / "honcho.json").stat().st_mode & 0o777) == (7, 0o600)
-    assert [DONE in page.text for page in browser] == [True]
+    until_it_is_so(lambda: [DONE in page.text for page in browser] == [True])
     assert str(browser[0].history[0].url) in ran.out.splitlines(), "an address is only useful whole"
     told = status(hermes)
     assert told["auth"] == "OAuth (hermes-agent, token valid 60m), host block"
@@ -105,7 +106,8 @@ def test_login_for_another_workspace_than_the_one_in_force_says_so(
     issuer.config = {"workspace": "garden"}
     told = " ".join(hermes("honcho", "login").out.split())
     assert OTHER_WORKSPACE.format(chosen="garden", used="old") in told
-    assert (block(here)["workspace"], len(browser)) == ("old", 1)
+    assert block(here)["workspace"] == "old"
+    until_it_is_so(lambda: len(browser) == 1)
     issuer.end_tokens()
     assert status(hermes)["connection"].startswith("it answers, but refuses the sign-in for the workspace old;")
     assert hermes("memory", "setup", "honcho", "--yes", "--unchecked", "--workspace", "garden").code == 0
@@ -117,6 +119,7 @@ def test_page_is_asked_with_pkce_a_source_and_a_path_below_home(
     here: Path, hermes: Hermes, issuer: Issuer, browser: list[httpx.Response]
 ) -> None:
     assert hermes("honcho", "login").code == 0
+    until_it_is_so(lambda: len(browser) == 1)
     query = parse_qs(urlsplit(str(browser[0].history[0].url)).query)
     assert {name: query[name] for name in ("response_type", "client_id", "scope", "source", "config_path")} == {
         "response_type": ["code"],
@@ -244,7 +247,7 @@ def test_denied_login_stores_nothing(here: Path, hermes: Hermes, issuer: Issuer,
     ran = hermes("honcho", "login")
     assert (ran.code, "the sign-in was declined (access_denied)" in ran.err) == (1, True)
     assert document(here) == before
-    assert len(browser) == 1
+    until_it_is_so(lambda: len(browser) == 1)
 
 
 @pytest.mark.contract("8.1")

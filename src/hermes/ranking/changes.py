@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from hermes.ranking.dates import MONTHS
-from hermes.ranking.words import SAME, split_words
+from hermes.ranking.words import SAME, SENTENCE_END, split_words
 
 COMPARED = 10
 """The first so many hits are compared."""
@@ -131,7 +131,6 @@ DENIAL = re.compile(
     re.IGNORECASE,
 )
 CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-SENTENCE_ENDS = re.compile(r"[.!?](?=\s)|[。！？\n]")
 WORD = re.compile(r"\w+")
 COUNTED = re.compile(r" ([^\W\d_]{3,})")
 """The word behind a number."""
@@ -243,7 +242,7 @@ def _is_replaced(before: Sequence[_Value], after: Sequence[_Value], asked: Set[s
 def _best_values(text: str, kind: str, words: Set[str]) -> list[_Value]:
     """Return the values with the most words of the question near to them; none where that are too few."""
     prose = CODE.sub(" ", text[:MAX_READ_CHARS])
-    ends = [0, *(found.end() for found in SENTENCE_ENDS.finditer(prose)), len(prose)]
+    ends = [0, *(found.end() for found in SENTENCE_END.finditer(prose)), len(prose)]
     least = min(MIN_WORDS, len(words))
     read: list[_Value] = []
     for start, end, value in find_values(prose, kind):

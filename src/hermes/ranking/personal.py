@@ -10,10 +10,9 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Literal
 
-from hermes.ranking.changes import SENTENCE_ENDS
 from hermes.ranking.relative_times import write_out
 from hermes.ranking.traits import speaks_of_oneself
-from hermes.ranking.words import share_held, split_words, telling_words
+from hermes.ranking.words import SENTENCE_END, share_held, split_words, telling_words
 
 Topic = Literal["name", "home", "work", "said", "oneself"]
 MAX_QUESTION_CHARS = 200
@@ -186,7 +185,7 @@ def states(topic: Topic, text: str) -> bool:
 
 def fits_statement(question: str, statement: str, text: str) -> bool:
     """Return True if a question is about a statement of a text rather than about another sentence of it."""
-    rest = [part.strip() for part in SENTENCE_ENDS.split(text.replace(statement, " "))]
+    rest = [part.strip() for part in SENTENCE_END.split(text.replace(statement, " "))]
     topic = find_topic(question)
     if topic in PROTOTYPES:
         stated, elsewhere = states(topic, statement), any(states(topic, part) for part in rest)

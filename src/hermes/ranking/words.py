@@ -22,6 +22,7 @@ MOST = 48
 """How many words of a long question are looked for."""
 PLAIN = re.compile(r"\w+")
 OWN = re.compile(r"['’]s\b")
+SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？\n]")
 """The English possessive, as in "Anna's"."""
 ENGLISH = frozenset(
     """
