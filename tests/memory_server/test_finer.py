@@ -461,6 +461,20 @@ async def test_what_goes_to_an_endpoint_on_this_machine_passes_no_proxy(
         assert (there.asked, proxy.asked) == ([["a walnut"]], [])
 
 
+async def test_what_a_turn_asks_for_waits_for_no_finer_vector(tmp_path: Path) -> None:
+    view = {"observer_id": "bob", "observed_id": "ann", "searched": True}
+    read = {"session_id": "s0", "tokens": 100, "views": [view], "search_query": QUESTION}
+    with endpoint(in_favour_of("walnut")) as there:
+        async with served(tmp_path, EmbeddingEndpoint(there.url, "some", dimension=DIMENSION)) as client:
+            await fill(client)
+            await all_embedded(client)
+            for route, body in (("evidence", {"query": QUESTION}), ("context", read)):
+                (await client.post(f"/v3/workspaces/w/ext/{route}", json=body)).raise_for_status()
+            assert not any(QUESTION in texts for texts in there.asked)
+            await search(client)
+            assert any(QUESTION in texts for texts in there.asked), "a search does wait"
+
+
 async def test_slow_endpoint_keeps_no_search_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in {"ASK_SECONDS": 0.05, "FIRST_WAIT": 3600.0}.items():
         monkeypatch.setattr(embedding, name, seconds)
