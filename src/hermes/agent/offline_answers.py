@@ -195,7 +195,7 @@ def _quote(lines: Sequence[RecalledLine], now: float) -> str:
 
 
 def _quote_newest(lines: Sequence[RecalledLine], now: float) -> str:
-    """What a person said of one thing, the newest first: what was said before it may hold no longer."""
+    """Quote what a person said about one thing. Earlier lines are marked, since they may not hold any more."""
     first = lines[0].at
     before = [line.at is not None and first is not None and line.at < first for line in lines]
     marked = (f"{'earlier: ' * is_before}{_written(line, now)}" for line, is_before in zip(lines, before, strict=True))

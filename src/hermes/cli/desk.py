@@ -5,39 +5,27 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from msgspec import Struct, field
+from msgspec import field
 
 from hermes.app import App
 from hermes.cli.dialog import TerminalDialog, hang
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.table import print_table
-from hermes.gateway.platforms import switched_on
 from hermes.memory.command_host import CommandHost, make_plugin
-from hermes.memory.provider import Acquaintance, MemoryPlugin
-from hermes.owner.people import mark_owner, read_people
+from hermes.memory.provider import MemoryPlugin
+from hermes.owner.people import ProfileDesk
 from hermes.redaction import hide_passwords
 from hermes.settings import PROVIDER
 from hermes.types import Json
 
 
-class TerminalDesk(Struct, frozen=True):
+class TerminalDesk(ProfileDesk, frozen=True):
     """See `hermes.memory.provider.Desk`."""
 
-    app: App
     dialog: TerminalDialog = field(default_factory=TerminalDialog)
 
     def of_profile(self, name: str) -> TerminalDesk:
         return TerminalDesk(App.load(name), self.dialog)
-
-    @property
-    def platforms(self) -> Sequence[str]:
-        return switched_on(self.app.settings)
-
-    def people(self) -> Sequence[Acquaintance]:
-        return read_people(self.app)
-
-    def mark_owner(self, people: Sequence[Acquaintance]) -> None:
-        mark_owner(self.app, people)
 
     def print_lines(self, lines: Sequence[tuple[str, str]]) -> None:
         widest = max((len(label) for label, _ in lines), default=0)

@@ -46,7 +46,7 @@ MEANT = {
     "serve": "`hermes gateway run` serves the API and chats, `hermes memory serve` the memory",
     "login": "`hermes honcho login` signs in to Honcho",
 }
-"""What people type as a command, and what does it."""
+"""Words that people type as commands, and the commands that do it."""
 
 
 def build_app(names: Iterable[str], following: str | None = None) -> typer.Typer:

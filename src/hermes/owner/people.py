@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from hermes.app import App, read_store, write_store
 from hermes.db.engine import Tx
+from hermes.gateway.platforms import switched_on
 from hermes.memory.command_host import acquaintances, invited
 from hermes.memory.provider import Acquaintance
 from hermes.settings import ALLOW
@@ -29,3 +32,19 @@ def mark_owner(app: App, people: Sequence[Acquaintance]) -> None:
             mark(tx, one.platform, one.user_id, is_owner=True, now=app.clock.now())
 
     write_store(app, mark_all)
+
+
+class ProfileDesk(Struct, frozen=True):
+    """The part of `hermes.memory.provider.Desk` that a profile answers, wherever its commands run."""
+
+    app: App
+
+    @property
+    def platforms(self) -> Sequence[str]:
+        return switched_on(self.app.settings)
+
+    def people(self) -> Sequence[Acquaintance]:
+        return read_people(self.app)
+
+    def mark_owner(self, people: Sequence[Acquaintance]) -> None:
+        mark_owner(self.app, people)

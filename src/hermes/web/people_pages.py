@@ -14,10 +14,10 @@ from starlette.routing import Route
 
 from hermes.app import App
 from hermes.errors import HermesError, UsageError
-from hermes.gateway.platforms import SWITCHES, switched_on
+from hermes.gateway.platforms import SWITCHES
 from hermes.memory.command_host import guarded
 from hermes.memory.provider import Acquaintance, KnownAs, MappingPreview, MemoryPlugin
-from hermes.owner.people import mark_owner, read_people
+from hermes.owner.people import ProfileDesk, read_people
 from hermes.types import Json
 from hermes.web.drawing import page
 from hermes.web.host import WebHost, find_plugin
@@ -45,24 +45,13 @@ class Listener(Struct):
         self.said.append(text)
 
 
-class PageDesk(Struct, frozen=True):
+class PageDesk(ProfileDesk, frozen=True):
     """See `hermes.memory.provider.Desk`. A form has answered everything already."""
 
-    app: App
     dialog: Listener = field(default_factory=Listener)
 
     def of_profile(self, name: str) -> PageDesk:
         return PageDesk(App.load(name), self.dialog)
-
-    @property
-    def platforms(self) -> Sequence[str]:
-        return switched_on(self.app.settings)
-
-    def people(self) -> Sequence[Acquaintance]:
-        return read_people(self.app)
-
-    def mark_owner(self, people: Sequence[Acquaintance]) -> None:
-        mark_owner(self.app, people)
 
     def print_lines(self, lines: Sequence[tuple[str, str]]) -> None:
         self.dialog.said += [f"{label} {value}" for label, value in lines]

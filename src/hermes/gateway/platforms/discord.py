@@ -173,8 +173,8 @@ class Discord:
             await asyncio.wait(parts[1:])
 
     async def _watch(self, client: DiscordClient, intake: Intake) -> None:
-        """Report whether the connection stands. A short loss is none; this ends after a long one, as the library waits
-        up to 17 minutes between its tries."""
+        """Report whether the connection is up. A short loss is ignored. Return after a long one, because the library
+        waits up to 17 minutes between two tries."""
         while await _is_set(client.connected, LONG_LOSS_SECONDS):
             await self._report(intake, "ok", f"@{client.user}")
             while client.connected.is_set():

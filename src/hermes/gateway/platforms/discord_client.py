@@ -52,14 +52,14 @@ class ArrivedMessage(Struct, frozen=True):
 Happening: TypeAlias = Gap | ArrivedMessage
 
 EMPTY_FIELDS: dict[str, Json] = {"content": "", "type": 0, "mentions": [], "mention_roles": []}
-"""What the library and we ask of each message, beside its id."""
+"""Fields that the library and we read from each message, beside its id, with their values when they are missing."""
 PLAIN_FIELDS = ("author", "channel_id", "content", "edited_timestamp", "guild_id", "id", "mentions", "type")
-"""What a message is read from when the library fails over the rest of it."""
+"""The fields that are read when the library fails on another field."""
 
 
 class MessageState(ConnectionState["DiscordClient"]):
-    """Reads each message as far as the library can: one that fails would end the connection, or hide what was said
-    after it in its channel."""
+    """Reads each message as far as the library can. Without it, a message that the library cannot read ends the
+    connection, or hides the later messages of its channel."""
 
     def create_message(self, *, channel: Any, data: Any) -> discord.Message:
         """Read a message of a channel's history."""
