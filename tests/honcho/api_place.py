@@ -45,13 +45,13 @@ class Place:
         return ChatProgram(self.url, model, **more)
 
     def remembered(self) -> list[tuple[str, str]]:
-        """Who said what, of all that memory holds, once everything has been told."""
+        """Return speaker and text of every message on the memory server, after all deliveries."""
         self.learn()
         arrived = Arrived(self.server, self.workspace)
         return [one for session in arrived.sessions() for one in arrived.said(session)]
 
     def told(self, text: str) -> list[str]:
-        """Whoever said these words, as memory holds it."""
+        """Return the peers that sent this text, according to the memory server."""
         return [peer for peer, content in self.remembered() if content == text]
 
     def learn(self) -> None:
@@ -65,13 +65,13 @@ class Place:
         return self.model.requests()[-1]
 
     def kept(self) -> tuple[list[object], list[str], list[tuple[str, str]]]:
-        """How much the store holds, the sessions on the memory server, and all that was said in them."""
+        """Return the row counts of the store, and the sessions and messages on the memory server."""
         remembered = self.remembered()
         counts = [rows(self.gateway.home, f"SELECT count(*) FROM {table}")[0][0] for table in TABLES]
         return counts, Arrived(self.server, self.workspace).sessions(), remembered
 
     def said_in(self, chat: ChatProgram, role: str = "user") -> list[object]:
-        """What stands in the session of a chat, and was not taken back."""
+        """Return the active messages in the session of a chat."""
         query = "SELECT content FROM messages WHERE session_id = ? AND role = ? AND active = 1 ORDER BY id"
         return [row[0] for row in rows(self.gateway.home, query, chat.session_id, role)]
 
@@ -91,6 +91,6 @@ def open_home(folder: Path, server: Served, model: LoopbackModel, workspace: str
 
 @pytest.fixture(scope="module")
 def place(processes: None, server: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """One gateway for all: each test has words of its own."""
+    """One gateway for all tests of a module; each test uses different words."""
     with echo_model() as model, open_home(tmp_path_factory.mktemp("api"), server, model, WORKSPACE) as gateway:
         yield Place(gateway, model, server, WORKSPACE)

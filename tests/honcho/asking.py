@@ -10,7 +10,7 @@ from hermes.cli.dialog import TerminalDialog
 
 
 class Person:
-    """Answers questions; "" takes what is offered. Every question must have its answer."""
+    """Answers questions in order; "" accepts the offered value. A question without an answer fails the test."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
@@ -37,7 +37,7 @@ class Person:
         self.heard.append(text)
 
     def sits_down(self, monkeypatch: pytest.MonkeyPatch) -> Person:
-        """From now on questions of the terminal are answered by this person."""
+        """Let this person answer all questions of the terminal from now on."""
         monkeypatch.setattr(TerminalDialog, "can_ask", True)
         for name in ("ask", "choose", "say"):
             method = getattr(self, name)

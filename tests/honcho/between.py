@@ -1,4 +1,4 @@
-"""What stands between a client and a memory server: it counts requests, and answers as it is told instead."""
+"""A proxy in front of a memory server that counts requests and can answer in the server's place."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Asked:
 
     @property
     def what(self) -> str:
-        """The last step of its path: `chat`, `context`, `card`, …"""
+        """The last segment of the path: `chat`, `context`, `card`, …"""
         return urlsplit(self.path).path.rsplit("/", 1)[-1]
 
 
 @dataclass(frozen=True)
 class Instead:
-    """An answer that is not the server's. One that hangs comes when `go_on` is set, or never."""
+    """A response given in the server's place. One that hangs is sent when `go_on` is set, or never."""
 
     body: Any = None
     status: int = 200
@@ -47,13 +47,13 @@ Rule = Callable[[Asked], Instead | None]
 
 
 class Between:
-    """A server on loopback that hands requests on to another one, but for those that a rule answers."""
+    """A proxy on loopback. Requests that `rule` answers are not forwarded."""
 
     def __init__(self, behind: str) -> None:
         self._behind = httpx.Client(base_url=behind, timeout=60, verify=PLAIN)
         self.asked: list[Asked] = []
         self.answered: list[Asked] = []
-        """Those that the server behind has answered."""
+        """The requests that the real server has answered."""
         self.rule: Rule = lambda _: None
         self.go_on = threading.Event()
         between = self
@@ -78,7 +78,7 @@ class Between:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def count(self, what: str) -> int:
-        """Requests whose path ends like that."""
+        """Return the number of requests whose path ends with this."""
         return Counter(asked.what for asked in self.asked)[what]
 
     def bodies(self, what: str) -> list[Any]:
@@ -132,7 +132,8 @@ class Between:
 
 
 def like_a_model(*answers: str | None) -> Rule:
-    """A server that is not ours: its questions have these answers, one after another, the last one for ever."""
+    """Return a rule for a server that is not ours: its chat endpoint gives these answers in order, the last one
+    repeatedly."""
     left = list(answers)
 
     def rule(asked: Asked) -> Instead | None:
@@ -146,7 +147,7 @@ def like_a_model(*answers: str | None) -> Rule:
 
 
 def until_it_is_so(look: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for something that another thread does."""
+    """Wait for an effect of another thread."""
     end = time.monotonic() + seconds
     while not look():
         assert time.monotonic() < end

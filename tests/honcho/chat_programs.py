@@ -1,4 +1,5 @@
-"""Requests as chat programs send them: the whole conversation each time, no session, and tasks of the program's own."""
+"""Requests as chat programs send them: the whole conversation each time, without a session, and the program's
+background tasks."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ OPEN_WEBUI: dict[str, Any] = {}
 
 @dataclass
 class ChatProgram:
-    """One chat in a program that keeps it and sends all of it."""
+    """One chat in a program that stores it and sends all of it."""
 
     url: str
     model: str = "hermes:full"
@@ -52,20 +53,20 @@ class ChatProgram:
     system: str = ""
     messages: list[dict[str, str]] = field(default_factory=list)
     session_id: str = ""
-    """The session that the last answer named; "" for none."""
+    """The session that the last response named; "" for none."""
 
     def say(self, text: str) -> str:
-        """Type a message and send it; the reply."""
+        """Send a message and return the reply."""
         self.messages.append({"role": "user", "content": text})
         return self.send()
 
     def regenerate(self) -> str:
-        """Have the last reply made anew."""
+        """Request another reply to the last message."""
         self.messages.pop()
         return self.send()
 
     def edit(self, place: int, text: str) -> str:
-        """Change a message and send it: what followed is left out."""
+        """Change a message and send the chat up to it."""
         self.messages = [*self.messages[:place], {"role": "user", "content": text}]
         return self.send()
 
@@ -77,7 +78,7 @@ class ChatProgram:
         return text
 
     def post(self, messages: list[dict[str, str]], **headers: str) -> httpx.Response:
-        """Send these messages, as a stream."""
+        """Post these messages, and read the reply as a stream."""
         system = [{"role": "system", "content": self.system}] if self.system else []
         body = {"model": self.model, "stream": True, "messages": [*system, *messages], **self.more}
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -86,7 +87,7 @@ class ChatProgram:
         return answer
 
     def run_task(self, template: str) -> str:
-        """Have the program ask for something of its own, as it does after a reply."""
+        """Send a background request, as the program does after a reply."""
         said, replied = (message["content"] for message in self.messages[-2:])
         task = {"role": "user", "content": template.replace("{}", said, 1).replace("{}", replied, 1)}
         body = {"model": self.model, "messages": [task], "stream": False, "max_completion_tokens": 1000}

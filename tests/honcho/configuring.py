@@ -1,4 +1,4 @@
-"""Configurations for tests, in a home and a user folder of their own."""
+"""Configurations for tests, each in a separate home and user folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Every test of Honcho has a user's folder of its own: nothing reads the person's files or variables."""
+"""Fixtures that give every Honcho test a separate user folder, so that none reads the developer's files or
+variables."""
 
 from __future__ import annotations
 
@@ -37,40 +38,40 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 @pytest.fixture(scope="session")
 def server(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A memory server of our own."""
+    """A memory server of our kind."""
     with running(tmp_path_factory.mktemp("memory")) as served:
         yield served
 
 
 @pytest.fixture
 def between(server: Served) -> Iterator[Between]:
-    """What stands between a client and the server."""
+    """A proxy between client and server."""
     with Between(server.url) as made:
         yield made
 
 
 @pytest.fixture(params=["ours", "another"])
 async def proxy(request: pytest.FixtureRequest, server: Served) -> AsyncIterator[Misbehaving]:
-    """A server that misbehaves: one of ours, or one that knows no keys."""
+    """A misbehaving server: ours, or one without idempotency keys."""
     async with Misbehaving(server.url, is_foreign=request.param == "another").served() as made:
         yield made
 
 
 @pytest.fixture
 def workspace(request: pytest.FixtureRequest) -> str:
-    """A workspace of the test's own."""
+    """A separate workspace for the test."""
     return re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60] + "-" + uuid.uuid4().hex[:8]
 
 
 @pytest.fixture
 def arrived(server: Served, workspace: str) -> Arrived:
-    """What is in it."""
+    """The contents of the workspace."""
     return Arrived(server, workspace)
 
 
 @pytest.fixture
 def recalling(machine: Machine, server: Served, between: Between, workspace: str) -> Recalling:
-    """A home whose memory is a workspace of its own on the server."""
+    """A home whose memory is a separate workspace of the server."""
     return Recalling(machine, server, between, workspace)
 
 
@@ -85,7 +86,7 @@ def commanded(recalling: Recalling, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 async def writer(machine: Machine) -> AsyncIterator[Callable[..., HonchoPlugin]]:
-    """Makes plugins that write to a server (`make_writer`) and closes them."""
+    """A factory of plugins that write to a server (`make_writer`); closes them in the end."""
     made: list[HonchoPlugin] = []
 
     def make(url: str, *given: Any, **configuration: Any) -> HonchoPlugin:
@@ -99,7 +100,7 @@ async def writer(machine: Machine) -> AsyncIterator[Callable[..., HonchoPlugin]]
 
 @pytest.fixture
 def chosen(home: Path, hermes: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A home that has chosen Honcho on a server where nobody is; the terminal stands in a folder `work`. The file."""
+    """The honcho.json of a home with Honcho at an unreachable server. The working directory is a folder `work`."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     assert hermes("config", "set", "memory.provider", "honcho").code == 0

@@ -1,22 +1,23 @@
-"""A clock that runs as many lanes need it: much faster than the machine's, and the same for all."""
+"""A clock that runs faster than the machine's, so that many lanes finish in time."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 
-FASTER = 30.0
-"""A server knows nothing of it: `Misbehaving` keeps what is still being written from being looked for too early."""
+SPEED_UP_FACTOR = 30.0
+"""The speed-up. The server does not share it: `Misbehaving` delays searches for messages that are still being
+written."""
 
 
 class FastClock:
-    """Many seconds in one."""
+    """A clock on which many seconds pass in one."""
 
     def __init__(self) -> None:
         self._wall, self._began = time.time(), time.monotonic()
 
     def now(self) -> float:
-        return self._wall + FASTER * (time.monotonic() - self._began)
+        return self._wall + SPEED_UP_FACTOR * (time.monotonic() - self._began)
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds / FASTER)
+        await asyncio.sleep(seconds / SPEED_UP_FACTOR)

@@ -1,4 +1,4 @@
-"""A home that nobody has configured: memory is Honcho on our own server, which ends with the test."""
+"""An unconfigured home: its memory is Honcho on our own server, which stops with the test."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.left_behind import end_all
 from tests.memory_server.talking import settle
 
 UNSAID = {"HERMES_MEMORY_PROVIDER": "", "HERMES_MEMORY_SERVER_IDLE": "30"}
-"""The variable that keeps memory out of other tests says nothing."""
+"""Unsets the variable that switches memory off in other tests."""
 
 
 @dataclass(frozen=True)
 class FreshHome:
-    """A home, and programs that run in it."""
+    """A home, and the programs that run in it."""
 
     home: Path
     env: dict[str, str]
@@ -52,26 +52,26 @@ class FreshHome:
         return found
 
     def deliver(self) -> None:
-        """Wait until memory was told everything, and has learned from it."""
+        """Wait until memory has received everything and learned from it."""
         assert self.hermes("memory", "outbox", "deliver").code == 0
         with self.at_server() as http:
             settle(http)
 
     @contextmanager
     def at_server(self) -> Iterator[httpx.Client]:
-        """A plain client of the home's server, in its workspace."""
+        """Yield a plain client of the home's server, in its workspace."""
         with client_of(connect(self.place)) as client:
             client.base_url = client.base_url.join("/v3/workspaces/hermes")
             yield client
 
     def restart(self) -> None:
-        """End the server; who needs it next starts another."""
+        """Stop the server; the next program that needs it starts another."""
         stop(self.place)
 
 
 @contextmanager
 def fresh_home(folder: Path, base_url: str | None = None, **more: str) -> Iterator[FreshHome]:
-    """A home in a folder; an endpoint's URL gives it a model."""
+    """Create a home in a folder; an endpoint's URL gives it a model."""
     made = FreshHome(folder / "home", environment(folder / "home", base_url, **{**UNSAID, **more}))
     try:
         yield made

@@ -1,4 +1,4 @@
-"""What files of Honcho's this process opens or looks at, heard through an audit hook."""
+"""An audit hook that records which of Honcho's files this process opens or checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Opens(list[str]):
-    """Counts the file operations that mention a word, while it is told to."""
+    """Counts the file operations whose path contains a word, while switched on."""
 
     counting = False
 

@@ -1,8 +1,6 @@
-"""A Honcho server that people sign in to, as a client sees it: OAuth endpoints, and behind them a memory server.
-
-Tokens end, refresh tokens are spent once, the newest spent one is answered with the same pair for a short time, and a
-later use of it revokes the grant. It misbehaves as it is told.
-"""
+"""A Honcho server with sign-in, as a client sees it: OAuth endpoints in front of a memory server. Tokens expire;
+refresh tokens are used once; for a short time the newest used one returns the same tokens, and a later use revokes
+the grant. Faults can be injected."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
 
 class Issuer:
-    """A server on loopback. `upstream` is the memory server that answers requests with a token that holds."""
+    """A server on loopback. `upstream` is the memory server that answers requests with a valid token."""
 
     def __init__(self, upstream: str = "", *, life_seconds: float = 3600, grace_seconds: float = 30) -> None:
         self.life_seconds, self.grace_seconds = life_seconds, grace_seconds
@@ -40,16 +38,16 @@ class Issuer:
         self.device_seconds, self.device_interval = 600.0, 1.0
         self.config: dict[str, Any] = {}
         self.fault: Callable[[str], Fault | None] = lambda grant: None  # noqa: ARG005
-        """Which fault befalls a request of a grant type."""
+        """Chooses the fault of a request by its grant type."""
         self.before_answer: Callable[[], object] = lambda: None
-        """Called when a refresh token was spent, before anybody is told."""
+        """Called after a refresh token was used, before the response is sent."""
         self.on_pending: Callable[[], object] = lambda: None
-        """Called when a device asks before anybody has decided."""
+        """Called when a device polls before the person has decided."""
         self.now: Callable[[], float] = time.time
         self.counts: Counter[str] = Counter()
         self.asked: list[tuple[str, str, Form]] = []
         self.issued: list[str] = []
-        """Every secret that left: tokens, codes."""
+        """Every secret that was issued: tokens and codes."""
         self.revoked: list[str] = []
         self.is_approved = True
         self._refresh: dict[str, int] = {}
@@ -94,7 +92,7 @@ class Issuer:
             self._upstream.close()
 
     def grant(self, *, valid_seconds: float | None = None) -> dict[str, Any]:
-        """Return the keys of honcho.json that hold a new sign-in, whose token is valid for so long."""
+        """Return keys of honcho.json for a new sign-in whose token is valid for `seconds`."""
         pair = self._new_pair(len(self.issued))
         life = self.life_seconds if valid_seconds is None else valid_seconds
         self._access[pair["access_token"]] = (self._refresh[pair["refresh_token"]], self.now() + life)
@@ -109,14 +107,14 @@ class Issuer:
         }
 
     def end_tokens(self) -> None:
-        """No access token holds any more, whatever was said of its life."""
+        """Invalidate every access token, regardless of its announced life."""
         self._access.clear()
 
     def revoke_all(self) -> None:
         self._dead |= set(self._refresh.values()) | set(self._spent)
 
     def decide(self, *, allowed: bool) -> None:
-        """A person answers every device that waits."""
+        """Let a person answer every waiting device."""
         self._devices = dict.fromkeys(self._devices, allowed)
 
     def _serve(self, handler: BaseHTTPRequestHandler) -> None:
@@ -149,7 +147,7 @@ class Issuer:
         }
 
     def _authorize(self, handler: BaseHTTPRequestHandler, query: Form) -> None:
-        """A person who says yes, or no, at once; nobody who asks for nothing."""
+        """Redirect at once with the person's yes or no; refuse invalid requests."""
         if not query:
             self._answer(handler, 400, {"error": "invalid_request"})
             return

@@ -1,8 +1,8 @@
-"""A Honcho server that misbehaves as it is told: a proxy in front of a real one.
+"""A proxy that injects faults in front of a real Honcho server.
 
     request ──> fault before? ──> the real server ──> fault after? ──> reply
 
-With `is_foreign` it hides what only our server can: it names no extensions, and keys mean nothing to it.
+With `is_foreign` it hides the extensions of our server, including idempotency keys.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ FAULTS: tuple[Fault, ...] = (
     *("reset", "reset after", "hang", "garbage", "garbage after", "odd", "odd after"),
 )
 ODD = b'{"content": 7, "summary": [], "items": "?"}'
-"""JSON, but nothing that was asked for."""
-GIVEN_UP = 2.5
-"""Seconds after which a client may have given a request up."""
+"""Valid JSON of the wrong shape."""
+CLIENT_TIMEOUT_SECONDS = 2.5
+"""Seconds after which a client may have abandoned a request."""
 KEY, HIDDEN = b"hermes_key", b"hidden_key"
 """Of the same length, so that nothing else changes."""
 Choice = Callable[[str, str], Fault | None]
-"""Which fault befalls a request, by method and path."""
+"""Chooses the fault of a request by method and path."""
 
 
 def never(method: str, path: str) -> None:
-    """No fault at all."""
+    """Inject no fault."""
 
 
 def on(ending: str, *faults: Fault | None) -> Choice:
-    """These faults befall the requests whose path ends so, one after another; then none does."""
+    """Inject these faults, in order, into requests whose path ends with this."""
     left = iter(faults)
     return lambda _, path: next(left, None) if path.partition("?")[0].endswith(ending) else None
 
 
 class AtRandom:
-    """Faults at random, each kind as often as the others, as cards are dealt; `/health` is spared."""
+    """Injects faults at random, each kind equally often; never into `/health`."""
 
     def __init__(self, seed: int, chance: float, kinds: tuple[Fault, ...] = FAULTS) -> None:
         self._random = random.Random(seed)
@@ -78,7 +78,7 @@ class AtRandom:
 
 
 class Misbehaving:
-    """What it did is in `befallen` and `asked`."""
+    """Injects faults, and records them in `befallen` and all requests in `asked`."""
 
     def __init__(self, upstream: str, *, is_foreign: bool = False) -> None:
         self.choose: Choice = never
@@ -86,7 +86,7 @@ class Misbehaving:
         self.asked: list[tuple[str, str]] = []
         self.url = ""
         self.rewrite: Callable[[bytes], bytes] | None = None
-        """Changes what the real server replies."""
+        """Rewrites responses of the real server."""
         self._is_foreign = is_foreign
         self._client = httpx.AsyncClient(base_url=upstream, timeout=60, verify=PLAIN)
         self._over = asyncio.Event()
@@ -121,7 +121,7 @@ class Misbehaving:
             writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One request; False when the connection is to be cut off."""
+        """Answer one request; return False to close the connection."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, path, _ = head[0].split(" ")
         headers = dict(line.split(": ", 1) for line in head[1:] if line)
@@ -161,11 +161,11 @@ class Misbehaving:
         return True
 
     async def _pass_on(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes, str]:
-        """A list waits for what was asked long before and is still being written: to a client whose clock runs faster
-        than ours it looks as if a server could take for ever, where a real one has half a minute."""
+        """Forward a request. A list request waits for older writes: for a client with a faster clock they would
+        otherwise seem to take longer than any real server does."""
         now, this = asyncio.get_running_loop().time, object()
         if "/list" in path:
-            while any(now() - began > GIVEN_UP for began in self._writing.values()):  # noqa: ASYNC110 - seldom
+            while any(now() - began > CLIENT_TIMEOUT_SECONDS for began in self._writing.values()):  # noqa: ASYNC110 - seldom
                 await asyncio.sleep(0.01)
             return await self._ask(method, path, headers, body)
         self._writing[this] = now()

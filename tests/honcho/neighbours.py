@@ -1,5 +1,5 @@
-"""People who share one agent: a gateway on chat platforms and HTTP, Honcho on the embedded server, a model that obeys
-whoever speaks."""
+"""People who share one agent: a gateway on chat platforms and HTTP, Honcho on the embedded server, and a model that
+obeys every speaker."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SETTINGS: dict[str, object] = {
     "display.memory_notices": False,
     "sessions.auto_title": False,
 }
-"""A gateway whose turns wait for memory, with nothing that happens by itself."""
+"""Settings of a gateway whose turns wait for memory, without background activity."""
 Call = tuple[str, dict[str, Json]]
 Tellings = dict[str, list[dict[str, Any]]]
 SEARCH: Call = ("honcho_search", {"query": "secret word", "max_tokens": 2000})
@@ -79,7 +79,7 @@ TOOLS: tuple[Call, ...] = (
 
 @dataclass(frozen=True)
 class Seat:
-    """Where someone talks. Over the API, the `user` None is the owner."""
+    """A place where someone talks. Over the API, the `user` None is the owner."""
 
     by: Literal["telegram", "discord", "slack", "group", "id", "key"]
     user: str | None = None
@@ -114,12 +114,12 @@ def by_key(user: str | None, name: str) -> Seat:
 
 
 def secret_of(place: str) -> str:
-    """A random word that belongs to one place, the same in every run."""
+    """Return a place's secret word, the same in every run."""
     return _random_word(f"secret of {place}")
 
 
 def hint_of(place: str) -> str:
-    """Another one, by which the secret can be asked for."""
+    """Return a second word, by which the secret can be searched for."""
     return _random_word(f"hint of {place}")
 
 
@@ -129,23 +129,23 @@ def _random_word(seed: str) -> str:
 
 
 def told_in(place: str) -> str:
-    """The sentence in which a secret is told."""
+    """Return the sentence that contains a place's secret."""
     return f"My secret word about {hint_of(place)} is {secret_of(place)}."
 
 
 def searches(places: Iterable[str]) -> list[Call]:
-    """Calls that look for the secrets of places."""
+    """Return tool calls that search for the secrets of places."""
     return [("honcho_search", {"query": hint_of(place)}) for place in sorted(places)]
 
 
 def secrets_in(text: str, places: Iterable[str]) -> set[str]:
-    """The places whose secret stands in a text."""
+    """Return the places whose secret a text contains."""
     return {place for place in places if secret_of(place) in text}
 
 
 def obey(request: ModelRequest) -> ScriptedAnswer:
-    """Call the tools that the person names, and repeat a secret that is told. Questions are not repeated: a memory full
-    of them would hide what a search finds."""
+    """Call the tools that the person names, and repeat a secret in the reply. Questions are not repeated, since they
+    would crowd out search hits."""
     last = request.messages[-1]
     if last["role"] != "user":
         return Reply("Done.")
@@ -234,7 +234,7 @@ class Neighbours:
         return list(Home(self.home).all())
 
     def write_config(self, *profiles: str) -> None:
-        """Give the home, and profiles, their config.yaml."""
+        """Write config.yaml for the home and its profiles."""
         for home in (self.home, *(self.home / "profiles" / name for name in profiles)):
             write_config(home, SETTINGS)
 
@@ -243,7 +243,7 @@ class Neighbours:
 
     @contextmanager
     def configured(self, **keys: Json) -> Iterator[None]:
-        """Set keys of honcho.json for the length of a block."""
+        """Set keys of honcho.json while the block runs."""
         before = (self.home / "honcho.json").read_text(encoding="utf-8")
         self.configure({**json.loads(before), **keys})
         try:
@@ -252,7 +252,7 @@ class Neighbours:
             (self.home / "honcho.json").write_text(before, encoding="utf-8")
 
     async def hermes(self, *arguments: str, said: str = "", directory: Path | None = None) -> Ran:
-        """Run a command of the owner's, without a terminal to ask at."""
+        """Run a command of the owner without a terminal."""
         env = clean_env(**self.env, HERMES_HOME=str(self.home), HERMES_MEMORY_PROVIDER="")
         done = await asyncio.to_thread(
             subprocess.run,
@@ -267,7 +267,7 @@ class Neighbours:
             self.desks[home.name] = await self._running.enter_async_context(open_desk(home, self.env))
 
     async def stop(self) -> None:
-        """End them in good order."""
+        """Stop all gateways gracefully."""
         await self._running.aclose()
         self.desks = {}
 
@@ -278,7 +278,7 @@ class Neighbours:
         return await self.desks[seat.profile].say(seat, text, *calls)
 
     async def settle(self) -> None:
-        """Wait until memory was told everything and has learned from it."""
+        """Wait until memory has received everything and learned from it."""
         for home in self.homes():
             while rows(home.path, UNSENT):  # noqa: ASYNC110 - another thread delivers
                 await asyncio.sleep(PAUSE_SECONDS)
@@ -287,13 +287,13 @@ class Neighbours:
 
     @contextmanager
     def at_server(self) -> Iterator[httpx.Client]:
-        """A client of the memory server, inside the workspace."""
+        """Yield a client of the memory server, in the workspace."""
         with client_of(connect(place_of(self.home))) as client:
             client.base_url = client.base_url.join(f"/v3/workspaces/{self.workspace}")
             yield client
 
     def tellings(self) -> Tellings:
-        """The messages on the server in which people tell a secret, by that secret."""
+        """Return the messages on the server that contain a secret, by secret."""
         found: Tellings = {}
         with self.at_server() as http:
             for session in every(http, "/sessions/list"):
@@ -303,18 +303,18 @@ class Neighbours:
         return found
 
     def find_telling(self, place: str) -> dict[str, Any]:
-        """The message on the server in which a place's secret is told."""
+        """Return the message on the server that contains a place's secret."""
         [one] = self.tellings()[secret_of(place)]
         return one
 
     def members(self, session: str) -> set[str]:
-        """The peers of a session on the server."""
+        """Return the peers of a session on the server."""
         with self.at_server() as http:
             return {one["id"] for one in http.get(f"/sessions/{session}/peers").raise_for_status().json()["items"]}
 
 
 def every(http: httpx.Client, path: str) -> list[dict[str, Any]]:
-    """Everything that a list of the server has, over its pages."""
+    """Return all items of a list on the server, from all pages."""
     found: list[dict[str, Any]] = []
     page: dict[str, Any] = {"pages": 1, "page": 0}
     while page["page"] < page["pages"]:

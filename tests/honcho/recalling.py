@@ -1,4 +1,4 @@
-"""A home whose memory is Honcho on a real server of ours, and conversations in it as the host has them."""
+"""A home whose memory is Honcho on a real server of our kind, and conversations as the host runs them."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class Recalling:
 
     @contextmanager
     def at_server(self) -> Iterator[httpx.Client]:
-        """A plain client inside the workspace, past what stands between."""
+        """Yield a plain client in the workspace that bypasses the proxy."""
         with inside(self.server, self.workspace) as http:
             yield http
 
     def tell(self, session: str, *said: tuple[str, str], observers: Sequence[str] = (BOT,)) -> None:
-        """Have people say things in a session, and wait until the server has learned from it."""
+        """Store messages of people in a session, and wait until the server has learned from them."""
         with self.at_server() as http:
             peers = {peer: {"observe_others": peer in observers} for peer in {*(one for one, _ in said), *observers}}
             _ok(http.post("/sessions", json={"id": session, "peers": peers}))
@@ -67,7 +67,7 @@ class Recalling:
             settle(http)
 
     def conclude(self, observer: str, observed: str, text: str, session: str | None = None) -> str:
-        """A conclusion; its id."""
+        """Create a conclusion and return its id."""
         with self.at_server() as http:
             for peer in (observer, observed):
                 _ok(http.post("/peers", json={"id": peer}))
@@ -83,7 +83,7 @@ class Recalling:
 
     @asynccontextmanager
     async def host(self, deadlines: Deadlines = PATIENT, env: Mapping[str, str] | None = None) -> AsyncIterator[Talk]:
-        """The host with Honcho as its provider. Nothing is delivered."""
+        """Yield the host with Honcho as its provider, without deliveries."""
         env = {"HOME": str(self.machine.folder), "LOGNAME": ANN, **(env or {})}
         async with hosting(self.machine.home, env, deadlines) as talk:
             yield talk
@@ -91,7 +91,7 @@ class Recalling:
 
 @asynccontextmanager
 async def hosting(home: Path, env: Mapping[str, str], deadlines: Deadlines = PATIENT) -> AsyncIterator[Talk]:
-    """A host whose provider is Honcho, as its home says. Nothing is delivered."""
+    """Yield a host whose home selects Honcho, without deliveries."""
     home.mkdir(parents=True, exist_ok=True)
     async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
         provider = ActiveProvider("honcho", HonchoPlugin, store, Surroundings(home, None, env), deadlines)
@@ -115,7 +115,7 @@ class Talk:
         self._memories: dict[str, Memory] = {}
 
     async def memory(self, conversation: Conversation = HERE) -> Memory:
-        """A conversation's memory."""
+        """Return a conversation's memory."""
         store, name = self.provider.store, conversation.session_id
         if name not in self._memories:
             if not await store.read(lambda tx: store.sessions.exists(tx, name)):
@@ -143,7 +143,7 @@ class Talk:
         return await store.write(accept)
 
     async def turn(self, text: str, conversation: Conversation = HERE, speaker: Speaker = OWNER) -> str:
-        """What is recalled for a turn, which then goes on to its end, preparation of the next included."""
+        """Run a whole turn, including preparation of the next, and return what was recalled for it."""
         memory = await self.memory(conversation)
         said = await self.say(text, conversation, speaker)
         until = memory.begin()
@@ -158,7 +158,7 @@ class Talk:
     async def use(
         self, tool: str, conversation: Conversation = HERE, speaker: Speaker = OWNER, **arguments: Any
     ) -> str:
-        """What a tool says to the model; a failure begins with `failed:`."""
+        """Return a tool's result for the model; a failure starts with `failed:`."""
         memory = await self.memory(conversation)
         await self.say("use a tool", conversation, speaker)
         found = await memory.call_tool(tool, arguments, f"key-{tool}-{arguments}")

@@ -1,8 +1,6 @@
-"""Threads of one process that need a token at once: `python -m tests.honcho.renewer THREADS [killed]`.
-
-HOME names the user's folder. When a line comes, each thread renews and prints the mark of the token that it got; with
-`killed` the process dies between the answer and the store.
-"""
+"""Threads of one process that need a token at once: `python -m tests.honcho.renewer THREADS [killed]`. HOME names
+the user's folder. After a line on stdin, each thread renews and prints the hash of its token; with `killed` the
+process dies between response and store."""
 
 from __future__ import annotations
 
@@ -17,13 +15,13 @@ from pathlib import Path
 from hermes.honcho import renewal
 from tests.honcho.configuring import Machine
 
-TERMS = renewal.RenewalTerms(lock=60.0)
+TIMINGS = renewal.RenewalTimings(lock=60.0)
 
 
 def renew(threads: int) -> None:
     machine = Machine(Path(os.environ["HOME"]))
     spent = machine.read()["hosts"]["hermes"]["apiKey"]
-    each = [renewal.Renewal(machine.places(), machine.load, time.time, TERMS) for _ in range(threads)]
+    each = [renewal.Renewal(machine.places(), machine.load, time.time, TIMINGS) for _ in range(threads)]
     say("ready")
     sys.stdin.readline()
     with ThreadPoolExecutor(threads) as pool:

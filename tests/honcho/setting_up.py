@@ -1,5 +1,4 @@
-"""What tests of the set-up share: the file that it writes, where a key stands in it, what `status` shows of it, and a
-gateway with people who may talk."""
+"""Helpers for set-up tests: files with keys in each layer, the output of `status`, and a gateway with known people."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ from tests.conftest import Ran
 Hermes = Callable[..., Ran]
 NOBODY = "http://127.0.0.1:9"
 USE = ("",)
-"""How memory is used: as it is."""
+"""The answer that keeps how memory is used."""
 
 
 LAYERS = pytest.mark.parametrize("layer", [HOST, ROOT])
 
 
 def placed(layer: str, values: dict[str, Any]) -> dict[str, Any]:
-    """A file with these keys in the host block, or at the root."""
+    """Write a file with these keys in the host block or at the root."""
     return values if layer == ROOT else {"hosts": {"hermes": values}}
 
 
@@ -55,7 +54,7 @@ def provider(hermes: Hermes) -> str:
 
 
 def add_gateway(hermes: Hermes) -> None:
-    """A platform is configured, and two people may talk who are not marked."""
+    """Configure a platform on which two unmarked people may talk."""
     assert hermes("config", "set", "telegram.token", "1:x").code == 0
     assert hermes("config", "set", "gateway.allow", "telegram:17,telegram:18").code == 0
 
@@ -66,5 +65,5 @@ def roles(hermes: Hermes) -> dict[str, str]:
 
 
 def meet(hermes: Hermes, *who: str) -> None:
-    """Let these talk."""
+    """Record these people as known."""
     assert hermes("config", "set", "gateway.allow", ",".join(who)).code == 0

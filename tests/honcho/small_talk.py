@@ -1,7 +1,5 @@
-"""A month of small talk after ten facts of a life: is each still known, and how many tokens does a turn cost?
-
-The facts are told in turns of a gateway; the small talk is put into the same memory in batches, with a turn after each.
-"""
+"""A month of small talk after ten facts of a life: is each fact still known, and how many tokens does a turn cost?
+The facts come from turns of a gateway; the small talk is stored directly in batches, with a turn after each."""
 
 from __future__ import annotations
 
@@ -64,7 +62,7 @@ TEMPLATES = (
 
 
 def small_talk(count: int) -> list[str]:
-    """Sentences of everyday life, the same in every run."""
+    """Return everyday sentences, the same in every run."""
     chance = random.Random(7)
     options = {name: words.split("|") for name, words in WORDS.items()}
     made: dict[str, None] = {}
@@ -76,7 +74,7 @@ def small_talk(count: int) -> list[str]:
 
 @dataclass
 class Month:
-    """A person's home with a gateway, and what its model was given."""
+    """A person's home with a gateway and a recording model."""
 
     home: FreshHome
     gateway: GatewayProcess
@@ -84,7 +82,7 @@ class Month:
     blocks: list[str] = field(default_factory=list)
 
     def ask(self, text: str) -> str:
-        """Say something in a conversation of its own: what memory put into the request."""
+        """Ask in a new conversation, and return the memory block of the request."""
         answer = httpx.post(
             f"{self.gateway.url}/chat/completions",
             json={"messages": [{"role": "user", "content": text}]},
@@ -98,13 +96,13 @@ class Month:
         return self.blocks[-1]
 
     def block_of(self, text: str) -> str:
-        """The memory in the newest request with this message."""
+        """Return the memory block of the newest request with this message."""
         given = next(said[-1] for said in reversed(self.model.asked()) if said[-1].endswith(text) or text in said[-1])
         found = re.search(f"<{TAG}>(.*)</{TAG}>", given, re.DOTALL)
         return found[1] if found else ""
 
     def tell(self, texts: Sequence[str]) -> None:
-        """Put small talk of the person into the memory."""
+        """Store small talk of the person."""
         with self.home.at_server() as http:
             peers = {PERSON: {}, AGENT: {"observe_others": True}}
             http.post("/sessions", json={"id": "small-talk", "peers": peers}).raise_for_status()
@@ -115,7 +113,7 @@ class Month:
 
 @contextmanager
 def month(folder: Path) -> Iterator[Month]:
-    """A month that begins with the facts."""
+    """Yield a month that begins with the facts."""
     with echo_model() as model, fresh_home(folder, model.base_url) as home:
         home.home.mkdir(parents=True)
         (home.home / "honcho.json").write_text(json.dumps({"peerName": PERSON, "aiPeer": AGENT}), encoding="utf-8")

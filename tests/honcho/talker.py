@@ -1,6 +1,5 @@
-"""A host that talks: `python -m tests.honcho.talker HOME TURNS` says so many turns, goes on where it was when it was
-killed, and ends when all of it was delivered. After each turn it prints its number and waits for a line, until there
-are none to come."""
+"""A host that talks: `python -m tests.honcho.talker HOME TURNS` runs this number of turns, resumes after a kill, and
+exits when all is delivered. After each turn it prints the turn's number and waits for a line on stdin until its end."""
 
 from __future__ import annotations
 
@@ -28,9 +27,9 @@ PEOPLE: tuple[dict[str, Any], ...] = (
     {"author_id": "42", "author_is_owner": True},
 )
 PEERS = ("17", "23", "ann")
-"""The peers that they are, where `peerName` is `ann`."""
-BEHIND = 20
-"""Entries that may wait while people go on."""
+"""The people's peers, where `peerName` is `ann`."""
+MAX_PENDING_ENTRIES = 20
+"""Entries that may be pending while people talk."""
 GROUP = Conversation("s1", "telegram", "here", None, "group", "agent:main:telegram:group:-100")
 
 
@@ -51,7 +50,7 @@ async def talk(home: Path, turns: int) -> None:
                 sys.stdout.write(f"{number // 2}\n")
                 sys.stdout.flush()
                 await asyncio.to_thread(sys.stdin.readline)
-                await _until_at_most(deliveries, BEHIND)
+                await _until_at_most(deliveries, MAX_PENDING_ENTRIES)
         await _until_at_most(deliveries, 0)
         await deliveries.finish(1.0)
         await memory.close()

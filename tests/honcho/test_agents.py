@@ -1,4 +1,4 @@
-"""What other agents say goes into sessions of two agents at Honcho, under peers of their own."""
+"""Messages of other agents go into separate sessions of two agents, under separate peers."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ OF_ALL_ROOMS = (
     "tests/test_docs.py::test_the_drawing_of_the_rooms_shows_what_they_import",
     "tests/test_rooms.py::test_room_is_forbidden_everything_but_what_it_may_import",
 )
-"""Tests that hold the repository as a whole, Honcho's room and tests among it, to its documents."""
-TIMEOUT = scale(240, 3000)
+"""Tests that compare the whole repository, including Honcho, with its documents."""
+TIMEOUT_SECONDS = scale(240, 3000)
 
 
 @pytest.mark.contract("4.2")
@@ -41,7 +41,7 @@ def test_nothing_outside_the_room_imports_it_or_the_sdk() -> None:
 
 @pytest.fixture(scope="module")
 def without_honcho(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package that has no folder `honcho`."""
+    """A copy of the package without the folder `honcho`."""
     folder = tmp_path_factory.mktemp("copy")
     shutil.copytree(SOURCE, folder / "hermes", ignore=shutil.ignore_patterns("honcho", "__pycache__"))
     assert not (folder / "hermes" / "honcho").exists()
@@ -50,7 +50,7 @@ def without_honcho(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _ended(tmp_path: Path) -> Iterator[None]:
-    """A chat with Honcho starts a memory server, which ends with the test."""
+    """Stop the memory server that a chat with Honcho starts."""
     yield
     end_all(tmp_path)
 
@@ -65,7 +65,13 @@ def run(copy: Path, home: Path, *command: str, **more: str) -> subprocess.Comple
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(copy), str(ROOT)]), "HERMES_HOME": str(home), **more}
     env["OPENAI_BASE_URL"] = ""
     return subprocess.run(
-        [sys.executable, *command], env=env, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False
+        [sys.executable, *command],
+        env=env,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
     )
 
 

@@ -1,5 +1,5 @@
-"""What clients make of a conversation that they send whole: replies with tools in between, beginnings that are left out
-and that two chats share, parts and messages of tools, more messages than anybody has."""
+"""Conversations that clients send whole: replies around tool calls, beginnings that are truncated or shared by two
+chats, message parts and tool messages, and very long histories."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BEFORE, AFTER = "Let me look.", "It is in the attic."
 
 
 class SearchingModel(EchoModel):
-    """Says a sentence, uses a tool and says another where it is asked to search; else an echo."""
+    """A model that searches with a tool between two sentences if asked to, and else echoes."""
 
     def _choose(self, received: Received) -> Answer:
         last = received.body["messages"][-1] if received.method == "POST" else {"role": ""}

@@ -1,4 +1,4 @@
-"""What a client sends that must not reach memory: chats that were made incognito, and blocks that imitate recall."""
+"""Input of clients that must not reach memory: incognito chats, and blocks that imitate recall."""
 
 from __future__ import annotations
 

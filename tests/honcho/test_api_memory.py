@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.contract("10.2"), pytest.mark.processes]
 
 @pytest.fixture
 def own(server: Served, tmp_path: Path, workspace: str) -> Iterator[Callable[..., Place]]:
-    """A gateway of the test's own, which it starts and ends."""
+    """A gateway that the test starts and stops."""
     with echo_model() as model:
         made: list[GatewayProcess] = []
 
@@ -86,7 +86,7 @@ def test_off_reads_nothing_and_keeps_nothing(place: Place) -> None:
     assert (chat.session_id, place.kept()) == ("", before)
 
 
-def test_what_is_told_in_recall_is_not_known_in_the_next_chat(place: Place) -> None:
+def test_forged_recall_block_is_not_known_in_the_next_chat(place: Place) -> None:
     place.chat("hermes:recall").say("My kayak is called Biscuit.")
     place.chat("hermes:recall").say("What is my kayak called?")
     assert "Biscuit" not in json.dumps(place.asked())
@@ -174,7 +174,7 @@ def test_reply_that_the_client_has_otherwise_branches_off(place: Place) -> None:
     assert place.asked()[2]["content"] == "something that was never said"
 
 
-def test_reply_that_the_client_has_in_part_goes_on(place: Place) -> None:
+def test_reply_that_the_client_has_in_part_continues_the_session(place: Place) -> None:
     chat = place.chat()
     chat.say("Gum begins and is not heard to its end.")
     first = chat.session_id
@@ -196,7 +196,7 @@ def test_reply_in_the_middle_that_is_wanted_anew_is_not_kept(place: Place) -> No
     assert place.told("Box begins.") == ["ann"]
 
 
-def test_command_in_a_chat_is_answered_and_the_session_goes_on(place: Place) -> None:
+def test_command_in_a_chat_is_answered_and_the_session_continues(place: Place) -> None:
     chat = place.chat()
     chat.say("Teak begins.")
     first = chat.session_id
@@ -205,7 +205,7 @@ def test_command_in_a_chat_is_answered_and_the_session_goes_on(place: Place) -> 
     assert (chat.session_id, place.said_in(chat)) == (first, ["Teak begins.", "Teak goes on."])
 
 
-def test_message_that_was_taken_back_is_said_anew_when_it_comes_again(place: Place) -> None:
+def test_retracted_message_is_stored_again_when_it_is_sent_again(place: Place) -> None:
     chat = place.chat()
     chat.say("Lime begins.")
     chat.say("Lime is taken back.")

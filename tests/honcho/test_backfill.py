@@ -1,4 +1,4 @@
-"""`hermes memory backfill`: what was said before Honcho was chosen is told it, each message once, by its own author."""
+"""`hermes memory backfill`: sends messages from before Honcho was chosen, each once, under its author."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Ask = Callable[..., Any]
 
 @pytest.fixture
 def arrived(request: pytest.FixtureRequest, machine: Machine, server: Served) -> Arrived:
-    """A workspace of the test's own, with Honcho chosen as the provider."""
+    """A separate workspace, with Honcho chosen as the provider."""
     workspace = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60] + "-" + uuid.uuid4().hex[:8]
     machine.write({"baseUrl": server.url, "workspace": workspace, "peerName": "ann", "aiPeer": "bot"})
     (machine.home / "config.yaml").write_text("memory:\n  provider: honcho\n", encoding="utf-8")
@@ -49,7 +49,7 @@ def arrived(request: pytest.FixtureRequest, machine: Machine, server: Served) ->
 
 @pytest.fixture
 def ask(machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ask:
-    """Runs `hermes memory backfill --json` with more options; what it printed."""
+    """Run `hermes memory backfill --json` with more options, and return its output."""
     monkeypatch.setenv("HERMES_HOME", str(machine.home))
     monkeypatch.setattr("hermes.cli.backfill.LAST_PATIENCE", 90.0)  # a busy machine delivers slowly
 
@@ -62,7 +62,7 @@ def ask(machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 
 def fill(home: Path, work: Callable[[Store, Tx], object]) -> None:
-    """Write into the store of a home what is there before the provider."""
+    """Write into a home's store before the provider is chosen."""
 
     async def write() -> None:
         async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
@@ -72,7 +72,7 @@ def fill(home: Path, work: Callable[[Store, Tx], object]) -> None:
 
 
 def say(store: Store, tx: Tx, session_id: str, *drafts: Draft, at: float = BEGAN, **about: Any) -> None:
-    """A session with messages, one each second."""
+    """Add a session with messages, one each second."""
     if not store.sessions.exists(tx, session_id):
         store.sessions.create(tx, Session(session_id, about.pop("source", "cli"), at, **about))
     for second, draft in enumerate(drafts):
@@ -84,7 +84,7 @@ def turn(number: int) -> tuple[Draft, Draft]:
 
 
 @pytest.mark.contract("6.15")
-def test_earlier_turns_are_told_once_with_their_times_and_no_tool_error_or_incognito_turn_is(
+def test_earlier_turns_are_sent_once_without_tools_errors_and_incognito(
     machine: Machine, arrived: Arrived, ask: Ask
 ) -> None:
     def earlier(store: Store, tx: Tx) -> None:
@@ -120,9 +120,7 @@ def test_earlier_turns_are_told_once_with_their_times_and_no_tool_error_or_incog
 
 
 @pytest.mark.contract("6.15", "5.8")
-def test_guests_and_members_of_groups_are_told_of_under_their_own_peers(
-    machine: Machine, arrived: Arrived, ask: Ask
-) -> None:
+def test_guests_and_group_members_keep_separate_peers(machine: Machine, arrived: Arrived, ask: Ask) -> None:
     def earlier(store: Store, tx: Tx) -> None:
         mark(tx, "telegram", "42", is_owner=True, now=BEGAN)
         direct: dict[str, Any] = {"source": "telegram", "chat_type": "dm"}
@@ -148,9 +146,7 @@ def test_guests_and_members_of_groups_are_told_of_under_their_own_peers(
 
 
 @pytest.mark.contract("6.15", "5.6")
-def test_words_of_a_chat_of_which_an_older_version_kept_little_are_never_told_as_the_owners(
-    machine: Machine, arrived: Arrived, ask: Ask
-) -> None:
+def test_chats_of_unknown_people_are_never_sent_as_the_owners(machine: Machine, arrived: Arrived, ask: Ask) -> None:
     def earlier(store: Store, tx: Tx) -> None:
         mark(tx, "telegram", "42", is_owner=True, now=BEGAN)
         kept: dict[str, dict[str, Any]] = {
@@ -180,7 +176,7 @@ def test_words_of_a_chat_of_which_an_older_version_kept_little_are_never_told_as
 
 
 @pytest.mark.contract("6.15")
-def test_what_was_told_while_it_was_said_is_not_told_again_though_its_rows_are_long_forgotten(
+def test_delivered_messages_are_not_sent_again_after_their_rows_are_gone(
     machine: Machine, arrived: Arrived, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(machine.home, lambda store, tx: say(store, tx, "one", *turn(1)))
@@ -198,7 +194,7 @@ def test_what_was_told_while_it_was_said_is_not_told_again_though_its_rows_are_l
 
 
 @pytest.mark.contract("6.15", "P2")
-def test_a_backfill_that_is_killed_in_the_middle_goes_on_and_tells_nothing_twice(
+def test_killed_backfill_resumes_and_sends_nothing_twice(
     machine: Machine, arrived: Arrived, ask: Ask, between: Between
 ) -> None:
     turns = 300
@@ -233,7 +229,7 @@ def test_a_backfill_that_is_killed_in_the_middle_goes_on_and_tells_nothing_twice
 
 
 def _told(home: Path) -> int:
-    """How many messages are marked as told."""
+    """Count the messages that are marked as synced."""
     found = 0
 
     def count(_: Store, tx: Tx) -> None:
@@ -270,7 +266,7 @@ def test_what_another_version_wrote_twice_or_for_nobody_is_left_out(
 def test_what_was_deleted_or_incognito_does_not_come_back_through_a_branch(
     machine: Machine, arrived: Arrived, ask: Ask, gone: str
 ) -> None:
-    """The branch leaves out what its parent kept of a tool, so that its rows are not the parent's one by one."""
+    """The branch omits its parent's tool messages, so its rows differ from the parent's."""
     looked = Draft("assistant", "I look", tool_calls=(ToolCall("c", "look", "{}"),))
 
     def earlier(store: Store, tx: Tx) -> None:
@@ -333,7 +329,7 @@ def test_where_no_messages_are_saved_nothing_is_taken_in_and_nothing_is_marked(
 
 
 @pytest.mark.contract("6.15", "P4")
-def test_with_a_server_that_is_away_a_bounded_number_of_rows_waits_and_the_rest_is_left(
+def test_unreachable_server_bounds_the_queued_rows(
     machine: Machine, arrived: Arrived, ask: Ask, server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hermes.cli.backfill.MOST_WAITING", 300)
@@ -355,7 +351,7 @@ def test_with_a_server_that_is_away_a_bounded_number_of_rows_waits_and_the_rest_
 
 
 @pytest.mark.contract("6.15")
-def test_at_a_server_that_refuses_the_key_the_code_is_1_and_the_reason_is_said_however_often_it_is_run(
+def test_refused_key_gives_code_1_and_the_reason_in_every_run(
     machine: Machine, arrived: Arrived, ask: Ask, server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hermes.cli.backfill.LAST_PATIENCE", 5.0)
@@ -393,7 +389,7 @@ class Answering:
 
 @pytest.mark.contract("6.15", "10.3")
 @pytest.mark.parametrize("answer", ["no", "yes"])
-def test_who_changes_the_provider_is_asked_once_whether_earlier_sessions_shall_be_taken_in(
+def test_changing_the_provider_offers_a_backfill_once(
     machine: Machine, arrived: Arrived, ask: Ask, answer: str
 ) -> None:
     fill(machine.home, lambda store, tx: say(store, tx, "one", *turn(1)))
@@ -427,13 +423,11 @@ LATER_TABLES = [
     if step.version >= 10
     for table in re.findall(r"CREATE TABLE (\w+)", "\n".join(step.statements))
 ]
-"""What a store of before the tenth version has not."""
+"""Tables that a store before its tenth version lacks."""
 
 
 @pytest.mark.contract("6.15", "P2")
-def test_a_session_that_was_told_before_it_was_known_message_by_message_is_not_told_again(
-    machine: Machine, arrived: Arrived, ask: Ask
-) -> None:
+def test_session_synced_by_an_earlier_version_is_not_sent_again(machine: Machine, arrived: Arrived, ask: Ask) -> None:
     def of_an_earlier_version(store: Store, tx: Tx) -> None:
         for session in ("told", "untold"):
             say(store, tx, session, *turn(1))

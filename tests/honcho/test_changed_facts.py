@@ -1,4 +1,4 @@
-"""What a person is shown of facts that changed: both sides with their times, why, and how it is undone."""
+"""Facts that changed, as a person sees them: both versions with their times, the reason, and undoing it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.contract("9.5")
 
 @pytest.fixture
 def folder(processes: None, machine: Machine, tmp_path: Path) -> Path:
-    """Of a home; the user's own folder is another."""
+    """A home's folder; the user's folder is another one."""
     return tmp_path
 
 

@@ -1,4 +1,4 @@
-"""`hermes honcho …`, as a person runs it."""
+"""`hermes honcho …` as a person runs it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_while_another_provider_is_chosen_each_command_says_what_to_run(
     )
 
 
-def test_a_word_that_is_neither_command_nor_provider_is_told_as_before(hermes: Hermes) -> None:
+def test_unknown_command_word_is_an_error_as_before(hermes: Hermes) -> None:
     ran = hermes("hunchback")
     assert (ran.code, "No such command 'hunchback'" in ran.err) == (2, True)
     assert all(command not in ran.err for command in MEANT.values())
@@ -85,7 +85,7 @@ def test_a_command_writes_its_key_for_the_profile_and_shows_it(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("mode", "both"), "'both' is no mode. There are hybrid, context, tools, directional, unified"),
+        (("mode", "both"), "unknown mode 'both'. There are hybrid, context, tools, directional, unified"),
         (("strategy", "daily"), "sessionStrategy is 'daily', but takes one of per-directory"),
         (("peer", "--reasoning", "much"), "takes one of minimal, low, medium, high, max"),
         (("tokens", "--context", "0"), "contextTokens is 0, but takes none or a whole number from 1"),
@@ -118,7 +118,7 @@ def test_status_says_of_a_honcho_that_is_switched_off_nothing_that_it_does_not_d
 
 
 @pytest.mark.contract("P5")
-def test_a_broken_file_is_said_once_by_memory_status(chosen: Path, hermes: Hermes) -> None:
+def test_memory_status_reports_an_invalid_file_once(chosen: Path, hermes: Hermes) -> None:
     chosen.write_text('{"peerName": ', encoding="utf-8")
     ran = hermes("memory", "status")
     assert (ran.code, (ran.out + ran.err).count("this is not JSON")) == (1, 1), ran.err
@@ -198,7 +198,7 @@ def test_status_names_what_is_wrong_and_ends_with_1(chosen: Path, hermes: Hermes
 
 
 @pytest.mark.contract("10.3")
-def test_status_tells_a_sign_in_from_a_key_without_its_tokens(chosen: Path, hermes: Hermes) -> None:
+def test_status_distinguishes_a_sign_in_from_a_key_without_its_tokens(chosen: Path, hermes: Hermes) -> None:
     grant = {"refreshToken": "hch-rt-secret", "clientId": "hermes-agent", "expiresAt": time.time() + 2600}
     signed_in = {"baseUrl": "http://127.0.0.1:9", "apiKey": "hch-at-secret", "oauth": grant}
     chosen.write_text(json.dumps(signed_in), encoding="utf-8")
@@ -219,19 +219,19 @@ def test_map_names_this_directory_and_says_when_that_has_no_effect(
     assert json.loads(chosen.read_text(encoding="utf-8"))["sessions"] == {here: "my-project"}
     assert json.loads(hermes("honcho", "sessions", "--json").out) == {here: "my-project"}
     assert json.loads(hermes("honcho", "status", "--json").out)["session_here"] == "my-project"
-    assert "'my project' is kept as my-project" in " ".join(ran.out.split())
+    assert "'my project' was saved as my-project" in " ".join(ran.out.split())
     removed = hermes("honcho", "map", "--remove")
     assert (removed.code, json.loads(hermes("honcho", "sessions", "--json").out)) == (0, {}), removed.err
     assert "has no name" in hermes("honcho", "map", "--remove").err
     nameless = hermes("honcho", "map", "会")
-    assert (nameless.code, "has nothing that a name may have" in nameless.err) == (2, True)
+    assert (nameless.code, "has no valid character" in nameless.err) == (2, True)
     hermes("honcho", "strategy", "per-session")
     assert "It has no effect now" in hermes("honcho", "map", "other").out
     assert json.loads(hermes("honcho", "status", "--json").out)["session_here"] is None
 
 
 @pytest.mark.contract("5.6", "P5")
-def test_a_pin_with_unmarked_people_is_said_by_status_memory_status_and_doctor(chosen: Path, hermes: Hermes) -> None:
+def test_status_and_doctor_warn_of_a_pin_with_unmarked_people(chosen: Path, hermes: Hermes) -> None:
     meet(hermes, "telegram:17")
     chosen.write_text('{"peerName": "ann", "pinUserPeer": true, "baseUrl": "http://127.0.0.1:9"}', encoding="utf-8")
     said = "`hermes gateway people --me telegram:17`"

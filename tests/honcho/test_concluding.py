@@ -1,5 +1,5 @@
-"""`honcho_conclude` from many threads and tasks at once, while turns are written and notes change: nothing is lost,
-nothing is there twice, and what the model was told is true."""
+"""`honcho_conclude` from many threads and tasks at once, during turns and changes of notes: no loss, no duplicate,
+and true answers to the model."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from tests.scale import scale
 
 pytestmark = pytest.mark.processes
 THREADS, TASKS = 4, 4
-EACH = scale(6, 1_000)
+FACTS_PER_TASK = scale(6, 1_000)
 TOLD = re.compile(r"Saved, and in memory now \(id (\S+)\)\.|Saved\. It is queued and will reach the memory server .*")
 
 
 async def conclude(memory: Memory, about: Conversation) -> dict[str, str]:
-    """Facts, and what the model was told of each."""
+    """Conclude facts, and return the model's answer for each."""
     told: dict[str, str] = {}
-    for number in range(EACH):
+    for number in range(FACTS_PER_TASK):
         fact = f"{about.session_id} fact {number}"
         answer = await memory.call_tool("honcho_conclude", {"conclusion": fact}, uuid.uuid4().hex)
         assert isinstance(answer, Returned), answer
@@ -49,7 +49,7 @@ async def conclude(memory: Memory, about: Conversation) -> dict[str, str]:
 
 
 async def host(machine: Machine, thread: int) -> dict[str, str]:
-    """One host with several conversations, each of which shares its Honcho session with those of the other hosts."""
+    """Run one host with conversations that share their Honcho sessions with other hosts."""
     env = {"HOME": str(machine.folder), "LOGNAME": "ann"}
     async with await Store.open(machine.home / "state.db", clock=SystemClock(), lock_timeout=60.0) as store:
         provider = ActiveProvider("honcho", HonchoPlugin, store, Surroundings(machine.home, None, env), PATIENT)
@@ -80,9 +80,7 @@ async def host(machine: Machine, thread: int) -> dict[str, str]:
 
 @pytest.mark.stress
 @pytest.mark.contract("6.2", "6.1", "P1", "P2")
-def test_what_many_threads_and_tasks_conclude_at_once_is_there_once_each_as_the_model_was_told(
-    machine: Machine, server: Served
-) -> None:
+def test_concurrent_conclusions_are_stored_once_each_as_answered(machine: Machine, server: Served) -> None:
     workspace = f"concluding-{uuid.uuid4().hex[:8]}"
     machine.write({"baseUrl": server.url, "workspace": workspace, "peerName": "ann", "aiPeer": "bot"})
     with ThreadPoolExecutor(THREADS) as threads:
@@ -92,7 +90,7 @@ def test_what_many_threads_and_tasks_conclude_at_once_is_there_once_each_as_the_
     found = {one["id"]: one["content"] for one in arrived.conclusions()}
     facts = Counter(content for content in found.values() if " fact " in content)
     assert set(facts) == set(told)
-    assert len(told) == THREADS * TASKS * EACH
+    assert len(told) == THREADS * TASKS * FACTS_PER_TASK
     assert set(facts.values()) == {1}
     for fact, answer in told.items():
         matched = TOLD.fullmatch(answer)
@@ -102,6 +100,6 @@ def test_what_many_threads_and_tasks_conclude_at_once_is_there_once_each_as_the_
     for task in range(TASKS):
         said = [content for _, content in arrived.said(str(task))]
         for name in (f"s{thread}-{task} " for thread in range(THREADS)):
-            texts = [f"{name}begins", *(f"{name}turn {number}" for number in range(0, EACH, 5))]
+            texts = [f"{name}begins", *(f"{name}turn {number}" for number in range(0, FACTS_PER_TASK, 5))]
             expected = [one for text in texts for one in (text, f"reply to {text}")]
             assert [text for text in said if text.removeprefix("reply to ").startswith(name)] == expected

@@ -1,4 +1,4 @@
-"""honcho.json: which file counts, and what a change leaves as it was."""
+"""honcho.json: which file is in force, and what a change preserves."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ STOCK: dict[str, Any] = {
 
 
 def pairs(value: Any) -> Any:
-    """A document with the order of its keys."""
+    """Parse a document with the order of its keys."""
     if isinstance(value, dict):
         return [(key, pairs(inner)) for key, inner in value.items()]
     return [pairs(item) for item in value] if isinstance(value, list) else value
@@ -204,14 +204,14 @@ def test_a_wrong_value_is_refused_before_anything_is_written(machine: Machine) -
     [
         ('{"peerName": ', "line 1: this is not JSON"),
         ("[]", "must hold one JSON object"),
-        ('{"hosts": []}', "hosts is no map of host blocks"),
-        ('{"hosts": {"hermes": 3}}', "hosts.hermes is no map"),
+        ('{"hosts": []}', "`hosts` must be an object that holds host blocks"),
+        ('{"hosts": {"hermes": 3}}', "`hosts.hermes` must be an object"),
         ("[" * 100_000, "nested more than 64 deep"),
         ('{"timeout": ' + "9" * 5000 + "}", "a number has too many digits"),
         ('{"a": "' + "x" * 5_000_000 + '"}', "it has 5,000,009 bytes, and at most 4,194,304 are read"),
     ],
 )
-def test_a_broken_file_is_told_and_never_overwritten(machine: Machine, text: str, told: str) -> None:
+def test_invalid_file_is_reported_and_never_overwritten(machine: Machine, text: str, told: str) -> None:
     path = machine.write(text)
     found = machine.load()
     assert told in found.problems[0].message
@@ -226,7 +226,7 @@ def here(machine: Machine) -> Here:
 
 
 @pytest.mark.contract("5.3", "P5")
-def test_a_file_that_breaks_is_said_once_and_the_last_good_one_stays_in_force(machine: Machine) -> None:
+def test_file_that_becomes_invalid_is_reported_once_and_the_last_valid_one_holds(machine: Machine) -> None:
     told: list[tuple[str, str | None]] = []
     machine.write({"peerName": "ann"})
     watch = Watch(here(machine), lambda *trouble: told.append(trouble))
@@ -292,13 +292,13 @@ def test_what_a_program_without_our_lock_writes_meanwhile_is_kept(machine: Machi
 
 
 @pytest.mark.contract("5.1")
-def test_a_file_that_never_rests_is_told_and_left_alone(machine: Machine) -> None:
+def test_file_that_keeps_changing_is_an_error_and_left_alone(machine: Machine) -> None:
     count = iter(range(100))
 
     def meanwhile(block: dict[str, Any], _root: dict[str, Any]) -> None:
         machine.write({"theirs": next(count)})
 
-    with pytest.raises(HomeError, match="another program changes"):
+    with pytest.raises(HomeError, match="another program keeps changing"):
         edit_document(machine.places(), meanwhile)
     assert machine.read().keys() == {"theirs"}
 

@@ -1,4 +1,4 @@
-"""Which value of each key is in force, and what a wrong one is told."""
+"""The value in force of each key, and the errors of invalid values."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_the_host_block_comes_before_the_root_before_the_variable_before_the_def
 
 @pytest.mark.contract("5.3")
 @ROWS
-def test_a_wrong_value_is_told_with_file_key_value_and_what_is_allowed(machine: Machine, row: Key[Any]) -> None:
+def test_invalid_value_error_names_file_key_value_and_allowed_values(machine: Machine, row: Key[Any]) -> None:
     wrong = VALUES[row.key][2]
     path = machine.write({"hosts": {"hermes": {row.key: wrong}}})
     found = machine.load()
@@ -186,7 +186,7 @@ def test_a_wrong_value_is_told_with_file_key_value_and_what_is_allowed(machine: 
 
 
 @pytest.mark.contract("5.3")
-def test_a_wrong_variable_is_told_by_its_name(machine: Machine) -> None:
+def test_invalid_variable_error_names_it(machine: Machine) -> None:
     machine.env["HONCHO_ENVIRONMENT"] = "moon"
     [problem] = machine.load().problems
     assert problem.message == (
@@ -286,7 +286,7 @@ def test_a_key_that_no_request_can_carry_is_wrong_and_not_repeated(machine: Mach
 
 
 @pytest.mark.contract("5.3")
-def test_an_empty_grant_is_none(machine: Machine) -> None:
+def test_empty_grant_means_no_sign_in(machine: Machine) -> None:
     machine.write({"apiKey": "k", "oauth": {"refreshToken": "r"}, "hosts": {"hermes": {"apiKey": "k", "oauth": {}}}})
     found = machine.load().checked()
     assert (found.get(keys.OAUTH), found.grant) == (None, None)

@@ -1,4 +1,4 @@
-"""A person sees the facts that Honcho holds of them, corrects and forgets them; what was wrong does not come back."""
+"""A person lists, corrects and deletes facts that Honcho holds; wrong ones do not come back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hermes.store.corrections import corrections_of
 from tests.conftest import Ran
 from tests.honcho.between import Asked, Instead
 from tests.honcho.recalling import ANN, BOB, BOT, DIRECT, GUEST, HERE, Recalling, Talk
-from tests.honcho.writing import NOTES, PAUSE, Arrived, Lane, Writer
+from tests.honcho.writing import NOTES, PAUSE_SECONDS, Arrived, Lane, Writer
 from tests.memory_server.talking import settle
 
 Hermes = Callable[..., Ran]
@@ -39,7 +39,7 @@ def home(commanded: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _delivered_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine needs longer than a person is kept waiting."""
+    """Wait longer for deliveries than a person would, since a test machine may be busy."""
     monkeypatch.setattr("hermes.memory.book.DELIVERED", 60.0)
     monkeypatch.setattr("hermes.cli.memory_book.DELIVERED", 60.0)
 
@@ -48,7 +48,7 @@ def _delivered_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
 async def book_of(
     recalling: Recalling, scope: Scope = SCOPE, whose: Notebook = NOTES
 ) -> AsyncIterator[tuple[MemoryBook, Talk]]:
-    """A person's book over a real server, with deliveries."""
+    """A person's facts on a real server, with deliveries."""
     async with recalling.host() as talk:
         deliveries = Deliveries(talk.provider, "test", 4)
         deliveries.start()
@@ -79,7 +79,7 @@ async def only(book: MemoryBook, *words: str) -> Remembering:
 
 
 def held(recalling: Recalling) -> str:
-    """All conclusions and cards of the workspace."""
+    """Return all conclusions and cards of the workspace."""
     with recalling.at_server() as http:
         settle(http)
         cards = [http.get(f"/peers/{BOT}/card?target={ANN}"), http.get(f"/peers/{ANN}/card")]
@@ -185,7 +185,7 @@ async def test_a_correction_that_breaks_off_is_finished_later_and_never_loses_bo
         assert said, "neither the old nor the new one is there"
         assert set(said) <= {REX, MAX}
         if lane.put_off:
-            lane.clock.advance(PAUSE)  # type: ignore[attr-defined]
+            lane.clock.advance(PAUSE_SECONDS)  # type: ignore[attr-defined]
     assert set(said) == {MAX}
     assert len(said) == (2 if is_ours else 1)
     assert bool(lane.put_off) == (breaks <= (2 if is_ours else 3))

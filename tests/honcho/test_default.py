@@ -1,4 +1,4 @@
-"""A home in which nobody said anything of memory: Honcho on our own server, and nothing leaves this machine."""
+"""A home without any memory settings: Honcho on our own server, and no data leaves this machine."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ import sys, hermes.cli.terminal, hermes.cli.main
 hermes.cli.terminal.LOOK = 600.0
 sys.exit(hermes.cli.main.run(sys.argv[1:]))
 """
-"""Whoever leaves before a look around has left at once, however slowly the machine takes the keys."""
-PATIENCE = 120.0
+"""Makes a person who leaves during the first seconds leave at once, however slow the machine is."""
+SCREEN_TIMEOUT_SECONDS = 120.0
 ON = "Memory is on: Honcho keeps what is said, on this machine alone"
 
 
@@ -63,11 +63,13 @@ def test_a_fresh_home_has_memory_and_says_so_once(fresh: FreshHome) -> None:
 
 def at_terminal(fresh: FreshHome, *program: str, **more: str) -> Screen:
     env = {**fresh.env, "TERM": "xterm-256color", **more}
-    return Screen("chat", env=env, patience=PATIENCE, program=(sys.executable, *(program or ("-m", "hermes"))))
+    return Screen(
+        "chat", env=env, patience=SCREEN_TIMEOUT_SECONDS, program=(sys.executable, *(program or ("-m", "hermes")))
+    )
 
 
 @pytest.mark.contract("7.5", "9.2")
-def test_who_sits_at_the_prompt_has_the_memory_server_started_and_the_first_question_has_memory(
+def test_prompt_starts_the_memory_server_before_the_first_question(
     fresh: FreshHome,
 ) -> None:
     fresh.chat("-q", "My cat is called Miso.")
@@ -128,7 +130,7 @@ def test_the_doctor_says_how_the_memory_server_is_and_starts_none(fresh: FreshHo
 
 
 def _checked(fresh: FreshHome) -> dict[str, str]:
-    """The levels of the doctor's findings, by check."""
+    """Return the levels of the doctor's findings, by check."""
     report = json.loads(fresh.hermes("doctor", "--json").out)
     return {finding["check"]: finding["level"] for finding in report["findings"]}
 
@@ -143,7 +145,7 @@ def test_who_leaves_at_once_starts_no_memory_server(fresh: FreshHome) -> None:
 
 
 @pytest.mark.contract("7.5")
-def test_a_memory_server_that_does_not_start_is_told_with_the_first_turn(fresh: FreshHome) -> None:
+def test_memory_server_that_fails_to_start_is_reported_in_the_first_turn(fresh: FreshHome) -> None:
     fresh.home.mkdir()
     fresh.place.folder.parent.mkdir(parents=True, exist_ok=True)
     fresh.place.folder.write_text("no folder")
@@ -170,7 +172,7 @@ def test_none_switches_it_off_and_nothing_is_started(fresh: FreshHome) -> None:
 
 @pytest.mark.contract("5.4")
 @pytest.mark.parametrize("found", ["file", "variable"])
-def test_a_server_that_nobody_chose_is_told_of_and_gets_nothing(
+def test_server_that_nobody_chose_is_named_and_gets_nothing(
     machine: Machine, server: Served, tmp_path: Path, found: str
 ) -> None:
     with Between(server.url) as stranger:
@@ -212,7 +214,7 @@ def test_setting_it_up_chooses_it(fresh: FreshHome, command: str) -> None:
 
 
 @pytest.mark.contract("9.2")
-def test_a_chat_with_memory_loads_nothing_of_the_server_and_the_version_nothing_of_honcho(fresh: FreshHome) -> None:
+def test_chat_loads_no_server_modules_and_the_version_no_honcho(fresh: FreshHome) -> None:
     program = (
         "import os, sys; os.environ.update(HERMES_HOME=sys.argv[1], HERMES_MEMORY_PROVIDER='')\n"
         "from hermes.cli.main import run; run(sys.argv[2:])"

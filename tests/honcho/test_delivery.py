@@ -1,4 +1,4 @@
-"""What is delivered to Honcho, against our real server: who said what, in which session, once."""
+"""Delivery to our real server: the right peer and session for each message, exactly once."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_each_member_of_a_group_is_a_peer_with_their_own_messages(
 
 
 @pytest.mark.contract("6.5")
-async def test_a_session_is_set_up_once_however_many_ask_and_observes_as_it_is_told(
+async def test_concurrent_entries_create_a_session_once_with_its_observation(
     writer: Writer, server: Served, arrived: Arrived, workspace: str
 ) -> None:
     async with Misbehaving(server.url).served() as proxy:
@@ -105,7 +105,7 @@ async def test_the_eleventh_of_a_group_is_heard_though_only_ten_may_observe(
 
 
 @pytest.mark.contract("6.7")
-async def test_a_long_message_arrives_in_pieces_and_goes_on_where_it_was_cut_off(
+async def test_long_message_arrives_in_pieces_and_resumes_after_an_interruption(
     writer: Writer, server: Served, arrived: Arrived, workspace: str
 ) -> None:
     text = "word " * 500
@@ -158,7 +158,7 @@ async def test_a_note_becomes_a_conclusion_about_its_owner_and_goes_with_it(
 
 
 @pytest.mark.contract("6.13")
-async def test_a_note_whose_conclusion_nobody_can_tell_apart_is_put_aside(
+async def test_note_with_an_ambiguous_conclusion_becomes_a_dead_letter(
     writer: Writer, server: Served, arrived: Arrived, workspace: str
 ) -> None:
     plugin = writer(server.url, workspace=workspace)
@@ -198,7 +198,7 @@ async def test_the_agents_tools_conclude_take_back_and_write_cards(
 
 
 @pytest.mark.contract("6.4")
-async def test_only_the_message_that_a_server_refuses_is_put_aside(
+async def test_only_the_refused_message_becomes_a_dead_letter(
     writer: Writer, server: Served, arrived: Arrived, workspace: str
 ) -> None:
     plugin = writer(server.url, workspace=workspace)
@@ -216,7 +216,7 @@ async def test_only_the_message_that_a_server_refuses_is_put_aside(
 
 
 @pytest.mark.contract("6.11")
-async def test_a_speaker_who_became_another_peer_between_two_attempts_is_heard_once(
+async def test_message_of_a_remapped_speaker_arrives_once(
     writer: Writer, machine: Machine, server: Served, arrived: Arrived, workspace: str
 ) -> None:
     async with Misbehaving(server.url).served() as proxy:
@@ -286,7 +286,7 @@ async def test_a_deleted_conversation_is_forgotten_and_another_in_the_same_sessi
 
 
 @pytest.mark.contract("6.13")
-async def test_a_server_that_cannot_delete_messages_keeps_them_and_that_is_said(
+async def test_server_that_cannot_delete_messages_keeps_them_and_the_outcome_says_so(
     writer: Writer, server: Served, arrived: Arrived, workspace: str
 ) -> None:
     async with Misbehaving(server.url, is_foreign=True).served() as proxy:
@@ -299,15 +299,15 @@ async def test_a_server_that_cannot_delete_messages_keeps_them_and_that_is_said(
 
 
 @pytest.mark.contract("P4")
-async def test_a_link_that_is_reached_while_the_plugin_ends_is_let_go(writer: Writer, server: Served) -> None:
+async def test_link_opened_during_shutdown_is_closed(writer: Writer, server: Served) -> None:
     async with Misbehaving(server.url).served() as proxy:
         plugin = writer(proxy.url)
         reaching = asyncio.create_task(plugin.links.link(plugin.host.clock.now() + 60))
         while not proxy.asked:  # noqa: ASYNC110 - it is being reached
             await asyncio.sleep(0)
         await plugin.shutdown(0.0)
-        with pytest.raises(Unreached, match="it has ended"):
+        with pytest.raises(Unreached, match="the provider has been shut down"):
             await reaching
-        with pytest.raises(Unreached, match="it has ended"):
+        with pytest.raises(Unreached, match="the provider has been shut down"):
             await plugin.links.link(plugin.host.clock.now() + 60)
         assert proxy.asked == [("GET", "/health")]

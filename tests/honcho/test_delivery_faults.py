@@ -1,5 +1,5 @@
-"""Delivery to a Honcho server that misbehaves: everything arrives once, in order, under the right peer, or it is put
-aside because nobody can tell."""
+"""Delivery to a misbehaving Honcho server: every entry arrives once, in order, under the right peer, or becomes a
+dead letter if its fate is unknown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 
 from hermes.honcho.acts import Conclude, encode_act
-from hermes.honcho.attempt import KEYS_LAST
+from hermes.honcho.attempt import KEY_LIFETIME_SECONDS
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.provider import Delivered, Later, Parked
 from tests.compression.hand_clock import HandClock
@@ -25,7 +25,7 @@ from tests.scale import FULL, scale
 pytestmark = pytest.mark.processes
 SEED = int(os.environ.get("HERMES_SEED", "17")) if not FULL else random.SystemRandom().randrange(10**9)
 KINDS = FAULTS if FULL else tuple(fault for fault in FAULTS if fault != "hang")
-"""A request that hangs costs seconds: a sample of those is taken one by one."""
+"""Hanging requests take seconds, so only a sample of them is tested."""
 SESSION = "agent-main-telegram-group--100"
 
 
@@ -99,7 +99,7 @@ async def test_message_is_looked_for_once_our_server_may_have_forgotten_its_key(
         lane.put("hello")
         proxy.choose = on("/messages", "reset after")
         await lane.attempt()
-        clock.advance(KEYS_LAST)
+        clock.advance(KEY_LIFETIME_SECONDS)
         [outcome] = await lane.attempt()
     assert isinstance(outcome, Delivered)
     assert Arrived(server, workspace).said() == [("ann", "hello")]
@@ -150,7 +150,7 @@ async def test_an_attempt_of_another_process_is_looked_for_when_its_time_is_over
 
 
 @pytest.mark.contract("6.3", "6.12")
-async def test_two_that_say_the_same_are_undecided_and_put_aside(
+async def test_two_equal_conclusions_make_the_entry_a_dead_letter(
     writer: Writer, server: Served, workspace: str
 ) -> None:
     async with Misbehaving(server.url, is_foreign=True).served() as proxy:
@@ -198,7 +198,7 @@ async def test_many_tasks_conclude_at_once_while_turns_are_written_and_none_is_l
 
 @pytest.mark.stress
 @pytest.mark.contract("5.8", "6.3", "6.4")
-async def test_every_turn_of_a_group_arrives_once_in_order_under_the_right_peer_whatever_happens(
+async def test_every_group_turn_arrives_once_in_order_under_the_right_peer(
     writer: Writer, server: Served, proxy: Misbehaving, workspace: str
 ) -> None:
     sys.stdout.write(f"seed {SEED}\n")

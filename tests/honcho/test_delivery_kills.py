@@ -1,5 +1,5 @@
-"""Host and memory server are killed again and again in the middle of a conversation: every turn arrives once, in order,
-under the right peer."""
+"""Host and memory server are killed repeatedly during a conversation: every turn arrives once, in order, under the
+right peer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes.cli import outbox
 from hermes.embedded.connect import connect, stop
 from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import read_rendezvous
-from hermes.honcho.wire import DeliveryPatience
+from hermes.honcho.wire import DeliveryTimeouts
 from hermes.memory.deliveries import LEASE
 from tests.honcho.configuring import Machine
 from tests.honcho.talker import PEERS
@@ -27,8 +27,8 @@ from tests.scale import FULL, scale
 
 pytestmark = pytest.mark.processes
 SEED = random.SystemRandom().randrange(10**9) if FULL else 17
-AHEAD = 2
-"""Turns that a host may be ahead of what was read of it: none comes to its end because this process was slow."""
+TURNS_AHEAD = 2
+"""Turns that a host may be ahead of the reader, so that a slow reader never lets it finish."""
 
 
 def talker(machine: Machine, turns: int) -> subprocess.Popen[str]:
@@ -45,17 +45,17 @@ def talker(machine: Machine, turns: int) -> subprocess.Popen[str]:
 
 
 def hear(host: subprocess.Popen[str], turns: int) -> None:
-    """Let a host have so many turns; it goes on with a few more."""
+    """Let a host run more turns, and read them; it runs a few further ones."""
     assert host.stdin is not None
     assert host.stdout is not None
-    host.stdin.write("\n" * (AHEAD + turns))
+    host.stdin.write("\n" * (TURNS_AHEAD + turns))
     host.stdin.flush()
     for _ in range(turns):
         assert host.stdout.readline()
 
 
 def kill_server(place: Place, killed: set[str], host: subprocess.Popen[str]) -> None:
-    """Kill the server, or the next one that comes up while the host lives; `killed` are those that were."""
+    """Kill the server, or the next one that starts while the host lives, and add it to `killed`."""
     while host.poll() is None:
         found = read_rendezvous(place.rendezvous)
         if found is not None and found.start_id not in killed:
@@ -90,7 +90,7 @@ def test_every_turn_arrives_once_in_order_though_host_and_server_are_killed(mach
     try:
         for number in range(2 * kills):
             with talker(machine, turns) as host:
-                hear(host, chance.randrange(1, turns // (2 * kills) - AHEAD))
+                hear(host, chance.randrange(1, turns // (2 * kills) - TURNS_AHEAD))
                 if number % 2:
                     kill_server(place, servers, host)
                 hosts += host.poll() is None
@@ -111,5 +111,5 @@ def test_every_turn_arrives_once_in_order_though_host_and_server_are_killed(mach
 
 @pytest.mark.contract("6.14")
 def test_a_deliverer_lives_until_a_provider_can_see_what_a_killed_process_had_sent() -> None:
-    patience = DeliveryPatience()
-    assert LEASE + patience.attempt + patience.look_after < outbox.PATIENCE
+    timeouts = DeliveryTimeouts()
+    assert LEASE + timeouts.attempt + timeouts.look_after < outbox.PATIENCE

@@ -1,4 +1,4 @@
-"""Evidence: what was said earlier that a message is about, asked for in its own turn and quoted letter for letter."""
+"""Evidence: relevant earlier messages, fetched with the turn's own message and quoted verbatim."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_message_itself_and_earlier_questions_are_no_evidence(text: str) -> None
 
 
 @pytest.mark.parametrize("text", ["I moved to Ghent with my cat, where is a vet?", "A cat? Yes."])
-def test_question_that_tells_something_first_is_evidence(text: str) -> None:
+def test_question_after_a_statement_is_evidence(text: str) -> None:
     assert quoted(found(text)) == [f"ann: {text}"]
 
 

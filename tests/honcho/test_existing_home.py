@@ -1,4 +1,4 @@
-"""An existing home with guests and a pin, before and after: nobody gains a word, nobody loses their own."""
+"""An existing home with guests and a pin, before and after an upgrade: nobody gains or loses access."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.contract("1.9", "5.7", "5.10"),
 DIGEST = "75b0cd9ba552740a1f466d96e3d7f50e05375fec5067bb8eb66a13f931eabb5a"
 ASKED = "Which secret word is there?"
 MIXED = "agent-main-api-api-my-notes"
-"""The Honcho session of the owner's `my-notes`, into which the guest `mallory` wrote by the id `my.notes`."""
+"""The Honcho session of the owner's `my-notes`, into which the guest `mallory` wrote with the id `my.notes`."""
 LATER = {f"{place}, later": seat for place, seat in SEATS.items()}
 TOLD = {**SEATS, **WAITING, **LATER}
 PLACES = (*TOLD, TERMINAL, NOTE)
@@ -42,7 +42,7 @@ PLACES = (*TOLD, TERMINAL, NOTE)
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(processes: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Neighbours]:
-    """The kept home, in which everybody talks again where they talked before."""
+    """The stored home, in which everybody talks again in the same places."""
     made = Neighbours(tmp_path_factory.mktemp("existing"), WORKSPACE)
     with zipfile.ZipFile(GUESTS) as archive:
         archive.extractall(made.home)
@@ -101,8 +101,8 @@ def person_of(seat: Seat) -> str:
 
 
 def may_read(seat: Seat) -> set[str]:
-    """The places that are the person's own, or the group's. The owner's session that was written in stays as it is. The
-    owner is reminded of what others said where he is a member."""
+    """Return the places whose secrets a person or group may read. The shared session stays the owner's, and the
+    owner may read groups with the owner as a member."""
     if seat.by == "group":
         return IN_GROUP
     own = {place for place, other in TOLD.items() if person_of(other) == person_of(seat)}
@@ -140,7 +140,7 @@ async def test_doctor_names_the_session_that_two_people_wrote_in(world: Neighbou
 
 
 def peers_by_person(told: Tellings) -> dict[str, set[str]]:
-    """The peers that each person has ever spoken as."""
+    """Return all peers under which each person has ever spoken."""
     found: dict[str, set[str]] = {}
     for place, seat in TOLD.items():
         found.setdefault(person_of(seat), set()).update(one["peer_id"] for one in told[secret_of(place)])
@@ -195,7 +195,7 @@ async def test_in_every_other_session_one_person_talks_with_the_agent(world: Nei
 
 @pytest.mark.contract("6.13")
 async def test_deleting_a_guests_session_everywhere_also_clears_the_mixed_one(world: Neighbours) -> None:
-    """Comes near the end: it takes mallory's words away."""
+    """Runs near the end, since it removes mallory's messages."""
     ran = await world.hermes("sessions", "delete", "my.notes", "--everywhere", "--yes")
     assert ran.code == 0, ran.err
     await world.settle()
@@ -206,7 +206,7 @@ async def test_deleting_a_guests_session_everywhere_also_clears_the_mixed_one(wo
 
 @pytest.mark.contract("5.3", "5.7")
 async def test_a_record_of_guests_that_is_lost_gives_nobody_the_peer_of_another(world: Neighbours) -> None:
-    """Comes last: it ends what the others need. The API's 222 is not Telegram's."""
+    """Runs last, since it breaks the home. The API's 222 is not Telegram's."""
     record = world.home / "honcho-guests.json"
     record.unlink()
     read = await world.say(by_id("222", "while it runs"), ASKED, *TOOLS)

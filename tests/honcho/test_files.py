@@ -19,14 +19,14 @@ Hermes = Callable[..., Ran]
 
 @pytest.fixture(scope="module")
 def served(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A Honcho server of our own, by its URL."""
+    """The URL of a Honcho server of our kind."""
     with running(tmp_path_factory.mktemp("memory")) as server:
         yield server
 
 
 @pytest.fixture
 def workspace(home: Path, hermes: Hermes, served: Served, request: pytest.FixtureRequest) -> str:
-    """A home that has chosen Honcho on that server, in a workspace of its own."""
+    """A home with Honcho on that server, in a separate workspace."""
     name = fit(str(request.node.name))
     options = ("--server", "self-hosted", "--url", served.url, "--workspace", name, "--user", "ann", "--ai", "bot")
     assert hermes("memory", "setup", "honcho", "--yes", *options).code == 0
@@ -41,9 +41,7 @@ def conclusions(served: Served, workspace: str, observed: str) -> set[str]:
 
 
 @pytest.mark.contract("10.3")
-def test_notes_are_told_once_however_often_it_is_run(
-    home: Path, hermes: Hermes, served: Served, workspace: str
-) -> None:
+def test_notes_are_stored_once_over_repeated_runs(home: Path, hermes: Hermes, served: Served, workspace: str) -> None:
     (home / "memories").mkdir()
     (home / "memories" / "USER.md").write_text("Likes figs\n§\nLives in Graz\nnear the river", encoding="utf-8")
     (home / "SOUL.md").write_text("# Bot\n\nYou are kind.\n\nYou are brief.\n", encoding="utf-8")
@@ -77,7 +75,7 @@ def test_notes_are_told_once_however_often_it_is_run(
     ],
     ids=["sections", "Markdown", "both", "paragraphs"],
 )
-def test_each_entry_of_a_note_is_told_by_itself_in_either_shape(
+def test_each_entry_of_a_note_is_stored_separately_in_either_format(
     home: Path, hermes: Hermes, served: Served, workspace: str, note: str, told: set[str]
 ) -> None:
     (home / "memories").mkdir()
@@ -88,9 +86,7 @@ def test_each_entry_of_a_note_is_told_by_itself_in_either_shape(
 
 
 @pytest.mark.contract("10.3")
-def test_an_entry_that_no_server_would_take_is_told_before_anything_is_sent(
-    home: Path, hermes: Hermes, workspace: str
-) -> None:
+def test_too_long_entry_is_an_error_before_anything_is_sent(home: Path, hermes: Hermes, workspace: str) -> None:
     (home / "memories").mkdir()
     (home / "memories" / "MEMORY.md").write_text("x" * 60_001, encoding="utf-8")
     ran = hermes("honcho", "migrate", "--yes")
@@ -98,7 +94,7 @@ def test_an_entry_that_no_server_would_take_is_told_before_anything_is_sent(
 
 
 @pytest.mark.contract("10.3")
-def test_the_agents_identity_is_told_from_a_file_and_shown(
+def test_agents_identity_is_stored_from_a_file_and_shown(
     home: Path, hermes: Hermes, served: Served, workspace: str, tmp_path: Path
 ) -> None:
     missing = hermes("honcho", "identity")

@@ -1,4 +1,4 @@
-"""Without a model, what was corrected is answered with what holds, and with that alone."""
+"""Without a model, a question about a corrected fact is answered with the correction alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.contract("10.41")
 
 @pytest.fixture
 def folder(processes: None, machine: Machine, tmp_path: Path) -> Path:
-    """Of a home; the user's own folder is another."""
+    """A home's folder; the user's folder is another one."""
     return tmp_path
 
 

@@ -1,4 +1,4 @@
-"""`hermes memory forget`: what was told is found by words, shown, and after a yes nowhere in memory any more."""
+"""`hermes memory forget`: finds memory by words, shows it, and deletes it everywhere after a yes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def told(recalling: Recalling) -> None:
 
 
 def everything(recalling: Recalling) -> str:
-    """All that the server would tell anyone."""
+    """Return all that the server would show anyone."""
     with recalling.at_server() as http:
         asked = [
             http.post("/conclusions/list?size=100", json={}),
@@ -75,9 +75,7 @@ def test_without_a_terminal_it_is_shown_and_nothing_is_deleted(recalling: Recall
     assert "Zanzibar" in everything(recalling)
 
 
-def test_what_two_know_is_one_row_that_says_who_and_words_of_which_nothing_is_held_are_repeated(
-    recalling: Recalling, hermes: Hermes
-) -> None:
+def test_fact_of_two_views_is_one_row_and_unmatched_words_are_repeated(recalling: Recalling, hermes: Hermes) -> None:
     recalling.configure()
     for observer in (ANN, BOT):
         recalling.conclude(observer, ANN, "Ann likes figs.")
@@ -88,7 +86,7 @@ def test_what_two_know_is_one_row_that_says_who_and_words_of_which_nothing_is_he
     assert last == "Nothing is held in which all of this stands: Zanzibar safe"
 
 
-def test_who_waits_for_a_server_is_told_what_for(
+def test_waiting_for_a_server_is_announced(
     recalling: Recalling, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told(recalling)
@@ -160,9 +158,7 @@ def test_a_server_that_cannot_delete_messages_is_named_with_what_stays(recalling
 
 
 @pytest.mark.contract("7.12")
-def test_what_stays_is_said_also_to_whoever_is_not_asked_and_is_not_called_forgotten(
-    recalling: Recalling, hermes: Hermes
-) -> None:
+def test_remaining_items_are_reported_and_not_called_forgotten(recalling: Recalling, hermes: Hermes) -> None:
     told(recalling)
     recalling.between.rule = lambda asked: Instead({"status": "ok"}) if asked.what == "health" else None
     for last in ("Deleted what could be deleted.", "Nothing else was found"):
@@ -173,7 +169,7 @@ def test_what_stays_is_said_also_to_whoever_is_not_asked_and_is_not_called_forgo
 
 
 @pytest.mark.contract("7.12")
-def test_what_is_still_found_after_the_last_round_is_said(
+def test_items_still_found_after_the_last_round_are_reported(
     recalling: Recalling, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told(recalling)
@@ -225,7 +221,7 @@ def test_what_was_sent_a_moment_ago_without_an_answer_is_not_called_forgotten(
     assert (done.code, "may still arrive" in done.out, "Forgotten" in done.err) == (code, code == 1, code == 0)
 
 
-def test_a_server_that_does_not_answer_is_told_and_nothing_is_deleted(recalling: Recalling, hermes: Hermes) -> None:
+def test_unreachable_server_is_an_error_and_nothing_is_deleted(recalling: Recalling, hermes: Hermes) -> None:
     told(recalling)
     recalling.between.rule = lambda _: Instead({"detail": "no"}, status=500)
     done = hermes("memory", "forget", "Zanzibar", "--yes")

@@ -1,4 +1,4 @@
-"""`hermes memory forget` looks at everything that our own server holds, and says what it did not look at elsewhere."""
+"""`hermes memory forget` reads everything on our own server, and names what it cannot read on others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def post(recalling: Recalling, path: str, body: Any) -> Any:
 
 
 def say(recalling: Recalling, peer: str, texts: Sequence[str], session: str = "long") -> None:
-    """Have someone say many things, of which nothing is learnt."""
+    """Store many messages of someone, without conclusions."""
     off = {"id": session, "configuration": {"reasoning": {"enabled": False}}}
     post(recalling, "/sessions", off)
     for start in range(0, len(texts), 100):
@@ -97,9 +97,7 @@ def test_a_conclusion_whose_earlier_wording_our_server_keeps_is_found_by_it(
 
 
 @pytest.mark.contract("7.12")
-def test_another_server_is_searched_for_messages_and_it_is_said_that_only_the_best_hits_were_looked_at(
-    recalling: Recalling, hermes: Hermes
-) -> None:
+def test_foreign_server_search_warns_that_only_the_best_hits_were_read(recalling: Recalling, hermes: Hermes) -> None:
     say(recalling, ANN, ["I like figs."])
     recalling.conclude(BOT, ANN, "Ann's word is Zanzibar.")
     recalling.between.rule = not_ours
@@ -115,7 +113,7 @@ def test_another_server_is_searched_for_messages_and_it_is_said_that_only_the_be
     ("bound", "line"),
     [("MOST_PAGES", "only the newest 100 conclusions were looked at"), ("MOST_CARDS", "only 1 cards were looked at")],
 )
-def test_where_a_list_of_another_server_is_longer_than_is_looked_at_that_is_said(
+def test_list_of_another_server_beyond_the_limit_is_reported(
     recalling: Recalling, hermes: Hermes, monkeypatch: pytest.MonkeyPatch, bound: str, line: str
 ) -> None:
     for peer in (ANN, BOT):
@@ -131,12 +129,12 @@ def test_where_a_list_of_another_server_is_longer_than_is_looked_at_that_is_said
 
 
 @pytest.mark.contract("7.12")
-def test_where_our_own_server_holds_more_than_is_looked_at_that_is_said(
+def test_export_beyond_the_limit_is_reported(
     recalling: Recalling, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(recalling, ANN, [f"I like number {number}." for number in range(101)])
     assert found(hermes, "Zanzibar")["stays"] == []
-    monkeypatch.setattr("hermes.honcho.remembered.MOST_PARTS", 1)
+    monkeypatch.setattr("hermes.honcho.remembered.MAX_PARTS", 1)
     assert found(hermes, "Zanzibar")["stays"] == ["not all messages were looked at: they have more than 1 parts"]
 
 
@@ -145,15 +143,13 @@ def test_what_one_look_does_not_find_the_next_ones_do(
     recalling: Recalling, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(recalling, ANN, [f"Zanzibar number {number}." for number in range(60)])
-    monkeypatch.setattr("hermes.honcho.remembered.MOST_FOUND", 12)
+    monkeypatch.setattr("hermes.honcho.remembered.MAX_ITEMS", 12)
     assert hermes("memory", "forget", "Zanzibar", "--yes").code == 0
     assert found(hermes, "Zanzibar")["items"] == []
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_key_that_the_server_refuses_is_told_in_one_line_with_what_to_do(
-    recalling: Recalling, hermes: Hermes, status: int
-) -> None:
+def test_refused_key_is_one_line_with_advice(recalling: Recalling, hermes: Hermes, status: int) -> None:
     recalling.between.rule = lambda asked: (
         None if asked.what == "health" else Instead({"detail": "Invalid JWT"}, status=status)
     )

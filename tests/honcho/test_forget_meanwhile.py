@@ -1,4 +1,5 @@
-"""What is said, queued, taken in or recorded while `hermes memory forget` runs is forgotten too, or said to stay."""
+"""Text said, queued, recorded or recalled while `hermes memory forget` runs is forgotten too, or reported as
+staying."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def home(recalling: Recalling, commanded: Path) -> Path:
 
 
 def is_said(store: Store, tx: Tx) -> None:
-    """Another process has a turn: what is said is queued."""
+    """Queue a message, as another process does in a turn."""
     now, name = store.clock.now(), HERE.session_id
     if not store.sessions.exists(tx, name):
         store.sessions.create(tx, Session(name, "cli", now))
@@ -50,7 +51,7 @@ def is_said(store: Store, tx: Tx) -> None:
 
 
 async def recall_and_forget(talk: Talk, hermes: Hermes) -> Memory:
-    """A turn that has recalled the secret, which is forgotten while the turn goes on."""
+    """Recall the secret in a turn, and forget it before the turn ends."""
     memory, said = await talk.memory(), await talk.say(QUESTION)
     until = memory.begin()
     await memory.prompt_block(until)
@@ -64,7 +65,7 @@ def waiting(home: Path) -> int:
 
 
 @pytest.mark.contract("7.12")
-def test_what_is_said_while_the_question_is_open_is_forgotten_too(
+def test_message_said_during_the_confirmation_is_forgotten_too(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def choose(*_: object) -> str:
@@ -80,9 +81,7 @@ def test_what_is_said_while_the_question_is_open_is_forgotten_too(
 
 
 @pytest.mark.contract("7.12")
-def test_what_is_said_while_the_provider_deletes_is_forgotten_too(
-    home: Path, recalling: Recalling, hermes: Hermes
-) -> None:
+def test_message_said_during_the_deletion_is_forgotten_too(home: Path, recalling: Recalling, hermes: Hermes) -> None:
     def rule(asked: Asked) -> None:
         if asked.method == "DELETE":
             write_into(home, is_said)
@@ -93,7 +92,7 @@ def test_what_is_said_while_the_provider_deletes_is_forgotten_too(
 
 
 @pytest.mark.contract("7.12")
-def test_what_is_said_again_whenever_the_provider_is_asked_is_not_called_forgotten(
+def test_message_said_again_in_every_round_is_not_called_forgotten(
     home: Path, recalling: Recalling, hermes: Hermes
 ) -> None:
     def rule(asked: Asked) -> None:
@@ -119,9 +118,7 @@ async def test_a_turn_that_recalled_before_and_ends_afterwards_leaves_no_record(
 
 
 @pytest.mark.contract("7.12")
-async def test_the_reply_of_a_turn_that_recalled_before_and_ends_afterwards_is_neither_told_nor_found(
-    recalling: Recalling, hermes: Hermes
-) -> None:
+async def test_reply_of_a_turn_that_recalled_forgotten_text_is_not_sent(recalling: Recalling, hermes: Hermes) -> None:
     async with recalling.host() as talk:
         memory = await recall_and_forget(talk, hermes)
         store = talk.provider.store
@@ -139,7 +136,7 @@ async def test_the_reply_of_a_turn_that_recalled_before_and_ends_afterwards_is_n
 
 
 async def told(store: Store) -> list[str | None]:
-    """What messages that wait would tell the provider, in order."""
+    """Return the messages in the provider's queue, in order."""
 
     def look(tx: Tx) -> list[str | None]:
         found = [store.messages.get(tx, item.payload["message"]) for item in items(tx, "memory:honcho", "waiting")]

@@ -1,4 +1,4 @@
-"""`hermes memory forget` reaches the profiles that tell the same memory, and names those that it cannot reach."""
+"""`hermes memory forget` covers profiles with the same memory, and names those that it cannot cover."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def home(recalling: Recalling, commanded: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def profile(home: Path, name: str) -> Path:
-    """Another profile, with Honcho chosen, in which the secret waits to be told."""
+    """Another profile with Honcho chosen and the secret in its queue."""
     folder = home / "profiles" / name
     write_into(folder, _leave_entry)
     (folder / "config.yaml").write_text("memory:\n  provider: honcho\n")
@@ -52,9 +52,7 @@ def waiting(folder: Path) -> int:
     return write_into(folder, lambda store, tx: stats(tx, "memory:honcho", now=store.clock.now()).waiting)
 
 
-def test_a_profile_that_tells_the_same_workspace_tells_it_no_more_and_one_of_another_is_left_alone(
-    home: Path, hermes: Hermes
-) -> None:
+def test_forgetting_clears_profiles_of_the_same_workspace_alone(home: Path, hermes: Hermes) -> None:
     coder, own = profile(home, "coder"), profile(home, "own")
     (own / "honcho.json").write_text(json.dumps({**json.loads((home / "honcho.json").read_text()), "workspace": "own"}))
     shown = hermes("memory", "forget", "Zanzibar")

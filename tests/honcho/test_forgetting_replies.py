@@ -1,4 +1,4 @@
-"""A fact that is forgotten by its number does not come back by the reply that said it again, nor by a title."""
+"""A fact forgotten by its number does not come back through a reply that repeated it, nor through a title."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONFIG = "memory:\n  review_every: 0\n  first_deadline: 60\n"
 
 @pytest.fixture
 def folder(processes: None, machine: Machine, tmp_path: Path) -> Path:
-    """Of a home; the user's own folder is another."""
+    """A home's folder; the user's folder is another one."""
     return tmp_path
 
 
@@ -33,14 +33,14 @@ def configure(fresh: FreshHome) -> None:
 
 
 def held_at_server(fresh: FreshHome) -> str:
-    """All that the server has: messages, conclusions of both views, cards and summaries."""
+    """Return everything on the server: messages, conclusions of both views, cards and summaries."""
     with fresh.at_server() as http:
         sections = ("messages", "conclusions", "cards", "sessions")
         return "".join(http.get(f"/ext/export/{section}").raise_for_status().text for section in sections)
 
 
 def forget(fresh: FreshHome) -> tuple[str, str]:
-    """What a person is shown before the yes, and told after it."""
+    """Forget a fact, and return the output before and after the yes."""
     shown = chat(fresh.env, said="/memory search locker\n/memory forget 1\n")
     done = chat(fresh.env, said="/memory search locker\n/memory forget 1 --yes\n")
     return shown.out + shown.err, done.out + done.err

@@ -22,13 +22,13 @@ from tests.memory.page import install
 from tests.plain_http import PLAIN
 
 NOBODY = {"baseUrl": "http://127.0.0.1:9"}
-"""A server that nobody runs: what is said waits."""
+"""An unreachable server, so that messages stay queued."""
 PATIENT: dict[str, Any] = {"memory__provider": "honcho", "memory__deadline": 60.0, "memory__first_deadline": 60.0}
 
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Address]:
-    """The addresses of every session that is opened."""
+    """The addresses of all opened sessions."""
     seen: list[Address] = []
     real = HonchoPlugin.open
 
@@ -47,7 +47,7 @@ async def say(core: Core, text: str) -> None:
 
 
 @pytest.mark.contract("4.4", "4.5")
-async def test_an_edit_of_an_identity_key_counts_from_the_next_message_and_others_open_nothing_anew(
+async def test_edited_identity_key_reopens_sessions_and_other_keys_do_not(
     machine: Machine, opened: list[Address]
 ) -> None:
     machine.write({"workspace": "one", **NOBODY, "hosts": {"hermes": {"aiPeer": "bot"}}})
@@ -92,7 +92,7 @@ async def test_with_honcho_a_message_opens_no_file_of_its_either(machine: Machin
 
 
 @pytest.mark.contract("P1")
-async def test_what_is_said_is_kept_for_honcho_in_the_outbox(machine: Machine) -> None:
+async def test_messages_wait_for_honcho_in_the_outbox(machine: Machine) -> None:
     machine.write(NOBODY)
     async with running_core(machine.home, memory__provider="honcho") as core:
         await say(core, "I like figs")
@@ -117,12 +117,12 @@ def test_a_gateway_says_at_its_start_that_a_pin_leaves_somebody_out(machine: Mac
 
 @pytest.mark.processes
 @pytest.mark.contract("9.2", "4.13")
-async def test_what_is_said_after_the_memory_folder_was_removed_goes_to_a_new_server(machine: Machine) -> None:
+async def test_messages_after_removal_of_the_memory_folder_go_to_a_new_server(machine: Machine) -> None:
     machine.write({"peerName": "ann", "workspace": "lab", "server": "embedded"})
     place = Place(machine.home / "memory", machine.home)
 
     async def remembered(core: Core, text: str) -> str:
-        """Say something, wait until memory was told, and return the URL of the server that holds it."""
+        """Say something, wait for its delivery, and return the URL of the server that has it."""
         await say(core, text)
         await appears(machine.home, "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM hermes_queue WHERE state = 'waiting')")
         found = await asyncio.to_thread(connect, place)

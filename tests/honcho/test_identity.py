@@ -1,4 +1,4 @@
-"""Who is who: the ladder row by row, and what holds for every id."""
+"""The peers of speakers: each rule of the ladder, and properties of every id."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.honcho.identity import HASHES, Identities, find_peer
+from hermes.honcho.identity import HASH_LENGTHS, Identities, find_peer
 from hermes.memory.provider import Speaker
 
 PLAIN = Identities(owner="ann", ai="hermes")
@@ -137,4 +137,4 @@ def test_every_speaker_has_a_peer_with_a_valid_name(
 
 
 def test_the_hashes_grow_up_to_a_whole_one() -> None:
-    assert HASHES == (8, 12, 16, 24, 32, 64)
+    assert HASH_LENGTHS == (8, 12, 16, 24, 32, 64)

@@ -1,4 +1,4 @@
-"""What goes into one request: never above its budget, cut at a word, nothing twice."""
+"""Composition of one request's recall: within its budget, cut at words, without duplicates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hermes.fence import OVERHEAD_CHARS, fence
 from hermes.honcho.injection import (
     DEFAULT_TOKENS,
-    MOST_CHARS,
+    MAX_INJECTED_CHARS,
     SUPPLEMENT,
     Section,
     budget_chars,
@@ -144,15 +144,15 @@ def test_a_section_that_says_nothing_new_is_left_out() -> None:
 @pytest.mark.contract("7.3")
 @given(st.integers(1, 8000))
 def test_block_with_its_note_has_four_characters_a_token_at_most(tokens: int) -> None:
-    """The budget is used to the last character, where there is room for anything beside the note."""
+    """The budget is used up to the last character, if it has room for more than the note."""
     room = budget_chars(tokens)
     block = fence("x" * room).removeprefix("<memory-context>").removesuffix("</memory-context>")
-    assert len(block) == (min(tokens * 4, MOST_CHARS + OVERHEAD_CHARS) if room else 0)
+    assert len(block) == (min(tokens * 4, MAX_INJECTED_CHARS + OVERHEAD_CHARS) if room else 0)
 
 
 def test_default_budget_is_a_thousand_tokens_and_the_largest_what_the_host_takes() -> None:
     assert budget_chars(None) == budget_chars(DEFAULT_TOKENS) == 4000 - OVERHEAD_CHARS
-    assert budget_chars(100_000) == MOST_CHARS == MAX_RECALL_CHARS
+    assert budget_chars(100_000) == MAX_INJECTED_CHARS == MAX_RECALL_CHARS
 
 
 @pytest.mark.contract("7.3")

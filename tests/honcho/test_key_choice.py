@@ -1,4 +1,4 @@
-"""Which key is sent to which server: never one that was meant for another."""
+"""The key for each server: never one that belongs to another server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from hermes.home import Home
 from hermes.honcho.configuration import CLOUD, LOCAL
-from hermes.honcho.server import NO_KEY, find_server, look_at, try_server
+from hermes.honcho.server import NO_KEY, describe_server, find_server, try_server
 from hermes.honcho.server import Machine as Here
 from tests.honcho.asking import Person
 from tests.honcho.between import Between, Instead
@@ -27,7 +27,7 @@ SERVERS: dict[str, dict[str, str]] = {
     "public": {"baseUrl": "https://honcho.example.com"},
     "cloud": {"baseUrl": f"{CLOUD}/v3"},
 }
-"""How a layer names a server, by its kind."""
+"""The settings by which a layer names each kind of server."""
 VARIABLES = {"apiKey": "HONCHO_API_KEY", "baseUrl": "HONCHO_BASE_URL", "environment": "HONCHO_ENVIRONMENT"}
 EVERY, FAR = set(SERVERS), {"public", "cloud"}
 SENT = {
@@ -41,11 +41,11 @@ SENT = {
     ("env", "root"): FAR,
     ("env", "env"): EVERY,
 }
-"""Layer of the key, layer that names the server: the kinds of servers that get the key."""
+"""The kinds of servers that get the key, by the key's layer and the server's layer."""
 
 
 def sent(machine: Machine, **layers: Mapping[str, str]) -> str:
-    """Return the key that goes to the server in force when layers (`host`, `root`, `env`) say this."""
+    """Return the key for the server in force with these layers (`host`, `root`, `env`)."""
     machine.env = {VARIABLES[name]: value for name, value in layers.get("env", {}).items()}
     machine.write({**layers.get("root", {}), "hosts": {"hermes": layers.get("host", {})}})
     return find_server(machine.load().checked()).key
@@ -148,7 +148,7 @@ async def test_program_on_a_local_port_never_sees_the_key_of_the_cloud(machine: 
         await lane.attempt()
         delivered, here = len(stranger.asked), Here(Home(machine.home), {})
         machine.env = {"HONCHO_API_KEY": "hch-of-the-cloud"}
-        assert look_at(machine.load().checked(), here) == "it answers"
+        assert describe_server(machine.load().checked(), here) == "it answers"
         try_server(machine.load().checked(), here)
     assert 0 < delivered < len(stranger.asked) - 1
     assert {asked.authorization for asked in stranger.asked} == {f"Bearer {NO_KEY}"}

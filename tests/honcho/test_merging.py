@@ -1,4 +1,4 @@
-"""`hermes honcho peers map` on a server that can merge two peers: a stand-in that records what it is asked."""
+"""`hermes honcho peers map` on a server that can merge two peers: a stand-in that records its requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PREVIEW = {"messages": 12, "sessions": 2, "conclusions": 3, "cards": 1}
 
 
 class Merging(ThreadingHTTPServer):
-    """Answers `/health` and the two routes of a merge."""
+    """A stand-in for `/health` and the two routes of a merge."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answering)
@@ -105,7 +105,7 @@ def test_a_merge_that_the_server_cannot_do_changes_nothing(home: Path, hermes: H
     assert hermes("memory", "setup", "honcho", "--yes", *options).code == 0
     before = (home / "honcho.json").read_text(encoding="utf-8")
     ran = hermes("honcho", "peers", "map", "17", "bea", "--merge")
-    assert (ran.code, "did not answer well" in ran.err) == (1, True)
+    assert (ran.code, "the request to the server failed" in ran.err) == (1, True)
     assert (home / "honcho.json").read_text(encoding="utf-8") == before
 
 

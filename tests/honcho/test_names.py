@@ -1,4 +1,4 @@
-"""The name of a conversation's session: the chain row by row, and what holds for every name."""
+"""The name of a conversation's session: each rule of the chain, and properties of every name."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ SUMMARY = "The person has a dog called Rex and told a long story about the garde
 
 
 def notes(text: str, says: str = "") -> Json:
-    """A review that notes this."""
+    """Return a model's answer to a review that writes this note."""
     return {"says": {"text": says, "calls": [["memory", json.dumps({"target": "user", "content": text})]]}}
 
 
@@ -46,7 +46,7 @@ SCRIPT = [
 
 @pytest.fixture
 def folder(processes: None, machine: Machine, tmp_path: Path) -> Path:
-    """Of a home; the user's own folder is another."""
+    """A home's folder; the user's folder is another one."""
     return tmp_path
 
 
@@ -67,11 +67,11 @@ import sys, hermes.agent.agent, hermes.cli.main
 hermes.agent.agent.Agent.close.__kwdefaults__["deadline"] = 120.0
 sys.exit(hermes.cli.main.run(sys.argv[1:]))
 """
-"""Waits for its reviews, however long a busy machine takes for them."""
+"""Makes the chat wait for its reviews, however slow the machine is."""
 
 
 def chat(env: Mapping[str, str], *arguments: str, said: str = "") -> Ran:
-    """Run `hermes chat` to the end of its reviews."""
+    """Run `hermes chat` until its reviews end."""
     command = [sys.executable, "-c", AT_LEISURE, "chat", *arguments]
     done = subprocess.run(
         command, cwd=ROOT, env=env, input=said, capture_output=True, text=True, timeout=180, check=False
@@ -80,7 +80,7 @@ def chat(env: Mapping[str, str], *arguments: str, said: str = "") -> Ran:
 
 
 def correct_at_the_terminal(fresh: FreshHome) -> None:
-    """A person looks at what memory holds, and corrects both."""
+    """List what memory holds, and correct both entries at the terminal."""
     fresh.hermes("memory", "model", "--off")  # else the chat asks whether memory may use its model
     with Screen("chat", env=fresh.env, columns=200, patience=120) as screen:
         screen.wait_for_prompt().type("/memory" + ENTER)
@@ -107,8 +107,8 @@ def held(fresh: FreshHome) -> list[str]:
 
 
 def compress(fresh: FreshHome) -> None:
-    """The review before a compression and the compression itself are asked for side by side: both get the same answer,
-    which notes it again and is a summary that says it again."""
+    """Compress the chat. The review and the summary are requested concurrently, so both get the same answer, which
+    repeats the wrong fact."""
     with serving([], then=notes("Owns a dog called Rex", SUMMARY)) as endpoint:
         done = chat({**fresh.env, "OPENAI_BASE_URL": endpoint.base_url}, "-c", said="/compress\n")
         assert "Compressed:" in done.err, done
@@ -143,8 +143,7 @@ def test_neither_comes_back_after_a_restart_a_review_and_a_compression(folder: P
 
 
 def check_request(messages: list[Json]) -> None:
-    """What the model is asked with in the end: it is told what holds, and each line of memory that says otherwise says
-    so too."""
+    """Check the last request: it states the corrected fact, and marks each line of memory that contradicts it."""
     prompt, asked = str(messages[0]["content"]), str(messages[-1]["content"])
     assert "- wrong: Has a dog called Rex | right: Has a dog called Max" in prompt
     assert f"- wrong: {TOLD} | right: My dog is called Max." in prompt

@@ -1,4 +1,4 @@
-"""Without a model, answers come from what memory recalls, for whom it is and from nowhere else."""
+"""Without a model, answers consist of recalled memory of the right person alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.left_behind import end_all
 pytestmark = pytest.mark.contract("10.5")
 TOLD = "Hi! I'm Nina and I moved to Porto.\nMy dog Rex is three years old.\nThe wifi password is hunter22.\n"
 PATIENT = ("config", "set", "memory.first_deadline", "60")
-"""A busy machine recalls slowly."""
+"""Gives a busy machine time to recall."""
 
 UNDELIVERED = "SELECT 1 FROM hermes_queue WHERE queue LIKE 'memory:%' AND state = 'waiting'"
 

@@ -1,4 +1,4 @@
-"""Turns with a Honcho server that is not ours: it is searched with the person's message before the model is asked."""
+"""Turns with a Honcho server that is not ours: it is searched with the person's message before the model is called."""
 
 from __future__ import annotations
 

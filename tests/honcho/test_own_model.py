@@ -1,4 +1,4 @@
-"""The dialectic on our own server, which has a model: its questions, passes and levels, and a model that hangs."""
+"""The dialectic on our own server with a model: its questions, passes and levels, and a model that hangs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.memory_server.talking import settle
 
 pytestmark = [pytest.mark.processes, pytest.mark.contract("7.4")]
 HOURS = replace(PATIENT, first_turn=7200, turn=7200)
-"""Who waits for a part of such a deadline waits too long."""
+"""A deadline of which even a part would be too long to wait for."""
 WEAK = "Ann likes figs [1]."
 STRONG = "Ann likes figs, and she has said so [1]. " * 9
 
@@ -38,7 +38,7 @@ def served(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def recalling(machine: Machine, served: Served, workspace: str) -> Iterator[Recalling]:
-    """A home whose memory is on a server of ours; the owner has said something there."""
+    """A home whose memory is on a server of our kind, with a message of the owner."""
     with inside(served, workspace) as http:
         said = {"content": "I like figs.", "peer_id": ANN, "metadata": {OWN_MARK: True}}
         peers = {ANN: {}, BOT: {"observe_others": True}}
@@ -51,7 +51,7 @@ def recalling(machine: Machine, served: Served, workspace: str) -> Iterator[Reca
 
 
 def asked(model: LoopbackServer) -> list[str]:
-    """The question of each request to the model."""
+    """Return the question in each request to the model."""
     return [str(one.body["messages"][1]["content"]).partition("Question: ")[2] for one in model.requests]
 
 

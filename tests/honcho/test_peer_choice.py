@@ -1,4 +1,4 @@
-"""`hermes honcho peers map` without arguments: accounts and the workspace's peers are offered, with what each means."""
+"""`hermes honcho peers map` without arguments: offers accounts and the workspace's peers, each with its effect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TELEGRAM = "telegram:17"
 
 @pytest.fixture
 def gateway(hermes: Hermes, commanded: Path, recalling: Recalling) -> Path:
-    """A gateway at which two may talk, and a workspace that knows `bea`. The file."""
+    """The honcho.json of a home with a gateway for two people, and a workspace that knows `bea`."""
     recalling.configure()
     add_gateway(hermes)
     recalling.tell("chat", ("bea", "I grow plums."), (ANN, "So do I."), (BOT, "Noted."))

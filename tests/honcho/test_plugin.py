@@ -1,4 +1,4 @@
-"""Honcho behind the seam: where entries go, what sessions have frozen, and what is honest about it today."""
+"""Honcho as a plugin: addresses, the settings that sessions freeze, and its reported status."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def session(address: Address) -> str | None:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The places that the configuration is looked for in, one by one."""
+    """Record the places where the configuration is looked for."""
     seen: list[str] = []
 
     def count(path: Any) -> os.stat_result:
@@ -202,7 +202,7 @@ async def test_status_says_what_is_written_when_and_how_is_recalled(
 
 
 @pytest.mark.contract("5.6", "P5")
-def test_a_pin_names_those_of_whom_nobody_has_said_who_they_are(machine: Machine) -> None:
+def test_pin_warning_names_unmarked_people(machine: Machine) -> None:
     people = [
         Acquaintance("telegram", "17", "Ann"),
         Acquaintance("telegram", "18", "Bob", is_marked=True),
@@ -220,7 +220,7 @@ def test_a_pin_names_those_of_whom_nobody_has_said_who_they_are(machine: Machine
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
-def test_a_key_that_others_can_read_is_said(machine: Machine) -> None:
+def test_key_that_other_users_can_read_is_a_warning(machine: Machine) -> None:
     path = machine.write({"apiKey": "k"})
     path.chmod(0o644)
     [told] = plugin(machine).remarks([])
@@ -246,7 +246,7 @@ def test_two_profiles_in_one_process_share_nothing(machine: Machine) -> None:
 
 @pytest.mark.contract("5.3")
 def test_a_file_that_is_empty_for_a_moment_sends_nothing_elsewhere(machine: Machine) -> None:
-    """As programs leave it that write into a file instead of replacing it."""
+    """Programs leave an empty file for a moment if they write in place instead of replacing it."""
     path = machine.write({"workspace": "one", "baseUrl": "http://127.0.0.1:9"})
     told: list[str] = []
     found = plugin(machine, told=told)

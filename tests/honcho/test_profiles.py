@@ -18,9 +18,7 @@ def add_profiles(home: Path) -> None:
 
 
 @pytest.mark.contract("10.3")
-def test_sync_gives_every_profile_a_block_in_the_same_workspace_with_an_agent_of_its_own(
-    chosen: Path, home: Path, hermes: Hermes
-) -> None:
+def test_sync_gives_every_profile_a_block_with_a_separate_agent(chosen: Path, home: Path, hermes: Hermes) -> None:
     add_profiles(home)
     mine = {"apiKey": "k", "peerName": "ann", "recallMode": "context", "theme": "dark", "aiPeer": "main"}
     document = {"workspace": "lab", "hosts": {"hermes": mine, "hermes_writer": {"aiPeer": "w"}}}

@@ -1,4 +1,4 @@
-"""honcho-projects.json: chats of one gateway in workspaces of their own."""
+"""honcho-projects.json: chats of one gateway in separate workspaces."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_change_counts_from_the_next_message_and_entries_keep_their_address(ma
 @pytest.mark.parametrize(
     ("document", "told"),
     [
-        ("{", "cannot be understood"),
+        ("{", "is invalid"),
         ({"project": {}}, "missing required field `projects`"),
         ({"projects": {"garden": {"chats": {"100": "bed"}}}}, "missing required field `sessions`"),
         ({"projects": {"garden": {"sessions": {"100": 7}}}}, "Expected `str`, got `int`"),
@@ -86,7 +86,7 @@ def test_a_change_counts_from_the_next_message_and_entries_keep_their_address(ma
         ({"projects": {"a": {"sessions": {"9": "x"}}, "b": {"sessions": {"9": "x"}}}}, "both in a/x and b/x"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told_and_sends_nothing_elsewhere(
+def test_invalid_projects_file_is_reported_and_sends_nothing_elsewhere(
     machine: Machine, document: Any, told: str
 ) -> None:
     machine.write({"workspace": "lab"})
@@ -151,7 +151,7 @@ async def test_forgetting_words_reaches_every_project(recalling: Recalling) -> N
 
 
 @pytest.mark.contract("5.9", "5.10")
-def test_a_guest_who_chooses_a_key_gets_into_no_project(machine: Machine) -> None:
+def test_guest_cannot_enter_a_project_by_choosing_its_key(machine: Machine) -> None:
     machine.write({"workspace": "lab"})
     projects(machine.home, {"garden": {"telegram-dm-17": "bed"}})
     key = "api:eve:agent:main:telegram:dm:17"

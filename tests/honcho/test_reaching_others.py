@@ -1,5 +1,5 @@
-"""Someone who wants the words of others, with a model that does whatever they say: no way leads there, and everybody
-still finds their own."""
+"""A person tries to read the words of others with a model that obeys: no way works, and everybody still finds their
+own words."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ PLACES = (*OWNERS, *GUESTS, *GROUP_SEATS, *TERMINAL, NOTE, LISTED, ADDED)
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(processes: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Neighbours]:
-    """Everybody has told a secret, in two profiles that share a workspace."""
+    """Two profiles with one workspace, in which everybody has said a secret."""
     made = Neighbours(tmp_path_factory.mktemp("neighbours"), "shared")
     made.write_config("work")
     made.configure(DOCUMENT)
@@ -99,7 +99,7 @@ async def world(processes: None, tmp_path_factory: pytest.TempPathFactory) -> As
 
 
 async def tell_in_terminal(world: Neighbours) -> None:
-    """The owner's terminal stands in a directory, and gives its sessions titles, that imitate what guests have."""
+    """Talk in the owner's terminal, whose directory and titles imitate names of guests' sessions."""
     directory = world.folder / "agent-main-api-api-desk"
     directory.mkdir()
     titled = [line for place, title in TITLES.items() for line in ("/new", f"/title {title}", told_in(place))]
@@ -116,14 +116,14 @@ async def run_terminal(world: Neighbours, directory: Path, *lines: str) -> None:
 
 
 def held_by_server(world: Neighbours) -> set[str]:
-    """The places of the owner whose secret the server holds as a conclusion."""
+    """Return the owner's places whose secret the server holds as a conclusion."""
     with world.at_server() as http:
         texts = "\n".join(one["content"] for one in every(http, "/conclusions/list"))
     return secrets_in(texts, (*OWNERS, *TERMINAL))
 
 
 async def ask_twice(world: Neighbours, seat: Seat) -> str:
-    """Ask with every tool, then plainly, which brings what was prepared meanwhile; return all that was read."""
+    """Ask with every tool, then without tools, which injects what was prepared meanwhile; return all that was read."""
     read = await world.say(seat, ASKED, *TOOLS) + await world.say(seat, ASKED)
     assert read.count("'role': 'tool'") >= len(TOOLS) or "not_your_session" in read
     return read
@@ -131,7 +131,7 @@ async def ask_twice(world: Neighbours, seat: Seat) -> str:
 
 ALL_OWNERS = {*OWNERS, *TERMINAL, NOTE, LISTED}
 HEARD_BY_OWNER = {*GROUP_SEATS, ADDED}
-"""What was said where the owner is a member, by whomever."""
+"""Places where the owner is a member, whoever speaks."""
 FINDERS: dict[str, tuple[Seat, set[str], set[str]]] = {
     "the owner on Telegram": (telegram(OWNER), ALL_OWNERS, HEARD_BY_OWNER),
     "the owner over the API": (by_id(None, "a new day"), ALL_OWNERS, HEARD_BY_OWNER),
@@ -146,11 +146,12 @@ FINDERS: dict[str, tuple[Seat, set[str], set[str]]] = {
     "API zoe": (by_id("zoe", "a new day of zoe"), {"API zoe"}, set()),
     "the group": (in_group("222"), set(GROUP_SEATS), set()),
 }
-"""Who asks in a fresh conversation, whose secrets they find, and which of their own they may find beside them."""
+"""For each person in a fresh conversation: the secrets that they find, and the other own secrets that may be found
+beside them."""
 
 
 async def find_own(world: Neighbours, seat: Seat, own: set[str]) -> set[str]:
-    """The places whose secret is read in a fresh conversation, by asking plainly and by searching for one's own."""
+    """Return the places whose secret is read in a fresh conversation, by asking and by searching for one's own."""
     if seat.by not in ("id", "key"):
         await world.say(seat, "/new")
     await world.settle()
@@ -267,7 +268,7 @@ async def the_servers_name_of_an_api_guest(world: Neighbours) -> str:
 
 
 async def a_session_that_the_owner_was_added_to(world: Neighbours) -> str:
-    """A name that two people shared has left such sessions behind."""
+    """Such sessions exist where two people once shared a name."""
     seats = (by_id("wanda", "wandas"), telegram("425"))
     for seat in seats:
         await world.say(seat, told_in(f"session of {seat.user}"))
@@ -388,7 +389,7 @@ async def test_no_guest_is_a_member_of_a_session_of_the_owners(world: Neighbours
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def restarted(world: Neighbours) -> Neighbours:
-    """The same after all that was tried, with gateways that have just started. Nothing is tried after it."""
+    """The same home after all attempts, with restarted gateways."""
     await world.settle()
     await world.stop()
     await world.start()

@@ -12,7 +12,7 @@ from tests.honcho.configuring import Machine
 from tests.honcho.places import HERE, PLACES, plugin
 
 WITHOUT_EFFECT = {"initOnSessionStart", "a2aSessions"}
-"""We always open a session at its start; what other agents said is sorted when it is delivered."""
+"""The first key has no effect by design; the second is read on delivery."""
 
 
 def test_every_key_is_read_where_something_is_done(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

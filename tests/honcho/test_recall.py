@@ -1,4 +1,4 @@
-"""Recall from a real server: layers and their order, cadence, depth, deadlines, whose memory it is."""
+"""Recall from a real server: layers and their order, cadence, depth, deadlines and reach."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hermes.honcho.recall import CANCELLED
 from hermes.honcho.recall_policy import COLD, WARM
 from hermes.honcho.recall_reader import NOTICE
 from hermes.honcho.recall_source import RecallSource
-from hermes.honcho.wire import DeliveryPatience
+from hermes.honcho.wire import DeliveryTimeouts
 from hermes.memory.active import Deadlines
 from hermes.memory_server.engine.dialectic import HEAD, UNTOLD
 from tests.honcho.between import Asked, Instead, like_a_model, until_it_is_so
@@ -121,7 +121,7 @@ async def test_requests_over_twenty_turns_follow_the_cadence_and_evidence_each_m
 
 
 @pytest.mark.contract("7.3", "7.5")
-async def test_a_conversation_that_goes_on_in_another_process_counts_its_turns_on(recalling: Recalling) -> None:
+async def test_conversation_resumed_in_another_process_continues_its_turn_count(recalling: Recalling) -> None:
     recalling.configure(contextCadence=3, dialecticCadence=3)
     recalling.between.rule = like_a_model("answer")
     async with recalling.host() as talk:
@@ -318,7 +318,7 @@ async def test_a_layer_with_a_defect_or_stopped_half_way_is_named_as_missed(
 async def test_an_answer_may_take_longer_than_a_request_does_as_nobody_waits_for_it(
     recalling: Recalling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(HonchoPlugin, "patience", DeliveryPatience(request=5.0))
+    monkeypatch.setattr(HonchoPlugin, "timeouts", DeliveryTimeouts(request=5.0))
     recalling.configure()
     answers = like_a_model("a slow answer")
     slow = Instead({"content": "a slow answer"}, hang=True)

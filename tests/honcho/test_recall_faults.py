@@ -1,5 +1,5 @@
-"""Recall from a Honcho server that misbehaves: a person never waits longer than the deadline and the model, and what is
-known is recalled as soon as the server is well again."""
+"""Recall from a misbehaving Honcho server: a person never waits longer than the deadline and the model, and recall
+works again as soon as the server does."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ from tests.scale import FULL, scale
 
 SEED = random.SystemRandom().randrange(10**9) if FULL else int(os.environ.get("HERMES_SEED", "7"))
 DEADLINES = Deadlines(first_turn=1.0, turn=0.5, tool=1.0, compress=0.5, close=1.0, prepare=1.0, deliver=3.0)
-HASTE = 4
-"""In every fourth turn nobody waits for what is prepared: a person who answers at once."""
-TURNS, EACH = scale(12, 500), scale(1, 50)
-GUARD = 60.0
-"""Seconds of a turn that hangs. The deadline is one."""
+HASTY_TURN_INTERVAL = 4
+"""Every n-th turn follows at once, without waiting for the preparation."""
+TURNS, MIN_FAULTS_PER_KIND = scale(12, 500), scale(1, 50)
+MAX_TURN_SECONDS = 60.0
+"""Seconds after which a turn counts as hanging; the deadline is one."""
 
 
 def goes_on(number: int, proxy: Misbehaving) -> bool:
-    """Whether there is another turn: there are so many, and more on a machine too busy to have met with every fault."""
-    return number < TURNS or (number < 20 * TURNS and min(proxy.befallen[kind] for kind in FAULTS) < EACH)
+    """Return True for the planned number of turns, and on a busy machine until every fault has occurred."""
+    return number < TURNS or (
+        number < 20 * TURNS and min(proxy.befallen[kind] for kind in FAULTS) < MIN_FAULTS_PER_KIND
+    )
 
 
 class Waits:
-    """How long a person waited, turn by turn; and how late the machine let anyone wake, which is part of it."""
+    """Measures how long a person waits in each turn, and the machine's own wake-up delays within."""
 
     def __init__(self) -> None:
         self._waits: list[float] = []
@@ -50,7 +52,7 @@ class Waits:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Look at how late the machine is for the length of a block."""
+        """Measure the machine's wake-up delays while the block runs."""
         watch = asyncio.create_task(self._watch())
         try:
             yield
@@ -59,9 +61,9 @@ class Waits:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """One turn."""
+        """Measure one turn."""
         began = time.monotonic()
-        async with asyncio.timeout(GUARD):
+        async with asyncio.timeout(MAX_TURN_SECONDS):
             yield
         self._waits.append(time.monotonic() - began)
 
@@ -96,12 +98,12 @@ async def test_whatever_the_server_does_a_person_waits_no_longer_than_the_deadli
                 await memory.recall([said], memory.begin())
             await memory.turn_over()
             memory.after_turn([said])
-            if number % HASTE:
+            if number % HASTY_TURN_INTERVAL:
                 await memory.settle()
         proxy.choose = never
         await memory.settle()
         waits.tell(proxy)
-        assert min(proxy.befallen[kind] for kind in FAULTS) >= EACH, proxy.befallen
+        assert min(proxy.befallen[kind] for kind in FAULTS) >= MIN_FAULTS_PER_KIND, proxy.befallen
         talk.provider.deadlines = PATIENT
         await talk.turn("And my dog?")  # what failed last is fetched again beside this turn
         assert "Miso" in await talk.turn("And what is my cat called?")
@@ -124,7 +126,7 @@ async def test_every_turn_of_a_conversation_is_answered_whatever_the_server_does
             async with waits.turn(), aclosing(run_turn(agent, f"Turn {number}", asyncio.Event())) as events:
                 seen = [event async for event in events]
             assert isinstance(seen[-1], Replied)
-            if number % HASTE:
+            if number % HASTY_TURN_INTERVAL:
                 await memory.settle()
     waits.tell(proxy)
-    assert min(proxy.befallen[kind] for kind in FAULTS) >= EACH, proxy.befallen
+    assert min(proxy.befallen[kind] for kind in FAULTS) >= MIN_FAULTS_PER_KIND, proxy.befallen

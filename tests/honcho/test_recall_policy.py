@@ -1,4 +1,4 @@
-"""When Honcho is asked, how hard it thinks, and with which words."""
+"""When Honcho is asked, with which reasoning level, and in which words."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_long_answer_or_a_structured_one_is_strong(answer: str, strong: bool) 
 
 
 @pytest.mark.contract("7.4")
-def test_the_first_pass_asks_the_cold_or_the_warm_question_and_later_ones_hold_what_was_answered() -> None:
+def test_first_pass_asks_cold_or_warm_and_later_passes_quote_the_answers() -> None:
     assert word_pass([], warm=False) == COLD
     assert word_pass([], warm=True) == WARM
     assert "likes figs" in word_pass(["likes figs"], warm=True)

@@ -1,4 +1,4 @@
-"""The page with every key and command says what the code does."""
+"""The reference page of keys and commands agrees with the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Honcho server refuses, and answers that are none: what is to blame waits or is put aside, and nothing else."""
+"""Refusals and invalid responses of a Honcho server: only the affected entries wait or become dead letters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.processes
 
 
 @pytest.mark.contract("6.4")
-async def test_what_goes_to_a_session_that_cannot_be_set_up_waits_with_the_reason_and_nothing_is_put_aside(
+async def test_entries_for_a_session_that_cannot_be_created_wait(
     writer: Writer, server: Served, arrived: Arrived, workspace: str
 ) -> None:
     async with Misbehaving(server.url).served() as proxy:
@@ -33,7 +33,9 @@ async def test_what_goes_to_a_session_that_cannot_be_set_up_waits_with_the_reaso
         for status in (404, 422):
             [outcome] = await lane.attempt()
             assert isinstance(outcome, Later)
-            assert outcome.reason == f"it could not be set up there: the server answered {status}: on purpose"
+            assert (
+                outcome.reason == f"its session or peer could not be created: the server answered {status}: on purpose"
+            )
         outcomes = await lane.drain()
     assert [type(outcome) for outcome in outcomes.values()] == [Delivered] * 3
     assert arrived.said() == [("ann", "one"), ("ann", "two")]
@@ -59,7 +61,7 @@ async def test_a_session_that_somebody_deleted_on_the_server_is_set_up_anew(
 
 @pytest.mark.contract("6.4")
 @pytest.mark.parametrize("fault", ["402", "403"])
-async def test_where_the_account_is_refused_everyone_waits_and_nothing_is_put_aside(
+async def test_refused_account_delays_all_entries_without_dead_letters(
     writer: Writer, server: Served, arrived: Arrived, workspace: str, fault: Fault
 ) -> None:
     async with Misbehaving(server.url).served() as proxy:
@@ -74,7 +76,7 @@ async def test_where_the_account_is_refused_everyone_waits_and_nothing_is_put_as
 
 
 @pytest.mark.contract("6.4")
-async def test_a_key_that_cannot_be_sent_is_told_and_what_waits_goes_when_it_was_put_right(
+async def test_entries_wait_for_the_correction_of_an_invalid_key(
     writer: Writer, machine: Machine, server: Served, arrived: Arrived, workspace: str
 ) -> None:
     lane = Lane(writer(server.url, workspace=workspace))
@@ -90,7 +92,7 @@ async def test_a_key_that_cannot_be_sent_is_told_and_what_waits_goes_when_it_was
 
 @pytest.mark.contract("6.4")
 @pytest.mark.parametrize("told", [None, "yesterday"])
-async def test_a_time_of_a_conclusion_that_is_none_is_an_answer_to_wait_for(
+async def test_invalid_time_of_a_conclusion_delays_the_entry(
     writer: Writer, server: Served, workspace: str, told: str | None
 ) -> None:
     async with Misbehaving(server.url, is_foreign=True).served() as proxy:
@@ -105,14 +107,14 @@ async def test_a_time_of_a_conclusion_that_is_none_is_an_answer_to_wait_for(
         proxy.rewrite = lambda body: re.sub(rb'"created_at": ?"[^"]*"', time, body)
         [outcome] = await lane.attempt()
         assert isinstance(outcome, Later)
-        assert "the server tells no time of a conclusion" in outcome.reason
+        assert "the server sent an invalid time of a conclusion" in outcome.reason
         proxy.rewrite = None
         outcomes = await lane.drain()
     assert [type(one) for one in outcomes.values()] == [Delivered]
 
 
 @pytest.mark.contract("6.4", "P5")
-async def test_a_server_of_ours_whose_disk_is_full_is_told_as_that(writer: Writer, tmp_path: Path) -> None:
+async def test_full_disk_of_our_server_is_named_as_the_reason(writer: Writer, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk"):
         served = start(tmp_path / "disk" / "memory")
         try:

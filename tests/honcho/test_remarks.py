@@ -1,4 +1,4 @@
-"""What is not wrong in a configuration but may not be what was meant: it is said."""
+"""Warnings: valid settings that are probably mistakes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.honcho.places import plugin
         ({"baseUrl": "http://box", "server": "embedded"}, None),
     ],
 )
-def test_a_server_that_can_be_overheard_is_said(machine: Machine, value: dict[str, str], told: str | None) -> None:
+def test_unencrypted_server_is_a_warning(machine: Machine, value: dict[str, str], told: str | None) -> None:
     machine.write(value).chmod(0o600)
     remarks = plugin(machine).remarks([])
     assert [line[: len(told or "")] for line in remarks] == ([] if told is None else [told])
@@ -37,7 +37,7 @@ def test_a_server_that_can_be_overheard_is_said(machine: Machine, value: dict[st
         ("contextCadence", 3.0, 3),
     ],
 )
-def test_a_number_that_counts_as_another_is_said_and_never_an_error(
+def test_number_that_counts_as_another_is_a_warning_and_never_an_error(
     machine: Machine, key: str, given: float, counted: int
 ) -> None:
     path = machine.write({key: given})
@@ -58,11 +58,11 @@ def test_a_name_that_counts_as_another_and_an_alias_for_the_agent_are_said(machi
 
 
 @pytest.mark.contract("5.2")
-def test_a_block_of_an_earlier_version_beside_the_new_one_is_said(machine: Machine) -> None:
+def test_ignored_block_of_an_earlier_version_is_a_warning(machine: Machine) -> None:
     path = machine.write({"hosts": {"hermes.coder": {"aiPeer": "old"}, "hermes_coder": {"aiPeer": "new"}}})
     found = machine.load("coder")
     assert found.identities.ai == "new"
-    assert found.remarks == [f"{path}: hosts.hermes.coder does not count: there is hosts.hermes_coder"]
+    assert found.remarks == [f"{path}: hosts.hermes.coder is ignored: hosts.hermes_coder replaces it"]
 
 
 @pytest.mark.contract("5.2")
@@ -85,7 +85,7 @@ def test_key_without_the_prefix_of_a_token_is_an_api_key(machine: Machine) -> No
 
 
 @pytest.mark.contract("5.3", "5.6")
-def test_what_counts_as_something_else_is_said(machine: Machine) -> None:
+def test_value_that_counts_as_another_is_a_warning(machine: Machine) -> None:
     path = machine.write({"dialecticDepth": 7, "dialecticDepthLevels": ["low"] * 4, "pinUserPeer": True})
     found = machine.load().checked()
     assert found.remarks == [

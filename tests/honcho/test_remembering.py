@@ -1,5 +1,5 @@
-"""Whole turns with Honcho as memory, as the model receives them: told in one session, used in the next, fenced, with a
-prefix that stays; and a server that fails in every way."""
+"""Whole turns with Honcho, as the model receives them: facts of one session used in the next, fenced, with a stable
+prefix; and a server that fails in every way."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FENCE = re.compile(r"<\s*/?\s*memory-context", re.IGNORECASE)
 
 @asynccontextmanager
 async def chatting(recalling: Recalling, script: Script = lambda _: Reply("fine")) -> AsyncIterator[Agent]:
-    """A new session whose model says `fine`, or what it is told; what is said is delivered."""
+    """A new session with a scripted model (default: `fine`), with delivery."""
     recalling.machine.home.mkdir(parents=True, exist_ok=True)
     plugin = cast(Recorder, HonchoPlugin)  # anything that makes a plugin will do
     async with open_seam(recalling.machine.home, script, plugin, deadlines=PATIENT) as agent:
@@ -117,10 +117,10 @@ async def test_a_fence_that_a_person_writes_is_neither_stored_nor_learned(recall
 
 
 @pytest.mark.contract("7.7")
-async def test_what_the_model_concludes_is_in_memory_and_can_be_taken_back(
+async def test_models_conclusion_is_in_memory_and_can_be_deleted(
     recalling: Recalling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.honcho.tools.PATIENCE", 60.0)  # a busy machine delivers slowly
+    monkeypatch.setattr("hermes.honcho.tools.DELIVERY_WAIT_SECONDS", 60.0)  # a busy machine delivers slowly
     recalling.configure(sessionStrategy="per-session")
     told: list[str] = []
 
@@ -145,7 +145,7 @@ async def test_what_the_model_concludes_is_in_memory_and_can_be_taken_back(
 
 @pytest.mark.contract("7.5")
 @pytest.mark.parametrize("back", [lambda _: None, like_a_model("She has a cat.")], ids=["without a model", "with one"])
-async def test_a_server_that_dies_and_comes_back_is_told_of_once_each(recalling: Recalling, back: Rule) -> None:
+async def test_outage_and_recovery_of_a_server_are_reported_once_each(recalling: Recalling, back: Rule) -> None:
     recalling.configure()
     recalling.tell("elsewhere", (ANN, "My cat is called Miso."))
     dead = Instead(cut_off=True)

@@ -1,4 +1,4 @@
-"""A sign-in is renewed once for everybody, stored before it is used, and never lost to what goes wrong on the way."""
+"""A sign-in is renewed once for all callers, stored before use, and never lost to a failure."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_sibling_that_took_no_lock_is_believed_after_a_refusal(machine: Machine,
 
 
 @pytest.mark.contract("8.2")
-def test_life_that_is_not_told_is_unknown(machine: Machine, issuer: Issuer) -> None:
+def test_missing_token_life_is_unknown(machine: Machine, issuer: Issuer) -> None:
     token = sign_in(machine, issuer)
     issuer.fault = lambda _: "no life"
     renewed = renewal(machine).renew(token)

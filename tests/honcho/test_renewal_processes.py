@@ -1,4 +1,4 @@
-"""Many processes with one ended sign-in: one exchange, and everybody goes on, also when one of them dies in it."""
+"""Many processes with one expired sign-in: one exchange, after which all work, even if one dies during it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def issuer() -> Iterator[Issuer]:
 
 
 def begin(machine: Machine, stack: ExitStack, *how: str) -> subprocess.Popen[str]:
-    """A process whose threads are about to renew."""
+    """Start a process whose threads are about to renew."""
     process = stack.enter_context(
         subprocess.Popen(
             [sys.executable, "-m", "tests.honcho.renewer", str(THREADS), *how],

@@ -1,5 +1,4 @@
-"""What the README promises first: a fact told in one session is used in the next, on another platform, after a
-restart."""
+"""The README's first promise: a fact of one session is used in the next, on another platform, after a restart."""
 
 from __future__ import annotations
 
@@ -21,12 +20,12 @@ API = {"API_SERVER_ENABLED": "true", "API_SERVER_PORT": "0"}
 
 @pytest.fixture
 def folder(processes: None, machine: Machine, tmp_path: Path) -> Path:
-    """Of a home; the user's own folder is another."""
+    """A home's folder; the user's folder is another one."""
     return tmp_path
 
 
 def ask_over_api(fresh: FreshHome) -> str:
-    """The reply to the question on the HTTP API, in a session of its own."""
+    """Ask over the HTTP API in a new session, and return the reply."""
     model = {name: value for name, value in fresh.env.items() if name.startswith(("OPENAI_", "HERMES_MODEL"))}
     with GatewayProcess(fresh.home, env={**API, **UNSAID, **model}) as gateway:
         body = {"model": "h", "messages": [{"role": "user", "content": ASKED}]}
@@ -62,8 +61,8 @@ def test_a_model_gets_the_fact_with_the_question(folder: Path) -> None:
     assert "Miso" not in question
 
 
-def test_a_model_that_is_told_nothing_of_it_does_not_know(folder: Path) -> None:
-    """The check of the check: without memory the fact is not in the request."""
+def test_model_without_memory_does_not_know_the_fact(folder: Path) -> None:
+    """The control: without memory the request does not contain the fact."""
     with serving([], then={"echo": True}) as endpoint, fresh_home(folder, endpoint.base_url) as fresh:
         fresh.hermes("config", "set", "memory.provider", "none")
         fresh.chat("-q", TOLD)

@@ -1,4 +1,4 @@
-"""The client that commands use: what it is told, and what a server's refusal becomes."""
+"""The SDK client of commands: its options, and its errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hermes.embedded.connect import stop
 from hermes.errors import ProviderError
 from hermes.home import Home
 from hermes.honcho.server import Machine as Here
-from hermes.honcho.server import look_at, open_client, try_server
+from hermes.honcho.server import describe_server, open_client, try_server
 from tests.honcho.configuring import Machine
 from tests.memory_server.serving import SECRET, Served, running
 
@@ -24,7 +24,7 @@ from tests.memory_server.serving import SECRET, Served, running
         ({"environment": "local"}, "http://localhost:8000", "local"),
     ],
 )
-def test_every_value_is_told_to_the_sdk_so_that_no_variable_decides(
+def test_sdk_gets_every_option_so_that_no_variable_decides(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, value: dict[str, str], url: str, key: str
 ) -> None:
     for name, wrong in (("API_KEY", "wrong"), ("URL", "http://wrong"), ("WORKSPACE_ID", "wrong")):
@@ -37,13 +37,15 @@ def test_every_value_is_told_to_the_sdk_so_that_no_variable_decides(
 
 @pytest.mark.processes
 @pytest.mark.contract("5.4")
-def test_a_key_that_is_refused_is_told_without_it(machine: Machine, tmp_path: Path) -> None:
+def test_refused_key_is_reported_without_its_value(machine: Machine, tmp_path: Path) -> None:
     with running(tmp_path / "guarded", AUTH_USE_AUTH="true", AUTH_JWT_SECRET=SECRET) as served:
         machine.write({"baseUrl": served.url, "apiKey": "hch-wrong-secret-key"})
         told = try_server(machine.load().checked(), Here(Home(machine.home), {}))
-        assert look_at(machine.load().checked(), Here(Home(machine.home), {})) == "it answers, but refuses the key"
+        assert (
+            describe_server(machine.load().checked(), Here(Home(machine.home), {})) == "it answers, but refuses the key"
+        )
         machine.write({"baseUrl": served.url})
-        assert look_at(machine.load().checked(), Here(Home(machine.home), {})) == "it answers, but wants a key"
+        assert describe_server(machine.load().checked(), Here(Home(machine.home), {})) == "it answers, but wants a key"
     assert "the server refuses the key" in told
     assert "hch-wrong" not in told
 
@@ -52,16 +54,16 @@ def test_a_key_that_is_refused_is_told_without_it(machine: Machine, tmp_path: Pa
 @pytest.mark.contract("5.4")
 def test_looking_at_a_server_makes_nothing_there(machine: Machine, server: Served) -> None:
     machine.write({"baseUrl": server.url, "workspace": "only-looked-at"})
-    assert look_at(machine.load().checked(), Here(Home(machine.home), {})) == "it answers"
+    assert describe_server(machine.load().checked(), Here(Home(machine.home), {})) == "it answers"
     with server.client() as client:
         found = client.post("/v3/workspaces/list", json={"filters": {"id": "only-looked-at"}}).json()
     assert found["items"] == []
 
 
-def test_a_server_that_is_not_there_is_told_in_one_line(machine: Machine) -> None:
+def test_unreachable_server_is_one_line(machine: Machine) -> None:
     machine.write({"baseUrl": "http://127.0.0.1:9"})
     here = Here(Home(machine.home), {})
-    assert "did not answer well: Connection error" in try_server(machine.load(), here)
+    assert "the request to the server failed: Connection error" in try_server(machine.load(), here)
     with pytest.raises(ProviderError), open_client(machine.load(), here) as client:
         client.get_metadata()
 

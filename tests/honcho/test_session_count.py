@@ -1,4 +1,4 @@
-"""Whatever a conversation goes through, Honcho has one session of it, with what people and agent said to each other."""
+"""Whatever happens to a conversation, Honcho has one session for it, with the messages of people and agent."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ LONG = "word " * 2_400
 
 @pytest.fixture
 def arrived(request: pytest.FixtureRequest, machine: Machine, server: Served) -> Arrived:
-    """A workspace of the test's own."""
+    """A separate workspace for the test."""
     workspace = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60] + "-" + uuid.uuid4().hex[:8]
     machine.write({"baseUrl": server.url, "workspace": workspace, "peerName": "me", "aiPeer": "bot"})
     return Arrived(server, workspace)
 
 
 class Agent:
-    """A model that delegates when it is told to, and whatever else a host asks of one."""
+    """A model that delegates on request, and answers the host's other requests."""
 
     def __init__(self) -> None:
         self.reviews = self.summaries = self.tasks = 0
@@ -77,14 +77,14 @@ class Agent:
 
 
 class Talk:
-    """What was said in each chat, over restarts."""
+    """Records the messages of each chat, across restarts."""
 
     def __init__(self) -> None:
         self.said: dict[str, list[tuple[str, str]]] = {chat: [] for chat in CHATS}
         self._count = 0
 
     async def turn(self, core: Core, chat: str, text: str = "") -> None:
-        """A turn, with a person of the chat in turns."""
+        """Run a turn; a group's people take turns."""
         self._count += 1
         said = f"turn {self._count} {text}".strip()
         author = f"{chat}{self._count % 3}" if CHATS[chat] == "group" else f"1{chat}"
@@ -103,16 +103,14 @@ class Talk:
 
 
 async def _until(core: Core, query: str) -> None:
-    """Wait until a query over the store gives something."""
+    """Wait until a query of the store returns rows."""
     async with asyncio.timeout(120):
         while not await core.store.read(lambda tx: tx.execute(query).fetchall()):  # noqa: ASYNC110 - it is in the store
             await asyncio.sleep(0.05)
 
 
 @pytest.mark.contract("4.6", "5.11", "6.1")
-async def test_three_chats_are_three_sessions_whatever_compresses_reviews_delegates_or_begins_anew(
-    machine: Machine, arrived: Arrived
-) -> None:
+async def test_three_chats_are_three_sessions_through_every_event(machine: Machine, arrived: Arrived) -> None:
     agent, talk = Agent(), Talk()
     settings: dict[str, Any] = {"memory__provider": "honcho", "memory__review_every": 1, "compression__threshold": 0.1}
     async with running_core(machine.home, agent, **settings) as core:
@@ -147,9 +145,7 @@ async def test_three_chats_are_three_sessions_whatever_compresses_reviews_delega
 
 
 @pytest.mark.contract("5.8")
-def test_three_people_of_a_telegram_group_are_three_peers_each_with_their_own_messages(
-    machine: Machine, arrived: Arrived
-) -> None:
+def test_three_people_of_a_group_are_three_peers_with_their_messages(machine: Machine, arrived: Arrived) -> None:
     with (
         BotApi() as api,
         scripted_model() as model,
@@ -170,7 +166,7 @@ def test_three_people_of_a_telegram_group_are_three_peers_each_with_their_own_me
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[Served]:
-    """A server that asks for keys."""
+    """A server that requires keys."""
     with running(tmp_path / "guarded", AUTH_USE_AUTH="true", AUTH_JWT_SECRET=SECRET) as served:
         yield served
 
@@ -180,7 +176,7 @@ def make_key(**claims: object) -> str:
 
 
 @pytest.mark.contract("6.4", "6.5", "P1")
-async def test_two_hosts_with_one_expired_key_lose_no_turn_and_make_one_session_when_it_is_renewed(
+async def test_two_hosts_with_an_expired_key_lose_no_turn_and_share_one_session(
     machine: Machine, guarded: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hermes.memory.deliveries.PAUSE", 0.3)

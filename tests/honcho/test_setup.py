@@ -1,4 +1,4 @@
-"""`hermes memory setup honcho` and `hermes honcho setup`: by options, by answers, again and again."""
+"""`hermes memory setup honcho` and `hermes honcho setup`: with options, with answers, and repeatedly."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.memory.page import install
 from tests.memory_server.serving import Served, running
 
 PUBLIC = "https://honcho.invalid"
-"""A server of one's own with a public name, where nobody is."""
+"""A self-hosted server with a public but nonexistent name."""
 
 
 @pytest.fixture(scope="module")
 def served(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A Honcho server of our own, by its URL."""
+    """The URL of a Honcho server of our kind."""
     with running(tmp_path_factory.mktemp("memory")) as server:
         yield server
 
@@ -110,7 +110,7 @@ def test_help_shows_the_options_of_the_provider(hermes: Hermes) -> None:
 
 
 @pytest.mark.contract("10.3", "10.6")
-def test_an_unknown_option_and_a_person_who_leaves_are_told_as_that(
+def test_unknown_option_and_leaving_person_are_reported(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = hermes("memory", "setup", "honcho", "--colour", "red")

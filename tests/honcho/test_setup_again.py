@@ -1,4 +1,4 @@
-"""The set-up where something is configured already: sign-ins, pins, aliases, other programs at the same time."""
+"""The set-up of a configured home: sign-ins, pins, aliases, and concurrent programs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_sign_in_is_not_taken_to_another_server(home: Path, hermes: Hermes) ->
 
 
 @pytest.mark.contract("10.3", "P5")
-def test_a_sign_in_that_has_expired_is_said(home: Path, hermes: Hermes) -> None:
+def test_expired_sign_in_is_shown(home: Path, hermes: Hermes) -> None:
     assert hermes("config", "set", "memory.provider", "honcho").code == 0
     write(home, {**SIGNED_IN, "baseUrl": NOBODY, "oauth": {**GRANT, "expiresAt": 1}})
     told = json.loads(hermes("honcho", "status", "--json").out)
@@ -136,7 +136,7 @@ def test_a_budget_that_is_too_large_is_brought_within_bounds_and_said(home: Path
 
 
 @pytest.mark.contract("10.3")
-def test_a_number_of_turns_is_offered_again_and_not_taken_for_the_number_of_an_option(
+def test_number_of_turns_is_offered_again_and_is_no_option_number(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(home, {"peerName": "ann", "writeFrequency": 3})
@@ -147,7 +147,7 @@ def test_a_number_of_turns_is_offered_again_and_not_taken_for_the_number_of_an_o
 
 
 @pytest.mark.contract("5.3", "10.3")
-def test_a_wrong_option_is_told_before_anything_is_tried(
+def test_invalid_option_is_reported_before_the_server_is_tried(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*given: object) -> str:
@@ -167,7 +167,7 @@ def test_aliases_that_another_program_gives_meanwhile_stay(
     write(home, {"baseUrl": NOBODY, "peerName": "ann", "hosts": {"hermes": {"userPeerAliases": {"1": "one"}}}})
 
     class Slow(Person):
-        """While this person thinks about who is who, another process maps someone."""
+        """While this person answers about people, another process maps someone."""
 
         def choose(self, text: str, options: Any, default: str) -> str:
             if text == "Who talks to this gateway?":
@@ -192,7 +192,7 @@ def test_aliases_that_another_program_gives_meanwhile_stay(
         (("just-me", "none"), False),
     ],
 )
-def test_whoever_takes_a_pin_away_is_told_that_nothing_moves(
+def test_removing_a_pin_warns_that_nothing_moves(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch, answers: tuple[str, ...], warns: bool
 ) -> None:
     add_gateway(hermes)

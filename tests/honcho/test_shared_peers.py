@@ -1,5 +1,5 @@
-"""A peer that is not a guest's alone: the guest reads the present conversation, whatever an alias, a pin or a session's
-name says. And what an earlier version mixed is carried over once."""
+"""A peer that is not a guest's alone limits the guest to the current conversation, whatever an alias, a pin or a
+session's name says. Sessions mixed by an earlier version are migrated once."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 from msgspec.structs import replace
 
 from hermes.errors import SettingsError
-from hermes.honcho.carrying import carry_over, join_records
+from hermes.honcho.carrying import join_records, migrate_guests
 from hermes.honcho.config_file import ConfigPlaces
 from hermes.honcho.configuration import load
 from hermes.honcho.guests import (
     MAX_ACCOUNTS,
     GuestRecord,
-    MisfiledWords,
+    MisfiledMessages,
     account_name,
     add_account,
     edit_guests,
@@ -95,7 +95,7 @@ def test_a_new_guest_named_like_an_alias_takes_nothing_from_whose_alias_it_is() 
 
 
 def was_on(peer: str, account: str = "telegram:23") -> GuestRecord:
-    """The record after an account has been another peer for a while."""
+    """Return the record of an account that has had another peer for a while."""
     return add_account(PEOPLE, account, peer)
 
 
@@ -117,7 +117,7 @@ def test_a_newcomer_does_not_get_the_peer_that_another_account_had_once() -> Non
 @pytest.mark.contract("5.7")
 def test_a_guest_on_a_peer_that_an_alias_gives_the_owner_reads_the_conversation() -> None:
     aliases = {"17": "anna", "111": "anna"}
-    owners = carry_over(who(aliases), "lab", [], [Acquaintance("telegram", "111", is_owner=True)]).owners
+    owners = migrate_guests(who(aliases), "lab", [], [Acquaintance("telegram", "111", is_owner=True)]).owners
     assert owners == ("anna",)
     found = who(aliases, guests=replace(PEOPLE, owners=owners))
     assert find_peer(found, GUEST, None, "telegram").is_shared
@@ -178,7 +178,7 @@ def test_a_bare_alias_means_the_first_platform_and_a_long_one_its_own() -> None:
 
 @pytest.fixture
 def told(recalling: Recalling) -> Recalling:
-    """The owner told a secret at the desk, the guest one in the guest's own chat."""
+    """A secret of the owner from the terminal, and one of the guest from the guest's chat."""
     recalling.configure()
     recalling.tell("desk", (ANN, f"The password of the safe is {SECRET}. I keep it."), (BOT, f"Noted: {SECRET}."))
     recalling.set_card(BOT, [f"Password: {SECRET}"], ANN)
@@ -285,7 +285,7 @@ def test_an_account_on_your_peer_is_named_with_the_command(home: Path, hermes: H
 
 
 def chat(platform: str, user_id: str | None, session: str, key: str, **more: Any) -> Conversation:
-    """A conversation that an earlier version put into a session."""
+    """Return a conversation that an earlier version put into a session."""
     person = Speaker(is_owner=True) if user_id is None else Speaker(user_id)
     bound = {"workspace": "lab", "session": session, "aiPeer": "bot"}
     reach = "everything" if user_id is None else "own"
@@ -307,12 +307,12 @@ def test_an_earlier_home_keeps_peers_and_parts_what_was_mixed() -> None:
     before = Identities("ann", "bot", aliases={"friend": "fred"})
     people = [Acquaintance("telegram", "444"), Acquaintance("telegram", "1", is_owner=True)]
     friend = chat("api", "friend", "agent-main-api-api-f", "agent:main:api:api:f")
-    found = carry_over(before, "lab", [*EARLIER, friend], people)
+    found = migrate_guests(before, "lab", [*EARLIER, friend], people)
     assert found.first == "telegram"
     assert found.kept == {"api:mallory": "mallory", "api:eve": "eve"}
     assert found.bare == {"friend": "api"}
     assert found.mixed == {"agent-main-api-api-my-notes": {"agent:main:api:api:my.notes": "api:mallory"}}
-    assert found.moves == (MisfiledWords("agent-main-api-api-own", "333", "api-333"),)
+    assert found.moves == (MisfiledMessages("agent-main-api-api-own", "333", "api-333"),)
     assert found.accounts["telegram:444"] == "444"
     now = Identities("ann", "bot", aliases={"friend": "fred"}, guests=found)
     peers = {
@@ -331,7 +331,7 @@ def test_an_earlier_home_keeps_peers_and_parts_what_was_mixed() -> None:
 
 @pytest.mark.contract("5.7")
 def test_a_home_without_telegram_keeps_every_name_of_its_api_guests() -> None:
-    found = carry_over(Identities("ann", "bot"), "lab", [one for one in EARLIER if one.platform == "api"], [])
+    found = migrate_guests(Identities("ann", "bot"), "lab", [one for one in EARLIER if one.platform == "api"], [])
     assert (found.first, found.kept, found.moves) == ("api", {}, ())
 
 
@@ -356,10 +356,10 @@ def test_a_second_profile_of_an_earlier_home_loses_no_guest_and_mixes_none(
 ) -> None:
     record = GuestRecord()
     for told in profiles:
-        found = carry_over(Identities("ann", "bot", guests=record), "lab", told, [])
+        found = migrate_guests(Identities("ann", "bot", guests=record), "lab", told, [])
         record = join_records(record, found)
     assert record.kept == kept
-    assert record.moves == tuple(MisfiledWords(*move) for move in moves)
+    assert record.moves == tuple(MisfiledMessages(*move) for move in moves)
 
 
 @pytest.mark.contract("5.7")
@@ -367,7 +367,7 @@ def test_conversations_of_this_version_are_not_carried_over() -> None:
     eve = chat("api", "eve", "agent-main-api-api-diary-0123456789abcdef", "agent:main:api:api:diary")
     eve = replace(eve, bound={**eve.bound, "platform": "api"})
     known = GuestRecord("telegram", {"telegram:222": "222", "api:eve": "api-eve"})
-    found = carry_over(Identities("ann", "bot", guests=known), "lab", [eve], [Acquaintance("telegram", "222")])
+    found = migrate_guests(Identities("ann", "bot", guests=known), "lab", [eve], [Acquaintance("telegram", "222")])
     assert join_records(known, found) == known
 
 
@@ -386,10 +386,10 @@ def test_the_record_of_guests_is_for_its_owner_alone_and_bounded(tmp_path: Path)
 
 @pytest.mark.contract("5.3", "5.7")
 @pytest.mark.parametrize("text", ["{", '{"workspaces": {"lab": {"kept": 7}}}', "\0"])
-def test_a_broken_record_of_guests_is_said_and_names_nobody_anew(tmp_path: Path, text: str) -> None:
+def test_invalid_record_of_guests_is_reported_and_renames_nobody(tmp_path: Path, text: str) -> None:
     path = tmp_path / "honcho-guests.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(SettingsError, match="cannot be understood"):
+    with pytest.raises(SettingsError, match="is invalid"):
         read_guests(path, "lab")
     with pytest.raises(SettingsError):
         edit_guests(path, "lab", lambda known: known)

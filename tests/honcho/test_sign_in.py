@@ -15,7 +15,7 @@ import pytest
 
 from hermes.errors import ProviderError, UsageError
 from hermes.honcho.browser_sign_in import DENIED, DONE, FOREIGN, OVER, PORT, BrowserSignIn
-from hermes.honcho.device_sign_in import sign_in_by_code
+from hermes.honcho.device_sign_in import ENDINGS, sign_in_by_code
 from hermes.honcho.oauth_endpoints import Endpoints, find_endpoints
 from hermes.honcho.sign_in import OTHER_WORKSPACE
 from hermes.honcho.token_requests import TokenError
@@ -43,7 +43,7 @@ def issuer() -> Iterator[Issuer]:
 
 @pytest.fixture
 def browser(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Response]:
-    """A browser of this machine, and the pages that it ended at."""
+    """A browser on this machine, and the pages that it ended at."""
     pages: list[httpx.Response] = []
 
     def visit(url: str) -> bool:
@@ -57,7 +57,7 @@ def browser(monkeypatch: pytest.MonkeyPatch) -> list[httpx.Response]:
 
 @pytest.fixture
 def here(home: Path, hermes: Hermes, issuer: Issuer) -> Path:
-    """A home whose Honcho is the issuer, where nobody is signed in."""
+    """A signed-out home whose Honcho is the issuer."""
     assert hermes("config", "set", "memory.provider", "honcho").code == 0
     write(home, {"baseUrl": issuer.url, "peerName": "ann", "custom": 7})
     return home
@@ -285,14 +285,15 @@ def test_device_polls_more_slowly_when_told_and_ends_with_the_answer(issuer: Iss
 @pytest.mark.contract("8.1")
 def test_device_stops_when_its_code_has_ended(issuer: Issuer) -> None:
     issuer.device_seconds, issuer.device_interval = 0.2, 0.05
-    with pytest.raises(TokenError, match="the code has ended") as raised:
+    with pytest.raises(TokenError, match=ENDINGS["expired_token"]) as raised:
         sign_in_by_code(endpoints(issuer), "cli", lambda _: None)
     assert (raised.value.code, issuer.counts[DEVICE_GRANT] > 0) == ("expired_token", True)
 
 
 @pytest.mark.contract("8.1")
 @pytest.mark.parametrize(
-    ("fault", "words"), [("expired_token", "the code has ended"), ("invalid_request", "answered 400 (invalid_request)")]
+    ("fault", "words"),
+    [("expired_token", ENDINGS["expired_token"]), ("invalid_request", "answered 400 (invalid_request)")],
 )
 def test_device_does_not_ask_again_after_an_error_that_stays(issuer: Issuer, fault: Fault, words: str) -> None:
     issuer.fault = lambda kind: fault if kind == DEVICE_GRANT else None
@@ -315,7 +316,7 @@ def test_pasted_address_is_the_last_resort(
     issuer.has_devices = False
 
     class Elsewhere(Person):
-        """A person whose browser runs on another machine, and whose first paste is a wrong one."""
+        """A person with a browser on another machine, whose first paste is wrong."""
 
         def ask(self, text: str, default: str = "", *, secret: bool = False) -> str:
             self.asked.append(text)
@@ -496,5 +497,5 @@ def test_listener_takes_nothing_after_it_is_closed(issuer: Issuer) -> None:
     waiting.close()
     with pytest.raises(UsageError, match=OVER):
         waiting.take({"state": "x"})
-    with pytest.raises(ProviderError, match="was ended"):
+    with pytest.raises(ProviderError, match="was cancelled"):
         waiting.finish(1)

@@ -1,4 +1,4 @@
-"""The whole way, with a real browser and our own server: set-up, page, consent, and a turn that lands in memory."""
+"""The whole sign-in, with a real browser and our own server: set-up, page, consent, and a turn that reaches memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.contract("8.1", "8.3", "8.4")]
 
 @pytest.fixture(scope="module")
 def keyed(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A memory server that asks for keys."""
+    """A memory server that requires keys."""
     with running(tmp_path_factory.mktemp("keyed"), AUTH_USE_AUTH="true", AUTH_JWT_SECRET=SECRET) as served:
         yield served
 
@@ -42,7 +42,7 @@ def chromium(processes: None) -> Iterator[Browser]:
 
 
 class Person:
-    """Someone with a home, a terminal and a browser that the program asks to open."""
+    """A person with a home, a terminal and a browser that the program opens."""
 
     def __init__(self, fresh: FreshHome, folder: Path, browser: Browser, served: Served) -> None:
         self.fresh, self.served = fresh, served
@@ -69,7 +69,7 @@ class Person:
         return done.stdout + done.stderr
 
     def opened(self) -> str:
-        """The address that the browser was asked to open."""
+        """Return the address that the browser was opened with."""
         end = time.monotonic() + 60
         while not (self._opened.exists() and self._opened.read_text().endswith("\n")):
             assert time.monotonic() < end
@@ -77,7 +77,7 @@ class Person:
         return self._opened.read_text().split()[-1]
 
     def consent(self, **fields: str) -> None:
-        """Fill the page in, with the code that the server's owner is given, and allow it."""
+        """Fill the page in with the owner's code, and consent."""
         request = re.search(r"hermes memory approve (\w{4})", self.page.content())
         assert request is not None
         told = self.hermes("memory", "approve", request[1], "--data", str(self.served.folder), "--json")
@@ -91,7 +91,7 @@ class Person:
         return found
 
     def said(self, workspace: str) -> list[tuple[str, str]]:
-        """What the server holds, by peer."""
+        """Return the messages on the server, by peer."""
         self.hermes("memory", "outbox", "deliver")
         with self.served.client(ADMIN_KEY) as client:
             path = f"/v3/workspaces/{workspace}/sessions"
@@ -192,7 +192,7 @@ def test_ctrl_c_ends_the_wait_and_stores_nothing(person: Person) -> None:
 
 
 class ProcessTitles(threading.Thread):
-    """Takes down the command lines of all processes of this machine, until it is stopped."""
+    """Records the command lines of all processes until it is stopped."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -206,7 +206,7 @@ class ProcessTitles(threading.Thread):
                     self.seen.add(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
 
     def stop(self) -> set[str]:
-        """End, and return what was seen."""
+        """Stop, and return what was recorded."""
         self._over.set()
         self.join()
         return self.seen
@@ -222,7 +222,7 @@ def _type_code(person: Person, screen: Screen) -> None:
 
 
 def _holders(folder: Path, secrets: set[str]) -> list[Path]:
-    """Every file below a folder in which one of these stands."""
+    """Return every file below a folder that contains one of these secrets."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert files
     return [path for path in files if any(secret.encode() in path.read_bytes() for secret in secrets)]

@@ -1,4 +1,4 @@
-"""Requests with the token of a sign-in: renewed ahead, after a refusal, or not at all, and no entry is lost."""
+"""Requests with the token of a sign-in: renewed ahead, after a refusal, or not at all, without losing an entry."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Signed = Callable[..., HonchoPlugin]
 
 
 class QuickPlugin(HonchoPlugin):
-    terms = QUICK
+    timings = QUICK
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def issuer(server: Served) -> Iterator[Issuer]:
 
 @pytest.fixture
 def signed(machine: Machine, writer: Writer, issuer: Issuer, workspace: str) -> Signed:
-    """A plugin that is signed in, with a token that is valid for so many seconds of its clock."""
+    """A signed-in plugin whose token is valid for this many seconds of its clock."""
 
     def make(valid_seconds: float) -> HonchoPlugin:
         plugin = writer(issuer.url, None, QuickPlugin, workspace=workspace)

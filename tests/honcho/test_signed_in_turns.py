@@ -1,4 +1,4 @@
-"""A conversation whose token ends again and again, while its token server is down for a while."""
+"""A conversation whose token expires repeatedly, during an outage of the token server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 import pytest
 
 from hermes.honcho.plugin import HonchoPlugin
-from hermes.honcho.renewal import RenewalTerms
+from hermes.honcho.renewal import RenewalTimings
 from hermes.memory.active import ActiveProvider, Surroundings
 from hermes.memory.caller import Memory
 from hermes.memory.deliveries import Deliveries
@@ -22,17 +22,17 @@ from tests.memory_server.serving import Served
 from tests.scale import scale
 
 TURNS = scale(24, 200)
-HOUR = 3_600.0
+HOUR_SECONDS = 3_600.0
 
 
 class QuickPlugin(HonchoPlugin):
-    """Tries again soon, so that an outage costs seconds and not minutes."""
+    """Retries soon, so that an outage costs seconds instead of minutes."""
 
-    terms = RenewalTerms(request=1.0, retry_after=0.05, total=2.0, pause=0.2)
+    timings = RenewalTimings(request=1.0, retry_after=0.05, total=2.0, pause=0.2)
 
 
 class JumpingClock:
-    """The machine's clock, which a test sets forward."""
+    """The machine's clock, which a test can advance."""
 
     ahead = 0.0
 
@@ -46,7 +46,7 @@ class JumpingClock:
 @pytest.mark.processes
 @pytest.mark.contract("8.2", "6.4", "P5")
 @pytest.mark.timeout(600)
-async def test_every_turn_arrives_once_and_an_outage_is_said_once(
+async def test_every_turn_arrives_once_and_an_outage_is_reported_once(
     machine: Machine, server: Served, workspace: str, arrived: Arrived, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, told = JumpingClock(), list[str]()
@@ -62,7 +62,7 @@ async def test_every_turn_arrives_once_and_an_outage_is_said_once(
             memory = await begin(provider, HERE)
             for turn in range(TURNS):
                 if turn in (TURNS // 4, TURNS // 2):
-                    clock.ahead += HOUR  # the token has ended
+                    clock.ahead += HOUR_SECONDS  # the token has ended
                 if turn == TURNS // 2:
                     issuer.fault = lambda _: "500"
                 if turn == 3 * TURNS // 4:
@@ -101,7 +101,7 @@ async def test_every_turn_arrives_once_and_an_outage_is_said_once(
 
 
 def outages(memory: Memory) -> list[str]:
-    """What is said of an outage; that a busy machine was late once is none."""
+    """Return the notices about outages, without those about a slow machine."""
     return [line for line in memory.take_notices() if line != LATE]
 
 

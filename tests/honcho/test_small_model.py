@@ -1,4 +1,4 @@
-"""A small real model with Honcho as its memory: what it was told on Monday it uses on Tuesday, elsewhere."""
+"""A small real model with Honcho as its memory: it uses Monday's facts on Tuesday, in another place."""
 
 from __future__ import annotations
 

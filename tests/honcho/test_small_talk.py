@@ -1,4 +1,4 @@
-"""What a person told once is still known after a month of small talk."""
+"""Facts that a person said once are still known after a month of small talk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.honcho.small_talk import FACTS, month, small_talk
 
 ALWAYS = ("Marta Quill", "Trieste", "bookbinder", "14 February", "sesame", "Ilja", "Celsius")
-"""What the standing part holds, whatever is asked."""
+"""Words that the standing part contains, whatever the question."""
 
 
 @pytest.mark.contract("7.3", "7.9")

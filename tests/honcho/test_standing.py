@@ -1,4 +1,4 @@
-"""The standing part: what always holds of a person is in every request, first, whatever was said since."""
+"""The standing part: lasting facts about a person come first in every request, after any number of messages."""
 
 from __future__ import annotations
 

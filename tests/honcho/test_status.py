@@ -1,4 +1,4 @@
-"""`hermes honcho status` at a terminal: what somebody set comes first, and no line is broken in a word."""
+"""`hermes honcho status` at a terminal: changed keys come first, and lines break between words."""
 
 from __future__ import annotations
 

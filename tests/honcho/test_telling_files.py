@@ -1,4 +1,4 @@
-"""The owner's files are told to the owner's own sessions, once, and to nobody else."""
+"""The owner's files are sent to the owner's own sessions, once, and to no other session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILES = {
 
 @pytest.fixture(autouse=True)
 def _files(machine: Machine) -> None:
-    """The owner's files."""
+    """Create the owner's files."""
     for name, text in FILES.items():
         path = machine.home / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,9 +36,7 @@ def put_by(plugin: HonchoPlugin) -> dict[str, object]:
 
 
 @pytest.mark.contract("5.12")
-async def test_a_session_of_the_owner_is_told_once_what_the_files_hold(
-    writer: Writer, server: Served, workspace: str
-) -> None:
+async def test_owners_session_gets_the_files_once(writer: Writer, server: Served, workspace: str) -> None:
     async with Misbehaving(server.url).served() as proxy:
         plugin = writer(proxy.url, workspace=workspace)
         lane = Lane(plugin)
@@ -68,7 +66,7 @@ async def test_a_session_of_the_owner_is_told_once_what_the_files_hold(
 
 @pytest.mark.contract("5.12")
 @pytest.mark.parametrize("place", [GUEST, GROUP], ids=["guest", "group"])
-async def test_guests_and_groups_are_told_nothing_of_the_owners_files(
+async def test_guests_and_groups_never_get_the_owners_files(
     writer: Writer, server: Served, workspace: str, place: Conversation
 ) -> None:
     plugin = writer(server.url, workspace=workspace)
@@ -88,7 +86,7 @@ async def test_guests_and_groups_are_told_nothing_of_the_owners_files(
     ],
     ids=["terminal", "chat", "no directory"],
 )
-async def test_a_session_of_each_conversation_is_not_told_the_files(
+async def test_sessions_per_conversation_do_not_get_the_files(
     writer: Writer, server: Served, workspace: str, place: Conversation, strategy: str
 ) -> None:
     plugin = writer(server.url, workspace=workspace, sessionStrategy=strategy)
@@ -99,7 +97,7 @@ async def test_a_session_of_each_conversation_is_not_told_the_files(
 
 
 @pytest.mark.contract("5.12", "6.6")
-async def test_where_messages_are_not_saved_files_are_not_told(writer: Writer, server: Served, workspace: str) -> None:
+async def test_files_are_not_sent_if_messages_are_not_saved(writer: Writer, server: Served, workspace: str) -> None:
     plugin = writer(server.url, workspace=workspace, saveMessages=False)
     lane = Lane(plugin)
     lane.put("what was said before it was switched off")

@@ -1,5 +1,5 @@
-"""Every key of honcho.json: `status` shows it with its origin, in the host block and at the root; it has its effect.
-Files of today's plugin and of an earlier one work without a word."""
+"""Every key of honcho.json: `status` shows its source, it can stand in the host block and at the root, and it has
+its effect. Files of the current and an earlier stock plugin work without a warning."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ TODAY: dict[str, Any] = {
     "dialecticCadence": 3,
     "injectionFrequency": "every-turn",
 }
-"""Every key that today's plugin documents."""
+"""Every key that the current stock plugin documents."""
 OURS = {"server", "pinGuests", "newSessionPolicy"}
 
 
@@ -150,7 +150,7 @@ def session(place: Conversation = HERE) -> Observe:
 
 
 def peer(speaker: Speaker) -> Observe:
-    """The peer whose notes a person's are."""
+    """Return the peer that owns a person's notes."""
     return lambda found: found.address(Notebook(speaker, "telegram")).lane.rpartition("/")[2]
 
 
@@ -218,7 +218,7 @@ EFFECTS: dict[str, tuple[Any, Observe, object, object]] = {
     "reasoningLevelCap": ("max", plan("cap"), "high", "max"),
     "messageMaxChars": (99, lambda found: found.address(HERE).data["maxChars"], 25_000, 99),
 }
-"""A value, what shows its effect, and what that is without and with the value."""
+"""By key: a value, a function that observes its effect, and the results without and with the value."""
 ELSEWHERE = {
     "pinUserPeer": "test_a_pin_takes_the_owners_aliased_account_for_peer_name",
     "initOnSessionStart": "changes nothing",

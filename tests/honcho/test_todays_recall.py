@@ -1,5 +1,5 @@
-"""Keys of today's plugin that change how memory is recalled, against a real server: what is asked, when, and with which
-words; what is injected; and what the injection log has of it."""
+"""Keys of the stock plugin that change recall, against a real server: the questions, their times and words, the
+injected text, and the injection log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def configure(recalling: Recalling, layer: str, **values: Any) -> None:
 
 
 def let_model(talk: Talk, *answers: str | ProviderError) -> list[tuple[str, str]]:
-    """Give the host a model with these answers, the last one for ever; what it is asked."""
+    """Give the host a model with these answers, the last one repeatedly; return its requests."""
     asked: list[tuple[str, str]] = []
 
     async def ask(instructions: str, text: str) -> str:

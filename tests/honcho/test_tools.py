@@ -1,4 +1,4 @@
-"""The five tools: what they answer, what they say when something failed, what becomes of a conclusion."""
+"""The five tools: their answers, their errors, and the delivery of conclusions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GIVEN: dict[str, dict[str, Any]] = {
 
 
 async def queued(talk: Talk) -> list[object]:
-    """The acts that wait in the outbox."""
+    """Return the acts in the outbox."""
     rows = await talk.provider.store.read(
         lambda tx: tx.execute(
             "SELECT payload FROM hermes_queue WHERE queue = ? ORDER BY id", (Outbox("honcho").queue,)
@@ -39,7 +39,7 @@ async def queued(talk: Talk) -> list[object]:
 
 
 @pytest.mark.contract("7.7")
-def test_there_are_five_tools_each_with_a_peer_and_the_level_is_the_models_where_it_may_be(machine: Machine) -> None:
+def test_five_tools_have_a_peer_and_reasoning_has_an_optional_level(machine: Machine) -> None:
     specs = {spec.name: spec.parameters["properties"] for spec in tool_specs(machine.load())}
     assert list(specs) == NAMES
     assert all(given["peer"]["enum"] == ["user", "ai"] for given in specs.values())
@@ -105,7 +105,7 @@ async def test_a_failing_tool_says_what_failed(recalling: Recalling, tool: str, 
 
 
 @pytest.mark.contract("7.7")
-async def test_nothing_found_is_said_as_that(recalling: Recalling) -> None:
+async def test_empty_results_say_so(recalling: Recalling) -> None:
     recalling.configure()
     async with recalling.host() as talk:
         assert await talk.use("honcho_profile") == "There is no card of ann yet."
@@ -130,7 +130,7 @@ async def test_nothing_found_is_said_as_that(recalling: Recalling) -> None:
         ("honcho_conclude", {"conclusion": "x" * 8001}),
     ],
 )
-async def test_a_call_that_cannot_be_meant_is_refused_in_words(
+async def test_invalid_call_is_refused_with_a_readable_error(
     recalling: Recalling, tool: str, given: dict[str, Any]
 ) -> None:
     recalling.configure()
@@ -149,7 +149,7 @@ async def test_the_level_of_reasoning_is_the_models_only_where_it_may_choose(rec
 
 
 @pytest.mark.contract("7.7")
-async def test_a_conclusion_is_saved_before_the_model_hears_of_it_and_queued_while_nobody_delivers(
+async def test_conclusion_is_saved_before_the_answer_and_queued_without_delivery(
     recalling: Recalling,
 ) -> None:
     recalling.configure()
@@ -166,7 +166,7 @@ async def test_a_conclusion_is_saved_before_the_model_hears_of_it_and_queued_whi
 async def test_a_fact_that_both_views_hold_is_deleted_in_both(
     recalling: Recalling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.honcho.tools.PATIENCE", 60.0)  # a busy machine delivers slowly
+    monkeypatch.setattr("hermes.honcho.tools.DELIVERY_WAIT_SECONDS", 60.0)  # a busy machine delivers slowly
     recalling.configure()
     recalling.tell(SESSIONS[HERE.session_id], (ANN, "My cat is called Miso."), (ANN, "I work in Rome."))
     async with recalling.host() as talk:

@@ -1,4 +1,4 @@
-"""Two people never share a session or a peer, whatever they and their clients are called; stock's names stay."""
+"""Two people never share a session or a peer, whatever names they and their clients have; stock's names stay."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def on_platform(platform: str, user_id: str, _: str) -> tuple[str, Conversation]
 
 
 def by_id(user: str, given: str) -> tuple[str, Conversation]:
-    """A guest of the API who names a session by its id."""
+    """Return a conversation of an API guest who names a session by its id."""
     return f"api:{user}", Conversation(given, "api", "own", Speaker(user), "api", f"agent:main:api:api:{given}")
 
 
@@ -111,7 +111,7 @@ OWNERS: tuple[Maker, ...] = (owners_id, owners_key, titled, in_directory)
 
 
 def platform_id(chance: random.Random) -> str:
-    """An id as Telegram, Discord and Slack give them."""
+    """Return an id in the form of Telegram, Discord or Slack."""
     return chance.choice([str(chance.randrange(1, 10**18)), "333", "334", f"U{chance.randrange(10**9):09X}"])
 
 
@@ -123,7 +123,7 @@ def drawn(chance: random.Random) -> tuple[str, Conversation]:
 
 
 def alike(chance: random.Random, one: str) -> str:
-    """A text that differs from another in a character or two, mostly in one that no name can have."""
+    """Return a text that differs from another in a character or two, mostly ones that a name cannot have."""
     where = chance.randrange(len(one) + 1)
     return one[:where] + chance.choice(["-", ".", " ", "/", ":", "", "_", "A", "é", "-deadbeef"]) + one[where + 1 :]
 
@@ -176,7 +176,7 @@ def test_a_guests_session_is_not_the_owners_however_it_is_written(owners: str, g
 
 
 @pytest.mark.contract("5.10")
-def test_a_client_key_is_told_from_the_user_before_it() -> None:
+def test_client_key_cannot_imitate_another_users_name() -> None:
     config = made({})
     names = {find_address(config, by_key(*one)[1]).data["session"] for one in (("eve", "x-y"), ("eve-x", "y"))}
     assert len(names) == 2
@@ -202,7 +202,7 @@ def test_a_label_behind_the_prefix_does_not_look_like_another_persons_chat() -> 
 
 
 def stock(raw: str) -> str:
-    """The name that a stock Hermes gives a session, for up to 100 characters."""
+    """Return the name that a stock Hermes gives a session, for up to 100 characters."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", raw).strip("-")
 
 

@@ -1,4 +1,5 @@
-"""What is taken back is taken back at Honcho too: withdrawn, deleted with what was learnt from it, or said to stay."""
+"""Retracted messages are retracted at Honcho too: removed from the queue, deleted with their conclusions, or
+reported as staying."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from tests.memory_server.talking import settle
 Script = Callable[[ModelRequest], ScriptedAnswer]
 CHAT = "agent-main-fake-dm-7"
 PATIENT: dict[str, Any] = {"memory__deadline": 60.0, "memory__first_deadline": 60.0}
-"""So long it is waited until the server was told of what is taken back."""
+"""Deadlines that cover the delivery of a retracted message."""
 CAT, DOG = "My cat is called Mitzi.", "My dog is called Zorro."
 
 
@@ -49,7 +50,7 @@ async def chatting(
 
 
 async def say(core: Core, text: str) -> str:
-    """What is answered. How memory is, which follows a reply, is no answer."""
+    """Send a message, and return the agent's answer without memory notices."""
 
     def answers() -> list[str]:
         return [answer for _, answer in core.platform.sent if not answer.startswith((LATE, "memory provider honcho"))]
@@ -61,7 +62,7 @@ async def say(core: Core, text: str) -> str:
 
 
 async def delivered(core: Core, home: Path) -> None:
-    """Wait until nothing waits for memory."""
+    """Wait until memory's queue is empty."""
     while rows(home, "SELECT 1 FROM hermes_queue WHERE queue = 'memory:honcho' AND state = 'waiting'"):
         await core.store.clock.sleep(0.05)
 
@@ -76,7 +77,7 @@ def concluded(arrived: Arrived) -> str:
 
 
 @pytest.mark.contract("10.27")
-async def test_what_our_server_was_told_goes_with_what_was_learnt_from_it(
+async def test_delivered_messages_are_deleted_with_their_conclusions(
     machine: Machine, server: Served, workspace: str, arrived: Arrived
 ) -> None:
     async with chatting(machine, server.url, workspace, **PATIENT) as core:
@@ -108,7 +109,7 @@ async def test_a_retry_leaves_the_message_once_and_the_new_reply(
 
 
 @pytest.mark.contract("10.27")
-async def test_another_server_keeps_the_messages_and_that_is_said(
+async def test_another_server_keeps_the_messages_and_the_person_is_informed(
     machine: Machine, server: Served, workspace: str, arrived: Arrived
 ) -> None:
     async with (
@@ -183,7 +184,7 @@ async def test_messages_of_other_times_and_conversations_stay(writer: Writer, se
 
 
 @pytest.mark.contract("10.27")
-async def test_conclusions_of_tools_go_and_what_else_they_did_is_said_to_stay(
+async def test_tools_conclusions_are_deleted_and_other_changes_reported(
     writer: Writer, server: Served, workspace: str, arrived: Arrived
 ) -> None:
     plugin = writer(server.url, workspace=workspace)
@@ -205,7 +206,7 @@ async def test_conclusions_of_tools_go_and_what_else_they_did_is_said_to_stay(
 
 @pytest.mark.contract("10.27")
 @pytest.mark.parametrize("kind", ["undo", "forget"])
-async def test_what_arrives_only_after_it_was_taken_back_is_deleted_too(
+async def test_message_that_arrives_after_its_retraction_is_deleted_too(
     writer: Writer, server: Served, between: Between, workspace: str, arrived: Arrived, kind: str
 ) -> None:
     plugin, at = writer(between.url, workspace=workspace), 1_800_000_000.5

@@ -1,4 +1,4 @@
-"""Signing in from a page: what a server of the page calls, and what it may show."""
+"""Sign-in from a page: the calls of the page's server, and what the page may show."""
 
 from __future__ import annotations
 

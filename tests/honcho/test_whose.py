@@ -1,4 +1,4 @@
-"""Whose memory is recalled: the owner's, a guest's and a group's never meet, whoever asks and however."""
+"""The reach of recall: memories of the owner, a guest and a group stay separate, whoever asks and however."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOOLS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 @pytest.fixture
 def told(recalling: Recalling) -> Recalling:
-    """The owner, a guest and a group each told a secret, and the agent repeated it."""
+    """A secret each of the owner, a guest and a group, which the agent repeated."""
     recalling.configure()
     for session, peer, secret in (("desk", ANN, OWNERS), (SESSIONS["s2"], BOB, GUESTS), (SESSIONS["s3"], "55", GROUPS)):
         recalling.tell(
@@ -111,7 +111,7 @@ async def test_two_agents_in_one_workspace_know_the_same_person_and_each_itself(
 
 
 @pytest.mark.contract("7.10")
-async def test_what_the_owner_told_one_agent_another_of_the_workspace_recalls(told: Recalling) -> None:
+async def test_agents_of_a_workspace_recall_what_the_owner_told_any_of_them(told: Recalling) -> None:
     told.tell("violin", (ANN, "My violin teacher is Greta."), (BOT, "Noted."))
     told.conclude(BOT, ANN, "Practises the violin on Mondays.")
     told.configure(aiPeer="coder")
@@ -143,7 +143,7 @@ async def test_a_separate_workspace_knows_nothing_of_the_other(told: Recalling) 
 
 
 @pytest.mark.contract("1.9", "7.10")
-async def test_what_the_agent_said_where_others_listen_stays_there_though_the_owner_spoke_too(told: Recalling) -> None:
+async def test_agents_words_among_others_stay_there_even_beside_the_owner(told: Recalling) -> None:
     for session in (SESSIONS["s2"], SESSIONS["s3"]):
         told.tell(session, (ANN, "I am here too."))
     async with told.host() as talk:
@@ -156,7 +156,7 @@ async def test_what_the_agent_said_where_others_listen_stays_there_though_the_ow
 @pytest.mark.parametrize(
     ("conversation", "speaker"), [(DIRECT, GUEST), (DIRECT, OWNER), (GROUP, OWNER), (GROUP, GUEST)]
 )
-async def test_another_server_whose_answers_hold_cards_is_asked_for_none_where_others_listen(
+async def test_foreign_server_with_cards_gives_no_answers_among_others(
     told: Recalling, conversation: Conversation, speaker: Speaker
 ) -> None:
     told.between.rule = like_a_model(f"The card says {OWNERS}.")

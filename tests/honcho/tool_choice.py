@@ -1,4 +1,4 @@
-"""Which of Honcho's five tools a model picks for what a person wants.
+"""The tool that a model picks for each of a person's wishes, of Honcho's five.
 
 python -m tests.honcho.tool_choice BASE_URL     # prints each pick, and how many were right
 """
@@ -33,7 +33,7 @@ WANTED: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def pick(base_url: str, text: str, specs: Sequence[ToolSpec], block: str) -> str:
-    """The name of the tool that is called first; "" for none."""
+    """Return the name of the first called tool; "" for none."""
     tools = [
         {"type": "function", "function": {"name": s.name, "description": s.description, "parameters": s.parameters}}
         for s in specs
@@ -51,7 +51,7 @@ def pick(base_url: str, text: str, specs: Sequence[ToolSpec], block: str) -> str
 
 
 def count_right(base_url: str) -> tuple[int, list[tuple[str, str]]]:
-    """How many picks were right, and all of them."""
+    """Return the number of right picks, and of all picks."""
     config = resolve(Document({}, {}, "hermes"), None, "hermes", {})
     picks = [(text, pick(base_url, text, tool_specs(config), BLOCKS["tools"])) for text, _ in WANTED]
     return sum(name in right for (_, name), (_, right) in zip(picks, WANTED, strict=True)), picks

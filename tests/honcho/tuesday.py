@@ -1,4 +1,4 @@
-"""Ten facts told in a terminal on Monday, asked over the HTTP API on Tuesday, each in a session of its own.
+"""Ten facts from a terminal on Monday, asked for over the HTTP API on Tuesday, each in a new session.
 
 python -m tests.honcho.tuesday FOLDER BASE_URL     # prints how many were known with memory and without
 """
@@ -30,14 +30,14 @@ QUESTIONS = (
     ("Which instrument do I play?", "cello"),
     ("On which day do we deploy the shop?", "thursday"),
 )
-PATIENCE = 1800.0
+ANSWER_TIMEOUT_SECONDS = 1800.0
 # Notes and the search of the history would know the facts as well: what is counted here is the memory alone.
 ALONE = "  tools_off: [memory, session_search, delegate]\nmemory:\n  review_every: 0\n  provider: {}\n"
 DEADLINES = "  deadline: 30\n  first_deadline: 30\n"
 
 
 def known_on_tuesday(home: Path, base_url: str, provider: str) -> list[str]:
-    """The questions that were answered with the fact, of ten."""
+    """Return the questions, of ten, whose answer contained the fact."""
     env = {**os.environ, "HERMES_HOME": str(home)}
     try:
         tell_facts(home, base_url, ALONE.format(provider) + DEADLINES)
@@ -55,7 +55,7 @@ def _ask(url: str, number: int, text: str) -> str:
         f"{url}/chat/completions",
         json={"model": "hermes", "messages": [{"role": "user", "content": f"{text} Answer in a few words."}]},
         headers={"X-Hermes-Session-Key": f"agent:main:api_server:dm:tuesday-{number}"},
-        timeout=PATIENCE,
+        timeout=ANSWER_TIMEOUT_SECONDS,
         trust_env=False,
         verify=PLAIN,
     )

@@ -1,5 +1,5 @@
-"""A host that is killed right after it took a turn back: `python -m tests.honcho.undoer` says two turns, waits until
-the server has them, takes the last one back and is gone before anything of that was delivered."""
+"""A host that is killed right after it retracted a turn: `python -m tests.honcho.undoer` says two turns, waits for
+their delivery, retracts the last one and dies before that is delivered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two values that every key may have, and one that it may not; and the example of an earlier reference."""
+"""Test values of every key: two valid ones and an invalid one; and the example of an earlier reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Delivering to a real server without a store: entries, a lane that is delivered as the host does it, what arrived."""
+"""Delivery to a real server without a store: entries, a lane that delivers as the host does, and the server's
+contents."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from hermes.clock import Clock
 from hermes.honcho.plugin import HonchoPlugin
-from hermes.honcho.wire import DeliveryPatience
+from hermes.honcho.wire import DeliveryTimeouts
 from hermes.memory.command_host import CommandHost
 from hermes.memory.provider import Acquaintance, Conversation, Entry, Later, Notebook, Outcome, Speaker
 from hermes.types import Json
@@ -24,7 +25,7 @@ HERE = Conversation("s1", "cli", "everything", OWNER, directory=Path("/code/app"
 GROUP = Conversation("s3", "telegram", "here", None, "group", "agent:main:telegram:group:-100")
 NOTES = Notebook(OWNER)
 Writer = Callable[..., HonchoPlugin]
-BATCH, ATTEMPT, PAUSE = 50, 45.0, 15.0
+BATCH_ENTRIES, ATTEMPT_SECONDS, PAUSE_SECONDS = 50, 45.0, 15.0
 
 
 class KeepingHost(CommandHost, frozen=True):
@@ -51,9 +52,9 @@ class KeepingHost(CommandHost, frozen=True):
 
 
 class QuickPlugin(HonchoPlugin):
-    """Gives a request up soon: for servers that let one hang."""
+    """Abandons requests quickly, for servers that let some hang."""
 
-    patience = DeliveryPatience(request=3.0)
+    timeouts = DeliveryTimeouts(request=3.0)
 
 
 def make_writer(
@@ -63,7 +64,7 @@ def make_writer(
     kind: type[HonchoPlugin] = HonchoPlugin,
     **configuration: Any,
 ) -> HonchoPlugin:
-    """A plugin that writes to a server, as the owner Ann in the workspace `lab`."""
+    """Create a plugin that writes to a server, as the owner Ann in the workspace `lab`."""
     given = {"baseUrl": url, "workspace": "lab", "peerName": "ann", "aiPeer": "bot", **configuration}
     machine.write(given)
     env = {"HOME": str(machine.folder), "LOGNAME": "ann"}
@@ -72,7 +73,7 @@ def make_writer(
 
 
 class Lane:
-    """Entries of one place, delivered as the host does it: in batches, with `tried_at`, again after each Later."""
+    """Entries of one place, delivered as the host does it: in batches, with `tried_at`, and again after each Later."""
 
     def __init__(self, plugin: HonchoPlugin, place: Conversation | Notebook = HERE, name: str = "k") -> None:
         self.plugin = plugin
@@ -88,7 +89,7 @@ class Lane:
     def put(
         self, text: str, kind: Any = "said", speaker: Speaker | None = OWNER, data: Json = None, at: float | None = None
     ) -> str:
-        """Queue an entry; its key."""
+        """Queue an entry and return its key."""
         self._count += 1
         key = f"{self._name}{self._count}"
         session = self._place.session_id if isinstance(self._place, Conversation) else None
@@ -97,9 +98,9 @@ class Lane:
         return key
 
     async def attempt(self) -> Sequence[Outcome]:
-        """One batch, once."""
-        batch, now = self._waiting[:BATCH], self.clock.now()
-        outcomes = await self.plugin.deliver(batch, now + ATTEMPT)
+        """Deliver one batch once."""
+        batch, now = self._waiting[:BATCH_ENTRIES], self.clock.now()
+        outcomes = await self.plugin.deliver(batch, now + ATTEMPT_SECONDS)
         self._waiting[: len(batch)] = [replace(entry, tried_at=now) for entry in batch]
         for outcome in outcomes:
             if isinstance(outcome, Later):
@@ -109,13 +110,13 @@ class Lane:
         return outcomes
 
     async def drain(self, most: int = 10_000) -> Mapping[str, Outcome]:
-        """Until nothing waits; time passes as quickly as that allows."""
+        """Deliver until the queue is empty; pauses pass as fast as the clock allows."""
         while self._waiting:
             most -= 1
             assert most, [self.put_off[-1], len(self._waiting)]
             outcomes = await self.attempt()
             if outcomes and isinstance(outcomes[-1], Later):
-                pause = outcomes[-1].after or PAUSE
+                pause = outcomes[-1].after or PAUSE_SECONDS
                 if isinstance(self.clock, HandClock):
                     self.clock.advance(pause)
                 else:
@@ -124,7 +125,7 @@ class Lane:
 
 
 class Arrived:
-    """What is on a server, asked past everything that misbehaves."""
+    """The contents of a server, read past the fault-injecting proxy."""
 
     def __init__(self, served: Served, workspace: str = "lab", key: str | None = None) -> None:
         self._served = served
@@ -157,7 +158,7 @@ class Arrived:
         return self._all(f"/sessions/{session}/messages")
 
     def said(self, session: str = "app") -> list[tuple[str, str]]:
-        """Who said what, in order."""
+        """Return speaker and text of a session's messages, in order."""
         return [(message["peer_id"], message["content"]) for message in self.messages(session)]
 
     def conclusions(self) -> list[Any]:

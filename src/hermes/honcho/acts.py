@@ -1,7 +1,8 @@
-"""Outbox entries of our own: what the agent's tools change in memory, and the owner's files.
+"""Outbox entries that the plugin itself creates: changes made by the agent's tools, and the import of the owner's
+files.
 
-They are queued with `Host.put(…, encode_act(act), speaker)`. The entry's outcome tells what came of it: for a
-conclusion, `Delivered.note` is its id.
+Queue one with `Host.put(…, encode_act(act), speaker)`. The entry's outcome is its result: for a conclusion,
+`Delivered.note` holds the id.
 """
 
 from __future__ import annotations
@@ -13,42 +14,42 @@ import msgspec
 from hermes.types import Json
 
 Whom: TypeAlias = Literal["user", "ai"]
-"""Whom it is about: the speaker of the entry, or the agent."""
+"""The subject of an act: the entry's speaker, or the agent."""
 
 
 class Conclude(msgspec.Struct, frozen=True, tag_field="act", tag="conclude"):
-    """Remember a sentence about someone."""
+    """Store a sentence about someone."""
 
     content: str
     about: Whom = "user"
 
 
 class Remove(msgspec.Struct, frozen=True, tag_field="act", tag="remove"):
-    """Take a conclusion back."""
+    """Delete a conclusion."""
 
     conclusion: str
 
 
 class SetCard(msgspec.Struct, frozen=True, tag_field="act", tag="card"):
-    """Write someone's card anew, line by line."""
+    """Replace the lines of someone's card."""
 
     lines: list[str]
     about: Whom = "user"
 
 
 class TakeFiles(msgspec.Struct, frozen=True, tag_field="act", tag="files"):
-    """Tell a session of the owner's what the owner's files hold."""
+    """Send the contents of the owner's files to a session of the owner."""
 
 
 Act: TypeAlias = Conclude | Remove | SetCard | TakeFiles
 
 
 def encode_act(act: Act) -> Json:
-    """As `Host.put` takes it."""
+    """Return the act in the form that `Host.put` takes."""
     return msgspec.to_builtins(act)
 
 
 def decode_act(data: Json) -> Act:
-    """Raises `msgspec.ValidationError` for what is none."""
+    """Return the act in an entry's data. Raises `msgspec.ValidationError` for data of any other form."""
     act: Act = msgspec.convert(data, Act)
     return act

@@ -1,5 +1,5 @@
-"""Where what is said goes at Honcho: workspace, session and agent of a conversation, frozen into each entry. Pure, but
-for a look at the disk where sessions are named after repositories."""
+"""Destinations at Honcho: the workspace, session and agent of a conversation, frozen into each outbox entry. Pure,
+except that sessions named after repositories read the disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes.honcho.identity import ResolvedPeer, find_peer
 from hermes.honcho.keys import MESSAGE_MAX_CHARS
 from hermes.honcho.names import (
     CLIENT_PLATFORMS,
-    KEY_PARTS,
+    MIN_KEY_PARTS,
     Client,
     SessionName,
     Whereabouts,
@@ -33,39 +33,39 @@ from hermes.types import Json
 
 MESSAGES: frozenset[EntryKind] = frozenset({"said", "reply"})
 AUTOMATIC: frozenset[EntryKind] = MESSAGES | {"note"}
-"""Kinds that nobody asks for, which `saveMessages: false` skips."""
+"""Kinds that are sent without a request from anybody; `saveMessages: false` skips them."""
 WANTS: frozenset[EntryKind] = DEFAULT_WANTS | {"undo"}
 
 
 class EntryTarget(Struct, frozen=True, rename="camel"):
-    """`Address.data`: what stays with an entry for good. `session` is None for notes, which belong to no session."""
+    """The destination that is stored with an outbox entry (`Address.data`). Notes have no `session`."""
 
     workspace: str
     session: str | None
     ai_peer: str
     naming: str = ""
-    """A hash of the settings that the session's name was made from. While it is the same, the name is kept."""
+    """A hash of the settings that produced the session's name. The name is kept while the hash stays the same."""
     session_key: str | None = None
-    """Stands for the id of a speaker who has none: on a gateway the chat's key; in another conversation that is not the
-    owner's, the session's id."""
+    """The fallback id of a speaker without one: the chat's key on a gateway, else the session's id, unless the
+    conversation is the owner's."""
     max_chars: int = MESSAGE_MAX_CHARS.default
-    """The length at which long messages are split. It is kept with the entry, so that every attempt splits alike."""
+    """The length above which a message is split. Stored here so that every attempt splits alike."""
 
     platform: str = ""
-    """Where the conversation takes place; "" in entries of an earlier version, whose key tells."""
+    """The platform of the conversation; "" in entries of earlier versions, whose key names it."""
     takes_files: bool = False
-    """Whether it is a session of the owner's own: only those get the contents of the owner's files, once."""
+    """Whether the session gets the contents of the owner's files, once. Only the owner's own sessions do."""
 
     is_own: bool = False
-    """Whether it is a conversation of the owner's alone: its messages are marked so."""
+    """Whether only the owner takes part in the conversation; its messages are marked so."""
     talk_of: str | None = None
-    """Of a session of our agent and another one, the session of the people beside whom they talked."""
+    """For a session of our agent and another agent: the name of the people's session beside it."""
 
     @property
     def came_by(self) -> str | None:
-        """The platform; of an entry of an earlier version as its key tells."""
+        """Return the platform; for an entry of an earlier version, the one in its key."""
         parts = (self.session_key or "").split(":")
-        is_whole = len(parts) >= KEY_PARTS and parts[0] == "agent"
+        is_whole = len(parts) >= MIN_KEY_PARTS and parts[0] == "agent"
         return self.platform or (parts[2] if is_whole else "api" if parts[0] == "api" else None)
 
     def to_json(self) -> Json:
@@ -77,7 +77,8 @@ class EntryTarget(Struct, frozen=True, rename="camel"):
 
 
 def find_address(config: HonchoConfiguration, place: Conversation | Notebook) -> Address:
-    """The address of a conversation or notebook: where its entries go, which kinds are wanted, and when."""
+    """Return the address of a conversation or notebook: its destination, the wanted entry kinds, and the flush
+    policy."""
     ai = config.identities.ai
     if isinstance(place, Notebook):
         platform = place.platform or ""
@@ -97,19 +98,20 @@ def find_address(config: HonchoConfiguration, place: Conversation | Notebook) ->
 
 
 def workspace_of(config: HonchoConfiguration, gateway_key: str | None) -> str:
-    """The workspace of a chat: its project's, where it has one."""
+    """Return the workspace of a chat: its project's, else the configured one."""
     project = config.projects.find(gateway_key)
     return config.workspace if project is None else project.workspace
 
 
 def peer_in(config: HonchoConfiguration, conversation: Conversation, speaker: Speaker | None = None) -> ResolvedPeer:
-    """The peer of the person of a direct chat, in a group of who speaks."""
+    """Return the peer of the person in a direct chat, or of the speaker in a group."""
     person, key = conversation.person or speaker, _speaker_key(conversation)
     return find_peer(config.identities, person, key, conversation.platform)
 
 
 def move_out(config: HonchoConfiguration, target: EntryTarget) -> EntryTarget:
-    """Return where a waiting entry goes: not into a session in which an earlier version mixed its guest with others."""
+    """Return the destination of a queued entry, redirected if an earlier version mixed its guest with others in that
+    session."""
     named = config.guests.mixed.get(target.session or "", {}).get(target.session_key or "")
     if named is None or target.session is None or target.workspace != config.workspace:
         return target
@@ -117,7 +119,7 @@ def move_out(config: HonchoConfiguration, target: EntryTarget) -> EntryTarget:
 
 
 def agent_session(target: EntryTarget, agent: Speaker) -> EntryTarget:
-    """Return where the words between our agent and another one go: into a session of the two."""
+    """Return the destination for messages between our agent and another one: a session of the two."""
     sender = agent.user_id or agent.name or ""
     whole = f"{target.session}-a2a-{target.ai_peer}-{sender}"
     name = hash_name(whole, "a2a", target.session or "", target.came_by or "", sender)
@@ -125,13 +127,13 @@ def agent_session(target: EntryTarget, agent: Speaker) -> EntryTarget:
 
 
 def _speaker_key(conversation: Conversation) -> str | None:
-    """What names a speaker of a conversation who has no id; None where that is the owner."""
+    """Return the fallback id for speakers without one; None in the owner's conversations outside a gateway."""
     is_owners = conversation.person is not None and conversation.person.is_owner
     return conversation.gateway_session_key or (None if is_owners else conversation.session_id)
 
 
 def session_name(config: HonchoConfiguration, conversation: Conversation) -> SessionName:
-    """The name of the conversation's session. It keeps its first name while the settings that name it are the same."""
+    """Return the name of the conversation's session, unchanged while the settings that produce it are unchanged."""
     bound, project = conversation.bound, config.projects.find(_project_key(conversation))
     if project is not None:
         return SessionName(project.session, "map")
@@ -145,7 +147,8 @@ def session_name(config: HonchoConfiguration, conversation: Conversation) -> Ses
 
 
 def _project_key(conversation: Conversation) -> str | None:
-    """The key by which a project is found. A guest who chooses the key would choose the project: it is passed over."""
+    """Return the key that selects a project; None for guests of clients, who choose their key and could pick a
+    project."""
     client = _client(conversation)
     return conversation.gateway_session_key if client is None or client.guest is None else None
 
@@ -158,10 +161,10 @@ def _place(config: HonchoConfiguration, conversation: Conversation) -> Whereabou
 
 
 def _client(conversation: Conversation) -> Client | None:
-    """The program that chose the key of a conversation; None for a key that a platform made."""
+    """Return the client that chose the conversation's key; None if a platform made the key."""
     parts = (conversation.gateway_session_key or "").split(":")
     platform, person = conversation.platform, conversation.person
-    is_platforms = len(parts) >= KEY_PARTS and parts[0] == "agent" and parts[2] == platform
+    is_platforms = len(parts) >= MIN_KEY_PARTS and parts[0] == "agent" and parts[2] == platform
     if is_platforms and platform not in CLIENT_PLATFORMS:
         return None
     is_guest = person is not None and not person.is_owner
@@ -169,12 +172,12 @@ def _client(conversation: Conversation) -> Client | None:
 
 
 def _prefix_peer(config: HonchoConfiguration, conversation: Conversation) -> str:
-    """The peer whose name is put before the session's name; in a group the owner."""
+    """Return the peer whose name prefixes the session's name; in a group, the owner."""
     return config.identities.owner if conversation.person is None else peer_in(config, conversation).name
 
 
 def _naming_mark(config: HonchoConfiguration, conversation: Conversation) -> str:
-    """Changes with every setting that names this conversation, and with nothing else."""
+    """Return a hash of exactly the settings that affect this conversation's session name."""
     naming = config.naming
     by = [
         naming.workspace,

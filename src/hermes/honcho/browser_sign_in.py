@@ -1,4 +1,4 @@
-"""Signing in with a browser: a page of the server, and a listener on this machine that the browser comes back to."""
+"""Sign-in with a browser: a page of the server, and a local listener that the browser is redirected to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from types import TracebackType
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from hermes.errors import UsageError
-from hermes.honcho.grant import TokenAnswer
+from hermes.honcho.grant import TokenResponse
 from hermes.honcho.oauth_endpoints import Endpoints, SignInSource
 from hermes.honcho.token_requests import TokenError, ask_token, check_private, printable
 from hermes.loopback import names_loopback
@@ -23,8 +23,8 @@ HOST, PORT, CALLBACK = "127.0.0.1", 8765, "/callback"
 WAIT_SECONDS, IDLE_SECONDS = 300.0, 5.0
 MAX_CODE_CHARS, MAX_PASTED_CHARS = 4_096, 16_384
 DONE = "Hermes has what it needs. You can close this page and go back."
-OVER = "This sign-in is over. Begin it again where you began it."
-FOREIGN = "This answer belongs to another sign-in, so it is not used."
+OVER = "This sign-in has ended. Start it again where you started it."
+FOREIGN = "This response belongs to another sign-in and is ignored."
 DENIED = "The sign-in was declined. You can close this page and go back."
 PAGE = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -33,7 +33,7 @@ PAGE = (
 
 
 class BrowserSignIn:
-    """One sign-in that waits for the browser. It listens from the beginning, until it is closed."""
+    """One pending sign-in. It listens on a local port from its creation until `close`."""
 
     def __init__(self, endpoints: Endpoints, source: SignInSource, config_path: str) -> None:
         for url in (endpoints.authorize, endpoints.token):
@@ -68,16 +68,16 @@ class BrowserSignIn:
         self.close()
 
     def close(self) -> None:
-        """Listen no more; who waits is told so."""
+        """Stop listening; a pending `finish` raises TokenError."""
         with self._lock:
             if not self._came.done():
-                self._came.set_exception(TokenError("the sign-in was ended"))
+                self._came.set_exception(TokenError("the sign-in was cancelled"))
         self._listener.shutdown()
         self._listener.server_close()
 
     def take(self, query: Mapping[str, str]) -> str:
-        """Take what the browser brought back, once, and return what to tell the person. Raises UsageError for what is
-        not the answer that is waited for; the wait goes on."""
+        """Accept the redirect's parameters, once, and return the text for the person. Raises UsageError for
+        parameters of another sign-in; the wait continues."""
         with self._lock:
             if self._came.done():
                 raise UsageError(OVER)
@@ -93,15 +93,15 @@ class BrowserSignIn:
             return DONE
 
     def take_pasted(self, address: str) -> None:
-        """Take the address that a browser was sent back to, from wherever that browser runs."""
+        """Accept the address that a browser on any machine was redirected to."""
         try:
             query = urlsplit(address.strip()[:MAX_PASTED_CHARS]).query
         except ValueError:
             raise UsageError(FOREIGN) from None
         self.take(dict(parse_qsl(query)))
 
-    def finish(self, seconds: float = WAIT_SECONDS) -> TokenAnswer:
-        """Wait for the browser, and exchange what it brings for tokens. Raises TokenError."""
+    def finish(self, seconds: float = WAIT_SECONDS) -> TokenResponse:
+        """Wait for the redirect, and exchange its code for tokens. Raises TokenError."""
         try:
             code = self._came.result(seconds)
         except TimeoutError:
@@ -122,7 +122,7 @@ class _Listener(ThreadingHTTPServer):
     waiting: BrowserSignIn
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of a connection that broke: a terminal waits here."""
+        """Suppress the traceback of a broken connection, which would appear in the person's terminal."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -155,11 +155,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Write no request down: its address holds a code."""
+        """Log nothing: the request's path holds a code."""
 
 
 def _listen(waiting: BrowserSignIn) -> _Listener:
-    """Listen on the usual port, or on any other where that one is taken."""
+    """Listen on the usual port, or on any free one if it is taken."""
     try:
         listener = _Listener((HOST, PORT), _Handler)
     except OSError:

@@ -1,5 +1,5 @@
-"""Migration of guests from an earlier version, once per profile: they keep their peers, and nobody gets a session or
-a peer with someone else's words."""
+"""Migration of guests from an earlier version, once per profile: guests keep their peers, and nobody gets a session
+or peer that holds someone else's messages."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from hermes.honcho.failures import NOT_FOUND, Refusal
-from hermes.honcho.guests import MAX_PEERS, GuestRecord, MisfiledWords, account_name, split_account
-from hermes.honcho.identity import HASHED, HASHES, Identities, find_peer, peer_text
-from hermes.honcho.names import LONGEST, digest, in_path, workspace_path
+from hermes.honcho.failures import NOT_FOUND_STATUS, Refusal
+from hermes.honcho.guests import MAX_PEERS, GuestRecord, MisfiledMessages, account_name, split_account
+from hermes.honcho.identity import HASH_LENGTHS, HASHED, Identities, find_peer, peer_text
+from hermes.honcho.names import MAX_NAME_CHARS, digest, in_path, workspace_path
 from hermes.honcho.wire import Wire
 from hermes.memory.provider import Acquaintance, Conversation, Speaker
 
 USUAL_PLATFORM = "telegram"
 """The first platform of every home in which it was ever used."""
 PLATFORM = "platform"
-"""Key of addresses that an earlier version did not write."""
+"""An address field that earlier versions did not write."""
 
 
-def carry_over(
+def migrate_guests(
     who: Identities, workspace: str, conversations: Sequence[Conversation], people: Sequence[Acquaintance]
 ) -> GuestRecord:
-    """Return what the conversations of an earlier version add to the record of `who`, which other profiles and this
-    version have written."""
+    """Return the guests found in conversations of an earlier version, to be joined with the existing record of
+    `who`."""
     known = who.guests
-    told = [one for one in conversations if _bound(one, workspace) and PLATFORM not in (one.bound or {})]
-    accounts = _accounts(told, people)
-    platforms = [*(one.platform for one in told), *(one.platform for one in people)]
+    earlier = [one for one in conversations if _bound(one, workspace) and PLATFORM not in (one.bound or {})]
+    accounts = _accounts(earlier, people)
+    platforms = [*(one.platform for one in earlier), *(one.platform for one in people)]
     usual = USUAL_PLATFORM if USUAL_PLATFORM in platforms else next(map(_platform, accounts), None)
     first = known.first or usual
     before = {account: _earlier_peer(who, account) for account in accounts}
@@ -48,10 +48,10 @@ def carry_over(
         for one in accounts
         if one not in known.accounts and after[one] != before[one] and _is_alone(who, held, one)
     }
-    mixed = _mixed(told, workspace)
+    mixed = _mixed(earlier, workspace)
     moves = [
-        MisfiledWords(_bound(one, workspace), before[account], after[account])
-        for one in told
+        MisfiledMessages(_bound(one, workspace), before[account], after[account])
+        for one in earlier
         if (account := _account(one)) is not None
         and account not in kept
         and before[account] != after[account]
@@ -63,7 +63,7 @@ def carry_over(
 
 
 def join_records(known: GuestRecord, found: GuestRecord) -> GuestRecord:
-    """Return what one more profile adds to the record of a workspace."""
+    """Return the workspace's record with the guests of one more profile added."""
     return GuestRecord(
         known.first or found.first,
         {**found.accounts, **known.accounts},
@@ -76,18 +76,18 @@ def join_records(known: GuestRecord, found: GuestRecord) -> GuestRecord:
     )
 
 
-async def file_under_speaker(wire: Wire, workspace: str, move: MisfiledWords, until: float) -> None:
-    """File messages under the peer of who said them. Raises Failure."""
+async def move_misfiled(wire: Wire, workspace: str, move: MisfiledMessages, until: float) -> None:
+    """Move misfiled messages to the peer of their speaker. Raises Failure."""
     path = f"ext/sessions/{in_path(move.session)}/peers/{in_path(move.peer)}/move"
     try:
         await wire.ask("POST", f"{workspace_path(workspace)}/{path}", {"to": move.to}, until=until)
     except Refusal as refusal:
-        if refusal.status != NOT_FOUND:  # nothing of it is there
+        if refusal.status != NOT_FOUND_STATUS:  # nothing of it is there
             raise
 
 
 def _bound(conversation: Conversation, workspace: str) -> str:
-    """The session that a conversation has in a workspace; "" for none."""
+    """Return the session that a conversation is bound to in a workspace; "" if none."""
     bound = conversation.bound
     return str(bound.get("session") or "") if isinstance(bound, dict) and bound.get("workspace") == workspace else ""
 
@@ -97,15 +97,15 @@ def _platform(account: str) -> str:
 
 
 def _account(conversation: Conversation) -> str | None:
-    """The account of a guest's direct chat."""
+    """Return the account of a guest's direct chat."""
     person = conversation.person
     is_guest = person is not None and not person.is_owner and bool(person.user_id)
     return account_name(conversation.platform, person.user_id or "") if is_guest and person is not None else None
 
 
-def _accounts(told: Sequence[Conversation], people: Sequence[Acquaintance]) -> list[str]:
-    """Every guest's account, in the order in which they came."""
-    of_chats = [account for one in told if (account := _account(one)) is not None]
+def _accounts(earlier: Sequence[Conversation], people: Sequence[Acquaintance]) -> list[str]:
+    """Return every guest's account, in the order of first appearance."""
+    of_chats = [account for one in earlier if (account := _account(one)) is not None]
     return list(dict.fromkeys([*of_chats, *(one.who for one in people if not one.is_owner)]))
 
 
@@ -115,29 +115,29 @@ def _peer(who: Identities, account: str, *, is_owner: bool = False) -> str:
 
 
 def _earlier_peer(who: Identities, account: str) -> str:
-    """The peer that an earlier version gave an account, whatever its platform."""
+    """Return the peer that an earlier version gave an account, regardless of platform."""
     user_id = split_account(account)[1]
     if user_id in who.aliases:
         return who.aliases[user_id]
     whole = f"{who.prefix}{user_id}"
     name, taken = peer_text(whole), {who.owner, who.ai, *who.aliases.values()}
-    if name == whole and len(name) <= LONGEST and not HASHED.search(name) and name not in taken:
+    if name == whole and len(name) <= MAX_NAME_CHARS and not HASHED.search(name) and name not in taken:
         return name
-    hashed = [f"{name[: LONGEST - length - 1]}-{digest(whole, length)}" for length in HASHES]
+    hashed = [f"{name[: MAX_NAME_CHARS - length - 1]}-{digest(whole, length)}" for length in HASH_LENGTHS]
     return next((one for one in hashed if one not in taken), hashed[-1])
 
 
 def _is_alone(who: Identities, before: Mapping[str, str], account: str) -> bool:
-    """Return True if an account had a peer to itself, which it can keep."""
+    """Return True if the account's earlier peer is nobody else's, so that the account can keep it."""
     peer = before[account]
     shared = sum(one == peer for one in before.values()) > 1
     return not shared and not who.is_own(peer) and peer not in who.aliases.values()
 
 
-def _mixed(told: Sequence[Conversation], workspace: str) -> dict[str, dict[str, str]]:
-    """Sessions that several people were put into, with the keys of the guests among them."""
+def _mixed(earlier: Sequence[Conversation], workspace: str) -> dict[str, dict[str, str]]:
+    """Return the sessions that several people share, each with the gateway keys of its guests."""
     whose: dict[str, dict[str, str]] = defaultdict(dict)
-    for one in told:
+    for one in earlier:
         key = one.gateway_session_key or one.session_id
         whose[_bound(one, workspace)][key] = _account(one) or (key if one.person is None else "")
     several = {name: keys for name, keys in whose.items() if len(set(keys.values())) > 1}

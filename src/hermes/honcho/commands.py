@@ -1,4 +1,4 @@
-"""`hermes honcho …`: the keys that people change most, each with a command of its own."""
+"""`hermes honcho …`: a command for each of the most often changed keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes.honcho.server import Machine
 from hermes.honcho.sign_in import login, logout
 from hermes.honcho.status import status
 from hermes.honcho.wizard import setup
-from hermes.honcho.workbench import Workbench, find_bench, here
+from hermes.honcho.workbench import Workbench, current_directory, find_bench
 from hermes.memory.provider import Desk
 from hermes.types import Json
 
@@ -27,7 +27,7 @@ OBSERVATIONS = ("directional", "unified")
 
 
 def make_commands(machine: Machine, desk: Desk) -> typer.Typer:
-    """The whole group, for the profile of `machine`."""
+    """Build the whole command group for the profile of `machine`."""
     app = typer.Typer(
         help="Honcho: who is who, where memory lands, and how it is used.", no_args_is_help=True, rich_markup_mode=None
     )
@@ -71,7 +71,7 @@ def enable(ctx: typer.Context) -> None:
 
 
 def disable(ctx: typer.Context) -> None:
-    """Use Honcho no more in this profile: nothing is recorded for it or recalled. What it knows stays there."""
+    """Stop using Honcho in this profile: nothing is recorded or recalled. Data on the server stays."""
     find_bench(ctx).save_keys({"enabled": False})
 
 
@@ -82,7 +82,7 @@ def mode(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """What the model gets of memory, or who learns about whom."""
+    """Show or set what the model gets from memory, or who learns about whom."""
     bench = find_bench(ctx)
     if name is None:
         bench.show_keys([keys.RECALL_MODE, keys.OBSERVATION_MODE], as_json=json)
@@ -93,7 +93,7 @@ def mode(
     elif name in MODES:
         bench.save_keys({"recallMode": name})
     else:
-        raise UsageError(f"'{name}' is no mode", hint=f"There are {', '.join((*MODES[:3], *OBSERVATIONS))}")
+        raise UsageError(f"unknown mode '{name}'", hint=f"There are {', '.join((*MODES[:3], *OBSERVATIONS))}")
 
 
 def peer(
@@ -105,7 +105,7 @@ def peer(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Who you and the agent are, and how hard questions about you are thought about."""
+    """Show or set your name, the agent's name, and the reasoning effort for questions about you."""
     given = {"peerName": user, "aiPeer": ai, "dialecticReasoningLevel": reasoning}
     _set_or_show(find_bench(ctx), given, [keys.PEER_NAME, keys.AI_PEER, keys.DIALECTIC_REASONING_LEVEL], json)
 
@@ -117,7 +117,7 @@ def strategy(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """What sessions of the terminal are named after."""
+    """Show or set what terminal sessions are named after."""
     _set_or_show(find_bench(ctx), {"sessionStrategy": name}, [keys.SESSION_STRATEGY], json)
 
 
@@ -127,13 +127,13 @@ def tokens(
     dialectic: Annotated[int | None, typer.Option("--dialectic", help=keys.DIALECTIC_MAX_CHARS.help)] = None,
     json: JsonOption = False,
 ) -> None:
-    """How much is recalled."""
+    """Show or set how much is recalled."""
     given = {"contextTokens": context, "dialecticMaxChars": dialectic}
     _set_or_show(find_bench(ctx), given, [keys.CONTEXT_TOKENS, keys.DIALECTIC_MAX_CHARS], json)
 
 
 def sessions(ctx: typer.Context, json: JsonOption = False) -> None:
-    """Directories with the session's name that was given to each."""
+    """List directories with a session name."""
     bench = find_bench(ctx)
     named = bench.load().get(keys.SESSIONS)
     if json:
@@ -154,9 +154,9 @@ def map_directory(
     if name is None and not remove:
         sessions(ctx, json)
         return
-    bench, directory = find_bench(ctx), here()
+    bench, directory = find_bench(ctx), current_directory()
     if directory is None:
-        raise UsageError("this directory is gone", hint="Go to another one")
+        raise UsageError("the current directory no longer exists", hint="Change to another one")
     if remove:
         _remove_name(bench, str(directory), name)
     else:
@@ -166,7 +166,7 @@ def map_directory(
 def _remove_name(bench: Workbench, directory: str, name: str | None) -> None:
     named = bench.load().get(keys.SESSIONS)
     if name is not None:
-        raise UsageError("--remove takes no name", hint="It takes away the one that this directory has")
+        raise UsageError("--remove takes no name", hint="It removes the name of this directory")
     if directory not in named:
         raise NotFoundError(f"{directory} has no name", hint="`hermes honcho map` lists those that have one")
     rest = {one: called for one, called in named.items() if one != directory}
@@ -177,12 +177,14 @@ def _remove_name(bench: Workbench, directory: str, name: str | None) -> None:
 def _give_name(bench: Workbench, directory: str, name: str) -> None:
     fitting = fit(name)
     if not fitting:
-        raise UsageError(f"'{name}' has nothing that a name may have", hint="Use letters, digits, `-` and `_`")
+        raise UsageError(f"'{name}' has no valid character", hint="Use letters, digits, `-` and `_`")
     bench.save(set_entry(keys.SESSIONS, directory, fitting))
     config = bench.load()
     bench.desk.print_lines([(directory, fitting)])
     if fitting != name:
-        bench.desk.dialog.say(f"Note: '{name}' is kept as {fitting}: a name has letters, digits, `-` and `_` alone.")
+        bench.desk.dialog.say(
+            f"Note: '{name}' was saved as {fitting}: a name can only have letters, digits, `-` and `_`."
+        )
     if config.get(keys.SESSION_STRATEGY) == "per-session":
         bench.desk.dialog.say(
             "It has no effect now: with the strategy per-session each session is named by its own id. "

@@ -1,4 +1,4 @@
-"""Conclusions: written once and taken back, by the agent's tools and as what the built-in notes say."""
+"""Conclusions: written and deleted for the agent's tools and for changes of the built-in notes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from hermes.honcho.attempt import Attempt
-from hermes.honcho.failures import NOT_FOUND, Refusal, Unanswered
+from hermes.honcho.failures import NOT_FOUND_STATUS, Refusal, Unanswered
 from hermes.honcho.names import digest, in_path
 from hermes.honcho.wire import items_of, read_time
 from hermes.memory.provider import Delivered, Entry, Later, Outcome, Parked
 from hermes.types import Json
 
-SKEW = 60.0
-"""Seconds by which a server's clock may differ from what it tells."""
-UNDECIDED = "{} conclusions on the server say the same, and nobody can tell which of them this one is: {}"
-GONE = Delivered("it was not there any more")
+MAX_CLOCK_SKEW_SECONDS = 60.0
+"""Allowed clock difference between this machine and the server."""
+UNDECIDED = "{} conclusions on the server have this text, and it is unknown which one is meant: {}"
+GONE = Delivered("it was already deleted")
 
 
 class Saying(Struct, frozen=True):
-    """What a conclusion says, about whom, in whose view."""
+    """The text of a conclusion, its subject, and the peer whose view it belongs to."""
 
     content: str
     observer_id: str
@@ -36,9 +36,9 @@ class Saying(Struct, frozen=True):
 
 
 async def conclude(attempt: Attempt, entry: Entry, saying: Saying) -> Outcome:
-    """Write a conclusion; the note of what was delivered is its id. Raises Failure."""
+    """Write a conclusion; the note of the Delivered outcome is its id. Raises Failure."""
     if not saying.content:
-        return Delivered("there was no text")
+        return Delivered("it had no text")
     must = attempt.must_look(entry)
     if isinstance(must, Later):
         return must
@@ -46,20 +46,20 @@ async def conclude(attempt: Attempt, entry: Entry, saying: Saying) -> Outcome:
         found = await _find(attempt, saying, since=entry.at)
         if found:
             return _decided(found)
-        attempt.doubts.absent([entry])
+        attempt.doubts.mark_absent([entry])
     body = {"conclusions": [{**asdict(saying), "hermes_key": entry.key}]}
     await _set_up(attempt, saying)
     try:
-        told = await attempt.write([entry], "conclusions", body)
+        response = await attempt.write([entry], "conclusions", body)
     except Refusal as refusal:
-        if refusal.status != NOT_FOUND:
+        if refusal.status != NOT_FOUND_STATUS:
             raise
         attempt.link.members.forget()  # what was set up is not there any more
         await _set_up(attempt, saying)
-        told = await attempt.write([entry], "conclusions", body)
-    if not isinstance(told.value, list) or len(told.value) != 1 or not isinstance(told.value[0], dict):
-        raise Unanswered("the server's answer does not name the conclusion it wrote")
-    return Delivered(str(told.value[0].get("id", "")))
+        response = await attempt.write([entry], "conclusions", body)
+    if not isinstance(response.value, list) or len(response.value) != 1 or not isinstance(response.value[0], dict):
+        raise Unanswered("the server's response lacks the id of the new conclusion")
+    return Delivered(str(response.value[0].get("id", "")))
 
 
 async def remove_conclusion(attempt: Attempt, conclusion: str) -> Outcome:
@@ -69,7 +69,7 @@ async def remove_conclusion(attempt: Attempt, conclusion: str) -> Outcome:
 
 
 async def write_note(attempt: Attempt, entry: Entry) -> Outcome:
-    """Bring a change of the built-in notes to the server: write the new conclusion, delete the old one."""
+    """Apply a change of the built-in notes: write the new conclusion, then delete the old one. Raises Failure."""
     data: Mapping[str, Json] = entry.data
     observed = attempt.peer_of(entry.speaker)
     outcome: Outcome = Delivered()
@@ -86,7 +86,7 @@ async def write_note(attempt: Attempt, entry: Entry) -> Outcome:
 
 
 async def _remove_note(attempt: Attempt, old: Saying, note: str) -> Outcome:
-    """Delete the conclusion of a note, found by its id, else by its text."""
+    """Delete the conclusion of a note, found by its stored id, else by its text."""
     kept_as = _kept_as(attempt, old, note)
     conclusion = await attempt.host.kept(kept_as)
     if conclusion is None:
@@ -102,35 +102,36 @@ async def _remove_note(attempt: Attempt, old: Saying, note: str) -> Outcome:
 
 
 def _decided(found: list[str]) -> Outcome:
-    """What it means that these conclusions say the same as the one that is looked for."""
+    """Return the outcome when these existing conclusions equal the wanted one: Delivered for one, Parked for
+    several."""
     if len(found) > 1:
         return Parked(UNDECIDED.format(len(found), ", ".join(found[:5])))
     return Delivered(found[0])
 
 
 async def _find(attempt: Attempt, saying: Saying, since: float | None = None) -> list[str]:
-    """Ids of conclusions with the same text, observer and observed peer that were written since a time."""
+    """Return the ids of conclusions with the same text, observer and observed peer, written since a time."""
     filters = {name: value for name, value in asdict(saying).items() if value is not None}
-    told = await attempt.ask("POST", "conclusions/list?size=100", {"filters": filters})
-    same = [one for one in items_of(told, "conclusions") if one.get("content") == saying.content]
+    response = await attempt.ask("POST", "conclusions/list?size=100", {"filters": filters})
+    same = [one for one in items_of(response, "conclusions") if one.get("content") == saying.content]
     if since is not None:
-        ahead = 0.0 if told.date is None else told.date - attempt.host.clock.now()
-        earliest = datetime.fromtimestamp(since + ahead - SKEW, UTC)
+        ahead = 0.0 if response.date is None else response.date - attempt.host.clock.now()
+        earliest = datetime.fromtimestamp(since + ahead - MAX_CLOCK_SKEW_SECONDS, UTC)
         same = [one for one in same if read_time(one.get("created_at"), "conclusion") >= earliest]
     return [str(one["id"]) for one in same]
 
 
 async def _set_up(attempt: Attempt, saying: Saying) -> None:
-    """A server wants peers and session to be there before it concludes."""
+    """Create the peers and the session, which a server requires before it stores a conclusion."""
     members, target = attempt.link.members, attempt.target
     peers = {saying.observer_id, saying.observed_id, target.ai_peer}
     if saying.session_id is None:
-        await members.have_peers(target.workspace, sorted(peers), attempt.until)
+        await members.ensure_peers(target.workspace, sorted(peers), attempt.until)
     else:
         await members.join(target.workspace, saying.session_id, attempt.observing(peers), attempt.until)
 
 
 def _kept_as(attempt: Attempt, saying: Saying, note: str) -> str:
-    """Under which key the id of a note's conclusion is kept."""
+    """Return the key under which the id of a note's conclusion is stored."""
     whole = "\0".join((attempt.target.workspace, saying.observer_id, saying.observed_id, note, saying.content))
     return f"note:{digest(whole, 32)}"

@@ -1,7 +1,7 @@
-"""honcho.json: which file it is, what it says, and changing it while others do.
+"""honcho.json: locating, reading and changing it while other processes do the same.
 
-It belongs to several programs and profiles. A change is made to the file as it is at that moment, under the lock that a
-stock Hermes takes too; everything else in it, foreign keys and the order of all keys, stays.
+Several programs and profiles share it. A change applies to the file's current contents, under the lock that a stock
+Hermes takes too; everything else in it, including foreign keys and the order of keys, is preserved.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from hermes.settings.kinds import plain
 
 FILE = "honcho.json"
 GLOBAL = Path(".honcho") / "config.json"
-"""Below the user's folder: the file that other Honcho programs share. Only our own host block is written there."""
+"""The file that other Honcho programs share, relative to the user's folder. We write only our own host block there."""
 HOSTS = "hosts"
 MAX_FILE_BYTES = 4 * 1024 * 1024
 LOCK_SECONDS = 30.0
-"""How long a change waits for the lock, which the renewal of a sign-in holds for 20 seconds at most."""
+"""How long a change waits for the lock. Renewal of a sign-in holds it for at most 20 seconds."""
 JSON_MARKS = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
-"""Strings and brackets, which tell how deep a file is nested before it is parsed."""
+"""Strings and brackets, counted to limit nesting before the file is parsed."""
 SURROGATE = re.compile("[\ud800-\udfff]")
-MEND = "Mend it; nothing was changed"
+MEND = "Correct it; nothing was changed"
 
 Block = dict[str, Any]
 Edit = Callable[[Block, Block], None]
-"""Changes the host block and the root, in place."""
+"""A change of the host block and the root, made in place."""
 
 
 class ConfigPlaces(Struct, frozen=True):
-    """Where the file may be, and whose block of it is ours."""
+    """Candidate locations of the file, and the name of our host block."""
 
     candidates: tuple[Path, ...]
-    """The most important first."""
+    """In order of precedence."""
     default: Path
-    """Where it is made."""
+    """The location where a new file is created."""
     shared: Path
     """The file that other programs share."""
     host: str
     old_host: str | None = None
-    """How earlier versions called the block."""
+    """The block's name in earlier versions."""
 
     @property
     def guests(self) -> Path:
@@ -61,18 +61,19 @@ class ConfigPlaces(Struct, frozen=True):
 
     @property
     def projects(self) -> Path:
-        """The file of projects: beside the file that counts, or beside where that is made."""
+        """The file of projects, in the same folder as the honcho.json in force."""
         return (self.existing() or self.default).parent / projects.FILE
 
     @property
     def watched(self) -> tuple[Path, ...]:
-        """Every file that the configuration depends on: the candidates, what may stand beside each, the guests."""
+        """Every file that the configuration depends on: the candidates, the projects files beside them, and the
+        guests' record."""
         folders = dict.fromkeys(path.parent for path in self.candidates)
         return (*self.candidates, *(folder / projects.FILE for folder in folders), self.guests)
 
     @classmethod
     def find(cls, home: Path, profile: str | None, env: Mapping[str, str]) -> ConfigPlaces:
-        """The places of a profile. The environment may name another block."""
+        """Return the places of a profile. The environment may name another block."""
         host = env.get(ENV_HOST, "")
         folder = Path(env["HOME"]) if env.get("HOME") else Path.home()
         default, shared = Home(home, profile).shared / FILE, folder / GLOBAL
@@ -82,38 +83,37 @@ class ConfigPlaces(Struct, frozen=True):
         return cls(tuple(candidates), default, shared, named, old)
 
     def existing(self) -> Path | None:
-        """The file that counts, or None while there is none."""
+        """Return the file in force, or None if no candidate exists."""
         return next((path for path in self.candidates if _is_there(path)), None)
 
 
 class Document(Struct, frozen=True):
-    """What a file says. `block` is where the host block stands in it, under the name `host`."""
+    """The contents of honcho.json. `block` is the host block, stored under the name `host`."""
 
     root: Mapping[str, Any]
     block: Mapping[str, Any]
     host: str
     unread: str | None = None
-    """The name of a block of an earlier version that is there too, and does not count."""
+    """The name of a block of an earlier version that exists too and is ignored."""
 
 
 def read_document(path: Path | None, places: ConfigPlaces) -> Document:
-    """What the file says, nothing while there is none. Raises SettingsError when it cannot be read or is not what it
-    should be: an empty one too, since it may be about to be written, and its defaults could send what is said
-    elsewhere."""
+    """Return the file's contents; empty without a file. Raises SettingsError for an unreadable, invalid or
+    empty file: its defaults could send messages to another server."""
     if path is None:
         return Document({}, {}, places.host)
     raw = _raw(path)
     root = {} if raw is None else _parse(path, raw)
-    host, hosts = _stands_under(root, places, path), _hosts(root, path)
+    host, hosts = _block_name(root, places, path), _hosts(root, path)
     unread = places.old_host if host != places.old_host and places.old_host in hosts else None
     return Document(root, hosts.get(host, {}), host, unread)
 
 
 def edit_document(places: ConfigPlaces, edit: Edit) -> Path:
-    """Change the file that counts as it is now, while no other process does; where that is.
+    """Change the file in force under its lock, and return its path.
 
-    A block of an earlier version moves to its new name with all that is in it. In the file that other programs share
-    what would change at the root goes into our block.
+    A block of an earlier version is renamed with its contents. In the shared file, changes of the root are written to
+    our block instead.
     """
     path = places.existing() or places.default
     with locked(path, timeout=LOCK_SECONDS):
@@ -122,15 +122,15 @@ def edit_document(places: ConfigPlaces, edit: Edit) -> Path:
 
 
 def edit_locked_document(path: Path, places: ConfigPlaces, edit: Edit) -> None:
-    """Change one of the files while the caller holds its lock."""
+    """Change one of the files. The caller holds its lock."""
     if not edit_locked_file(path, lambda: _raw(path), lambda raw: _edited(path, raw, places, edit)):
-        raise HomeError(f"another program changes {path} all the time", hint="Try again in a moment")
+        raise HomeError(f"another program keeps changing {path}", hint="Try again in a moment")
 
 
 def _edited(path: Path, raw: bytes | None, places: ConfigPlaces, edit: Edit) -> str:
-    """What the file is to hold."""
+    """Return the new text of the file."""
     root = _parse(path, raw) if raw else {}
-    ours = _stands_under(root, places, path)
+    ours = _block_name(root, places, path)
     blocks = {(places.host if name == ours else name): block for name, block in _hosts(root, path).items()}
     block = blocks.setdefault(places.host, {})
     if path == places.shared:
@@ -144,17 +144,17 @@ def _edited(path: Path, raw: bytes | None, places: ConfigPlaces, edit: Edit) -> 
 
 
 def _write(root: Block) -> str:
-    """The text of a file. Half a character, which only an escape can spell, stays one."""
+    """Return the JSON text of a file. A lone surrogate stays an escape sequence."""
     text = json.dumps(root, ensure_ascii=False, indent=2) + "\n"
     return json.dumps(root, indent=2) + "\n" if SURROGATE.search(text) else text
 
 
 def others_can_read(path: Path) -> bool:
-    """Whether users beside its owner may read a file. Windows has other means, which are not looked at."""
+    """Return True if users beside the owner may read the file. Always False on Windows."""
     try:
         return os.name != "nt" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
     except OSError:
-        return False  # that it cannot be read is told elsewhere
+        return False  # reading the file reports the error
 
 
 def _is_there(path: Path) -> bool:
@@ -164,8 +164,8 @@ def _is_there(path: Path) -> bool:
         return False
 
 
-def _stands_under(root: Mapping[str, Any], places: ConfigPlaces, path: Path) -> str:
-    """The name of the block that is ours: the old one only while there is no new one."""
+def _block_name(root: Mapping[str, Any], places: ConfigPlaces, path: Path) -> str:
+    """Return the name of our block: the old name only if no block has the new one."""
     hosts = _hosts(root, path)
     is_old = places.old_host in hosts and places.host not in hosts
     return places.old_host if is_old and places.old_host is not None else places.host
@@ -176,15 +176,15 @@ def _hosts(root: Mapping[str, Any], path: Path) -> dict[str, Block]:
     if hosts is None:
         return {}
     if not isinstance(hosts, dict):
-        raise SettingsError(f"{path}: {HOSTS} is no map of host blocks", hint=MEND)
+        raise SettingsError(f"{path}: `{HOSTS}` must be an object that holds host blocks", hint=MEND)
     for name, block in hosts.items():
         if not isinstance(block, dict):
-            raise SettingsError(f"{path}: {HOSTS}.{name} is no map of keys and values", hint=MEND)
+            raise SettingsError(f"{path}: `{HOSTS}.{name}` must be an object", hint=MEND)
     return hosts
 
 
 def _raw(path: Path) -> bytes | None:
-    """What the file holds; None when there is none."""
+    """Return the file's bytes; None if it does not exist."""
     try:
         return read_file(path, MAX_FILE_BYTES) if _is_there(path) else None
     except OSError as error:
@@ -213,15 +213,14 @@ def _parse(path: Path, raw: bytes) -> Block:
 
 
 def set_keys(values: Mapping[str, Any], seen: Mapping[str, Mapping[str, Any]] | None = None) -> Edit:
-    """Write values of keys into the file, each where it belongs. Raises SettingsError, and changes nothing, when one is
-    wrong.
+    """Return an edit that writes values of keys, each to its scope. Raises SettingsError for an invalid value.
 
-    `seen` has the maps from which new values were made. What other programs have added to such a map since is kept.
+    `seen` holds the maps that the new values were derived from; entries that other programs added since are kept.
     """
     rows = {row.key: row for row in TABLE}
     if unknown := values.keys() - rows:
         raise SettingsError(
-            f"there is no key {min(unknown)} in honcho.json", hint="docs/honcho-reference.md lists them"
+            f"there is no key {min(unknown)} in honcho.json", hint="docs/honcho-reference.md lists all keys"
         )
     parsed = {name: plain(rows[name].parse(value, "what was given")) for name, value in values.items()}
     before = seen or {}
@@ -238,12 +237,12 @@ def set_keys(values: Mapping[str, Any], seen: Mapping[str, Mapping[str, Any]] | 
 
 
 def set_entry(row: Key[Mapping[str, str]], name: str, value: str) -> Edit:
-    """Put one entry into a map, beside those that others put there meanwhile."""
+    """Return an edit that sets one entry of a map and keeps the other entries."""
     return set_keys({row.key: {name: value}}, {row.key: {}})
 
 
 def move_old_pin(block: Block) -> None:
-    """Rename the old key of the pin to the one of today."""
+    """Rename the old key of the pin to the current one."""
     for old in PIN_USER_PEER.also:
         if old in block:
             value = block.get(PIN_USER_PEER.key, block[old])
@@ -258,14 +257,14 @@ def _place(row: Key[Any], block: Block, root: Block) -> Block:
 
 
 def _known(row: Key[Any], target: Block, root: Block) -> Mapping[str, Any]:
-    """The map as it is in the host block, else at the root. Raises SettingsError when it is not a map."""
+    """Return the map in the host block, else at the root. Raises SettingsError if it is not a map."""
     known = target.get(row.key, root.get(row.key)) or {}
     row.parse(known, "the file")
     return dict(known)
 
 
 def _merge(known: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The map `known`, with the changes that lead from `before` to `after`."""
+    """Return `known` with the changes from `before` to `after` applied."""
     gone = before.keys() - after.keys()
     changed = {name: value for name, value in after.items() if name not in before or before[name] != value}
     return {**{name: value for name, value in known.items() if name not in gone}, **changed}

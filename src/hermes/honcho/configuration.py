@@ -1,4 +1,4 @@
-"""The configuration in force for one host: every key with where it came from, and what follows from them together."""
+"""The configuration in force for one host: every key with its source, and the values derived from them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LOCAL = "http://localhost:8000"
 VERSION_PATH = re.compile(r"(?:/v[1-3]/*|(?<!/)/+)$")
 MIN_REQUEST_SECONDS = 1.0
 MAX_NAMED_KEYS, MAX_NAME_CHARS = 10, 60
-"""Unknown keys that one line names, and characters of each."""
+"""Unknown keys that one warning names, and characters of each name."""
 HOST, ROOT, VARIABLE = "host block", "root", "environment"
 BOTH = {"observeMe": True, "observeOthers": True}
 PRESETS: Mapping[str, Mapping[str, Mapping[str, bool]]] = {
@@ -58,7 +58,7 @@ class GivenKey(Struct, frozen=True):
     where: str
     key: str
     server: str
-    """Of a sign-in, the server that it was made for."""
+    """For a sign-in, the server that it was made for."""
     is_sign_in: bool = False
 
     def is_for(self, url: str) -> bool:
@@ -70,21 +70,21 @@ class GivenKey(Struct, frozen=True):
 
 
 class HonchoConfiguration(Struct, frozen=True, dict=True):
-    """The configuration of one host. A wrong value is replaced by its default, so that it can be shown; call `checked`
-    before running with it."""
+    """The configuration of one host. Invalid values are replaced by their defaults, so that `status` can show them;
+    call `checked` before running with it."""
 
     host: str
     file: Path | None
-    """The file that was read; None while there is none."""
+    """The file that was read; None without a file."""
     settings: Settings
     problems: Sequence[SettingsError]
     remarks: Sequence[str]
-    """What is not wrong but may not be what was meant."""
+    """Warnings: valid values that are probably mistakes."""
     given_keys: Sequence[GivenKey] = ()
     """API keys of all layers, the most important first. The value of `apiKey` is the first for the server in force."""
     login: str = FALLBACK
     is_chosen: bool = True
-    """Whether a person chose Honcho. Where nobody did, what this says of servers is not followed."""
+    """Whether a person chose Honcho. If not, the servers named here are ignored."""
     others: frozenset[str] = frozenset()
     """Peers of the owner and of agents that other host blocks name."""
     targets: frozenset[str] = frozenset()
@@ -93,14 +93,14 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
     """Peers of the agents of all profiles."""
     guests: GuestRecord = NO_GUESTS
     projects: Projects = NO_PROJECTS
-    """Chats that are kept in other workspaces."""
+    """Chats that are stored in other workspaces."""
 
     def get(self, key: Key[T]) -> T:
-        """The value in force."""
+        """Return the value in force."""
         return self.settings.get(key)
 
     def checked(self) -> HonchoConfiguration:
-        """Itself, for running. Raises the first problem."""
+        """Return self. Raises SettingsError for the first problem."""
         if self.problems:
             more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
             raise SettingsError(f"{self.problems[0].message}{more}", hint="`hermes honcho status` shows every key")
@@ -112,26 +112,26 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
 
     @property
     def withheld(self) -> list[str]:
-        """Why keys that come before the one in force are not sent to the server in force, and what to do about it."""
+        """Explain why keys with higher precedence are not sent to the server in force, and how to change that."""
         if self.get(keys.SERVER) == "embedded" or not self.is_chosen:
             return []
-        url, told = named_server(self.get) or CLOUD, list[str]()
+        url, reasons = named_server(self.get) or CLOUD, list[str]()
         for one in takewhile(lambda one: not one.is_for(url), self.given_keys):
             name = keys.API_KEY.env if one.layer == VARIABLE else f"the {one.layer}"
             if one.is_sign_in and one.server:
-                told.append(
+                reasons.append(
                     f"the sign-in of {name} was made for {hide_url(one.server)} and is not sent to {hide_url(url)}; "
                     "`hermes honcho login` signs in there"
                 )
                 continue
             belongs = f"belongs to {hide_url(one.server)} and is not sent to {hide_url(url)}"
             why = belongs if one.server else "is not sent to a local server"
-            told.append(f"the key of {name} {why}; put apiKey beside baseUrl in hosts.{self.host}")
-        return told
+            reasons.append(f"the key of {name} {why}; put apiKey beside baseUrl in hosts.{self.host}")
+        return reasons
 
     @property
     def grant(self) -> Mapping[str, object] | None:
-        """The sign-in that `apiKey` is the token of; only one that stands in the same place as the key counts."""
+        """The sign-in whose token is in `apiKey`; it counts only if it comes from the same layer as the key."""
         beside = self.settings.where(keys.OAUTH) == self.settings.where(keys.API_KEY)
         return self.get(keys.OAUTH) if beside and is_access_token(self.get(keys.API_KEY)) else None
 
@@ -155,7 +155,8 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
 
     @cached_property
     def identities(self) -> Identities:
-        """Who is who. A pin without a name to pin to is none; a login that is called like the agent is no name."""
+        """The peers of people and agents. A pin without a name is ignored; so is a login name that equals the
+        agent's."""
         ai = self.get(keys.AI_PEER) or self.host_name
         return Identities(
             owner=self.get(keys.PEER_NAME) or (self.login if self.login != ai else FALLBACK),
@@ -182,26 +183,26 @@ class HonchoConfiguration(Struct, frozen=True, dict=True):
 
     @property
     def request_seconds(self) -> float | None:
-        """What one request may take; None where it is left to what the request is for."""
+        """The configured timeout of a request; None if unset, so that each request has its own."""
         given = self.get(keys.TIMEOUT)
         return max(given, MIN_REQUEST_SECONDS) if given else None
 
     @property
     def observation(self) -> Mapping[str, Mapping[str, bool]]:
-        """Who observes whom: the preset, with what `observation` says about it."""
+        """Observation settings by peer: the preset, overridden by `observation`."""
         preset, given = PRESETS[self.get(keys.OBSERVATION_MODE)], self.get(keys.OBSERVATION)
         return {peer: {**preset[peer], **given.get(peer, {})} for peer in preset}
 
     @cached_property
     def signature(self) -> dict[str, Any]:
-        """What open sessions have taken over, as `honcho.key` and a plain value."""
+        """The values that open sessions keep, by `honcho.key`; a change reopens sessions."""
         frozen = {f"honcho.{row.key}": plain_text(self.get(row)) for row in keys.TABLE if row.frozen}
         chats = plain_text({end: [one.workspace, one.session] for end, one in self.projects.chats.items()})
         return {"honcho.host": self.host, "honcho.login": self.login, "honcho.projects": chats, **frozen}
 
 
 def load(places: ConfigPlaces, env: Mapping[str, str], *, is_chosen: bool = True) -> HonchoConfiguration:
-    """The configuration as the files are now. It raises nothing: what is wrong is in `problems`."""
+    """Read the configuration from the files. Raises nothing: errors are in `problems`."""
     path, broken = places.existing(), list[SettingsError]()
     try:
         document = read_document(path, places)
@@ -222,7 +223,7 @@ def load(places: ConfigPlaces, env: Mapping[str, str], *, is_chosen: bool = True
 def resolve(
     document: Document, path: Path | None, host: str, env: Mapping[str, str], broken: Sequence[SettingsError] = ()
 ) -> HonchoConfiguration:
-    """What a file and the environment say together."""
+    """Return the configuration that a document and the environment give."""
     layers = [
         Layer.of(HOST, document.block, f"{path}, hosts.{document.host}"),
         Layer.of(ROOT, document.root, str(path)),
@@ -247,8 +248,8 @@ def resolve(
 
 
 def _other_documents(places: ConfigPlaces, path: Path | None) -> Iterator[Document]:
-    """The files of the default home and of other profiles, which may share the workspace; one that is broken is named
-    where it counts."""
+    """Yield the files of the default home and of other profiles, which may share the workspace. Invalid files are
+    skipped; their own profile reports them."""
     for one in (places.default, *sorted(places.default.parent.glob(f"{PROFILES}/*/{FILE}"))):
         with suppress(SettingsError):
             if one != path:
@@ -256,21 +257,21 @@ def _other_documents(places: ConfigPlaces, path: Path | None) -> Iterator[Docume
 
 
 def _named_elsewhere(document: Document) -> Iterator[str]:
-    """The peers of owners and agents that the root and every host block name."""
+    """Yield the peers of owners and agents named in the root and in every host block."""
     for host, block in _blocks(document):
         given = (block.get(keys.PEER_NAME.key), block.get(keys.AI_PEER.key), host)
         yield from (name for one in given if isinstance(one, str) and (name := clean(one)))
 
 
 def _agents(document: Document) -> Iterator[str]:
-    """The peers of agents that every host block names."""
+    """Yield the agents' peers named in every host block."""
     common = document.root.get(keys.AI_PEER.key)
     given = (block.get(keys.AI_PEER.key) or common or host for host, block in _blocks(document) if host)
     yield from (name for one in given if isinstance(one, str) and (name := clean(one)))
 
 
 def _aliased_anywhere(document: Document) -> Iterator[str]:
-    """The peers that aliases of the root and of every host block give."""
+    """Yield the peers that aliases of the root and of every host block point to."""
     for _, block in _blocks(document):
         aliases = block.get(keys.USER_PEER_ALIASES.key)
         given = aliases.values() if isinstance(aliases, Mapping) else ()
@@ -278,7 +279,7 @@ def _aliased_anywhere(document: Document) -> Iterator[str]:
 
 
 def _blocks(document: Document) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The root and every host block, with its name."""
+    """Yield the root (as "") and every host block, by name."""
     hosts = document.root.get(HOSTS)
     blocks = hosts if isinstance(hosts, dict) else {}
     yield from (one for one in (("", document.root), *blocks.items()) if isinstance(one[1], Mapping))
@@ -290,13 +291,13 @@ def named_server(get: Callable[[Key[str]], str]) -> str:
 
 
 def is_cloud_url(url: str) -> bool:
-    """Whether a URL leads to Honcho Cloud, which is there without one too."""
+    """Return True if a URL leads to Honcho Cloud."""
     return urlsplit(url).hostname == urlsplit(CLOUD).hostname
 
 
 def _given_keys(layers: Sequence[Layer]) -> list[GivenKey]:
-    """List the key of each layer. An empty one in the host block hides the root's, but no variable's. A layer whose
-    server cannot be read has no key: nobody knows where it belongs."""
+    """List the key of each layer. An empty key in the host block hides the root's, but not the variable's. A layer
+    whose server is invalid has no key: its owner is unknown."""
     found, of_host = list[GivenKey](), layers[0].find(keys.API_KEY)
     hides_root = of_host is not None and not str(of_host.value).strip()
     for layer in layers:
@@ -314,7 +315,7 @@ def _sign_in_of(layer: Layer, key: str) -> SignIn | None:
 
 
 def login_name(env: Mapping[str, str]) -> str:
-    """The name of whoever is logged in, as a peer may have it."""
+    """Return the name of the logged-in user as a valid peer name."""
     given = next((env[name] for name in ("LOGNAME", "USER", "LNAME", "USERNAME") if env.get(name)), "")
     if not given:
         try:
@@ -325,23 +326,22 @@ def login_name(env: Mapping[str, str]) -> str:
 
 
 def plain_text(value: object) -> Any:
-    """A value that is a list or a map as one text, which depends on its contents alone."""
+    """Return a list or map as JSON text that depends on its contents alone; other values unchanged."""
     return json.dumps(plain(value), sort_keys=True) if isinstance(value, list | tuple | Mapping) else value
 
 
 def _remarks(
     found: HonchoConfiguration, document: Document, layers: Sequence[Layer], *, is_shared: bool
 ) -> Iterator[str]:
-    """A block that does not count, keys that are unknown or probably misspelt, numbers that count as others, pins that
-    pin nothing."""
+    """Yield warnings: an ignored block, unknown or misspelt keys, values that count as others, pins without effect."""
     if document.unread is not None:
-        yield f"{found.file}: hosts.{document.unread} does not count: there is hosts.{document.host}"
+        yield f"{found.file}: hosts.{document.unread} is ignored: hosts.{document.host} replaces it"
     for layer in layers[:2]:
         yield from _unknown(layer, is_shared=layer.name == ROOT and is_shared)
     for row in keys.TABLE:
         given = next((one for layer in layers if (one := layer.find(row)) is not None), None)
-        if given is not None and (told := row.counted_as(given.value)) is not None:
-            yield f"{given.where}: {told}"
+        if given is not None and (warning := row.counted_as(given.value)) is not None:
+            yield f"{given.where}: {warning}"
     depth, levels = found.get(keys.DIALECTIC_DEPTH), found.get(keys.DIALECTIC_DEPTH_LEVELS)
     if levels is not None and len(levels) > depth:
         count = "only the first counts" if depth == 1 else f"the first {depth} count"
@@ -357,8 +357,8 @@ def _remarks(
 
 
 def _unknown(layer: Layer, *, is_shared: bool) -> Iterator[str]:
-    """Name keys that are not ours, the probably misspelt ones apart. At the root of the file that other programs share
-    these have keys of their own, which are not named."""
+    """Yield warnings for keys that are not ours, the probably misspelt ones separately. The root of the shared file
+    holds foreign keys of other programs, which are not listed."""
     meant = dict(_meant(layer))
     where = next((given.where for given in layer.values.values()), "")
     for name, key in meant.items():
@@ -372,7 +372,7 @@ def _unknown(layer: Layer, *, is_shared: bool) -> Iterator[str]:
 
 
 def _meant(layer: Layer) -> Iterator[tuple[str, str | None]]:
-    """Every unknown key of a layer and every unknown name inside a key, each with the one that was probably meant."""
+    """Yield every unknown key of a layer and every unknown name inside a key, each with the probably meant one."""
     rows = {name: row for row in keys.TABLE for name in row.keys}
     for name, given in layer.values.items():
         row = rows.get(name)

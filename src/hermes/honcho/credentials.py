@@ -1,4 +1,4 @@
-"""Credentials of requests: a key that stays, or the token of a sign-in, which is renewed while it is used."""
+"""Credentials of requests: a fixed key, or the token of a sign-in, which is renewed while in use."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from hermes.honcho.grant import SignIn
 from hermes.honcho.renewal import LOGIN, Renewal
 
 log = logging.getLogger(__name__)
-AGAIN_SECONDS = 30.0
-"""After a token was refused and replaced, so long a refusal is not taken for a token that has ended."""
+FINAL_REFUSAL_SECONDS = 30.0
+"""After a token was replaced because of a refusal, another refusal within this time is final."""
 
 
 class Credentials(Protocol):
-    """Gives each request its key."""
+    """A source of the key for each request."""
 
     async def key(self, until: float) -> str:
         """Return the key for a request. Raises SignedOut."""
 
     async def after_refusal(self, key: str, until: float) -> str | None:
-        """Return another key for a request whose key was refused; None where there is no other. Raises SignedOut."""
+        """Return another key after a refusal; None without one. Raises SignedOut."""
 
 
 class FixedCredentials:
@@ -42,10 +42,10 @@ class FixedCredentials:
 
 
 class SignInCredentials:
-    """The token in force of one sign-in, for all tasks of a loop.
+    """The current token of one sign-in, for all tasks of an event loop.
 
-    Requests read it from memory. Shortly before its end one task renews it while the others go on with it; once it has
-    ended they wait for that. What cannot be renewed while the token still holds is only logged.
+    Requests read it from memory. Shortly before it expires one task renews it while others keep using it; after expiry
+    they wait for the renewal. A failed renewal before expiry is only logged.
     """
 
     def __init__(self, renewal: Renewal, clock: Clock) -> None:
@@ -55,11 +55,11 @@ class SignInCredentials:
         self._adopted = ""
         self._renewing: asyncio.Task[SignIn] | None = None
         self._logged = ""
-        self._refused_at = -AGAIN_SECONDS
+        self._refused_at = -FINAL_REFUSAL_SECONDS
         self._early_from = 0.0
 
     def adopt(self, sign_in: SignIn) -> None:
-        """Take what the file says; what it said before is not taken again."""
+        """Use the sign-in of the file, unless the file still has the one that was adopted before."""
         if sign_in.access_token != self._adopted:
             self._adopted, self._current = sign_in.access_token, sign_in
 
@@ -75,13 +75,13 @@ class SignInCredentials:
         current = self._sign_in()
         if current.access_token != key:
             return current.access_token  # another task has renewed it
-        if self._renewing is None and time.monotonic() - self._refused_at < AGAIN_SECONDS:
+        if self._renewing is None and time.monotonic() - self._refused_at < FINAL_REFUSAL_SECONDS:
             raise SignedOut(f"the server refuses the sign-in. {LOGIN}")
         self._refused_at = time.monotonic()
         return (await self._renewed(current, until)).access_token
 
     async def settle(self, seconds: float) -> None:
-        """Let a renewal that has begun end, so that no token is lost between its answer and the file."""
+        """Wait for a running renewal, so that its new token is stored."""
         if self._renewing is not None:
             await asyncio.wait({self._renewing}, timeout=seconds)
 
@@ -90,7 +90,7 @@ class SignInCredentials:
         return self._current
 
     async def _renewed(self, spent: SignIn, until: float) -> SignIn:
-        """Wait for the one renewal; who gives up waiting ends it for nobody else."""
+        """Wait for the shared renewal; a caller's timeout does not cancel it."""
         renewing = self._begin(spent)
         await asyncio.wait({renewing}, timeout=max(0.0, until - self._clock.now()))
         if not renewing.done():
@@ -115,11 +115,11 @@ class SignInCredentials:
         return renewed
 
     def _ended(self, task: asyncio.Task[SignIn]) -> None:
-        """Log a failure once, which nobody may have waited for."""
+        """Log a failed renewal once; possibly no request awaited it."""
         self._renewing = None
         error = None if task.cancelled() else task.exception()
         if error is None:
             self._logged = ""
-        elif (told := error.line() if isinstance(error, HermesError) else repr(error)) != self._logged:
-            self._logged = told
-            log.warning("%s", told)
+        elif (message := error.line() if isinstance(error, HermesError) else repr(error)) != self._logged:
+            self._logged = message
+            log.warning("%s", message)

@@ -1,11 +1,11 @@
-"""Delivery to Honcho: entries of one lane, in order, become messages and conclusions, each once.
+"""Delivery to Honcho: the entries of one lane become messages and conclusions, in order and exactly once.
 
-said, reply  ──> messages of the session, under the peer of whoever spoke
-note         ──> a conclusion about whose note it is; one that was removed takes its conclusion along
-own          ──> what the agent's tools do (`acts`)
-forget       ──> the messages of a conversation that was deleted go, where the server can do that
-undo         ──> so do messages that were taken back, with what the agent's tools concluded meanwhile
-correct      ──> every copy of a fact says what holds, or is deleted with the messages it was read from
+said, reply  ──> messages of the session, under the speaker's peer
+note         ──> a conclusion about the note's owner; deleted together with the note
+own          ──> changes by the agent's tools (`acts`)
+forget       ──> deletes the messages of a deleted conversation, if the server supports that
+undo         ──> deletes retracted messages, with conclusions that the agent's tools wrote meanwhile
+correct      ──> corrects every copy of a fact, or deletes it with its source messages
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.correcting import correct_fact
 from hermes.honcho.failures import Failure
 from hermes.honcho.files import Files, take_files
-from hermes.honcho.forgetting import forget_conversation, take_back
+from hermes.honcho.forgetting import forget_conversation, retract_messages
 from hermes.honcho.links import Links
 from hermes.honcho.messages import write_messages
 from hermes.honcho.names import card_path
-from hermes.honcho.wire import DeliveryPatience
+from hermes.honcho.wire import DeliveryTimeouts
 from hermes.memory.provider import Delivered, Entry, Host, Later, Outcome, Parked, Speaker
 
 SWITCHED_OFF = "Honcho is switched off"
-NO_AGENTS = "`a2aSessions` is off: nothing of other agents is kept"
-WISHES = ("forget", "undo")
-AGAIN = 60.0
-"""Seconds until it is seen that Honcho was switched on again."""
+NO_AGENTS = "`a2aSessions` is off: messages of other agents are not stored"
+DELETING_KINDS = ("forget", "undo")
+SWITCHED_OFF_RETRY_SECONDS = 60.0
+"""How soon a switched-off Honcho is checked again."""
 
 
 class Delivery:
-    """Delivers for one plugin. Any number of lanes may be delivered at the same time."""
+    """Delivers for one plugin. Any number of lanes may be delivered concurrently."""
 
     def __init__(
         self,
         host: Host,
         links: Links,
         configuration: Callable[[], HonchoConfiguration],
-        patience: DeliveryPatience,
+        timeouts: DeliveryTimeouts,
         meet: Callable[[Speaker, str | None], None],
     ) -> None:
         self._host = host
         self._links = links
         self._configuration = configuration
-        self._doubts = Doubts(host.clock, patience)
+        self._doubts = Doubts(host.clock, timeouts)
         self._files = Files(host)
         self._meet = meet
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> list[Outcome]:
-        """Outcomes for the first so many entries; nothing is begun that could outlive `until`."""
-        self._doubts.taken(entries)
+        """Return outcomes for the first entries, possibly not all. No request outlives `until`."""
+        self._doubts.mark_taken(entries)
         outcomes = await self._try(entries, until)
         if self._links.has_moved and isinstance(outcomes[-1], Later):
             outcomes[-1:] = await self._try(entries[len(outcomes) - 1 :], until)
@@ -69,7 +69,7 @@ class Delivery:
         try:
             config = self._configuration()
             if config.get(keys.ENABLED) is False:
-                return [Later(SWITCHED_OFF, AGAIN, everyone=True)]
+                return [Later(SWITCHED_OFF, SWITCHED_OFF_RETRY_SECONDS, everyone=True)]
             for entry in entries:
                 if entry.speaker is not None:
                     self._meet(entry.speaker, EntryTarget.from_json(entry.address).came_by)
@@ -81,7 +81,7 @@ class Delivery:
         outcomes: list[Outcome] = []
         for group in _groups(entries):
             target = EntryTarget.from_json(group[0].address)
-            if group[0].kind not in WISHES:  # what was written there is also deleted there
+            if group[0].kind not in DELETING_KINDS:  # what was written there is also deleted there
                 target = move_out(config, target)
             if (agent := _agent_of(group[0])) is not None and target.session is not None:
                 if not config.get(keys.A2A_SESSIONS):
@@ -103,7 +103,7 @@ class Delivery:
 
 
 def _groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """Messages to the same place together, everything else one by one, in order."""
+    """Yield messages with the same destination together, and every other entry alone, in order."""
     for is_message, run in groupby(entries, lambda entry: entry.kind in MESSAGES):
         if not is_message:
             yield from ([entry] for entry in run)
@@ -113,7 +113,7 @@ def _groups(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
 
 
 def _agent_of(entry: Entry) -> Speaker | None:
-    """Return the other agent that said a message, or to whom a reply goes."""
+    """Return the other agent that sent a message or receives a reply; None for people."""
     is_agents = entry.kind in MESSAGES and entry.speaker is not None and entry.speaker.is_agent
     return entry.speaker if is_agents else None
 
@@ -124,15 +124,15 @@ async def _write(attempt: Attempt, entry: Entry) -> Outcome:
     if entry.kind == "forget":
         return await forget_conversation(attempt, entry.data)
     if entry.kind == "undo":
-        return await take_back(attempt, entry.data)
+        return await retract_messages(attempt, entry.data)
     if entry.kind == "correct":
         return await correct_fact(attempt, entry)
     if entry.kind != "own":
-        return Parked(f"Honcho has no place for entries of the kind {entry.kind}")
+        return Parked(f"Honcho does not support entries of the kind {entry.kind}")
     try:
         act = decode_act(entry.data)
     except msgspec.ValidationError as error:
-        return Parked(f"an entry of another version: {error}")
+        return Parked(f"the entry is of an incompatible version: {error}")
     match act:
         case Conclude(content, about):
             return await conclude(attempt, entry, Saying.about(attempt, _observed(attempt, entry, about), content))
@@ -149,8 +149,8 @@ def _observed(attempt: Attempt, entry: Entry, about: Whom) -> str:
 
 
 async def _set_card(attempt: Attempt, observed: str, lines: list[str]) -> Outcome:
-    """Setting it twice is as good as once."""
+    """Replace a card. Idempotent."""
     observer = attempt.observer_of(observed)
-    await attempt.link.members.have_peers(attempt.target.workspace, sorted({observer, observed}), attempt.until)
+    await attempt.link.members.ensure_peers(attempt.target.workspace, sorted({observer, observed}), attempt.until)
     await attempt.ask("PUT", card_path(observer, observed), {"peer_card": lines})
     return Delivered()

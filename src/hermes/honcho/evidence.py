@@ -1,7 +1,7 @@
-"""Evidence for one message: what was said earlier that it is about, quoted letter for letter. Pure.
+"""Evidence for one message: relevant earlier messages and conclusions, quoted verbatim. Pure.
 
-messages found, with scores ── about the message? ── sentences that fit ── Quote, the best first
-quotes ── as many as fit ── in order of time, by day
+messages found, with scores ── relevant? ── the best sentences ── Quote, the best first
+quotes ── as many as fit ── in chronological order, by day
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from hermes.ranking.words import share_held, split_words, telling_words
 from hermes.types import RecalledLine
 
 MAX_CANDIDATES = 50
-"""Messages that are looked at for one question."""
+"""Messages requested for one question."""
 MAX_QUERY_CHARS = 10_000
 MAX_WHOLE_CHARS = 500
-"""A message up to this length is quoted whole: half of an answer is often none."""
+"""Messages up to this length are quoted whole, since half of an answer is often useless."""
 MAX_EXCERPT_CHARS = 200
-"""Characters that are quoted of a longer one. Many short excerpts hold more of what is asked for than few long ones."""
-MESSAGES_KEPT = 2048
-"""Messages of which what their quotes need is cached."""
+"""Length of the excerpt from a longer message. Many short excerpts hold more answers than few long ones."""
+MAX_CACHED_MESSAGES = 2048
+"""Messages whose parsed form is cached."""
 MIN_CERTAINTY = 0.03
-"""Less sure hits are no evidence. On the dialogues of LoCoMo this brought most; at 0.21, where answers begin, a tenth
-of the evidence was lost."""
+"""Hits below this certainty are dropped. This value found most on the LoCoMo dialogues; 0.21, where answers begin,
+lost a tenth of the evidence."""
 MIN_ROOM_CHARS = 40
-"""Room in an excerpt that is too small for another sentence."""
-SURE_RANKS = 10
-"""Of a server that gives no scores, so many of the first hits count as being about the question."""
-FIRST_QUOTES = 10
-"""So many quotes come before conclusions, which have no score to compare with theirs."""
+"""Space left in an excerpt that is too small for another sentence."""
+MAX_SURE_RANK = 10
+"""Hits of a server without scores that count as relevant."""
+MAX_LEADING_QUOTES = 10
+"""Quotes placed before the conclusions, whose rank cannot be compared with quote scores."""
 SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 PIECE = re.compile(rf"\S.{{0,{MAX_WHOLE_CHARS - 2}}}(?!\S)|\S.{{0,{MAX_WHOLE_CHARS - 2}}}", re.DOTALL)
-"""Sentences without an end (code, tables) are split at a space."""
+"""Splits text without sentence ends (code, tables) at spaces."""
 UNDATED_KINDS = ("name", "instruction")
-"""Kinds of what always holds that are the same whenever they were said."""
+"""Kinds of standing facts that are quoted without a date."""
 TITLE = "Said earlier"
-UNTOLD_TITLE = "Said earlier (the nearest; memory was probably not told the answer to this message)"
+UNKNOWN_ANSWER_TITLE = "Said earlier (the nearest; memory was probably not told the answer to this message)"
 
 
 class ScoredMessage(Struct, frozen=True):
-    """A message that was found, how well it fits, and from 0 to 1 how sure it is that it is about the question."""
+    """A message that was found, its score, and the probability (0 to 1) that it is relevant."""
 
     message: RecalledMessage
     score: float = 0.0
@@ -57,44 +57,44 @@ class ScoredMessage(Struct, frozen=True):
 
 
 class RecalledEvidence(Struct, frozen=True):
-    """Hits of a server for one question: messages, and conclusions without a source message. Beside them what always
-    holds, the worthiest first."""
+    """Search results for one question: messages, conclusions without a source message, and standing facts, the most
+    important first."""
 
     messages: Sequence[ScoredMessage] = ()
     conclusions: Sequence[RecalledConclusion] = ()
     standing: Sequence[RecalledStanding] = ()
     is_told: bool = True
-    """False where the server says that it was probably not told an answer."""
+    """False if the server considers the answer probably unknown to memory."""
 
 
 class Quote(Struct, frozen=True):
-    """Sentences of one message as they stand in a prompt, and why they are there."""
+    """An excerpt of one message as it appears in a prompt, and the reason for it."""
 
     day: str
-    """The day in words; "" for a conclusion."""
+    """The day as text; "" for a conclusion."""
     at: str
     text: str
     why: str
     line: RecalledLine
-    """The same as data."""
+    """The same content as data."""
     when: str = ""
-    """The day behind the text, where it stands under none."""
+    """A date suffix for quotes without a day heading."""
 
 
 def score_by_rank(found: Iterable[RecalledMessage], question: str) -> list[ScoredMessage]:
-    """Score the hits of a server that only orders them: by their rank, and by the words of the question they hold."""
+    """Score the hits of a server without scores by rank and by the share of the question's words that they hold."""
     wanted = telling_words(split_words(question))
     scored = []
     for rank, message in enumerate(found):
         held = share_held(wanted, message.content)
-        certainty = max(held, MIN_CERTAINTY if rank < SURE_RANKS else 0.0)
+        certainty = max(held, MIN_CERTAINTY if rank < MAX_SURE_RANK else 0.0)
         scored.append(ScoredMessage(message, held + 1 / (rank + 2), certainty))
     return sorted(scored, key=lambda one: -one.score)
 
 
 def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote, ...]:
-    """Return quotes of what is about the question, the best first, each text once. The question itself, and what
-    people only asked the agent, are no evidence."""
+    """Return quotes of the relevant hits, the best first, without duplicates. The question itself, and messages in
+    which people only ask the agent something, are skipped."""
     wanted, asked = telling_words(split_words(question)), _folded(question)
     quotes: dict[str, Quote] = {}
     for one in found.messages:
@@ -117,11 +117,11 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
             why = f"conclusion {fact.id}, rank {rank + 1}"
             concluded.setdefault(text, Quote("", "", text, why, RecalledLine(text)))
     first = tuple(quotes.values())
-    return (*first[:FIRST_QUOTES], *concluded.values(), *first[FIRST_QUOTES:])
+    return (*first[:MAX_LEADING_QUOTES], *concluded.values(), *first[MAX_LEADING_QUOTES:])
 
 
 def quote_standing(lines: Sequence[RecalledStanding]) -> tuple[Quote, ...]:
-    """Return what always holds as lines, in the order given. What may change says when it was said."""
+    """Return standing facts as quotes, in the order given; facts that may change carry their date."""
     quotes: dict[str, Quote] = {}
     for held in lines:
         said_on = datetime.fromisoformat(held.created_at)
@@ -135,7 +135,7 @@ def quote_standing(lines: Sequence[RecalledStanding]) -> tuple[Quote, ...]:
 
 
 def write_quotes(quotes: Sequence[Quote], limit: int) -> tuple[str, Sequence[Quote]]:
-    """Return as many of the best quotes as fit, in order of time under their days, and which these are."""
+    """Return the best quotes that fit as text in chronological order with day headings, and those quotes."""
     kept: list[Quote] = []
     days: set[str] = set()
     room = limit
@@ -155,19 +155,19 @@ def write_quotes(quotes: Sequence[Quote], limit: int) -> tuple[str, Sequence[Quo
 
 
 class _SaidMessage(NamedTuple):
-    """What the quotes of a message need, whatever the question is."""
+    """The parsed form of a message, independent of the question."""
 
     folded: str
     only_asks: bool
     whole: str
-    """Its sentences, where all of them are quoted; else empty."""
+    """The whole text as sentences if it is short enough to be quoted whole; else ""."""
     on: datetime
     at: str
     day: str
 
 
 def _read(content: str, created_at: str) -> _SaidMessage:
-    """Return what quotes need. Most messages are found again in the next turn: those of usual length are kept."""
+    """Return the parsed message. Messages of usual length are cached, since the next turn often finds them again."""
     return _read_again(content, created_at) if len(content) <= MAX_WHOLE_CHARS else _make(content, created_at)
 
 
@@ -177,16 +177,16 @@ def _make(content: str, created_at: str) -> _SaidMessage:
     return _SaidMessage(_folded(content), only_asks(content), whole, on, on.isoformat(), _day(on))
 
 
-_read_again = lru_cache(MESSAGES_KEPT)(_make)
+_read_again = lru_cache(MAX_CACHED_MESSAGES)(_make)
 
 
 def _split(text: str) -> list[str]:
-    """Return the sentences of a text, none longer than a message that is quoted whole."""
+    """Return the sentences of a text; longer ones are split at MAX_WHOLE_CHARS."""
     return [piece.rstrip() for part in SENTENCE_END.split(text) for piece in PIECE.findall(part)]
 
 
 def _choose(sentences: Sequence[str], wanted: Sequence[str]) -> Sequence[str]:
-    """Return the sentences of a long message that hold most of the wanted words for their length, in their order."""
+    """Return the sentences with the most wanted words for their length, in their original order."""
     worth = [share_held(wanted, one) / (MIN_ROOM_CHARS + len(one)) ** 0.5 for one in sentences]
     best = sorted(range(len(sentences)), key=lambda number: -worth[number])
     chosen: list[int] = []
@@ -201,7 +201,7 @@ def _choose(sentences: Sequence[str], wanted: Sequence[str]) -> Sequence[str]:
 
 
 def _day(moment: datetime) -> str:
-    """A day in words."""
+    """Return a date as text."""
     return f"{moment.day} {moment:%B %Y}"
 
 

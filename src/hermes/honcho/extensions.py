@@ -1,4 +1,4 @@
-"""What our own memory server can do beyond the Honcho API. `/health` names it; other Honcho servers have none of it."""
+"""Features of our memory server beyond the Honcho API, announced by `/health`. Other Honcho servers have none."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from msgspec import Struct
 
 from hermes.errors import ProviderError
 from hermes.honcho.configuration import HonchoConfiguration
-from hermes.honcho.failures import ACCESS_REFUSED, NOT_FOUND, Failure, Refusal
+from hermes.honcho.failures import ACCESS_STATUSES, NOT_FOUND_STATUS, Failure, Refusal
 from hermes.honcho.names import peer_path, workspace_path
 from hermes.honcho.renewal import LOGIN
-from hermes.honcho.server import PATIENCE, Machine, make_auth, reachable
+from hermes.honcho.server import COMMAND_TIMEOUT_SECONDS, Machine, connect_server, make_auth
 from hermes.honcho.token_requests import ERRNO
-from hermes.honcho.wire import understand
+from hermes.honcho.wire import parse_response
 from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens
 from hermes.types import Json
@@ -27,7 +27,7 @@ MERGE = "merge_peers"
 
 
 class MergeCounts(Struct, frozen=True):
-    """How much of a peer would become another's."""
+    """The size of a peer merge."""
 
     messages: int
     sessions: int
@@ -35,11 +35,11 @@ class MergeCounts(Struct, frozen=True):
 
 
 class Extensions:
-    """Asks one server, in the workspace of the configuration unless another is given. Raises ProviderError, in
-    words."""
+    """A blocking client for the server's extensions, in the configured workspace unless another is given. Raises
+    ProviderError with a readable message."""
 
     def __init__(self, config: HonchoConfiguration, machine: Machine, workspace: str | None = None) -> None:
-        server = reachable(config, machine)
+        server = connect_server(config, machine)
         self.workspace = workspace_path(workspace or config.workspace)
         self._url = server.url
         self._server = server
@@ -48,10 +48,12 @@ class Extensions:
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """Keep a connection while the block runs, for who asks much."""
+        """Reuse one connection for all requests of the block."""
         is_plain = self._url.startswith("http://")
         trust = not is_loopback_url(self._url)
-        with httpx.Client(auth=self._auth, timeout=PATIENCE, verify=not is_plain, trust_env=trust) as client:
+        with httpx.Client(
+            auth=self._auth, timeout=COMMAND_TIMEOUT_SECONDS, verify=not is_plain, trust_env=trust
+        ) as client:
             self._client = client
             try:
                 yield
@@ -59,24 +61,23 @@ class Extensions:
                 self._client = None
 
     def has(self, *extensions: str) -> bool:
-        """Whether the server can do all of this beyond the API."""
+        """Return True if the server has all of these extensions."""
         found = self.ask("GET", "/health", missing={})
         named = found.get("extensions") if isinstance(found, dict) else None
         return isinstance(named, list) and all(one in named for one in extensions)
 
     def preview_merge(self, peer: str, into: str) -> MergeCounts | None:
-        """What would become the other's, or None when the server knows no such peer. Nothing is changed."""
+        """Return what a merge would move, or None if the server does not know the peer. Read-only."""
         found = self.ask("GET", self._merging(peer), missing={}, params={"into": into})
         if not found:
             return None
         try:
             return msgspec.convert(found, MergeCounts, strict=False)
         except msgspec.ValidationError as error:
-            raise ProviderError("the server did not say what a merge would move", hint="") from error
+            raise ProviderError("the server's preview of the merge is invalid", hint="") from error
 
     def merge(self, peer: str, into: str) -> None:
-        """Let a peer become a part of another, which is made where it is missing; the server goes on with it by
-        itself."""
+        """Start merging a peer into another, which is created if missing. The server finishes in the background."""
         self.ask("POST", f"{self.workspace}/peers", json={"id": into})
         headers = {"Idempotency-Key": secrets.token_hex(16)}
         self.ask("POST", self._merging(peer), json={"into": into}, headers=headers)
@@ -85,19 +86,19 @@ class Extensions:
         return f"{self.workspace}/ext/{peer_path(peer, 'merge')}"
 
     def ask(self, method: str, path: str, *, missing: Json = None, **given: Any) -> Json:
-        """The server's answer; `missing` for a 404 where that is an answer too. `given` is as httpx takes it."""
+        """Send a request and return the response's value; `missing`, if given, for a 404. `given` goes to httpx."""
         if self._client is None:
             with self.connected():
                 return self.ask(method, path, missing=missing, **given)
         try:
             answer = self._client.request(method, f"{self._url}{path}", **given)
-            if answer.status_code == NOT_FOUND and missing is not None:
+            if answer.status_code == NOT_FOUND_STATUS and missing is not None:
                 return missing
-            return understand(answer.status_code, answer.content, answer.headers).value
+            return parse_response(answer.status_code, answer.content, answer.headers).value
         except Refusal as refusal:
             advice = "Check `apiKey`" if self._server.sign_in is None else LOGIN
-            hint = advice if refusal.status in ACCESS_REFUSED else ""
+            hint = advice if refusal.status in ACCESS_STATUSES else ""
             raise ProviderError(str(refusal), hint=hint) from refusal
         except (httpx.HTTPError, httpx.InvalidURL, Failure) as error:
             why = ERRNO.sub("", hide_tokens(str(error)))
-            raise ProviderError(f"the server did not answer well: {why}", hint="") from error
+            raise ProviderError(f"the request to the server failed: {why}", hint="") from error

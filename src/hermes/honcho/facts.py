@@ -1,5 +1,5 @@
-"""What a Honcho server holds about one person, to be shown to that person: lines of cards, conclusions in the agent's
-view, and what only the person's own view holds. Reading creates nothing on the server."""
+"""Facts about one person on a Honcho server, as shown to that person: card lines, conclusions in the agent's view,
+and conclusions that only the person's own view holds. Read-only."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from hermes.honcho.wire import read_time
 from hermes.memory.provider import Fact, FactChange, FactQuery, Facts, FactSource
 from hermes.types import Json
 
-AT_ONCE, MOST_PAGES = 100, 50
-"""Conclusions of one page, and pages that one question reads."""
-MOST_SOURCES = 50
-MOST_NARROWED = 20
-"""Words of a search that the server is asked to look for; a filter has room for some hundred conditions."""
+CONCLUSIONS_PER_PAGE, MAX_PAGES = 100, 50
+"""Conclusions per page, and pages read for one query."""
+MAX_SOURCES = 50
+MAX_FILTER_WORDS = 20
+"""Words of a search that are sent to the server; a filter takes a few hundred conditions."""
 FULL_WIDTH = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
-"""What turns plain letters and signs into the wide ones of East Asian typesetting."""
+"""Maps ASCII characters to their full-width forms in East Asian typesetting."""
 NOT_ALL = "not all facts were looked at; `/memory more` goes on"
 CARD = "card-"
 IN_CONCLUSION = re.compile(r"\bconclusion ([\w-]+)")
 IN_MESSAGE = re.compile(r"\bsession (\S+), message ([\w-]+)")
-"""Where the source of an injected line names what it is, as `evidence.py` writes it."""
+"""Match the id of the conclusion or message in the source of an injected line, as `evidence.py` writes it."""
 MARKS = re.compile(r"^\s*(?:[-*]\s+)?(?:\[[^\]]{1,40}\]\s*)?")
 POSITION = re.compile(r"[0-9]{1,9}\.[1-9][0-9]{0,8}\.[0-9]{1,9}")
 NO_SOURCES = "this server does not say what was learnt from a message: look for its words among the facts"
 STATED = "explicit"
 LEVELS = {STATED: "stated"}
-"""What a level is called; every other one is derived."""
+"""Names of conclusion levels; any other level is "derived"."""
 
 
 class HeldConclusion(Struct, frozen=True):
-    """A conclusion as a server lists it."""
+    """A conclusion in a server's list."""
 
     id: str
     content: str
@@ -52,7 +52,7 @@ class HeldConclusion(Struct, frozen=True):
 
 
 class HeldPair(Struct, frozen=True):
-    """Two conclusions of which the newer one changed the older one, or contradicts it."""
+    """Two conclusions of which the newer one supersedes or contradicts the older one."""
 
     id: str
     kind: str
@@ -65,13 +65,13 @@ class HeldPair(Struct, frozen=True):
 
 
 class HeldHistory(Struct, frozen=True):
-    """What our own server says of the past of a conclusion."""
+    """The history of a conclusion on our own server."""
 
     supersessions: tuple[HeldPair, ...] = ()
 
 
 class SourceMessage(Struct, frozen=True):
-    """A message that a conclusion was read from."""
+    """A source message of a conclusion."""
 
     id: str
     content: str
@@ -80,7 +80,7 @@ class SourceMessage(Struct, frozen=True):
 
 
 class Position(Struct, frozen=True):
-    """Where a listing goes on: in which view, on which page, behind how many of it."""
+    """The cursor of a listing: the view, the page, and the number of rows already seen on that page."""
 
     view: int = 0
     page: int = 1
@@ -88,9 +88,9 @@ class Position(Struct, frozen=True):
 
     @classmethod
     def read(cls, text: str) -> Position:
-        """Return the position that a listing gave. Raises ProviderError for any other text."""
+        """Parse a cursor. Raises ProviderError for invalid text."""
         if text and not POSITION.fullmatch(text):
-            raise ProviderError("the list does not go on there", hint="Begin at its first page")
+            raise ProviderError("invalid position in the list", hint="Start at its first page")
         return cls(*map(int, text.split("."))) if text else cls()
 
     def __str__(self) -> str:
@@ -98,7 +98,8 @@ class Position(Struct, frozen=True):
 
 
 class FactReader:
-    """Lists what is held about one peer in these `views`, the agent's first. Raises ProviderError, in words."""
+    """Lists the facts about one peer in these `views`, the agent's first. Raises ProviderError with a readable
+    message."""
 
     def __init__(self, reader: RecallReader, peer: str, views: Sequence[str]) -> None:
         self._reader = reader
@@ -106,7 +107,7 @@ class FactReader:
         self._views = views
 
     async def find(self, query: FactQuery) -> Facts:
-        """Facts as they were asked for."""
+        """Return the facts that match a query."""
         if query.id is not None:
             return Facts(tuple([one async for one in self._by_id(query.id)]))
         if query.injected is not None:
@@ -114,10 +115,10 @@ class FactReader:
         found: list[Fact] = [] if query.after or query.kind == "derived" else await self._cards(query)
         position, pages, total = Position.read(query.after), 0, None
         while position.view < len(self._views) and len(found) < query.limit:
-            if pages == MOST_PAGES:
+            if pages == MAX_PAGES:
                 return Facts(tuple(found), str(position), NOT_ALL, total)
             held = {"observer_id": self._views[position.view], "observed_id": self._peer}
-            listed = await self._list_page({**held, **narrow(query)}, position.page)
+            listed = await self._list_page({**held, **make_filter(query)}, position.page)
             rows = () if listed is None else listed.items
             if listed is not None and position.view == 0 and query.words is None and query.kind is None:
                 total = listed.total
@@ -127,7 +128,8 @@ class FactReader:
         return Facts(tuple(found), str(position) if position.view < len(self._views) else None, total=total)
 
     async def sources(self, fact: Fact) -> Sequence[SourceMessage]:
-        """The messages that a fact was read from, in every session and view that has it; only our own server knows."""
+        """Return the source messages of a fact, from every copy in any session and view; empty except on our own
+        server."""
         if fact.id.startswith(CARD):
             return ()
         contents: Json = {"in": [fact.text, f"{self._peer}: {fact.text}"]}
@@ -135,12 +137,13 @@ class FactReader:
         messages: dict[str, SourceMessage] = {}
         for conclusion in dict.fromkeys([fact.id, *(copy.id for copy in copies)]):
             path = f"ext/conclusions/{in_path(conclusion)}/messages"
-            found = await self._reader.get(ListPage[SourceMessage], path, size=MOST_SOURCES)
+            found = await self._reader.get(ListPage[SourceMessage], path, size=MAX_SOURCES)
             messages |= {} if found is None else {one.id: one for one in found.items}
         return list(messages.values())
 
     async def changes(self, fact: Fact, *, undo: bool) -> Sequence[FactChange]:
-        """What a fact changed or was changed by; only our own server knows."""
+        """Return the facts that this one superseded or was superseded by, after undoing that if `undo`; empty except
+        on our own server."""
         if fact.id.startswith(CARD):
             return ()
         found = await self._reader.get(HeldHistory, f"ext/conclusions/{in_path(fact.id)}/history")
@@ -152,26 +155,26 @@ class FactReader:
 
     def _change(self, pair: HeldPair, own: str) -> FactChange:
         is_newer = pair.older_id == own
-        text = spoken(pair.newer_content if is_newer else pair.older_content, self._peer)
+        text = strip_speaker(pair.newer_content if is_newer else pair.older_content, self._peer)
         is_contradiction = pair.kind == "contradiction"
         return FactChange(text, as_time(pair.newer_said_at), is_newer, is_contradiction, pair.undone_at is not None)
 
     def _take(
         self, query: FactQuery, at: Position, rows: Sequence[HeldConclusion], known: set[str], found: list[Fact]
     ) -> Position:
-        """Take what fits of a page into `found`; where to go on."""
+        """Append the matching rows of a page to `found`, and return the next cursor."""
         seen = {fact.text for fact in found}
         for number, row in enumerate(rows[at.seen :], start=at.seen + 1):
             fact = self._fact(row)
             if _fits(query, row, fact) and fact.text not in seen and row.content not in known:
                 seen.add(fact.text)
                 found.append(fact)
-            if len(found) == query.limit and (number < len(rows) or len(rows) == AT_ONCE):
+            if len(found) == query.limit and (number < len(rows) or len(rows) == CONCLUSIONS_PER_PAGE):
                 return Position(at.view, at.page, number)
-        return Position(at.view, at.page + 1) if len(rows) == AT_ONCE else Position(at.view + 1)
+        return Position(at.view, at.page + 1) if len(rows) == CONCLUSIONS_PER_PAGE else Position(at.view + 1)
 
     async def _known_elsewhere(self, view: int, rows: Sequence[HeldConclusion]) -> set[str]:
-        """What an earlier view holds too, which was listed there."""
+        """Return the contents that an earlier view holds too, and listed before."""
         if view == 0 or not rows:
             return set()
         contents: Json = {"in": sorted({row.content for row in rows})}
@@ -184,21 +187,23 @@ class FactReader:
 
     async def _list_page(self, filters: Json, page: int) -> ListPage[HeldConclusion] | None:
         body = {"filters": filters}
-        return await self._reader.post(ListPage[HeldConclusion], "conclusions/list", body, page=page, size=AT_ONCE)
+        return await self._reader.post(
+            ListPage[HeldConclusion], "conclusions/list", body, page=page, size=CONCLUSIONS_PER_PAGE
+        )
 
     async def _said_by(self, line: str, why: str) -> Facts:
-        """The facts that a line of a recall says: the conclusion that it is, what was learnt from the message that it
-        quotes, or the line of a card."""
+        """Return the facts behind a recalled line: its conclusion, the conclusions from the message that it quotes,
+        or its card line."""
         if named := IN_CONCLUSION.search(why):
             return Facts(tuple([one async for one in self._by_id(named[1])]))
         if quoted := IN_MESSAGE.search(why):
             path = f"ext/sessions/{in_path(quoted[1])}/messages/{in_path(quoted[2])}/conclusions"
-            found = await self._reader.get(ListPage[HeldConclusion], path, size=AT_ONCE)
+            found = await self._reader.get(ListPage[HeldConclusion], path, size=CONCLUSIONS_PER_PAGE)
             if found is None:
                 return Facts(remark=NO_SOURCES)
             own = [self._fact(row) for row in found.items if row.observer_id in self._views]
             return Facts(tuple({one.text: one for one in reversed(own)}.values()))
-        texts = {spoken(text, self._peer) for text in (line, MARKS.sub("", line, count=1))}
+        texts = {strip_speaker(text, self._peer) for text in (line, MARKS.sub("", line, count=1))}
         cards = [one for one in await self._cards(FactQuery()) if one.text in texts]
         held = {
             "observed_id": self._peer,
@@ -218,7 +223,7 @@ class FactReader:
                 yield self._fact(row)
 
     async def _cards(self, query: FactQuery) -> list[Fact]:
-        """Lines of the cards that no conclusion says."""
+        """Return card lines that are not conclusions too."""
         lines: list[str] = []
         for view in self._views:
             card = await self._reader.get(Card, card_path(view, self._peer))
@@ -238,23 +243,23 @@ class FactReader:
         level = LEVELS.get(row.level, "derived")
         origin = f"{level} in Honcho session {row.session_id}" if row.session_id else f"{level}, in no session"
         until = None if row.valid_until is None else as_time(row.valid_until)
-        return Fact(row.id, spoken(row.content, self._peer), as_time(row.created_at), origin, until)
+        return Fact(row.id, strip_speaker(row.content, self._peer), as_time(row.created_at), origin, until)
 
 
-def narrow(query: FactQuery) -> Json:
-    """Return the part of a filter that leaves out, at the server, most of what was not asked for. What it leaves in is
-    looked at again: a server finds letters, not words."""
+def make_filter(query: FactQuery) -> Json:
+    """Return a filter by which the server drops most non-matching rows. Rows must be checked again: a server matches
+    substrings, not words."""
     filters: dict[str, Json] = {}
     if query.kind is not None:
         filters["level"] = STATED if query.kind == "stated" else {"ne": STATED}
     if query.words is not None:
         spelled = [{"OR": [{"content": {"icontains": one}} for one in spellings(word)]} for word in query.words.words]
-        filters["AND"] = spelled[:MOST_NARROWED]
+        filters["AND"] = spelled[:MAX_FILTER_WORDS]
     return filters
 
 
 def spellings(word: str) -> list[str]:
-    """Return the ways in which a text may write a word and mean the same."""
+    """Return the spellings under which a text may hold this word."""
     forms = [word, word.casefold(), word.casefold().translate(FULL_WIDTH)]
     return sorted({unicodedata.normalize(form, one) for one in forms for form in ("NFC", "NFD", "NFKC")} | {*forms})
 
@@ -265,14 +270,14 @@ def _fits(query: FactQuery, row: HeldConclusion, fact: Fact) -> bool:
 
 
 def _held_at(fact: Fact, moment: float | None) -> bool:
-    """Whether a fact was known and held at a moment; every fact fits where none is asked for."""
+    """Return True if a fact was known and valid at a moment; always True without one."""
     if moment is None:
         return True
     return (fact.at is None or fact.at <= moment) and (fact.until is None or fact.until > moment)
 
 
-def spoken(content: str, peer: str) -> str:
-    """What a conclusion says, without the name of who said it."""
+def strip_speaker(content: str, peer: str) -> str:
+    """Return the text of a conclusion without its speaker's name."""
     return content.removeprefix(f"{peer}: ")
 
 
@@ -284,7 +289,7 @@ def to_source(message: SourceMessage, *, can_go: bool) -> FactSource:
 
 
 def as_time(text: str) -> float | None:
-    """A server's time; None for what is none."""
+    """Return a server's timestamp as seconds since 1970; None if it is invalid."""
     try:
         return read_time(text, "fact").timestamp()
     except Unanswered:

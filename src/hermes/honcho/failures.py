@@ -1,12 +1,12 @@
-"""What can go wrong on the way to a Honcho server, and what that means for an entry.
+"""Failures of requests to a Honcho server, and the outcome of the entry for each.
 
 Failure
 ├── Unreached     nothing was sent
-│   ├── NoTime    because there was no time left for it
-│   └── SignedOut because the sign-in has ended and could not be renewed
-├── Refusal       the server said no; nothing was written, unless its status leaves that open
-├── Unready       the session or peer that the entry needs could not be set up; the entry itself was not judged
-└── Unanswered    it may have arrived: cut off, too late, or not the answer of a Honcho server
+│   ├── NoTime    too little time was left
+│   └── SignedOut the sign-in has ended and could not be renewed
+├── Refusal       an error status; nothing was written, unless the status leaves that open
+├── Unready       the entry's session or peer could not be created; the entry itself was not sent
+└── Unanswered    the request may have arrived: broken connection, timeout, or an invalid response
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from __future__ import annotations
 from hermes.memory.provider import Later, Parked
 from hermes.redaction import hide_tokens
 
-LONGEST_DETAIL = 300
-"""Characters of a server's own words that are kept."""
-SERVER_IS_AWAY = frozenset({408, 429, 502, 503, 504})
-KEY_REFUSED = 401
-ACCESS_REFUSED = frozenset({KEY_REFUSED, 402, 403, 407})
-"""The key or the account is refused, not what was sent: that can be put right."""
-BUSY = 409
-"""Our server's answer while it is still busy with the same key."""
-NOT_FOUND = 404
+MAX_DETAIL_CHARS = 300
+"""Length of a server's error text that is kept."""
+UNAVAILABLE_STATUSES = frozenset({408, 429, 502, 503, 504})
+UNAUTHORIZED_STATUS = 401
+ACCESS_STATUSES = frozenset({UNAUTHORIZED_STATUS, 402, 403, 407})
+"""Statuses that blame the key or the account instead of the request; a person can correct that."""
+CONFLICT_STATUS = 409
+"""Our server's status while it still handles an earlier request with the same idempotency key."""
+NOT_FOUND_STATUS = 404
 
 
 class Failure(Exception):
-    """A request that did not do what it should, in words."""
+    """A failed request, with a readable reason."""
 
     may_have_arrived = False
 
@@ -34,60 +34,61 @@ class Failure(Exception):
         super().__init__(hide_tokens(reason))
 
     def outcome(self) -> Later | Parked:
-        """What becomes of the entry that the request was for."""
+        """Return the outcome of the entry that the request was for."""
         return Later(str(self), everyone=True)
 
 
 class Unreached(Failure):
-    """Nobody was there."""
+    """The server could not be reached; nothing was sent."""
 
 
 class NoTime(Unreached):
-    """The time was over before it was begun."""
+    """Too little time was left to send the request."""
 
     def outcome(self) -> Later | Parked:
         return Later(str(self), after=0.1)
 
 
 class Unanswered(Failure):
-    """The request was on its way, and nobody knows how far it came."""
+    """The request was sent, and its effect is unknown."""
 
     may_have_arrived = True
 
 
 class SignedOut(Unreached):
-    """The sign-in has ended and could not be renewed, or the server takes none of its tokens: that can be put right."""
+    """The sign-in has ended and could not be renewed, or the server refuses its tokens; a person can correct that."""
 
 
 class Refusal(Failure):
-    """An answer with a status that is no success."""
+    """A response with an error status."""
 
     def __init__(self, status: int, detail: str, after: float | None = None) -> None:
         self.status = status
         self.after = after
-        super().__init__(f"the server answered {status}: {detail[:LONGEST_DETAIL]}")
+        super().__init__(f"the server answered {status}: {detail[:MAX_DETAIL_CHARS]}")
 
     @property
     def may_have_arrived(self) -> bool:  # type: ignore[override]
         return self.status >= 500 or self.status == 408
 
     def outcome(self) -> Later | Parked:
-        """The server's troubles pass, and a key can be renewed or put right; what it refuses it will refuse again."""
-        if self.status in SERVER_IS_AWAY:
+        """Return Later for server trouble and refused keys, which can pass; Parked for requests that would be
+        refused again."""
+        if self.status in UNAVAILABLE_STATUSES:
             return Later(str(self), self.after, everyone=True)
-        if self.status in ACCESS_REFUSED:
+        if self.status in ACCESS_STATUSES:
             return Later(f"{self}. Check `apiKey`", everyone=True)
-        if self.status >= 500 or self.status == BUSY or self.status < 400:
+        if self.status >= 500 or self.status == CONFLICT_STATUS or self.status < 400:
             return Later(str(self))
         return Parked(str(self))
 
 
 class Unready(Failure):
-    """A workspace, session or peer that could not be set up: all that is to go there waits for it."""
+    """A workspace, session or peer could not be created; entries for it wait."""
 
     def __init__(self, refusal: Refusal) -> None:
         self._refusal = refusal
-        super().__init__(f"it could not be set up there: {refusal}")
+        super().__init__(f"its session or peer could not be created: {refusal}")
 
     def outcome(self) -> Later | Parked:
         found = self._refusal.outcome()

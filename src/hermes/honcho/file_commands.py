@@ -1,6 +1,6 @@
-"""`hermes honcho identity` and `migrate`: what stands in files, told to Honcho as conclusions.
+"""`hermes honcho identity` and `migrate`: store the contents of files as conclusions.
 
-What is there already is not told again, so each can be run as often as one likes.
+Texts that are stored already are skipped, so both commands can be repeated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import Struct
 from hermes.errors import HomeError, NotFoundError, UsageError
 from hermes.files import read_file
 from hermes.honcho.configuration import HonchoConfiguration
-from hermes.honcho.files import LARGEST, note_files
+from hermes.honcho.files import MAX_FILE_BYTES, note_files
 from hermes.honcho.server import find_server, open_client
 from hermes.honcho.workbench import Workbench, find_bench
 from hermes.memory.entries import find_entries
@@ -26,17 +26,17 @@ from hermes.types import Json
 if TYPE_CHECKING:
     from honcho import Honcho
 
-LONGEST = 60_000
-"""Characters of one conclusion."""
-AT_ONCE = 100
-MOST_KNOWN = 10_000
-"""Conclusions that are compared with what is to be told."""
+MAX_CONCLUSION_CHARS = 60_000
+"""Length of one conclusion."""
+CONCLUSIONS_PER_PAGE = 100
+MAX_COMPARED_CONCLUSIONS = 10_000
+"""Existing conclusions that are compared with the new texts."""
 PARAGRAPHS = re.compile(r"\n\s*\n")
 HEADING = "#"
 
 
-class Telling(Struct, frozen=True):
-    """Texts of one file, and about whom they are."""
+class FileTexts(Struct, frozen=True):
+    """The texts of one file, and their subject."""
 
     file: Path
     about: str
@@ -49,7 +49,7 @@ def identity(
     show: Annotated[bool, typer.Option("--show", help="Show what Honcho knows of the agent instead.")] = False,
     json: Annotated[bool, typer.Option("--json", help="With --show: print JSON.")] = False,
 ) -> None:
-    """Tell Honcho who the agent is, paragraph by paragraph, or show what it knows of it."""
+    """Store the agent's identity, a conclusion for each paragraph, or show what Honcho knows of the agent."""
     bench = find_bench(ctx)
     config = bench.load().checked()
     if show:
@@ -66,7 +66,7 @@ def migrate(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     json: Annotated[bool, typer.Option("--json", help="With --yes: print JSON.")] = False,
 ) -> None:
-    """Tell Honcho what the built-in notes hold: your own notes as yours, SOUL.md as the agent's. The files stay."""
+    """Store the built-in notes as conclusions: your own notes about you, SOUL.md about the agent. The files stay."""
     bench = find_bench(ctx)
     config, home = bench.load().checked(), bench.machine.home
     who = config.identities
@@ -84,31 +84,33 @@ def migrate(
         rows = [(one.file.name, str(len(one.texts)), one.about) for one in found]
         bench.desk.print_table(("file", "entries", "about"), rows)
         question = f"Tell all of this to {find_server(config).shown}, workspace {config.workspace}?"
-        bench.confirm(question, "yes", "nothing was told")
+        bench.confirm(question, "yes", "nothing was stored")
     _tell(bench, config, found, as_json=json)
 
 
-def _tell(bench: Workbench, config: HonchoConfiguration, tellings: Sequence[Telling], *, as_json: bool = False) -> None:
+def _tell(
+    bench: Workbench, config: HonchoConfiguration, tellings: Sequence[FileTexts], *, as_json: bool = False
+) -> None:
     done: list[Json] = []
     with open_client(config, bench.machine) as client:
         for one in tellings:
             new, there = _tell_one(client, config.identities.ai, one)
             done.append({"file": str(one.file), "about": one.about, "told": new, "known": there})
             if not as_json:
-                bench.desk.print_lines([(one.file.name, f"{new} told, {there} were there already, about {one.about}")])
+                bench.desk.print_lines([(one.file.name, f"{new} stored, {there} known already, about {one.about}")])
     if as_json:
         bench.desk.print_json(done)
 
 
-def _tell_one(client: Honcho, agent: str, telling: Telling) -> tuple[int, int]:
-    """How many texts were told, and how many were known."""
+def _tell_one(client: Honcho, agent: str, telling: FileTexts) -> tuple[int, int]:
+    """Store a file's new texts, and return the numbers of new and already known texts."""
     for peer in (agent, telling.about):
         client.peer(peer).get_metadata()  # from here on it is there, with what it had
     view = client.peer(agent).conclusions_of(telling.about)
-    known = {found.content for found in islice(iter(view.list(size=AT_ONCE)), MOST_KNOWN)}
+    known = {found.content for found in islice(iter(view.list(size=CONCLUSIONS_PER_PAGE)), MAX_COMPARED_CONCLUSIONS)}
     new = [{"content": text} for text in telling.texts if text not in known]
-    for start in range(0, len(new), AT_ONCE):
-        view.create(list(new[start : start + AT_ONCE]))
+    for start in range(0, len(new), CONCLUSIONS_PER_PAGE):
+        view.create(list(new[start : start + CONCLUSIONS_PER_PAGE]))
     return len(new), len(telling.texts) - len(new)
 
 
@@ -125,8 +127,8 @@ def _show_identity(bench: Workbench, config: HonchoConfiguration, *, as_json: bo
         bench.desk.dialog.say("\n".join([*card, representation]))
 
 
-def _read(path: Path, about: str, split: Callable[[str], Iterable[str]]) -> Telling:
-    """The parts of a file, each once."""
+def _read(path: Path, about: str, split: Callable[[str], Iterable[str]]) -> FileTexts:
+    """Return a file's distinct texts. Raises HomeError."""
     try:
         raw = read_file(path)
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
@@ -134,12 +136,12 @@ def _read(path: Path, about: str, split: Callable[[str], Iterable[str]]) -> Tell
         raise HomeError(f"cannot read {path}: {error.strerror}", hint="") from error
     except UnicodeDecodeError as error:
         raise HomeError(f"{path} is not UTF-8 text", hint="") from error
-    if len(raw) > LARGEST:
-        raise HomeError(f"{path} has more than {LARGEST // 1024} KB", hint="Is it the right file?")
+    if len(raw) > MAX_FILE_BYTES:
+        raise HomeError(f"{path} has more than {MAX_FILE_BYTES // 1024} KB", hint="Is it the right file?")
     texts = tuple(dict.fromkeys(part for part in split(text) if part))
-    if any(len(part) > LONGEST for part in texts):
-        raise HomeError(f"{path} has an entry of more than {LONGEST:,} characters", hint="Part it")
-    return Telling(path, about, texts)
+    if any(len(part) > MAX_CONCLUSION_CHARS for part in texts):
+        raise HomeError(f"{path} has an entry of more than {MAX_CONCLUSION_CHARS:,} characters", hint="Split it")
+    return FileTexts(path, about, texts)
 
 
 def _paragraphs(text: str) -> Iterable[str]:
@@ -147,5 +149,5 @@ def _paragraphs(text: str) -> Iterable[str]:
 
 
 def _entries(text: str) -> Iterable[str]:
-    """The entries of a note, as the host has them; headings say nothing by themselves."""
+    """Return a note's entries as the host parses them, without headings."""
     return (entry.text for entry in find_entries(text) if HEADING not in entry.marker)

@@ -1,5 +1,5 @@
-"""The owner's files, told once to each of the owner's own sessions: notes under the owner's peer, SOUL.md under the
-agent's. Guests and groups are told nothing of them."""
+"""Import of the owner's files, once for each of the owner's own sessions: notes under the owner's peer, SOUL.md
+under the agent's. Sessions of guests and groups never get them."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from hermes.scope import OWNER
 from hermes.types import Json
 
 log = logging.getLogger(__name__)
-LARGEST = 1024 * 1024
-"""Bytes of a file that is told."""
+MAX_FILE_BYTES = 1024 * 1024
+"""Bytes of a file that are sent."""
 FILE: Json = {"file": True}
-"""Marks a file's text. The server concludes nothing from it: each note is told as a conclusion of its own."""
+"""Marks a file's text, from which the server must not conclude: each note is also sent as a conclusion."""
 
 
 class Files:
-    """Sees to it that a session is told, once it is known that the server takes its messages."""
+    """Queues the files for a session after the server has accepted a first message of it."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._offered: set[str] = set()
 
     async def offer(self, entry: Entry, target: EntryTarget, outcome: Outcome) -> None:
-        """An entry for the files is put behind the first messages of a session of the owner's."""
+        """Queue the files after the first delivered messages of an owner's session."""
         mark = _mark(target)
         is_first = entry.kind in MESSAGES and target.takes_files and mark not in self._offered
         if not is_first or entry.session_id is None or not isinstance(outcome, Delivered):
@@ -50,21 +50,21 @@ class Files:
 
 
 async def take_files(attempt: Attempt, entry: Entry) -> Outcome:
-    """Tell a session what the files hold now. Raises Failure."""
+    """Send the files' current contents to a session. Raises Failure."""
     home = Home(attempt.host.home, attempt.host.profile)
     try:
-        told = await asyncio.to_thread(_read, home, entry)
+        entries = await asyncio.to_thread(_read, home, entry)
     except OSError as error:
-        return Parked(f"a file cannot be told: {error}")
-    outcomes = await write_messages(attempt, told) if told else []
+        return Parked(f"a file cannot be read: {error}")
+    outcomes = await write_messages(attempt, entries) if entries else []
     if wrong := next((one for one in outcomes if not isinstance(one, Delivered)), None):
         return wrong
     await attempt.host.keep(_mark(attempt.target), entry.key)
-    return Delivered(f"{len(told)} files")
+    return Delivered(f"{len(entries)} files")
 
 
 def _read(home: Home, entry: Entry) -> list[Entry]:
-    """What there is, as entries of their own: the agent's file is the agent's to say."""
+    """Return the existing files as entries: notes as the owner's messages, SOUL.md as the agent's."""
     owner = Speaker(is_owner=True)
     found = [*((path, "said") for path in note_files(home)), (home.soul_file, "reply")]
     return [
@@ -72,7 +72,7 @@ def _read(home: Home, entry: Entry) -> list[Entry]:
             entry, key=f"{entry.key}-{path.name}", kind=kind, text=f"{path.name}:\n\n{text}", speaker=owner, data=FILE
         )
         for path, kind in found
-        if path.exists() and (text := read_file(path)[:LARGEST].decode("utf-8-sig", "replace").strip())
+        if path.exists() and (text := read_file(path)[:MAX_FILE_BYTES].decode("utf-8-sig", "replace").strip())
     ]
 
 

@@ -1,4 +1,4 @@
-"""A sign-in: the tokens of one grant, how they stand in honcho.json, and what a token answer makes of them."""
+"""A sign-in: the tokens of one OAuth grant, their form in honcho.json, and the parsing of token responses."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hermes.honcho.config_file import Block, Edit
 from hermes.types import Json
 
 ACCESS_PREFIX = "hch-at-"
-"""How access tokens begin. Anything else in `apiKey` is an API key, which is never renewed."""
+"""Prefix of access tokens. Any other value of `apiKey` is an API key, which is never renewed."""
 CLOUD = "https://api.honcho.dev"
 CLIENT_ID, SCOPE = "hermes-agent", "write"
-AHEAD_SECONDS = 120.0
-"""How long before its end a token is renewed."""
+RENEW_AHEAD_SECONDS = 120.0
+"""How long before its expiry a token is renewed."""
 MAX_TOKEN_CHARS = 8_192
 MAX_LIFE_SECONDS = 10 * 365 * 86_400
 MAX_TIME_SECONDS = 1e11
@@ -26,11 +26,11 @@ SEEDED = (
     *(keys.PEER_NAME, keys.AI_PEER, keys.WORKSPACE, keys.RECALL_MODE, keys.OBSERVATION_MODE),
     *(keys.WRITE_FREQUENCY, keys.SESSION_STRATEGY, keys.CONTEXT_TOKENS),
 )
-"""Keys that the `config` of a grant may suggest: none that says who the owner is or where something is sent."""
+"""Keys that the `config` of a grant may suggest. It may not name the owner or a server."""
 
 
-class TokenAnswer(Struct, frozen=True):
-    """A token response. `refresh_token` is empty, and `life_seconds` None, where it says nothing of them."""
+class TokenResponse(Struct, frozen=True):
+    """A token response. A missing `refresh_token` is "", a missing `life_seconds` None."""
 
     access_token: str
     refresh_token: str
@@ -39,11 +39,11 @@ class TokenAnswer(Struct, frozen=True):
     config: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        return "TokenAnswer(…)"
+        return "TokenResponse(…)"
 
 
 class SignIn(Struct, frozen=True):
-    """One grant. `server` is the URL that it was made for, empty where an earlier version stored none."""
+    """One grant. `server` is the URL that it was made for; "" in files of earlier versions."""
 
     access_token: str
     refresh_token: str
@@ -59,18 +59,18 @@ class SignIn(Struct, frozen=True):
 
     @property
     def made_for(self) -> str:
-        """The server that its token may be sent to; empty where nobody knows."""
+        """The server that the token may be sent to; "" if unknown."""
         return self.server or (CLOUD if self.token_endpoint.startswith(f"{CLOUD}/") else "")
 
     def is_due(self, now: float) -> bool:
-        """Return True if the token ends soon. One of unknown age is renewed once it is refused."""
-        return self.expires_at is not None and self.expires_at - now <= AHEAD_SECONDS
+        """Return True if the token expires soon. A token without expiry is renewed after a refusal."""
+        return self.expires_at is not None and self.expires_at - now <= RENEW_AHEAD_SECONDS
 
     def has_ended(self, now: float) -> bool:
         return self.expires_at is not None and self.expires_at <= now
 
-    def renewed(self, answer: TokenAnswer, now: float) -> SignIn:
-        """Return the sign-in with the tokens of an answer; a refresh token that was not replaced stays."""
+    def renewed(self, answer: TokenResponse, now: float) -> SignIn:
+        """Return the sign-in with the tokens of a response; without a new refresh token the old one stays."""
         return replace(
             self,
             access_token=answer.access_token,
@@ -80,7 +80,7 @@ class SignIn(Struct, frozen=True):
         )
 
     def as_keys(self) -> dict[str, Any]:
-        """Return the keys of honcho.json that hold it."""
+        """Return the sign-in as keys of honcho.json."""
         grant = {
             "refreshToken": self.refresh_token,
             "expiresAt": self.expires_at,
@@ -100,7 +100,7 @@ def is_access_token(key: object) -> TypeGuard[str]:
 
 
 def read_sign_in(block: Mapping[str, Any]) -> SignIn | None:
-    """Return the sign-in in a host block or at the root, None where there is none."""
+    """Return the sign-in in a host block or root; None without one."""
     token, grant = block.get(keys.API_KEY.key), block.get(keys.OAUTH.key)
     if not is_access_token(token) or not isinstance(grant, Mapping):
         return None
@@ -115,7 +115,7 @@ def read_sign_in(block: Mapping[str, Any]) -> SignIn | None:
 
 
 def put_sign_in(sign_in: SignIn, *, at_root: bool) -> Edit:
-    """Store a sign-in where it stands; keys of the grant that are not ours stay."""
+    """Return an edit that stores a sign-in and keeps foreign keys of its grant."""
 
     def edit(block: Block, root: Block) -> None:
         target, given = root if at_root else block, sign_in.as_keys()
@@ -128,8 +128,8 @@ def put_sign_in(sign_in: SignIn, *, at_root: bool) -> Edit:
     return edit
 
 
-def read_answer(value: Json) -> TokenAnswer:
-    """Return the token response in a JSON value. Raises ValueError, in words, where there is none."""
+def parse_token_response(value: Json) -> TokenResponse:
+    """Return the token response in a JSON value. Raises ValueError with a readable message."""
     if not isinstance(value, Mapping):
         raise ValueError("it is not an object")
     if str(value.get("token_type", "bearer")).lower() != "bearer":
@@ -137,7 +137,7 @@ def read_answer(value: Json) -> TokenAnswer:
     config, access_token = value.get("config"), _token(value, "access_token")
     if not is_access_token(access_token):  # stored in `apiKey`, it would be taken for an API key
         raise ValueError(f"it has no access_token that begins with {ACCESS_PREFIX}")
-    return TokenAnswer(
+    return TokenResponse(
         access_token,
         _token(value, "refresh_token") if value.get("refresh_token") is not None else "",
         _life(value.get("expires_in")),
@@ -147,7 +147,7 @@ def read_answer(value: Json) -> TokenAnswer:
 
 
 def suggested(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys that the `config` of a grant suggests; what is wrong or not for it to say is left out."""
+    """Return the valid keys that a grant's `config` may and does suggest."""
     found: dict[str, Any] = {}
     for row in SEEDED:
         try:
@@ -177,6 +177,6 @@ def _life(given: object) -> float | None:
 
 
 def read_time(given: object) -> float | None:
-    """Return a time of a grant, in seconds since 1970; None for a value that is none, such as milliseconds."""
+    """Return a grant's timestamp in seconds since 1970; None if it is invalid, such as milliseconds."""
     is_number = isinstance(given, int | float) and not isinstance(given, bool)
     return given if is_number and 0 <= given < MAX_TIME_SECONDS else None  # type: ignore[operator, return-value]

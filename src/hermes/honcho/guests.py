@@ -1,5 +1,5 @@
-"""Guests of a workspace: the platform whose ids stand alone, the accounts that were seen, and what an earlier version
-left behind. One file in the default home, for all profiles.
+"""The record of a workspace's guests: the first platform, known accounts, and leftovers of an earlier version.
+Stored in one file of the default home, for all profiles.
 
 An account is written `<platform>:<id>`.
 """
@@ -20,14 +20,14 @@ from hermes.files import edit_file, read_file
 
 FILE = "honcho-guests.json"
 MAX_ACCOUNTS = 5_000
-"""Accounts that a workspace's record lists; those that come later are not protected from an alias onto their peer."""
+"""Accounts in a workspace's record; later ones are not protected from an alias onto their peer."""
 MAX_PEERS = 8
-"""Peers of one account, or of the owner, that a workspace's record lists."""
+"""Peers recorded for one account, or for the owner."""
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
 
-class MisfiledWords(Struct, frozen=True):
-    """Messages of one session that an earlier version filed under the peer of another person."""
+class MisfiledMessages(Struct, frozen=True):
+    """Messages of one session that an earlier version stored under another person's peer."""
 
     session: str
     peer: str
@@ -38,25 +38,25 @@ class GuestRecord(Struct, frozen=True, omit_defaults=True, dict=True):
     """The guests of one workspace: accounts, first platform, and leftovers of an earlier version."""
 
     first: str | None = None
-    """The first platform that guests came from. An id of any other one is prefixed with the platform's name."""
+    """The platform of the first guest. Ids of any other platform are prefixed with its name."""
     accounts: Mapping[str, str] = field(default_factory=dict)
-    """Accounts that were seen, each with the peer that it was then."""
+    """Known accounts, each with the peer that it had first."""
     kept: Mapping[str, str] = field(default_factory=dict)
-    """Accounts that keep the peer an earlier version gave them."""
+    """Accounts that keep their peer from an earlier version."""
     bare: Mapping[str, str] = field(default_factory=dict)
-    """Aliases without a platform that were made for an id of another than the first platform, and that platform."""
+    """Aliases without a platform whose id belongs to another platform than the first, and that platform."""
     mixed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Sessions that hold words of several people: the gateway keys of guests in them, each with its account."""
-    moves: tuple[MisfiledWords, ...] = ()
-    """Messages that still have to be filed under the peer of who said them."""
+    """Sessions that hold messages of several people: the gateway keys of their guests, each with its account."""
+    moves: tuple[MisfiledMessages, ...] = ()
+    """Misfiled messages that still have to be moved."""
     later: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Other peers that accounts have been since they were seen first, by an alias or a prefix."""
+    """Further peers of accounts since their first one, after changes of aliases or prefix."""
     owners: tuple[str, ...] = ()
-    """Peers that aliases gave accounts of the owner."""
+    """Peers of the owner's accounts given by aliases."""
 
     @cached_property
     def holders(self) -> Mapping[str, set[str]]:
-        """The accounts that have ever been a peer, by that peer."""
+        """The accounts that have ever had a peer, by peer."""
         found: dict[str, set[str]] = defaultdict(set)
         for account, peer in self.accounts.items():
             for one in (peer, *self.later.get(account, ())):
@@ -64,11 +64,11 @@ class GuestRecord(Struct, frozen=True, omit_defaults=True, dict=True):
         return dict(found)
 
     def is_first(self, platform: str | None) -> bool:
-        """Return True if ids of a platform stand without its name. None means the first platform."""
+        """Return True if ids of a platform are used without its name. None means the first platform."""
         return platform is None or self.first is None or platform == self.first
 
     def lists(self, account: str, peer: str) -> bool:
-        """Return True if an account and its peer need no entry any more, or there is no room."""
+        """Return True if an account with this peer needs no new entry, or the record is full."""
         if account not in self.accounts:
             return len(self.accounts) >= MAX_ACCOUNTS
         return account in self.holders.get(peer, ()) or len(self.later.get(account, ())) >= MAX_PEERS
@@ -93,14 +93,13 @@ def split_account(account: str) -> tuple[str, str]:
 
 
 def read_guests(path: Path, workspace: str) -> GuestRecord:
-    """Return the record of a workspace. Raises SettingsError for a file that cannot be understood: with an empty
-    record people would get other names."""
+    """Return the record of a workspace. Raises SettingsError for an invalid file: with an empty record guests would
+    get other peers."""
     return _parse(path, _raw(path)).workspaces.get(workspace, NO_GUESTS)
 
 
 def check_first(path: Path, workspace: str, known: str, found: str | None) -> SettingsError | None:
-    """Return the error for a record that no longer has the first platform that is known: its guests would get the
-    peers of others."""
+    """Return an error if the recorded first platform differs from the known one, since guests would get other peers."""
     if found == known:
         return None
     lost = f"{path} was removed or replaced: guests of the workspace {workspace} would get other names at Honcho"
@@ -109,7 +108,7 @@ def check_first(path: Path, workspace: str, known: str, found: str | None) -> Se
 
 
 def edit_guests(path: Path, workspace: str, change: Callable[[GuestRecord], GuestRecord]) -> None:
-    """Change the record of a workspace while no other process does."""
+    """Change the record of a workspace under the file's lock."""
 
     def edit(raw: bytes | None) -> str:
         document = _parse(path, raw)
@@ -121,7 +120,7 @@ def edit_guests(path: Path, workspace: str, change: Callable[[GuestRecord], Gues
 
 
 def add_account(record: GuestRecord, account: str, peer: str) -> GuestRecord:
-    """Add an account that is seen for the first time, or as another peer, while there is room."""
+    """Add an account, or a further peer of it, while there is room."""
     if record.lists(account, peer):
         return record
     if account not in record.accounts:
@@ -130,13 +129,13 @@ def add_account(record: GuestRecord, account: str, peer: str) -> GuestRecord:
 
 
 def add_owners_peer(record: GuestRecord, peer: str) -> GuestRecord:
-    """Add a peer that an alias gives an account of the owner, while there is room."""
+    """Add a peer that an alias gives the owner's account, while there is room."""
     is_known = peer in record.owners or len(record.owners) >= MAX_PEERS
     return record if is_known else msgspec.structs.replace(record, owners=(*record.owners, peer))
 
 
-def without_move(record: GuestRecord, done: MisfiledWords) -> GuestRecord:
-    """Return the record after a move was made."""
+def without_move(record: GuestRecord, done: MisfiledMessages) -> GuestRecord:
+    """Return the record without a finished move."""
     return msgspec.structs.replace(record, moves=tuple(one for one in record.moves if one != done))
 
 
@@ -158,4 +157,4 @@ def _parse(path: Path, raw: bytes | None) -> _Document:
         return msgspec.json.decode(raw, type=_Document)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         hint = "Restore it from a backup; without it guests would get other names at Honcho"
-        raise SettingsError(f"{path} cannot be understood: {error}", hint=hint) from error
+        raise SettingsError(f"{path} is invalid: {error}", hint=hint) from error

@@ -1,11 +1,11 @@
-"""HTTP to one Honcho server: plain connections to a server on this machine, httpx for every other.
+"""HTTP to one Honcho server: plain connections to a server on this machine, httpx for any other.
 
-A turn asks the memory server of its own machine two or three times. httpx takes longer for such a request than the
-server does for the answer; TLS, proxies and other machines need it.
+A turn sends two or three requests to the memory server on its machine. httpx would take longer for each than the server
+takes to answer; other machines, TLS and proxies need it.
 
     HttpError
     ├── NotConnected   nothing was sent
-    └── Broken         it was sent, and no answer came that can be read
+    └── Broken         the request was sent, and no valid response came
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from httptools import HttpResponseParser
 
 MAX_BYTES = 64 * 1024 * 1024
-"""Bytes of an answer that are read at most."""
+"""Maximum size of a response body."""
 MAX_CONNECTIONS = 100
 KEEP_ALIVE_SECONDS = 4.0
-"""How long an idle connection is used again: shorter than the server keeps it, which is 5 seconds."""
+"""How long an idle connection is reused. Less than the server's 5 seconds."""
 TARGET = re.compile(r"/[!-~]*")
-"""What may stand in a request line."""
+"""Valid request targets."""
 
 
 class HttpReply(Struct, frozen=True):
-    """An answer, whatever its status."""
+    """A response with any status."""
 
     status: int
     headers: Mapping[str, str]
@@ -42,35 +42,35 @@ class HttpReply(Struct, frozen=True):
 
 
 class HttpError(Exception):
-    """A request without an answer."""
+    """A request without a response."""
 
 
 class NotConnected(HttpError):
-    """Nobody was there, or nothing could be sent."""
+    """The server could not be reached, or nothing could be sent."""
 
 
 class Broken(HttpError):
-    """The connection ended, or what came is no answer."""
+    """The connection broke, or the response is invalid."""
 
 
 class HttpClient(Protocol):
-    """Sends requests to one server. Each ends when its caller is cancelled."""
+    """A client of one server. Cancelling the caller ends its request."""
 
     async def send(self, method: str, path: str, body: bytes | None, key: str) -> HttpReply:
-        """Send one request with this key, never twice. Raises HttpError."""
+        """Send one request with this key, and never repeat it. Raises HttpError."""
 
     async def close(self) -> None: ...
 
 
 def open_client(url: str, connect_seconds: float) -> HttpClient:
-    """Return a client for the server at a URL. Raises NotConnected. Blocks: it may read certificates."""
+    """Return a client for the server at a URL. Raises NotConnected. Blocks, since it may read certificates."""
     if url.startswith("http://") and is_loopback_url(url):
         return LocalClient(url)
     return RemoteClient(url, connect_seconds)
 
 
 class RemoteClient:
-    """A client over httpx, with the certificates and proxies that the environment names."""
+    """A client over httpx, with the environment's certificates and proxies."""
 
     def __init__(self, url: str, connect_seconds: float) -> None:
         import httpx
@@ -105,12 +105,12 @@ async def _read(response: httpx.Response) -> bytes:
     async for part in response.aiter_bytes():
         read += part
         if len(read) > MAX_BYTES:
-            raise Broken(f"the answer has more than {MAX_BYTES} bytes")
+            raise Broken(f"the response has more than {MAX_BYTES} bytes")
     return bytes(read)
 
 
 class LocalClient:
-    """A client for a server on this machine: HTTP/1.1 over connections that are kept."""
+    """A client for a server on this machine: HTTP/1.1 over persistent connections."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -146,7 +146,7 @@ class LocalClient:
             connection.abort()
 
     def _take_idle(self) -> _Connection | None:
-        """Return the connection that was used last, if it is still good; older ones are let go."""
+        """Return the most recently used connection that is still good, after closing stale ones."""
         now = asyncio.get_running_loop().time()
         while self._idle:
             since, connection = self._idle.pop()
@@ -164,7 +164,7 @@ class LocalClient:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection with at most one request on it. The methods `on_…` are called by the parser."""
+    """One connection with at most one request at a time. The parser calls the `on_…` methods."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -177,7 +177,7 @@ class _Connection(asyncio.Protocol):
         self._transport = transport
 
     async def exchange(self, request: bytes) -> HttpReply:
-        """Send a request and return its answer. Raises Broken."""
+        """Send a request and return its response. Raises Broken."""
         assert self._transport is not None
         self.is_reusable = False
         self._begin()
@@ -199,7 +199,7 @@ class _Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except HttpParserError as error:
-            self._fail(Broken(f"the answer is no HTTP: {_words(error)}"))
+            self._fail(Broken(f"the response is not HTTP: {_words(error)}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_reusable = False
@@ -218,7 +218,7 @@ class _Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         self._body += body
         if len(self._body) > MAX_BYTES:
-            self._fail(Broken(f"the answer has more than {MAX_BYTES} bytes"))
+            self._fail(Broken(f"the response has more than {MAX_BYTES} bytes"))
 
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()

@@ -1,10 +1,10 @@
-"""Who is who: the peer that a speaker is on the server. Pure, and the same in every process.
+"""The peer of each speaker on the server. Pure, and the same in every process.
 
     pin · alias of the id · alias of the other id · owner · prefix + id · id · session key · unknown
 
-The first that applies wins. Two accounts never become one peer, unless an alias or a pin says so: an id that is no
-valid name, or equals another name of the configuration, gets a hash, and an id of a second platform that platform's
-name. A speaker without an id is never taken for the owner.
+The first rule that applies wins. Two accounts share a peer only by an alias or a pin: an id that is not a valid name,
+or equals another name of the configuration, gets a hash, and ids of a second platform get the platform's name as a
+prefix. A speaker without an id is never the owner.
 """
 
 from __future__ import annotations
@@ -17,31 +17,32 @@ from typing import Literal
 from msgspec import Struct, field
 
 from hermes.honcho.guests import NO_GUESTS, GuestRecord, account_name, split_account
-from hermes.honcho.names import LONGEST, digest
+from hermes.honcho.names import MAX_NAME_CHARS, digest
 from hermes.memory.provider import Acquaintance, Speaker
 
 FALLBACK = "user"
-"""The owner's peer where nobody gave a name and the system knows none."""
+"""The owner's peer if neither the configuration nor the system names one."""
 UNKNOWN = "unknown"
-"""Whoever has neither an id nor a conversation."""
+"""The suffix for speakers without an id and a conversation."""
 OTHER = re.compile(r"[^A-Za-z0-9_-]")
-HASHES = (8, 12, 16, 24, 32, 64)
+HASH_LENGTHS = (8, 12, 16, 24, 32, 64)
 HASHED = re.compile(r"-(?:[0-9a-f]{8}|[0-9a-f]{12}|[0-9a-f]{16}|[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{64})$")
-"""The end of an id that looks as if we had added a hash to it."""
+"""Matches ids that end like one of our hashes."""
 PLATFORM_NAMES = (
     *("api", "api_server", "discord", "email", "feishu", "google_chat", "line", "matrix", "mattermost", "signal"),
     *("slack", "sms", "teams", "telegram", "webhook", "wechat", "whatsapp"),
 )
 PLATFORM_START = re.compile(rf"(?:{'|'.join(PLATFORM_NAMES)})-")
-"""How the peers of a second platform begin: an id that begins so is not taken for one of them."""
+"""Matches the start of peers of a second platform; an id that starts so gets a hash."""
 AGENT = re.compile(r"hermes(?:_.*)?", re.DOTALL)
-"""Peers of agents that no host block names."""
+"""Matches the default names of agents."""
 
 Rung = Literal["pin", "alias", "alias of the other id", "owner", "kept", "prefix", "id", "session", "unknown"]
 
 
 class Identities(Struct, frozen=True, dict=True):
-    """What the configuration says of people. `owner` is `peerName`, or the login name where it is not set."""
+    """The names and rules of the configuration that identify people. `owner` is `peerName`, or the login name if
+    unset."""
 
     owner: str
     ai: str
@@ -52,12 +53,12 @@ class Identities(Struct, frozen=True, dict=True):
     others: frozenset[str] = frozenset()
     """The owner's and the agent's peers in all other host blocks."""
     targets: frozenset[str] = frozenset()
-    """Peers that aliases of any host block give."""
+    """Peers that aliases of any host block point to."""
     guests: GuestRecord = NO_GUESTS
 
     @cached_property
     def taken(self) -> frozenset[str]:
-        """Peers that no id may become by accident."""
+        """Peers that no id may get by accident."""
         aliased = (*self.aliases.values(), *self.targets, *self.guests.owners)
         return frozenset({self.owner, self.ai, *aliased, *self.others, *self.guests.kept.values()})
 
@@ -71,20 +72,20 @@ class Identities(Struct, frozen=True, dict=True):
 
 
 class ResolvedPeer(Struct, frozen=True):
-    """A peer's name, and the rung of the ladder that gave it."""
+    """A peer's name, and the rule that gave it."""
 
     name: str
     rung: Rung
     is_shared: bool = False
-    """True for an account that is not the owner's on a peer of the owner, an agent or another account. It may read no
-    more than the present conversation."""
+    """True for an account that is not the owner's on a peer of the owner, an agent or another account. It may read
+    only the current conversation."""
 
 
 def find_peer(
     who: Identities, speaker: Speaker | None, session_key: str | None = None, platform: str | None = None
 ) -> ResolvedPeer:
-    """The peer of a speaker. `session_key`, the chat's or the session's, names whoever has no id. Without a platform
-    the first one is meant."""
+    """Return the peer of a speaker. `session_key` identifies a speaker without an id. Without a platform, the first
+    platform is assumed."""
     person = speaker or Speaker()
     if person.is_agent and person.user_id:  # never pinned, never the owner, whatever an alias says
         return _of_id(who, platform, person.user_id)
@@ -105,8 +106,8 @@ def find_peer(
 
 
 def parse_account(who: Identities, given: str, people: Sequence[Acquaintance]) -> tuple[str | None, str]:
-    """Return the platform and the id of `<platform>:<id>`, or of an id alone. That means the first platform, unless
-    just one person has it and that one is of another."""
+    """Split `<platform>:<id>`, or find the platform of an id alone: the first platform, unless the only known
+    account with this id is on another one."""
     platform, colon, user_id = given.partition(":")
     if colon and platform in PLATFORM_NAMES:
         return platform, user_id
@@ -116,7 +117,7 @@ def parse_account(who: Identities, given: str, people: Sequence[Acquaintance]) -
 
 
 def everybody(who: Identities, people: Sequence[Acquaintance]) -> list[tuple[Acquaintance, ResolvedPeer]]:
-    """Return everyone who talks or may, with the peer of each: `people`, and accounts that Honcho was told of."""
+    """Return every known account with its peer: `people`, then accounts in Honcho's record of guests."""
     listed = {one.who for one in people}
     others = [Acquaintance(*split_account(account)) for account in who.guests.accounts if account not in listed]
     return [
@@ -125,20 +126,20 @@ def everybody(who: Identities, people: Sequence[Acquaintance]) -> list[tuple[Acq
     ]
 
 
-def what_it_reads(one: Acquaintance, peer: ResolvedPeer) -> str:
-    """What is recalled for an account, in words."""
+def describe_reach(one: Acquaintance, peer: ResolvedPeer) -> str:
+    """Describe what is recalled for an account."""
     if one.is_owner:
         return "everything"
     return "this conversation" if peer.is_shared else "their own"
 
 
 def peer_text(raw: str) -> str:
-    """`raw` with every character that no name may have as `-`, as a stock Hermes has it."""
+    """Return `raw` with each character that a name may not have replaced by `-`, as a stock Hermes does."""
     return OTHER.sub("-", raw)
 
 
 def _alias(who: Identities, platform: str | None, user_id: str) -> str | None:
-    """The peer that an alias gives an account. A bare id means the first platform, or the one that it always meant."""
+    """Return the peer that an alias gives an account. A bare id means the first platform, or its recorded platform."""
     if platform is not None and (named := who.aliases.get(account_name(platform, user_id))) is not None:
         return named
     if user_id.partition(":")[0] in PLATFORM_NAMES:
@@ -148,7 +149,7 @@ def _alias(who: Identities, platform: str | None, user_id: str) -> str | None:
 
 
 def _of_id(who: Identities, platform: str | None, user_id: str) -> ResolvedPeer:
-    """The peer of an account without an alias."""
+    """Return the peer of an account without an alias."""
     kept = None if platform is None else who.guests.kept.get(account_name(platform, user_id))
     if kept is not None and not who.is_own(kept):
         return ResolvedPeer(kept, "kept")
@@ -158,8 +159,8 @@ def _of_id(who: Identities, platform: str | None, user_id: str) -> ResolvedPeer:
 
 
 def _is_others(who: Identities, platform: str | None, user_id: str, peer: str) -> bool:
-    """Return True if a peer that an alias gives an account is the owner's, an agent's, or holds the words of an account
-    that no alias joins with it."""
+    """Return True if an alias's peer is the owner's or an agent's, or holds messages of an account without that
+    alias."""
     if who.is_own(peer):
         return True
     own = account_name(platform or who.guests.first or "", user_id)
@@ -168,17 +169,18 @@ def _is_others(who: Identities, platform: str | None, user_id: str, peer: str) -
 
 
 def _name_id(who: Identities, prefix: str, raw: str, account: str = "") -> str:
-    """An id as a peer's name: unchanged where possible, else with a hash of the whole id. An id that already looks
-    hashed, or like one of another platform, gets a hash too, so that it cannot be mistaken for another. So does one
-    that would give the peer of another account, from before an alias or a prefix changed."""
+    """Return an id as a peer's name: unchanged if possible, else with a hash of the whole id. Ids that look hashed
+    or prefixed get a hash too, and so do ids whose name another account has had."""
 
     def is_free(name: str) -> bool:
         return name not in who.taken and account in who.guests.holders.get(name, (account,))
 
     whole = f"{prefix}{raw}"
     name = peer_text(whole)
-    is_exact = name == whole and len(name) <= LONGEST and not HASHED.search(name) and not PLATFORM_START.match(raw)
+    is_exact = (
+        name == whole and len(name) <= MAX_NAME_CHARS and not HASHED.search(name) and not PLATFORM_START.match(raw)
+    )
     if is_exact and is_free(name) and AGENT.fullmatch(name) is None:
         return name
-    hashed = [f"{name[: LONGEST - length - 1]}-{digest(whole, length)}" for length in HASHES]
+    hashed = [f"{name[: MAX_NAME_CHARS - length - 1]}-{digest(whole, length)}" for length in HASH_LENGTHS]
     return next(filter(is_free, hashed), hashed[-1])

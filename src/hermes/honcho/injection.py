@@ -1,7 +1,7 @@
-"""What was fetched, put together for one request: nothing twice, never above its budget, cut at a word. Pure.
+"""Composition of recalled texts for one request: without duplicates, within a budget, cut at word boundaries. Pure.
 
-The budget goes first to the standing part (who the person is), then to evidence for the message, then to the layers in
-their order. In the request the standing part stands first and evidence last, nearest to the message.
+The budget goes first to the standing part (who the person is), then to evidence for the message, then to the other
+layers in their order. In the request the standing part comes first and evidence last, nearest to the message.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from hermes.memory.provider import Part
 
 CHARS_PER_TOKEN = 4
 DEFAULT_TOKENS = 1000
-MOST_CHARS = 32_000
-"""What the host takes of one recall."""
-READ = 2
-"""So many times the budget is read of one section: repetitions in it are left out, and more would not fit."""
-USUAL, LINES_KEPT = 400, 4096
-"""Lines up to this length are cached in the form in which they are compared, and so many of them."""
-BETWEEN = 2
-"""Characters that the host puts between two parts."""
+MAX_INJECTED_CHARS = 32_000
+"""The most that the host accepts from one recall."""
+READ_FACTOR = 2
+"""How much of a section is read, in budgets: duplicates in it are dropped, and more would not fit."""
+MAX_CACHED_LINE_CHARS, MAX_CACHED_LINES = 400, 4096
+"""Length of the lines whose normalized form is cached, and the size of that cache."""
+SEPARATOR_CHARS = 2
+"""Length of the separator that the host puts between two parts."""
 SUPPLEMENT = "dialectic"
-"""The layer after the others. Evidence leaves room for it."""
+"""The layer before evidence, which leaves room for it."""
 EVIDENCE = "evidence"
-"""The layer that comes last."""
+"""The last layer."""
 STANDING, STANDING_LINES = "user card", "standing"
-"""The layers that come first and never fall out: key facts, and what a person said that always holds."""
+"""The first layers, which are always included: key facts, and the person's lasting statements."""
 MAX_STANDING_CHARS = 1200
 MAX_LEFT_OUT = 20
 BRIEF_CHARS = 100
-"""Lines that did not fit of which a part tells, and characters of each."""
+"""Omitted lines that a part lists, and the length of each."""
 STANDING_SHARE, LEFT_SHARE = 0.2, 0.3
-"""Shares of the budget: what the standing part may have, and what it and the supplement may keep from evidence."""
+"""Shares of the budget: the limit of the standing part, and the share kept from evidence for it and the supplement."""
 
 MARKER = re.compile(r"^\s*(?:[-*•]\s+|\d{1,3}[.)]\s+)?(?:\[\d{4}-\d\d-\d\d[^\]\n]{0,30}\]\s*)?")
 DATED = re.compile(r"^\s*(?:[-*•]\s+)?\[\d{4}-\d\d-\d\d")
@@ -54,32 +54,32 @@ JOINERS = frozenset("\u200d\ufe0e\ufe0f")
 
 
 class Section(Struct, frozen=True):
-    """A text with what it is."""
+    """A titled text of one layer."""
 
     layer: str
     title: str
     text: str
     as_of: float
     left: int = 0
-    """Characters of it that were never looked at."""
+    """Characters of the source that were not read."""
     quotes: tuple[Quote, ...] = ()
     """Evidence, the best first, instead of a text."""
 
 
 def budget_chars(tokens: int | None) -> int:
-    """Return the characters that a recall may have, so that its block in the request, the fence's note included, has no
-    more than four for each token."""
-    return min(max((tokens or DEFAULT_TOKENS) * CHARS_PER_TOKEN - OVERHEAD_CHARS, 0), MOST_CHARS)
+    """Return the length limit of a recall, so that its block in the request, including the fence's note, has at most
+    four characters per token."""
+    return min(max((tokens or DEFAULT_TOKENS) * CHARS_PER_TOKEN - OVERHEAD_CHARS, 0), MAX_INJECTED_CHARS)
 
 
 def compose(sections: Iterable[Section], limit: int) -> tuple[Part, ...]:
-    """Return the sections as parts that, joined, have at most `limit` characters. What a part says is left out of those
-    that are filled after it. A part with empty text did not fit; its `cut` says how long it was."""
-    given = [_beginning(section, READ * limit) for section in sections]
+    """Return the sections as parts whose joined length is at most `limit`. A part omits lines of the parts filled
+    before it. A part with empty text did not fit; its `cut` is its length."""
+    given = [_beginning(section, READ_FACTOR * limit) for section in sections]
     apart = (STANDING, STANDING_LINES, EVIDENCE, SUPPLEMENT)
     card, lines, evidence, supplement = ([one for one in given if one.layer == layer] for layer in apart)
     base = [section for section in given if section.layer not in apart]
-    wanted = sum(len(_write(section, section.text)) + BETWEEN for section in supplement)
+    wanted = sum(len(_write(section, section.text)) + SEPARATOR_CHARS for section in supplement)
     said = _SaidLines()
     first = _fill_first(card, lines, min(int(limit * STANDING_SHARE), MAX_STANDING_CHARS), said)
     room = limit - _length(first)
@@ -91,14 +91,15 @@ def compose(sections: Iterable[Section], limit: int) -> tuple[Part, ...]:
 
 
 def _fill_first(card: Sequence[Section], lines: Sequence[Section], room: int, said: _SaidLines) -> tuple[Part, ...]:
-    """Return the standing part: key facts and what always holds, each with half of the room, or all that is left."""
+    """Return the standing part: key facts and lasting statements, each with half of the room or what the other
+    leaves."""
     wanted = _length(_quote(section, room) for section in lines)
     first = _fill(card, room - min(wanted, room // 2), said)
     return (*first, *_quote_unsaid(lines, room - _length(first), said))
 
 
 def _quote_unsaid(sections: Sequence[Section], room: int, said: _SaidLines) -> tuple[Part, ...]:
-    """Return sections of quotes as parts, without what was said before, and add what they say to it."""
+    """Return sections of quotes as parts without lines in `said`, and add the new lines to it."""
     parts = []
     for section in sections:
         left = set(_leave_out([quote.text for quote in section.quotes], said))
@@ -109,13 +110,13 @@ def _quote_unsaid(sections: Sequence[Section], room: int, said: _SaidLines) -> t
 
 
 def _length(parts: Iterable[Part]) -> int:
-    """The characters that parts take up, each with what stands between it and the next."""
-    return sum(len(part.text) + BETWEEN for part in parts if part.text)
+    """Return the length of parts, separators included."""
+    return sum(len(part.text) + SEPARATOR_CHARS for part in parts if part.text)
 
 
 def _quote(section: Section, room: int) -> Part:
-    """Return quotes as a part: the best that fit, each with why it is there, and some that did not fit."""
-    text, kept = write_quotes(section.quotes, room - len(_write(section, "")) - BETWEEN)
+    """Return a part with the best quotes that fit, their reasons, and some of those that did not fit."""
+    text, kept = write_quotes(section.quotes, room - len(_write(section, "")) - SEPARATOR_CHARS)
     whole = _write(section, text) if text else ""
     stays = {quote.text for quote in kept}
     left = [quote for quote in section.quotes if quote.text not in stays]
@@ -125,14 +126,14 @@ def _quote(section: Section, room: int) -> Part:
 
 
 def _brief(quote: Quote) -> str:
-    """The beginning of a quote that did not fit, and where it comes from."""
+    """Return the start of an omitted quote, with its reason."""
     text = cut_at_word(quote.text, BRIEF_CHARS)
     return f"{text}{'' if text == quote.text else ' …'} ({quote.why})"
 
 
 def _beginning(section: Section, most: int) -> Section:
-    """Return as much of a section as can matter: a server may send anything, and comparing lines takes its time. Of
-    dated lines these are the last."""
+    """Return a section limited to `most` characters, which bounds the cost of comparing lines. From dated lines the
+    newest are kept."""
     text, surplus = section.text[:most], max(0, len(section.text) - most)
     if surplus and _is_dated(text.splitlines()):
         text = section.text[-most:].partition("\n")[2]
@@ -140,7 +141,8 @@ def _beginning(section: Section, most: int) -> Section:
 
 
 def cut_at_word(text: str, limit: int) -> str:
-    """The beginning of a text, at most `limit` characters, that splits no word; "" where the first word is longer."""
+    """Return the longest start of a text with at most `limit` characters that splits no word; "" if the first word
+    is longer."""
     if len(text) <= limit:
         return text
     end = next((place for place in range(max(0, limit), 0, -1) if _may_end(text, place)), 0)
@@ -163,7 +165,7 @@ def _is_mark(character: str) -> bool:
 
 
 def _fill(sections: Sequence[Section], limit: int, said: _SaidLines) -> tuple[Part, ...]:
-    """Return the sections as parts, as far as there is room, without lines that `said` or an earlier part holds."""
+    """Return the sections as parts, as far as they fit, without lines that `said` or an earlier part has."""
     parts: list[Part] = []
     for section in sections:
         units = _split_units(section.text)
@@ -172,7 +174,7 @@ def _fill(sections: Sequence[Section], limit: int, said: _SaidLines) -> tuple[Pa
             continue
         kept = _cut(whole, units, limit - len(_write(section, "")), said)
         text = _write(section, kept) if kept else ""
-        limit -= len(text) + BETWEEN if text else 0
+        limit -= len(text) + SEPARATOR_CHARS if text else 0
         said.add(kept)
         tokens = -(-len(text) // CHARS_PER_TOKEN)  # rounded up
         parts.append(Part(section.layer, text, section.as_of, tokens, len(whole) - len(kept) + section.left))
@@ -180,8 +182,8 @@ def _fill(sections: Sequence[Section], limit: int, said: _SaidLines) -> tuple[Pa
 
 
 def _cut(whole: str, units: Sequence[str], room: int, said: _SaidLines) -> str:
-    """Return what fits of a section. Dated units are in order of time: of these the last ones are kept, and of one
-    that is there twice the later one."""
+    """Return as much of a section as fits. Dated units are chronological: the newest are kept, and the later of two
+    duplicates."""
     if len(whole) <= room:
         return whole
     if not _is_dated(units):
@@ -196,7 +198,7 @@ def _cut(whole: str, units: Sequence[str], room: int, said: _SaidLines) -> str:
 
 
 def _is_dated(lines: Sequence[str]) -> bool:
-    """Return True if most lines begin with their day: a server writes these in order of time."""
+    """Return True if most lines start with a date: a server writes these in chronological order."""
     return 2 * sum(bool(DATED.match(line)) for line in lines) >= len(lines) > 0
 
 
@@ -205,17 +207,17 @@ def _write(section: Section, text: str) -> str:
 
 
 class _Form(NamedTuple):
-    """A line as it is compared: without list mark and time, in lower case, words alone."""
+    """A normalized line for comparison: lower-case words without list mark and time."""
 
     plain: str
     triples: tuple[str, ...]
-    """Each three words in a row. A text that holds the line holds all of them, which is faster to look up."""
+    """All runs of three words. A text that contains the line contains all of them, which is faster to check."""
     unsigned: str | None
-    """The same without the name before it; None where there is no name."""
+    """The normalized line without its speaker; None without a speaker."""
 
 
 class _SaidLines:
-    """What the parts before say, as lines are compared with it."""
+    """The normalized lines of earlier parts."""
 
     def __init__(self) -> None:
         self.text = "\n"
@@ -229,7 +231,7 @@ class _SaidLines:
 
 
 def _split_units(text: str) -> list[str]:
-    """Split a text into lines, each with the indented ones under it: what held before it, and its premises."""
+    """Split a text into lines, each with the indented lines below it: earlier versions and premises."""
     units: list[str] = []
     for line in text.splitlines():
         if line[:1].isspace() and line.strip() and units and units[-1].strip() and not _is_heading(units[-1]):
@@ -239,9 +241,9 @@ def _split_units(text: str) -> list[str]:
     return units
 
 
-def _leave_out(units: Iterable[str], said: _SaidLines, room: int = READ * MOST_CHARS) -> list[str]:
-    """Return the units without those of which `said`, or units before them, say every line; no more than are needed to
-    fill `room`. An indented line would be read as one of another unit without its own first line."""
+def _leave_out(units: Iterable[str], said: _SaidLines, room: int = READ_FACTOR * MAX_INJECTED_CHARS) -> list[str]:
+    """Return the units with at least one line that neither `said` nor an earlier unit has, up to `room` characters.
+    A unit is kept whole: its indented lines make no sense without its first line."""
     text, triples = said.text, set(said.triples)
     compared: set[str] = set()
     kept: list[str] = []
@@ -268,7 +270,7 @@ def _leave_out(units: Iterable[str], said: _SaidLines, room: int = READ * MOST_C
 
 
 def _drop_bare_headings(lines: Sequence[str]) -> str:
-    """The lines without headings that nothing stands under; "" when only those are left."""
+    """Return the lines without headings that have no text below them; "" if no text is left."""
     kept: list[str] = []
     has_text = False
     for line in reversed(lines):
@@ -287,8 +289,8 @@ def _is_heading(line: str) -> bool:
 
 
 def _form(line: str) -> _Form:
-    """Return a line as it is compared. Most lines are recalled again in the next turn: those are kept."""
-    return _form_again(line) if len(line) <= USUAL else _make_form(line)
+    """Return the normalized line. Lines of usual length are cached, since the next turn often recalls them again."""
+    return _form_again(line) if len(line) <= MAX_CACHED_LINE_CHARS else _make_form(line)
 
 
 def _make_form(line: str) -> _Form:
@@ -300,8 +302,8 @@ def _make_form(line: str) -> _Form:
 
 
 def _make_plain(line: str) -> str:
-    """Return a line without list mark and time, in lower case, words alone."""
+    """Return a line as lower-case words, without list mark and time."""
     return NOT_WORDS.sub(" ", MARKER.sub("", line, count=1).lower()).strip()
 
 
-_form_again = lru_cache(LINES_KEPT)(_make_form)
+_form_again = lru_cache(MAX_CACHED_LINES)(_make_form)

@@ -1,5 +1,5 @@
-"""The injection log: a line of JSON for each turn, with what was recalled for it. One file for all programs of a user;
-only its owner can read it. `hermes memory explain` shows the same from the store."""
+"""The injection log: a JSON line for each turn with its recalled text. One private file for all programs of a user.
+`hermes memory explain` shows the same from the store."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from hermes.types import Json
 log = logging.getLogger(__name__)
 VARIABLE = "HONCHO_INJECTION_LOG"
 DEFAULT = Path(".honcho") / "injection.log"
-"""Below the user's folder."""
+"""Relative to the user's folder."""
 MAX_LOG_BYTES = 8 * 1024 * 1024
-"""At this size the file is renamed to `<name>.1`, in the place of an earlier one."""
+"""At this size the file is renamed to `<name>.1`, replacing an earlier one."""
 
 
 def find_log(env: Mapping[str, str]) -> Path:
-    """Return where the log is, or would be."""
+    """Return the path of the log."""
     folder = Path(env["HOME"]) if env.get("HOME") else Path.home()
     given = env.get(VARIABLE, "")
     return Path(os.path.expanduser(given)) if given else folder / DEFAULT  # noqa: PTH111 - an unknown user is no error
 
 
 class InjectionLog(Struct, frozen=True):
-    """The log as one conversation writes it: off the turn, and a failure is only logged."""
+    """The log of one conversation. Writing happens outside the turn; failures are only logged."""
 
     host: Host
     about: Mapping[str, Json]
-    """What is the same for every record of the conversation."""
+    """The fields common to every record of the conversation."""
 
     @classmethod
     def at(cls, host: Host, target: EntryTarget, session_id: str) -> InjectionLog:
@@ -47,7 +47,7 @@ class InjectionLog(Struct, frozen=True):
         return cls(host, names)
 
     def write(self, turn: int, recalled: Recalled) -> None:
-        """Have the record of a turn written."""
+        """Write the record of a turn in the background."""
         record = {
             "at": self.host.clock.now(),
             **self.about,
@@ -70,8 +70,8 @@ class InjectionLog(Struct, frozen=True):
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Append a line in one write, to a file that only its owner can read. Raises OSError, also for what is no file: a
-    device must not get other permissions, and a pipe without a reader would never take it."""
+    """Append a line in one write to a private file. Raises OSError, also for devices and pipes: a device must not
+    get other permissions, and a pipe without a reader would block."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     place = os.open(path, flags, 0o600)

@@ -1,4 +1,4 @@
-"""The answers of a set-up: from options of the command line, from a person, or as it is."""
+"""The answers of a set-up: from command line options, from a person, or the values in force."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hermes.settings.kinds import in_words, plain
 
 T = TypeVar("T")
 GIVEN = "the command line"
-TYPED, FEW = "every", "5"
-"""The word for a number of turns, and the number that is offered."""
+TYPED, DEFAULT_TURNS = "every", "5"
+"""The option for a number of turns, and the number offered as its default."""
 
 
 class Interview:
-    """`wanted` has what differs from what is in force, by key: all that is to be written."""
+    """Collects answers. `wanted` holds the values to write: those that differ from the values in force."""
 
     def __init__(
         self, dialog: Dialog, config: HonchoConfiguration, options: Mapping[str, str | None], *, asks: bool
@@ -28,26 +28,26 @@ class Interview:
         self.asks = asks
         self.wanted: dict[str, Any] = {}
         self._options = options
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def value(self, row: Key[T]) -> T:
-        """What is wanted, or in force."""
+        """Return the wanted value, else the value in force."""
         value: T = self.wanted.get(row.key, self.config.get(row))
         return value
 
     def put(self, row: Key[Any], value: object) -> None:
-        """Want a value. What is in force already is not written. Raises SettingsError when it is wrong."""
+        """Add a value to `wanted`, unless it is in force. Raises SettingsError for an invalid value."""
         parsed = row.parse(value, GIVEN)
-        if (told := row.counted_as(value)) is not None and told not in self._told:
-            self._told.add(told)
-            self.dialog.say(f"Note: {told}.")
+        if (warning := row.counted_as(value)) is not None and warning not in self._warned:
+            self._warned.add(warning)
+            self.dialog.say(f"Note: {warning}.")
         if plain(parsed) == plain(self.config.get(row)):
             self.wanted.pop(row.key, None)
         else:
             self.wanted[row.key] = parsed
 
     def reopen(self, rows: Iterable[Key[Any]], names: Iterable[str]) -> None:
-        """Take back what was answered to these, and what the command line said, so that they can be asked anew."""
+        """Discard the answers for `rows` and the options `names`, so that they are asked again."""
         for row in rows:
             self.wanted.pop(row.key, None)
         self._options = {name: given for name, given in self._options.items() if name not in set(names)}
@@ -56,7 +56,7 @@ class Interview:
         return self._options.get(name)
 
     def text(self, row: Key[Any], question: str, name: str, default: str | None = None) -> None:
-        """A text or a number; it is asked for again until it can be used."""
+        """Take a text or number from the option, or ask for it."""
         if (given := self.option(name)) is not None:
             self.put(row, given)
             return
@@ -65,7 +65,7 @@ class Interview:
             self.ask(row, question, standing, None if row.key in self.wanted else standing)
 
     def ask(self, row: Key[Any], question: str, offered: str = "", stands: str | None = None) -> None:
-        """Ask until the answer can be used, or is what stands."""
+        """Prompt until the answer is valid or equals `stands`, the current value."""
         while (answer := self.dialog.ask(question, offered, secret=row.secret)) != stands:
             try:
                 self.put(row, answer)
@@ -74,7 +74,7 @@ class Interview:
                 self.dialog.say(error.message.removeprefix(f"{GIVEN}: "))
 
     def choice(self, row: Key[Any], question: str, name: str, options: Mapping[str, str]) -> None:
-        """One of a few words; behind `TYPED` a number is asked for."""
+        """Take one of a few words from the option, or ask; the choice `TYPED` asks for a number."""
         if (given := self.option(name)) is not None:
             self.put(row, given)
         elif self.asks:
@@ -82,6 +82,6 @@ class Interview:
             is_word = standing in options
             answer = self.dialog.choose(question, options, standing if is_word else TYPED)
             if answer == TYPED:
-                self.ask(row, "How many turns", FEW if is_word else standing)
+                self.ask(row, "How many turns", DEFAULT_TURNS if is_word else standing)
             else:
                 self.put(row, answer)

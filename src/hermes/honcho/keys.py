@@ -17,10 +17,10 @@ from hermes.settings.setting import collect
 
 T_co = TypeVar("T_co", covariant=True)
 LEVELS = ("minimal", "low", "medium", "high", "max")
-MOST_QUESTION, MOST_MESSAGE = 10_000, 25_000
-"""Characters that a Honcho server takes: of a question, and of a message."""
-MOST_CONTEXT = 8_000
-"""Tokens of recalled context that the host takes with a message; a server would give more."""
+MAX_QUESTION_CHARS, MAX_MESSAGE_CHARS = 10_000, 25_000
+"""The longest question, and the longest message, that a Honcho server accepts."""
+MAX_CONTEXT_TOKENS = 8_000
+"""The most recalled context that the host accepts with a message; a server would send more."""
 MAX_TIMEOUT_SECONDS = 600
 BASE_PARTS = ("summary", "peerRepresentation", "peerCard", "aiRepresentation", "aiCard")
 
@@ -28,9 +28,9 @@ BASE_PARTS = ("summary", "peerRepresentation", "peerCard", "aiRepresentation", "
 @dataclass(frozen=True, slots=True)
 class Key(Setting[T_co]):
     scope: Literal["host", "shared"] = "host"
-    """Where commands write it: into the profile's own host block, or where all profiles find it."""
+    """The place where commands write the key: the profile's host block, or the root that all profiles share."""
     frozen: bool = True
-    """Whether an open session has taken it over, so that a change opens sessions anew."""
+    """Whether open sessions keep the old value, so that a change reopens them."""
 
     def parse(self, raw: object, where: str, key: str = "") -> T_co:
         try:
@@ -39,10 +39,10 @@ class Key(Setting[T_co]):
             raise SettingsError(error.message, hint="`hermes honcho status` shows every key") from None
 
     def counted_as(self, raw: object) -> str | None:
-        """What to say of a number or a name that does not count as it was written; None for every other value."""
+        """Return a warning for a value that does not count as it was written; None for other values."""
         try:
             value = self.kind.parse(raw)
-        except RefusedValue:  # told as what is wrong
+        except RefusedValue:  # `parse` reports it
             return None
         is_such = isinstance(self.kind, HonchoName) or (isinstance(value, int) and not isinstance(value, bool))
         if not is_such or str(raw) == str(value):
@@ -242,7 +242,10 @@ DIALECTIC_REASONING_LEVEL = Key(
 DIALECTIC_DYNAMIC = Key("dialecticDynamic", Boolean(), True, "Let the model choose the level when it asks by itself.")
 DIALECTIC_MAX_CHARS = Key("dialecticMaxChars", Integer(1), 600, "Characters of an answer that are recalled.")
 DIALECTIC_MAX_INPUT_CHARS = Key(
-    "dialecticMaxInputChars", Capped(1, MOST_QUESTION), MOST_QUESTION, "Characters of a question to the server."
+    "dialecticMaxInputChars",
+    Capped(1, MAX_QUESTION_CHARS),
+    MAX_QUESTION_CHARS,
+    "Characters of a question to the server.",
 )
 REASONING_HEURISTIC = Key("reasoningHeuristic", Boolean(), True, "Think harder about long questions.")
 REASONING_LEVEL_CAP = Key(
@@ -250,12 +253,15 @@ REASONING_LEVEL_CAP = Key(
 )
 
 CONTEXT_TOKENS = Key(
-    "contextTokens", optional(Capped(1, MOST_CONTEXT)), None, "Tokens of recalled context in a request. Unset, 1,000."
+    "contextTokens",
+    optional(Capped(1, MAX_CONTEXT_TOKENS)),
+    None,
+    "Tokens of recalled context in a request. Unset, 1,000.",
 )
 MESSAGE_MAX_CHARS = Key(
     "messageMaxChars",
-    Capped(1, MOST_MESSAGE),
-    MOST_MESSAGE,
+    Capped(1, MAX_MESSAGE_CHARS),
+    MAX_MESSAGE_CHARS,
     "Characters of one message; longer ones are sent in pieces.",
 )
 

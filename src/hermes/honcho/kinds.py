@@ -1,4 +1,4 @@
-"""What a value of honcho.json may be, beside the kinds that every setting has."""
+"""Value kinds of honcho.json, beside those of other settings."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes.honcho.identity import peer_text
-from hermes.honcho.names import LONGEST
+from hermes.honcho.names import MAX_NAME_CHARS
 from hermes.settings.kinds import Integer, Kind, Number, Secret, Text
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenText(Text):
-    """Text that a person gave. A number is a mistake: it would be another name when it is written differently."""
+    """Text given by a person. Numbers are refused: written in another way, they would be another name."""
 
     def parse(self, raw: object) -> str:
         if not isinstance(raw, str):
@@ -23,31 +23,31 @@ class WrittenText(Text):
 
 @dataclass(frozen=True, slots=True)
 class HonchoName(WrittenText):
-    """The name of a workspace or peer. Every character that no name may have becomes `-`; empty leaves it open."""
+    """The name of a workspace or peer. Characters that a name may not have become `-`; "" means unset."""
 
     def parse(self, raw: object) -> str:
         text = WrittenText.parse(self, raw)
         name = peer_text(text)
-        if len(name) > LONGEST or (text and not name.strip("-")):
+        if len(name) > MAX_NAME_CHARS or (text and not name.strip("-")):
             raise self.refusal(raw)
         return name
 
     def describe(self) -> str:
-        return f"a name of letters, digits, `-` and `_`, at most {LONGEST}"
+        return f"a name of letters, digits, `-` and `_`, at most {MAX_NAME_CHARS}"
 
 
 @dataclass(frozen=True, slots=True)
 class Prefix(WrittenText):
-    """What stands before ids. It must leave room for them."""
+    """A prefix of ids, short enough to leave room for them."""
 
     def parse(self, raw: object) -> str:
         prefix = WrittenText.parse(self, raw)
-        if len(prefix) > LONGEST // 2:
+        if len(prefix) > MAX_NAME_CHARS // 2:
             raise self.refusal(raw)
         return prefix
 
     def describe(self) -> str:
-        return f"text of at most {LONGEST // 2} characters"
+        return f"text of at most {MAX_NAME_CHARS // 2} characters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class NonEmptyName(HonchoName):
 
 @dataclass(frozen=True, slots=True)
 class ApiKey(Secret):
-    """A key as a request can carry it; what stands around it by accident is left out."""
+    """A key that fits into a request header; surrounding spaces are dropped."""
 
     def parse(self, raw: object) -> str:
         key = Secret.parse(self, raw).strip() if isinstance(raw, str) else ""
@@ -75,7 +75,7 @@ class ApiKey(Secret):
 
 @dataclass(frozen=True, slots=True)
 class Capped(Integer):
-    """A whole number. One above `maximum`, which is more than servers take, counts as `maximum`."""
+    """A whole number. Values above `maximum`, the servers' limit, count as `maximum`."""
 
     def parse(self, raw: object) -> int:
         whole = Integer(self.minimum).parse(raw)
@@ -87,7 +87,7 @@ class Capped(Integer):
 
 @dataclass(frozen=True, slots=True)
 class Seconds(Number):
-    """A time span. Zero and less mean the same as none, which other versions write for it."""
+    """A time span. Zero and negative numbers mean unset, as other versions write it."""
 
     def parse(self, raw: object) -> float:
         return max(Number(None, self.maximum).parse(raw), 0.0)
@@ -95,7 +95,7 @@ class Seconds(Number):
 
 @dataclass(frozen=True, slots=True)
 class Grant(Kind[Mapping[str, object] | None]):
-    """What a sign-in left behind; an empty map is none. Only who it was made for, and until when, is shown."""
+    """The OAuth grant of a sign-in; an empty map means none. Only its client and expiry are shown."""
 
     @property
     def secret(self) -> bool:

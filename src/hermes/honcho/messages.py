@@ -1,4 +1,4 @@
-"""What was said and replied, as messages of a session: in order, in pieces where it is long, each once."""
+"""Messages of a session: written in order, split if long, and exactly once."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from hermes.honcho.attempt import Attempt
-from hermes.honcho.failures import NOT_FOUND, Failure, Refusal, Unanswered
-from hermes.honcho.keys import MOST_MESSAGE
+from hermes.honcho.failures import NOT_FOUND_STATUS, Failure, Refusal, Unanswered
+from hermes.honcho.keys import MAX_MESSAGE_CHARS
 from hermes.honcho.names import in_path, session_path
 from hermes.honcho.wire import items_of
 from hermes.memory.provider import Delivered, Entry, Later, Outcome, Parked
 from hermes.types import OWN_MARK, Json
 
 KEY, SESSION, STOPPED = "hermes_key", "hermes_session", "hermes_stopped"
+"""Metadata of a message: its key, its conversation, and whether its author was cut off."""
 TALK_OF = "hermes_talk_of"
-"""Metadata of a session of two agents: the session of the people beside whom they talked."""
+"""Metadata of a session of two agents: the name of the people's session beside it."""
 WHOLE, PIECE = "hermes_whole", "hermes_piece"
-"""Metadata of a message: its key, the conversation it is of, that its author was cut off; of a piece, the key of the
-whole message and which piece it is, from 1."""
-AT_ONCE = 100
+"""Metadata of a split message: the key of the whole message, and the piece's number, from 1."""
+MESSAGES_PER_REQUEST = 100
 """Messages in one request."""
-CHARS_AT_ONCE = 1_000_000
-NOTHING = Delivered("there was no text")
+MAX_REQUEST_CHARS = 1_000_000
+NOTHING = Delivered("it had no text")
 NO_REASONING: Json = {"reasoning": {"enabled": False}}
-"""For the agent's replies, which are no facts about the agent, and for files: nothing is concluded from them."""
+"""Message settings for the agent's replies and for files: the server concludes nothing from them."""
 
 
 class Written(Struct, frozen=True):
-    """An entry as it is to stand in a session."""
+    """An entry prepared for writing."""
 
     entry: Entry
     peer: str
@@ -59,7 +59,7 @@ def _piece(key: str, number: int) -> dict[str, Json]:
 
 
 async def write_messages(attempt: Attempt, entries: Sequence[Entry]) -> list[Outcome]:
-    """Outcomes for the first so many entries. Raises Failure when the session could not be set up."""
+    """Return outcomes for the first entries, possibly not all. Raises Failure if the session could not be created."""
     target = attempt.target
     assert target.session is not None
     written = [_written(attempt, entry) for entry in entries]
@@ -82,10 +82,10 @@ def _written(attempt: Attempt, entry: Entry) -> Written:
 
 
 def _runs(written: Sequence[Written]) -> Iterator[list[Written]]:
-    """The entries in groups of one request each. An entry that has several pieces, or none, is a group of its own."""
+    """Yield groups of entries, one per request. An entry with no or several pieces forms its own group."""
     run: list[Written] = []
     for one in written:
-        is_full = len(run) == AT_ONCE or sum(len(other.pieces[0]) for other in run) > CHARS_AT_ONCE
+        is_full = len(run) == MESSAGES_PER_REQUEST or sum(len(other.pieces[0]) for other in run) > MAX_REQUEST_CHARS
         if run and (is_full or len(one.pieces) != 1):
             yield run
             run = []
@@ -98,13 +98,14 @@ def _runs(written: Sequence[Written]) -> Iterator[list[Written]]:
 
 
 async def _write_run(attempt: Attempt, session: str, run: list[Written]) -> list[Outcome]:
-    """Write entries in one request. If it is refused each is tried alone: only the one at fault is put aside."""
+    """Write entries in one request. After a refusal each is tried alone, so that only the invalid one becomes a dead
+    letter."""
     try:
         if len(run) == 1:
             return [await _write_one(attempt, session, run[0])]
         return await _write_together(attempt, session, run)
     except Failure as failure:
-        if isinstance(failure, Refusal) and failure.status == NOT_FOUND:
+        if isinstance(failure, Refusal) and failure.status == NOT_FOUND_STATUS:
             attempt.link.members.forget()  # the session is not there any more
             return [Later(str(failure))]
         outcome = failure.outcome()
@@ -150,23 +151,24 @@ async def _write_one(attempt: Attempt, session: str, one: Written) -> Outcome:
 
 
 async def _write_pieces(attempt: Attempt, session: str, one: Written) -> Outcome:
-    """Pieces are written in order, so the last that is there tells how far it went."""
+    """Write the pieces that are missing. They are written in order, so the last one on the server marks the
+    progress."""
     must = attempt.must_look(one.entry)
     if isinstance(must, Later):
         return must
     done = await _count_pieces(attempt, session, one.entry) if one.entry.tried_at is not None else 0
     messages = one.to_json()
-    for start in range(done, len(messages), AT_ONCE // 4):
-        await _write(attempt, session, [one.entry], messages[start : start + AT_ONCE // 4])
+    for start in range(done, len(messages), MESSAGES_PER_REQUEST // 4):
+        await _write(attempt, session, [one.entry], messages[start : start + MESSAGES_PER_REQUEST // 4])
     return Delivered(f"in {len(messages)} pieces")
 
 
 async def _find(attempt: Attempt, session: str, entries: Sequence[Entry]) -> dict[str, str]:
-    """The entries that are there, with the ids of their messages."""
+    """Return the ids of messages that the server has already, by entry key."""
     filters = {"OR": [{"metadata": {KEY: entry.key}} for entry in entries]}
-    items = await list_messages(attempt, session, f"size={AT_ONCE}", filters)
+    items = await list_messages(attempt, session, f"size={MESSAGES_PER_REQUEST}", filters)
     found = {str(message["metadata"].get(KEY)): str(message["id"]) for message in items}
-    attempt.doubts.absent(entry for entry in entries if entry.key not in found)
+    attempt.doubts.mark_absent(entry for entry in entries if entry.key not in found)
     return {entry.key: found[entry.key] for entry in entries if entry.key in found}
 
 
@@ -174,41 +176,41 @@ async def _count_pieces(attempt: Attempt, session: str, entry: Entry) -> int:
     items = await list_messages(attempt, session, "size=1&reverse=true", {"metadata": {WHOLE: entry.key}})
     count = items[0]["metadata"].get(PIECE) if items else 0
     if not isinstance(count, int):
-        raise Unanswered("the server's list of messages does not tell which piece it has")
+        raise Unanswered("the server's response lacks the number of the piece")
     return count
 
 
 async def list_messages(attempt: Attempt, session: str, page: str, filters: Json) -> list[Json]:
-    """A page of a session's messages. Raises Failure."""
-    told = await attempt.ask("POST", session_path(session, f"messages/list?{page}"), {"filters": filters})
-    items = items_of(told, "messages")
+    """Return a page of a session's messages. Raises Failure."""
+    response = await attempt.ask("POST", session_path(session, f"messages/list?{page}"), {"filters": filters})
+    items = items_of(response, "messages")
     if not all(isinstance(one.get("metadata"), dict) for one in items):
-        raise Unanswered("the server's list of messages is none")
+        raise Unanswered("the server's list of messages is invalid")
     return items
 
 
 async def delete_message(attempt: Attempt, session: str, message: str) -> None:
-    """Delete a message by its id, where the server can do that. Raises Failure."""
+    """Delete a message by its id, if the server supports that. Raises Failure."""
     await attempt.ask_if_there("DELETE", f"ext/{session_path(session, f'messages/{in_path(message)}')}")
 
 
 async def _write(attempt: Attempt, session: str, entries: Sequence[Entry], messages: Sequence[Json]) -> list[str]:
-    """Write messages of these entries; their ids, in order."""
-    told = (await attempt.write(entries, session_path(session, "messages"), {"messages": messages})).value
-    if not isinstance(told, list) or len(told) != len(messages) or not all(isinstance(one, dict) for one in told):
-        raise Unanswered("the server's answer does not name the messages it wrote")
-    return [str(one.get("id", "")) for one in told]
+    """Write messages of these entries, and return their ids in order. Raises Failure."""
+    rows = (await attempt.write(entries, session_path(session, "messages"), {"messages": messages})).value
+    if not isinstance(rows, list) or len(rows) != len(messages) or not all(isinstance(one, dict) for one in rows):
+        raise Unanswered("the server's answer lacks the ids of the new messages")
+    return [str(one.get("id", "")) for one in rows]
 
 
-MARK = "[continued] "
-"""Before every piece but the first, where there is room for it."""
+CONTINUATION_MARK = "[continued] "
+"""Prefix of every piece but the first, if the limit leaves room for it."""
 
 
 def split_text(text: str, limit: int) -> list[str]:
-    """`text` in pieces of at most `limit` characters: parted after a paragraph, else after a word, else where it must
-    be. Without the marks they are the text again, character by character."""
-    limit = min(limit, MOST_MESSAGE)
-    mark = MARK if limit >= 2 * len(MARK) else ""
+    """Split a text into pieces of at most `limit` characters: after a paragraph, else after a word, else anywhere.
+    Without the marks, the joined pieces equal the text."""
+    limit = min(limit, MAX_MESSAGE_CHARS)
+    mark = CONTINUATION_MARK if limit >= 2 * len(CONTINUATION_MARK) else ""
     pieces, start, before = [], 0, ""
     while len(text) - start > limit - len(before):
         cut = _find_cut(text[start : start + limit - len(before)])
@@ -218,7 +220,8 @@ def split_text(text: str, limit: int) -> list[str]:
 
 
 def _find_cut(window: str) -> int:
-    """Where the first piece ends. A paragraph counts in the second half alone, so that pieces do not become many."""
+    """Return the end of the first piece. A paragraph end counts only in the second half, which limits the number of
+    pieces."""
     paragraph = window.rfind("\n\n", len(window) // 2)
     if paragraph >= 0:
         return paragraph + 2

@@ -1,4 +1,4 @@
-"""Where a server's sign-in is: variables, then what the server says of itself, then the addresses of its kind."""
+"""The OAuth endpoints of a server: from variables, then the server's metadata, then the defaults of its kind."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ METADATA_PATH = "/.well-known/oauth-authorization-server"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 METADATA_SECONDS, MAX_URL_CHARS = 5.0, 2_000
 SignInSource = Literal["cli", "web", "desktop"]
-"""Where a person begins to sign in, for the page."""
+"""The program in which a person starts to sign in, sent to the consent page."""
 VARIABLES = ("DASHBOARD", "AUTHORIZE_URL", "TOKEN_URL", "CLIENT_ID", "SCOPE")
-"""Behind `HONCHO_OAUTH_`."""
+"""Suffixes of the variables `HONCHO_OAUTH_…`."""
 
 
 class Endpoints(Struct, frozen=True):
-    """The endpoints of a server's sign-in, with client id and scope. `device` and `revoke` are empty if it has none."""
+    """The OAuth endpoints of a server, with client id and scope. `device` and `revoke` are "" if the server has
+    none."""
 
     server: str
     authorize: str
@@ -36,32 +37,32 @@ class Endpoints(Struct, frozen=True):
     client_id: str
     scope: str
     is_offered: bool
-    """Whether the server itself says that one can sign in there."""
+    """Whether the server publishes OAuth metadata."""
 
 
 def find_endpoints(server: str, env: Mapping[str, str]) -> Endpoints:
-    """Ask a server where one signs in. Without an answer the addresses of its kind are assumed. Blocks."""
-    told = get_json(f"{server}{METADATA_PATH}", METADATA_SECONDS)
+    """Read a server's OAuth metadata; without it, assume the default addresses. Blocks."""
+    metadata = get_json(f"{server}{METADATA_PATH}", METADATA_SECONDS)
     named = {name: env.get(f"HONCHO_OAUTH_{name}", "").strip() for name in VARIABLES}
-    token = named["TOKEN_URL"] or _own(told, "token_endpoint", server) or default_token_url(server)
-    grants = told.get("grant_types_supported")
+    token = named["TOKEN_URL"] or _own(metadata, "token_endpoint", server) or default_token_url(server)
+    grants = metadata.get("grant_types_supported")
     has_device = isinstance(grants, list) and DEVICE_GRANT in grants
-    device = _own(told, "device_authorization_endpoint", server) or f"{server}/oauth/device_authorization"
+    device = _own(metadata, "device_authorization_endpoint", server) or f"{server}/oauth/device_authorization"
     return Endpoints(
         server,
-        named["AUTHORIZE_URL"] or _authorize(server, named["DASHBOARD"], told),
+        named["AUTHORIZE_URL"] or _authorize(server, named["DASHBOARD"], metadata),
         token,
         device if has_device else "",
-        _own(told, "revocation_endpoint", server),
+        _own(metadata, "revocation_endpoint", server),
         named["CLIENT_ID"] or CLIENT_ID,
         named["SCOPE"] or SCOPE,
-        bool(told),
+        bool(metadata),
     )
 
 
 def check_page(endpoints: Endpoints) -> None:
-    """Raise ProviderError where nobody can sign in: the server does not say where, and its usual page is not there.
-    The cloud is not asked. Blocks."""
+    """Raise ProviderError if nobody can sign in: the server publishes no metadata, and its default page is missing.
+    The cloud is not checked. Blocks."""
     if endpoints.is_offered or is_cloud_url(endpoints.server) or has_page(endpoints.authorize, METADATA_SECONDS):
         return
     shown, page = hide_url(endpoints.server), hide_url(endpoints.authorize)
@@ -75,24 +76,24 @@ def default_token_url(server: str) -> str:
     return f"{server}/oauth/token"
 
 
-def _authorize(server: str, dashboard: str, told: Mapping[str, Any]) -> str:
+def _authorize(server: str, dashboard: str, metadata: Mapping[str, Any]) -> str:
     if dashboard:
         return f"{dashboard.rstrip('/')}/authorize"
-    if page := _url(told, "authorization_endpoint"):
+    if page := _url(metadata, "authorization_endpoint"):
         return page
     if is_cloud_url(server):
         return f"{CLOUD_DASHBOARD}/authorize"
     return f"{LOCAL_DASHBOARD if is_loopback(urlsplit(server).hostname or '') else server}/authorize"
 
 
-def _own(told: Mapping[str, Any], name: str, server: str) -> str:
-    """Return an endpoint that secrets are sent to: it counts only on the server itself."""
-    url = _url(told, name)
+def _own(metadata: Mapping[str, Any], name: str, server: str) -> str:
+    """Return an endpoint that secrets are sent to, if it is on the server itself; else ""."""
+    url = _url(metadata, name)
     return url if url and _origin(url) == _origin(server) else ""
 
 
-def _url(told: Mapping[str, Any], name: str) -> str:
-    url = told.get(name)
+def _url(metadata: Mapping[str, Any], name: str) -> str:
+    url = metadata.get(name)
     if not isinstance(url, str) or len(url) > MAX_URL_CHARS or not url.isascii() or not url.isprintable():
         return ""
     try:

@@ -1,4 +1,4 @@
-"""`hermes honcho peers map` without arguments: which account, and which peer of the workspace it is from now on."""
+"""`hermes honcho peers map` without arguments: choose an account, then the peer that it maps to."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hermes.memory.provider import Acquaintance
 from hermes.types import Json
 
 MAX_LISTED = 50
-"""Accounts, and peers, that are offered; any other is given as an argument."""
+"""Accounts, and peers, that are offered; others can be given as arguments."""
 NEW, NAMED = "new", "hermes honcho peers map ACCOUNT NAME"
 
 
 def choose_mapping(
     bench: Workbench, config: HonchoConfiguration, people: Sequence[Acquaintance], old: str | None
 ) -> tuple[str, str]:
-    """Ask which account, unless it is given, and which peer it shall be. Raises UsageError where nobody can answer."""
+    """Ask for an account, unless one is given, and for its new peer. Raises UsageError if nobody can answer."""
     dialog = bench.desk.dialog
     if not dialog.can_ask:
         raise UsageError("nobody can be asked which account and which peer", hint=f"Give both: `{NAMED}`")
@@ -41,12 +41,12 @@ def choose_mapping(
 
 
 def _workspace_peers(bench: Workbench, config: HonchoConfiguration) -> list[str] | None:
-    """The peers of the workspace; None where the server cannot say."""
+    """Return the peers of the workspace; None if the server cannot list them."""
     try:
         server = Extensions(config, bench.machine)
         found: Json = server.ask("POST", f"{server.workspace}/peers/list?size={MAX_LISTED}", missing={}, json={})
     except HermesError as error:
-        bench.desk.dialog.say(f"Which peers the workspace has cannot be told now ({error.message}).")
+        bench.desk.dialog.say(f"The workspace's peers cannot be listed now ({error.message}).")
         return None
     items = found.get("items") if isinstance(found, dict) else None
     return sorted(str(one["id"]) for one in items or () if isinstance(one, dict) and "id" in one)
@@ -59,7 +59,7 @@ def _described(peer: str, peers: Sequence[str] | None) -> str:
 
 
 def _change(config: HonchoConfiguration, name: str, old: str) -> str:
-    """What it changes to put an account on a peer."""
+    """Describe the effect of putting an account on a peer."""
     if name == config.identities.owner:
         return f"your own: {old} would be you, and read all that is known of you"
     return f"what {old} says goes there from now on, and what is known of {name} is recalled for it"

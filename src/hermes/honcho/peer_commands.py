@@ -1,4 +1,4 @@
-"""`hermes honcho peers`: who is who in each profile, and giving someone another peer."""
+"""`hermes honcho peers`: list the peers of people and agents, and map an account to another peer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hermes.honcho.config_file import set_entry
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.extensions import MERGE, Extensions
 from hermes.honcho.guests import account_name
-from hermes.honcho.identity import Identities, everybody, find_peer, parse_account, what_it_reads
+from hermes.honcho.identity import Identities, describe_reach, everybody, find_peer, parse_account
 from hermes.honcho.names import CLIENT_PLATFORMS
 from hermes.honcho.peer_choice import choose_mapping
 from hermes.honcho.server import Machine, find_server, open_client
@@ -30,7 +30,7 @@ def show_peers(
     ctx: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """You and the agent in every profile, and who on chat platforms is which peer."""
+    """Show you and the agent in every profile, and the peer of each chat account."""
     if ctx.invoked_subcommand is not None:
         return
     bench = find_bench(ctx)
@@ -43,7 +43,7 @@ def show_peers(
             for name, c in found
         ]
         known = [
-            {"who": one.who, "name": one.name, "peer": peer.name, "by": peer.rung, "reads": what_it_reads(one, peer)}
+            {"who": one.who, "name": one.name, "peer": peer.name, "by": peer.rung, "reads": describe_reach(one, peer)}
             for one, peer in people
         ]
         bench.desk.print_json({"profiles": profiles, "aliases": dict(config.identities.aliases), "people": known})
@@ -56,7 +56,7 @@ def show_peers(
         for problem in c.problems:
             bench.desk.dialog.say(f"{name}: {problem.message}")
     if people:
-        rows = [(one.who, peer.name, peer.rung, what_it_reads(one, peer), one.name) for one, peer in people]
+        rows = [(one.who, peer.name, peer.rung, describe_reach(one, peer), one.name) for one, peer in people]
         bench.desk.print_table(("who", "peer", "by", "reads", "name"), rows)
     if config.identities.aliases:
         bench.desk.print_table(("id", "alias of"), sorted(config.identities.aliases.items()))
@@ -82,7 +82,7 @@ def map_peer(
         bool, typer.Option("--me", help="Do not ask: the account is yours. Needed where NEW is your own peer.")
     ] = False,
 ) -> None:
-    """Let the user OLD be the peer NEW. What becomes of what is known so far is asked, not assumed."""
+    """Map the user OLD to the peer NEW. Existing memory moves or stays as you choose."""
     bench = find_bench(ctx)
     config = bench.load().checked()
     people = bench.desk.people()
@@ -109,7 +109,7 @@ def map_peer(
 
 
 class PlannedMapping(Struct, frozen=True):
-    """An account, by the id that its alias gets, and the peer that it becomes."""
+    """A validated mapping: the account, the id that its alias gets, and the new peer."""
 
     old: str
     account: Acquaintance
@@ -117,12 +117,12 @@ class PlannedMapping(Struct, frozen=True):
     before: str
     name: str
     is_own: bool
-    """Whether the peer before is this account's alone, so that its memory can move."""
+    """Whether the old peer belongs to this account alone, so that its memory can move."""
     makes_owner: bool
 
 
 def _plan(config: HonchoConfiguration, people: Sequence[Acquaintance], old: str, new: str) -> PlannedMapping:
-    """Find out what an alias would mean. Raises UsageError for one that is refused or changes nothing."""
+    """Plan the effect of an alias. Raises UsageError if it is refused or changes nothing."""
     who = config.identities
     platform, user_id = parse_account(who, old, people)
     if config.guests.first not in (None, platform):
@@ -139,16 +139,17 @@ def _plan(config: HonchoConfiguration, people: Sequence[Acquaintance], old: str,
 
 
 def preview(machine: Machine, people: Sequence[Acquaintance], old: str, new: str) -> MappingPreview:
-    """Say what an alias would change. Raises UsageError as `map_peer` does."""
+    """Return what an alias would change. Raises UsageError as `map_peer` does."""
     config = machine.load().checked()
     wanted = _plan(config, people, old, new)
-    can_merge, known = _look(machine, config, wanted.before, wanted.name)
+    can_merge, known = _preview_known(machine, config, wanted.before, wanted.name)
     merges = can_merge and wanted.is_own and bool(known)
     return MappingPreview(wanted.old, wanted.before, wanted.name, known, merges, wanted.makes_owner)
 
 
 def _refuse_others(who: Identities, account: Acquaintance, old: str, name: str, *, is_owner: bool) -> None:
-    """Refuse a peer that is an agent's, or another person's: an alias must not let anybody read what is not theirs."""
+    """Raise UsageError for a peer of an agent or another person: an alias must not give access to other people's
+    memory."""
     if name != who.owner and who.is_own(name) and not (is_owner and name != who.ai):
         raise UsageError(
             f"{name} is the agent, or a name of another profile's agent or owner", hint="Give another name"
@@ -165,7 +166,7 @@ def _refuse_others(who: Identities, account: Acquaintance, old: str, name: str, 
 
 
 def _check_owner(bench: Workbench, account: Acquaintance, old: str, name: str, *, me: bool) -> None:
-    """Ask whether an account that shall be the owner's peer is the owner. Nothing is changed unless it is."""
+    """Ask whether an account that would become the owner's peer belongs to the owner. Raises UsageError if not."""
     if not account.platform:
         hint = "Write PLATFORM:ID, for example telegram:7654321"
         raise UsageError(f"{name} is your own peer, and nobody knows whose account {old} is", hint=hint)
@@ -182,18 +183,18 @@ def _check_owner(bench: Workbench, account: Acquaintance, old: str, name: str, *
 
 
 def _is_others(config: HonchoConfiguration, peer: str, old: str) -> bool:
-    """Whether a peer is the owner, the agent or another id's alias too: then its memory is not one id's to move."""
+    """Return True if a peer is the owner, the agent or another id's alias too, so that its memory cannot move."""
     who = config.identities
     return peer in (who.owner, who.ai) or any(to == peer for one, to in who.aliases.items() if one != old)
 
 
 def _ask(bench: Workbench, config: HonchoConfiguration, wanted: PlannedMapping) -> str:
-    """Say what would move or stay behind, and ask which of the two it shall be."""
+    """Say what would move or stay, and ask which. Returns "merge" or "leave"; raises UsageError for "stop"."""
     dialog, before, name = bench.desk.dialog, wanted.before, wanted.name
     if not dialog.can_ask:
         hint = "`--merge` moves it where the server can, `--leave` leaves it where it is"
         raise UsageError("nobody can be asked here what becomes of the old memory", hint=hint)
-    can_merge, known = _look(bench.machine, config, before, name)
+    can_merge, known = _preview_known(bench.machine, config, before, name)
     moving = can_merge and wanted.is_own
     if not known:
         dialog.say(f"Nothing is known of {before} yet.")
@@ -214,8 +215,8 @@ def _ask(bench: Workbench, config: HonchoConfiguration, wanted: PlannedMapping) 
     return answer
 
 
-def _look(machine: Machine, config: HonchoConfiguration, before: str, name: str) -> tuple[bool, str]:
-    """Whether the server can merge, and how much is known of the old peer as far as it can be asked: "" for nothing."""
+def _preview_known(machine: Machine, config: HonchoConfiguration, before: str, name: str) -> tuple[bool, str]:
+    """Return whether the server can merge, and a sentence on what it knows about the old peer; "" for nothing."""
     try:
         server = Extensions(config, machine)
         if server.has(MERGE):
@@ -229,7 +230,7 @@ def _look(machine: Machine, config: HonchoConfiguration, before: str, name: str)
             count = client.peer(agent).conclusions_of(before).list(size=1).total
             return False, f"{agent} has {count} conclusions about {before}."
     except HermesError as error:
-        return False, f"How much is known of {before} cannot be told now ({error.message})."
+        return False, f"It is unknown now how much the server knows about {before} ({error.message})."
 
 
 def _merge(bench: Workbench, config: HonchoConfiguration, before: str, name: str) -> None:

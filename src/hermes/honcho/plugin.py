@@ -1,4 +1,4 @@
-"""The plugin's hooks, as `hermes.memory.provider.MemoryPlugin` describes them; each leads to a file of this room."""
+"""The hooks of `hermes.memory.provider.MemoryPlugin`, each delegated to a module of this package."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from msgspec.structs import replace
 from hermes.errors import HomeError, ProviderError, SettingsError
 from hermes.home import Home
 from hermes.honcho.addresses import find_address
-from hermes.honcho.carrying import carry_over, join_records
+from hermes.honcho.carrying import join_records, migrate_guests
 from hermes.honcho.config_file import edit_document, set_keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.delivery import SWITCHED_OFF, Delivery
 from hermes.honcho.facts import FactReader, to_source
 from hermes.honcho.guests import GuestRecord, account_name, add_account, add_owners_peer, check_first, edit_guests
-from hermes.honcho.identity import ResolvedPeer, everybody, find_peer, what_it_reads
+from hermes.honcho.identity import ResolvedPeer, describe_reach, everybody, find_peer
 from hermes.honcho.injection_log import find_log
 from hermes.honcho.keys import ENABLED, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
-from hermes.honcho.recall_reader import PATIENCE, RecallReader
+from hermes.honcho.recall_reader import READ_TIMEOUT_SECONDS, RecallReader
 from hermes.honcho.remarks import all_remarks, describe_auth
-from hermes.honcho.renewal import RenewalTerms
-from hermes.honcho.server import Machine, find_server, look_at
+from hermes.honcho.renewal import RenewalTimings
+from hermes.honcho.server import Machine, describe_server, find_server
 from hermes.honcho.session import HonchoSession
 from hermes.honcho.watch import Watch
-from hermes.honcho.wire import DeliveryPatience
+from hermes.honcho.wire import DeliveryTimeouts
 from hermes.memory.provider import (
     Acquaintance,
     Address,
@@ -64,12 +64,12 @@ if TYPE_CHECKING:
 
 CARRIED = "guests carried over"
 IN_PROJECT = "project/"
-"""Before the id of what another workspace than the configured one holds, and the workspace's name."""
+"""Prefix of the ids of items in a project's workspace, followed by the workspace's name."""
 SHARED = "what is known under your name here is not only yours, so it is not listed; the agent's owner can change that"
-"""Told to a guest whose peer is the owner's or someone else's too."""
+"""The notice for a guest whose peer is also someone else's."""
 CLOSING_SECONDS = 0.5
-"""Left of a shutdown for closing connections."""
-PACES = {
+"""The part of a shutdown's time that is left for closing connections."""
+FLUSH_POLICIES = {
     "async": "at once, in the background",
     "turn": "before each turn ends",
     "session": "when a conversation ends",
@@ -82,8 +82,8 @@ class HonchoPlugin(MemoryPlugin):
     name = "honcho"
     summary = "learns about people across conversations, on this machine or on a server"
     settings = TABLE
-    patience = DeliveryPatience()
-    terms = RenewalTerms()
+    timeouts = DeliveryTimeouts()
+    timings = RenewalTimings()
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -91,9 +91,9 @@ class HonchoPlugin(MemoryPlugin):
         self._connect: Connect | None = None
         self._kept_first: tuple[str, str] | None = None
         self._watch = Watch(self.machine, host.trouble)
-        self.links = Links(self.machine, host.clock, self.configuration, self.patience, self.terms)
-        """The server in force, for everything in this process that talks with it."""
-        self._delivery = Delivery(host, self.links, self.configuration, self.patience, self._meet)
+        self.links = Links(self.machine, host.clock, self.configuration, self.timeouts, self.timings)
+        """The server in force, shared by everything in this process."""
+        self._delivery = Delivery(host, self.links, self.configuration, self.timeouts, self._meet)
 
     def is_available(self) -> bool:
         server = find_server(self.configuration())
@@ -103,14 +103,14 @@ class HonchoPlugin(MemoryPlugin):
         return True
 
     def configuration(self) -> HonchoConfiguration:
-        """The configuration in force. Raises ProviderError while there has been no valid one."""
+        """Return the configuration in force. Raises ProviderError until there has been a valid one."""
         try:
             return self._watch.current()
         except SettingsError as error:
             raise ProviderError(error.message, hint=error.hint) from error
 
     async def start(self) -> None:
-        """Take over, once per workspace and profile, what an earlier version knew of guests."""
+        """Import the guests of an earlier version, once per workspace and profile."""
         config = self.configuration()
         if config.get(ENABLED) is False:
             return
@@ -120,7 +120,7 @@ class HonchoPlugin(MemoryPlugin):
         conversations, people = await self.host.conversations(), await self.host.people()
 
         def find_earlier(known: GuestRecord) -> GuestRecord:
-            return carry_over(replace(config.identities, guests=known), config.workspace, conversations, people)
+            return migrate_guests(replace(config.identities, guests=known), config.workspace, conversations, people)
 
         found = find_earlier(config.guests)
         if found.accounts or found.mixed or found.owners:
@@ -134,7 +134,7 @@ class HonchoPlugin(MemoryPlugin):
             raise ProviderError(lost.message, hint=lost.hint)
 
     async def _keep_first(self) -> None:
-        """Keep the first platform of guests in the store too, by which a lost record is noticed."""
+        """Store the guests' first platform in the host's store too, by which a lost record is detected."""
         config = self.configuration()
         if config.guests.first is not None and (config.workspace, config.guests.first) != self._kept_first:
             await self.host.keep(f"{CARRIED} {config.workspace}", config.guests.first)
@@ -145,7 +145,7 @@ class HonchoPlugin(MemoryPlugin):
         return find_address(self.configuration(), place)
 
     def _meet(self, speaker: Speaker | None, platform: str | None) -> None:
-        """Record a guest's account when it is seen for the first time, or as another peer."""
+        """Record a guest's account, or a new peer of it."""
         config = self.configuration()
         if not platform:
             return
@@ -196,7 +196,7 @@ class HonchoPlugin(MemoryPlugin):
         server = find_server(config)
         seconds = max(0.1, until - self.host.clock.now() - 0.5)
         is_on = config.get(ENABLED) is not False
-        access = await asyncio.to_thread(look_at, config, self.machine, seconds)
+        access = await asyncio.to_thread(describe_server, config, self.machine, seconds)
         return {
             "honcho": server.shown,
             "access": access,
@@ -221,7 +221,7 @@ class HonchoPlugin(MemoryPlugin):
     async def fact_sources(self, whose: Notebook, fact: Fact) -> Sequence[FactSource]:
         if self._peer_of(whose).is_shared:
             return ()
-        can_go = (await self.links.link(self.host.clock.now() + PATIENCE)).deletes_messages
+        can_go = (await self.links.link(self.host.clock.now() + READ_TIMEOUT_SECONDS)).deletes_messages
         return [to_source(one, can_go=can_go) for one in await self._fact_reader(whose).sources(fact)]
 
     async def fact_changes(self, whose: Notebook, fact: Fact, *, undo: bool) -> Sequence[FactChange]:
@@ -237,7 +237,7 @@ class HonchoPlugin(MemoryPlugin):
         return found
 
     def _views(self, peer: str) -> Sequence[str]:
-        """Whose views of a peer are read, the agent's first."""
+        """Return the observers whose views of a peer are read, the agent first."""
         config = self.configuration()
         return [config.identities.ai, peer] if config.observation["ai"]["observeOthers"] else [peer]
 
@@ -255,7 +255,7 @@ class HonchoPlugin(MemoryPlugin):
 
     def identify(self, people: Sequence[Acquaintance]) -> Sequence[KnownAs]:
         known = everybody(self.machine.load().identities, people)
-        return [KnownAs(one, peer.name, peer.rung, what_it_reads(one, peer)) for one, peer in known]
+        return [KnownAs(one, peer.name, peer.rung, describe_reach(one, peer)) for one, peer in known]
 
     def preview_mapping(self, people: Sequence[Acquaintance], account: str, name: str) -> MappingPreview:
         found: MappingPreview = self._peer_commands().preview(self.machine, people, account, name)
@@ -350,8 +350,8 @@ class HonchoPlugin(MemoryPlugin):
 
 
 def _writing(config: HonchoConfiguration) -> str:
-    """What is sent when, in words."""
+    """Describe what is sent, and when."""
     if not config.get(SAVE_MESSAGES):
         return "nothing by itself, only what tools write on request"
     pace = config.get(WRITE_FREQUENCY)
-    return PACES.get(str(pace), f"after every {pace} turns")
+    return FLUSH_POLICIES.get(str(pace), f"after every {pace} turns")

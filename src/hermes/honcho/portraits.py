@@ -1,4 +1,4 @@
-"""Who a Honcho server knows at a glance: the owner and the agent, their cards, and what always holds of them."""
+"""Portraits of the owner and the agent: their cards and standing facts on a Honcho server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.honcho.facts import as_time, spoken
+from hermes.honcho.facts import as_time, strip_speaker
 from hermes.honcho.names import card_path
 from hermes.honcho.recall_reader import Card, ListPage, RecalledStanding, RecallReader
 from hermes.memory.provider import Fact, Portrait
@@ -18,17 +18,18 @@ LACKS = (
     "it does not say when a fact stopped holding, and a change cannot be undone",
     "people cannot be merged",
 )
-"""What another Honcho server than ours cannot tell or do."""
+"""Features that other Honcho servers than ours lack."""
 
 
 class StandingPart(Struct, frozen=True):
-    """The part of evidence that no question changes."""
+    """The standing facts in an evidence response."""
 
     standing: list[RecalledStanding]
 
 
 async def draw_portraits(reader: RecallReader, peer: str, ai: str, views: Sequence[str]) -> Sequence[Portrait]:
-    """The person in the agent's view, then the agent in its own. Raises ProviderError, in words."""
+    """Return the person in the agent's view, then the agent in its own. Raises ProviderError with a readable
+    message."""
     link = await reader.link()
     standing: list[RecalledStanding] = []
     if link.finds_evidence:
@@ -52,7 +53,7 @@ async def _read_card(reader: RecallReader, views: Sequence[str], peer: str) -> t
     for view in views:
         card = await reader.get(Card, card_path(view, peer))
         lines += [] if card is None else card.peer_card or []
-    return tuple(dict.fromkeys(spoken(line, peer) for line in lines))
+    return tuple(dict.fromkeys(strip_speaker(line, peer) for line in lines))
 
 
 async def _count(reader: RecallReader, observer: str, observed: str) -> int | None:
@@ -63,4 +64,4 @@ async def _count(reader: RecallReader, observer: str, observed: str) -> int | No
 
 def _fact(one: RecalledStanding, peer: str) -> Fact:
     origin = f"said in session {one.session_id}" if one.session_id else "stated"
-    return Fact(one.id, spoken(one.content, peer), as_time(one.created_at), origin)
+    return Fact(one.id, strip_speaker(one.content, peer), as_time(one.created_at), origin)

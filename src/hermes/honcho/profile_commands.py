@@ -1,4 +1,4 @@
-"""`hermes honcho sync`: a host block for every profile."""
+"""`hermes honcho sync`: create a host block for every profile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hermes.honcho.workbench import Workbench, find_bench
 from hermes.settings import PROVIDER
 
 OWN = {keys.AI_PEER.key, keys.OAUTH.key, keys.SESSIONS.key}
-"""What one profile does not take over from another."""
+"""Keys that one profile does not copy from another."""
 
 
 def sync(
@@ -23,13 +23,12 @@ def sync(
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask where a profile leaves memory behind.")] = False,
 ) -> None:
-    """Give every profile a host block, with what the default profile has, in the same workspace, as an agent of its
-    own."""
+    """Give every profile a host block, copied from the default profile: the same workspace, but a separate agent."""
     bench = find_bench(ctx)
     default = next(bench.profiles())
     config = default.load().checked()
     given = _own_block(default)
-    left = [] if yes else [line for one in bench.profiles() if (line := _stays_behind(one, config.workspace))]
+    left = [] if yes else [line for one in bench.profiles() if (line := _describe_left_behind(one, config.workspace))]
     for line in left:
         bench.desk.dialog.say(f"Note: {line}.")
     if left:
@@ -46,7 +45,7 @@ def sync(
 def _sync(bench: Workbench, default: HonchoConfiguration, given: Mapping[str, Any]) -> str:
     if own := _own(bench):
         return f"nothing: it has {own}"
-    places, left = bench.machine.places, _stays_behind(bench, default.workspace)
+    places, left = bench.machine.places, _describe_left_behind(bench, default.workspace)
     edit_document(places, _make_block(places.host, default.workspace, given))
     needs = "; it needs a sign-in or key of its own" if given.get(keys.OAUTH.key) else ""
     chosen = _choose(bench)
@@ -54,7 +53,7 @@ def _sync(bench: Workbench, default: HonchoConfiguration, given: Mapping[str, An
 
 
 def _choose(bench: Workbench) -> str:
-    """Choose Honcho where nobody chose a provider, so that the block is followed; what was done, in words."""
+    """Choose Honcho if nobody chose a provider, so that the block takes effect; return a note of what was done."""
     named = named_provider(bench.machine.home, bench.machine.env)
     if named is None:
         bench.machine.choose()
@@ -63,15 +62,15 @@ def _choose(bench: Workbench) -> str:
 
 
 def _own(bench: Workbench) -> str:
-    """What a profile has of its own, in words; "" where it gets a block."""
+    """Describe what a profile already has; "" if it gets a block."""
     path = bench.machine.places.existing()
     if path == bench.machine.home.path / FILE:
         return f"a file of its own, {path}"
     return "a block" if read_document(path, bench.machine.places).block else ""
 
 
-def _stays_behind(bench: Workbench, workspace: str) -> str:
-    """What a profile that has talked leaves in another workspace, and how it goes back to it; "" for nothing."""
+def _describe_left_behind(bench: Workbench, workspace: str) -> str:
+    """Describe what a used profile leaves in another workspace, and how to return to it; "" for nothing."""
     before, name = bench.load().workspace, bench.profile
     if before == workspace or not bench.machine.home.state_file.exists() or _own(bench):
         return ""
@@ -92,7 +91,7 @@ def _make_block(host: str, workspace: str, given: Mapping[str, Any]) -> Edit:
 
 
 def _own_block(bench: Workbench) -> Mapping[str, Any]:
-    """What the profile's own block says, in the words of now."""
+    """Return the profile's own block, with old key names replaced."""
     block = dict(read_document(bench.machine.places.existing(), bench.machine.places).block)
     move_old_pin(block)
     return block

@@ -1,4 +1,4 @@
-"""The profiles of this installation as Honcho sees them, and which of them tell the same memory."""
+"""The profiles of this installation, and which of them share a memory."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from hermes.errors import HermesError, SettingsError
 from hermes.home import Home
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.keys import ENV_HOST
-from hermes.honcho.server import HonchoServer, Machine, find_server, meant_server
+from hermes.honcho.server import HonchoServer, Machine, configured_server, find_server
 from hermes.settings import PROVIDER
 from hermes.settings.layers import Layer, environment
 
 
 def machines(machine: Machine) -> Iterator[Machine]:
-    """The machine as every profile sees it, the default one first; this one itself where it is its turn."""
+    """Yield the Machine of every profile, the default one first; `machine` itself for its own profile."""
     for home in machine.home.all():
         yield machine if home.path == machine.home.path else _at(home)
 
 
 def find_sharing(machine: Machine, config: HonchoConfiguration) -> Iterator[tuple[str, bool]]:
-    """The other profiles that tell the same workspace of the same server, or will once Honcho is chosen there; False
-    with one whose configuration is broken, of which nobody can tell."""
+    """Yield the other profiles that use, or once they choose Honcho would use, the same workspace of the same
+    server; with False if a profile's configuration is invalid."""
     ours = _memory(machine, find_server(config), config.workspace)
     for home in machine.home.all():
         if home.path == machine.home.path:
@@ -35,20 +35,21 @@ def find_sharing(machine: Machine, config: HonchoConfiguration) -> Iterator[tupl
 
 
 def _memories(machine: Machine) -> list[tuple[str, ...]]:
-    """The memory that a profile tells, and the one that it means. Raises SettingsError for a broken configuration."""
+    """Return the memory in use and the configured one of a profile. Raises SettingsError for an invalid
+    configuration."""
     config = machine.load().checked()
-    return [_memory(machine, find(config), config.workspace) for find in (find_server, meant_server)]
+    return [_memory(machine, find(config), config.workspace) for find in (find_server, configured_server)]
 
 
 def _at(home: Home) -> Machine:
-    """Another profile has an `.env` of its own; a variable that names the host block is meant for this one."""
+    """Return the Machine of another profile, with that profile's `.env`. The variable for the host block is dropped,
+    since it means this profile."""
     env = {name: value for name, value in load_env(home).items() if name != ENV_HOST}
     return Machine(home, env, is_chosen=named_provider(home, env) is not None)
 
 
 def named_provider(home: Home, env: Mapping[str, str]) -> str | None:
-    """Return the memory provider that a person chose in a profile; None for none. A broken file is told where it is
-    used."""
+    """Return the memory provider that a person chose in a profile; None if nobody did, or the file is invalid."""
     try:
         given = {entry.key: entry for entry in read_entries(home.config_file)}
     except SettingsError:
@@ -58,6 +59,6 @@ def named_provider(home: Home, env: Mapping[str, str]) -> str | None:
 
 
 def _memory(machine: Machine, server: HonchoServer, workspace: str) -> tuple[str, ...]:
-    """What tells one memory from another."""
+    """Return what identifies a memory: the server's kind, its location, and the workspace."""
     where = str(machine.memory.folder) if server.kind == "embedded" else server.url
     return server.kind, where, workspace

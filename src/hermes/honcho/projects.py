@@ -1,9 +1,9 @@
-"""honcho-projects.json: chats of one gateway that are kept in workspaces of their own.
+"""honcho-projects.json: chats of one gateway stored in separate workspaces.
 
     {"projects": {"<workspace>": {"sessions": {"<end of a gateway key's name>": "<session>"}}}}
 
-The longest end that matches a chat's key on whole segments decides. The file stands beside the honcho.json in force,
-or where that would be made.
+The longest end that matches a chat's key on whole segments wins. The file is in the folder of the honcho.json in
+force, or where that would be created.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ MAX_FILE_BYTES = 1024 * 1024
 
 
 class Project(Struct, frozen=True):
-    """Where a chat is kept: the workspace and the session's name in it."""
+    """The workspace of a chat, and its session's name there."""
 
     workspace: str
     session: str
 
 
 class Projects(Struct, frozen=True):
-    """Chats by the end of their gateway key's plain name."""
+    """Projects by the end of a gateway key's plain name."""
 
     chats: Mapping[str, Project] = field(default_factory=dict)
 
     def find(self, gateway_key: str | None) -> Project | None:
-        """Return where the chat of a key is kept; None where the configured workspace has it."""
+        """Return the project of a gateway key; None if the chat belongs to the configured workspace."""
         name = clean(gateway_key or "")
         ends = [end for end in self.chats if name == end or name.endswith(f"-{end}")]
         return self.chats[max(ends, key=len)] if ends else None
 
     @property
     def workspaces(self) -> Mapping[str, int]:
-        """The workspaces, each with how many chats it has."""
+        """Return the workspaces, each with its number of chats."""
         names = [project.workspace for project in self.chats.values()]
         return {name: names.count(name) for name in sorted(set(names))}
 
@@ -60,8 +60,8 @@ class _ProjectsFile(Struct):
 
 
 def read_projects(path: Path) -> Projects:
-    """Return what the file says; nothing where there is none. Raises SettingsError for one that cannot be used: with a
-    part of it, a chat would be kept in the wrong workspace."""
+    """Read the file; a missing one is empty. Raises SettingsError for an invalid file: a partly read one would store
+    chats in the wrong workspace."""
     try:
         raw = read_file(path, MAX_FILE_BYTES)
         document = msgspec.json.decode(raw, type=_ProjectsFile)
@@ -70,7 +70,7 @@ def read_projects(path: Path) -> Projects:
     except OSError as error:
         raise SettingsError(f"cannot read {path}: {error.strerror}", hint="Check its owner and permissions") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} cannot be understood: {error}", hint="Correct it, or remove it") from error
+        raise SettingsError(f"{path} is invalid: {error}", hint="Correct it, or remove it") from error
     chats: dict[str, Project] = {}
     for workspace, given in document.projects.items():
         for end, session in given.sessions.items():

@@ -1,5 +1,5 @@
-"""What the set-up asks. Where Honcho is: our own server, the cloud, or one by its URL; and the key for it. Who is who
-on a gateway: just me, me with my accounts pooled and others, or others only."""
+"""The set-up's questions about the server (our own, the cloud, or a URL) and its key, and about the people on a
+gateway (only me, me and others, or others only)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hermes.honcho.configuration import CLOUD, LOCAL, VARIABLE, is_cloud_url, na
 from hermes.honcho.grant import SEEDED
 from hermes.honcho.interview import Interview
 from hermes.honcho.remarks import describe_grant, unmarked
-from hermes.honcho.server import meant_server
+from hermes.honcho.server import configured_server
 from hermes.honcho.sign_in import Signer
 from hermes.memory.provider import Acquaintance
 from hermes.settings.layers import DEFAULT
@@ -32,17 +32,17 @@ WAYS = {
 }
 
 SERVER_KEYS = (keys.SERVER, keys.BASE_URL, keys.ENVIRONMENT, keys.API_KEY, keys.OAUTH)
-"""What these questions answer."""
+"""The keys that these questions set."""
 
 
 def ask_server(interview: Interview, signer: Signer) -> None:
-    before = meant_server(interview.config).kind
+    before = configured_server(interview.config).kind
     standing = "self-hosted" if before == "local" else before
     chosen = interview.option("server") or (
         interview.dialog.choose("Where is Honcho?", SERVERS, standing) if interview.asks else standing
     )
     if chosen not in SERVERS:
-        raise UsageError(f"'{chosen}' is no server", hint=f"There are {', '.join(SERVERS)}")
+        raise UsageError(f"unknown server '{chosen}'", hint=f"There are {', '.join(SERVERS)}")
     if chosen == "embedded":
         _use_embedded(interview)
         return
@@ -92,15 +92,15 @@ def _ask_self_hosted(interview: Interview, signer: Signer, *, was_there: bool) -
 
 
 def _use_embedded(interview: Interview) -> None:
-    """What else is configured stays in the file, and is not used."""
+    """Use our own server. Settings of other servers stay in the file, unused."""
     value = interview.value
     elsewhere = value(keys.API_KEY) or value(keys.BASE_URL) or value(keys.ENVIRONMENT) == "local"
     interview.put(keys.SERVER, "embedded" if elsewhere else interview.config.get(keys.SERVER))
 
 
 def _signs_in(interview: Interview, signer: Signer, server: str, *, is_new: bool) -> bool:
-    """Ask how to be let in, and sign in at once where that is the answer; False for a key. The name given at consent is
-    what the next question offers."""
+    """Ask how to sign in, and do it; False if a key is to be given instead. Names chosen at consent become the
+    defaults of the next questions."""
     grant = None if is_new else interview.config.grant
     if not interview.asks or interview.option("key") is not None or not (grant or signer.is_offered(server)):
         return False
@@ -127,8 +127,8 @@ def _signs_in(interview: Interview, signer: Signer, server: str, *, is_new: bool
 
 
 def _ask_key(interview: Interview, question: str, *, is_new: bool) -> None:
-    """Ask for the key of the chosen server. A key or sign-in of the file that was for another server is not used for
-    this one; the variable's key is, except for a local server."""
+    """Ask for the chosen server's key. A key or sign-in of the file made for another server is not reused; the
+    variable's key is, except for a local server."""
     known, grant = interview.config.get(keys.API_KEY), interview.config.grant
     if _uses_variable(interview):
         is_new = False
@@ -151,7 +151,7 @@ def _ask_key(interview: Interview, question: str, *, is_new: bool) -> None:
 
 
 def _uses_variable(interview: Interview) -> bool:
-    """Return True if the chosen server gets the key of the variable as long as no other is given."""
+    """Return True if the chosen server gets the variable's key unless another one is given."""
     config, url = interview.config, named_server(interview.value) or CLOUD
     is_free = config.settings.origin(keys.API_KEY) in (VARIABLE, DEFAULT)
     return is_free and any(one.layer == VARIABLE and one.is_for(url) for one in config.given_keys)
@@ -171,7 +171,7 @@ UNPINNED = (
 
 
 def ask_gateway(interview: Interview, people: Sequence[Acquaintance]) -> list[Acquaintance]:
-    """Ask who talks to the gateway. Those who are the owner's accounts and are not marked so yet."""
+    """Ask which people use the gateway, and return the owner's accounts that are not marked so yet."""
     standing = _standing(interview)
     chosen = interview.option("identity") or (
         interview.dialog.choose("Who talks to this gateway?", TREE, standing) if interview.asks else None
@@ -179,7 +179,7 @@ def ask_gateway(interview: Interview, people: Sequence[Acquaintance]) -> list[Ac
     if chosen is None:
         return []
     if chosen not in TREE:
-        raise UsageError(f"'{chosen}' is no way to tell people apart", hint=f"There are {', '.join(list(TREE)[:-1])}")
+        raise UsageError(f"unknown choice '{chosen}'", hint=f"There are {', '.join(list(TREE)[:-1])}")
     if chosen == EDIT:
         _edit(interview)
         return []
@@ -205,7 +205,7 @@ def _standing(interview: Interview) -> str:
 
 
 def _ask_mine(interview: Interview, candidates: Sequence[Acquaintance], *, default_all: bool) -> list[Acquaintance]:
-    """Which of those who may talk are the owner; without a person to ask all of them, or none."""
+    """Ask which of the accounts are the owner's. Without a person to ask: all if `default_all`, else none."""
     if not candidates:
         return []
     say, choose = interview.dialog.say, interview.dialog.choose

@@ -1,16 +1,15 @@
-"""The layers of one conversation's recall. Evidence is asked for with each message, before the model is; the others are
-fetched beside the turn and kept until they are fetched again.
+"""The layers of one conversation's recall. Evidence is fetched with each message, before the model is called; the
+other layers are fetched beside the turn and kept until they are fetched again.
 
     recall ───> evidence (this very message)                 ┐
-    prepare ──> base (summary, representations, cards)       ├─ what is there by the deadline ──> parts
+    prepare ──> base (summary, representations, cards)       ├─ results at the deadline ──> parts
             └─> dialectic (cold or warm, up to three passes) ┘
 
-A turn waits for evidence until its deadline, and for a layer that has no result yet for half of what is left then. A
-fetch that misses a turn's deadline is named in `missed`. A layer goes on to be fetched then: its result is used in the
-next turn, and later turns do not wait for it again.
+A turn waits for evidence until its deadline, and for a layer without any result for half of the time that is left. A
+fetch that misses the deadline is named in `missed`. A layer's fetch continues: the next turn uses its result, and later
+turns do not wait for it again.
 
-With `recallSync` nothing is fetched ahead: the layers that are due are asked for with the message too, and what is late
-is dropped.
+With `recallSync` nothing is fetched ahead: due layers are fetched with the message too, and late results are dropped.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from hermes.errors import HermesError, ProviderError
 from hermes.honcho import keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.context_views import AI, AI_CARD, SUMMARY, USER, USER_CARD
-from hermes.honcho.evidence import TITLE, UNTOLD_TITLE, quote_all, quote_standing
+from hermes.honcho.evidence import TITLE, UNKNOWN_ANSWER_TITLE, quote_all, quote_standing
 from hermes.honcho.injection import (
     CHARS_PER_TOKEN,
     DEFAULT_TOKENS,
@@ -58,23 +57,23 @@ log = logging.getLogger(__name__)
 AskModel = Callable[[str, str, float], Awaitable[str]]
 """`Host.ask_model`."""
 CARD_TOKENS = 200
-"""What of a card is recalled."""
+"""The most tokens of a card that are recalled."""
 BASE, DIALECTIC = "base", "dialectic"
-MARGIN = 0.1
-"""The share of the time that is kept back for putting the answer together: one that comes too late is not used."""
+COMPOSE_TIME_SHARE = 0.1
+"""Share of the time reserved for composing the result, since a late recall is not used."""
 SYNC_SECONDS = 5.0
-"""What all of a turn's recall may take with `recallSync`, unless `timeout` says."""
+"""Time limit of a whole recall with `recallSync`, unless `timeout` is set."""
 REWRITE_SECONDS, MAX_REWRITE_CHARS = 10.0, 4000
-"""What a model may take to word a question, and what of a message it reads."""
+"""Time limit of a model that words a question, and the part of the message that it reads."""
 PARTS = dict(zip(keys.BASE_PARTS, (SUMMARY, USER, USER_CARD, AI, AI_CARD), strict=True))
-"""The layers that `injection.sessionStart` names."""
+"""The layers that `injection.sessionStart` can name."""
 LATE = "it was not there in time"
 CANCELLED = "it took too long to prepare, and was stopped"
 
 
 class RecallLayer:
-    """One kind of recalled text: its last result, and the fetch that is under way. `is_sync`: a result belongs to the
-    question that it was fetched with. `repeats_empty`: an empty result is none, and does not use up the cadence."""
+    """One kind of recalled text: its last result, and the running fetch. With `is_sync`, a result is only used for
+    the question that it was fetched with. With `repeats_empty`, an empty result does not use up the cadence."""
 
     def __init__(self, cadence: int, *, is_sync: bool = False, repeats_empty: bool = False) -> None:
         self.cadence = cadence
@@ -96,14 +95,14 @@ class RecallLayer:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a turn should wait for it: it is being fetched, and there is no older result to use instead."""
+        """Whether a turn should wait for this layer: a fetch is running, and no older result can be used instead."""
         return self.is_running and not self.sections
 
     def is_due(self, turn: int) -> bool:
         return not self.is_running and turn >= self._not_before and is_due(turn, self.fetched_for, self.cadence)
 
     def fetch(self, turn: int, now: float, work: Callable[[], Awaitable[tuple[Section, ...]]]) -> None:
-        """Begin to fetch it for a turn. A failure is kept, and the layer stays due."""
+        """Start a fetch for a turn. A failure is stored, and the layer stays due."""
 
         async def run() -> None:
             try:
@@ -120,7 +119,7 @@ class RecallLayer:
         self.task = asyncio.create_task(run())
 
     def _settle(self) -> None:
-        """Use up the cadence, or pause where there was nothing."""
+        """Use up the cadence, or pause after an empty result."""
         if self.sections or not self._repeats_empty:
             self.fetched_for, self._empty_answers = self.asked_for, 0
             return
@@ -128,13 +127,13 @@ class RecallLayer:
         self._not_before = self.asked_for + pause_turns(self._empty_answers)
 
     def drop(self) -> None:
-        """Let go what was fetched, or is being fetched: it is due again."""
+        """Discard the result and cancel the fetch; the layer is due again."""
         if self.task is not None:
             self.task.cancel()
         self.sections, self.task, self.fetched_for, self.failure = (), None, None, None
 
     def missed(self) -> str | None:
-        """Why there is no result for this turn; None when there is one."""
+        """Return why this turn has no result; None if it has one."""
         if self.is_awaited:
             return LATE
         if self.failure is not None:
@@ -172,10 +171,11 @@ class Recaller:
         """The turn that the next recall is for; None until the first question is known."""
         self._about: str | None = source.whose.user
         self._standing: tuple[Section, ...] = ()
-        """What always holds, as it was found last: a turn whose own evidence comes too late has it too."""
+        """The last standing facts found, for turns whose own evidence comes too late."""
 
     async def prepare(self, question: Question | None, about: str | None) -> None:
-        """Fetch what the turn after this question will want; None at the beginning. Raises what failed."""
+        """Fetch layers for the turn after this question; without a question, for the first turn. Raises a layer's
+        failure."""
         if self._is_sync:
             return
         if question is None:
@@ -191,10 +191,10 @@ class Recaller:
         await self._finish()
 
     async def recall(self, question: Question, about: str | None, seconds: float) -> Recalled:
-        """What is there in so many seconds."""
+        """Return the results that arrive within `seconds`."""
         if is_trivial(question) or (self._first_turn_only and question.turn > 1):
             return Recalled()
-        seconds = min(seconds * (1 - MARGIN), self._sync_seconds if self._is_sync else seconds)
+        seconds = min(seconds * (1 - COMPOSE_TIME_SHARE), self._sync_seconds if self._is_sync else seconds)
         until = self._source.reader.now() + seconds
         is_forgotten = self._forget_before(question.since)
         self._begin_evidence(question)
@@ -216,7 +216,7 @@ class Recaller:
         return Recalled(compose(sections, budget_chars(self._tokens)), missed, read_lines(sections, about))
 
     async def close(self) -> None:
-        """Stop whatever is being fetched."""
+        """Stop all running fetches."""
         running = {layer.task for layer in self._layers.values() if layer.task is not None and layer.is_running}
         for task in running:
             task.cancel()
@@ -224,7 +224,7 @@ class Recaller:
             await asyncio.wait(running)
 
     def _waits(self, turn: int, left: float) -> dict[str, float]:
-        """Seconds that a turn waits for each layer that has no result yet."""
+        """Return the seconds that a turn waits for each layer without a result."""
         if self._is_sync:
             return {BASE: left, DIALECTIC: left}
         base, dialectic = self._first_waits if turn == 1 else (None, None)
@@ -235,7 +235,7 @@ class Recaller:
         }
 
     def _meet(self, turn: int, about: str | None, asked: str) -> None:
-        """Take in the first question: what was fetched ahead of it was meant for its turn. Nothing may have been."""
+        """Handle the first question: assign the layers fetched ahead to its turn, or start to fetch them now."""
         self._about = about
         ahead = (self._layers[BASE], self._layers[DIALECTIC])
         for layer in ahead:
@@ -246,7 +246,7 @@ class Recaller:
             self._begin(turn, asked)
 
     def _forget_before(self, since: float) -> bool:
-        """Drop what was fetched before a time, since it may hold what was forgotten then. Was there any?"""
+        """Drop results fetched before `since`, which may hold forgotten text; return True if there were any."""
         old = [layer for layer in self._layers.values() if layer.task is not None and layer.begun_at < since]
         for layer in old:
             layer.drop()
@@ -263,15 +263,15 @@ class Recaller:
             base.fetch(turn, self._source.reader.now(), partial(self._fetch_base, question))
 
     def _begin_evidence(self, question: Question) -> None:
-        """Ask for evidence for this message. What an earlier message was about is not used for it."""
+        """Fetch evidence for this message, and drop the evidence of earlier ones."""
         self._layers[EVIDENCE].drop()
         self._layers[EVIDENCE].fetch(
             question.turn, self._source.reader.now(), partial(self._find_evidence, question.text)
         )
 
     async def _finish(self) -> None:
-        """Wait for the fetches that were begun; when cancelled, cancel them. Raises the last failure of a layer, also
-        one of an earlier turn, until that layer works again."""
+        """Wait for running fetches; if cancelled, cancel them. Raises a layer's last failure, possibly of an earlier
+        turn, until that layer works again."""
         ahead = (self._layers[BASE], self._layers[DIALECTIC])
         running = {layer.task for layer in ahead if layer.task is not None and layer.is_running}
         try:
@@ -288,7 +288,7 @@ class Recaller:
                 layer.task.result()  # a defect is raised, and named by the host
 
     async def _wait(self, layers: Sequence[RecallLayer], seconds: float) -> None:
-        """Wait for layers that this turn should wait for; not for one that was late or failed before."""
+        """Wait for layers that this turn should wait for, but not for those that were late or failed before."""
         waits = [layer for layer in layers if layer.is_awaited and not layer.made_wait and layer.failure is None]
         if waits and seconds > 0:
             await asyncio.wait({layer.task for layer in waits if layer.task is not None}, timeout=seconds)
@@ -306,7 +306,7 @@ class Recaller:
         )
 
     async def _think(self, question: str, *, warm: bool) -> tuple[Section, ...]:
-        """Ask about the person, in as many passes as it takes."""
+        """Ask about the person, in as many passes as needed."""
         about = self._about
         if about is None or await self._source.reader.is_floor() or not await self._source.may_answer(about):
             return ()
@@ -323,7 +323,7 @@ class Recaller:
         return self._answer_section(answers[-1] if answers else "")
 
     async def _rewrite(self, message: str) -> str | None:
-        """Have the host's model word the first question; None where it cannot."""
+        """Return the first question, worded by the host's model; None if no model can."""
         try:
             until = self._source.reader.now() + REWRITE_SECONDS
             return clean_question(await self._ask_model(REWRITE, message[:MAX_REWRITE_CHARS], until))
@@ -332,13 +332,13 @@ class Recaller:
             return None
 
     async def _find_evidence(self, question: str) -> tuple[Section, ...]:
-        """Ask with the message itself, whatever the server."""
+        """Search with the message itself as the query."""
         found = await self._source.find_evidence(question)
         now, whose = self._source.reader.now(), self._source.whose
         lines, title = quote_standing(found.standing), f"Keep in mind about {whose.user or whose.guest}"
         self._standing = (Section(STANDING_LINES, title, "", now, quotes=lines),) if lines else ()
         quotes = quote_all(found, question, whose.ai)
-        title = TITLE if found.is_told else UNTOLD_TITLE
+        title = TITLE if found.is_told else UNKNOWN_ANSWER_TITLE
         return (Section(EVIDENCE, title, "", now, quotes=quotes),) if quotes else ()
 
     def _answer_section(self, answer: str) -> tuple[Section, ...]:

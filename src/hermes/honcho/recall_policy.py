@@ -1,7 +1,7 @@
-"""When Honcho is asked, how hard it thinks, and with which words. Pure.
+"""When to query Honcho, with which reasoning level, and in which words. Pure.
 
-Dialectic = Honcho's endpoint that answers a question about a peer. A pass = one such call. Level = its reasoning
-effort. Cold/warm = without/with an ongoing conversation.
+Dialectic = Honcho's endpoint that answers a question about a peer. Pass = one call of it. Level = its reasoning effort.
+Cold/warm = without/with an ongoing conversation.
 
 turn n ── trivial? ── due by its cadence? ── pass 0 (cold or warm) ── pass 1 (audit) ── pass 2 (reconcile)
                                                     └── a strong answer ends it early
@@ -21,13 +21,13 @@ from hermes.honcho.keys import LEVELS
 from hermes.memory.provider import Question
 from hermes.ranking.utterances import is_nod
 
-LONG, LONGER = 120, 400
-"""Characters from which a question raises the level by one, and by two."""
-STRONG, STRONG_AND_STRUCTURED = 300, 100
-"""Characters beyond which an answer is strong and ends the passes; the smaller is for one with bullets or headings."""
+RAISE_BY_ONE_CHARS, RAISE_BY_TWO_CHARS = 120, 400
+"""Question lengths from which the level is raised by one, and by two."""
+MIN_STRONG_CHARS, MIN_STRONG_STRUCTURED_CHARS = 300, 100
+"""Answer lengths above which an answer is strong and ends the passes: without, and with bullets or headings."""
 STRUCTURE = re.compile(r"^\s{0,8}(?:[-*•]\s|\d{1,3}[.)]\s|#{1,6}\s|\*\*)", re.MULTILINE)
-PATIENT_UNTIL, MAX_PAUSE_TURNS = 3, 16
-"""Empty answers in a row after which pauses grow, and the longest pause."""
+MIN_PAUSING_ANSWERS, MAX_PAUSE_TURNS = 3, 16
+"""Empty answers in a row from which pauses grow, and the longest pause."""
 MAX_REWRITTEN_CHARS = 500
 MAX_TRIVIAL_CHARS = 100
 
@@ -86,7 +86,7 @@ class DialecticPlan(Struct, frozen=True):
 
 
 def choose_levels(how: DialecticPlan, question_chars: int) -> tuple[str, ...]:
-    """The level of each pass: those of `explicit` unchanged, the usual levels for passes without one."""
+    """Return the level of each pass: `explicit` levels first, then the usual ones."""
     base = raise_level(how.base, question_chars, how.cap) if how.heuristic else how.base
     usual = {1: (base,), 2: ("minimal", base), 3: ("minimal", base, "low")}[how.depth]
     given = how.explicit[: how.depth]
@@ -94,43 +94,49 @@ def choose_levels(how: DialecticPlan, question_chars: int) -> tuple[str, ...]:
 
 
 def raise_level(base: str, question_chars: int, cap: str) -> str:
-    """The level for a question of this length: never above `cap`, unless `base` is, and never below `base`."""
-    steps = 2 if question_chars >= LONGER else 1 if question_chars >= LONG else 0
+    """Return the level for a question of this length: at least `base`, and raised at most to `cap`."""
+    steps = 2 if question_chars >= RAISE_BY_TWO_CHARS else 1 if question_chars >= RAISE_BY_ONE_CHARS else 0
     start = LEVELS.index(base)
     return LEVELS[max(start, min(start + steps, LEVELS.index(cap)))]
 
 
 def is_strong(answer: str) -> bool:
-    """Whether an answer is long enough to make no further pass."""
-    return len(answer) > STRONG or (len(answer) > STRONG_AND_STRUCTURED and bool(STRUCTURE.search(answer)))
+    """Return True if an answer is good enough to skip further passes."""
+    return len(answer) > MIN_STRONG_CHARS or (
+        len(answer) > MIN_STRONG_STRUCTURED_CHARS and bool(STRUCTURE.search(answer))
+    )
 
 
 def word_pass(answers: Sequence[str], *, warm: bool, first: str | None = None) -> str:
-    """The question of the next pass, given the answers of the earlier ones. `first` takes the place of the cold or warm
-    question."""
+    """Return the question of the next pass. `first`, if given, replaces the cold or warm question."""
     if not answers:
         return first or (WARM if warm else COLD)
     return AUDIT.format(answers[0]) if len(answers) == 1 else RECONCILE.format(answers[0], answers[-1])
 
 
 def is_due(turn: int, fetched_for: int | None, cadence: int) -> bool:
-    """True if `cadence` turns have passed since the last fetch (for turn `fetched_for`), or nothing was fetched yet."""
+    """Return True if `cadence` turns have passed since the last fetch (for turn `fetched_for`), or nothing was
+    fetched yet."""
     return fetched_for is None or turn - fetched_for >= cadence
 
 
 def pause_turns(empty_answers: int) -> int:
-    """Turns until the server is asked again after so many empty answers in a row: growing from the third on."""
-    return 1 if empty_answers < PATIENT_UNTIL else min(2 ** (empty_answers - PATIENT_UNTIL + 1), MAX_PAUSE_TURNS)
+    """Return the turns until the next query after a number of empty answers in a row; they grow from the third on."""
+    return (
+        1
+        if empty_answers < MIN_PAUSING_ANSWERS
+        else min(2 ** (empty_answers - MIN_PAUSING_ANSWERS + 1), MAX_PAUSE_TURNS)
+    )
 
 
 def clean_question(text: str) -> str | None:
-    """A model's question as one bounded line; None where nothing is left."""
+    """Return a model's question as one bounded line; None if it is empty."""
     line = " ".join(strip_fences(text[: 4 * MAX_REWRITTEN_CHARS]).split())
     return line[:MAX_REWRITTEN_CHARS].strip() or None
 
 
 def is_trivial(question: Question) -> bool:
-    """Whether memory cannot help with any of the messages: a nod ("ok"), a slash command, no words at all."""
+    """Return True if memory cannot help with any of the messages: a nod ("ok"), a slash command, no words at all."""
     return all(_is_trivial(said.text) for said in question.said)
 
 

@@ -1,5 +1,4 @@
-"""Reading from a Honcho server: answers are checked for their shape, a 404 is None, everything else a ProviderError. Of
-the answers of a server without a model not all is kept."""
+"""Reads of a Honcho server. Responses are validated; a 404 becomes None, any other failure a ProviderError."""
 
 from __future__ import annotations
 
@@ -11,19 +10,19 @@ import msgspec
 from msgspec import Struct
 
 from hermes.errors import ProviderError
-from hermes.honcho.failures import NOT_FOUND, Failure, Refusal, Unreached
+from hermes.honcho.failures import NOT_FOUND_STATUS, Failure, Refusal, Unreached
 from hermes.honcho.links import Link, Links
 from hermes.honcho.names import workspace_path
-from hermes.honcho.wire import WireAnswer
+from hermes.honcho.wire import WireResponse
 from hermes.types import Json
 
 T = TypeVar("T")
-PATIENCE = 60.0
-"""Seconds for finding the server and for one request. A turn with less time goes on without the answer."""
+READ_TIMEOUT_SECONDS = 60.0
+"""For connecting to the server and for one request. A turn with less time continues without the response."""
 HEALTH_SECONDS = 15.0
-"""How long it counts whether our own server has a model."""
-THINKING = 110.0
-"""Seconds for an answer that a model thinks about: nobody waits for it, but the host ends preparing after 120."""
+"""How long a health check of our server stays valid."""
+DIALECTIC_TIMEOUT_SECONDS = 110.0
+"""For an answer that a model thinks about. Nobody waits for it, but the host stops preparing after 120 seconds."""
 
 
 class ListPage(Struct, Generic[T], frozen=True):
@@ -36,7 +35,7 @@ class SummaryPart(Struct, frozen=True):
 
 
 class Context(Struct, frozen=True):
-    """What a session's context has of a person."""
+    """The parts of a session's context that concern a person."""
 
     summary: SummaryPart | None = None
     peer_representation: str | None = None
@@ -57,7 +56,7 @@ class RecalledView(Struct, frozen=True):
 
 
 class RecalledContext(Struct, frozen=True):
-    """The summary of a session, and what views hold, in the order in which they were named."""
+    """The summary of a session, and the contents of the requested views, in their order."""
 
     summary: str | None
     views: list[RecalledView]
@@ -87,7 +86,7 @@ class RecalledConclusion(Struct, frozen=True):
 
 
 class RecalledStanding(RecalledConclusion, frozen=True):
-    """What always holds of a person, and which kind of thing it is."""
+    """A standing fact about a person, and its kind."""
 
     kind: str
     created_at: str
@@ -96,7 +95,7 @@ class RecalledStanding(RecalledConclusion, frozen=True):
 
 
 class RecallReader:
-    """Asks the server in force about one workspace."""
+    """Reads one workspace of the server in force."""
 
     def __init__(self, links: Links, now: Callable[[], float], workspace: str) -> None:
         self._links = links
@@ -106,37 +105,37 @@ class RecallReader:
         self._asked_at = 0.0
         self._is_floor = False
         self.is_ours = False
-        """Whether the server that was asked last is of our kind."""
+        """Whether the last queried server is our own kind."""
 
     async def get(self, shape: type[T], path: str, **query: str | int | None) -> T | None:
-        """Read something; None where the server does not know it."""
+        """Read a value; None if the server does not know it. Raises ProviderError."""
         given = {name: value for name, value in query.items() if value is not None}
         return await self._ask(shape, "GET", f"{path}?{urlencode(given)}" if given else path, None)
 
     async def post(
         self, shape: type[T], path: str, body: Json, longest: float | None = None, **query: str | int
     ) -> T | None:
-        """The same with a body; it may take `longest` seconds, where that is given."""
+        """Post a body and read the response; `longest` overrides the usual timeout. Raises ProviderError."""
         return await self._ask(shape, "POST", f"{path}?{urlencode(query)}" if query else path, body, longest)
 
     async def delete(self, shape: type[T], path: str) -> T | None:
-        """Delete something, and read what is said of it; None where there is none."""
+        """Delete an object and read the response; None if the server does not know it. Raises ProviderError."""
         return await self._ask(shape, "DELETE", path, None)
 
     async def link(self) -> Link:
-        """Return the link to the server in force, which knows what that server can do."""
+        """Return the link to the server in force, which lists the server's extensions. Raises ProviderError."""
         try:
-            found = await self._links.link(self.now() + PATIENCE)
+            found = await self._links.link(self.now() + READ_TIMEOUT_SECONDS)
         except Failure as failure:
             raise ProviderError(str(failure), hint="") from failure
         self.is_ours = found.finds_evidence
         return found
 
     async def is_floor(self) -> bool:
-        """Whether what answers there is no model but the floor of our own server. A server of ours is asked again
-        from time to time, since a model may come and go; another one once."""
+        """Return True if our own server answers without a model. Our server is checked again from time to time,
+        since a model can come and go; another server once."""
         try:
-            until = self.now() + PATIENCE
+            until = self.now() + READ_TIMEOUT_SECONDS
             link = await self._links.link(until)
             if link is not self._asked or (self.is_ours and self.now() >= self._asked_at + HEALTH_SECONDS):
                 told = await self._read("GET", "/health", None, until)
@@ -153,22 +152,22 @@ class RecallReader:
         return self._is_floor
 
     async def _ask(self, shape: type[T], method: str, path: str, body: Json, longest: float | None = None) -> T | None:
-        until = self.now() + max(PATIENCE, longest or 0.0)
+        until = self.now() + max(READ_TIMEOUT_SECONDS, longest or 0.0)
         try:
             told = await self._read(method, f"{self._root}/{path}", body, until, longest, shape)
             return msgspec.convert(told.value, shape) if told.value is None else cast(T, told.value)
         except Failure as failure:
-            if isinstance(failure, Refusal) and failure.status == NOT_FOUND:
+            if isinstance(failure, Refusal) and failure.status == NOT_FOUND_STATUS:
                 return None
             raise ProviderError(str(failure), hint="") from failure
         except msgspec.ValidationError as error:
-            raise ProviderError("the server's answer is none that Honcho gives", hint="") from error
+            raise ProviderError("the server's response is not one of Honcho", hint="") from error
 
     async def _read(
         self, method: str, path: str, body: Json, until: float, longest: float | None = None, shape: Any = Any
-    ) -> WireAnswer:
-        """One question. Our own server ends when nobody uses it: where it is gone, the one that takes its place is
-        asked once. Raises Failure."""
+    ) -> WireResponse:
+        """Send one request. Our own server stops when idle: if it is gone, its successor gets the request once.
+        Raises Failure."""
         link = await self._links.link(until)
         try:
             return await link.wire.ask(method, path, body, until=until, longest=longest, shape=shape)
@@ -181,9 +180,9 @@ class RecallReader:
 
 NOTICE = "No model is configured"
 NOTICES = (NOTICE, "The model did not answer", "Memory was not told the answer")
-"""How such an answer begins: without a model, and where the model of our own server failed."""
+"""Beginnings of answers that no model wrote: without a model, after its failure, and without a known answer."""
 
 
 def is_floor_answer(answer: str) -> bool:
-    """Whether no model gave this answer."""
+    """Return True if no model wrote this answer."""
     return answer.startswith(NOTICES)

@@ -1,4 +1,4 @@
-"""All that a conversation may read from a Honcho server. Its reach decides whose memory that is.
+"""All reads of a conversation from a Honcho server, limited by its reach.
 
 | reach | about the person | about the agent | answers |
 |---|---|---|---|
@@ -6,11 +6,11 @@
 | own (a guest) | all of it: it is theirs | from this session | from this session |
 | here (a group) | what was said here by those who are here | from this session | from this session |
 
-A guest whose peer is someone else's too reads as a group does. And a guest's conversation reads its session only while
-nobody but the guest and the agent is in it.
+A guest whose peer is also someone else's has the reach of a group. A guest's conversation reads its session only while
+its members are the guest and the agent alone.
 
-What an agent knows of a person is its own view and, beside it, the person's: so agents that share a workspace recall
-what any of them was told. Cards and conclusions that an agent made are its own.
+An agent reads its own view of a person and the person's own view, so agents that share a workspace recall what the
+person said to any of them. Cards and conclusions that an agent made are its own.
 
 A Honcho server that is not ours uses cards in its answers, and a card does not say which session it comes from. There
 guests and groups get no answers, and the owner gets one about the agent only while nobody else is in its sessions.
@@ -29,7 +29,7 @@ from hermes.errors import ProviderError
 from hermes.honcho.context_views import (
     AI,
     AI_CARD,
-    OWN_FACTS,
+    MAX_OWN_VIEW_FACTS,
     SUMMARY,
     USER,
     USER_CARD,
@@ -40,7 +40,7 @@ from hermes.honcho.evidence import MAX_CANDIDATES, MAX_QUERY_CHARS, RecalledEvid
 from hermes.honcho.injection import Section
 from hermes.honcho.names import card_path, peer_path, session_path
 from hermes.honcho.recall_reader import (
-    THINKING,
+    DIALECTIC_TIMEOUT_SECONDS,
     Card,
     ChatAnswer,
     Context,
@@ -54,22 +54,22 @@ from hermes.honcho.recall_reader import (
 )
 from hermes.types import Json
 
-MEMBERS = 5
-"""People of a group whose conclusions are asked for."""
-OWN_SESSIONS = 20
-"""Of the owner's sessions, how many of the newest the agent's view of itself may come from."""
+MAX_MEMBERS = 5
+"""Members of a group whose conclusions are requested."""
+MAX_OWN_SESSIONS = 20
+"""The owner's newest sessions that the agent's view of itself may draw on."""
 MAX_AGENT_SESSIONS = 50
-"""Sessions of the agent's that are looked at for others than the owner."""
+"""Sessions of the agent that are checked for members beside the owner."""
 ALONE_SECONDS = 2.0
-"""How long it counts that a guest is alone in a session: for the requests of one recall."""
-SAME = 10
-"""Of what is closest to a conclusion, how many are looked at for one that says the same."""
+"""How long the check that a guest is alone in a session stays valid: for the requests of one recall."""
+MAX_NEIGHBOURS = 10
+"""Nearest neighbours of a conclusion that are searched for duplicates."""
 MAX_CONCLUSIONS = 10
-"""Conclusions that are looked at as evidence, of each view."""
-LONGEST_SEARCH = 500
-"""Characters of a question that conclusions are chosen by."""
+"""Conclusions of each view that are considered as evidence."""
+MAX_SEARCH_CHARS = 500
+"""Length of the question used to select conclusions."""
 DATED = re.compile(r"^(?:- )?(?:\[[^\]]*\] ?)?")
-"""What stands before a fact in a representation."""
+"""Matches the mark and the date before a fact in a representation."""
 NOT_NARROW = (
     "this server answers from cards too, which say nothing of where they come from, so it is not asked here; "
     "honcho_search finds what was said in this conversation"
@@ -78,7 +78,8 @@ SUMMARY_TITLE = "Summary of what was said here so far"
 
 
 class RecallSource:
-    """Asks for one conversation. Everything raises ProviderError, in words; what a server does not know is empty."""
+    """Reads for one conversation. Every method raises ProviderError with a readable message; unknown objects are
+    empty."""
 
     def __init__(self, reader: RecallReader, whose: Whose) -> None:
         self.reader = reader
@@ -87,9 +88,9 @@ class RecallSource:
         self._alone_until = 0.0
 
     async def base(self, tokens: int, search: str = "") -> tuple[Section, ...]:
-        """The first layer, in its order; on our server in one request."""
+        """Return the base layer, in its order; from our own server with one request."""
         if (await self.reader.link()).reads_views and await self._may_read_session():
-            return await self._base_at_once(tokens, search[:LONGEST_SEARCH])
+            return await self._base_at_once(tokens, search[:MAX_SEARCH_CHARS])
         people, agent = await asyncio.gather(self._about_people(tokens, search), self.about_agent())
         return (*people, *agent)
 
@@ -108,11 +109,11 @@ class RecallSource:
         return self._sections(*given)
 
     async def about(self, peer: str, tokens: int, search: str = "") -> tuple[Section, ...]:
-        """Summary, representation and card for one person of the conversation."""
+        """Return summary, representation and card for one person of the conversation."""
         if self.whose.reach == "here":
             return (*await self._summary(tokens), *await self._said_here(peer))
         observer, target = self.whose.view(peer)
-        search = search[:LONGEST_SEARCH]
+        search = search[:MAX_SEARCH_CHARS]
         if not await self._may_read_session():
             known = {"target": target, **({"search_query": search} if search else {})}
             held, card = await asyncio.gather(self._represent(observer, known), self.card(peer))
@@ -137,7 +138,7 @@ class RecallSource:
         )
 
     async def about_agent(self) -> tuple[Section, ...]:
-        """What the agent knows of itself."""
+        """Return the agent's view of itself."""
         whose = self.whose
         if not whose.ai_observes_itself:
             return ()
@@ -153,13 +154,13 @@ class RecallSource:
         )
 
     async def card(self, peer: str) -> Sequence[str]:
-        """A peer's card; none where there is none."""
+        """Return the lines of a peer's card; empty without a card."""
         observer, target = self.whose.view(peer)
         found = await self.reader.get(Card, card_path(observer, target or observer))
         return () if found is None else found.peer_card or ()
 
     async def may_answer(self, about: str) -> bool:
-        """Whether an answer about a peer would hold nothing that is out of reach."""
+        """Return True if an answer about a peer can be limited to the conversation's reach."""
         return (
             not self._is_narrow(about)
             or (await self.reader.link()).answers_narrowly
@@ -169,8 +170,8 @@ class RecallSource:
     async def answer(
         self, question: str, level: str, about: str, *, in_session: bool, own: Literal["no", "alone", "too"] = "no"
     ) -> str | None:
-        """What the server says to a question about a peer, None when it knows nothing. `own`: whether the peer's own
-        view is asked instead of the agent's, or too, which only our own server can do."""
+        """Return the server's answer to a question about a peer; None if it knows nothing. `own` selects the peer's
+        own view instead of the agent's ("alone"), or both ("too"), which only our own server supports."""
         if not await self.may_answer(about):
             raise ProviderError(NOT_NARROW, hint="")
         if not await self._may_read_session():
@@ -183,18 +184,18 @@ class RecallSource:
             body["session_id"] = self.whose.session
         if self._is_narrow(about) and (await self.reader.link()).answers_narrowly:
             body["filters"] = _only(await self.own_sessions())
-        found = await self.reader.post(ChatAnswer, peer_path(observer, "chat"), body, longest=THINKING)
+        found = await self.reader.post(ChatAnswer, peer_path(observer, "chat"), body, longest=DIALECTIC_TIMEOUT_SECONDS)
         return None if found is None or not found.content else found.content.strip() or None
 
     async def find_conclusions(self, query: str, peer: str, most: int) -> Sequence[RecalledConclusion]:
-        """Conclusions about a peer that fit a query, the best first; then what only the peer's own view holds."""
+        """Return matching conclusions about a peer, the best first; then those that only the peer's own view has."""
         agents, *own = await self._query_views(query, peer, most)
         known = {one.content for one in agents}
         return [*agents, *(one for view in own for one in view if one.content not in known)]
 
     async def find_same(self, conclusion: str, peer: str) -> list[str]:
-        """The ids of a conclusion about a peer and of what says the same in the other view, which would still be
-        recalled; none when the conclusion is not within reach."""
+        """Return the ids of a conclusion and of its duplicates in all views, which would still be recalled; empty if
+        the conclusion is out of reach."""
         filters = [{**view, "id": {"in": [conclusion]}} for view in await self._views(peer)]
         pages = await asyncio.gather(
             *(
@@ -205,12 +206,12 @@ class RecallSource:
         text = next((one.content for page in pages if page is not None for one in page.items), None)
         if text is None:
             return []
-        views = await self._query_views(text[:LONGEST_SEARCH], peer, SAME)
+        views = await self._query_views(text[:MAX_SEARCH_CHARS], peer, MAX_NEIGHBOURS)
         same = {one.id for view in views for one in view if one.content == text}
         return [conclusion, *sorted(same - {conclusion})]
 
     async def _query_views(self, query: str, peer: str, most: int) -> list[list[RecalledConclusion]]:
-        """What fits a query, the best first, for each view of a peer."""
+        """Return the matching conclusions of each view of a peer, the best first."""
         bodies = [{"query": query, "top_k": most, "filters": view} for view in await self._views(peer)]
         found = await asyncio.gather(
             *(self.reader.post(list[RecalledConclusion], "conclusions/query", body) for body in bodies)
@@ -218,12 +219,12 @@ class RecallSource:
         return [view or [] for view in found]
 
     async def _views(self, peer: str) -> list[dict[str, Json]]:
-        """The conditions for what is held about a peer and within reach: by the agent, then by the peer itself."""
+        """Return filters for the conclusions about a peer within reach: the agent's view, then the peer's own."""
         where = await self._where(peer)
         return [] if where is None else [{**pair, **where} for pair in self.whose.pairs(peer)]
 
     async def list_conclusions(self, peer: str, most: int) -> Sequence[RecalledConclusion]:
-        """The newest conclusions about a peer; then what only the peer's own view holds."""
+        """Return the newest conclusions about a peer; then those that only the peer's own view has."""
         listed = (
             self.reader.post(ListPage[RecalledConclusion], "conclusions/list", {"filters": view}, size=most)
             for view in await self._views(peer)
@@ -234,7 +235,7 @@ class RecallSource:
         return list(found.values())[:most]
 
     async def find_messages(self, query: str, peer: str, most: int) -> Sequence[RecalledMessage]:
-        """What fits a query of all that was said within reach; about the agent, of what it said itself."""
+        """Return matching messages within reach; about the agent, only its own."""
         body: dict[str, Json] = {"query": query, "limit": most}
         where = await self._where(peer)
         if where is None:
@@ -252,7 +253,7 @@ class RecallSource:
         return list({one.id or one.content: one for one in ranked}.values())[:most]
 
     def _searches(self, body: dict[str, Json]) -> dict[str, dict[str, Json]]:
-        """The searches, by path, that together find what both speakers said within reach."""
+        """Return searches, by path, that together cover the messages of both speakers within reach."""
         whose = self.whose
         peer = whose.user or whose.guest
         bodies = {session_path(whose.session, "search"): body}
@@ -264,7 +265,7 @@ class RecallSource:
         return bodies
 
     async def find_evidence(self, query: str) -> RecalledEvidence:
-        """Return what was said that fits a question, by both speakers and within reach, and what was concluded."""
+        """Return matching messages of both speakers within reach, and matching conclusions."""
         query = query[:MAX_QUERY_CHARS]
         if (await self.reader.link()).finds_evidence:
             return await self._find_evidence_at_once(query) or RecalledEvidence()
@@ -295,7 +296,7 @@ class RecallSource:
         return await self.reader.post(RecalledEvidence, "ext/evidence", body)
 
     async def newest_messages(self, most: int) -> Sequence[RecalledMessage]:
-        """The end of this session, in order."""
+        """Return the newest messages of this session, in order."""
         if not await self._may_read_session():
             return ()
         path = session_path(self.whose.session, "messages/list")
@@ -303,14 +304,14 @@ class RecallSource:
         return () if found is None else found.items[::-1]
 
     async def own_sessions(self) -> list[str]:
-        """The sessions that what the agent said may come from: the newest that the owner and it are alone in, or this
-        one. What it said where others listen may be theirs."""
+        """Return the sessions from which the agent's messages may be read: the newest ones with the owner alone, or
+        only this one. Messages said to others may concern them."""
         whose = self.whose
         if whose.reach != "everything" or whose.user is None:
             return [whose.session]
         if self._own_sessions is None:
             path = peer_path(whose.user, "sessions")
-            found = await self.reader.post(ListPage[Named], path, None, size=OWN_SESSIONS, reverse="true")
+            found = await self.reader.post(ListPage[Named], path, None, size=MAX_OWN_SESSIONS, reverse="true")
             names = [] if found is None else [one.id for one in found.items if one.id != whose.session]
             private = await asyncio.gather(*(self._is_private(name) for name in names))
             kept = [name for name, is_private in zip(names, private, strict=True) if is_private]
@@ -318,8 +319,8 @@ class RecallSource:
         return self._own_sessions
 
     async def _may_read_session(self) -> bool:
-        """Return True unless a guest's session has members beside the guest and the agent. Names of sessions keep
-        people apart; this holds should two of them ever get the same name."""
+        """Return False if a guest's session has members beside the guest and the agent. Unique session names prevent
+        that; this is a second barrier."""
         guest, now = self.whose.guest, self.reader.now()
         if guest is None or now < self._alone_until:
             return True
@@ -330,13 +331,13 @@ class RecallSource:
         return is_alone
 
     async def _is_private(self, session: str) -> bool:
-        """Whether nobody but the person and the agent is in a session."""
+        """Return True if only the person and the agent are in a session."""
         peers = await self._peers(session)
         return peers is not None and set(peers) <= {self.whose.user, self.whose.ai}
 
     async def _is_agent_alone(self) -> bool:
-        """Return True if no session of the agent's has anybody but the owner: then all that it knows of itself is the
-        owner's. With more sessions than are looked at nobody can tell."""
+        """Return True if no session of the agent has members beside the owner, so that all its knowledge of itself
+        is the owner's. False if there are too many sessions to check."""
         path = peer_path(self.whose.ai, "sessions")
         found = await self.reader.post(ListPage[Named], path, None, size=MAX_AGENT_SESSIONS)
         names = [] if found is None else [one.id for one in found.items]
@@ -354,9 +355,9 @@ class RecallSource:
         return (*summary, *(section for sections in said for section in sections))
 
     async def _members(self) -> list[str]:
-        """The people of a group whose conclusions are asked for."""
+        """Return the members of a group whose conclusions are requested."""
         peers = await self._peers(self.whose.session)
-        return [peer for peer in peers or () if peer != self.whose.ai][:MEMBERS]
+        return [peer for peer in peers or () if peer != self.whose.ai][:MAX_MEMBERS]
 
     async def _summary(self, tokens: int) -> tuple[Section, ...]:
         if not await self._may_read_session():
@@ -380,7 +381,7 @@ class RecallSource:
         if not self.whose.has_own_view(peer):
             return ""
         return await self._represent(
-            peer, {"max_conclusions": OWN_FACTS, **({"search_query": search} if search else {})}
+            peer, {"max_conclusions": MAX_OWN_VIEW_FACTS, **({"search_query": search} if search else {})}
         )
 
     async def _peers(self, session: str) -> list[str] | None:
@@ -388,13 +389,13 @@ class RecallSource:
         return None if found is None else [one.id for one in found.items]
 
     async def _where(self, peer: str) -> dict[str, Json] | None:
-        """The sessions that something about a peer may come from; empty for all, None for none."""
+        """Return a filter for the sessions that data about a peer may come from; {} for all, None for none."""
         if self.whose.reach != "here" and peer == self.whose.user:
             return {}
         return _only(await self.own_sessions()) if await self._may_read_session() else None
 
     def _is_narrow(self, about: str) -> bool:
-        """Whether only what was said in certain sessions may go into an answer."""
+        """Return True if an answer must be limited to certain sessions."""
         return self.whose.reach != "everything" or about == self.whose.ai
 
     def _sections(self, *given: tuple[str, str, str | None]) -> tuple[Section, ...]:
@@ -403,7 +404,7 @@ class RecallSource:
 
 
 def without_repeats(text: str, known: str) -> str:
-    """The facts of a representation that another one does not hold, whatever the times before them."""
+    """Return the facts of a representation that `known` does not hold, ignoring dates."""
     held = {DATED.sub("", line.strip()) for line in known.splitlines()}
     facts = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return "\n".join(line for line in facts if DATED.sub("", line.strip()) not in held)

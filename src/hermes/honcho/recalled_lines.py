@@ -1,4 +1,4 @@
-"""What was recalled, as data: who said it, when, and how surely it is about the message. Pure."""
+"""Recalled texts as data: speaker, time and certainty of each line. Pure."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from hermes.honcho.injection import LINES_KEPT, Section
+from hermes.honcho.injection import MAX_CACHED_LINES, Section
 from hermes.types import RecalledLine
 
 FACT = re.compile(
     r"(?:[-*•]\s+|\d{1,3}[.)]\s+)?(?:\[(?P<at>\d{4}-\d\d-\d\d[ T][\d:]{5,8})[^\]\n]{0,30}\]\s*)?"
     r"(?:(?P<speaker>[\w-]{1,100}): )?(?P<text>\S.*)"
 )
-"""A line of a representation: a mark, the time, who said it."""
+"""Matches a line of a representation: a mark, the time, the speaker, the text."""
 CARD, REPRESENTATION = "user card", "user representation"
 
 
 def read_lines(sections: Iterable[Section], about: str | None) -> tuple[RecalledLine, ...]:
-    """Return evidence first, the best of it first, then the card of the person that the message is about, then what
-    else is known of them, the newest first."""
+    """Return evidence, the best first; then card lines of the person; then further facts, the newest first."""
     evidence: list[RecalledLine] = []
     card: list[RecalledLine] = []
     known: list[RecalledLine] = []
@@ -38,7 +37,7 @@ def read_lines(sections: Iterable[Section], about: str | None) -> tuple[Recalled
     return tuple(replace(one, speaker="") if one.speaker == about else one for one in (*evidence, *card, *known))
 
 
-@lru_cache(LINES_KEPT)
+@lru_cache(MAX_CACHED_LINES)
 def _read(line: str) -> RecalledLine | None:
     found = FACT.match(line)
     if found is None:

@@ -1,5 +1,5 @@
-"""What the owner should know of a configuration: keys, the file, by what the server lets us in, and who talks held
-against who is who. No secret is shown."""
+"""Warnings about a configuration: unused keys, file permissions, credentials, and people without a clear peer.
+Secrets are never shown."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from hermes.honcho.config_file import others_can_read
 from hermes.honcho.configuration import VARIABLE, HonchoConfiguration
 from hermes.honcho.grant import read_time
 from hermes.honcho.identity import Identities, everybody
-from hermes.honcho.server import find_server, meant_server
+from hermes.honcho.server import configured_server, find_server
 from hermes.memory.provider import Acquaintance
 from hermes.redaction import hide_url
 
-NAMED = 5
-"""People that one line names."""
+MAX_NAMED = 5
+"""People or sessions that a warning names."""
 MINUTE_SECONDS = 60
 
 
 def unmarked(people: Sequence[Acquaintance]) -> list[Acquaintance]:
-    """Those of whom nobody has said who they are."""
+    """Return the people of whom nobody has said whether they are the owner."""
     return [one for one in people if not one.is_marked]
 
 
 def all_remarks(config: HonchoConfiguration, people: Sequence[Acquaintance]) -> list[str]:
-    """A line each."""
+    """Return all warnings, a line each."""
     return [
         *_unused_remarks(config),
         *config.remarks,
@@ -39,7 +39,7 @@ def all_remarks(config: HonchoConfiguration, people: Sequence[Acquaintance]) -> 
 
 
 def _server_remarks(config: HonchoConfiguration) -> list[str]:
-    """Keys that are configured but not sent, and a connection that is not encrypted."""
+    """Warn of keys that are configured but not sent, and of an unencrypted connection."""
     server = find_server(config)
     if not server.is_overheard:
         return config.withheld
@@ -48,8 +48,8 @@ def _server_remarks(config: HonchoConfiguration) -> list[str]:
 
 
 def _unused_remarks(config: HonchoConfiguration) -> list[str]:
-    """Nobody chose Honcho, but a key, a URL or a variable names a server."""
-    meant = meant_server(config)
+    """Warn of a configured server that is not used because nobody chose Honcho."""
+    meant = configured_server(config)
     if config.is_chosen or meant.kind == "embedded":
         return []
     named = (row for row in (keys.BASE_URL, keys.API_KEY, keys.ENVIRONMENT) if config.settings.is_given(row))
@@ -68,12 +68,12 @@ def _file_remarks(config: HonchoConfiguration) -> list[str]:
 
 
 def _pin_remarks(who: Identities, people: Sequence[Acquaintance]) -> list[str]:
-    """A pin takes the owner's accounts together. Whoever may be the owner and is not marked so is left out of it."""
+    """Warn of accounts that a pin leaves out because nobody has said whose they are."""
     strangers = [one for one in unmarked(people) if one.user_id not in who.aliases]
     if not who.pin or who.pin_guests or not strangers:
         return []
-    names = ", ".join(one.who for one in strangers[:NAMED])
-    more = f" and {len(strangers) - NAMED} more" if len(strangers) > NAMED else ""
+    names = ", ".join(one.who for one in strangers[:MAX_NAMED])
+    more = f" and {len(strangers) - MAX_NAMED} more" if len(strangers) > MAX_NAMED else ""
     return [
         f"pinUserPeer takes your own accounts for {who.owner}, but nobody has said whose {names}{more} is: what is "
         f"written there goes to a peer of its own. `hermes gateway people --me {strangers[0].who}` says that it is "
@@ -82,12 +82,12 @@ def _pin_remarks(who: Identities, people: Sequence[Acquaintance]) -> list[str]:
 
 
 def _shared_remarks(who: Identities, people: Sequence[Acquaintance]) -> Iterator[str]:
-    """Accounts that nobody marked as the owner's and that share a peer with somebody."""
+    """Warn of unmarked accounts that share a peer with somebody."""
     if who.pin and who.pin_guests:
         yield f"pinGuests files what guests say under your own peer {who.owner}: each reads their conversation alone"
         return
     shared = [(one, peer) for one, peer in everybody(who, people) if peer.is_shared]
-    for one, peer in shared[:NAMED]:
+    for one, peer in shared[:MAX_NAMED]:
         is_yours = who.is_owners(peer.name)
         whose = f"your own peer {peer.name}" if is_yours else f"{peer.name}, which is someone else's peer"
         mark = f"If it is you: `hermes gateway people --me {one.who}`; else" if is_yours else "If it is not,"
@@ -95,22 +95,22 @@ def _shared_remarks(who: Identities, people: Sequence[Acquaintance]) -> Iterator
             f"is this right? userPeerAliases puts {one.who} on {whose}; until you say who it is, it reads its own "
             f"conversation alone. {mark} give it a name of its own: `hermes honcho peers map {one.who} NAME`"
         )
-    if len(shared) > NAMED:
-        yield f"{len(shared) - NAMED} more accounts share a peer: `hermes honcho peers` lists them"
+    if len(shared) > MAX_NAMED:
+        yield f"{len(shared) - MAX_NAMED} more accounts share a peer: `hermes honcho peers` lists them"
 
 
 def _mixed_remarks(config: HonchoConfiguration) -> Iterator[str]:
-    """Sessions and peers in which an earlier version mixed people."""
+    """Warn of sessions and peers in which an earlier version mixed people."""
     mixed = config.guests.mixed
-    for session, accounts in list(mixed.items())[:NAMED]:
+    for session, accounts in list(mixed.items())[:MAX_NAMED]:
         who = ", ".join(dict.fromkeys(accounts.values()))
         yield (
             f"the Honcho session {session} holds words of several people since an earlier version ({who}): it stays "
             "yours, and they have a new one"
         )
-    if len(mixed) > NAMED:
-        yield f"{len(mixed) - NAMED} more Honcho sessions hold words of several people"
-    for move in config.guests.moves[:NAMED]:
+    if len(mixed) > MAX_NAMED:
+        yield f"{len(mixed) - MAX_NAMED} more Honcho sessions hold words of several people"
+    for move in config.guests.moves[:MAX_NAMED]:
         yield (
             f"what {move.to} said in the Honcho session {move.session} is filed under {move.peer} since an earlier "
             "version; our own memory server puts that right when it is reached, another one cannot"
@@ -118,7 +118,7 @@ def _mixed_remarks(config: HonchoConfiguration) -> Iterator[str]:
 
 
 def describe_auth(config: HonchoConfiguration, now: float) -> str:
-    """What is sent to the server in force, in words."""
+    """Describe the credentials for the server in force."""
     server = find_server(config)
     if server.kind == "embedded":
         return "a key of its own, made at each start"
@@ -130,7 +130,7 @@ def describe_auth(config: HonchoConfiguration, now: float) -> str:
 
 
 def describe_grant(grant: Mapping[str, object], now: float) -> str:
-    """Who signed in, and for how long that holds."""
+    """Describe a sign-in: its client and its validity."""
     if (ends := read_time(grant.get("expiresAt"))) is None:
         validity = "token of unknown age"
     else:
@@ -139,7 +139,7 @@ def describe_grant(grant: Mapping[str, object], now: float) -> str:
 
 
 def _auth_remarks(config: HonchoConfiguration) -> Iterator[str]:
-    """A sign-in that is not used, and one that another program renews."""
+    """Warn of a sign-in that is not used, and of one that another program renews."""
     if find_server(config).kind == "embedded":
         return
     where, used = config.settings.where, config.get(keys.API_KEY)

@@ -1,8 +1,8 @@
-"""What a Honcho server holds in which certain words stand, and deleting it: conclusions, lines of cards, and on our own
-server the messages they came from. Commands use it; it blocks.
+"""Search and deletion of everything on a Honcho server that contains certain words: conclusions, card lines, and on
+our own server the source messages. Used by commands; blocks.
 
-Our own server is read from the first row to the last, as an export reads it. At any other one messages can only be
-searched for, and lists are read as far as the bounds below; what was not looked at is said.
+Our own server is read completely, by its export. On any other server messages can only be searched, and lists are read
+up to the limits below; the result names what was not read.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from hermes.types import Json
 
 CONCLUSION, MESSAGE, CARD = "conclusion", "message", "card"
 EXPORT = "export"
-MOST_PARTS = 100_000
-"""Parts of a section of our own server that are read; a part has up to a hundred rows."""
-MOST_FOUND = 10_000
-"""How many things one look finds; the next look finds the others."""
-PAGE = 100
-MOST_PAGES = 100
-"""Pages of a list of another server that are read, the newest first."""
-MOST_CARDS = 300
-"""Cards of another server that are looked at: each peer's own, then what the agent holds, then all others."""
+MAX_PARTS = 100_000
+"""Pages of an export section that are read, of up to a hundred rows each."""
+MAX_ITEMS = 10_000
+"""Items that one search returns; the next search finds further ones."""
+PAGE_ROWS = 100
+MAX_PAGES = 100
+"""Pages of another server's list that are read, with the newest rows."""
+MAX_CARDS = 300
+"""Cards of another server that are read: each peer's own, then the agent's, then all others."""
 
 HeldRow = dict[str, Any]
 
 
 class RememberedWords:
-    """Looks in one workspace. Raises ProviderError, in words."""
+    """Searches one workspace. Raises ProviderError with a readable message."""
 
     def __init__(self, server: Extensions, ai: str, shown: str) -> None:
         self._server = server
@@ -43,15 +43,15 @@ class RememberedWords:
         self._shown = shown
 
     def find(self, wording: Wording) -> Holding:
-        """What fits, as far as it can be deleted there, and in words what cannot and what was not looked at. Whoever
-        deletes looks again, until nothing is found."""
+        """Return matching items that can be deleted, and sentences on those that cannot or were not read. After a
+        deletion, search again until nothing is found."""
         with self._server.connected():
             if self._server.has(DELETES, EXPORT):
                 return self._find_in_all(wording)
             return self._find_in_some(wording)
 
     def forget(self, items: Sequence[Remembered]) -> None:
-        """Delete these. With a message goes what was learnt from it alone."""
+        """Delete these items. A message takes along the conclusions from it alone."""
         with self._server.connected():
             for one in items:
                 self._delete(one)
@@ -61,19 +61,19 @@ class RememberedWords:
         stays: list[str] = []
         for section, things_in in SECTIONS.items():
             after: int | None = 0
-            for _ in range(MOST_PARTS):
+            for _ in range(MAX_PARTS):
                 rows, after = self._part(section, after)
                 found += [one for row in rows for one in things_in(row, wording)]
-                if after is None or len(found) >= MOST_FOUND:
+                if after is None or len(found) >= MAX_ITEMS:
                     break
-            if len(found) >= MOST_FOUND:
+            if len(found) >= MAX_ITEMS:
                 break
             if after is not None:
-                stays.append(f"not all {section} were looked at: they have more than {MOST_PARTS:,} parts")
+                stays.append(f"not all {section} were looked at: they have more than {MAX_PARTS:,} parts")
         return Holding(tuple(found), tuple(stays))
 
     def _part(self, section: str, after: int | None) -> tuple[list[HeldRow], int | None]:
-        """Rows of a section of our own server, and after which the next come; none where there is no workspace."""
+        """Return rows of an export section and the cursor of the next ones; empty if the workspace does not exist."""
         path = f"{self._server.workspace}/ext/export/{section}"
         found = self._server.ask("GET", path, missing={"items": []}, params={"after": after})
         return _rows(found), found.get("after")
@@ -85,39 +85,39 @@ class RememberedWords:
         for row in self._listed("conclusions"):
             concluded += 1
             found += _concluded(row, wording)
-        if concluded >= MOST_PAGES * PAGE:
+        if concluded >= MAX_PAGES * PAGE_ROWS:
             stays.append(f"only the newest {concluded:,} conclusions were looked at; there may be more")
-        pairs = list(islice(self._pairs(), MOST_CARDS + 1))
-        for observer, observed in pairs[:MOST_CARDS]:
+        pairs = list(islice(self._pairs(), MAX_CARDS + 1))
+        for observer, observed in pairs[:MAX_CARDS]:
             row = {"observer_id": observer, "observed_id": observed, "lines": self._card(observer, observed)}
             found += _carded(row, wording)
-        if len(pairs) > MOST_CARDS:
-            stays.append(f"only {MOST_CARDS} cards were looked at; there may be more")
+        if len(pairs) > MAX_CARDS:
+            stays.append(f"only {MAX_CARDS} cards were looked at; there may be more")
         return Holding(tuple(found), (*self._messages_that_stay(wording), *stays))
 
     def _messages_that_stay(self, wording: Wording) -> Iterator[str]:
-        body = {"query": " ".join(wording.words), "limit": PAGE}
+        body = {"query": " ".join(wording.words), "limit": PAGE_ROWS}
         hits = self._server.ask("POST", f"{self._server.workspace}/search", missing=[], json=body)
         count = sum(wording.is_in(str(one.get("content"))) for one in _dicts(hits))
         if count:
             noun = "message stays" if count == 1 else "messages stay"
             yield f"{count} {noun}: {self._shown} cannot delete messages, nor summaries that hold them"
-        yield f"there may be more messages: of a search at {self._shown} only the {PAGE} best hits were looked at"
+        yield f"there may be more messages: of a search at {self._shown} only the {PAGE_ROWS} best hits were looked at"
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
-        """Who may hold a card about whom, each pair once."""
+        """Yield the pairs of observer and observed that may have a card, each once."""
         peers = [str(one["id"]) for one in self._listed("peers")]
         yield from ((peer, peer) for peer in peers)
         for observer in sorted(peers, key=lambda peer: peer != self._ai):
             yield from ((observer, peer) for peer in peers if peer != observer)
 
     def _listed(self, what: str) -> Iterator[HeldRow]:
-        """Items of a list of any Honcho server; none in a workspace that is not there."""
-        for page in range(1, MOST_PAGES + 1):
-            path = f"{self._server.workspace}/{what}/list?page={page}&size={PAGE}"
+        """Yield the items of a list of any Honcho server; none if the workspace does not exist."""
+        for page in range(1, MAX_PAGES + 1):
+            path = f"{self._server.workspace}/{what}/list?page={page}&size={PAGE_ROWS}"
             found = _rows(self._server.ask("POST", path, missing={"items": []}, json={}))
             yield from found
-            if len(found) < PAGE:
+            if len(found) < PAGE_ROWS:
                 return
 
     def _delete(self, one: Remembered) -> None:
@@ -143,8 +143,8 @@ class RememberedWords:
 
 
 def _concluded(row: HeldRow, wording: Wording) -> Iterator[Remembered]:
-    """A conclusion, also one that once said it in other words, or that was drawn from it: our own server keeps those,
-    and shows what one was drawn from."""
+    """Yield the conclusion if its text, an earlier version, or one of its premises matches; our own server exports
+    these."""
     before = [str(one["content"]) for one in row.get("versions") or ()]
     premises = (row.get("metadata") or {}).get("premises")
     said = [str(row["content"]), *before, *map(str, premises if isinstance(premises, list) else ())]
@@ -171,18 +171,18 @@ SECTIONS: dict[str, Callable[[HeldRow, Wording], Iterator[Remembered]]] = {
     "cards": _carded,
     "messages": _said,
 }
-"""What our own server exports that may hold the words, and how they are found in a row of it."""
+"""The export sections that may hold the words, each with a function that yields the matches in a row."""
 
 
 def _about(row: HeldRow) -> str:
-    """Whom something is about, and whose view it is."""
+    """Describe the subject of an item, and whose view it is."""
     observer, observed = str(row.get("observer_id") or ""), str(row.get("observed_id") or "")
     return observed if observer in ("", observed) else f"{observed}, as {observer} knows"
 
 
 def _rows(found: Json) -> list[HeldRow]:
     if not isinstance(found, dict) or not isinstance(found.get("items"), list):
-        raise ProviderError("the server's answer is none that Honcho gives", hint="")
+        raise ProviderError("the server's response is not one of Honcho", hint="")
     return _dicts(found["items"])
 
 

@@ -1,10 +1,9 @@
-"""Renewing a sign-in: once for all tasks, threads and processes, and stored before it is used.
+"""Renewal of a sign-in: once for all tasks, threads and processes, and stored before use.
 
-    lock ── read the file ── is it new? use it ── hold room on the disk ── exchange ── store ── use
+    lock ── read the file ── renewed already? use it ── reserve disk space ── exchange ── store ── use
 
-The lock is the one that a stock Hermes takes for its own renewals. A process that is killed between the answer and the
-store leaves the spent token in the file; whoever comes next sends it once more, which servers answer with the same
-tokens for a short time.
+The lock is the one that a stock Hermes takes for its own renewals. A process killed between response and store leaves
+the spent token in the file; the next process sends it again, and for a short time servers return the same tokens.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from hermes.errors import HermesError, HomeError, ProviderError
 from hermes.files import locked, room_held, unwritable
 from hermes.honcho.config_file import ConfigPlaces, edit_locked_document, read_document
 from hermes.honcho.configuration import CLOUD, ROOT, HonchoConfiguration
-from hermes.honcho.grant import SignIn, TokenAnswer, put_sign_in, read_sign_in
+from hermes.honcho.grant import SignIn, TokenResponse, put_sign_in, read_sign_in
 from hermes.honcho.oauth_endpoints import default_token_url
 from hermes.honcho.token_requests import TokenError, ask_token
 
@@ -29,40 +28,41 @@ LOGIN = "`hermes honcho login` signs in again"
 SIGNED_OUT = "nobody is signed in to Honcho any more"
 
 
-class RenewalTerms(Struct, frozen=True):
-    """How long a renewal takes, and how long the next one waits, in seconds."""
+class RenewalTimings(Struct, frozen=True):
+    """Timeouts and pauses of a renewal, in seconds."""
 
     request: float = 9.0
     retry_after: float = 2.0
-    """An answer that was lost is asked for again so soon: later the server takes the token for stolen."""
+    """The delay before a lost response is requested again. It is short: later the server considers the token stolen."""
     total: float = 20.0
     pause: float = 30.0
-    """After a failure that may pass."""
+    """The pause after a failure that may pass."""
     refused_pause: float = 600.0
-    """After a refusal for good, unless somebody signs in meanwhile."""
+    """The pause after a final refusal, unless somebody signs in meanwhile."""
     lock: float = 25.0
 
 
 class Renewal:
-    """Renews the sign-in of one profile. Every method may be called from any thread, and blocks."""
+    """Renews the sign-in of one profile. Thread-safe; every method blocks."""
 
     def __init__(
         self,
         places: ConfigPlaces,
         load: Callable[[], HonchoConfiguration],
         now: Callable[[], float],
-        terms: RenewalTerms,
+        timings: RenewalTimings,
     ) -> None:
         self._places = places
         self._load = load
         self._now = now
-        self._terms = terms
+        self._timings = timings
         self._turn = threading.Lock()
         self._failed: _Failed | None = None
         self._unstored: tuple[str, SignIn] | None = None
 
     def renew(self, spent: str) -> SignIn:
-        """Return the sign-in whose access token replaces `spent`. Raises ProviderError, or HomeError, in words."""
+        """Return the sign-in whose access token replaces `spent`. Raises ProviderError or HomeError with a readable
+        message."""
         with self._turn:
             config = self._load()
             if config.file is None or config.sign_in is None:
@@ -70,7 +70,7 @@ class Renewal:
                 raise ProviderError(SIGNED_OUT, hint=LOGIN)
             if config.has_foreign_sign_in:
                 raise ProviderError(f"the sign-in at the root of {config.file} is another program's", hint=LOGIN)
-            with locked(config.file, timeout=self._terms.lock):
+            with locked(config.file, timeout=self._timings.lock):
                 return self._renew_locked(config, config.file, spent)
 
     def _renew_locked(self, config: HonchoConfiguration, path: Path, spent: str) -> SignIn:
@@ -86,59 +86,59 @@ class Renewal:
         except TokenError as error:
             return self._refused(config, path, known, error)
         except OSError as error:
-            self._pause(known, unwritable(path, error), self._terms.pause)
+            self._pause(known, unwritable(path, error), self._timings.pause)
             raise unwritable(path, error) from error
         except HomeError as error:
-            self._pause(known, error, self._terms.pause)
+            self._pause(known, error, self._timings.pause)
             raise
         self._failed = self._unstored = None
         return renewed
 
     def _exchange(self, known: SignIn) -> SignIn:
-        """Return what the server gives for the refresh token; what it gave and could not be stored is not asked for
-        again."""
+        """Exchange the refresh token, or return tokens from an earlier exchange that could not be stored."""
         if self._unstored is not None and self._unstored[0] == known.refresh_token:
             return self._unstored[1]
         renewed = known.renewed(self._ask(known), self._now())
         self._unstored = (known.refresh_token, renewed)
         return renewed
 
-    def _ask(self, known: SignIn) -> TokenAnswer:
+    def _ask(self, known: SignIn) -> TokenResponse:
         """Send the refresh token, and once more after a failure that may pass."""
-        terms, end = self._terms, time.monotonic() + self._terms.total
+        timings, end = self._timings, time.monotonic() + self._timings.total
         url = known.token_endpoint or default_token_url(known.server or CLOUD)
         form = {"grant_type": "refresh_token", "refresh_token": known.refresh_token, "client_id": known.client_id}
         try:
-            return ask_token(url, form, terms.request)
+            return ask_token(url, form, timings.request)
         except TokenError as error:
             if error.is_final:
                 raise
-        time.sleep(terms.retry_after)
-        return ask_token(url, form, min(terms.request, max(0.1, end - time.monotonic())))
+        time.sleep(timings.retry_after)
+        return ask_token(url, form, min(timings.request, max(0.1, end - time.monotonic())))
 
     def _refused(self, config: HonchoConfiguration, path: Path, known: SignIn, error: TokenError) -> SignIn:
-        """Return the sign-in of a program that renewed it without our lock; raise what is wrong where there is none."""
+        """Return the sign-in if another program renewed it without our lock; else raise ProviderError."""
         now = self._read(config, path)
         if now.refresh_token != known.refresh_token and not now.has_ended(self._now()):
             return now
         if error.is_final:
             what: HermesError = ProviderError(f"Honcho no longer accepts the sign-in ({error.code})", hint=LOGIN)
-            self._pause(known, what, self._terms.refused_pause)
+            self._pause(known, what, self._timings.refused_pause)
         else:
             what = ProviderError(f"the sign-in to Honcho cannot be renewed now: {error.message}", hint="")
-            self._pause(known, what, self._terms.pause)
+            self._pause(known, what, self._timings.pause)
         raise what
 
     def _read(self, config: HonchoConfiguration, path: Path) -> SignIn:
-        """Read the file strictly: a token is not spent where its successor could not be stored."""
+        """Read the sign-in strictly: an unreadable file must not cost a token. Raises SettingsError or
+        ProviderError."""
         document = read_document(path, self._places)
-        found = read_sign_in(document.root if _stands_at_root(config) else document.block)
+        found = read_sign_in(document.root if _is_at_root(config) else document.block)
         if found is None:
             raise ProviderError(SIGNED_OUT, hint=LOGIN)
         return found
 
     def _store(self, config: HonchoConfiguration, path: Path, renewed: SignIn) -> None:
-        edit_locked_document(path, self._places, put_sign_in(renewed, at_root=_stands_at_root(config)))
+        edit_locked_document(path, self._places, put_sign_in(renewed, at_root=_is_at_root(config)))
 
     def _check_pause(self, known: SignIn) -> None:
         failed = self._failed
@@ -150,7 +150,7 @@ class Renewal:
 
 
 class _Failed(Struct, frozen=True):
-    """The last failure: the refresh token that it was for, and until when it is not sent again."""
+    """The last failure, with a hash of its refresh token and the time until which that is not sent again."""
 
     mark: str
     until: float
@@ -158,10 +158,10 @@ class _Failed(Struct, frozen=True):
     hint: str
 
 
-def _stands_at_root(config: HonchoConfiguration) -> bool:
+def _is_at_root(config: HonchoConfiguration) -> bool:
     return config.sign_in_layer == ROOT
 
 
 def _mark(sign_in: SignIn) -> str:
-    """Return what tells one refresh token from another, without the token."""
+    """Return a hash that identifies the refresh token."""
     return sha256(sign_in.refresh_token.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Which Honcho server is meant, how it is reached, and a client of the official SDK for it."""
+"""The Honcho server in force: its address and key, its reachability, and an official SDK client for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hermes.honcho.config_file import ConfigPlaces
 from hermes.honcho.configuration import CLOUD, HonchoConfiguration, is_cloud_url, load, named_server
 from hermes.honcho.grant import SignIn
 from hermes.honcho.names import workspace_path
-from hermes.honcho.renewal import LOGIN, Renewal, RenewalTerms
+from hermes.honcho.renewal import LOGIN, Renewal, RenewalTimings
 from hermes.honcho.token_requests import ERRNO
 from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens, hide_url
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
     from hermes.honcho.renewing_auth import RenewingAuth
 
 NO_KEY = "local"
-"""What is sent as a key where none is needed: without one the SDK would look for one in the environment."""
-PATIENCE = 10.0
-"""Seconds that a command waits for a server."""
-REFUSALS, BROKEN = (401, 403), 500
+"""The key sent if none is needed; without one the SDK would read the environment."""
+COMMAND_TIMEOUT_SECONDS = 10.0
+"""Timeout of a command's requests."""
+REFUSAL_STATUSES, MIN_FAILURE_STATUS = (401, 403), 500
 
 ServerKind = Literal["embedded", "cloud", "self-hosted", "local"]
 
 
 class HonchoServer(Struct, frozen=True):
-    """A server and the key for it. `url` is empty for our own, whose address is known once it runs."""
+    """A server and its key. `url` is "" for our own server, whose address is known once it runs."""
 
     kind: ServerKind
     url: str
     key: str = ""
     sign_in: SignIn | None = None
-    """The sign-in that the key is the token of."""
+    """The sign-in whose token is the key."""
 
     @property
     def shown(self) -> str:
-        """For people, without secrets."""
+        """The server's kind and address, without secrets."""
         return "our own memory server" if self.kind == "embedded" else f"{self.kind} at {hide_url(self.url)}"
 
     @property
     def without_tokens(self) -> HonchoServer:
-        """The same whichever token of a sign-in is in force."""
+        """A copy that is equal for all tokens of one sign-in."""
         if self.sign_in is None:
             return self
         made = (self.sign_in.client_id, self.sign_in.granted_at)
@@ -63,22 +63,22 @@ class HonchoServer(Struct, frozen=True):
 
     @property
     def lacks_key(self) -> bool:
-        """Whether it cannot work without a key, and has none. A server of one's own may do without."""
+        """Whether a required key is missing. Only the cloud requires one."""
         return self.kind == "cloud" and not self.key
 
     @property
     def is_overheard(self) -> bool:
-        """Whether the connection to another machine is not encrypted."""
+        """Whether the connection to another machine is unencrypted."""
         return self.url.startswith("http://") and not is_loopback_url(self.url)
 
 
 def find_server(config: HonchoConfiguration) -> HonchoServer:
-    """The server that is used: what the configuration means, but our own while nobody chose Honcho."""
-    return meant_server(config) if config.is_chosen else HonchoServer("embedded", "")
+    """Return the server in use: the configured one, or our own if nobody chose Honcho."""
+    return configured_server(config) if config.is_chosen else HonchoServer("embedded", "")
 
 
-def meant_server(config: HonchoConfiguration) -> HonchoServer:
-    """The server that the configuration means, with the key that belongs to it."""
+def configured_server(config: HonchoConfiguration) -> HonchoServer:
+    """Return the server that the configuration names, with its key."""
     url, key = named_server(config.get), config.get(keys.API_KEY)
     if config.get(keys.SERVER) == "embedded" or not (url or key):
         return HonchoServer("embedded", "")
@@ -88,16 +88,16 @@ def meant_server(config: HonchoConfiguration) -> HonchoServer:
 
 
 class Machine(Struct, frozen=True):
-    """This machine as a profile sees it: where honcho.json and our own memory server are found."""
+    """This machine from a profile's point of view: the locations of honcho.json and of our memory server."""
 
     home: Home
     env: Mapping[str, str]
     is_chosen: bool = True
-    """Whether a person chose Honcho here, or it is the default."""
+    """Whether a person chose Honcho here, rather than it being the default."""
 
     @property
     def memory(self) -> Place:
-        """The memory that all profiles share; the default home's `.env` may say where it is."""
+        """The location of the memory that all profiles share; the default home's `.env` may set it."""
         return find_place(self.home, {**read_env_file(self.home.shared / self.home.env_file.name), **self.env})
 
     @property
@@ -105,17 +105,17 @@ class Machine(Struct, frozen=True):
         return ConfigPlaces.find(self.home.path, self.home.profile, self.env)
 
     def choose(self) -> None:
-        """The person wants Honcho: where it was only the default it is set now, and follows its configuration."""
+        """Set Honcho as the memory provider if it is only the default, so that its configuration takes effect."""
         if not self.is_chosen:
             write_setting(self.home.config_file, PROVIDER, PROVIDER.default)
 
     def load(self) -> HonchoConfiguration:
-        """The configuration as the files are now, with what is wrong."""
+        """Read the configuration from the files; errors are in `problems`."""
         return load(self.places, self.env, is_chosen=self.is_chosen)
 
 
-def reachable(config: HonchoConfiguration, machine: Machine) -> HonchoServer:
-    """The server that is meant, with its address; our own is started where it does not run. Blocks."""
+def connect_server(config: HonchoConfiguration, machine: Machine) -> HonchoServer:
+    """Return the server in use, with its address; our own is started if it does not run. Blocks."""
     meant = find_server(config)
     if meant.kind != "embedded":
         return meant
@@ -125,14 +125,17 @@ def reachable(config: HonchoConfiguration, machine: Machine) -> HonchoServer:
 
 @contextmanager
 def open_client(config: HonchoConfiguration, machine: Machine) -> Iterator[Honcho]:
-    """A client for commands, which repeats nothing by itself. Everything is told to it, so that no variable decides.
-    What the SDK raises in the block becomes a ProviderError, in words."""
+    """Yield an SDK client for commands, without retries. Every option is set, so that no variable decides. SDK
+    errors in the block become ProviderErrors with readable messages."""
     import httpx
     from honcho import Honcho  # heavy: only who talks with a server pays for it
 
-    server, seconds = reachable(config, machine), config.request_seconds or PATIENCE
+    server, seconds = connect_server(config, machine), config.request_seconds or COMMAND_TIMEOUT_SECONDS
     auth, trust_env = make_auth(server, machine), not is_loopback_url(server.url)
-    with httpx.Client(base_url=server.url, timeout=seconds, trust_env=trust_env, auth=auth) as http, in_words(server):
+    with (
+        httpx.Client(base_url=server.url, timeout=seconds, trust_env=trust_env, auth=auth) as http,
+        readable_errors(server),
+    ):
         yield Honcho(
             api_key=server.key or NO_KEY,
             environment="local" if server.kind == "local" else "production",
@@ -145,19 +148,19 @@ def open_client(config: HonchoConfiguration, machine: Machine) -> Iterator[Honch
 
 
 def make_auth(server: HonchoServer, machine: Machine) -> RenewingAuth:
-    """Return what lets a command's requests in. A sign-in that is tried before it is saved is not renewed."""
+    """Return the credentials for a command's requests. An unsaved sign-in is not renewed."""
     from hermes.honcho.renewing_auth import RenewingAuth
 
     renewal = None
     if server.sign_in is not None:
         saved = machine.load().sign_in
         if saved is not None and saved.granted_at == server.sign_in.granted_at:
-            renewal = Renewal(machine.places, machine.load, time.time, RenewalTerms())
+            renewal = Renewal(machine.places, machine.load, time.time, RenewalTimings())
     return RenewingAuth(server.key or NO_KEY, renewal)
 
 
 def try_server(config: HonchoConfiguration, machine: Machine) -> str:
-    """Reach the server and its workspace, which is made if it is not there; "" when that went well, else why not."""
+    """Connect to the server and create its workspace if missing; return "" on success, else the error."""
     try:
         with open_client(config, machine) as client:
             client.get_metadata()
@@ -166,8 +169,8 @@ def try_server(config: HonchoConfiguration, machine: Machine) -> str:
     return ""
 
 
-def look_at(config: HonchoConfiguration, machine: Machine, timeout: float = PATIENCE) -> str:
-    """How the server is, in words: whether anything answers there, and takes the key. Nothing is made or started."""
+def describe_server(config: HonchoConfiguration, machine: Machine, timeout: float = COMMAND_TIMEOUT_SECONDS) -> str:
+    """Describe whether the server answers and accepts the key. Creates and starts nothing."""
     server = find_server(config)
     if server.kind == "embedded":
         return _look_at_own(machine)
@@ -183,13 +186,13 @@ def look_at(config: HonchoConfiguration, machine: Machine, timeout: float = PATI
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         why = ERRNO.sub("", hide_tokens(str(error))) or type(error).__name__
         return f"it does not answer: {why}"
-    if answer.status_code in REFUSALS and server.sign_in is not None:
+    if answer.status_code in REFUSAL_STATUSES and server.sign_in is not None:
         if server.sign_in.has_ended(time.time()):
             return "it answers, but refuses the sign-in's token, which is renewed when memory is used"
         return f"it answers, but refuses the sign-in for the workspace {config.workspace}; {LOGIN}"
-    if answer.status_code in REFUSALS:
+    if answer.status_code in REFUSAL_STATUSES:
         return "it answers, but refuses the key" if server.key else "it answers, but wants a key"
-    return f"it answers, but fails ({answer.status_code})" if answer.status_code >= BROKEN else "it answers"
+    return f"it answers, but fails ({answer.status_code})" if answer.status_code >= MIN_FAILURE_STATUS else "it answers"
 
 
 def _look_at_own(machine: Machine) -> str:
@@ -201,8 +204,8 @@ def _look_at_own(machine: Machine) -> str:
 
 
 @contextmanager
-def in_words(server: HonchoServer) -> Iterator[None]:
-    """Let what the SDK raises leave as a ProviderError."""
+def readable_errors(server: HonchoServer) -> Iterator[None]:
+    """Convert SDK errors of the block to ProviderErrors with readable messages."""
     from honcho.http.exceptions import AuthenticationError, HonchoError, PermissionDeniedError
 
     try:
@@ -214,4 +217,4 @@ def in_words(server: HonchoServer) -> Iterator[None]:
         if isinstance(error.__context__, HermesError):  # the SDK took what renewing raised for its own
             raise error.__context__ from None
         why = ERRNO.sub("", hide_tokens(str(error)))
-        raise ProviderError(f"the server did not answer well: {why}", hint="") from error
+        raise ProviderError(f"the request to the server failed: {why}", hint="") from error

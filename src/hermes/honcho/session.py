@@ -1,4 +1,4 @@
-"""One conversation's memory at Honcho: what it recalls, the tools it has, and whose memory both may reach."""
+"""One conversation's memory at Honcho: its recall, its tools, and the reach of both."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BLOCKS = {
 
 
 class HonchoSession(MemorySession):
-    """See `hermes.memory.provider.MemorySession`. Settings are those of when it was opened."""
+    """See `hermes.memory.provider.MemorySession`. Settings are fixed when it is opened."""
 
     def __init__(
         self,
@@ -94,13 +94,13 @@ class HonchoSession(MemorySession):
             await self._recaller.close()
 
     def _about(self, question: Question) -> str | None:
-        """Whom the question's answer is about: the person of a direct chat, in a group who spoke last."""
+        """Return the person that a question is about: of a direct chat its person, of a group the last speaker."""
         return peer_in(self._config, self._conversation, question.said[-1].speaker if question.said else None).name
 
 
 def find_whose(config: HonchoConfiguration, conversation: Conversation, target: EntryTarget) -> Whose:
-    """Who takes part in a conversation, and how far it reads: a person whose peer is not theirs alone reads nothing but
-    the conversation itself."""
+    """Return a conversation's participants and its reach. A person with a shared peer reads only the conversation
+    itself."""
     person = peer_in(config, conversation)
     reach: Reach = "here" if person.is_shared else conversation.reach
     return Whose(

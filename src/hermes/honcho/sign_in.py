@@ -1,4 +1,4 @@
-"""Signing in and out: which way fits where a person sits, what is stored, and `hermes honcho login` and `logout`."""
+"""Signing in and out: the way that fits the person's machine, storage, and `hermes honcho login` and `logout`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from hermes.honcho import keys
 from hermes.honcho.config_file import Block, Edit, edit_document, read_document, set_keys
 from hermes.honcho.configuration import CLOUD, ROOT, HonchoConfiguration, is_cloud_url
 from hermes.honcho.device_sign_in import sign_in_by_code
-from hermes.honcho.grant import SignIn, TokenAnswer, read_sign_in, suggested
+from hermes.honcho.grant import SignIn, TokenResponse, read_sign_in, suggested
 from hermes.honcho.oauth_endpoints import Endpoints, check_page, find_endpoints
 from hermes.honcho.remarks import describe_auth
-from hermes.honcho.server import Machine, find_server, meant_server
+from hermes.honcho.server import Machine, configured_server, find_server
 from hermes.honcho.token_requests import TokenError, post_form
 from hermes.honcho.workbench import find_bench
 from hermes.memory.provider import Dialog
@@ -44,7 +44,7 @@ REMOTE = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")
 
 
 class SignedIn(Struct, frozen=True):
-    """A new sign-in, and what the person chose at consent."""
+    """A new sign-in, and the person's choices at consent."""
 
     sign_in: SignIn
     suggested: Mapping[str, Any]
@@ -55,17 +55,17 @@ def login(
     device: Annotated[bool, typer.Option("--device", help="Sign in with a code that is typed elsewhere.")] = False,
     paste: Annotated[bool, typer.Option("--paste", help="Paste the address that the browser ends at.")] = False,
 ) -> None:
-    """Sign in to the server in force: with a browser here, or with a code on another device."""
+    """Sign in to the configured server: with a browser here, or with a code on another device."""
     bench = find_bench(ctx)
     config = bench.load().checked()
-    server = meant_server(config)
+    server = configured_server(config)
     if server.kind == "embedded":
         hint = "`hermes memory setup honcho` chooses Honcho Cloud or a server of your own"
         raise UsageError("our own memory server needs no sign-in", hint=hint)
     way: Way = "device" if device else "paste" if paste else "auto"
     made = Signer(bench.desk.dialog, bench.machine).sign_in(server.url, way)
     config, before = bench.load().checked(), own_sign_in(bench.machine)  # minutes later
-    bench.save(set_keys({**made.sign_in.as_keys(), **unset(config, made.suggested)}))
+    bench.save(set_keys({**made.sign_in.as_keys(), **keep_unset(config, made.suggested)}))
     revoke_replaced(before, bench.machine)
     bench.machine.choose()
     chosen, used = made.suggested.get(keys.WORKSPACE.key), bench.load().workspace
@@ -75,7 +75,7 @@ def login(
 
 
 def logout(ctx: typer.Context) -> None:
-    """Sign out: take the tokens out of the configuration, and tell the server that they are not used any more."""
+    """Sign out: remove the tokens from the configuration, and revoke them at the server."""
     bench = find_bench(ctx)
     sign_out(bench.machine)
     config = bench.load()
@@ -89,13 +89,13 @@ def logout(ctx: typer.Context) -> None:
 
 
 class Signer(Struct, frozen=True):
-    """Signs a person at a terminal in."""
+    """Signs a person in at a terminal."""
 
     dialog: Dialog
     machine: Machine
 
     def is_offered(self, server: str) -> bool:
-        """Return True if one can sign in at a server. The cloud is not asked."""
+        """Return True if a server offers sign-in. The cloud is not checked."""
         return is_cloud_url(server) or find_endpoints(server, self.machine.env).is_offered
 
     @property
@@ -103,7 +103,7 @@ class Signer(Struct, frozen=True):
         return "browser" if can_open_browser(self.machine.env) else "device"
 
     def sign_in(self, server: str, way: Way) -> SignedIn:
-        """Let the person sign in. Raises ProviderError, and HomeError where nothing could be stored."""
+        """Sign the person in. Raises ProviderError, and HomeError if the sign-in could not be stored."""
         try:
             return self._sign_in(server, way)
         except KeyboardInterrupt:
@@ -140,7 +140,7 @@ class Signer(Struct, frozen=True):
         return make_signed_in(endpoints, sign_in_by_code(endpoints, "cli", self.dialog.say))
 
     def _ask_address(self, waiting: BrowserSignIn) -> None:
-        """Ask for the address until it is the right one; Enter waits for a browser on this machine."""
+        """Ask for the address until it is valid; an empty answer waits for a browser on this machine."""
         if not self.dialog.can_ask:
             return
         self.dialog.say("The last page may not load: its address, which begins with http://127.0.0.1, is all it takes.")
@@ -152,18 +152,18 @@ class Signer(Struct, frozen=True):
                 self.dialog.say(error.message)
 
 
-def make_signed_in(endpoints: Endpoints, answer: TokenAnswer) -> SignedIn:
-    """Return the sign-in that an answer makes. Raises TokenError for one that could never be renewed."""
+def make_signed_in(endpoints: Endpoints, answer: TokenResponse) -> SignedIn:
+    """Return the sign-in in a token response. Raises TokenError if it could never be renewed."""
     if not answer.refresh_token:
-        raise TokenError("the server gave no token to renew the sign-in with")
+        raise TokenError("the server sent no refresh token")
     now = time.time()
     first = SignIn("", "", None, endpoints.client_id, endpoints.token, endpoints.server, now, endpoints.scope)
     return SignedIn(first.renewed(answer, now), suggested(answer.config))
 
 
 def sign_out(machine: Machine) -> None:
-    """Take the sign-in in force out of the file, and revoke it where the server can do that. The server stays named, so
-    that memory waits and goes nowhere else. Raises NotFoundError where nobody is signed in."""
+    """Remove the sign-in in force from the file, and revoke it if the server supports that. The server stays
+    configured, so that memory waits for it. Raises NotFoundError if nobody is signed in."""
     config = machine.load().checked()
     if config.sign_in is None and own_sign_in(machine) is None:
         raise NotFoundError("nobody is signed in here", hint="`hermes honcho status` shows what is sent to the server")
@@ -188,19 +188,19 @@ def _drop(removed: list[SignIn], *, at_root: bool, server: str) -> Edit:
 
 
 def own_sign_in(machine: Machine) -> SignIn | None:
-    """Return the sign-in in the host block, also one that is not used since it was made for another server."""
+    """Return the sign-in in the host block, even one that was made for another server."""
     return read_sign_in(read_document(machine.places.existing(), machine.places).block)
 
 
 def revoke_replaced(before: SignIn | None, machine: Machine) -> None:
-    """Revoke a sign-in of the host block that does not stand there any more: nobody has its tokens."""
+    """Revoke the earlier sign-in of the host block if it was replaced or removed."""
     now = own_sign_in(machine)
     if before is not None and (now is None or now.granted_at != before.granted_at or now.server != before.server):
         revoke(before, machine.env)
 
 
 def revoke(sign_in: SignIn, env: Mapping[str, str]) -> None:
-    """Tell the server that a grant is not used any more. What it answers changes nothing here."""
+    """Revoke a grant at the server. Failures are ignored."""
     url = find_endpoints(sign_in.made_for, env).revoke if sign_in.made_for else ""
     form = {"token": sign_in.refresh_token, "token_type_hint": "refresh_token", "client_id": sign_in.client_id}
     if url:
@@ -208,14 +208,14 @@ def revoke(sign_in: SignIn, env: Mapping[str, str]) -> None:
             post_form(url, form, REVOKE_SECONDS)
 
 
-def unset(config: HonchoConfiguration, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those keys that nobody has set."""
+def keep_unset(config: HonchoConfiguration, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those values whose keys nobody has set."""
     rows = {row.key: row for row in keys.TABLE}
     return {name: value for name, value in values.items() if config.settings.origin(rows[name]) == DEFAULT}
 
 
 def check_storable(machine: Machine) -> None:
-    """Raise HomeError where a sign-in could not be stored, before anybody goes to the trouble of making one."""
+    """Raise HomeError if a sign-in could not be stored, before anybody makes one."""
     folder = (machine.places.existing() or machine.places.default).parent
     try:
         if folder.exists():
@@ -225,14 +225,14 @@ def check_storable(machine: Machine) -> None:
 
 
 def shown_path(machine: Machine) -> str:
-    """Return the path of the configuration as a page may show it: below the person's folder, or its name alone."""
+    """Return the configuration's path for display: relative to the user's folder, or its name alone."""
     path = machine.places.existing() or machine.places.default
     home = Path(machine.env["HOME"]) if machine.env.get("HOME") else Path.home()
     return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else path.name
 
 
 def can_open_browser(env: Mapping[str, str]) -> bool:
-    """Return True if a browser that opens here is one that the person sees."""
+    """Return True if a browser opened here is visible to the person."""
     if env.get("BROWSER"):
         return True
     if any(env.get(name) for name in REMOTE):

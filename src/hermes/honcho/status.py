@@ -1,6 +1,6 @@
-"""`hermes honcho status`: every key with its value and where it comes from, the server, who is who, the session.
+"""`hermes honcho status`: every key with its value and source, the server, the people and the session.
 
-For homes that a stock Hermes uses too: where ours names things differently, both are shown."""
+For homes that a stock Hermes uses too, names that it would choose differently are shown as well."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from hermes.clock import SystemClock
 from hermes.honcho import keys
 from hermes.honcho.addresses import session_name
 from hermes.honcho.configuration import HonchoConfiguration
-from hermes.honcho.identity import HASHES, Identities, find_peer, peer_text
+from hermes.honcho.identity import HASH_LENGTHS, Identities, find_peer, peer_text
 from hermes.honcho.names import SessionName, digest, find_repository
 from hermes.honcho.remarks import all_remarks, describe_auth
-from hermes.honcho.server import find_server, look_at
-from hermes.honcho.workbench import Workbench, find_bench, here, origin, shown, value_of
+from hermes.honcho.server import describe_server, find_server
+from hermes.honcho.workbench import Workbench, current_directory, find_bench, origin, shown, value_of
 from hermes.memory.provider import Acquaintance, Conversation, Speaker
 from hermes.settings.layers import DEFAULT
 from hermes.types import Json
 
 LISTED = {keys.USER_PEER_ALIASES.key: "peers", keys.SESSIONS.key: "sessions"}
-"""Maps that grow, with the command of `hermes honcho` that lists them."""
-PATIENCE = 3.0
-"""Seconds that the server has to answer."""
+"""Maps that can be long, with the `hermes honcho` command that lists each."""
+STATUS_TIMEOUT_SECONDS = 3.0
+"""The server's time limit to answer."""
 
 
 def status(
@@ -33,7 +33,7 @@ def status(
     everyone: Annotated[bool, typer.Option("--all", help="All profiles, a line each.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> int:
-    """What is in force: every key and where it comes from, the server, who is who, the session's name here."""
+    """Show every key in force with its source, the server, the people, and the session's name here."""
     bench = find_bench(ctx)
     if everyone:
         return _show_all(bench, as_json=json)
@@ -46,9 +46,9 @@ def status(
 
 
 def look(bench: Workbench) -> tuple[HonchoConfiguration, dict[str, Json]]:
-    """Everything about one profile. The server is looked at, and nothing is made there."""
+    """Return everything about one profile. Read-only, also on the server."""
     config = bench.load()
-    now, directory, people = SystemClock().now(), here(), bench.desk.people()
+    now, directory, people = SystemClock().now(), current_directory(), bench.desk.people()
     named = _session_here(config, directory)
     return config, {
         "profile": bench.profile,
@@ -57,7 +57,7 @@ def look(bench: Workbench) -> tuple[HonchoConfiguration, dict[str, Json]]:
         "problems": [problem.message for problem in config.problems],
         "remarks": all_remarks(config, people),
         "server": find_server(config).shown,
-        "connection": look_at(config, bench.machine, PATIENCE),
+        "connection": describe_server(config, bench.machine, STATUS_TIMEOUT_SECONDS),
         "auth": describe_auth(config, now),
         "workspace": config.workspace,
         "you": config.identities.owner,
@@ -135,13 +135,13 @@ def _count(number: int, what: str) -> str:
 
 
 def _brief(config: HonchoConfiguration, row: keys.Key[Json]) -> str:
-    """A key's value as it fits a table: of long maps how much there is, and what lists it."""
+    """Return a key's value for a table cell: for long maps the count and the command that lists them."""
     count = len(config.get(row)) if row.key in LISTED else 0
     return f"{count}: see `{LISTED[row.key]}`" if count else shown(config, row)
 
 
 def _show_all(bench: Workbench, *, as_json: bool) -> int:
-    """A line for each profile; 1 when one of them has a problem."""
+    """Print a line for each profile; return 1 if one of them has a problem."""
     found = [(one, one.load()) for one in bench.profiles()]
     code = int(any(config.problems for _, config in found))
     if as_json:
@@ -165,7 +165,7 @@ def _show_all(bench: Workbench, *, as_json: bool) -> int:
 
 
 def stock_session(config: HonchoConfiguration, named: SessionName, directory: Path) -> str | None:
-    """The session of a directory there; None for one that is called the same in both, or has no name there."""
+    """Return the session's name that a stock Hermes gives a directory; None if it is the same or unknown."""
     if named.source not in ("directory", "repository"):
         return None
     repository = find_repository(directory) if named.source == "repository" else None
@@ -176,8 +176,8 @@ def stock_session(config: HonchoConfiguration, named: SessionName, directory: Pa
 
 
 def stock_peer(who: Identities, user_id: str) -> str:
-    """The peer of a platform user there, which has no owner: a pin holds for everyone. Ids get a hash only behind a
-    prefix, and only where a character was replaced or somebody has that name."""
+    """Return the peer that a stock Hermes gives a platform user. It knows no owner: a pin applies to everyone, and
+    ids get a hash only with a prefix, if a character was replaced or the name is taken."""
     if who.pin:
         return who.owner
     if user_id in who.aliases:
@@ -187,5 +187,5 @@ def stock_peer(who: Identities, user_id: str) -> str:
     name, taken = peer_text(whole), {who.owner, *who.aliases.values()}
     if not prefix or (name == whole and name not in taken):
         return name
-    hashed = [f"{name}-{digest(whole, length)}" for length in HASHES]
+    hashed = [f"{name}-{digest(whole, length)}" for length in HASH_LENGTHS]
     return next((one for one in hashed if one not in taken), hashed[-1])

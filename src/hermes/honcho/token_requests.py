@@ -1,4 +1,4 @@
-"""Requests to an authorization server: forms that are posted to its endpoints, and why one was not answered well."""
+"""Requests to an authorization server: form posts to its endpoints, and their errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from hermes.errors import ProviderError
-from hermes.honcho.grant import TokenAnswer, read_answer
+from hermes.honcho.grant import TokenResponse, parse_token_response
 from hermes.loopback import is_loopback_url, is_private_url
 from hermes.redaction import hide_tokens, hide_url
 from hermes.types import Json
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 MAX_ANSWER_BYTES, MAX_WORDS_CHARS = 65_536, 200
 REQUEST_SECONDS = 15.0
 FINAL = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
-"""Errors by which a server says that a grant or client will never be accepted again."""
-NO_PAGE = (401, 404, 405, 410)
+"""Errors after which a grant or client will never be accepted again."""
+NO_PAGE_STATUSES = (401, 404, 405, 410)
 ERRNO = re.compile(r"\[Errno -?\d+\] ")
-"""Numbers that say nothing to a person."""
+"""Matches error numbers, which do not help a person."""
 CODE = re.compile(r"[a-z_]{1,40}")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 
 
 class TokenError(ProviderError):
-    """An authorization server gave no token; `code` is the error that it named, empty where it named none."""
+    """An authorization server gave no token. `code` is the error that it named, or ""."""
 
     def __init__(self, message: str, code: str = "") -> None:
         super().__init__(message, hint="")
@@ -41,16 +41,16 @@ class TokenError(ProviderError):
         return self.code in FINAL
 
 
-def ask_token(url: str, form: Mapping[str, str], seconds: float = REQUEST_SECONDS) -> TokenAnswer:
-    """Exchange a code or a token. Raises TokenError. Blocks."""
+def ask_token(url: str, form: Mapping[str, str], seconds: float = REQUEST_SECONDS) -> TokenResponse:
+    """Exchange a code or token for tokens. Raises TokenError. Blocks."""
     try:
-        return read_answer(post_form(url, form, seconds))
+        return parse_token_response(post_form(url, form, seconds))
     except ValueError as error:
-        raise TokenError(f"the answer of {hide_url(url)} is no token answer: {error}") from None
+        raise TokenError(f"the response of {hide_url(url)} is not a token response: {error}") from None
 
 
 def post_form(url: str, form: Mapping[str, str], seconds: float = REQUEST_SECONDS) -> Json:
-    """Post a form and return the JSON of the answer. No redirect is followed. Raises TokenError. Blocks."""
+    """Post a form and return the response's JSON. Redirects are not followed. Raises TokenError. Blocks."""
     status, read = _send("POST", url, form, seconds)
     try:
         value = json.loads(read) if read.strip() else None
@@ -58,16 +58,16 @@ def post_form(url: str, form: Mapping[str, str], seconds: float = REQUEST_SECOND
         value = None
     if 200 <= status < 300:
         return value
-    told = value if isinstance(value, dict) else {}
-    code = str(told.get("error", ""))
+    body = value if isinstance(value, dict) else {}
+    code = str(body.get("error", ""))
     code = code if CODE.fullmatch(code) else ""
-    words = printable(str(told.get("error_description") or told.get("detail") or "")).strip()
+    words = printable(str(body.get("error_description") or body.get("detail") or "")).strip()
     why = ": ".join(filter(None, (code, words)))
     raise TokenError(f"{hide_url(url)} answered {status}" + (f" ({why})" if why else ""), code)
 
 
 def get_json(url: str, seconds: float) -> Mapping[str, Json]:
-    """Return the object at a URL, an empty one where there is none. Blocks."""
+    """Return the JSON object at a URL; {} if the request fails or finds anything else. Blocks."""
     try:
         status, read = _send("GET", url, None, seconds)
         value = json.loads(read) if status == 200 else None
@@ -77,28 +77,28 @@ def get_json(url: str, seconds: float) -> Mapping[str, Json]:
 
 
 def has_page(url: str, seconds: float) -> bool:
-    """Return True if something answers at a URL, other than that there is nothing. Blocks."""
+    """Return True if a page answers at a URL with another status than "not found" or the like. Blocks."""
     try:
         status, _ = _send("GET", url, None, seconds)
     except TokenError:
         return False
-    return status not in NO_PAGE
+    return status not in NO_PAGE_STATUSES
 
 
 def check_private(url: str) -> None:
-    """Raise ProviderError for a URL over which a token could be read on its way."""
+    """Raise ProviderError for an unencrypted URL, over which a token could be read."""
     if not url.startswith("https://") and not (url.startswith("http://") and is_private_url(url)):
         raise ProviderError(f"{hide_url(url)} is not encrypted: nobody can sign in there", hint="It takes an https URL")
 
 
 def printable(text: str) -> str:
-    """Return words of a server as a terminal may show them."""
+    """Return a server's text without control characters and secrets, for a terminal."""
     return hide_tokens(CONTROL.sub(" ", text))[:MAX_WORDS_CHARS]
 
 
 def _send(method: str, url: str, form: Mapping[str, str] | None, seconds: float) -> tuple[int, bytes]:
-    """Send a request and return status and body. Raises TokenError, after `seconds` in any case: the timeouts of the
-    HTTP library are for each read alone, and a server may send a header byte by byte."""
+    """Send a request and return status and body. Raises TokenError after `seconds` in any case: the HTTP library's
+    timeouts apply to each read, and a server may send byte by byte."""
     import httpx  # heavy: only who signs in or renews pays for it
 
     check_private(url)
@@ -129,5 +129,5 @@ def _read(response: httpx.Response, url: str) -> bytes:
     for part in response.iter_bytes():
         read += part
         if len(read) > MAX_ANSWER_BYTES:
-            raise TokenError(f"{hide_url(url)} sends too much")
+            raise TokenError(f"the response of {hide_url(url)} is too long")
     return bytes(read)

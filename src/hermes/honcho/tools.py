@@ -1,6 +1,6 @@
-"""The five tools of a conversation: what a model is told of them, and what each does.
+"""The five tools of a conversation: their descriptions for the model, and their implementation.
 
-Whose memory they reach is the conversation's, whoever asks and whatever a model puts into a call.
+Their reach is the conversation's, regardless of the speaker and of the model's arguments.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from hermes.honcho.recall_source import RecallSource
 from hermes.memory.provider import Conversation, Delivered, Host, Parked, Speaker, ToolUse
 from hermes.types import Json, ToolSpec
 
-FEWEST_SEARCH_TOKENS, SEARCH_TOKENS, MOST_SEARCH_TOKENS = 50, 800, 2000
-FOUND = 20
-"""Conclusions, and messages, that a search looks at."""
-LONGEST_CONCLUSION = 8000
-PATIENCE = 2.0
-"""Seconds that a conclusion's delivery is waited for; it is saved either way."""
+MIN_SEARCH_TOKENS, DEFAULT_SEARCH_TOKENS, MAX_SEARCH_TOKENS = 50, 800, 2000
+MAX_SEARCH_HITS = 20
+"""Conclusions, and messages, that a search requests."""
+MAX_CONCLUSION_CHARS = 8000
+DELIVERY_WAIT_SECONDS = 2.0
+"""How long a call waits for a conclusion's delivery; the conclusion is saved either way."""
 QUEUED = "Saved. {} is queued and will reach the memory server as soon as it answers."
-NEWEST = 10
-"""Messages of the session that `honcho_context` ends with."""
+MAX_NEWEST_MESSAGES = 10
+"""Messages of the session at the end of a `honcho_context` result."""
 NOT_HERE = (
     "cards say nothing of where they come from, so they are not shown here; honcho_context has what was said in this "
     "conversation"
@@ -54,7 +54,8 @@ def tool_specs(config: HonchoConfiguration) -> tuple[ToolSpec, ...]:
                 "query": {"type": "string", "description": "What to look for, for example: birthday."},
                 "max_tokens": {
                     "type": "integer",
-                    "description": f"Length of the result, {SEARCH_TOKENS} unless given, at most {MOST_SEARCH_TOKENS}.",
+                    "description": f"Length of the result, {DEFAULT_SEARCH_TOKENS} unless given, at most "
+                    f"{MAX_SEARCH_TOKENS}.",
                 },
             },
             ("query",),
@@ -105,7 +106,7 @@ def _spec(
 
 
 class Tools:
-    """Runs the tools of one conversation. What fails raises ProviderError, and says what it was."""
+    """Runs the tools of one conversation. Failures raise ProviderError with a readable message."""
 
     def __init__(
         self, host: Host, source: RecallSource, config: HonchoConfiguration, conversation: Conversation
@@ -123,7 +124,7 @@ class Tools:
         }
 
     async def call(self, use: ToolUse, speaker: Speaker) -> str:
-        """The tool's answer, for the model."""
+        """Run a tool and return its result for the model."""
         about = use.arguments.get("peer") or "user"
         if about not in ("user", "ai"):
             raise ProviderError(f"peer is {about!r}; it can be user or ai", hint="")
@@ -139,8 +140,8 @@ class Tools:
     async def _search(self, use: ToolUse, speaker: Speaker, about: Whom) -> str:
         query, peer = _needed(use, "query"), self._peer(speaker, about)
         limit = _tokens(use.arguments.get("max_tokens")) * CHARS_PER_TOKEN
-        facts = _name_facts(await self._source.find_conclusions(query, peer, FOUND))
-        said = [_quote(message) for message in await self._source.find_messages(query, peer, FOUND)]
+        facts = _name_facts(await self._source.find_conclusions(query, peer, MAX_SEARCH_HITS))
+        said = [_quote(message) for message in await self._source.find_messages(query, peer, MAX_SEARCH_HITS)]
         lines = [*(["Facts:", *facts] if facts else []), *(["Said:", *said] if said else [])]
         return cut_at_word("\n".join(lines), limit) or f"Nothing about {peer} fits {query!r}."
 
@@ -148,7 +149,7 @@ class Tools:
         tokens = self._config.get(keys.CONTEXT_TOKENS) or DEFAULT_TOKENS
         peer, source = self._peer(speaker, about), self._source
         found = await (source.about_agent() if about == "ai" else source.about(peer, tokens))
-        newest = "\n".join(map(_quote, await source.newest_messages(NEWEST)))
+        newest = "\n".join(map(_quote, await source.newest_messages(MAX_NEWEST_MESSAGES)))
         messages = [Section("messages", "Newest messages", newest, source.reader.now())] if newest else []
         parts = compose([*found, *messages], budget_chars(tokens))
         return "\n\n".join(part.text for part in parts if part.text) or f"Nothing is known about {peer} yet."
@@ -175,8 +176,8 @@ class Tools:
             raise ProviderError("give one of conclusion, delete_id and query, as text, or list", hint="")
         if query or lists:
             return await self._list_facts(str(query or ""), self._peer(speaker, about))
-        if fact and len(fact) > LONGEST_CONCLUSION:
-            raise ProviderError(f"a conclusion has at most {LONGEST_CONCLUSION:,} characters", hint="")
+        if fact and len(fact) > MAX_CONCLUSION_CHARS:
+            raise ProviderError(f"a conclusion has at most {MAX_CONCLUSION_CHARS:,} characters", hint="")
         peer = self._peer(speaker, about)
         same = await self._source.find_same(str(old), peer) if old else []
         if old and not same:
@@ -192,19 +193,24 @@ class Tools:
 
     async def _list_facts(self, query: str, peer: str) -> str:
         source = self._source
-        find = source.find_conclusions(query, peer, FOUND) if query else source.list_conclusions(peer, FOUND)
+        find = (
+            source.find_conclusions(query, peer, MAX_SEARCH_HITS)
+            if query
+            else source.list_conclusions(peer, MAX_SEARCH_HITS)
+        )
         facts = "\n".join(_name_facts(await find))
         fits = f" that fits {query!r}" if query else ""
-        return cut_at_word(facts, MOST_SEARCH_TOKENS * CHARS_PER_TOKEN) or f"There is no fact about {peer}{fits}."
+        return cut_at_word(facts, MAX_SEARCH_TOKENS * CHARS_PER_TOKEN) or f"There is no fact about {peer}{fits}."
 
     async def _put(self, use: ToolUse, acts: Sequence[Act], person: Speaker) -> Delivered | Parked | None:
-        """Save what is to be done, then wait for it: the first outcome that is no delivery, else the last one."""
+        """Queue the acts, then wait for their delivery; return the first outcome that is not Delivered, else the
+        last."""
         names = [use.key, *(f"{use.key}-{number}" for number in range(1, len(acts)))]
         session = self._conversation.session_id
         tickets = [
             await self._host.put(session, key, encode_act(act), person) for key, act in zip(names, acts, strict=True)
         ]
-        until = min(use.until - 1.0, self._host.clock.now() + PATIENCE)
+        until = min(use.until - 1.0, self._host.clock.now() + DELIVERY_WAIT_SECONDS)
         done: Delivered | Parked | None = None
         for ticket in tickets:
             done = await self._host.outcome(ticket, until)
@@ -213,7 +219,7 @@ class Tools:
         return done
 
     def _peer(self, speaker: Speaker, about: Whom) -> str:
-        """Whom a call is about: in a direct chat its person, in a group who spoke."""
+        """Return the peer that a call is about: in a direct chat its person, in a group the speaker."""
         return self._source.whose.ai if about == "ai" else peer_in(self._config, self._conversation, speaker).name
 
 
@@ -233,7 +239,7 @@ def _needed(use: ToolUse, name: str) -> str:
 
 
 def _tokens(given: object) -> int:
-    """Length of a search's result: a number out of bounds, or none at all, is brought within them."""
+    """Return the length of a search's result: the given number within bounds, or the default."""
     if isinstance(given, str) and given.strip().isdecimal():
         given = int(given[:9])
-    return max(FEWEST_SEARCH_TOKENS, min(given, MOST_SEARCH_TOKENS)) if type(given) is int else SEARCH_TOKENS
+    return max(MIN_SEARCH_TOKENS, min(given, MAX_SEARCH_TOKENS)) if type(given) is int else DEFAULT_SEARCH_TOKENS

@@ -1,4 +1,4 @@
-"""The configuration of a running process: read again when a file changes. While a file is broken the last good
+"""The configuration of a running process, read again when a file changes. While a file is invalid, the last valid
 configuration stays in force."""
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ ABOUT = "configuration"
 
 
 class Watch:
-    """Costs one `stat` per place where the file may be, and a read when one of them changed.
+    """Caches the configuration. Costs one `stat` per watched path, and a read when one changed.
 
-    `trouble` is called once when the file becomes broken, and with None when it can be read again. A value that counts
-    as another than was written is logged once.
+    `trouble` is called once when the configuration becomes invalid, and with None when it is valid again. Each warning
+    is logged once.
     """
 
     def __init__(self, machine: Machine, trouble: Callable[[str, str | None], object]) -> None:
@@ -33,11 +33,11 @@ class Watch:
         self._stamp: FilesStamp | None = None
         self._read: HonchoConfiguration | None = None
         self._good: HonchoConfiguration | None = None
-        self._told: str | None = None
+        self._reported: str | None = None
         self._remarks: frozenset[str] = frozenset()
 
     def current(self) -> HonchoConfiguration:
-        """The configuration in force. Raises SettingsError while there never was a good one."""
+        """Return the configuration in force. Raises SettingsError until there has been a valid one."""
         stamp = tuple(_stamp(path) for path in self._candidates)
         if self._read is None or stamp != self._stamp:
             self._stamp, self._read = stamp, self._load()
@@ -47,7 +47,7 @@ class Watch:
         return self._good or self._read.checked()
 
     def _load(self) -> HonchoConfiguration:
-        """Read the files; a record of guests that is lost is a problem as a broken one is."""
+        """Read the files. A lost record of guests is a problem like an invalid one."""
         found, good = self._machine.load(), self._good
         if good is None or good.guests.first is None or good.workspace != found.workspace or found.problems:
             return found
@@ -59,11 +59,11 @@ class Watch:
             if line not in self._remarks:
                 log.info("%s", line)
         self._remarks = frozenset(found.remarks)
-        told = found.problems[0].message if found.problems else None
-        if told != self._told:
-            self._told = told
+        problem = found.problems[0].message if found.problems else None
+        if problem != self._reported:
+            self._reported = problem
             in_force = f"; {STILL_IN_FORCE}" if self._good is not None else ""
-            self._trouble(ABOUT, None if told is None else f"{told}{in_force}")
+            self._trouble(ABOUT, None if problem is None else f"{problem}{in_force}")
 
 
 def _stamp(path: os.PathLike[str]) -> tuple[int, int, int] | None:

@@ -1,4 +1,4 @@
-"""Signing in from a page: begun and looked at by whoever serves the page, while a thread waits for the browser."""
+"""Sign-in from a page: started and polled by the page's server, while a thread waits for the browser."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from hermes.honcho.config_file import edit_document, set_keys
 from hermes.honcho.configuration import CLOUD, HonchoConfiguration
 from hermes.honcho.oauth_endpoints import Endpoints, SignInSource, check_page, find_endpoints
 from hermes.honcho.remarks import describe_grant
-from hermes.honcho.server import Machine, find_server, meant_server
+from hermes.honcho.server import Machine, configured_server, find_server
 from hermes.honcho.sign_in import (
     SignedIn,
     check_storable,
+    keep_unset,
     make_signed_in,
     own_sign_in,
     revoke,
     revoke_replaced,
     shown_path,
     sign_out,
-    unset,
 )
 from hermes.memory.provider import ConnectStatus
 from hermes.redaction import hide_url
@@ -35,7 +35,7 @@ ERROR_SECONDS = 20.0
 
 
 class WebSignIn:
-    """See `hermes.memory.provider.Connect`. One sign-in at a time; beginning another ends the one before it."""
+    """See `hermes.memory.provider.Connect`. At most one sign-in runs; starting another ends it."""
 
     def __init__(self, machine: Machine, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._machine = machine
@@ -88,10 +88,10 @@ class WebSignIn:
             before.close()
 
     def _store(self, waiting: BrowserSignIn, made: SignedIn) -> bool:
-        """Store a sign-in, and revoke the one before it; return False if it is not wanted any more."""
+        """Store a sign-in and revoke the one that it replaces; return False if it was ended meanwhile."""
         config, before = self._machine.load().checked(), own_sign_in(self._machine)
         used = {keys.SERVER.key: "auto"} if config.get(keys.SERVER) == "embedded" else {}
-        edit = set_keys({**made.sign_in.as_keys(), **unset(config, made.suggested), **used})
+        edit = set_keys({**made.sign_in.as_keys(), **keep_unset(config, made.suggested), **used})
         with self._storing:
             if self._waiting is not waiting:
                 return False
@@ -102,7 +102,7 @@ class WebSignIn:
         return True
 
     def _finish(self, waiting: BrowserSignIn, endpoints: Endpoints) -> None:
-        """Wait, and store what comes; what somebody set stays as it is."""
+        """Wait for the tokens and store them; suggested keys that somebody has set stay."""
         problem = ""
         try:
             made = make_signed_in(endpoints, waiting.finish())
@@ -118,6 +118,6 @@ class WebSignIn:
 
 
 def _meant_url(config: HonchoConfiguration) -> str:
-    """The server that one signs in to: Honcho Cloud, unless the configuration names another one."""
-    server = meant_server(config)
+    """Return the URL of the server to sign in to: the configured one, else Honcho Cloud."""
+    server = configured_server(config)
     return CLOUD if server.kind == "embedded" else server.url

@@ -1,4 +1,4 @@
-"""One Honcho server over one HTTP client: requests that end in time, and whatever goes wrong as a Failure."""
+"""Requests to one Honcho server over one HTTP client, each with a time limit; every error becomes a Failure."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ import msgspec
 
 from hermes.clock import Clock
 from hermes.honcho.credentials import Credentials
-from hermes.honcho.failures import KEY_REFUSED, NoTime, Refusal, Unanswered, Unreached
+from hermes.honcho.failures import UNAUTHORIZED_STATUS, NoTime, Refusal, Unanswered, Unreached
 from hermes.honcho.http_client import Broken, HttpClient, NotConnected
-from hermes.honcho.server import BROKEN, HonchoServer
+from hermes.honcho.server import MIN_FAILURE_STATUS, HonchoServer
 from hermes.types import Json
 
-SHORTEST_REQUEST = 1.0
-"""With less time left than these seconds no request is begun."""
-LONGEST_PAUSE = 900.0
-"""Seconds that a `Retry-After` of the server counts for at most, so that a new key, for example, is tried soon."""
+MIN_REQUEST_SECONDS = 1.0
+"""The least time left with which a request is still sent."""
+MAX_RETRY_AFTER_SECONDS = 900.0
+"""The upper limit for a server's `Retry-After`, so that a corrected key, for example, is tried soon."""
 
 STATES = {"full": "there is no room on its disk"}
-"""What `/health` of our own server says is wrong with it, in words where its own are too few."""
+"""Explanations of our server's `/health` states."""
 
 
-class DeliveryPatience(msgspec.Struct, frozen=True):
-    """How long is waited for a Honcho server, in seconds."""
+class DeliveryTimeouts(msgspec.Struct, frozen=True):
+    """Timeouts of requests and deliveries to a Honcho server, in seconds."""
 
     request: float = 30.0
     """For one request."""
     timeout: float | None = None
-    """For every request, where the configuration says it."""
+    """For every request, if configured."""
     look_after: float = 30.0
-    """After a request that got no good answer, so long it may still arrive: only then can a look tell."""
+    """How long a request without a valid response may still arrive; a search can tell only after that."""
     attempt: float = 45.0
-    """The host's deadline for one delivery: later than this after its beginning no request is begun."""
+    """The host's deadline for one delivery; no request starts later."""
 
 
-class WireAnswer(msgspec.Struct, frozen=True):
-    """A status that is a success, and what came with it."""
+class WireResponse(msgspec.Struct, frozen=True):
+    """A successful response."""
 
     status: int
     value: Json
-    told_date: str | None = None
+    date_header: str | None = None
 
     @property
     def date(self) -> float | None:
-        """The server's own time, where it tells it."""
+        """The server's clock, if the response has a date."""
         try:
-            return None if self.told_date is None else parsedate_to_datetime(self.told_date).timestamp()
+            return None if self.date_header is None else parsedate_to_datetime(self.date_header).timestamp()
         except ValueError:
             return None
 
 
 class Wire:
-    """Sends requests that end before a given time. Where too little time is left it raises NoTime and sends nothing."""
+    """Sends requests with time limits. If too little time is left, raises NoTime and sends nothing."""
 
     def __init__(
         self,
@@ -64,15 +64,15 @@ class Wire:
         client: HttpClient,
         credentials: Credentials,
         clock: Clock,
-        patience: DeliveryPatience,
+        timeouts: DeliveryTimeouts,
     ) -> None:
         self.server = server
         self._client = client
         self._credentials = credentials
         self._clock = clock
-        self._patience = patience
+        self._timeouts = timeouts
         self.is_lost = False
-        """Nobody was there, the key was refused, or our own server failed: it may have moved."""
+        """Set if the server was unreachable, refused the key, or (our own) failed: it may have moved."""
         self._running = 0
         self._retired = False
 
@@ -85,38 +85,38 @@ class Wire:
         until: float,
         longest: float | None = None,
         shape: Any = Any,
-    ) -> WireAnswer:
-        """One request, repeated only when its key was refused and there is another. It takes at most the configured
-        timeout, else `longest` seconds, else the usual. Raises Failure, and msgspec.ValidationError for an answer
-        without the `shape`."""
-        seconds = min(self._patience.timeout or longest or self._patience.request, until - self._clock.now())
-        if seconds < SHORTEST_REQUEST:
-            raise NoTime("there was no time left for it")
+    ) -> WireResponse:
+        """Send one request; repeat it only after a refused key, with another one. Its timeout is the configured one,
+        else `longest`, else the default. Raises Failure, and msgspec.ValidationError for a response of another
+        `shape`."""
+        seconds = min(self._timeouts.timeout or longest or self._timeouts.request, until - self._clock.now())
+        if seconds < MIN_REQUEST_SECONDS:
+            raise NoTime("too little time was left to send it")
         if self._retired:
-            raise Unreached("the server was lost meanwhile")
+            raise Unreached("the connection was closed meanwhile")
         content = None if body is None else msgspec.json.encode(body)
         self._running += 1
         try:
             end = self._clock.now() + seconds
             key = await self._credentials.key(end)
             if (left := end - self._clock.now()) <= 0:  # renewing a token took all of it
-                raise NoTime("there was no time left for it")
+                raise NoTime("too little time was left to send it")
             async with asyncio.timeout(left):
                 reply = await self._client.send(method, path, content, key)
-                while reply.status == KEY_REFUSED:
+                while reply.status == UNAUTHORIZED_STATUS:
                     if (other := await self._credentials.after_refusal(key, end)) is None:
                         break
                     key = other
                     reply = await self._client.send(method, path, content, key)
-            return understand(reply.status, reply.body, reply.headers, shape)
+            return parse_response(reply.status, reply.body, reply.headers, shape)
         except TimeoutError:
             raise Unanswered(f"the server did not answer within {seconds:.0f} s") from None
         except NotConnected as error:
             self.is_lost = True
             raise Unreached(f"the server cannot be reached: {error}") from error
         except Refusal as refusal:
-            failed = refusal.status >= BROKEN and self.server.kind == "embedded"
-            self.is_lost = self.is_lost or failed or refusal.status == KEY_REFUSED
+            failed = refusal.status >= MIN_FAILURE_STATUS and self.server.kind == "embedded"
+            self.is_lost = self.is_lost or failed or refusal.status == UNAUTHORIZED_STATUS
             raise
         except Broken as error:
             self.is_lost = self.is_lost or self.server.kind == "embedded"
@@ -126,7 +126,7 @@ class Wire:
             await self._close_retired()
 
     async def retire(self) -> None:
-        """It is not used again: close it when the last request has ended."""
+        """Accept no further requests, and close the client after the last running one."""
         self._retired = True
         await self._close_retired()
 
@@ -135,8 +135,8 @@ class Wire:
             await self._client.close()
 
 
-def understand(status: int, read: bytes, headers: Mapping[str, str], shape: Any = Any) -> WireAnswer:
-    """What a server answered. Raises Refusal, and Unanswered for a success that no Honcho server gives."""
+def parse_response(status: int, read: bytes, headers: Mapping[str, str], shape: Any = Any) -> WireResponse:
+    """Parse a response. Raises Refusal, or Unanswered for a success that is not JSON."""
     is_success = 200 <= status < 300
     try:
         value = msgspec.json.decode(read, type=shape if is_success else Any) if read else None
@@ -144,34 +144,34 @@ def understand(status: int, read: bytes, headers: Mapping[str, str], shape: Any 
         if isinstance(error, msgspec.ValidationError):
             raise
         if is_success:
-            raise Unanswered("the server's answer is not JSON") from None
+            raise Unanswered("the server's response is not JSON") from None
         value = None
     if not is_success:
         raise Refusal(status, _detail(value) or "no reason given", _pause(headers.get("retry-after")))
-    return WireAnswer(status, value, headers.get("date"))
+    return WireResponse(status, value, headers.get("date"))
 
 
-def items_of(told: WireAnswer, what: str) -> list[dict[str, Json]]:
-    """The items of a list, each with an id. Raises Unanswered for what is none."""
-    items = told.value.get("items") if isinstance(told.value, dict) else None
+def items_of(response: WireResponse, what: str) -> list[dict[str, Json]]:
+    """Return the items of a list response, each with an id. Raises Unanswered for any other response."""
+    items = response.value.get("items") if isinstance(response.value, dict) else None
     if not isinstance(items, list) or not all(isinstance(one, dict) and "id" in one for one in items):
-        raise Unanswered(f"the server's list of {what} is none")
+        raise Unanswered(f"the server's list of {what} is invalid")
     return items
 
 
 def read_time(given: Json, what: str) -> datetime:
-    """A time as a server tells it; without a zone it is UTC. Raises Unanswered for what is none."""
+    """Return a server's timestamp; without a zone it is UTC. Raises Unanswered if it is invalid."""
     try:
         found = datetime.fromisoformat(str(given))
     except ValueError:
-        raise Unanswered(f"the server tells no time of a {what}: {str(given)[:100]}") from None
+        raise Unanswered(f"the server sent an invalid time of a {what}: {str(given)[:100]}") from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _detail(value: Json) -> str:
-    """Why a server refused, as far as it says. `/health` of ours says in a word what is wrong with it."""
-    told = value if isinstance(value, dict) else {}
-    detail, state = told.get("detail"), told.get("status")
+    """Return the server's reason for a refusal; "" if it gave none."""
+    body = value if isinstance(value, dict) else {}
+    detail, state = body.get("detail"), body.get("status")
     if isinstance(detail, list):
         return "; ".join(str(one.get("msg", one)) if isinstance(one, dict) else str(one) for one in detail[:3])
     if detail is None and isinstance(state, str):
@@ -180,5 +180,5 @@ def _detail(value: Json) -> str:
 
 
 def _pause(given: str | None) -> float | None:
-    """`Retry-After` in seconds; None where it is missing or a date."""
-    return min(float(given), LONGEST_PAUSE) if given is not None and given.isdecimal() else None
+    """Return `Retry-After` in seconds; None if it is missing or a date."""
+    return min(float(given), MAX_RETRY_AFTER_SECONDS) if given is not None and given.isdecimal() else None

@@ -1,7 +1,7 @@
-"""The set-up: where Honcho is, who you are, what is recalled, who is who on a gateway.
+"""The set-up: the server, your name, the use of memory, and the people on a gateway.
 
-Every question has the value in force as its default, and only what is answered otherwise is written, so it can be run
-again without losing anything. The server is tried before anything is saved.
+Every question offers the value in force, and only changed answers are written, so a repeated run loses nothing. The
+server is tried before anything is saved.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hermes.honcho import keys
 from hermes.honcho.config_file import Block, Edit, set_keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.injection import DEFAULT_TOKENS
-from hermes.honcho.interview import FEW, TYPED, Interview
+from hermes.honcho.interview import DEFAULT_TURNS, TYPED, Interview
 from hermes.honcho.questions import SERVER_KEYS, SERVERS, ask_gateway, ask_server
 from hermes.honcho.server import find_server, try_server
 from hermes.honcho.sign_in import Signer, own_sign_in, revoke_replaced
@@ -62,11 +62,11 @@ OPTIONS: Sequence[tuple[keys.Key[Any], str]] = (
     *((row, name) for row, _, name in USE),
     (keys.CONTEXT_TOKENS, "tokens"),
 )
-"""Keys with the option that says them as they are."""
+"""Keys with the option that sets them directly."""
 
 
 def settings_in_force(config: HonchoConfiguration) -> list[SettingInForce]:
-    """Every key with its value, the questions of a set-up with their choices."""
+    """Return every key with its value, and for those that the set-up asks about, question and choices."""
     asked = {row.key: question for row, question, _ in USE}
 
     def read(row: keys.Key[Any]) -> SettingInForce:
@@ -77,16 +77,16 @@ def settings_in_force(config: HonchoConfiguration) -> list[SettingInForce]:
 
 
 def _choices(row: keys.Key[Any], value: Json) -> Mapping[str, str]:
-    """The answers to a question; a number of turns is one of them."""
+    """Return the choices of a question; for `writeFrequency` a number of turns is one of them."""
     words = dict(WORDS.get(row.key, {}))
     if words.pop(TYPED, ""):
-        turns = FEW if str(value) in words else str(value)
+        turns = DEFAULT_TURNS if str(value) in words else str(value)
         words[turns] = f"after every {turns} turns"
     return words
 
 
-def _taking(row: keys.Key[Any]) -> str:
-    """The help of a key, with what it takes."""
+def _help_with_values(row: keys.Key[Any]) -> str:
+    """Return a key's help with its allowed values."""
     return f"{row.help} It takes {row.allowed}."
 
 
@@ -100,10 +100,12 @@ def setup(
     workspace: Annotated[str | None, typer.Option("--workspace", help=keys.WORKSPACE.help)] = None,
     user: Annotated[str | None, typer.Option("--user", help=keys.PEER_NAME.help)] = None,
     ai: Annotated[str | None, typer.Option("--ai", help=keys.AI_PEER.help)] = None,
-    mode: Annotated[str | None, typer.Option("--mode", help=_taking(keys.RECALL_MODE))] = None,
-    observation: Annotated[str | None, typer.Option("--observation", help=_taking(keys.OBSERVATION_MODE))] = None,
-    write: Annotated[str | None, typer.Option("--write", help=_taking(keys.WRITE_FREQUENCY))] = None,
-    strategy: Annotated[str | None, typer.Option("--strategy", help=_taking(keys.SESSION_STRATEGY))] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help=_help_with_values(keys.RECALL_MODE))] = None,
+    observation: Annotated[
+        str | None, typer.Option("--observation", help=_help_with_values(keys.OBSERVATION_MODE))
+    ] = None,
+    write: Annotated[str | None, typer.Option("--write", help=_help_with_values(keys.WRITE_FREQUENCY))] = None,
+    strategy: Annotated[str | None, typer.Option("--strategy", help=_help_with_values(keys.SESSION_STRATEGY))] = None,
     tokens: Annotated[str | None, typer.Option("--tokens", help=keys.CONTEXT_TOKENS.help)] = None,
     identity: Annotated[
         str | None, typer.Option("--identity", help="Who talks to the gateway: just-me, pooled or others.")
@@ -114,7 +116,7 @@ def setup(
         bool, typer.Option("--yes", help="Ask nothing: options, and for the rest what is in force.")
     ] = False,
 ) -> None:
-    """Set Honcho up, question by question or by options. What is not answered otherwise stays as it is."""
+    """Set Honcho up, question by question or by options. Unchanged answers leave the configuration as it is."""
     options = {
         "server": server,
         "url": url,
@@ -134,7 +136,7 @@ def setup(
 
 
 def run_setup(bench: Workbench, options: Mapping[str, str | None], *, asks: bool, checks: bool) -> None:
-    """Ask, try the server, save, and mark those who are the owner."""
+    """Ask, try the server, save, and mark the owner's accounts."""
     dialog = bench.desk.dialog
     if asks and not dialog.can_ask:
         raise UsageError("nobody can be asked here", hint="`--yes` takes what the options say; `--help` lists them")
@@ -142,7 +144,7 @@ def run_setup(bench: Workbench, options: Mapping[str, str | None], *, asks: bool
     people = bench.desk.people()
     for row, name in OPTIONS:
         if (given := interview.option(name)) is not None:
-            interview.put(row, given)  # a wrong one is told before anything is asked or tried
+            interview.put(row, given)  # an invalid one is reported before anything is asked or tried
     signer = Signer(dialog, bench.machine)
     ask_server(interview, signer)
     _ask_names(interview)
@@ -174,8 +176,8 @@ def _save(bench: Workbench, interview: Interview) -> None:
 
 
 def _edit(interview: Interview) -> Edit:
-    """What was answered. Aliases that others gave meanwhile stay. A key that is taken away goes out of the block; an
-    empty one stands there only to hide the root's."""
+    """Return the edit that writes the answers. Aliases added meanwhile are kept. An empty key is written only to
+    hide the root's."""
     aliases, key = keys.USER_PEER_ALIASES, keys.API_KEY.key
     change = set_keys(interview.wanted, {aliases.key: interview.config.get(aliases)})
 
@@ -206,7 +208,7 @@ def _ask_names(interview: Interview) -> None:
 
 
 def _ask_use(interview: Interview) -> None:
-    """Five questions with good answers: who is content with them answers one."""
+    """Ask whether to keep the defaults, and if not, a question for each."""
     tokens = interview.value(keys.CONTEXT_TOKENS) or DEFAULT_TOKENS
     standing = ", ".join(in_words(interview.value(row)) for row, _, _ in USE) + f", {tokens} tokens"
     ways = {"keep": standing, "change": "a question for each of these"}
@@ -219,7 +221,7 @@ def _ask_use(interview: Interview) -> None:
 
 
 def _try(bench: Workbench, interview: Interview, signer: Signer) -> None:
-    """Reach the server as it would be configured; a person may save all the same."""
+    """Connect to the server with the new settings; after a failure the person may still save."""
     dialog = interview.dialog
     while True:
         trial = bench.trial(_edit(interview))

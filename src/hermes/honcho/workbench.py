@@ -1,4 +1,4 @@
-"""What commands of `hermes honcho` work with: a profile's configuration, and where they ask and print."""
+"""The context of `hermes honcho` commands: a profile's configuration, and the terminal to ask and print on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hermes.types import Json
 
 
 class Workbench(Struct, frozen=True):
-    """The profile, and where commands ask and print."""
+    """A profile, and where commands ask and print."""
 
     machine: Machine
     desk: Desk
@@ -34,38 +34,38 @@ class Workbench(Struct, frozen=True):
         return self.machine.home.name
 
     def load(self) -> HonchoConfiguration:
-        """What is in force, with what is wrong."""
+        """Read the configuration in force; errors are in `problems`."""
         return self.machine.load()
 
     def confirm(self, question: str, default: Literal["yes", "no"], refused: str) -> None:
-        """Go on after a yes alone. Raises UsageError after a no, and where nobody can be asked."""
+        """Continue only after a yes. Raises UsageError after a no, and if nobody can be asked."""
         if not self.desk.dialog.can_ask:
             raise UsageError("nobody can be asked here", hint="`--yes` goes on without asking")
         if self.desk.dialog.choose(question, {"yes": "", "no": "leave it as it is"}, default) == "no":
             raise UsageError(refused, hint="")
 
     def trial(self, edit: Edit) -> HonchoConfiguration:
-        """The configuration as it would be after a change."""
+        """Return the configuration as it would be after an edit."""
         return _trial(self.machine, edit)
 
     def save(self, edit: Edit) -> None:
-        """Change the file and say where it is. Raises SettingsError when it would be wrong in a way that it is not."""
+        """Apply an edit and print the file's path. Raises SettingsError if it would add a problem."""
         before = self.load()
         check_edit(self.machine, edit)
         self.desk.dialog.say(f"Saved in {edit_document(self.machine.places, edit)}.")
-        for line in _stays_behind(before, self.load()):
+        for line in _left_behind_notes(before, self.load()):
             self.desk.dialog.say(f"Note: {line}")
 
     def save_keys(self, values: dict[str, Json]) -> None:
-        """Set keys for this profile, and show what is in force now."""
+        """Set keys for this profile, and show their values in force."""
         self.save(set_keys(values))
         rows = [row for row in TABLE if row.key in values]
-        for told in filter(None, (row.counted_as(values[row.key]) for row in rows)):
-            self.desk.dialog.say(f"Note: {told}")
+        for warning in filter(None, (row.counted_as(values[row.key]) for row in rows)):
+            self.desk.dialog.say(f"Note: {warning}")
         self.show_keys(rows)
 
     def show_keys(self, rows: list[Key[Json]], *, as_json: bool = False) -> None:
-        """Keys with their values and where these come from."""
+        """Print keys with their values and sources."""
         config = self.load()
         if as_json:
             self.desk.print_json({row.key: value_of(config, row) for row in rows})
@@ -73,7 +73,7 @@ class Workbench(Struct, frozen=True):
         self.desk.print_lines([(row.key, f"{shown(config, row)}  ({origin(config, row)})") for row in rows])
 
     def of_profile(self, name: str) -> Workbench:
-        """The same for another profile of this installation."""
+        """Return the workbench of another profile. Raises NotFoundError."""
         found = next((bench for bench in self.profiles() if bench.profile == name), None)
         if found is None:
             known = ", ".join(bench.profile for bench in self.profiles())
@@ -81,13 +81,13 @@ class Workbench(Struct, frozen=True):
         return found if found is self else replace(found, desk=self.desk.of_profile(name))
 
     def profiles(self) -> Iterator[Workbench]:
-        """Every profile's configuration, the default one first, with the people of this one; see `of_profile`."""
+        """Yield every profile's workbench, the default one first, all with this profile's people; see `of_profile`."""
         for machine in machines(self.machine):
             yield self if machine is self.machine else replace(self, machine=machine)
 
 
 def check_edit(machine: Machine, edit: Edit) -> None:
-    """Raise SettingsError for a change by which the file would be wrong in a way that it is not."""
+    """Raise SettingsError for an edit that would add a problem to the configuration."""
     known = {problem.message for problem in machine.load().problems}
     for problem in _trial(machine, edit).problems:
         if problem.message not in known:
@@ -103,8 +103,8 @@ def _trial(machine: Machine, edit: Edit) -> HonchoConfiguration:
     return resolve(Document(root, block, places.host), path, places.host, machine.env)
 
 
-def _stays_behind(before: HonchoConfiguration, after: HonchoConfiguration) -> Iterator[str]:
-    """What another name leaves where it is. Without a file nothing was told to anyone yet."""
+def _left_behind_notes(before: HonchoConfiguration, after: HonchoConfiguration) -> Iterator[str]:
+    """Yield notes on data that stays behind after a renaming; none without a file, since nothing was sent yet."""
     if before.file is None:
         return
     if before.workspace != after.workspace:
@@ -116,13 +116,13 @@ def _stays_behind(before: HonchoConfiguration, after: HonchoConfiguration) -> It
 
 
 def shown(config: HonchoConfiguration, row: Key[Json]) -> str:
-    """A key's value in one line, without secrets. Where it is not set, what is in force all the same, or a dash."""
+    """Return a key's value in force in one line, without secrets, or a dash."""
     value = value_of(config, row)
     return "–" if value is None or value == "" or value == {} else in_words(value)
 
 
 def value_of(config: HonchoConfiguration, row: Key[Json]) -> Json:
-    """What is in force of a key, without secrets, also where it is not set."""
+    """Return a key's value in force, derived if unset, without secrets."""
     value = config.get(row)
     return _follows(config).get(row.key, value) if value is None or value == "" else row.shown(value)
 
@@ -139,13 +139,13 @@ def _follows(config: HonchoConfiguration) -> Mapping[str, Json]:
 
 
 def origin(config: HonchoConfiguration, row: Key[Json]) -> str:
-    """Where a value comes from, in a word or two."""
+    """Return the source of a value in a word or two."""
     found = config.settings.origin(row)
     return f"variable {row.env}" if found == "environment" else found
 
 
-def here() -> Path | None:
-    """Where the terminal stands; None in a folder that is gone."""
+def current_directory() -> Path | None:
+    """Return the current directory; None if it was deleted."""
     try:
         return Path.cwd()
     except FileNotFoundError:
