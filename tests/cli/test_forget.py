@@ -104,7 +104,7 @@ def test_an_entry_that_is_being_delivered_is_waited_for_and_said_when_that_takes
         if ends:
             write_into(home, lambda _, tx: release_lane(tx, "memory:honcho", claimed.lane, claimed.lease))
 
-    monkeypatch.setattr("hermes.owner.forgetting.PATIENCE", 2)
+    monkeypatch.setattr("hermes.owner.forgetting.MAX_DELIVERY_CHECKS", 2)
     monkeypatch.setattr("hermes.owner.forgetting.sleep", sleep)
     done = hermes("memory", "forget", "figs", "--yes")
     assert "being delivered right now" in done.err

@@ -173,7 +173,7 @@ def test_items_still_found_after_the_last_round_are_reported(
     recalling: Recalling, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told(recalling)
-    monkeypatch.setattr("hermes.owner.forgetting.MOST_ROUNDS", 0)
+    monkeypatch.setattr("hermes.owner.forgetting.MAX_ROUNDS", 0)
     done = hermes("memory", "forget", "Zanzibar", "--yes")
     assert done.code == 1
     assert "or more things are still at honcho; the same command goes on" in done.out

@@ -37,7 +37,7 @@ async def ask(conversation: TerminalConversation, line: str) -> str:
 
 
 async def in_chat(home: Path, *texts: str) -> list[str]:
-    """What a chat is sent for these messages, one after another."""
+    """Send messages to a chat, one after another, and return the chat's replies."""
     async with running_core(home) as core:
         for number, text in enumerate(texts, start=1):
             await core.platform.deliver(message(text))

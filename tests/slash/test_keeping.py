@@ -20,7 +20,7 @@ CODE = "Two of them:\n```python\nprint('first')\n```\nand\n```\nsecond\n```\nso.
 
 @asynccontextmanager
 async def having_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TerminalConversation]:
-    """A conversation with two replies, the older one with code, in a folder that is empty."""
+    """A conversation with two replies, the older one with code, in an empty folder."""
     here = folder / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -70,7 +70,7 @@ async def test_the_end_of_the_name_says_what_is_written(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("name", ["~nobody-at-all/x.md", "a\0b.md", f"{'x' * 300}.md", "half\ud800.md"])
-async def test_what_can_be_no_file_is_refused_in_words(tmp_path: Path, name: str) -> None:
+async def test_invalid_file_name_is_refused_with_a_readable_error(tmp_path: Path, name: str) -> None:
     async with at_terminal(tmp_path) as conversation:
         await say(conversation, "hello")
         for command in (f"/save {name}", f"/save {name} --force"):
@@ -87,7 +87,7 @@ async def test_before_anything_was_said_there_is_nothing_to_take_along(tmp_path:
 
 @pytest.fixture
 def clipboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: None) -> Path:
-    """What `xclip`, on a machine that has it, was given."""
+    """Install a fake `xclip`, and return the file that holds its input."""
     file, program = tmp_path / "clipboard", tmp_path / "bin" / "xclip"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\nexec /bin/cat > '{file}'\n", encoding="utf-8")

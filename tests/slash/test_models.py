@@ -42,13 +42,13 @@ async def talking(home: Path, server: LoopbackServer, **more: object) -> AsyncIt
 
 
 def asked_for(server: LoopbackServer) -> list[str]:
-    """The models that replies were asked of, in order."""
+    """Return the models of the requests, in order."""
     return [request.body["model"] for request in server.requests]
 
 
 @pytest.mark.contract("10.30")
 @pytest.mark.parametrize(("settings", "tokens"), [({}, "4,096"), ({"model__context_length": 9000}, "9,000")])
-async def test_the_context_of_the_configured_model_is_as_long_as_set_or_else_as_its_endpoint_tells(
+async def test_context_length_comes_from_settings_else_from_the_endpoint(
     tmp_path: Path, settings: Mapping[str, object], tokens: str
 ) -> None:
     listed = {"data": [{"id": "small", "context_length": 4096}]}
@@ -73,7 +73,7 @@ async def test_without_a_model_the_status_names_none_and_no_window(tmp_path: Pat
 
 
 @pytest.mark.contract("10.30")
-async def test_a_switch_holds_for_the_session_from_the_next_message_on_also_after_a_restart(tmp_path: Path) -> None:
+async def test_switch_holds_from_the_next_message_on_and_after_a_restart(tmp_path: Path) -> None:
     async with serving() as server:
         async with talking(tmp_path, server) as conversation:
             await say(conversation, "one")
@@ -167,7 +167,7 @@ async def test_a_long_list_is_cut_and_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.contract("10.50")
-async def test_where_none_is_configured_the_endpoints_first_that_talks_is_named_as_the_default(tmp_path: Path) -> None:
+async def test_endpoints_first_chat_model_is_the_default_without_a_configured_one(tmp_path: Path) -> None:
     listed = {"data": [{"id": "embed"}, {"id": "tea-2"}, {"id": "tea-1"}]}
     async with serving(listed) as server, talking(tmp_path, server, model__default="") as conversation:
         assert conversation.status.model == "", "nobody has asked yet"

@@ -101,7 +101,7 @@ class Knowing(MemoryPlugin):
 
 create_plugin = Knowing
 """
-"""A memory that says where it has something from."""
+"""A provider that names the source messages of its facts."""
 
 
 def install_knowing(home: Path) -> None:
@@ -110,7 +110,7 @@ def install_knowing(home: Path) -> None:
     (folder / "__init__.py").write_text(KNOWING, encoding="utf-8")
 
 
-async def test_where_a_fact_was_said_is_told_with_the_title_of_the_session(tmp_path: Path) -> None:
+async def test_source_of_a_fact_names_the_title_of_its_session(tmp_path: Path) -> None:
     install_knowing(tmp_path)
     async with at_terminal(tmp_path, memory__provider="knowing") as conversation:
         await conversation.store.create_session("cli", session_id="s1", title="Dogs and cats")
@@ -121,7 +121,7 @@ async def test_where_a_fact_was_said_is_told_with_the_title_of_the_session(tmp_p
         assert "   He does (session elsewhere)" in lines.splitlines()
 
 
-def test_a_script_is_told_the_title_too(
+def test_source_names_the_title_in_scripts_too(
     home: Path, hermes: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HERMES_MEMORY_PROVIDER", "knowing")
@@ -134,7 +134,7 @@ def test_a_script_is_told_the_title_too(
     ]
 
 
-async def test_a_guest_is_told_no_title_since_the_owner_may_have_given_it(tmp_path: Path) -> None:
+async def test_guest_sees_no_titles_since_the_owner_may_have_given_them(tmp_path: Path) -> None:
     install_knowing(tmp_path)
     async with running_core(tmp_path, memory__provider="knowing") as core:
         await core.store.create_session("cli", session_id="s1", title="Dogs and cats")
@@ -218,7 +218,7 @@ async def test_numbers_that_were_shown_before_the_first_message_hold_after_it(tm
 
 
 async def in_chat(core: Core, text: str, kind: ChatType = "dm") -> str:
-    """What a chat is told for a message."""
+    """Send a message and return the chat's reply."""
     before = len(core.platform.sent)
     await core.platform.deliver(message(text, kind=kind))
     await core.platform.until(lambda: len(core.platform.sent) > before)
@@ -258,7 +258,7 @@ async def test_what_a_guest_forgets_takes_nothing_from_what_others_have(tmp_path
     assert rows(tmp_path, "SELECT scope FROM hermes_note_remarks") == [("owner",)]
 
 
-async def test_a_change_that_is_refused_is_said_in_the_chat_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+async def test_refused_change_is_reported_in_the_chat_without_delay(tmp_path: Path) -> None:
     folder = Path("people") / Guest("fake", "ann").name
     async with running_core(tmp_path) as core:
         await in_chat(core, "hi")
@@ -277,7 +277,7 @@ async def test_a_groups_notes_are_nobodys_to_correct(tmp_path: Path) -> None:
         assert "belongs to all of it" in await in_chat(core, "/memory forget 1 --yes", "group")
 
 
-async def test_memory_without_a_word_of_its_own_says_what_it_takes(tmp_path: Path) -> None:
+async def test_unknown_memory_argument_lists_the_valid_ones(tmp_path: Path) -> None:
     async with at_terminal(tmp_path) as conversation:
         with pytest.raises(
             UsageError, match="/memory takes more, search, edit, forget, why, undo, on or off, not 'onn'"
@@ -285,7 +285,7 @@ async def test_memory_without_a_word_of_its_own_says_what_it_takes(tmp_path: Pat
             await ask(conversation, "/memory onn")
 
 
-async def test_who_names_an_entry_by_its_words_is_told_how_to_find_its_number(tmp_path: Path) -> None:
+async def test_words_instead_of_a_number_get_a_hint_to_the_list(tmp_path: Path) -> None:
     write_note(tmp_path, "USER.md", "Has a dog\n")
     async with at_terminal(tmp_path) as conversation:
         with pytest.raises(UsageError) as refused:

@@ -20,7 +20,7 @@ from tests.slash.surfaces import at_terminal, in_chat
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A command `/aloud TEXT` on every surface, which says its text in capitals. How often it ran is in the list."""
+    """A command `/aloud TEXT` on every surface that says its text in capitals. The list counts its runs."""
     heard: list[str] = []
 
     async def aloud(_here: Here, text: str) -> Say:

@@ -21,7 +21,7 @@ def counted(prompt: int, completion: int, cached: int = 0) -> dict[str, object]:
 
 
 @pytest.mark.contract("10.33")
-async def test_tokens_are_added_up_by_model_as_the_endpoint_counts_them_and_outlast_a_restart(tmp_path: Path) -> None:
+async def test_endpoints_token_counts_are_summed_by_model_across_restarts(tmp_path: Path) -> None:
     answers = [
         says(calls=CALL, usage=counted(100, 10)),
         says("found", usage=counted(200, 20, cached=90)),
@@ -61,7 +61,7 @@ async def test_what_the_endpoint_does_not_count_is_estimated_and_said(tmp_path: 
 
 
 @pytest.mark.contract("10.33")
-async def test_what_another_version_counted_is_told_beside_it(tmp_path: Path) -> None:
+async def test_tokens_counted_by_another_version_are_shown_separately(tmp_path: Path) -> None:
     async with at_terminal(tmp_path) as conversation:
         await say(conversation, "hello")
         session = conversation.session_id

@@ -39,9 +39,9 @@ BEGINNINGS = {
     "help": "/new",
     "quit": "",
 }
-"""How the answer to each command begins where one message was said before."""
+"""The beginning of each command's answer after one message."""
 TO_A_GUEST = {"model": "the model is the owner's business"}
-"""What a guest in a chat is told instead."""
+"""The answers for a guest in a chat, where they differ."""
 
 
 def test_every_command_is_written_as_the_platforms_take_it() -> None:
@@ -97,7 +97,7 @@ async def test_help_lists_what_the_surface_offers_and_nothing_else(tmp_path: Pat
             assert line.endswith(command.help)
 
 
-async def test_what_a_surface_does_not_offer_is_refused_at_a_terminal_and_a_message_in_a_chat(tmp_path: Path) -> None:
+async def test_unknown_command_is_refused_at_a_terminal_and_a_message_in_a_chat(tmp_path: Path) -> None:
     async with at_terminal(tmp_path / "terminal") as conversation:
         with pytest.raises(UsageError, match=r"no command /sesions \(did you mean /sessions\?\)"):
             await ask(conversation, "/sesions")
@@ -111,9 +111,7 @@ async def test_what_a_surface_does_not_offer_is_refused_at_a_terminal_and_a_mess
     ("typed", "ours"),
     [(f"/{name} x", command.name) for command in TABLE for name in command.elsewhere],
 )
-async def test_who_types_what_another_program_calls_a_command_is_told_ours(
-    tmp_path: Path, typed: str, ours: str
-) -> None:
+async def test_name_from_another_program_suggests_our_command(tmp_path: Path, typed: str, ours: str) -> None:
     assert find_command("terminal", typed) is None
     async with at_terminal(tmp_path) as conversation:
         with pytest.raises(UsageError, match=rf"did you mean /{ours}\?\)"):

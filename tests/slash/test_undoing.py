@@ -33,7 +33,7 @@ async def retried(conversation: TerminalConversation) -> list[TurnEvent]:
 
 
 async def heard(core: Core, text: str, count: int) -> str:
-    """Say something in the chat; the last of so many messages that it has been sent by then."""
+    """Say something in the chat, and return the last of `count` messages sent to it by then."""
     await core.platform.deliver(message(text))
     await core.platform.until(lambda: len(core.platform.sent) == count)
     return core.platform.sent[-1][1]
@@ -169,7 +169,7 @@ async def test_a_retry_that_a_crash_cut_off_is_answered_once(tmp_path: Path) -> 
 
 
 @pytest.mark.contract("10.25")
-async def test_a_message_that_waits_for_its_reply_and_is_taken_back_elsewhere_is_not_answered(tmp_path: Path) -> None:
+async def test_waiting_message_retracted_elsewhere_is_not_answered(tmp_path: Path) -> None:
     gate = Gate()
     async with running_core(tmp_path, gate, gateway__drain=0.1) as core:
         await core.platform.deliver(message("wait"))

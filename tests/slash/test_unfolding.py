@@ -10,7 +10,7 @@ import pytest
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
 from hermes.errors import UsageError
-from hermes.slash.unfolding import LONGEST
+from hermes.slash.unfolding import MAX_SHOWN_CHARS
 from hermes.types import Draft, ToolCall
 from tests.slash.surfaces import at_terminal, say
 
@@ -53,5 +53,5 @@ async def test_a_number_that_no_call_has_is_refused(tmp_path: Path) -> None:
 async def test_an_endless_result_is_cut_and_says_so(tmp_path: Path) -> None:
     async with at_terminal(tmp_path) as conversation:
         await say(conversation, "hello")
-        await add_turn(conversation, ("find", "{}", "x" * (LONGEST + 5)))
+        await add_turn(conversation, ("find", "{}", "x" * (MAX_SHOWN_CHARS + 5)))
         assert (await unfold(conversation)).endswith("x\n… and 5 characters more")

@@ -1,1 +1,1 @@
-"""What the owner asks of memory and sessions: commands and the web page print what these functions return."""
+"""Queries and operations of the owner on memory and sessions, shared by commands and the web page."""

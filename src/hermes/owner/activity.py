@@ -1,4 +1,4 @@
-"""Turns of a profile over time, the seconds to their replies, and requests and tokens of models."""
+"""Activity of a profile over time: turns, seconds to their replies, and requests and tokens of models."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ ActivitySpan: TypeAlias = Literal["day", "month"]
 SPANS: Mapping[str, ActivitySpan] = {"day": "day", "month": "month"}
 HOURS, DAYS = 24, 30
 MAX_MESSAGES = 20_000
-"""The newest messages of the store among which turns are looked for."""
+"""The newest messages that are searched for turns."""
 MAX_TURN_SECONDS = 86_400.0
-"""A reply after a longer time was imported, or came after a restart: nobody waited for it."""
+"""Longer turns are ignored: their replies were imported or came after a restart, and nobody waited for them."""
 SLOW_SHARE = 0.95
 
 
 class ActivityBucket(Struct, frozen=True):
-    """One hour or day that begins at `at`. Seconds are from a stored message to its stored reply: of half of the turns
-    at most `median_seconds`, of 95 in 100 at most `slow_seconds`; None without turns."""
+    """The activity of one hour or day that begins at `at`. Seconds run from a stored message to its stored reply:
+    their median, and their 95th percentile; None without turns."""
 
     at: float
     turns: int
@@ -40,7 +40,7 @@ class ActivityBucket(Struct, frozen=True):
 
 
 def read_activity(store: Store, tx: Tx, span: ActivitySpan, now: float) -> list[ActivityBucket]:
-    """Return the last 24 hours or 30 days, the oldest first. Days are those of this machine's time zone."""
+    """Return the buckets of the last 24 hours or 30 days, the oldest first. Days are in the machine's time zone."""
     starts = _starts(span, now)
     took: dict[int, list[float]] = defaultdict(list)
     spent: dict[int, Spent] = defaultdict(Spent)
@@ -63,7 +63,7 @@ def _starts(span: ActivitySpan, now: float) -> list[float]:
 
 
 def _read_turns(store: Store, tx: Tx) -> list[tuple[float, float]]:
-    """Return when each of the newest turns began, and the seconds to its reply."""
+    """Return the start of each of the newest turns, and the seconds to its reply."""
     begun: dict[str, float] = {}
     turns = []
     for session_id, at, is_reply in store.messages.newest_times(tx, MAX_MESSAGES):

@@ -1,6 +1,6 @@
-"""Forgetting words everywhere: in the home, at the provider, in other profiles that tell the same memory. It blocks.
+"""Forgetting words everywhere: in the home, at the provider, and in other profiles with the same memory. Blocks.
 
-find_everywhere ── shown to a person ── forget_everywhere: deletes here and there, until neither finds more
+find_everywhere ── shown to a person ── forget_everywhere: deletes until neither home nor provider finds more
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from hermes.memory.forgetting import (
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import NONE
 from hermes.memory.values import Holding, Wording
-from hermes.owner.typed import take_out
+from hermes.owner.typed import remove_typed
 from hermes.settings import PROVIDER
 from hermes.store.store import Store
 
-MOST_PASSES = 5
-"""How often host and provider are gone through, as long as something new is said or queued meanwhile."""
-MOST_ROUNDS = 100
-"""How often a provider is asked for more in a pass: each time it shows some hundreds of things at least."""
-PATIENCE, LOOK_EVERY = 65, 1.0
-"""How often a delivery that is under way is looked at, a little longer than it may take, and the seconds between."""
+MAX_PASSES = 5
+"""Passes over host and provider, repeated while new matches appear."""
+MAX_ROUNDS = 100
+"""Searches at a provider in one pass; each finds at least some hundreds of items."""
+MAX_DELIVERY_CHECKS, CHECK_INTERVAL_SECONDS = 65, 1.0
+"""Checks of a running delivery, slightly longer than its deadline, and the seconds between them."""
 ARRIVES = "some of it was being delivered and may still arrive: run the same command again in a minute"
 
 
 class ForgettingNews(Struct, frozen=True):
-    """How a person hears of what takes long: a line, and a line while a block runs."""
+    """Callbacks for progress: one prints a line, the other shows a line while a block runs."""
 
     note: Callable[[str], object] = lambda _: None
     saying: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
@@ -54,8 +54,8 @@ QUIET = ForgettingNews()
 
 
 class FoundEverywhere(Struct, frozen=True):
-    """What the provider holds, what the host has, the same for other profiles that tell the same memory, and the other
-    providers, which may hold more."""
+    """Everything that matches: at the provider, in this home, in other profiles with the same memory, and the names
+    of other providers, which are not searched."""
 
     at_provider: Holding
     here: Kept
@@ -68,7 +68,7 @@ class FoundEverywhere(Struct, frozen=True):
 
 
 class HostMemory(Struct, frozen=True):
-    """A profile whose conversations tell the memory, and what was seen there."""
+    """A profile that feeds the memory, and the matches found there."""
 
     app: App
     seen: Kept
@@ -78,7 +78,7 @@ class HostMemory(Struct, frozen=True):
 def find_everywhere(
     app: App, plugin: MemoryPlugin | None, wording: Wording, progress: ForgettingNews = QUIET
 ) -> tuple[FoundEverywhere, list[str]]:
-    """What there is, and in words what stays or could not be looked at: notes, profiles, other providers."""
+    """Return everything that matches, and sentences on what stays or could not be searched."""
     held = Holding()
     if plugin is not None:
         held = _find_there(plugin, wording, progress, is_first=True)
@@ -112,22 +112,22 @@ def forget_everywhere(
     found: FoundEverywhere,
     progress: ForgettingNews = QUIET,
 ) -> list[str]:
-    """Delete what was found and what has come since; what stays, in words."""
+    """Delete everything found and anything new; return sentences on what stays."""
     others = [HostMemory(App.load(name), seen) for name, seen in found.profiles.items()]
     hosts = [HostMemory(app, found.here), *others]
     stays = _forget_all(hosts, plugin, wording, progress)
     for host in hosts:
-        take_out(host.app.home.chat_history_file, wording.is_in)
+        remove_typed(host.app.home.chat_history_file, wording.is_in)
     return stays
 
 
 def _forget_all(
     hosts: Sequence[HostMemory], plugin: MemoryPlugin | None, wording: Wording, progress: ForgettingNews
 ) -> list[str]:
-    """Forget in the hosts, so that nothing is told again, then at the provider; and again, until nothing has come
-    meanwhile. What stays, or may still arrive, in words."""
+    """Delete in the hosts, so that nothing is sent again, then at the provider; repeat until nothing new appears.
+    Return sentences on what stays or may still arrive."""
     may_arrive, left = list[str](), list[str]()
-    for number in range(MOST_PASSES):
+    for number in range(MAX_PASSES):
         hosts = [_forget_here(host, wording) for host in hosts]
         if number and all(host.seen.is_empty for host in hosts):
             return [*may_arrive, *left]
@@ -137,7 +137,7 @@ def _forget_all(
 
 
 def _forget_here(host: HostMemory, wording: Wording) -> HostMemory:
-    """Forget in a host what was seen and what has come since; that, and what of it may still arrive."""
+    """Delete old and new matches in a host; return them, and the deliveries of them that are under way."""
     app = host.app
 
     def forget(store: Store, tx: Tx, seen: Kept) -> HostMemory:
@@ -157,16 +157,16 @@ def _forget_here(host: HostMemory, wording: Wording) -> HostMemory:
 
 
 def _find_there(plugin: MemoryPlugin, wording: Wording, progress: ForgettingNews, *, is_first: bool = False) -> Holding:
-    """What the provider holds. A person is told when that takes long."""
+    """Search at the provider, with a line of progress."""
     what = f"Looking through what {plugin.name} holds"
     with progress.saying(f"{what}; its server may have to be started first" if is_first else what):
         return guarded(plugin.name, "find_remembered", lambda: plugin.find_remembered(wording))
 
 
 def _forget_there(plugin: MemoryPlugin, wording: Wording, progress: ForgettingNews) -> list[str]:
-    """Delete at the provider until it finds nothing any more, or the same again; what stays."""
+    """Delete at the provider until it finds nothing or the same items again; return sentences on what stays."""
     name, before, left = plugin.name, None, _find_there(plugin, wording, progress)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         if not left.items or left.items == before:
             break
         with progress.saying(f"Deleting what {name} holds"):
@@ -177,18 +177,19 @@ def _forget_there(plugin: MemoryPlugin, wording: Wording, progress: ForgettingNe
 
 
 def _wait_for(host: HostMemory, progress: ForgettingNews) -> list[str]:
-    """Wait until what was being delivered has arrived or failed, so that it can be found; what may still arrive."""
+    """Wait for running deliveries of matches, so that these can be found; return a sentence if some may still
+    arrive."""
     app, held = host.app, host.under_way.held
 
     def look(_: Store, tx: Tx) -> bool:
         return any(is_held(tx, one, now=app.clock.now()) for one in held)
 
-    for turn in range(PATIENCE):
+    for turn in range(MAX_DELIVERY_CHECKS):
         if not held or not read_store(app, look):
             return [ARRIVES] if host.under_way.was_tried else []
         if turn == 0:
             progress.note("Some of it is being delivered right now. Waiting for that …")
-        sleep(LOOK_EVERY)
+        sleep(CHECK_INTERVAL_SECONDS)
     return [ARRIVES]
 
 

@@ -24,8 +24,8 @@ MAX_MODELS, MAX_WARNINGS = 20, 20
 
 
 async def read_health(app: App, store: Store, provider: ActiveProvider | None) -> dict[str, Json]:
-    """Return everything that `hermes memory status` and `hermes gateway status` tell, with the tokens of each model and
-    the last warnings. Nothing is started."""
+    """Return the contents of `hermes memory status` and `hermes gateway status`, the tokens of each model, and the
+    latest warnings. Starts nothing."""
     memory, server, warnings = await asyncio.gather(
         describe_status(app, store, provider),
         asyncio.to_thread(read_server, app.home),
@@ -43,7 +43,7 @@ async def read_health(app: App, store: Store, provider: ActiveProvider | None) -
 
 
 def read_gateway(app: App, tx: Tx) -> dict[str, Json]:
-    """Return whether a gateway runs, the state of its parts, and the counts of all queues of the store."""
+    """Return whether a gateway runs, the state of its parts, and the counts of all queues."""
     now = app.clock.now()
     running = inbox.running_gateway(tx, now=now)
     # One that was killed has left behind how its parts were.
@@ -53,7 +53,7 @@ def read_gateway(app: App, tx: Tx) -> dict[str, Json]:
 
 
 def _store_status(app: App) -> list[inbox.PartStatus]:
-    """A gateway that can store nothing cannot tell so either: look for ourselves."""
+    """Return a failing part if the home cannot be written to: the gateway could not record that itself."""
     try:
         check_room(app.home.path)
     except OSError as error:

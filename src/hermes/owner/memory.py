@@ -1,4 +1,4 @@
-"""Memory as a process at a terminal has it: the provider, what that is still to be told, and the owner's book."""
+"""Memory of a process at a terminal: the provider, its deliveries, and the owner's entries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hermes.store.store import Store
 
 
 class OwnMemory:
-    """Nothing is delivered before `start_deliveries`; `finish` closes the provider."""
+    """The owner's memory. Deliveries begin with `start_deliveries`; `finish` closes the provider."""
 
     def __init__(self, app: App, store: Store, owner: str, *, lanes: int, for_one_turn: bool = False) -> None:
         self.provider = open_provider(app, store, for_one_turn=for_one_turn)
@@ -20,10 +20,10 @@ class OwnMemory:
         self._all_told = True
         notebook = Notebook(Speaker(is_owner=True))
         self.book = MemoryBook(store, open_notes(app, OWNER), self.provider, notebook, self.start_deliveries)
-        """What memory holds of the owner."""
+        """The owner's notes and facts."""
 
     def warm_up(self) -> None:
-        """Have the provider get ready for the first question. Nobody waits for it."""
+        """Let the provider prepare for the first question in the background."""
         if self.provider is not None:
             self.provider.warm_up()
 
@@ -32,8 +32,8 @@ class OwnMemory:
             self._deliveries.start()
 
     async def finish(self, seconds: float) -> bool:
-        """Deliver what the provider has not been told, for so long, and close it. False when something is left. Called
-        again after it was cut short it says so too."""
+        """Deliver queued entries for up to `seconds`, then close the provider. Return False if entries remain, also
+        when called again after a cancelled call."""
         if self.provider is not None and self._deliveries is not None:
             told, self._all_told = self._all_told, False  # until it is known: the person may not wait for it
             self._all_told = await self._deliveries.finish(seconds) and told

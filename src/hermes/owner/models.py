@@ -1,4 +1,4 @@
-"""Models as commands and the page see them: trying one by asking for one word, and the model of the memory server."""
+"""Models in commands and on the page: a trial request, and the model of the memory server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_ANSWER_TOKENS = 200
 
 
 class TriedModel(Struct, frozen=True):
-    """A model that was asked once. `problem` says why it did not answer."""
+    """The result of a trial request. `problem` is the reason for a failure, "" on success."""
 
     name: str
     seconds: float
@@ -26,7 +26,7 @@ class TriedModel(Struct, frozen=True):
 
 
 class MemoryModelState(Struct, frozen=True):
-    """Which model the memory server of this machine asks, without its key."""
+    """The model that this machine's memory server uses, without its key."""
 
     source: str = "off"
     """`off`, `host`, `own` or `env`."""
@@ -38,19 +38,19 @@ class MemoryModelState(Struct, frozen=True):
 
 
 class MemoryModelDesk(Protocol):
-    """The model of the memory server, which a page may see and change only through a command's own code. It blocks."""
+    """Access of the page to the memory server's model, through the code of a command. Blocks."""
 
     def read(self, app: App) -> MemoryModelState: ...
 
     def test(self, app: App, given: Mapping[str, Any]) -> TriedModel:
-        """Ask the model that these fields name once. Raises HermesError for fields that cannot be used."""
+        """Send a trial request to the model in these fields. Raises HermesError for invalid fields."""
 
     def save(self, app: App, given: Mapping[str, Any]) -> None:
-        """Keep these fields; the others stay."""
+        """Store these fields; the others stay."""
 
 
 async def try_model(model: Model) -> TriedModel:
-    """Ask a model, and close it."""
+    """Send a trial request to a model, and close it."""
     began = time.perf_counter()
     try:
         async with aclosing(model.stream(ModelRequest(QUESTION, max_tokens=MAX_ANSWER_TOKENS))) as events:

@@ -1,4 +1,4 @@
-"""Those who talk on chat platforms, as a memory provider's commands ask for them. It blocks."""
+"""People on chat platforms, as the commands of a memory provider need them. Blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes.store.store import Store
 
 
 def read_people(app: App) -> Sequence[Acquaintance]:
-    """Everyone who talks on them, or may."""
+    """Return everyone who has talked or may talk on a platform."""
     allowed = app.settings.get(ALLOW)
     if not app.home.state_file.exists():
         return invited(allowed)
@@ -25,7 +25,7 @@ def read_people(app: App) -> Sequence[Acquaintance]:
 
 
 def mark_owner(app: App, people: Sequence[Acquaintance]) -> None:
-    """The person says that these are accounts of the owner."""
+    """Mark these accounts as the owner's."""
 
     def mark_all(_: Store, tx: Tx) -> None:
         for one in people:
@@ -35,7 +35,7 @@ def mark_owner(app: App, people: Sequence[Acquaintance]) -> None:
 
 
 class ProfileDesk(Struct, frozen=True):
-    """The part of `hermes.memory.provider.Desk` that a profile answers, wherever its commands run."""
+    """The part of `hermes.memory.provider.Desk` that depends on a profile alone."""
 
     app: App
 

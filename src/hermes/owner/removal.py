@@ -1,4 +1,4 @@
-"""Deleting a session with all that hangs on it: what will go, then all of it, also what was typed of it."""
+"""Deletion of a session with everything that belongs to it: a preview, then the deletion, including typed input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from hermes.app import App
 from hermes.db.engine import Tx
 from hermes.memory.outbox import Outbox
-from hermes.owner.typed import take_out
+from hermes.owner.typed import remove_typed
 from hermes.scope import TERMINAL
 from hermes.store.deletion import Deletion
 from hermes.store.memory_rows import providers_of
@@ -18,28 +18,28 @@ from hermes.store.store import Store
 
 
 class PlannedRemoval(Struct, frozen=True):
-    """What a deletion takes, and the memory providers that were told of it."""
+    """A planned deletion, and the memory providers that received the session."""
 
     deletion: Deletion
     told: tuple[str, ...]
 
 
 class RemovedSession(Struct, frozen=True):
-    """What was deleted, and the providers that take no wish to forget."""
+    """A finished deletion, and the providers that cannot be asked to forget."""
 
     deletion: Deletion
     unasked: tuple[str, ...]
 
 
 def plan_removal(store: Store, tx: Tx, session_id: str) -> PlannedRemoval:
-    """What deleting a session would take. Nothing is changed."""
+    """Return what deleting a session would remove. Read-only."""
     planned = store.deletions.plan(tx, session_id)
     told = {provider for key in planned.session_ids for provider in providers_of(tx, key)}
     return PlannedRemoval(planned, tuple(sorted(told)))
 
 
 async def remove_session(app: App, store: Store, planned: PlannedRemoval, *, everywhere: bool) -> RemovedSession:
-    """Delete what was planned, here and in what was typed; with `everywhere` providers are asked to forget it too.
+    """Delete the planned session and its typed input; with `everywhere`, ask providers to forget it too.
 
     Text may be in the files until `Store.tidy`."""
     ids = planned.deletion.session_ids
@@ -50,19 +50,19 @@ async def remove_session(app: App, store: Store, planned: PlannedRemoval, *, eve
         return RemovedSession(store.deletions.delete(tx, ids[-1]), tuple(unasked)), typed
 
     done, typed = await store.write(delete)
-    take_out(app.home.chat_history_file, typed.__contains__)
+    remove_typed(app.home.chat_history_file, typed.__contains__)
     return done
 
 
 def _typed(store: Store, tx: Tx, session_ids: Sequence[str]) -> set[str]:
-    """What was typed at terminals in these sessions."""
+    """Return the input typed at terminals in these sessions."""
     terminal = [key for key in session_ids if store.sessions.get(tx, key).source == TERMINAL]
     said = chain.from_iterable(store.messages.with_undone(tx, key) for key in terminal)
     return {message.content.strip() for message in said if message.role == "user" and message.content}
 
 
 def _ask_to_forget(store: Store, tx: Tx, session_ids: Sequence[str]) -> list[str]:
-    """Have providers forget sessions that are about to be deleted. Returns those that do not take such a wish."""
+    """Ask providers to forget sessions before their deletion; return the providers that do not support that."""
     now, unasked = store.clock.now(), set[str]()
     for key in session_ids:
         unasked |= {provider for provider in providers_of(tx, key) if not Outbox(provider).forget(tx, key, now=now)}

@@ -12,7 +12,7 @@ from hermes.types import Json
 
 
 def read_server(home: Home) -> dict[str, Json]:
-    """Return address, process and health of the memory server of a home, or that none runs. Nothing is started."""
+    """Return address, process and health of a home's memory server, or that none runs. Starts nothing."""
     place = find_place(home, load_shared_env(home))
     shown: dict[str, Json] = {"folder": str(place.folder), "running": False, "problem": None}
     try:

@@ -17,7 +17,7 @@ PartName: TypeAlias = Literal["system", "memory", "kept", "summary", "said", "re
 
 
 class Snapshot(Struct, frozen=True):
-    """One compression: messages and tokens the model saw before and after it."""
+    """One compression: the messages and tokens that the model saw before and after it."""
 
     id: str
     session_id: str
@@ -29,7 +29,7 @@ class Snapshot(Struct, frozen=True):
 
 
 class ViewPart(Struct, frozen=True):
-    """A part of a request, with about how many tokens it has, and of how many stored messages it is made."""
+    """A part of a request, with its estimated tokens and the number of its stored messages."""
 
     name: PartName
     tokens: int
@@ -43,8 +43,7 @@ def read_snapshot(store: Store, tx: Tx, row: Compression) -> Snapshot:
 
 
 def read_parts(store: Store, tx: Tx, session: Session) -> list[ViewPart]:
-    """Return what the next request holds of a session, in the order of the request. Descriptions of tools are not
-    stored, and so not counted."""
+    """Return the parts of a session's next request, in order. Tool descriptions are not stored, and so not counted."""
     view = store.compressions.view(tx, session.id)
     found = [
         ViewPart("system", estimate_tokens(session.system_prompt or "")),
@@ -68,7 +67,7 @@ def _kind(message: Message) -> PartName:
 
 
 def _memory_tokens(store: Store, tx: Tx, session_id: str) -> int:
-    """Tokens that memory put into the newest turn; 0 where that turn has no record."""
+    """Return the tokens that memory added to the newest turn; 0 without a record of that turn."""
     try:
         newest = find_injection(tx, session_id)
     except NotFoundError:

@@ -1,4 +1,4 @@
-"""How memory is: whether the chosen provider works, what it has not been told yet, and what it has to say."""
+"""The status of memory: whether the provider works, its unsent entries, and its warnings."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hermes.store.memory_rows import get_health, get_value, set_value
 from hermes.store.store import Store
 from hermes.types import Json
 
-TOLD = ("told", "default")
-"""The kind and key under which a home knows that its provider was told of."""
+NOTICE_MARK = ("told", "default")
+"""The kind and key of the mark that the default provider's notice was shown."""
 NOTICE = (
     "Memory is on: {} keeps what is said, on this machine alone, and recalls it in later conversations. `hermes memory "
     "status` shows it; `hermes config set memory.provider none` switches it off."
@@ -28,7 +28,7 @@ NOTICE = (
 
 
 async def read_status(found: App, store: Store) -> dict[str, Json]:
-    """Return what there is to say of the provider that is chosen, and of the outboxes of all."""
+    """Return the status of the chosen provider, and of the outboxes of all providers."""
     provider = open_provider(found, store)
     try:
         return await describe_status(found, store, provider)
@@ -38,7 +38,7 @@ async def read_status(found: App, store: Store) -> dict[str, Json]:
 
 
 async def describe_status(found: App, store: Store, provider: ActiveProvider | None) -> dict[str, Json]:
-    """Return the same of a provider that is open."""
+    """Return the same for an open provider."""
     name = found.settings.get(PROVIDER)
     told = {} if provider is None else dict(await provider.status())
     problem = None if provider is None else next(iter(provider.health.failing().values()), None)
@@ -56,7 +56,7 @@ async def describe_status(found: App, store: Store, provider: ActiveProvider | N
 
 
 def _tools(found: App) -> str | None:
-    """Why the model is offered no tools, so that memory is recalled and never asked by it; None where it is."""
+    """Return why the model gets no tools, so that it cannot query memory itself; None if it gets them."""
     offer = open_offer(found)
     if offer is None or offer.tool_use is None:
         return None
@@ -65,8 +65,8 @@ def _tools(found: App) -> str | None:
 
 
 async def read_remarks(found: App, store: Store) -> list[str]:
-    """What the chosen provider has to say about its configuration and those who talk; nothing when it cannot be
-    asked, which is told elsewhere."""
+    """Return the chosen provider's warnings about its configuration and people; empty if the provider fails, which
+    is reported elsewhere."""
     people = await store.read(lambda tx: acquaintances(tx, found.settings.get(ALLOW)))
 
     # What is wrong is told by who runs the provider.
@@ -82,24 +82,23 @@ async def read_remarks(found: App, store: Store) -> list[str]:
 
 
 async def take_default_notice(app: App, store: Store) -> str | None:
-    """What to tell of a provider that is there by default, the first time; None ever after, and of one that was
-    chosen."""
+    """Return the notice about the default provider once; None later, and for a provider that a person chose."""
     name = app.settings.get(PROVIDER)
     if name == NONE or app.settings.is_given(PROVIDER):
         return None
-    if await store.read(lambda tx: get_value(tx, name, *TOLD)):
+    if await store.read(lambda tx: get_value(tx, name, *NOTICE_MARK)):
         return None
 
     def take(tx: Tx) -> bool:
-        was_told = bool(get_value(tx, name, *TOLD))
-        set_value(tx, name, *TOLD, True)
+        was_told = bool(get_value(tx, name, *NOTICE_MARK))
+        set_value(tx, name, *NOTICE_MARK, True)
         return was_told
 
     return None if await store.write(take) else NOTICE.format(name.capitalize())
 
 
 def read_outboxes(tx: Tx, now: float) -> dict[str, Json]:
-    """By provider: what waits and what was put aside, and how deliveries went."""
+    """Return by provider the counts of waiting entries and dead letters, and the results of deliveries."""
     found: dict[str, Json] = {}
     for queue in queues(tx, queue_name("")):
         name = queue.removeprefix(queue_name(""))
@@ -117,6 +116,6 @@ def read_outboxes(tx: Tx, now: float) -> dict[str, Json]:
 
 
 def quiet_host(app: App) -> CommandHost:
-    """What a provider is made with where nobody hears what is wrong."""
+    """Return a host for opening a provider without reporting its problems."""
     chosen = app.settings.is_given(PROVIDER)
     return CommandHost(app.home.path, app.home.profile, app.env, app.clock, lambda _: None, chosen)

@@ -1,4 +1,4 @@
-"""What was typed at the terminals of a home, as the file keeps it: what is deleted or forgotten goes from it too."""
+"""Input typed at the terminals of a home, as its history file stores it; deleted text is removed from it too."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from hermes.errors import HomeError
 from hermes.files import replacing
 
 
-def take_out(path: Path, goes: Callable[[str], bool]) -> int:
-    """Take the entries out of the file that shall go; how many there were. The file is for this user alone.
+def remove_typed(path: Path, goes: Callable[[str], bool]) -> int:
+    """Remove the entries for which `goes` is true, and return their number. The file is private.
 
-    An entry is a line with its time and then lines that begin with a plus.
+    An entry is a line with its time, followed by lines that begin with a plus.
     """
     try:
         lines = path.read_bytes().decode("utf-8", "replace").split("\n") if path.exists() else []
@@ -31,7 +31,7 @@ def _entry(block: Iterable[str]) -> str:
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """The lines of each entry, with those that stand before it."""
+    """Yield the lines of each entry, with the lines before it."""
     block: list[str] = []
     for line in lines:
         if not line.startswith("+") and block and block[-1].startswith("+"):

@@ -1,5 +1,5 @@
-"""Entries of the queues that wait or were put aside, to be tried again or dropped: what a memory provider has not been
-told yet, messages for the agent, and replies for chats."""
+"""Waiting entries and dead letters of the queues, to be retried or dropped: unsent entries for memory providers,
+messages for the agent, and replies for chats."""
 
 from __future__ import annotations
 
@@ -22,39 +22,38 @@ from hermes.scope import OWNER
 from hermes.store.people import People
 from hermes.store.store import Store
 
-PAGE = 1000
+ENTRIES_PER_PAGE = 1000
 STATES: tuple[ItemState, ...] = ("waiting", "dead")
 GATEWAY: Collection[str] = (INBOX, OUTBOUND)
 
 
 class WaitingEntry(Struct, frozen=True):
-    """An entry of a queue. `provider` is the memory provider it is for, or the gateway's queue that it is in; `text` is
-    None where it is not the owner's to read."""
+    """An entry of a queue. `provider` is the memory provider, or the gateway's queue; entries that the owner may not
+    read have no `text`."""
 
     id: int
     provider: str
     kind: str
     text: str | None
     reason: str
-    """Why the last attempt failed; "" before there was one."""
+    """The reason of the last failure; "" before the first attempt."""
     at: float
     attempts: int
     session_id: str | None = None
 
 
 def memory_queues(tx: Tx) -> list[str]:
-    """The outboxes of all memory providers there ever were."""
+    """Return the outboxes of all memory providers that were ever used."""
     return queues(tx, queue_name(""))
 
 
 def all_queues(tx: Tx) -> list[str]:
-    """The outboxes, and the queues of the gateway."""
+    """Return the outboxes, and the gateway's queues."""
     return [*memory_queues(tx), *GATEWAY]
 
 
 def retry_entries(store: Store, tx: Tx, ids: list[int] | None, among: Collection[str] | None = None) -> list[int]:
-    """Give what was put aside another life. `among` names the queues that are meant, the memory outboxes by default;
-    without `ids` all of their entries are."""
+    """Retry dead letters with these ids, or all. `among` names the queues, by default the memory outboxes."""
     among = memory_queues(tx) if among is None else among
     chosen = _find(tx, ids, ("dead",), among) if ids else _all_dead(tx, among)
     for entry in chosen:
@@ -72,14 +71,14 @@ def _all_dead(tx: Tx, among: Collection[str]) -> list[int]:
     found: list[int] = []
     for name in among:
         after = 0
-        while page := items(tx, name, "dead", after_id=after, limit=PAGE):
+        while page := items(tx, name, "dead", after_id=after, limit=ENTRIES_PER_PAGE):
             found += [item.id for item in page]
             after = page[-1].id
     return found
 
 
 def _find(tx: Tx, ids: list[int], states: tuple[ItemState, ...], among: Collection[str]) -> list[int]:
-    """These entries of some queues, each once. Raises NotFoundError, and then nothing is changed."""
+    """Return the ids without duplicates. Raises NotFoundError unless all are entries in these states and queues."""
     for entry in ids:
         item = get(tx, entry)
         if item is None or item.queue not in among or item.state not in states:
@@ -94,14 +93,14 @@ def list_entries(
     store: Store, people: People, tx: Tx, state: ItemState, limit: int, *, after: int = 0,
     among: Collection[str] | None = None,
 ) -> list[WaitingEntry]:  # fmt: skip
-    """Return the first entries in a state behind the one with the id `after`, the oldest first."""
+    """Return the first entries in a state after the id `after`, the oldest first."""
     names = memory_queues(tx) if among is None else among
     found = merge(*(items(tx, one, state, after_id=after, limit=limit) for one in names), key=lambda item: item.id)
     return [show_entry(store, people, tx, item) for item, _ in zip(found, range(limit), strict=False)]
 
 
 def find_dead(store: Store, people: People, tx: Tx, entry: int) -> WaitingEntry:
-    """Return an entry of any queue that was put aside. Raises NotFoundError."""
+    """Return a dead letter of any queue. Raises NotFoundError."""
     _find(tx, [entry], ("dead",), all_queues(tx))
     item = get(tx, entry)
     assert item is not None, "it was just found"
@@ -122,7 +121,7 @@ def show_entry(store: Store, people: People, tx: Tx, item: Item) -> WaitingEntry
 
 
 def _is_owners(store: Store, people: People, tx: Tx, item: Item) -> bool:
-    """Return whether an entry is of a conversation or the notes of the owner alone."""
+    """Return True if an entry belongs to a conversation or the notes of the owner alone."""
     if item.session_id is not None:
         session = store.sessions.look_up(tx, item.session_id)
         return session is not None and people.scope_of(tx, session) == OWNER

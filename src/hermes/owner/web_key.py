@@ -1,4 +1,4 @@
-"""The key with which programs read the page's JSON. It is kept as a hash, and no other key of the home is taken."""
+"""The key for programs that read the page's JSON. Only its hash is stored, and no other key of the home is accepted."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MAX_FILE_BYTES = 200
 
 
 def make_web_key(home: Home) -> str:
-    """Return a new key; the one before it works no more. Only its hash is stored, in a file for its owner alone."""
+    """Create a key, which replaces the earlier one. Only its hash is stored, in a private file."""
     key = BEGINNING + secrets.token_urlsafe(32)
     replace_file(home.path / FILE, f"{_hash(key)}\n")
     return key
 
 
 def remove_web_key(home: Home) -> bool:
-    """Let no key open anything. Returns False where there was none."""
+    """Remove the key; return False if none existed."""
     path = home.path / FILE
     was_there = path.exists()
     try:
@@ -33,7 +33,7 @@ def remove_web_key(home: Home) -> bool:
 
 
 def is_web_key(home: Home, given: str) -> bool:
-    """Return True for the key that was made last. The file is read each time, so a new key works at once."""
+    """Return True for the current key. The file is read each time, so a new key works at once."""
     try:
         kept = read_file(home.path / FILE, MAX_FILE_BYTES).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):

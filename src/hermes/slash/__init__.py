@@ -1,1 +1,1 @@
-"""Slash commands: `table.py` names them, `acts.py` does them, `here.py` is what they need of a surface."""
+"""Slash commands: `table.py` lists them, `acts.py` implements them, `here.py` defines their context."""

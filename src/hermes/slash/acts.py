@@ -1,4 +1,4 @@
-"""What the slash commands do, on every surface alike. Each gives what the person is told."""
+"""The slash commands, the same on every surface. Each returns the text for the person."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from hermes.store.memory_rows import hide_title
 from hermes.store.usage import describe_length, describe_usage, read_usage
 from hermes.types import LiveView
 
-LONGEST_TITLE = 200
+MAX_TITLE_CHARS = 200
 NOT_KNOWN = "not chosen yet"
-FLOOR = "none, answers come from memory alone"
-"""Stands for the model's name while the endpoint has not said what it has."""
+OFFLINE_NAME = "none, answers come from memory alone"
+"""Replaces the model's name until the endpoint has listed its models."""
 BEGINS = "A new session begins with your next message."
 KEEPS_NAME = "Memory goes on under the name that it has for this conversation."
 STOPPED, NOT_RUNNING = "Stopped.", "Nothing is running."
 NOTHING_SAID = "nothing was said yet"
-QUOTED = 40
-"""Characters of what was typed wrongly that are repeated."""
+MAX_QUOTED_CHARS = 40
+"""How much of a wrong argument an error repeats."""
 EMPTY = "Nothing was said: the text is empty."
 GIVEN_UP = "Nothing was said: the editor gave up."
 UNCHANGED = "Nothing was said: the text is as it was. `/retry` has the last message answered once more."
@@ -41,8 +41,8 @@ async def begin_new(here: Here, _: str) -> str:
 
 async def title(here: Here, text: str) -> str:
     title, place = " ".join(text.split()), await here.place()
-    if len(title) > LONGEST_TITLE:
-        raise UsageError(f"a title has at most {LONGEST_TITLE} characters")
+    if len(title) > MAX_TITLE_CHARS:
+        raise UsageError(f"a title has at most {MAX_TITLE_CHARS} characters")
     if not title:
         return await _title_of(place) or "(no title)"
     if isinstance(place, Beginning):
@@ -87,7 +87,7 @@ async def recent_sessions(here: Here, typed: str) -> Sequence[Word]:
 
 
 async def stop(_here: Here, _: str) -> str:
-    """Where something runs, the surface has ended it before this is asked."""
+    """Report that nothing runs; if something did, the surface has stopped it before."""
     return NOT_RUNNING
 
 
@@ -102,10 +102,10 @@ async def compress(here: Here, focus: str) -> str:
     return NOT_COMPRESSED if after == before else COMPRESSED
 
 
-async def take_back(here: Here, text: str) -> str:
+async def retract(here: Here, text: str) -> str:
     count = read_number(text) if text else 1
     if not 1 <= count <= MOST_TURNS:
-        raise UsageError(f"/undo takes a number of turns from 1 to {MOST_TURNS}, not '{text[:QUOTED]}'")
+        raise UsageError(f"/undo takes a number of turns from 1 to {MOST_TURNS}, not '{text[:MAX_QUOTED_CHARS]}'")
     return await undo(await agent_of(here, NOTHING_SAID), count, here.cause, here.stop, here.may_take_back)
 
 
@@ -131,7 +131,7 @@ async def edit(here: Here, text: str) -> Answer:
 
 
 async def _last_said(here: Here) -> str:
-    """The last message of the person; "" where nothing was said."""
+    """Return the person's last message; "" if no message was sent."""
     place = await here.place()
     if isinstance(place, Beginning):
         return ""
@@ -144,11 +144,12 @@ async def status(here: Here, _: str) -> str:
     if isinstance(agent, Beginning):
         return BEGINS
     view = await agent.store.view(agent.session_id)
-    memory, told = agent.memory, agent.scope == OWNER  # how a provider is, is the owner's business
+    name = OFFLINE_NAME if agent.answers_from_memory else agent.model.name or NOT_KNOWN
+    memory, is_owner = agent.memory, agent.scope == OWNER  # only the owner sees the provider's state
     return (
-        f"session {agent.session_id}\nmodel {FLOOR if agent.answers_from_memory else agent.model.name or NOT_KNOWN}\n"
+        f"session {agent.session_id}\nmodel {name}\n"
         f"context {_window(agent, view)}, {view.epoch} {'compression' if view.epoch == 1 else 'compressions'}\n"
-        f"memory notes{'' if memory.state == 'off' or not told else f' + {memory.name} ({memory.state})'}"
+        f"memory notes{'' if memory.state == 'off' or not is_owner else f' + {memory.name} ({memory.state})'}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Where a slash command is given: what a surface tells of itself, and what can be done there."""
+"""The context of a slash command: properties of the surface, and the actions that it offers."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from hermes.store.chosen_models import ChosenModel
 from hermes.types import Message
 
 Surface = Literal["terminal", "chat"]
-"""A chat is any conversation that comes through a gateway: of a platform, or over HTTP."""
+"""A chat is any conversation through a gateway: on a platform, or over HTTP."""
 Word: TypeAlias = tuple[str, str]
-"""What may be typed, and what it means."""
-MOST_DIGITS = 6
+"""A completion, and its meaning."""
+MAX_DIGITS = 6
 
 
 class Say(Struct, frozen=True):
-    """A command's answer where it leads to a turn: this is said as if the person had typed it."""
+    """A command's answer that starts a turn, as if the person had typed this text."""
 
     text: str
 
 
 class Again(Struct, frozen=True):
-    """A command's answer where the last turn is answered anew. `cause` is the command's own, `said` what was said."""
+    """A command's answer that repeats the last turn. `cause` identifies the command, `said` is the repeated message."""
 
     cause: str
     said: str = ""
 
 
 Answer: TypeAlias = str | Say | Again
-"""What a command comes to: what the person is told, or a turn."""
+"""The result of a command: a text for the person, or a turn to start."""
 
 
 class Beginning(Struct):
-    """A session that the next message will begin, and what it will have."""
+    """A session that the next message will begin, and its settings."""
 
     book: MemoryBook
     offer: ModelOffer | None = None
@@ -50,70 +50,71 @@ class Beginning(Struct):
 
 
 class Console(Protocol):
-    """Where the owner goes from one session to another, and leaves."""
+    """A terminal's actions: switching between sessions, editing, copying, leaving."""
 
     async def list_sessions(self) -> str:
-        """The sessions that were active last, to read."""
+        """Return a readable list of the recent sessions."""
 
     async def recent_sessions(self, typed: str) -> Sequence[Word]:
-        """The same sessions, to choose from by id; where something is typed many more, and by title too."""
+        """Return completions of session ids; for typed text more of them, also by title."""
 
     async def resume(self, name: str) -> str:
-        """Go on with another session; what the person is told of it."""
+        """Continue another session, and return a text for the person."""
 
     async def choose_session(self) -> str | None:
-        """Let the person choose one of the sessions from a list; its id, None for none. Raises UsageError where the
-        terminal cannot show one."""
+        """Let the person choose a session from a list, and return its id, or None. Raises UsageError if the terminal
+        cannot show a list."""
 
     async def edit(self, text: str) -> str | None:
-        """The text as the person's editor leaves it; None when that gave up. Raises UsageError where there is none."""
+        """Open the text in the person's editor, and return the result; None if the editor failed. Raises UsageError
+        without an editor."""
 
     async def copy(self, text: str) -> str:
-        """Put a text into the clipboard; how that was done. Raises UsageError where nothing can take it."""
+        """Put a text into the clipboard, and return a description of how. Raises UsageError if that is impossible."""
 
     def offer_draft(self, text: str) -> None:
-        """Put a text into the prompt after this command, for the person to change; where that is possible."""
+        """Put a text into the prompt after this command, for the person to edit, where possible."""
 
     def leave(self) -> None:
         """End the conversation after this command."""
 
 
 class Here(Protocol):
-    """Where a command was given, and what it can do there."""
+    """The place where a command was given, and its actions."""
 
     @property
     def surface(self) -> Surface: ...
 
     @property
     def cause(self) -> str:
-        """Names this command as it was given once, also when it runs again after a crash."""
+        """Identifies this invocation of the command, also when it runs again after a crash."""
 
     @property
     def stop(self) -> asyncio.Event:
-        """Set when the person does not want the command any more."""
+        """Set when the person stops the command."""
 
     @property
     def console(self) -> Console | None:
-        """None where there is one session alone, as in a chat."""
+        """The console; None in a chat, which has only one session."""
 
     async def place(self) -> Agent | Beginning:
-        """The agent of this session, or the session that is still to begin."""
+        """Return the agent of this session, or a Beginning before the first message."""
 
     def may_take_back(self, message: Message) -> bool:
-        """Whether whoever gives the command may take back what this message says."""
+        """Return True if the person who gives the command may retract this message."""
 
     async def begin_session(self) -> str:
-        """Go on in a new session; what the person is told of it."""
+        """Begin a new session, and return a text for the person."""
 
 
 def console_of(here: Here) -> Console:
-    """The console, for commands that the table offers only where there is one."""
+    """Return the console, for commands that the table offers only with one."""
     assert here.console is not None, "the table offers it only where there is one"
     return here.console
 
 
 async def agent_of(here: Here, refusal: str) -> Agent:
-    """The agent of this session. Raises UsageError, with the refusal, where it is still to begin."""
+    """Return the agent of this session. Raises UsageError with `refusal` before the first message."""
     place = await here.place()
     if isinstance(place, Beginning):
         raise UsageError(refusal)
@@ -121,5 +122,5 @@ async def agent_of(here: Here, refusal: str) -> Agent:
 
 
 def read_number(text: str) -> int:
-    """A number that someone typed; 0 for what is none, or has more than six digits."""
-    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else 0
+    """Return a typed number; 0 if it is invalid or has more than six digits."""
+    return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else 0

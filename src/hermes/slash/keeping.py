@@ -1,4 +1,4 @@
-"""`/save` and `/copy`: what was said, taken along as a file or in the clipboard."""
+"""`/save` and `/copy`: the conversation as a file, and replies in the clipboard."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hermes.store.export import to_json, to_jsonl, to_markdown
 from hermes.types import Compression, Message, Session
 
 FORCE = "--force"
-LONGEST_NAME, MOST_NAMES = 60, 99
+MAX_NAME_CHARS, MAX_FILE_NAMES = 60, 99
 NOTHING_SAID = "nothing was said here yet"
 CODE_BLOCK = re.compile(r"^(`{3,}|~{3,})[^\n]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 Form = Callable[[Session, Iterable[Message], Sequence[Compression]], Iterator[str]]
@@ -89,7 +89,7 @@ def _last_code(reply: str) -> str | None:
 
 
 def _find_path(name: str, session: Session) -> Path:
-    """Where to write. Raises UsageError for what can be no file's name."""
+    """Return the file to write. Raises UsageError for an invalid name."""
     try:
         if name.isprintable():  # no NUL, no half of a character
             path = _path_of(name, session)
@@ -98,17 +98,17 @@ def _find_path(name: str, session: Session) -> Path:
         why = "it has characters that no name may have"
     except (OSError, RuntimeError) as error:  # RuntimeError: `~` of someone whom this machine does not know
         why = getattr(error, "strerror", None) or str(error)
-    raise UsageError(f"'{name[:LONGEST_NAME]}' cannot be a file: {why}", hint="`/save FILE` names another")
+    raise UsageError(f"'{name[:MAX_NAME_CHARS]}' cannot be a file: {why}", hint="`/save FILE` names another")
 
 
 def _path_of(name: str, session: Session) -> Path:
-    """Where to write: the file that was named, or a free name of the session's own, in a folder or right here."""
+    """Return the named file, or for a folder or no name a free file name made from the session's title or id."""
     given = Path(name).expanduser() if name else Path()
     if not given.is_dir():
         return given.absolute()
-    words = "-".join(re.findall(r"\w+", session.title or ""))[:LONGEST_NAME].strip("-") or session.id
+    words = "-".join(re.findall(r"\w+", session.title or ""))[:MAX_NAME_CHARS].strip("-") or session.id
     stem = "-".join(re.findall(r"[\w.-]+", words))
-    names = [f"{stem}.md", *(f"{stem}-{number}.md" for number in range(2, MOST_NAMES))]
+    names = [f"{stem}.md", *(f"{stem}-{number}.md" for number in range(2, MAX_FILE_NAMES))]
     free = next((given / name for name in names if not (given / name).exists()), None)
     if free is None:
         raise UsageError(f"{given.absolute()} has too many files of that name", hint="`/save FILE` names another")

@@ -1,4 +1,4 @@
-"""`/model`: which model answers in a session, and switching to another one of the same endpoint."""
+"""`/model`: show the model of a session, and switch to another one of the same endpoint."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hermes.slash.here import Beginning, Here, Word
 from hermes.store.chosen_models import ChosenModel, set_chosen_model
 
 DEFAULT = "default"
-"""The word that goes back to the configured model."""
-LONGEST_NAME, QUOTED = 200, 60
-SHOWN, NEAR = 40, 3
+"""The word that restores the configured model."""
+MAX_NAME_CHARS, MAX_QUOTED_CHARS = 200, 60
+MAX_LISTED, MAX_SUGGESTIONS = 40, 3
 NO_MODEL = "no model is configured"
 HOW_TO_GET_ONE = "`hermes model` finds one on this machine"
 STOPPED = "Stopped; the same model answers as before."
@@ -46,7 +46,7 @@ async def _switch(place: Agent | Beginning, name: str) -> str:
 
 
 async def model_words(here: Here, _typed: str) -> Sequence[Word]:
-    """The names that the endpoint lists. Whoever types on does not wait for them."""
+    """Return the endpoint's models as completions. Typing does not wait for them."""
     offer = (await here.place()).offer
     if offer is None:
         return ()
@@ -58,10 +58,10 @@ async def model_words(here: Here, _typed: str) -> Sequence[Word]:
 
 
 async def choose_model(place: Agent | Beginning, name: str, *, how_to_see: str = HOW_TO_SEE) -> str:
-    """Let another model answer in a session, from the next message on and in every process; what there is to remark.
+    """Let another model answer in a session, from the next message on and in every process; return a notice or "".
 
-    Raises UsageError for a name that the endpoint does not list, with `how_to_see` what it does. One that lists nothing
-    is believed.
+    Raises UsageError for a name that the endpoint does not list, with the hint `how_to_see`. If the endpoint lists no
+    models, any name is accepted.
     """
     offer = place.offer
     if offer is None:
@@ -72,8 +72,8 @@ async def choose_model(place: Agent | Beginning, name: str, *, how_to_see: str =
 
 
 async def find_model(offer: ModelOffer, name: str, how_to_see: str) -> tuple[ChosenModel, str]:
-    """A model by its name, and what there is to say of how it was found. Raises UsageError as `choose_model` does."""
-    if len(name) > LONGEST_NAME or not name.isprintable() or " " in name:
+    """Find a model by name; return it with a notice or "". Raises UsageError as `choose_model` does."""
+    if len(name) > MAX_NAME_CHARS or not name.isprintable() or " " in name:
         raise UsageError("that cannot be a model's name", hint=how_to_see)
     try:
         listed = await offer.list()
@@ -86,15 +86,15 @@ async def find_model(offer: ModelOffer, name: str, how_to_see: str) -> tuple[Cho
         return ChosenModel(name, offer.endpoint), f"Whether {name} exists could not be checked: no model is listed."
     near = " or ".join(_near(name, listed))
     meant = f" (did you mean {near}?)" if near else ""
-    raise UsageError(f"{offer.endpoint} has no model '{name[:QUOTED]}'{meant}", hint=how_to_see)
+    raise UsageError(f"{offer.endpoint} has no model '{name[:MAX_QUOTED_CHARS]}'{meant}", hint=how_to_see)
 
 
 def _near(name: str, listed: Sequence[ListedModel]) -> list[str]:
-    """Names that hold what was typed, then those that look like it."""
+    """Return names that contain the typed text, then similar ones."""
     names, typed = [one.name for one in listed], name.lower()
     holding = [known for known in names if typed in known.lower()]
-    like = [known for known in get_close_matches(name, names, n=NEAR, cutoff=0.5) if known not in holding]
-    return [*holding, *like][:NEAR]
+    like = [known for known in get_close_matches(name, names, n=MAX_SUGGESTIONS, cutoff=0.5) if known not in holding]
+    return [*holding, *like][:MAX_SUGGESTIONS]
 
 
 async def _keep(place: Agent | Beginning, chosen: ChosenModel | None) -> None:
@@ -114,16 +114,16 @@ async def _show(place: Agent | Beginning) -> str:
         listed = list(await offer.list())
     except ModelError as error:
         return f"{_answering(place, offer)}\nWhat else there is could not be asked: {error.line()}"
-    lines = [f"  {one.name}{' · ' if one.context_length else ''}{_length(one)}" for one in listed[:SHOWN]]
-    if len(listed) > SHOWN:
-        lines.append(f"  … and {len(listed) - SHOWN:,} more, which Tab completes")
+    lines = [f"  {one.name}{' · ' if one.context_length else ''}{_length(one)}" for one in listed[:MAX_LISTED]]
+    if len(listed) > MAX_LISTED:
+        lines.append(f"  … and {len(listed) - MAX_LISTED:,} more, which Tab completes")
     how = f"`/model NAME` switches this session, `/model {DEFAULT}` goes back. {HOW_TO_KEEP}"
     has = f"{offer.endpoint} has:" if lines else f"{offer.endpoint} lists none."
     return "\n".join([_answering(place, offer), has, *lines, how])
 
 
 async def _default_of(offer: ModelOffer) -> str:
-    """The model that answers where a session chose none; "" where the endpoint does not say."""
+    """Return the model that answers by default; "" if the endpoint lists none."""
     if not offer.answering:
         with suppress(ModelError):  # its turn says why
             await offer.list()

@@ -1,6 +1,6 @@
-"""`/memory`: what memory holds of this person, numbered, to be seen, corrected and forgotten; and incognito.
+"""`/memory`: list, correct and forget memory entries of this person by number; and incognito.
 
-A number means what it was shown beside, whatever has changed since: nothing else is ever corrected or forgotten.
+A number always means the entry that it was last shown with, so that a command never changes another entry.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from hermes.scope import OWNER, Group
 from hermes.slash.here import Beginning, Here, Word, read_number
 from hermes.store.held_lease import LaneDoor
 
-QUOTED, SHOWN = 40, 300
-"""Characters of what was typed wrongly, and of an entry, that are shown."""
-MOST_SOURCES = 5
+MAX_QUOTED_CHARS, MAX_ENTRY_CHARS = 40, 300
+"""How much of a wrong argument, and of an entry, is shown."""
+MAX_SOURCES = 5
 INCOGNITO = "Incognito: from here on nothing is recalled, noted or sent to memory."
 REMEMBERED = "Memory is on again. What was said incognito stays out of it for good."
 UNCHANGED = "Stopped; memory is as it was."
@@ -65,7 +65,7 @@ async def memory(here: Here, text: str) -> str:
         return await _set_incognito(place, word == "off", here.stop)
     if word not in acts:
         names = ", ".join(list(WORDS)[:-1])
-        raise UsageError(f"/memory takes {names} or off, not '{text[:QUOTED]}'", hint=NOT_LISTED)
+        raise UsageError(f"/memory takes {names} or off, not '{text[:MAX_QUOTED_CHARS]}'", hint=NOT_LISTED)
     doing = acts[word](here, place.book, rest.strip())
     if word in ("edit", "forget", "undo"):  # what is begun is done: it takes a few seconds at most
         return await doing
@@ -86,7 +86,9 @@ async def _list(here: Here, book: MemoryBook, _: str) -> str:
 async def _search(here: Here, book: MemoryBook, text: str) -> str:  # noqa: ARG001
     if not text:
         raise UsageError("which words?", hint="`/memory search WORDS`")
-    return await _show(book, Wording(tuple(text.split())), "") or f"Nothing holds all of this: {text[:QUOTED]}"
+    return (
+        await _show(book, Wording(tuple(text.split())), "") or f"Nothing holds all of this: {text[:MAX_QUOTED_CHARS]}"
+    )
 
 
 async def _list_more(here: Here, book: MemoryBook, _: str) -> str:  # noqa: ARG001
@@ -97,7 +99,7 @@ async def _list_more(here: Here, book: MemoryBook, _: str) -> str:  # noqa: ARG0
 
 
 async def _show(book: MemoryBook, words: Wording | None, after: str) -> str:
-    """The next page, with the numbers that its entries have from now on; "" for an empty one."""
+    """Show the next page and store the numbers of its entries; return "" for an empty page."""
     page = await book.page(words, after)
     first = len(book.shown) if after else 0
     book.shown = [*book.shown[:first], *page.entries]
@@ -109,7 +111,7 @@ async def _show(book: MemoryBook, words: Wording | None, after: str) -> str:
 
 
 def _origin(book: MemoryBook, entry: Remembering) -> str:
-    """Where it comes from, in a line. Where files are is the owner's business."""
+    """Return an entry's source in a line. Only the owner sees file paths."""
     if entry.target is None:
         ended = f"no longer so since {_date(entry.until)}" if entry.until else ""
         return ", ".join(filter(None, ("fact", entry.origin, _date(entry.at), ended)))
@@ -154,7 +156,7 @@ async def _forget(here: Here, book: MemoryBook, rest: str) -> str:
 
 
 def _staying(book: MemoryBook, sources: Sequence[FactSource], done: Forgotten) -> str:
-    """What stays elsewhere, in words. Which providers there are is the owner's business."""
+    """Describe what stays elsewhere. Only the owner sees the names of providers."""
     stays = [source for source in sources if not source.can_go]
     left = f" {len(stays)} messages stay at the memory server, which cannot delete them." if stays else ""
     if book.notes.scope == OWNER:
@@ -163,13 +165,12 @@ def _staying(book: MemoryBook, sources: Sequence[FactSource], done: Forgotten) -
 
 
 def _going(sources: Sequence[FactSource], replies: Sequence[str], titles: Mapping[str, str]) -> list[str]:
-    """What goes with a fact: the words that it was learnt from and the replies to them, with all else that was learnt
-    from them alone."""
+    """Describe what is forgotten with a fact: the messages that it was learnt from, and the replies to them."""
     said = [_said(source, titles) for source in sources if source.can_go]
     going = said + [f"the reply: {_cut(text)}" for text in replies]
-    lines = [f"   {line}" for line in going[:MOST_SOURCES]]
-    if len(going) > MOST_SOURCES:
-        lines.append(f"   and {len(going) - MOST_SOURCES} more")
+    lines = [f"   {line}" for line in going[:MAX_SOURCES]]
+    if len(going) > MAX_SOURCES:
+        lines.append(f"   and {len(going) - MAX_SOURCES} more")
     return [GOING, *lines] if lines else []
 
 
@@ -178,7 +179,7 @@ async def _why(here: Here, book: MemoryBook, rest: str) -> str:  # noqa: ARG001
     before = [
         f"You corrected it on {_date(at)}; it said: {_cut(wrong)}" for wrong, at in await book.corrected_from(entry)
     ]
-    sources = list(await book.sources(entry))[:MOST_SOURCES]
+    sources = list(await book.sources(entry))[:MAX_SOURCES]
     titles = await book.titles(sources)
     said = ["It was learnt from:", *(f"   {_said(source, titles)}" for source in sources)] if sources else []
     changes = [describe_change(one) for one in await book.changes(entry)]
@@ -190,12 +191,12 @@ async def _undo(here: Here, book: MemoryBook, rest: str) -> str:  # noqa: ARG001
     undone = await book.changes(entry, undo=True)
     if not undone:
         return f"Nothing was changed by it, and it was not changed: {_cut(entry.text)}"
-    others = [f"   {_cut(one.text)}" for one in undone[:MOST_SOURCES]]
+    others = [f"   {_cut(one.text)}" for one in undone[:MAX_SOURCES]]
     return "\n".join([f"Undone. Both hold: {_cut(entry.text)}", *others])
 
 
 def _chosen(book: MemoryBook, number: str) -> Remembering:
-    """What a number was shown beside."""
+    """Return the entry that was shown with a number. Raises UsageError."""
     if isinstance(book.notes.scope, Group):
         raise UsageError(GROUPS)
     place = read_number(number)
@@ -209,7 +210,7 @@ def _chosen(book: MemoryBook, number: str) -> Remembering:
 
 
 def _retire(book: MemoryBook, changed: Remembering) -> None:
-    """The number of what was changed means nothing until the next listing; the others stay as they are."""
+    """Invalidate the number of a changed entry until the next listing."""
     book.shown = [None if one is changed else one for one in book.shown]
 
 
@@ -222,7 +223,7 @@ def _said(source: FactSource, titles: Mapping[str, str]) -> str:
 
 def _cut(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
+    return line if len(line) <= MAX_ENTRY_CHARS else f"{line[: MAX_ENTRY_CHARS - 1]}…"
 
 
 def _date(at: float | None) -> str:

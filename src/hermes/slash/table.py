@@ -17,26 +17,26 @@ from hermes.errors import UsageError
 from hermes.slash import acts, keeping, models, remembering, unfolding
 from hermes.slash.here import Answer, Here, Surface, Word
 
-WIDEST = 24
-"""Columns for a command's usage in the list of /help at a terminal; a longer usage has its help on the next line."""
-MOST_OFFERED = 500
-"""Words that are offered at once: an endpoint may list any number of models."""
+MAX_USAGE_COLUMNS = 24
+"""Column width for a command's usage in /help at a terminal; the help of a longer usage is on the next line."""
+MAX_COMPLETIONS = 500
+"""Completions offered at once; an endpoint may list any number of models."""
 IN_A_SHELL = {
     "search": "`hermes sessions search WORDS`",
     "delete": "`hermes sessions delete ID`",
     "config": "`hermes config list`",
     "doctor": "`hermes doctor`",
 }
-"""What people look for here and a command in a shell does."""
-QUOTED = 40
-"""Characters of an unknown command's name that the error message repeats."""
+"""Words that people type here, and the shell command for each."""
+MAX_QUOTED_CHARS = 40
+"""How much of an unknown command's name the error repeats."""
 
 
 async def _help(here: Here, _: str) -> str:
     offered = OFFERED[here.surface].values()
     if here.surface == "chat":  # chats use proportional fonts: columns would not align
         return "\n".join(f"/{command.usage}: {command.help}" for command in offered)
-    width = max(len(command.usage) for command in offered if len(command.usage) <= WIDEST)
+    width = max(len(command.usage) for command in offered if len(command.usage) <= MAX_USAGE_COLUMNS)
     return "\n".join(
         f"/{command.usage:<{width}}  {command.help}"
         if len(command.usage) <= width
@@ -50,7 +50,7 @@ async def _no_words(_here: Here, _typed: str) -> Sequence[Word]:
 
 
 class Command(Struct, frozen=True):
-    """One slash command. `takes` names its arguments for the usage; `run` gets the text after the name, stripped."""
+    """A slash command. `takes` shows its arguments in the usage; `run` gets the stripped text after the name."""
 
     name: str
     takes: str
@@ -58,12 +58,12 @@ class Command(Struct, frozen=True):
     run: Callable[[Here, str], Awaitable[Answer]]
     where: tuple[Surface, ...] = ("terminal", "chat")
     overtakes: bool = False
-    """Runs at once, even during a turn. Other commands wait in the queue like messages."""
+    """Whether it runs at once, even during a turn. Other commands are queued like messages."""
     aliases: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
-    """What other programs call it: who types one of these is told ours."""
+    """Names of this command in other programs, for which the error suggests ours."""
     words: Callable[[Here, str], Awaitable[Sequence[Word]]] = _no_words
-    """Completions for its argument, of which so much is typed; those that do not fit are left out by who asks."""
+    """A function that returns completions for the typed argument. The caller drops those that do not match."""
 
     @property
     def usage(self) -> str:
@@ -91,7 +91,7 @@ TABLE = (
         acts.compress,
         elsewhere=("compact", "summarize"),
     ),
-    Command("undo", "[N]", "Take back the last turn, or the last N.", acts.take_back, elsewhere=("rewind", "back")),
+    Command("undo", "[N]", "Take back the last turn, or the last N.", acts.retract, elsewhere=("rewind", "back")),
     Command("retry", "", "Have the last message answered anew.", acts.retry, elsewhere=("regenerate", "again")),
     Command(
         "memory",
@@ -155,7 +155,7 @@ OFFERED: dict[Surface, dict[str, Command]] = {
 
 
 class TypedCommand(Struct, frozen=True):
-    """A command as someone typed it; `rest` is the text after its name."""
+    """A typed command; `rest` is the text after its name."""
 
     command: Command
     rest: str
@@ -166,9 +166,9 @@ class TypedCommand(Struct, frozen=True):
 
 
 def find_command(surface: Surface, text: str) -> TypedCommand | None:
-    """The command that this text calls; None for an ordinary message. A text that begins with a space is a message.
+    """Return the command that a text calls; None for an ordinary message, such as a text that begins with a space.
 
-    `/new@bot` and `/NEW` are commands too. With an unknown name this is None: a chat then takes the text as a message,
+    `/new@bot` and `/NEW` are commands too. An unknown name also gives None: a chat then treats the text as a message,
     a terminal refuses it (`unknown_command`).
     """
     name, rest = _split(text)
@@ -179,8 +179,8 @@ def find_command(surface: Surface, text: str) -> TypedCommand | None:
 
 
 def unknown_command(surface: Surface, text: str) -> UsageError:
-    """The error for a command that does not exist, at a surface that takes every text with a slash as a command."""
-    name = _split(text)[0][:QUOTED]
+    """Return the error for an unknown command, on surfaces where every text with a slash is a command."""
+    name = _split(text)[0][:MAX_QUOTED_CHARS]
     offered = OFFERED[surface]
     known = [command.name for command in offered.values() if name in command.elsewhere]
     near = "".join(f" (did you mean /{meant}?)" for meant in known or get_close_matches(name, offered, n=1))
@@ -191,9 +191,9 @@ def unknown_command(surface: Surface, text: str) -> UsageError:
 
 
 async def complete(here: Here, typed: str) -> list[Word]:
-    """Completions for the argument of `typed`, or the command's name, each with its meaning; none for a plain message.
+    """Return completions of a command's name or argument, each with its meaning; empty for a plain message.
 
-    Those that begin with what is typed, else those that hold it.
+    Completions begin with the typed text; if there are none, they contain it.
     """
     if not typed.startswith("/") or "\n" in typed:
         return []
@@ -205,11 +205,11 @@ async def complete(here: Here, typed: str) -> list[Word]:
     words = () if found is None else await found.command.words(here, word)
     wanted = word.casefold()
     fitting = [one for one in words if one[0].casefold().startswith(wanted)]
-    return (fitting or [one for one in words if wanted in one[0].casefold()])[:MOST_OFFERED]
+    return (fitting or [one for one in words if wanted in one[0].casefold()])[:MAX_COMPLETIONS]
 
 
 def _split(text: str) -> tuple[str, str]:
-    """A command's name ("" for a text that is no command) and the text after it."""
+    """Return a command's name and the text after it; "" as the name of a plain message."""
     if not text.startswith("/"):
         return "", ""
     word, *rest = text.split(maxsplit=1)

@@ -1,4 +1,4 @@
-"""`/unfold`: a tool call in full, which a terminal shows as one row."""
+"""`/unfold`: show tool calls in full, which a terminal shows as a single row."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hermes.errors import UsageError
 from hermes.slash.here import Beginning, Here, read_number
 from hermes.types import Message, ToolCall
 
-LONGEST = 20_000
-"""Characters of arguments or a result that are shown."""
-MOST = 20
-"""Calls that are shown at once."""
+MAX_SHOWN_CHARS = 20_000
+"""How much of the arguments or of a result is shown."""
+MAX_SHOWN_CALLS = 20
+"""Calls shown at once."""
 
 
 class _Made(Struct, frozen=True):
-    """A call and what came of it, None while there is no result; `asked` is the message that led to it."""
+    """A call and its result, None while it runs. `asked` is the id of the message that caused it."""
 
     call: ToolCall
     result: str | None
@@ -34,12 +34,12 @@ async def unfold(here: Here, text: str) -> str:
     number = read_number(text)
     if text and not 1 <= number <= len(made):
         raise UsageError(f"/unfold takes a number from 1, the last call, to {len(made)}")
-    chosen = [made[-number]] if text else [one for one in made if one.asked == made[-1].asked][-MOST:]
+    chosen = [made[-number]] if text else [one for one in made if one.asked == made[-1].asked][-MAX_SHOWN_CALLS:]
     return "\n\n".join(_describe(one) for one in chosen)
 
 
 def _calls(messages: Sequence[Message]) -> list[_Made]:
-    """Every call of a conversation, oldest first."""
+    """Return every call of a conversation, the oldest first."""
     results = {message.tool_call_id: message.content or "" for message in messages if message.role == "tool"}
     made: list[_Made] = []
     asked = 0
@@ -55,7 +55,7 @@ def _describe(made: _Made) -> str:
 
 
 def _pretty(arguments: str) -> str:
-    """Arguments that are JSON, a line for each."""
+    """Return JSON arguments indented; others unchanged."""
     try:
         return json.dumps(json.loads(arguments), ensure_ascii=False, indent=2)
     except (ValueError, RecursionError):
@@ -63,5 +63,5 @@ def _pretty(arguments: str) -> str:
 
 
 def _bounded(text: str) -> str:
-    left = len(text) - LONGEST
-    return text if left <= 0 else f"{text[:LONGEST]}\n… and {left:,} characters more"
+    left = len(text) - MAX_SHOWN_CHARS
+    return text if left <= 0 else f"{text[:MAX_SHOWN_CHARS]}\n… and {left:,} characters more"
