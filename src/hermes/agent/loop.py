@@ -27,7 +27,7 @@ from hermes.events import (
 )
 from hermes.fence import FenceStrainer, strip_fences
 from hermes.llm import events as model_events
-from hermes.llm.assemble import CUT
+from hermes.llm.assemble import FINISHED_BY_LENGTH
 from hermes.llm.events import Completed, ModelEvent, Reply
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.written_calls import CallStrainer, with_written_calls
@@ -259,7 +259,9 @@ def _cut_of(reply: Reply) -> str:
     """What a person should know of a reply that is not whole; "" for one that is."""
     if reply.cut_at is not None:
         return f"The reply was cut off after {reply.cut_at:,} characters; `model.longest_reply` allows more."
-    return "The reply is not whole: the model came to its own limit." if reply.finish_reason == CUT else ""
+    return (
+        "The reply is not whole: the model came to its own limit." if reply.finish_reason == FINISHED_BY_LENGTH else ""
+    )
 
 
 async def _finish(transcript: Transcript, session_id: str, reply: Reply) -> TurnEvent:
@@ -273,7 +275,7 @@ async def _finish(transcript: Transcript, session_id: str, reply: Reply) -> Turn
         stored.content or "",
         usage.prompt_tokens if usage else None,
         usage.completion_tokens if usage else None,
-        cut=reply.finish_reason == CUT,
+        cut=reply.finish_reason == FINISHED_BY_LENGTH,
     )
 
 
