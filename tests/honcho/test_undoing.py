@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hermes.agent.undo import STAYS
+from hermes.agent.undo import STAYS_IN_MEMORY
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
 from hermes.memory.health import LATE
@@ -127,7 +127,7 @@ async def test_another_server_keeps_the_messages_and_that_is_said(
             await core.platform.deliver(message(text, "8", author="bob"))
             await core.platform.until(lambda said=text: len(core.platform.texts("8")) == 1 + (said == "/undo"))  # type: ignore[misc]
             await delivered(core, machine.home)
-        assert core.platform.texts("8")[-1].splitlines()[1:] == [STAYS], "a guest hears nothing of servers"
+        assert core.platform.texts("8")[-1].splitlines()[1:] == [STAYS_IN_MEMORY], "a guest hears nothing of servers"
 
 
 @pytest.mark.contract("10.27")
@@ -141,7 +141,7 @@ async def test_what_waits_while_the_server_is_away_is_withdrawn_or_deleted_when_
         await say(core, DOG)
         told = await say(core, "/undo")
         between.rule = lambda _: None
-        assert told.splitlines()[1:] in ([], ["honcho was told of it and deletes it as soon as it can be reached."])
+        assert told.splitlines()[1:] in ([], ["honcho received it and deletes it as soon as it can be reached."])
         await delivered(core, machine.home)
         await say(core, "And now?")
         await delivered(core, machine.home)

@@ -63,7 +63,7 @@ def test_arguments_are_no_longer_than_a_reply_may_be() -> None:
     assembler = Assembler("s", max_chars=1_000)
     calls = [piece(0, "a", "read", "x" * 300), *[piece(0, None, None, "x" * 300)] * 50]
     assembler.feed(json.dumps(chunk({"tool_calls": calls})))
-    assert assembler.is_over
+    assert assembler.is_truncated
     assert len(assembler.reply().tool_calls[0].arguments) == 900
 
 
