@@ -110,9 +110,7 @@ async def test_incognito_survives_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.contract("4.11")
-async def test_incognito_without_a_model_neither_recalls_nor_claims_to_save(
-    tmp_path: Path,
-) -> None:
+async def test_incognito_without_a_model_neither_recalls_nor_claims_to_save(tmp_path: Path) -> None:
     async with open_seam(tmp_path, []) as agent:
         offline = OfflineModel(partial(recollect, agent.store, agent.notes))
         agent.model, agent.answers_from_memory = offline, True
@@ -130,9 +128,7 @@ async def test_incognito_without_a_model_neither_recalls_nor_claims_to_save(
 
 
 @pytest.mark.contract("4.11", "10.26")
-async def test_a_retried_incognito_message_stays_out_of_memory_with_its_reply(
-    tmp_path: Path,
-) -> None:
+async def test_a_retried_incognito_message_stays_out_of_memory_with_its_reply(tmp_path: Path) -> None:
     provider = Recorder()
     script = [Reply("one"), calls("delegate", "c1", task="secret task"), Reply("secret result"), Reply("secret reply")]
     async with open_seam(tmp_path, script, provider) as agent:

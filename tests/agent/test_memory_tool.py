@@ -183,9 +183,7 @@ async def test_a_provider_tool_named_like_a_built_in_one_is_dropped_and_reported
 
 
 @pytest.mark.contract("4.1")
-async def test_recalled_text_is_fenced_in_the_last_user_message_and_never_stored(
-    tmp_path: Path,
-) -> None:
+async def test_recalled_text_is_fenced_in_the_last_user_message_and_never_stored(tmp_path: Path) -> None:
     provider = Recorder()
     async with open_seam(tmp_path, [Reply("one"), Reply("two")], provider) as agent:
         await say(agent, "first")

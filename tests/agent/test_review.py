@@ -257,9 +257,7 @@ async def test_a_review_of_a_session_deleted_meanwhile_notes_nothing(tmp_path: P
 
 
 @pytest.mark.contract("7.12", "4.12")
-async def test_a_review_that_read_forgotten_messages_notes_nothing_and_is_repeated(
-    tmp_path: Path,
-) -> None:
+async def test_a_review_that_read_forgotten_messages_notes_nothing_and_is_repeated(tmp_path: Path) -> None:
     gate = asyncio.Event()
     note = calls("memory", action="add", target="user", content="likes figs")
     slow: list[ScriptStep] = [gate, Completed(note)]

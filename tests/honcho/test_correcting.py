@@ -40,7 +40,7 @@ def home(commanded: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _delivered_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine needs longer than a person is kept waiting."""
-    monkeypatch.setattr("hermes.memory.book.DELIVERED", 60.0)
+    monkeypatch.setattr("hermes.memory.book.DELIVERY_WAIT_SECONDS", 60.0)
     monkeypatch.setattr("hermes.cli.memory_book.DELIVERED", 60.0)
 
 
@@ -197,7 +197,7 @@ async def test_a_correction_outlasts_the_process_that_made_it_and_a_server_that_
 ) -> None:
     recalling.configure()
     recalling.tell("app", (ANN, REX), observers=(BOT, ANN))
-    monkeypatch.setattr("hermes.memory.book.DELIVERED", 0.5)
+    monkeypatch.setattr("hermes.memory.book.DELIVERY_WAIT_SECONDS", 0.5)
     async with recalling.host() as talk:  # it delivers nothing, and ends
         book = MemoryBook(talk.provider.store, Notes(recalling.machine.home, SCOPE, LIMITS), talk.provider, NOTES)
         assert await book.correct(await only(book, "rex"), MAX) == "queued"

@@ -12,7 +12,7 @@ from hermes.honcho.renewal import RenewalTerms
 from hermes.memory.active import ActiveProvider, Surroundings
 from hermes.memory.caller import Memory
 from hermes.memory.deliveries import Deliveries
-from hermes.memory.health import LATE
+from hermes.memory.health import LATE_NOTICE
 from hermes.store.store import Store
 from tests.honcho.configuring import Machine
 from tests.honcho.issuer import Issuer
@@ -102,7 +102,7 @@ async def test_every_turn_arrives_once_and_an_outage_is_said_once(
 
 def outages(memory: Memory) -> list[str]:
     """What is said of an outage; that a busy machine was late once is none."""
-    return [line for line in memory.take_notices() if line != LATE]
+    return [line for line in memory.take_notices() if line != LATE_NOTICE]
 
 
 async def _all_delivered(deliveries: Deliveries, clock: JumpingClock) -> None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from hermes.agent.undo import STAYS_IN_MEMORY
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.memory.health import LATE
+from hermes.memory.health import LATE_NOTICE
 from hermes.memory.provider import Delivered, Later
 from hermes.store.people import mark
 from tests.conftest import Ran
@@ -52,7 +52,9 @@ async def say(core: Core, text: str) -> str:
     """What is answered. How memory is, which follows a reply, is no answer."""
 
     def answers() -> list[str]:
-        return [answer for _, answer in core.platform.sent if not answer.startswith((LATE, "memory provider honcho"))]
+        return [
+            answer for _, answer in core.platform.sent if not answer.startswith((LATE_NOTICE, "memory provider honcho"))
+        ]
 
     before = len(answers())
     await core.platform.deliver(message(text))

@@ -29,7 +29,7 @@ Ending = Literal["done", "cut", "reset", "hang", "drop"]
 """How a response ends. `done`: [DONE] and the end of the body. `cut`: the end of the body without it. `reset`: RST.
 `hang`: silence. `drop`: the connection is closed before any response."""
 
-GLANCE = 0.02
+POLL_SECONDS = 0.02
 """The interval at which events of other threads are polled."""
 
 
@@ -196,7 +196,7 @@ class LoopbackServer:
             self.asked.set()
         answer = self._choose(received)
         while received.method == "POST" and not self.may_answer.is_set():
-            if await self._leaves(reader, GLANCE):
+            if await self._leaves(reader, POLL_SECONDS):
                 return False
         if answer.delay and await self._leaves(reader, answer.delay):
             return False
@@ -261,7 +261,7 @@ async def _send_chunks(writer: asyncio.StreamWriter, answer: Answer) -> None:
     for content in [*answer.chunks, *(["data: [DONE]\n\n"] if answer.ending == "done" else [])]:
         if isinstance(content, threading.Event):
             while not content.is_set():  # noqa: ASYNC110 - another thread sets it
-                await asyncio.sleep(GLANCE)
+                await asyncio.sleep(POLL_SECONDS)
             continue
         data = (content if isinstance(content, str) else f"data: {json.dumps(content)}\n\n").encode()
         writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")

@@ -20,7 +20,7 @@ from tests.scale import scale
 pytestmark = [pytest.mark.contract("2.6"), pytest.mark.timeout(600)]
 
 HELLO = says("Hello!")
-WHOLE = 90
+MAX_REQUEST_STEPS = 90
 """Event loop steps within which a request of this file is answered, with a margin."""
 SOCKETS = Path("/proc/self/fd")
 
@@ -92,7 +92,7 @@ async def test_request_after_one_cancelled_at_any_moment_is_answered() -> None:
     async with LoopbackServer(then=HELLO) as server:
         model = model_at(server, timeouts=Timeouts(first_byte=20), retries=Retries(max_retries=0))
         for number in range(scale(200, 1_000)):
-            await WAYS[number % len(WAYS)](model, chance.randrange(WHOLE))
+            await WAYS[number % len(WAYS)](model, chance.randrange(MAX_REQUEST_STEPS))
             await check_next(model)
         await model.close()
 
@@ -104,8 +104,8 @@ async def test_cancelled_requests_leave_no_connection_open() -> None:
         model = model_at(server, timeouts=Timeouts(first_byte=20), retries=Retries(max_retries=0))
         await check_next(model)
         before = open_sockets()
-        for count in range(scale(WHOLE, 1_000)):
-            await cancel_task(model, count % WHOLE)
+        for count in range(scale(MAX_REQUEST_STEPS, 1_000)):
+            await cancel_task(model, count % MAX_REQUEST_STEPS)
         await check_next(model)
         while open_sockets() > before:  # the server closes its side a moment later
             await steps(1)

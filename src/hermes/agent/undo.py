@@ -24,7 +24,7 @@ from hermes.errors import HermesError, NoteError, UsageError
 from hermes.events import Accepted, Notice, TurnEvent
 from hermes.memory.notes import FILES
 from hermes.memory.outbox import queue_name
-from hermes.memory.undoing import TakenBack, take_back
+from hermes.memory.undoing import Retraction, retract
 from hermes.scope import OWNER
 from hermes.store.held_lease import LaneDoor
 from hermes.store.last_turns import ConversationTurn
@@ -78,9 +78,9 @@ async def undo(
         messages = [message for turn in found.turns for message in turn.messages]
         lines = await retract_notes(agent, messages)
 
-        def commit(tx: Tx, now: float) -> tuple[Undoing, list[TakenBack]]:
+        def commit(tx: Tx, now: float) -> tuple[Undoing, list[Retraction]]:
             done = store.turns.undo(tx, cause, found.turns, now=now)
-            return done, take_back(tx, cause, messages, messages[0].timestamp, now=now)
+            return done, retract(tx, cause, messages, messages[0].timestamp, now=now)
 
         done, taken = await door.entered.lane.write(store, commit, last=True)
     agent.title_settled, agent.given_title = False, None  # the title may come from the undone turns
@@ -96,7 +96,7 @@ class RetriedTurn(Struct):
     cause: str
     record: TurnRecord
     undone: Sequence[Message] = ()
-    taken: Sequence[TakenBack] = ()
+    taken: Sequence[Retraction] = ()
 
     @property
     def reminder(self) -> str:
@@ -112,7 +112,7 @@ class RetriedTurn(Struct):
         store.turns.undo_reply(tx, self.cause, turn, now=now)
         if turn.after:
             self.undone = turn.after
-            self.taken = take_back(tx, self.cause, turn.after, turn.said[-1].timestamp, now=now)
+            self.taken = retract(tx, self.cause, turn.after, turn.said[-1].timestamp, now=now)
         self.record.accepted(tx, turn.said[-1:])
         return turn.said
 
@@ -158,7 +158,7 @@ async def _retract_note(agent: Agent, done: NoteDone) -> str:
     return f"Removed from {name}: {text}"
 
 
-async def settle_memory(agent: Agent, taken: Sequence[TakenBack]) -> list[str]:
+async def settle_memory(agent: Agent, taken: Sequence[Retraction]) -> list[str]:
     """Delete retracted entries at the provider now if possible, and return lines for the person. Only the owner sees
     the provider's name and its server's errors."""
     if not taken:
@@ -169,7 +169,7 @@ async def settle_memory(agent: Agent, taken: Sequence[TakenBack]) -> list[str]:
     return [line for line in lines if line]
 
 
-def _outcome(tx: Tx, taken: TakenBack) -> str:
+def _outcome(tx: Tx, taken: Retraction) -> str:
     """Return the outcome of the retraction at one provider; "" if it had received nothing."""
     if taken.stays:
         return f"{taken.provider} received it and cannot delete it: it stays there."
@@ -181,11 +181,11 @@ def _outcome(tx: Tx, taken: TakenBack) -> str:
     return f"What was taken back is deleted at {taken.provider} as well." if items else ""
 
 
-def _outcome_for_others(tx: Tx, taken: TakenBack) -> str:
+def _outcome_for_others(tx: Tx, taken: Retraction) -> str:
     return STAYS_IN_MEMORY if taken.stays or any(item.state == "dead" for item in _undo_entries(tx, taken)) else ""
 
 
-def _undo_entries(tx: Tx, taken: TakenBack) -> list[Item]:
+def _undo_entries(tx: Tx, taken: Retraction) -> list[Item]:
     """Return the queued deletions at a provider, finished ones included."""
     found = [find(tx, queue_name(taken.provider), one.ticket) for one in taken.queued]
     return [item for item in found if item is not None]
