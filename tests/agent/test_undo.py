@@ -168,7 +168,7 @@ async def test_sent_entries_are_deleted_at_the_provider_after_all_earlier_ones(t
         await say(agent, "figs")
         said = await agent.store.read(lambda tx: list(agent.store.messages.history(tx, agent.session_id)))
         told = await take_back(agent)
-        assert told.splitlines()[1:] == ["What was taken back is deleted at recorder as well."]
+        assert told.splitlines()[1:] == ["The undone messages are deleted at recorder as well."]
         [entry] = provider.undos()
         assert provider.entries[-1] == entry
         times = [message.timestamp for message in said[2:]]

@@ -89,7 +89,7 @@ async def test_what_our_server_was_told_goes_with_what_was_learnt_from_it(
         assert "Mitzi" in concluded(arrived)
         assert "Zorro" in concluded(arrived)
         told = await say(core, "/undo")
-        assert told.splitlines()[-1] == "What was taken back is deleted at honcho as well."
+        assert told.splitlines()[-1] == "The undone messages are deleted at honcho as well."
         learned(server, workspace)
         assert [text for _, text in arrived.said(CHAT)] == [CAT, f"echo: {CAT}"]
         assert "Mitzi" in concluded(arrived)

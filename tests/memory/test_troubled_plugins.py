@@ -509,9 +509,7 @@ async def test_a_warm_up_in_trouble_is_nobodys_trouble(
             provider.warm_up()
             provider.warm_up()
             assert await asyncio.to_thread(begun.wait, HANG_TIMEOUT_SECONDS)
-            asyncio.get_running_loop().call_later(
-                0.5, RELEASE_HANGS.set
-            )  # a turn can wait for a thread that is blocked
+            asyncio.get_running_loop().call_later(0.5, RELEASE_HANGS.set)  # a turn can wait for a blocked thread
             memory = await begin(provider)
             assert await turn(memory) == "recalled for hello"
             assert memory.take_notices() == []

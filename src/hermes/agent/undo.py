@@ -178,7 +178,7 @@ def _outcome(tx: Tx, taken: Retraction) -> str:
         return f"Something stays at {taken.provider}: {'; '.join(reasons)}"
     if any(item.state == "waiting" for item in items):
         return f"{taken.provider} received it and deletes it as soon as it can be reached."
-    return f"What was taken back is deleted at {taken.provider} as well." if items else ""
+    return f"The undone messages are deleted at {taken.provider} as well." if items else ""
 
 
 def _outcome_for_others(tx: Tx, taken: Retraction) -> str:

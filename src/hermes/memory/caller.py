@@ -414,7 +414,7 @@ class Memory:
     async def _prepare_next(self) -> None:
         while self._next and self._opened is not None:
             async with self.provider.preparing:
-                if self._next[0] is not None:  # the first turn may already wait for its preparation
+                if self._next[0] is not None:  # the first turn may already wait for what is prepared for it
                     await self.provider.yield_to_turns()
                 question = self._next.pop()
                 deadline = self.provider.within(self.provider.deadlines.prepare)
