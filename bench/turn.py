@@ -17,7 +17,7 @@ import httpx
 from bench.table import Row, report, summarise, time_calls
 from hermes.llm.connection import ConnectionPool
 from hermes.llm.endpoint import Endpoint
-from hermes.llm.patience import Patience, Timeouts
+from hermes.llm.timeouts import TimeBudget, Timeouts
 
 RUNS = 12
 AT_ONCE = 100
@@ -54,7 +54,7 @@ async def _compare(url: str) -> list[Row]:
     pool, limits = ConnectionPool(Endpoint.parse(url), Timeouts()), httpx.Limits(max_connections=None)
 
     async def ours(_: int) -> None:
-        async with pool.exchange("POST", "", Patience(60), BODY) as answer:
+        async with pool.exchange("POST", "", TimeBudget(60), BODY) as answer:
             await answer.text(10_000)
 
     async with httpx.AsyncClient(limits=limits, timeout=60, verify=False, trust_env=False) as client:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hermes.agent.context import SUMMARY as OUR_SUMMARY
+from hermes.agent.context import SUMMARY_HEADING as OUR_SUMMARY
 from hermes.store.copies import MERGED, SUMMARY
 from scripts.stock_homes.drive import Said
 

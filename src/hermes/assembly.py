@@ -25,7 +25,7 @@ from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
 from hermes.llm.offer import ConfiguredModel, ModelOffer
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.patience import Timeouts
+from hermes.llm.timeouts import Timeouts
 from hermes.llm.tool_use import ToolAbility, ToolSwitch
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
 from hermes.memory.caller import Memory

@@ -1,4 +1,4 @@
-"""A review that fails: it is counted on the disk, waits longer each time, holds up no other, and is given up."""
+"""Failing reviews: counted on the disk, retried with growing waits, behind other sessions, and given up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.agent import Agent, Policy
-from hermes.agent.leftovers import FAILURES, see_to_leftovers
+from hermes.agent.leftovers import MAX_FAILURES_IN_A_ROW, process_leftovers
 from hermes.agent.review import PROMPT, review_now
 from hermes.doctor import examine
 from hermes.home import Home
@@ -39,7 +39,7 @@ def asked(agent: Agent) -> int:
 
 
 @pytest.mark.contract("4.12")
-async def test_a_review_that_fails_waits_longer_each_time_and_is_given_up_until_something_is_said(
+async def test_a_failing_review_backs_off_and_is_given_up_until_the_next_message(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = AdvancedClock()
@@ -109,7 +109,7 @@ async def cut_off(agent: Agent, begun: asyncio.Event) -> None:
 async def test_a_session_whose_review_fails_comes_behind_the_others(tmp_path: Path) -> None:
     clock = AdvancedClock()
     async with await Store.open(tmp_path / "state.db", clock=clock, lock_timeout=30.0) as store:
-        for number in range(FAILURES + 2):
+        for number in range(MAX_FAILURES_IN_A_ROW + 2):
             session = await store.create_session("cli")
             agent = make_agent(store, session.id, ScriptedModel([Reply("I see")]))
             agent.policy = SELDOM
@@ -120,10 +120,10 @@ async def test_a_session_whose_review_fails_comes_behind_the_others(tmp_path: Pa
 
         model, left = ScriptedModel(say_nothing), clock.now()
         for _ in range(2):
-            await see_to_leftovers(store, lambda _: True, lending(store, model, SELDOM), left)
+            await process_leftovers(store, lambda _: True, lending(store, model, SELDOM), left)
             clock.ahead += WAITS[0] + 1
     read = [str(request.messages[1]["content"]).split("user: ")[1].splitlines()[0] for request in model.requests]
-    first, second = read[:FAILURES], read[FAILURES:]
+    first, second = read[:MAX_FAILURES_IN_A_ROW], read[MAX_FAILURES_IN_A_ROW:]
     assert first == ["message 0", "message 1", "message 2"], "the rest is left for later: the model may be away"
     assert second[:2] == ["message 3", "message 4"]
 

@@ -94,7 +94,8 @@ def test_a_soul_that_cannot_be_read_is_said_before_a_session_is_begun(home: Path
     for _ in range(2):
         ran = chat(environment(home), "-q", "hello")
         assert (ran.code, ran.out) == (1, "")
-        assert ran.err == f"hermes: cannot read {home / 'SOUL.md'}: it is not UTF-8 text. Mend it or move it away\n"
+        why = "it is not UTF-8 text. Repair the file or move it away"
+        assert ran.err == f"hermes: cannot read {home / 'SOUL.md'}: {why}\n"
     assert sessions(home) == 0
     assert f"FAIL  notes     cannot read {home / 'SOUL.md'}" in hermes("doctor").out
 
@@ -210,7 +211,7 @@ def test_doctor_names_a_memory_provider_that_is_not_there_and_those_that_are(hom
 def test_doctor_waits_no_longer_than_it_wants_for_a_provider(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.memory.command_host.PATIENCE", 0.05)
+    monkeypatch.setattr("hermes.memory.command_host.CONFIGURATION_TIMEOUT_SECONDS", 0.05)
     install(home, "slow", "import threading\nthreading.Event().wait(60)\n")
     ran = hermes("doctor")
-    assert (ran.code, "memory provider slow has not come back" in ran.out) == (1, True)
+    assert (ran.code, "memory provider slow did not answer" in ran.out) == (1, True)

@@ -51,7 +51,7 @@ async def test_window_smaller_than_believed_is_answered_after_one_compression(st
     await agent.close()
     assert isinstance(events[-1], Replied)
     assert [event.text for event in events if isinstance(event, Notice)] == [
-        "The model found the conversation too long; it was compressed and is asked again."
+        "The model found the conversation too long; it was compressed, and the request is sent again."
     ]
     assert len(questions(model)) == 2
     assert questions(model)[-1].messages[-1]["content"] == "are you there?"

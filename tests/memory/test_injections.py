@@ -1,4 +1,4 @@
-"""The record that a turn leaves of what memory put into it, and the command that shows it."""
+"""Records of the text that memory put into a turn, and the command that shows them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.memory.remembering import active, begin, say, turn
 
 
 class Parts(Recorder):
-    """Recalls two parts, and misses something."""
+    """A session that recalls two parts and misses one."""
 
     found = Recalled(
         (
@@ -86,7 +86,7 @@ async def test_a_recall_that_failed_is_recorded_as_missing(tmp_path: Path) -> No
     assert "no route" in found.missed["recall"]
 
 
-async def test_whatever_a_plugin_says_of_its_parts_the_turn_is_kept(tmp_path: Path) -> None:
+async def test_a_turn_is_kept_whatever_a_plugin_returns_as_its_parts(tmp_path: Path) -> None:
     class Odd(Parts):
         found = Recalled(
             (Part("l" * 500, "half a \ud800 pair", 10**400, 10**30, "?"), Part(7, "text", "now", float("nan"))),  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from hermes.errors import UsageError
 from hermes.events import Replied, TurnEvent
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.memory.undoing import TakenBack
+from hermes.memory.undoing import Retraction
 from hermes.slash.here import Again
 from tests.gateway.core import Core, Gate, message, request, running_core, talk
 from tests.gateway.processes import rows
@@ -128,7 +128,7 @@ async def test_an_undo_that_a_crash_cut_off_is_answered_and_takes_nothing_back_t
 ) -> None:
     committed = asyncio.Event()
 
-    async def hang(_agent: Agent, _taken: Sequence[TakenBack]) -> list[str]:
+    async def hang(_agent: Agent, _taken: Sequence[Retraction]) -> list[str]:
         committed.set()
         await asyncio.Event().wait()
         return []

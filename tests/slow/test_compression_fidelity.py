@@ -21,7 +21,7 @@ from hermes.db.leases import new_owner
 from hermes.llm.events import Completed
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.patience import Timeouts
+from hermes.llm.timeouts import Timeouts
 from hermes.store.store import Store
 from hermes.types import Draft
 from scripts.real_model import NAME

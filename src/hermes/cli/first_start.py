@@ -16,7 +16,7 @@ from hermes.cli.output import note, printable
 from hermes.config_file import load_shared_env
 from hermes.embedded.place import Place, find_place
 from hermes.errors import HermesError
-from hermes.llm.discover import LocalEndpoint, find_local, talking
+from hermes.llm.discover import LocalEndpoint, chat_models, find_local
 from hermes.settings import BASE_URL
 
 NONE = "none"
@@ -81,7 +81,7 @@ def _talkers(found: list[LocalEndpoint]) -> dict[str, LocalEndpoint]:
     """The models that talk, by name, in the order of their endpoints; of two with one name, the first."""
     talkers: dict[str, LocalEndpoint] = {}
     for endpoint in found:
-        for name in talking(endpoint.models):
+        for name in chat_models(endpoint.models):
             if printable(name) == name and name != NONE:
                 talkers.setdefault(name, endpoint)
     return talkers

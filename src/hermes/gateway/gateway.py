@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from hermes.agent.agent import Agent
-from hermes.agent.leftovers import AGAIN, see_to_leftovers
+from hermes.agent.leftovers import LEFTOVERS_INTERVAL_SECONDS, process_leftovers
 from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
 from hermes.db.isolation import Isolation
@@ -212,8 +212,8 @@ class Gateway:
 
         started = self._store.clock.now()
         while True:
-            await see_to_leftovers(self._store, lambda session: session.session_key is not None, use, started)
-            await self._store.clock.sleep(AGAIN)
+            await process_leftovers(self._store, lambda session: session.session_key is not None, use, started)
+            await self._store.clock.sleep(LEFTOVERS_INTERVAL_SECONDS)
 
     async def _serve(self, platform: Platform, tell: Callable[[str], None]) -> None:
         """Keep a platform running: one that falls over is said and begun again, the others go on."""

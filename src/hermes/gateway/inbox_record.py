@@ -22,7 +22,7 @@ from hermes.gateway.live_reply import LiveReply
 from hermes.gateway.outbound import enqueue_text
 from hermes.gateway.platform import Chat, Platform
 from hermes.gateway.remarks import Remarks
-from hermes.llm.assemble import CUT
+from hermes.llm.assemble import FINISHED_BY_LENGTH
 from hermes.store.inbox import record_messages
 from hermes.store.store import Store
 from hermes.types import Message
@@ -57,7 +57,7 @@ def recall_ending(tx: Tx, store: Store, item: Item) -> TurnEnding | None:
     if "reply" in note:
         message = store.messages.get(tx, note["reply"])
         if message is not None:
-            cut = message.finish_reason == CUT
+            cut = message.finish_reason == FINISHED_BY_LENGTH
             return Replied(message.session_id, message.id, message.content or "", None, message.token_count, cut)
     if "said" in note:
         return Replied(session_id, 0, note["said"])

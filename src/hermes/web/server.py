@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hermes.agent.agent import Agent
-from hermes.agent.leftovers import AGAIN, see_to_leftovers
+from hermes.agent.leftovers import LEFTOVERS_INTERVAL_SECONDS, process_leftovers
 from hermes.app import App
 from hermes.errors import HermesError
 from hermes.gateway.agent_cache import NOBODY
@@ -148,15 +148,15 @@ async def _tend(keeper: HostKeeper) -> None:
     """Let idle agents go, take up settings that were changed elsewhere, and review and name sessions that an earlier
     start of the page left behind."""
     started = keeper.host.now
-    looked_at = -AGAIN
+    looked_at = -LEFTOVERS_INTERVAL_SECONDS
 
     def use(session: Session) -> AbstractAsyncContextManager[Agent]:
         return keeper.host.agents.use(session, session.id, OWNER, NOBODY)
 
     while True:
-        if (now := asyncio.get_running_loop().time()) >= looked_at + AGAIN:
+        if (now := asyncio.get_running_loop().time()) >= looked_at + LEFTOVERS_INTERVAL_SECONDS:
             looked_at = now
-            await see_to_leftovers(keeper.host.store, lambda session: session.source == chat.WEB, use, started)
+            await process_leftovers(keeper.host.store, lambda session: session.source == chat.WEB, use, started)
         await asyncio.sleep(TEND_SECONDS)
         keeper.host.agents.evict()
         try:
