@@ -37,7 +37,7 @@ from hermes.store.health import StoreHealth, Undecodable, inspect
 from hermes.store.memory_rows import get_health
 from hermes.store.people import describe_unmarked, find_unmarked
 from hermes.store.reading import lend_tables, open_unchanged
-from hermes.store.reviews import MOST_TRIES, given_up
+from hermes.store.reviews import MAX_ATTEMPTS, given_up
 
 T = TypeVar("T")
 Level = Literal["ok", "warn", "fail"]
@@ -247,7 +247,7 @@ def _check_reviews(home: Home) -> Iterator[Finding]:
         return
     if sessions := _read(home, given_up):
         detail = (
-            f"the background review failed {MOST_TRIES} times; sessions that wait until something is said: {sessions}"
+            f"the background review failed {MAX_ATTEMPTS} times; sessions that wait until something is said: {sessions}"
         )
         yield Finding("reviews", "warn", detail, "agent.log says why it failed", "reviews-given-up")
 

@@ -1,4 +1,4 @@
-"""Whatever becomes of a compression, its result is of the session it was asked for."""
+"""The result of a compression always belongs to its session, however the compression ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def lose_lease(session_id: str, tx: Tx) -> None:
-    """As if it had expired and nobody had taken it yet."""
+    """Let the lease expire without a new holder."""
     leases.revoke(tx, f"compression:{session_id}")
 
 
@@ -158,7 +158,7 @@ async def test_summary_of_a_session_that_was_deleted_does_not_reach_the_next_one
 
 @pytest.mark.contract("3.1", "P5")
 async def test_cancel_that_meets_the_swap_is_logged_as_what_the_store_holds(store: Store, read_log: ReadLog) -> None:
-    """However the cancel and the commit meet, log and store agree."""
+    """However a cancellation and the commit interleave, log and store agree."""
     for pause in range(40):
         session_id = await talked(store, 12, filler="x" * 900)
         running = asyncio.create_task(make_compressor(store, summariser()).compress(session_id))
@@ -196,7 +196,7 @@ async def test_failure_of_a_stale_owner_is_not_held_against_the_session(store: S
 
 
 class HesitantStore:
-    """A store whose `at`-th write is committed, but tells so only when it is let."""
+    """A store whose `at`-th write is committed, but returns only when the test lets it."""
 
     def __init__(self, store: Store, at: int) -> None:
         self._store = store

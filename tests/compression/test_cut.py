@@ -1,4 +1,4 @@
-"""Where a conversation is cut, for any conversation and any budget."""
+"""The position of the cut, for any conversation and any budget."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXTS = st.integers(0, 120).map(lambda size: "x" * size * 4)
 
 @st.composite
 def tails(draw: st.DrawFn, first_id: int) -> tuple[Message, ...]:
-    """Turns: what is asked, calls with their results (some lost, some late), answers."""
+    """Turns: a question, calls with their results (some lost, some late), and answers."""
     ids = count(first_id)
     messages: list[Message] = []
 
@@ -52,7 +52,7 @@ def staying(view: LiveView, cut: Cut) -> list[Message]:
 
 
 def asked_last(view: LiveView) -> list[Message]:
-    """The newest user message and those before it that nothing was said to, newest first."""
+    """Return the newest user message and the unanswered ones right before it, newest first."""
     newest_first = list(reversed(view.messages))
     while newest_first and newest_first[0].role != "user":
         newest_first.pop(0)

@@ -1,4 +1,4 @@
-"""Summaries that fail: nothing is removed, it is said once, and the session always answers."""
+"""Failed summaries: nothing is removed, one notice appears, and the session always answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.compression.hand_clock import HandClock
 from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 
 FITTING = 22
-"""Turns that are over the threshold of the window and below its hard limit."""
+"""Turns above the threshold of the window and below its hard limit."""
 
 FAILURES: dict[str, Callable[[], ScriptedAnswer]] = {
     "error": lambda: ModelFailed("server", "answered 500", retryable=True),
@@ -43,7 +43,7 @@ FAILURES: dict[str, Callable[[], ScriptedAnswer]] = {
 
 
 def answering(summary: Callable[[], ScriptedAnswer], window: int = WINDOW) -> ScriptedModel:
-    """A model that answers every question, but makes its summaries as told."""
+    """A model that answers every question, and summarizes as scripted."""
 
     def answer(request: ModelRequest) -> ScriptedAnswer:
         return summary() if is_summary_request(request) else Reply("here I am")

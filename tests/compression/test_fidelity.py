@@ -1,4 +1,4 @@
-"""What is still known after a compression without a model, and how the digest behaves."""
+"""Facts that survive a compression without a model, and the digest's behavior."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.scale import scale
 
 
 def stored(drafts: list[Draft], first: int = 1) -> list[Message]:
-    """Drafts as the store gives them back."""
+    """Return drafts as stored messages."""
     return [
         Message(first + place, "s", draft.role, draft.content, 0.0, tool_calls=draft.tool_calls)
         for place, draft in enumerate(drafts)

@@ -22,7 +22,7 @@ log = logging.getLogger("hermes.test")
 
 
 def brackets(path: Path, text: str) -> set[str]:
-    """The brackets of all lines that hold `text`."""
+    """Return the brackets of all lines that contain `text`."""
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if text in line]
     assert lines
     return {line.split("[", 1)[1].split("]", 1)[0] for line in lines}

@@ -1,4 +1,4 @@
-"""Compression inside a turn: the window that was wrong, the last look, silence, and /stop."""
+"""Compression inside a turn: a wrong context window, the last check, silence, and /stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checks are worth something: compressors that are wrong on purpose are found, and the real one is not."""
+"""The checks work: they find compressors that are wrong on purpose, and accept the real one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""config.yaml and the environment together: which source wins, and what a person reads when something is wrong."""
+"""config.yaml and the environment: which source takes precedence, and the error texts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_our_variable_beats_the_file_and_the_file_beats_the_default(
 
 
 def test_only_a_variable_of_our_own_comes_before_the_file() -> None:
-    """One that other programs share cannot be meant for us alone."""
+    """A variable that other programs share is not meant for us alone."""
     for setting in TABLE:
         stands_in = setting is PROVIDER  # its variable says what is in force where the file says nothing
         assert setting.env_wins is ((setting.env or "").startswith("HERMES_") and not stands_in)
@@ -164,7 +164,7 @@ def test_a_wrong_secret_is_not_shown() -> None:
 
 @pytest.mark.processes
 def test_the_table_costs_little_to_import() -> None:
-    """`hermes --version` and every plugin load it."""
+    """`hermes --version` and every plugin import it."""
     code = "import sys, hermes.settings; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"ruamel.yaml", "asyncio", "pydantic", "httpx", "typer", "difflib"} & set(loaded)

@@ -1,4 +1,4 @@
-"""What each kind of setting takes, refuses and shows."""
+"""The accepted values, errors and display of each kind of setting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers of values: which one wins, and that each value knows where it came from."""
+"""Layers of values: their precedence, and the source of each value."""
 
 from __future__ import annotations
 

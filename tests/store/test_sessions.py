@@ -1,4 +1,4 @@
-"""Sessions: an id made once and kept for life, foreign ids unchanged, and the one a person means."""
+"""Sessions: their ids never change, foreign ids are kept, and people can find a session by name."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_foreign_id_is_kept_unchanged(store: Store, key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "x" * 513, "a\nb", "a\x00b", "\ud800", "s.snapshot.20260101T000000Z"])
-async def test_what_cannot_be_an_id_is_refused(store: Store, key: str) -> None:
+async def test_invalid_session_id_is_refused(store: Store, key: str) -> None:
     with pytest.raises(UsageError):
         await store.create_session("api_server", session_id=key)
 

@@ -1,4 +1,4 @@
-"""The file of an export: what is not one, is damaged or is not whole is refused with the line."""
+"""Export files: a damaged, incomplete or foreign file is refused, with the line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PEERS = [("peers", {"id": f"p{n}", "metadata": {"text": "ü\u2028\n"}}) for n in
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file that is whole."""
+    """A complete file."""
     made = tmp_path / "e.jsonl"
     write_file(made, "w", PEERS)
     return made
@@ -95,18 +95,18 @@ def test_lines_and_what_stands_between_two_marks_have_a_bound(path: Path, monkey
 
 
 class OnePage:
-    """A source with nothing in it."""
+    """A source without items."""
 
     kind = "hermes"
 
     def check(self) -> None:
-        """It is there."""
+        """Accept; the source always exists."""
 
     def pages(self, section: str, after: Any) -> Iterator[SectionPage]:
         yield SectionPage([], None)
 
     def saw(self, section: str, item: TransferItem) -> None:
-        """Nothing comes."""
+        """Ignore the item."""
 
     def lacking(self) -> Lacking:
         return Lacking()

@@ -1,4 +1,5 @@
-"""From and to a server that offers Honcho's public API alone: what can be carried is, and the rest is told."""
+"""Transfer with a server that offers only Honcho's public API: everything possible is transferred, the rest is
+reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memory that was carried from one server to another is the same, however often the way was cut."""
+"""A transferred memory is the same on the new server, however often the transfer was interrupted."""
 
 from __future__ import annotations
 
