@@ -172,7 +172,7 @@ def _open_named(settings: Settings, name: str, context_length: int | None = None
         api_key=settings.get(table.API_KEY) or None,
         context_length=context_length or settings.get(table.CONTEXT_LENGTH),
         timeouts=Timeouts(first_byte=patience, idle=patience, silence=silence, total=total),
-        longest_reply=settings.get(table.LONGEST_REPLY),
+        longest_reply=settings.get(table.MAX_REPLY_CHARS),
     )
 
 

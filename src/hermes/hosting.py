@@ -64,7 +64,7 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
         allow=frozenset(get(table.ALLOW)),
         agents=frozenset(get(table.AGENTS)),
         agent_replies=get(table.AGENT_REPLIES),
-        at_once=get(table.AT_ONCE),
+        at_once=get(table.MAX_CONCURRENT_CHATS),
         drain=get(table.DRAIN),
         people=open_people(app),
         remarks=RemarkTerms(notices=get(table.CHAT_NOTICES), notes=get(table.MEMORY_NOTICES)),

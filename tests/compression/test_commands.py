@@ -95,7 +95,7 @@ async def test_compress_on_request_answers_with_counts_before_and_after(home: Pa
 @pytest.mark.processes
 @pytest.mark.timeout(120)
 @pytest.mark.contract("3.13", "4.12")
-async def test_one_question_in_a_long_session_is_answered_and_the_process_does_not_linger(home: Path) -> None:
+async def test_one_shot_question_in_a_long_session_ends_promptly(home: Path) -> None:
     async with await open_home(home) as store:
         session_id = await talked(store, 14)
         async with LoopbackServer(then=says("a long answer " * 400, piece=500)) as server:

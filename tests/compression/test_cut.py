@@ -100,7 +100,7 @@ def test_calls_and_results_stay_or_leave_together(view: LiveView, turns: int, bu
 @pytest.mark.contract("3.8")
 @settings(max_examples=scale(100, 20_000))
 @given(views(), st.integers(1, 5), st.integers(0, 600), st.integers(0, 1200))
-def test_what_stays_fits_the_budget_or_is_the_newest_question_alone(
+def test_staying_messages_fit_the_budget_or_are_the_newest_question_alone(
     view: LiveView, turns: int, budget: int, ceiling: int
 ) -> None:
     cut = choose_cut(view, keep_turns=turns, budget=budget, ceiling=ceiling)
@@ -117,7 +117,7 @@ def test_what_stays_fits_the_budget_or_is_the_newest_question_alone(
 @pytest.mark.contract("3.8")
 @settings(max_examples=scale(100, 10_000))
 @given(views(), st.integers(1, 5), st.integers(0, 600))
-def test_the_oldest_of_what_should_stay_yields_first(view: LiveView, turns: int, budget: int) -> None:
+def test_oldest_staying_messages_leave_first(view: LiveView, turns: int, budget: int) -> None:
     cut = choose_cut(view, keep_turns=turns, budget=budget)
     if cut is None:
         return

@@ -29,9 +29,7 @@ def brackets(path: Path, text: str) -> set[str]:
 
 
 @pytest.mark.contract("3.9")
-async def test_whatever_runs_inside_an_operation_logs_under_its_session(
-    store: Store, log_file: Path, read_log: ReadLog
-) -> None:
+async def test_code_inside_an_operation_logs_under_its_session(store: Store, log_file: Path, read_log: ReadLog) -> None:
     session_id, other = await talked(store), await talked(store)
 
     async def meddle(_: Sequence[Message]) -> None:

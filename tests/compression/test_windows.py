@@ -177,7 +177,7 @@ async def test_prompt_larger_than_the_window_fails_clearly_and_without_a_flood(
 
 @pytest.mark.contract("3.8")
 @pytest.mark.parametrize("filler", [LATIN, CJK], ids=["latin", "cjk"])
-async def test_message_too_large_for_the_window_is_said(store: Store, filler: str) -> None:
+async def test_message_too_large_for_the_window_causes_a_notice(store: Store, filler: str) -> None:
     session_id = (await store.create_session("test")).id
     agent = make_agent(store, session_id, strict_model(8_000))
     for text in ("hello", text_of(4_000, LATIN)):

@@ -12,7 +12,7 @@ import httpx
 
 from hermes.transfer.export import export_workspace
 from hermes.transfer.importing import ImportTarget, Progress, import_file
-from hermes.transfer.lines import END, FORMAT, HEAD, MARK, LineProgress, check_file, write_line
+from hermes.transfer.lines import END, FORMAT_VERSION, HEAD, MARK, LineProgress, check_file, write_line
 from hermes.transfer.own_server import OwnSource, OwnTarget
 from hermes.transfer.public_source import PublicSource
 from hermes.transfer.public_target import PublicTarget
@@ -92,7 +92,7 @@ def write_file(path: Path, workspace: str, given: Sequence[tuple[str, dict[str, 
     """Write an export of these items, with one mark at its end."""
     so_far = LineProgress()
     with path.open("wb") as file:
-        write_line(file, so_far, {HEAD: FORMAT, "workspace": workspace, "source": "hermes"})
+        write_line(file, so_far, {HEAD: FORMAT_VERSION, "workspace": workspace, "source": "hermes"})
         for section, item in given:
             write_line(file, so_far, {section: item})
             so_far.counts[section] += 1
