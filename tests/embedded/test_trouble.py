@@ -122,7 +122,7 @@ def test_read_only_folder_is_reported(place: Place, foreign_folder: Path) -> Non
         )  # fmt: skip
     data, home_line = done.stdout.splitlines()
     assert data.startswith(f"cannot write {foreign_folder / 'server.json'}: Permission denied.")
-    assert home_line.startswith(f"the home folder {foreign_folder} may not be read and written by this user.")
+    assert home_line.startswith(f"no read/write permission for the home folder {foreign_folder}.")
 
 
 @pytest.mark.contract("9.2")

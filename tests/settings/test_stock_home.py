@@ -196,7 +196,7 @@ def test_a_suggestion_is_made_only_for_a_slip(config: Path, hermes: Hermes, text
     assert ran.code == 0
     assert f"1 setting is not ours: {named} (kept)\n" in ran.err
     doctor = hermes("doctor")
-    assert ("mend its name" in doctor.out) is ("did you mean" in named)
+    assert ("correct its name" in doctor.out) is ("did you mean" in named)
     assert named in doctor.out
 
 

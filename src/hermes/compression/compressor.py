@@ -110,7 +110,7 @@ class Compressor(Struct, frozen=True):
             wanted = wanted_lease(self.store, about, name, self.owner, self.lease)
             try:
                 held = await take(self.store, wanted)
-            except HermesError as error:  # who cannot ask for the lease does not compress
+            except HermesError as error:  # no compression without the lease
                 with self._reported(work):
                     work.end("failed", error.message)
                 return work.result
@@ -275,7 +275,7 @@ class Compressor(Struct, frozen=True):
         again = self.store.clock.now() + backoff_seconds(count)
 
         def remember(tx: Tx) -> None:
-            held.check(tx)  # whoever took over knows better
+            held.check(tx)  # a new holder has newer failures
             record_failure(tx, work.session_id, Failures(count, again, reason))
 
         await self.store.write(remember)

@@ -228,7 +228,7 @@ def renew_expired(tx: Tx, held: dict[str, Claim], *, ttl: float, now: float) -> 
     """Renew the claims of these lanes after the clock has jumped: they look expired, but nobody else took them."""
     for lane, claimed in list(held.items()):
         if claimed.lease.expires_at <= now:
-            with suppress(StaleError):  # lost indeed: whoever handles it finds out when it is settled
+            with suppress(StaleError):  # really lost: its handler notices at the settlement
                 held[lane] = heartbeat(tx, claimed, ttl=ttl, now=now)
 
 

@@ -128,7 +128,7 @@ class QueueWorker:
         """Time of the last clock check."""
         self._is_set_back = True
         """True if the clock may have been set back since item times were last corrected."""
-        self._context = contextvars.copy_context()  # a lane is nobody's turn, also when a turn asks for it
+        self._context = contextvars.copy_context()  # lanes run outside any turn, even if a turn requests them
 
     async def run(self) -> None:
         """Handle due items until cancelled; running handlers then continue until `drain`."""

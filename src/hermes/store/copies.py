@@ -98,7 +98,7 @@ class Copies:
         early = [said for said in own if _is_from_birth(said, session)]
         if not (is_branch or any(SUMMARY.match(said.text) for said in early)):
             early = list(takewhile(lambda said: said.time < session.started_at, own))
-            if len(early) == len(own):  # nothing was said since: its own beginning is told wrongly
+            if len(early) == len(own):  # nothing newer: its start time is wrong
                 early = []
         return frozenset(said.id for said in early)
 

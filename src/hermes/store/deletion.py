@@ -57,7 +57,7 @@ class Deletions:
             self._search.forget(tx, key)
             queue_items.drop_session(tx, key)
             forget_place(tx, key)
-            # Whoever still works on it can write nothing more, not even into a later session of the same id.
+            # Processes that still use the session cannot write any more, not even into a later one with its id.
             lanes.revoke_lane(tx, SESSIONS, key)
             leases.revoke(tx, compression_lease(key))
             for table in ("hermes_message_extra", "hermes_mended", "hermes_memory_told"):

@@ -28,7 +28,7 @@ Step: TypeAlias = Callable[[Tx, float], T]
 log = logging.getLogger("hermes.leases")
 WAITING = "Waiting for another turn of this conversation, in another place."
 """Shown to the person whose turn has waited for the lane for longer than `LaneTerms.notice_delay`."""
-UNSAID = "Stopped while waiting: this was not said, and is no part of the conversation."
+UNSAID = "Stopped while waiting: your message was not stored and is not part of the conversation."
 """Shown to the person who stopped a turn that still waited for the lane: their message was not stored."""
 
 
@@ -203,7 +203,7 @@ class LaneDoor(Generic[T]):
                 return
             waited = self._store.clock.now() - since
             if waited >= self._terms.timeout:
-                raise SessionBusyError(f"session {self._session_id} is being talked to by another process")
+                raise SessionBusyError(f"another process is using session {self._session_id}")
             if waited >= self._terms.notice_delay and not notified:
                 notified = True
                 yield

@@ -107,7 +107,7 @@ class _Index:
         if self.allowed is None:
             ids = self._match(query, 1, self.newest, self.most + len(self.hidden))
             ids = ids[np.isin(ids, self.hidden, invert=True)][-self.most :]
-            # Those that were not looked at are as frequent among older messages, as far as can be told.
+            # Estimate: the word is as frequent among older messages, which were not read.
             since = self.newest - int(ids[0]) + 1 if len(ids) >= self.most else self.newest
             return Holders(word, ids, len(ids) * self.newest / max(since, 1))
         if not len(self.allowed):

@@ -26,7 +26,7 @@ from hermes.store.told import EVERYONE, mark_told
 from hermes.store.undone import Undoing, record_undoing
 from hermes.types import Message
 
-SUMMARISED = "what was said before is part of a summary, which cannot be taken apart"
+SUMMARISED = "earlier messages are part of a summary, which cannot be undone"
 
 
 class ConversationTurn(Struct, frozen=True):
@@ -90,9 +90,9 @@ class ConversationTurns:
             tx.executemany("UPDATE messages SET active = 0 WHERE id = ?", [(key,) for key in ids])
         hide_rows(tx, restored_among(tx, ids) if self._has_mark else ids, TAKEN_BACK, now=now)
         self._sessions.count_messages(tx, session_id, -len(ids))
-        mark_told(tx, EVERYONE, ids)  # no provider is to be told of it later
+        mark_told(tx, EVERYONE, ids)  # never deliver them later
         settle_undone(tx, session_id, ids, now=now)
-        # Whoever summarises the session has read what is undone now: what they bring is refused.
+        # A running compression has read the undone messages: refuse its result.
         leases.revoke(tx, compression_lease(session_id))
         done = Undoing(cause, session_id, ids[0], ids[-1], turns, len(ids), now)
         record_undoing(tx, done)

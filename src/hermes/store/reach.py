@@ -67,7 +67,7 @@ class Reaches:
             "messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
             f"JOIN {self._sessions} ON s.id = t.session_id"
         )
-        # What a tool gave back and what a reply only quotes is not what someone said. An older index may hold it.
+        # Tool results and replies that only quote are excluded; an older index may contain them.
         said = f"t.role <> 'tool' AND coalesce({messages.field('finish_reason')}, '') <> '{ECHO}'"
         self._said = f"{kept_rows(messages)} AND {said}"
 

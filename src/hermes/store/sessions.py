@@ -52,7 +52,7 @@ class Sessions:
         """Store a new session. Its id is one of ours, or a client's, which is kept unchanged."""
         check_foreign_id(session.id)
         if self.exists(tx, session.id):
-            raise UsageError(f"session {session.id} exists already")
+            raise UsageError(f"session {session.id} already exists")
         self._shape.insert(tx, {name: getattr(session, name) for name in FIELDS})
         return session
 
@@ -90,7 +90,7 @@ class Sessions:
             raise _not_found(text)
         if len(rows) > 1:
             ids = ", ".join(row["id"] for row in rows[:5]) + (", …" if len(rows) > 5 else "")
-            raise UsageError(f"'{text}' means more than one session: {ids}", hint="Give more of the id")
+            raise UsageError(f"'{text}' matches more than one session: {ids}", hint="Give more of the id")
         return session_from_row(rows[0])
 
     def recent(self, tx: Tx, *, limit: int, source: str | None = None, everything: bool = False) -> list[Listed]:
@@ -265,4 +265,4 @@ def check_foreign_id(session_id: str) -> None:
     if session_id.startswith(NOTES):
         raise UsageError(f"{session_id[:80]} cannot be a session id", hint=f"Names that begin with {NOTES} are taken")
     if snapshot_session(session_id) is not None:
-        raise UsageError(f"{session_id} is the name of a snapshot", hint="A snapshot can be read, not talked to")
+        raise UsageError(f"{session_id} is the name of a snapshot", hint="A snapshot can only be read")

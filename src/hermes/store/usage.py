@@ -37,7 +37,7 @@ CREATE TABLE hermes_usage_hours (
 HOUR_SECONDS = 3600
 COUNTS = Spent.__struct_fields__
 ELSEWHERE = ("input_tokens", "output_tokens")
-WHAT_COUNTS = "Counted are its turns, summaries, reviews, sub-agents and title."
+USAGE_NOTE = "The counts include its turns, summaries, reviews, sub-agents and title."
 NOTHING = "No model was asked in this session yet."
 
 
@@ -130,7 +130,7 @@ def describe_usage(counted: SessionUsage) -> list[str]:
         lines.append(f"in all: {_describe(sum(spent.values(), Spent()))}")
     if elsewhere is not None:
         lines.append(f"another version counted {elsewhere.prompt_tokens:,} in, {elsewhere.completion_tokens:,} out")
-    return [*lines, WHAT_COUNTS if spent else NOTHING]
+    return [*lines, USAGE_NOTE if spent else NOTHING]
 
 
 def _describe(spent: Spent) -> str:

@@ -21,7 +21,7 @@ SNIPPET_CHARS = 120
 MIN_STEM_CHARS = 3
 MAX_SNIPPET_WORDS = 20
 """Maximum number of query words that position a snippet."""
-MAX_OCCURRENCE_COUNT = 10
+MAX_OCCURRENCES = 10
 """Maximum number of occurrences considered per word."""
 
 
@@ -68,7 +68,7 @@ def _best_match(flat: str, query: str, width: int) -> int:
 def _find_words(folded: str, text: str) -> list[int]:
     """Return the positions of `text` as a whole word, else the first one inside another word."""
     found = [
-        match.start() for match in islice(re.finditer(rf"(?<!\w){re.escape(text)}(?!\w)", folded), MAX_OCCURRENCE_COUNT)
+        match.start() for match in islice(re.finditer(rf"(?<!\w){re.escape(text)}(?!\w)", folded), MAX_OCCURRENCES)
     ]
     return found or [place for place in (folded.find(text),) if place >= 0]
 

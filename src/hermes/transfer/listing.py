@@ -15,9 +15,9 @@ from hermes.transfer.remote import PAGE_ITEMS
 
 AskForPart = Callable[[int, int], Mapping[str, Any]]
 """A function that returns a page of the list by number and size."""
-KNOWN_ITEM_COUNT = 20
+MAX_KNOWN_ITEMS = 20
 """Number of last items that are remembered: one of them must still exist."""
-MAX_PAGE_DISTANCE_COUNT = 10
+MAX_PAGE_DISTANCE = 10
 """Maximum distance, in pages, at which they are searched."""
 
 
@@ -44,7 +44,7 @@ def read_list(ask: AskForPart, begin: Any, what: str) -> Iterator[ListPart]:
         if known and told["total"] and not _is_in_place(ask, (number - 1) * PAGE_ITEMS, known[-1]):
             number, told, items = _find(ask, number, known, what)
         before += len(items)
-        known = [item["id"] for item in items][-KNOWN_ITEM_COUNT:] or known
+        known = [item["id"] for item in items][-MAX_KNOWN_ITEMS:] or known
         number += 1
         more = number <= told["pages"]
         yield ListPart(items, start, [number, known, before] if more else None, before - len(items))
@@ -60,7 +60,7 @@ def _is_in_place(ask: AskForPart, position: int, known: str) -> bool:
 def _find(ask: AskForPart, number: int, known: list[str], what: str) -> tuple[int, Mapping[str, Any], list[Any]]:
     """Return the nearest page that contains the latest of the known items, and the items after it on that page."""
     for page in sorted(
-        range(max(1, number - MAX_PAGE_DISTANCE_COUNT), number + MAX_PAGE_DISTANCE_COUNT + 1),
+        range(max(1, number - MAX_PAGE_DISTANCE), number + MAX_PAGE_DISTANCE + 1),
         key=lambda page: abs(page - number),
     ):
         told = ask(page, PAGE_ITEMS)

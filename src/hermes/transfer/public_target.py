@@ -85,7 +85,7 @@ class PublicTarget:
             case "peers" | "sessions":
                 ask("POST", section, {name: item[name] for name in ("id", "metadata", "configuration")})
                 lacking[DATES] += 1
-            case "scopes":  # before there are messages: what a scope learnt from them comes along
+            case "scopes":  # before messages: conclusions of a scope are transferred too
                 for scope in item["scopes"]:
                     ask("POST", f"scopes/{segment(scope)}/sessions", {"session_ids": [item["session_id"]]})
             case "memberships":
@@ -94,7 +94,7 @@ class PublicTarget:
                     return False
                 config = {name: item[name] for name in ("observe_me", "observe_others") if item[name] is not None}
                 ask("POST", f"sessions/{segment(item['session_id'])}/peers", {item["peer_id"]: config})
-            case "departures":  # who wrote is a member again; who had left leaves
+            case "departures":  # sending messages made former members join again
                 ask("DELETE", f"sessions/{segment(item['session_id'])}/peers", [item["peer_id"]])
             case "cards":
                 target = {} if item["observer_id"] == item["observed_id"] else {"target": item["observed_id"]}
