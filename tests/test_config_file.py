@@ -327,7 +327,7 @@ LIST_ALIASES = (
         ("".join(" " * depth + f"k{depth}:\n" for depth in range(100)), "line 65: lists and maps are nested"),
         ("[" * 60_000_000, "it has 60,000,000 bytes, and at most 131,072 are read"),
         (ALIASES, "more than 10,000 settings"),
-        (LIST_ALIASES, "more than 10,000 settings and items of lists"),
+        (LIST_ALIASES, "more than 10,000 settings and list items"),
         ("b0: &b0 [x]\n" + "".join(f"b{n}: &b{n} [*b{n - 1}]\n" for n in range(1, 2000)), "nested more than 64 deep"),
         ("b0: &b0 {x: 1}\n" + "".join(f"b{n}: &b{n} {{c: *b{n - 1}}}\n" for n in range(1, 2000)), "more than 64 deep"),
     ],
