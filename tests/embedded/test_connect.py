@@ -185,7 +185,7 @@ def test_earlier_version_is_asked_to_end_and_replaced_and_a_newer_one_is_used(pl
     said: list[str] = []
     replaced = connect(place, say=said.append)
     assert replaced.api_key != found.api_key
-    assert "0.0.9 ends" in said[0]
+    assert "stopping the memory server of version 0.0.9" in said[0]
     wait_until(lambda: found.pid not in servers(place))  # it leaves its folder first, then goes
     newer = rendezvous_of(place)
     publish(place.rendezvous, replace(newer, version="999.0"))
