@@ -1,4 +1,4 @@
-"""What the benchmarks keep."""
+"""Results of the benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The docs say what the code does: reference, architecture and contract are held against it."""
+"""The docs match the code: reference, architecture and contract are compared with it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_drawing_leaves_out_what_other_arrows_say() -> None:
 
 @cache
 def defined_in(folder: Path) -> frozenset[str]:
-    """Every function and class below a folder."""
+    """Return every function and class below a folder."""
     texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py")]
     return frozenset(name for text in texts for name in DEFINED.findall(text))
 
@@ -100,7 +100,7 @@ def test_the_tree_of_errors_shows_every_error_below_its_kind() -> None:
 
 
 def test_the_page_about_repairs_explains_every_code_of_a_finding() -> None:
-    """A code is the fifth argument of a finding, or `code=`."""
+    """Codes are the fifth argument of a finding, or `code=`."""
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(doctor))) if isinstance(node, ast.Call)]
     made = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Finding"]
     codes = [call.args[4] for call in made if len(call.args) > 4]

@@ -1,4 +1,4 @@
-"""Which rooms may know of which: the lists of forbidden modules leave out what is allowed and nothing else."""
+"""Import rules between packages: the list of forbidden modules is exactly the complement of the allowed ones."""
 
 from __future__ import annotations
 

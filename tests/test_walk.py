@@ -1,4 +1,4 @@
-"""The script that counts how far data walks."""
+"""The script that counts the modules on the path of data."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_room_is_at_the_top_of_the_package_or_a_part_of_the_memory_server(file
 
 
 @pytest.mark.processes
-def test_what_ran_is_counted_in_every_thread_and_nothing_else_is(tmp_path: Path) -> None:
+def test_only_executed_code_is_counted_in_every_thread(tmp_path: Path) -> None:
     for name, text in PACKAGE.items():
         path = tmp_path / "hermes" / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from hermes.store.store import Store
 from hermes.types import Json, Message, Session
 from tests.memory.providers import OWNER, PATIENT, Recorder
 
-TERMS = LaneTerms(ttl=30.0, poll=0.02, patience=100.0)
+TERMS = LaneTerms(ttl=30.0, poll=0.02, timeout=100.0)
 
 
 def make_agent(

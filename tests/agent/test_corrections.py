@@ -23,7 +23,7 @@ from hermes.memory.likeness import fact_words
 from hermes.memory.outbox import queue_name
 from hermes.memory.values import Wording
 from hermes.scope import OWNER
-from hermes.store.corrections import KEPT, Correction, corrections_of, keep_correction, keep_forgotten
+from hermes.store.corrections import MAX_CORRECTIONS, Correction, corrections_of, keep_correction, keep_forgotten
 from tests.agent.seam import calls, finish, open_seam, requests, say
 from tests.llm.scripted import ScriptedAnswer
 from tests.memory.providers import Recorder
@@ -297,6 +297,6 @@ async def test_forgetting_by_words_takes_corrections_along_and_their_number_is_b
         await store.write(lambda tx: forget_kept(store, tx, wording, find_kept(store, tx, wording), now=2.0))
         [left] = await store.read(lambda tx: corrections_of(tx, OWNER))
         assert left.right == ""
-        for number in range(KEPT + 5):
+        for number in range(MAX_CORRECTIONS + 5):
             await store.write(lambda tx, n=number: keep_correction(tx, OWNER, f"w{n}", f"r{n}", now=3.0))  # type: ignore[misc]
-        assert len(await store.read(lambda tx: corrections_of(tx, OWNER))) == KEPT
+        assert len(await store.read(lambda tx: corrections_of(tx, OWNER))) == MAX_CORRECTIONS

@@ -15,7 +15,7 @@ from hermes.events import Accepted, MemoryUpdated, Replied
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.store.note_remarks import take_remarks
-from hermes.store.reviews import WAITS, reviewed_upto
+from hermes.store.reviews import RETRY_DELAYS_SECONDS, reviewed_upto
 from hermes.types import Draft
 from tests.agent.seam import AdvancedClock, calls, finish, open_seam, requests, say
 from tests.llm.scripted import ScriptedAnswer, ScriptStep
@@ -132,7 +132,7 @@ async def test_a_failed_review_is_repeated_and_a_done_one_is_not_after_a_restart
         await say(agent, "first")
         await finish(agent)
         assert await mark(agent) == 0
-        clock.ahead = WAITS[0] + 1
+        clock.ahead = RETRY_DELAYS_SECONDS[0] + 1
         await say(agent, "second")
         await finish(agent)
         both = "user: first\nassistant: reply\nuser: second\nassistant: reply"

@@ -15,7 +15,7 @@ from hermes.doctor import examine
 from hermes.home import Home
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.store.reviews import MOST_TRIES, WAITS
+from hermes.store.reviews import MAX_ATTEMPTS, RETRY_DELAYS_SECONDS
 from hermes.store.store import Store
 from tests.agent.agents import lending, make_agent, take_turn
 from tests.agent.seam import AdvancedClock, open_seam, requests, say
@@ -45,7 +45,7 @@ async def test_a_failing_review_backs_off_and_is_given_up_until_the_next_message
     clock = AdvancedClock()
     async with open_seam(tmp_path, failing, None, SELDOM, clock=clock) as agent:
         await say(agent, "I like figs")
-        for tries, wait in enumerate(WAITS, 1):
+        for tries, wait in enumerate(RETRY_DELAYS_SECONDS, 1):
             assert not await review_now(agent)
             await review_now(agent)
             clock.ahead += wait - 60
@@ -55,13 +55,13 @@ async def test_a_failing_review_backs_off_and_is_given_up_until_the_next_message
         assert not any(finding.check == "reviews" for finding in examine(Home(tmp_path), clock))
         for _ in range(3):
             await review_now(agent)
-            clock.ahead += 10 * WAITS[-1]
-        assert (asked(agent), rows(tmp_path, TRIES)) == (MOST_TRIES, [(MOST_TRIES,)])
+            clock.ahead += 10 * RETRY_DELAYS_SECONDS[-1]
+        assert (asked(agent), rows(tmp_path, TRIES)) == (MAX_ATTEMPTS, [(MAX_ATTEMPTS,)])
         assert await agent.store.unreviewed(clock.now(), 10) == []
         assert [f.code for f in examine(Home(tmp_path), clock) if f.check == "reviews"] == ["reviews-given-up"]
         await say(agent, "and dates")
         await review_now(agent)
-        assert (asked(agent), rows(tmp_path, TRIES)) == (MOST_TRIES + 1, [(1,)])
+        assert (asked(agent), rows(tmp_path, TRIES)) == (MAX_ATTEMPTS + 1, [(1,)])
     assert len([record for record in caplog.records if "waits until something new" in record.getMessage()]) == 1
 
 
@@ -74,7 +74,7 @@ async def test_a_review_that_is_cut_off_soon_rests_and_counts_as_no_try(tmp_path
             await cut_off(agent, begun)
             await review_now(agent)
             assert rows(tmp_path, TRIES) == [(0,)]
-            clock.ahead += WAITS[0] + 1
+            clock.ahead += RETRY_DELAYS_SECONDS[0] + 1
         assert asked(agent) == 2
 
 
@@ -121,7 +121,7 @@ async def test_a_session_whose_review_fails_comes_behind_the_others(tmp_path: Pa
         model, left = ScriptedModel(say_nothing), clock.now()
         for _ in range(2):
             await process_leftovers(store, lambda _: True, lending(store, model, SELDOM), left)
-            clock.ahead += WAITS[0] + 1
+            clock.ahead += RETRY_DELAYS_SECONDS[0] + 1
     read = [str(request.messages[1]["content"]).split("user: ")[1].splitlines()[0] for request in model.requests]
     first, second = read[:MAX_FAILURES_IN_A_ROW], read[MAX_FAILURES_IN_A_ROW:]
     assert first == ["message 0", "message 1", "message 2"], "the rest is left for later: the model may be away"
@@ -138,5 +138,5 @@ async def test_a_later_look_takes_what_failed_and_not_what_is_being_talked_of(tm
         assert await agent.store.unreviewed(started, 10) == []
         await review_now(agent)
         assert await agent.store.unreviewed(started, 10) == []
-        clock.ahead += WAITS[0] + 1
+        clock.ahead += RETRY_DELAYS_SECONDS[0] + 1
         assert [session.id for session in await agent.store.unreviewed(started, 10)] == [agent.session_id]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config_file import write_setting
+from hermes.config_file import LED_NOWHERE, write_setting
 from hermes.errors import HomeError
 from hermes.settings import COLOR
 from tests.cli.chatting import chat, environment, serving, turns
@@ -158,7 +158,7 @@ def test_doctor_names_a_link_that_leads_nowhere(home: Path, hermes: Hermes, name
     path.symlink_to(target)
     ran = hermes("doctor")
     assert ran.code == 1
-    assert f"FAIL  home      {path} is a link to {target}, which is not there → Bring that back" in ran.out
+    assert f"FAIL  home      {path} is a link to {target}, which does not exist → {LED_NOWHERE}" in ran.out
     assert path.is_symlink()
 
 
@@ -173,7 +173,7 @@ def test_settings_behind_a_link_to_a_disk_that_is_not_there_are_not_taken_for_th
     ran = hermes("chat", "-q", "hello")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(
-        f"hermes: cannot read {path}: it is a link to {target}, which is not there. Bring that back"
+        f"hermes: cannot read {path}: it is a link to {target}, which does not exist. {LED_NOWHERE}"
     )
     assert [path.name for path in home.iterdir()] == [name], "nothing was kept"
 

@@ -1,4 +1,4 @@
-"""Whoever needs memory finds the one server of the home, or starts it."""
+"""Every client finds the one memory server of the home, or starts it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_ten_processes_that_start_at_once_share_one_server(place: Place) -> None
 
 
 @pytest.mark.contract("9.2")
-def test_rendezvous_is_for_the_owner_alone_and_says_who_serves(place: Place) -> None:
+def test_rendezvous_is_private_to_its_owner_and_names_the_server(place: Place) -> None:
     connection = connect(place)
     found = rendezvous_of(place)
     assert stat.S_IMODE(place.rendezvous.stat().st_mode) == 0o600
@@ -120,7 +120,7 @@ def test_without_the_key_nothing_but_health_is_answered(place: Place) -> None:
 
 
 @pytest.mark.contract("9.2")
-def test_server_that_was_killed_is_replaced_and_nothing_that_it_acknowledged_is_lost(place: Place) -> None:
+def test_killed_server_is_replaced_and_no_acknowledged_message_is_lost(place: Place) -> None:
     first = connect(place)
     with client_of(first) as client:
         write(client, "I like tea.")
@@ -128,7 +128,7 @@ def test_server_that_was_killed_is_replaced_and_nothing_that_it_acknowledged_is_
     os.kill(old.pid, signal.SIGKILL)
     said: list[str] = []
     second = connect(place, say=said.append)
-    assert said == [f"the memory server of {place.folder} (process {old.pid}) is gone; another takes its place"]
+    assert said == [f"the memory server of {place.folder} (process {old.pid}) has ended; starting another"]
     assert second.api_key != first.api_key
     with client_of(second) as client:
         assert read_all(client) == ["I like tea."]
@@ -144,7 +144,7 @@ def test_key_of_an_earlier_start_is_refused_and_connecting_again_gives_the_new_o
     assert connect(place) == second
 
 
-def test_program_that_has_the_address_of_a_dead_server_is_sent_no_key_and_not_taken_for_it(place: Place) -> None:
+def test_program_at_the_address_of_a_dead_server_gets_no_key_and_is_not_used(place: Place) -> None:
     connection = connect(place)
     dead = rendezvous_of(place)
     stop(place)
@@ -163,8 +163,8 @@ def test_server_that_does_not_answer_is_not_replaced_while_it_lives(place: Place
     found = rendezvous_of(place)
     os.kill(found.pid, signal.SIGSTOP)
     try:
-        with pytest.raises(MemoryServerError, match="runs and does not answer") as raised:
-            connect(place, patience=0.5)
+        with pytest.raises(MemoryServerError, match="runs but does not respond") as raised:
+            connect(place, timeout=0.5)
     finally:
         os.kill(found.pid, signal.SIGCONT)
     assert str(found.pid) in raised.value.line()
@@ -185,7 +185,7 @@ def test_earlier_version_is_asked_to_end_and_replaced_and_a_newer_one_is_used(pl
     said: list[str] = []
     replaced = connect(place, say=said.append)
     assert replaced.api_key != found.api_key
-    assert "0.0.9 ends" in said[0]
+    assert "stopping the memory server of version 0.0.9" in said[0]
     wait_until(lambda: found.pid not in servers(place))  # it leaves its folder first, then goes
     newer = rendezvous_of(place)
     publish(place.rendezvous, replace(newer, version="999.0"))
@@ -213,7 +213,7 @@ def test_all_profiles_lead_to_the_folder_of_the_default_home(tmp_path: Path) -> 
 
 @contextmanager
 def answering_listener() -> Iterator[tuple[str, list[bytes]]]:
-    """A program that answers everyone with 200: its address, and what it was sent."""
+    """A program that answers every request with 200: its address, and the requests it received."""
     requests: list[bytes] = []
 
     def answer() -> None:

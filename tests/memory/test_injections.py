@@ -12,7 +12,7 @@ import pytest
 from hermes.errors import NotFoundError
 from hermes.llm.events import Reply
 from hermes.memory.provider import Part, Recalled
-from hermes.store.injections import KEPT, Injection, drop_injections, find_injection
+from hermes.store.injections import MAX_TURNS_KEPT, Injection, drop_injections, find_injection
 from hermes.store.store import Store
 from tests.agent.seam import open_seam
 from tests.agent.seam import say as say_to
@@ -126,7 +126,7 @@ async def test_record_of_a_line_that_was_left_out_goes_when_it_is_forgotten(tmp_
 async def test_only_the_newest_turns_of_a_session_are_kept_and_none_of_a_deleted_one(tmp_path: Path) -> None:
     async with active(tmp_path, Parts(), delivers=False) as provider:
         memory, store = await begin(provider), provider.store
-        for _ in range(KEPT + 2):
+        for _ in range(MAX_TURNS_KEPT + 2):
             await turn(memory)
         with pytest.raises(NotFoundError):
             await record(store, 2)

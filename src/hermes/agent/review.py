@@ -143,7 +143,7 @@ async def _try(agent: Agent, text: str, seen: Sequence[Message]) -> bool:
         is_cut_off = task is not None and task.cancelling() > 0
         if not is_done and (time() >= enough or not is_cut_off):
             tries = await agent.store.write(lambda tx: reviews.count_try(tx, agent.session_id, now=agent.clock.now()))
-            if tries == reviews.MOST_TRIES:
+            if tries == reviews.MAX_ATTEMPTS:
                 line = "the review of session %s failed %d times and waits until something new is said"
                 log.warning(line, agent.session_id, tries)
     return is_done

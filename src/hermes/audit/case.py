@@ -13,7 +13,7 @@ from hermes.db.engine import Tx
 from hermes.store.copies import SUMMARY
 from hermes.store.routes import Routes
 from hermes.store.schema import TableShape, as_text, live_rows, read_shape
-from hermes.store.sessions import EARLY, OFFSHOOTS, Sessions
+from hermes.store.sessions import OFFSHOOTS, ROTATION_TOLERANCE_SECONDS, Sessions
 from hermes.types import Session
 
 ROTATION = 600.0
@@ -60,7 +60,7 @@ class Case:
         if parent is None or parent.end_reason != ROTATED or child.id in self.offshoots:
             return None
         early = (parent.ended_at or 0) - child.started_at
-        return parent if early <= 0 or (early <= EARLY and child.id in self.summarised) else None
+        return parent if early <= 0 or (early <= ROTATION_TOLERANCE_SECONDS and child.id in self.summarised) else None
 
     def rotated_from(self, child: Session) -> Session | None:
         """The parent, if it is of the same conversation."""

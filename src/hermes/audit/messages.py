@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from hermes.db.engine import Tx
-from hermes.store.copies import REMARK, SUMMARY
+from hermes.store.copies import SESSION_META_ROLE, SUMMARY
 from hermes.store.schema import TableShape, as_text, live_rows
 
 
@@ -36,7 +36,8 @@ def read_messages(tx: Tx, shape: TableShape, sessions: Collection[str], which: s
     rows = tx.execute(
         f"SELECT t.id, t.session_id, t.role, t.content, CAST(t.timestamp AS REAL) AS time, {signs} AS signs, "
         f"{live_rows(shape)} AS live FROM messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
-        f"WHERE t.session_id IN (SELECT value FROM json_each(?)) AND t.role <> '{REMARK}' AND {which} ORDER BY t.id",
+        f"WHERE t.session_id IN (SELECT value FROM json_each(?)) AND t.role <> '{SESSION_META_ROLE}' "
+        f"AND {which} ORDER BY t.id",
         (json.dumps(sorted(sessions)),),
     )
     found: dict[str, list[SaidMessage]] = {}

@@ -10,7 +10,7 @@ from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, find_home
 from hermes.cli.table import print_table
 from hermes.config_file import load_env, read_entries, write_setting
-from hermes.configuration import MOST_NAMED, configure, name_foreign, read_configuration
+from hermes.configuration import MAX_LISTED_KEYS, configure, name_foreign, read_configuration
 from hermes.errors import UsageError
 from hermes.memory.registry import provider_names
 from hermes.settings import PROVIDER, TABLE, find_setting
@@ -29,7 +29,7 @@ def list_settings(ctx: typer.Context, json: AsJson = False) -> None:
     for problem in found.problems:  # said, but no reason not to list: this is where people look for the way out
         note(f"hermes: {printable(problem.message)}")
     if found.foreign:
-        note(f"hermes: {home.config_file}: {printable(name_foreign(found.foreign, MOST_NAMED))}")
+        note(f"hermes: {home.config_file}: {printable(name_foreign(found.foreign, MAX_LISTED_KEYS))}")
     shown = {setting.key: setting.shown(found.settings.get(setting)) for setting in TABLE}
     if json:
         print_json(shown)

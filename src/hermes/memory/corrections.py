@@ -14,7 +14,7 @@ from msgspec import Struct
 from hermes.db.engine import Tx
 from hermes.memory.likeness import fact_words, marking_words
 from hermes.scope import Scope
-from hermes.store.corrections import KEPT, Correction, corrections_of
+from hermes.store.corrections import MAX_CORRECTIONS, Correction, corrections_of
 
 MAX_CORRECTIONS_IN_PROMPT, MAX_CORRECTION_CHARS = 30, 300
 """Limits of the prompt: the newest corrections, and the characters of each side."""
@@ -117,7 +117,7 @@ def _names_wrong(shown: frozenset[str], said: frozenset[str], row: Correction) -
     return bool(names) and names <= shown and not (right - wrong) & said
 
 
-@lru_cache(maxsize=2 * KEPT)
+@lru_cache(maxsize=2 * MAX_CORRECTIONS)
 def _names(row: Correction) -> frozenset[str]:
     """Return the names and numbers that were replaced: words that identify one thing in any sentence."""
     return marking_words(row.wrong, first=False) - _sides(row)[1]
@@ -131,7 +131,7 @@ def _is_against(said: frozenset[str], row: Correction) -> bool:
     return bool(said & (wrong - right)) and not (new and new <= said)
 
 
-@lru_cache(maxsize=2 * KEPT)
+@lru_cache(maxsize=2 * MAX_CORRECTIONS)
 def _sides(row: Correction) -> tuple[frozenset[str], frozenset[str]]:
     return fact_words(row.wrong), fact_words(row.right)
 
