@@ -13,9 +13,9 @@ import typer
 
 from hermes.app import App
 from hermes.cli.commands import run_command
-from hermes.cli.conversation import AT_THE_END, TerminalConversation, find_live
+from hermes.cli.conversation import CLOSE_TIMEOUT_SECONDS, TerminalConversation, find_live
 from hermes.cli.first_start import offer_model, offer_to_memory
-from hermes.cli.json_lines import INTERRUPTED, event_line, how_it_ended
+from hermes.cli.json_lines import INTERRUPTED_EXIT_CODE, event_line, how_it_ended
 from hermes.cli.lines import read_lines
 from hermes.cli.model import HOW_TO_SEE
 from hermes.cli.outbox import start_deliverer
@@ -70,7 +70,7 @@ async def _chat(
     async with await app.open_store() as store:
         start_home_log(app)
         conversation = TerminalConversation(app, store, for_one_turn=question is not None)
-        async with _ending(conversation, ONE_SHOT if question is not None else AT_THE_END, as_json):
+        async with _ending(conversation, ONE_SHOT if question is not None else CLOSE_TIMEOUT_SECONDS, as_json):
             await _go_on(conversation, session, latest)
             is_live = question is None and not as_json and sys.stdin.isatty() and sys.stdout.isatty()
             if conversation.session_id is None:
@@ -155,7 +155,7 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
             if answered.text:
                 note(answered.text)
             if answered.over or stop.is_set():
-                code = INTERRUPTED if stop.is_set() else code
+                code = INTERRUPTED_EXIT_CODE if stop.is_set() else code
                 break
             if answered.say is None:
                 continue

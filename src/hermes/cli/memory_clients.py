@@ -1,6 +1,6 @@
-"""`hermes memory approve` and `hermes memory clients`: who may sign in to a memory server.
+"""`hermes memory approve` and `hermes memory clients`: which programs may sign in to a memory server.
 
-Both work on the memory folder or database itself, whether its server runs or not: who may read that is its owner.
+Both open the memory folder or database directly, whether or not its server runs: read access to it proves ownership.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def approve(
     database: DatabaseUrl = None,
     json: AsJson = False,
 ) -> None:
-    """Print the one-time code that allows a request to sign in, for the page that shows the request."""
+    """Print the one-time code that approves a sign-in request. Enter it on the page that shows the request."""
     from hermes.memory_server.engine import sign_ins
 
     found, code = _run(ctx, (data, database), lambda tx, at: _approve(tx, request, at))
@@ -47,7 +47,7 @@ def approve(
     where = "a device" if found.device_hash else "a browser"
     note(
         f"{printable(found.client)} asks to sign in through {where} at {printable(found.address)}, request "
-        f"{told['request']}, until {show_time(found.expires_at / MICROS)}. If you did not start this, do not use it."
+        f"{told['request']}, until {show_time(found.expires_at / MICROS)}. If you did not start this, do not use the code."
     )
     say(code)
 
@@ -63,7 +63,7 @@ def add(
     data: Data = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Let another program ask to sign in."""
+    """Register another program that may ask to sign in."""
     from hermes.memory_server.engine import oauth_clients
 
     _run(ctx, (data, database), lambda tx, at: oauth_clients.add_client(tx, name, redirect or [], at))
@@ -72,7 +72,7 @@ def add(
 
 @app.command("list")
 def list_(ctx: typer.Context, data: Data = None, database: DatabaseUrl = None, json: AsJson = False) -> None:
-    """Programs that may ask to sign in."""
+    """List the programs that may ask to sign in."""
     from hermes.memory_server.engine import oauth_clients
 
     clients = _run(ctx, (data, database), lambda tx, _: oauth_clients.list_clients(tx))
@@ -85,7 +85,7 @@ def list_(ctx: typer.Context, data: Data = None, database: DatabaseUrl = None, j
 
 @app.command()
 def remove(ctx: typer.Context, name: str, data: Data = None, database: DatabaseUrl = None) -> None:
-    """Forget a program that was added, and revoke what it was granted."""
+    """Remove a registered program and revoke its grants."""
     from hermes.memory_server.db.tables import grants
     from hermes.memory_server.engine import oauth_clients
     from hermes.memory_server.engine.grants import end_grants
@@ -99,7 +99,7 @@ def remove(ctx: typer.Context, name: str, data: Data = None, database: DatabaseU
 
 @app.command("grants")
 def show_grants(ctx: typer.Context, data: Data = None, database: DatabaseUrl = None, json: AsJson = False) -> None:
-    """Programs that are signed in, and to what."""
+    """List the programs that are signed in, and what each may open."""
     from hermes.memory_server.engine.grants import list_grants
 
     found = _run(ctx, (data, database), lambda tx, _: list_grants(tx))
@@ -120,7 +120,7 @@ def revoke(
     data: Data = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Sign a program out: its tokens open nothing from now on."""
+    """Sign a program out: its tokens stop working at once."""
     from hermes.memory_server.db.tables import grants
     from hermes.memory_server.engine.grants import end_grants
 
@@ -165,7 +165,7 @@ def _count(ended: int) -> str:
 
 
 def _run(ctx: typer.Context, chosen: tuple[Path | None, str | None], run: Callable[[Tx, int], T]) -> T:
-    """Run in one transaction on the memory that `--data` or `--database` chose; refusals are told in one line."""
+    """Run a transaction on the memory that `--data` or `--database` names. Refusals become UsageError."""
     from hermes.memory_server import times
     from hermes.memory_server.db.schema import FILE, open_database, open_postgres
     from hermes.memory_server.faults import Fault
