@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from hermes.web import asking, chat, first, health, memory, model_pages, people_pages, settings_pages, upkeep
-from hermes.web.door import FOREIGN, NO_COOKIE, STALE, USED, WRONG_HOST
+from hermes.web.door import FOREIGN, LINK_USED, NO_COOKIE, STALE, WRONG_HOST
 from hermes.web.routing import DEFECT
 from hermes.web.stream import CROWDED, MAX_FOLLOWERS
 from tests.web.serving import WebProcess
@@ -58,7 +58,7 @@ def test_link_works_once_and_the_next_one_is_printed(web: WebProcess) -> None:
         assert {"HttpOnly", "SameSite=Strict"} <= set(first.headers["set-cookie"].split("; "))
     again = httpx.get(link, trust_env=False)
     assert again.status_code == 401
-    assert USED.split("`")[0] in again.text
+    assert LINK_USED.split("`")[0] in again.text
     assert "set-cookie" not in again.headers
     with web.sign_in() as client:
         assert client.get("/").status_code == 200

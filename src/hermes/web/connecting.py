@@ -1,6 +1,6 @@
-"""Signing in to the memory provider: the link beside its choice, and the endpoints that any page may use.
+"""Sign-in to the memory provider: the link beside its choice, and the endpoints that any page may use.
 
-The link has a page of its own, which scripts ask for every two seconds and whoever has none loads again.
+The link has a separate page, which scripts fetch every two seconds. Without scripts, a person reloads it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HERE = "/settings/connect"
 
 
 class ShownConnect(Struct, frozen=True):
-    """How a sign-in stands. `url` is the provider's page while somebody is waited for there."""
+    """The state of a sign-in. `url` is the provider's page while the sign-in is pending."""
 
     name: str
     state: str
@@ -41,21 +41,22 @@ class ShownConnect(Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """What a page that shows it already need not be told again."""
+        """The version of the state; a page that shows it needs no update."""
         return f"{self.name} {self.state} {self.detail}"
 
 
 class Connects:
-    """The sign-ins of this process, made once for each profile and provider: they remember who waits."""
+    """The sign-ins of this process, one per profile and provider. They remember pending sign-ins."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[str, str], Connect | None] = {}
         self._lock = threading.Lock()
         self.urls: dict[str, str] = {}
-        """The page of the provider that was opened last, by the provider's name."""
+        """The provider's page that was opened last, by the provider's name."""
 
     def find(self, app: App, profile: str, name: str) -> Connect | None:
-        """It blocks. `profile` "" is the page's own. Raises ProviderError, and NotFoundError for no such profile."""
+        """Return the sign-in of a profile ("" is the page's profile); None if the provider has none. Blocks. Raises
+        ProviderError, and NotFoundError for an unknown profile."""
         own = app.home.profile or "default"
         key = (profile or own, name)
         with self._lock:
@@ -72,7 +73,7 @@ def _connects(request: Request) -> Connects:
 
 
 async def look(request: Request, name: str) -> ShownConnect | None:
-    """How the sign-in of this profile stands; None for a provider that nobody signs in to."""
+    """Return the state of this profile's sign-in; None for a provider without one."""
     if name == NONE:
         return None
     connects, app = _connects(request), host_of(request).app
@@ -92,7 +93,7 @@ async def look(request: Request, name: str) -> ShownConnect | None:
 
 
 async def show(request: Request) -> Response:
-    """The link by itself. Nothing for a page that shows it as it is."""
+    """Show the link. Responds with 204 to a script whose page shows the present state."""
     await take_up(request)
     host = host_of(request)
     shown = await look(request, host.app.settings.get(PROVIDER))
@@ -106,7 +107,7 @@ def _draw(request: Request, shown: ShownConnect | None, **more: Any) -> Response
 
 
 async def begin(request: Request, _: PageForm) -> Response:
-    """Begin to wait. The answer goes on to the provider's page, in a window of its own."""
+    """Start a sign-in and redirect to the provider's page in a new window."""
     app = host_of(request).app
     name, connects = app.settings.get(PROVIDER), _connects(request)
 
@@ -142,7 +143,7 @@ def routes() -> list[Route]:
 
 
 def endpoints(host: Callable[[], WebHost], connects: Connects) -> list[Route]:
-    """The endpoints of all providers and profiles. What changes something needs the token in a header."""
+    """Return the endpoints of all providers and profiles. Changes need the CSRF token in a header."""
 
     def admit(request: Request) -> None:
         refuse_foreign(request)

@@ -1,4 +1,4 @@
-"""The routes of models: the one that answers in chats, and the one that the memory server asks, each with a test."""
+"""Routes of models: the chat model, and the model of the memory server, each with a test."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def _draw(
     tried: Mapping[str, TriedModel] | None = None,
     failed: str = "",
 ) -> Response:
-    """`failed` names the form whose model did not answer, so that it can be saved all the same."""
+    """Render the page. `failed` names the form whose model did not respond, so that it can be saved all the same."""
     problem = problem or await take_up(request)
     host = host_of(request)
     memory = await asyncio.to_thread(host.memory_model.read, host.app)
@@ -61,7 +61,7 @@ async def _draw(
 
 
 def _host_fields(app: App) -> dict[str, str]:
-    """What a form of the model that answers shows: no key, and no password of an address."""
+    """Return the fields of the chat model's form, without the key and without a password in an address."""
     get = app.settings.get
     return {"url": BASE_URL.shown(get(BASE_URL)), "name": get(MODEL), "has_key": "1" if get(API_KEY) else ""}
 
@@ -81,7 +81,7 @@ async def change_memory(request: Request, form: PageForm) -> Response:
 
 
 async def _change(request: Request, which: Which, form: PageForm) -> Response:
-    """Test what a form names, and keep it if that is wanted and it answers, or all the same."""
+    """Test the model of a form, and save it if that is requested and the model responds, or regardless."""
     act, keeper = form.get("act", "save"), keeper_of(request)
     tried: dict[str, TriedModel] = {}
     async with keeper.editing:
@@ -109,12 +109,12 @@ def _refuse_stale(host: WebHost, which: Which, form: PageForm) -> None:
     now = _host_fields(host.app) if which == "host" else _memory_fields(host.memory_model.read(host.app))
     seen = {name: form.get(f"seen:{name}", value) for name, value in now.items()}
     if changed := [name for name in now if now[name] != seen[name]]:
-        told = ", ".join(f"{name} is {now[name] or 'empty'} now" for name in changed)
-        raise UsageError(f"{CHANGED}: {told}", hint="What you typed is still in the form; send it again to keep it")
+        stale = ", ".join(f"{name} is {now[name] or 'empty'} now" for name in changed)
+        raise UsageError(f"{CHANGED}: {stale}", hint="What you typed is still in the form; send it again to keep it")
 
 
 async def _try(host: WebHost, which: Which, form: PageForm) -> TriedModel | None:
-    """Ask the model that a form names; None where it names none. Raises ModelError where it takes too long."""
+    """Test the model of a form; return None if the form names no model. Raises ModelError after a timeout."""
     try:
         async with asyncio.timeout(TRIAL_SECONDS):
             if which == "memory":
@@ -130,7 +130,8 @@ async def _try(host: WebHost, which: Which, form: PageForm) -> TriedModel | None
 
 
 def _host_values(app: App, form: PageForm) -> list[tuple[Setting[Any], str]]:
-    """The settings that a form of the model that answers wants. A key goes to no other place than it was given for."""
+    """Return the settings that a chat model's form requests. A key is never sent to another address than it was given
+    for."""
     get, given = app.settings.get, form.get("url", "").strip()
     url = get(BASE_URL) if given == BASE_URL.shown(get(BASE_URL)) else BASE_URL.parse(refuse_hidden("url", given), MADE)
     stays = Endpoint.parse(url or OPENAI).netloc == Endpoint.parse(get(BASE_URL) or OPENAI).netloc
@@ -148,7 +149,7 @@ def _memory_given(form: PageForm) -> dict[str, Any]:
 
 
 def _keep(host: WebHost, which: Which, form: PageForm) -> None:
-    """It blocks. The memory server that uses the model of chats gets what that is now."""
+    """Save a form. Blocks. A memory server that uses the chat model gets the new one."""
     if which == "memory":
         host.memory_model.save(host.app, _memory_given(form))
         return

@@ -1,5 +1,4 @@
-"""The routes of who is who: which peer each account of a chat platform is, who anybody else would be, and giving an
-account another peer after a preview."""
+"""Routes of identities: the peer of each account on a chat platform, a preview for any account, and changing a peer."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ NO_PROVIDER = "no memory provider is on"
 
 
 class Listener(Struct):
-    """A dialog with nobody: what is said is kept, and nothing can be asked. See `hermes.memory.provider.Dialog`."""
+    """A dialog without a person: it collects output and refuses questions. See `hermes.memory.provider.Dialog`."""
 
     said: list[str] = field(default_factory=list)
     can_ask: bool = False
@@ -46,7 +45,7 @@ class Listener(Struct):
 
 
 class PageDesk(ProfileDesk, frozen=True):
-    """See `hermes.memory.provider.Desk`. A form has answered everything already."""
+    """Implements `hermes.memory.provider.Desk` for a form, which has all answers."""
 
     dialog: Listener = field(default_factory=Listener)
 
@@ -57,14 +56,14 @@ class PageDesk(ProfileDesk, frozen=True):
         self.dialog.said += [f"{label} {value}" for label, value in lines]
 
     def print_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Nobody reads tables here."""
+        """Do nothing: the page shows no tables."""
 
     def print_json(self, value: Json) -> None:
-        """Nobody reads JSON here."""
+        """Do nothing: the page shows no JSON."""
 
 
 class SeenPeople(Struct):
-    """What a page of people shows. `asked` answers who somebody would be, `preview` what a change would mean."""
+    """The content of the page. `asked` is the peer of the requested account, `preview` the effect of a change."""
 
     known: Sequence[KnownAs] = ()
     asked: KnownAs | None = None
@@ -88,7 +87,7 @@ async def _draw(request: Request, asked: PageForm, status: int = 200, problem: s
 
 
 def _look(host: WebHost, asked: PageForm) -> SeenPeople:
-    """It blocks."""
+    """Read the content of the page. Blocks."""
     seen = SeenPeople()
     try:
         plugin = find_plugin(host)
@@ -106,7 +105,7 @@ def _look(host: WebHost, asked: PageForm) -> SeenPeople:
 
 
 def _find(plugin: MemoryPlugin, people: Sequence[Acquaintance], platform: str, user_id: str) -> KnownAs | None:
-    """Who somebody is or would be."""
+    """Return the present or future peer of an account."""
     if platform not in SWITCHES:
         raise UsageError(f"there is no platform '{platform[:40]}'", hint=f"There are {', '.join(sorted(SWITCHES))}")
     if len(user_id) > MAX_ID_CHARS:
@@ -125,7 +124,7 @@ def _preview(plugin: MemoryPlugin, people: Sequence[Acquaintance], asked: PageFo
 
 
 async def change(request: Request, form: PageForm) -> Response:
-    """Give an account the peer that was previewed. What has changed since is shown, and nothing is done."""
+    """Give an account the previewed peer. If the mapping has changed since, it is shown and nothing is done."""
     asked = {**dict.fromkeys(("platform", "id"), ""), "account": form.get("account", ""), "name": form.get("name", "")}
 
     def run(host: WebHost) -> None:
