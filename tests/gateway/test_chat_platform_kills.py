@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.gateway.live_reply import FIRST_AFTER
+from hermes.gateway.live_reply import MIN_PREVIEW_CHARS
 from tests.gateway.chat_platforms import ChatPlatform, PlatformName, running
 from tests.gateway.processes import PlatformGateway, scripted_model, wait_until
 from tests.scale import scale
@@ -56,7 +56,8 @@ def test_killed_gateway_loses_nothing_and_stores_nothing_twice(name: PlatformNam
             assert [text for role, text in stored if role == "user"] == texts
             replies, shown = [str(text) for role, text in stored if role == "assistant"], platform.texts(number)
             assert all(reply in shown for reply in replies)
-            assert all(shown.count(reply) == 1 for reply in replies if len(reply) < FIRST_AFTER), "no preview reads so"
+            short = [reply for reply in replies if len(reply) < MIN_PREVIEW_CHARS]
+            assert all(shown.count(reply) == 1 for reply in short), "no preview has this text"
             assert shown[-1].endswith(texts[-1])
 
 

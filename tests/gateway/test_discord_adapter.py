@@ -344,7 +344,7 @@ async def test_connection_is_opened_anew_after_a_long_loss(
 
 
 async def test_message_waits_while_the_store_is_busy(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter, "FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(adapter, "MIN_RETRY_SECONDS", 0.01)
     ann, desk = server.person("Ann"), Desk(busy=2)
     async with listening(server, desk):
         server.say(ann.dm, "one", ann)

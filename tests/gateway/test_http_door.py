@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from hermes.gateway.platforms.api_door import MOST_WAITING, PAUSE, Door
+from hermes.gateway.platforms.api_door import MAX_DELAYED_ANSWERS, WRONG_KEY_DELAY_SECONDS, Door
 from hermes.gateway.platforms.api_wire import ApiError
 from hermes.types import Json
 from tests.compression.hand_clock import HandClock
@@ -31,10 +31,10 @@ async def test_wrong_keys_are_answered_one_after_another_and_a_right_one_at_once
     door = Door(KEY, clock)
     guesses = [asyncio.create_task(refused(door, f"Bearer {number}")) for number in range(3)]
     for answered in range(3):
-        await clock.sleeper(PAUSE)
+        await clock.sleeper(WRONG_KEY_DELAY_SECONDS)
         await door.check(f"Bearer {KEY}")
         assert sum(guess.done() for guess in guesses) == answered
-        clock.advance(PAUSE)
+        clock.advance(WRONG_KEY_DELAY_SECONDS)
         await asyncio.wait([guess for guess in guesses if not guess.done()], return_when=asyncio.FIRST_COMPLETED)
     assert await asyncio.gather(*guesses) == [401, 401, 401]
 
@@ -42,8 +42,8 @@ async def test_wrong_keys_are_answered_one_after_another_and_a_right_one_at_once
 async def test_more_wrong_keys_than_can_wait_are_turned_away() -> None:
     clock = HandClock()
     door = Door(KEY, clock)
-    guesses = [asyncio.create_task(refused(door, f"Bearer {number}")) for number in range(MOST_WAITING)]
-    await clock.sleeper(PAUSE)
+    guesses = [asyncio.create_task(refused(door, f"Bearer {number}")) for number in range(MAX_DELAYED_ANSWERS)]
+    await clock.sleeper(WRONG_KEY_DELAY_SECONDS)
     assert await refused(door, "Bearer one more") == 429
     await door.check(f"Bearer {KEY}")
     for guess in guesses:

@@ -186,7 +186,7 @@ async def test_thread_that_began_while_nobody_ran_is_read(server: SlackServer) -
 async def test_rate_limits_and_closed_channels_do_not_stop_reading_what_was_missed(
     server: SlackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter, "FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(adapter, "MIN_RETRY_SECONDS", 0.01)
     hall, ann, desk = server.channel(), server.person("Ann"), Desk()
     async with listening(server, desk):
         server.say(ann.dm, "one", ann)
@@ -213,7 +213,7 @@ async def test_rate_limits_and_closed_channels_do_not_stop_reading_what_was_miss
 async def test_event_is_acknowledged_only_after_it_is_stored(
     server: SlackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter, "FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(adapter, "MIN_RETRY_SECONDS", 0.01)
     ann, desk = server.person("Ann"), Desk(busy=2)
     acknowledged_when_refused: list[int] = []
     receive = desk.receive

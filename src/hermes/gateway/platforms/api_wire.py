@@ -1,4 +1,4 @@
-"""The wire of the OpenAI-compatible API: requests in, completions, chunks and errors out. Values only, no sockets."""
+"""The wire format of the OpenAI-compatible API: requests, completions, chunks and errors. Values only, no sockets."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from hermes.types import Draft, Json, ToolCall
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 UNSUPPORTED = ("tools", "functions", "tool_choice", "function_call", "audio", "modalities")
-"""What would change the meaning of a request if it were passed over."""
-LONGEST_NOTICE, MOST_NOTICES = 1000, 20
-LONGEST_NAME = 512
-"""Characters of a name that a client chooses: a user, a model, a session, a key."""
+"""Parameters that would change the meaning of a request if they were ignored."""
+MAX_NOTICE_CHARS, MAX_NOTICES = 1000, 20
+MAX_CLIENT_NAME_CHARS = 512
+"""Longest name that a client may choose for a user, model, session or key."""
 
 
-MAX_MESSAGES = 20_000
-"""Messages of one request."""
+MAX_REQUEST_MESSAGES = 20_000
+"""Maximum number of messages in a request."""
 
 
 class ApiError(Exception):
-    """What a client is told, in OpenAI's shape."""
+    """An error response in OpenAI's format."""
 
     def __init__(
         self,
@@ -41,25 +41,25 @@ class ApiError(Exception):
         self.body: Json = {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-KEPT = {"x-should-retry": "false"}
-"""The message is stored: a client must not say it again by itself."""
+NO_RETRY_HEADERS = {"x-should-retry": "false"}
+"""Tells clients not to repeat the request by themselves: the message is stored."""
 
 
 def failure(kind: FailureKind, message: str) -> ApiError:
-    """A turn that failed, as an error."""
+    """Return a failed turn as an error response."""
     if kind == "context_too_long":
-        return ApiError(400, message, code="context_length_exceeded", headers=KEPT)
+        return ApiError(400, message, code="context_length_exceeded", headers=NO_RETRY_HEADERS)
     if kind in ("ending", "busy", "store"):
-        return ApiError(503, message, kind="server_error", code=kind, headers={**KEPT, "Retry-After": "5"})
+        return ApiError(503, message, kind="server_error", code=kind, headers={**NO_RETRY_HEADERS, "Retry-After": "5"})
     if kind == "gone":
-        return ApiError(410, message, code="session_deleted", headers=KEPT)
+        return ApiError(410, message, code="session_deleted", headers=NO_RETRY_HEADERS)
     if kind == "model":
-        return ApiError(502, message, kind="server_error", code="model_failed", headers=KEPT)
-    return ApiError(500, message, kind="server_error", code="host_failed", headers=KEPT)
+        return ApiError(502, message, kind="server_error", code="model_failed", headers=NO_RETRY_HEADERS)
+    return ApiError(500, message, kind="server_error", code="host_failed", headers=NO_RETRY_HEADERS)
 
 
 class CompletionRequest(Struct, frozen=True):
-    """A request for a completion."""
+    """A parsed request for a completion."""
 
     messages: tuple[Draft, ...]
     model: str
@@ -69,7 +69,7 @@ class CompletionRequest(Struct, frozen=True):
 
     @property
     def last_said(self) -> str:
-        """The last user message: what is new in a conversation that we keep ourselves."""
+        """The last user message: the new one in a session that we store."""
         for message in reversed(self.messages):
             if message.role == "user" and (message.content or "").strip():
                 return message.content or ""
@@ -77,7 +77,7 @@ class CompletionRequest(Struct, frozen=True):
 
 
 def parse_ask(body: bytes) -> CompletionRequest:
-    """Read a request; ApiError says what is wrong with it."""
+    """Parse a request. Raises ApiError for invalid input."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -92,9 +92,9 @@ def parse_ask(body: bytes) -> CompletionRequest:
     messages = value.get("messages")
     if not isinstance(messages, list) or not messages:
         raise ApiError(400, "'messages' is not a list with at least one message", param="messages")
-    if len(messages) > MAX_MESSAGES:
+    if len(messages) > MAX_REQUEST_MESSAGES:
         raise ApiError(
-            400, f"'messages' has {len(messages):,} items, but takes at most {MAX_MESSAGES:,}", param="messages"
+            400, f"'messages' has {len(messages):,} items, but takes at most {MAX_REQUEST_MESSAGES:,}", param="messages"
         )
     options = _typed(value, "stream_options", dict) or {}
     return CompletionRequest(
@@ -114,10 +114,10 @@ def _typed(value: Mapping[str, Json], name: str, kind: type) -> Json:
 
 
 def _name(value: Mapping[str, Json], name: str) -> str:
-    """A name that a client chose: it is stored or sent back, so it is short and on one line."""
+    """Return a name that a client chose. It is stored or sent back, so it must be short and on one line."""
     found: str = _typed(value, name, str) or ""
-    if len(found) > LONGEST_NAME or not found.isprintable():
-        raise ApiError(400, f"'{name}' takes at most {LONGEST_NAME} printable characters", param=name)
+    if len(found) > MAX_CLIENT_NAME_CHARS or not found.isprintable():
+        raise ApiError(400, f"'{name}' takes at most {MAX_CLIENT_NAME_CHARS} printable characters", param=name)
     return found
 
 
@@ -164,13 +164,13 @@ def _clean(text: str, where: str) -> str:
 
 
 def token_counts(prompt: int | None, completion: int | None) -> Json:
-    """Tokens, as far as the model told them."""
+    """Return the token counts that the model reported."""
     total = (prompt or 0) + (completion or 0)
     return {"prompt_tokens": prompt or 0, "completion_tokens": completion or 0, "total_tokens": total}
 
 
 class Completion(Struct, frozen=True):
-    """One answer on the wire, whole or in chunks."""
+    """A completion on the wire, whole or in chunks."""
 
     id: str
     model: str
@@ -178,7 +178,7 @@ class Completion(Struct, frozen=True):
     include_usage: bool = False
 
     def whole(self, text: str, usage: Json, finish_reason: str, notices: Sequence[str]) -> Json:
-        """The answer in one piece, and what is to be said beside it."""
+        """Return the whole completion with its notices."""
         message = {"role": "assistant", "content": text, "refusal": None}
         choice = {"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}
         return {**self._head("chat.completion"), "choices": [choice], "usage": usage, **_beside(notices)}
@@ -189,7 +189,7 @@ class Completion(Struct, frozen=True):
         return event({**self._head("chat.completion.chunk"), "choices": [choice], **usage, **_beside(notices)})
 
     def usage_chunk(self, usage: Json) -> bytes:
-        """The last event before the end, for clients that asked for it."""
+        """Return the chunk with the token counts, for clients that requested it."""
         return event({**self._head("chat.completion.chunk"), "choices": [], "usage": usage})
 
     def _head(self, kind: str) -> dict[str, Json]:
@@ -197,8 +197,8 @@ class Completion(Struct, frozen=True):
 
 
 def _beside(notices: Sequence[str]) -> dict[str, Json]:
-    """A field of ours: clients that do not know it pass it over."""
-    return {"hermes": {"notices": [text[:LONGEST_NOTICE] for text in notices[-MOST_NOTICES:]]}} if notices else {}
+    """Return the `hermes` field, which other clients ignore."""
+    return {"hermes": {"notices": [text[:MAX_NOTICE_CHARS] for text in notices[-MAX_NOTICES:]]}} if notices else {}
 
 
 DONE = b"data: [DONE]\n\n"

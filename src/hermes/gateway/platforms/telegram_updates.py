@@ -1,4 +1,4 @@
-"""What Telegram's updates mean: an update becomes a message for the gateway, or nothing."""
+"""Translates Telegram updates into messages for the gateway."""
 
 from __future__ import annotations
 
@@ -34,18 +34,19 @@ ATTACHMENTS = {
     "video_note": "a video message",
     "voice": "a voice message",
 }
-"""What a message may hold beside text, the more telling first: an animation is a document too, a place a location."""
+"""Attachments by field name, the more specific first: an animation is a document too, a place a location."""
 
 
 class UpdateReader(Struct, frozen=True):
-    """Reads updates for one bot. With `mentions_only` it hears in groups only what is said to it."""
+    """Translates updates for one bot. With `mentions_only`, only messages to the bot are accepted in groups."""
 
     bot_id: int
     username: str
     mentions_only: bool
 
     def read(self, update: telegram.Update) -> Inbound | Moved | None:
-        """The message in an update; None for what nobody said to us. May raise anything for what is no update."""
+        """Return the message of an update; None if it is not addressed to the bot. May raise any error for a malformed
+        update."""
         edited = update.message is None
         message = update.edited_message if edited else update.message
         if message is None or message.chat.type not in ("private", "group", "supergroup"):
@@ -69,8 +70,8 @@ class UpdateReader(Struct, frozen=True):
         )
 
     def _said(self, message: telegram.Message, *, edited: bool) -> str | None:
-        """The text as the agent shall read it; None when it is not for us. What is forwarded is a quote and no command:
-        others said it."""
+        """Return the text for the agent; None if it is not addressed to the bot. Forwarded text is quoted and never a
+        command: others wrote it."""
         raw, origin = well_formed(message.text or message.caption or ""), _origin(message)
         command = None if origin else COMMAND.match(raw)
         if command is not None and command["bot"] and command["bot"].lower() != self.username.lower():
@@ -102,7 +103,7 @@ class UpdateReader(Struct, frozen=True):
 
 
 def chat_of(message: telegram.Message) -> Chat:
-    """Where a message was said. Only a topic is a thread; Telegram numbers chains of replies too."""
+    """Return the chat of a message. Only a topic is a thread; Telegram numbers chains of replies too."""
     thread = message.message_thread_id if message.is_topic_message else None
     kind: ChatType = "dm" if message.chat.type == "private" else "group"
     return Chat(NAME, kind, f"{message.chat.id:d}", f"{thread:d}" if thread else None)
@@ -113,7 +114,8 @@ def group_of(chat_id: int) -> Chat:
 
 
 def _move(message: telegram.Message) -> Moved | None:
-    """A group that becomes a supergroup says so twice: at its end, and at the beginning of the other."""
+    """Return the move in a message, if any. A group that becomes a supergroup gets one message at its end, and the
+    supergroup one at its beginning."""
     here = group_of(message.chat.id)
     if message.migrate_to_chat_id:
         return Moved(here, group_of(message.migrate_to_chat_id))
@@ -139,7 +141,8 @@ def _called(someone: telegram.User | telegram.Chat) -> str:
 
 
 def _replied_to(message: telegram.Message) -> telegram.Message | None:
-    """In a topic every message is a reply to its beginning, which means nothing."""
+    """Return the replied-to message. In a topic every message replies to the beginning of the topic; that is
+    ignored."""
     replied = message.reply_to_message
     return None if replied is None or replied.forum_topic_created is not None else replied
 
@@ -163,7 +166,7 @@ def _origin(message: telegram.Message) -> str:
 
 
 def _attachment(message: telegram.Message) -> str:
-    """What came with a message, in words: only text can be read here."""
+    """Return a description of an attachment, because only text can be read here."""
     for field, words in ATTACHMENTS.items():
         if found := getattr(message, field):
             return f"[{words}{well_formed(_details(field, found))}]"
