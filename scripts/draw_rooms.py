@@ -1,4 +1,4 @@
-"""Draws in ARCHITECTURE.md which room imports which. `make docs` runs it; a test compares.
+"""Draws the imports between packages in ARCHITECTURE.md. `make docs` runs it; a test compares.
 
 A room is a row of the page's table of rooms. An arrow that others already imply is left out: when `cli` imports `agent`
 and `agent` imports `store`, there is no arrow from `cli` to `store`, whether `cli` imports it too or not.
@@ -17,16 +17,16 @@ import grimp
 TARGET = Path(__file__).parent.parent / "ARCHITECTURE.md"
 BEGIN, END = "<!-- the drawing of the rooms, by `make docs` -->", "<!-- end of the drawing -->"
 ENTRY = "__main__"
-"""One line that calls the command line; no room."""
-WIDEST = 36
-"""Characters of one line in a box."""
+"""The entry module, which only calls the command line."""
+MAX_LINE_CHARS = 36
+"""Maximum length of a line in a box."""
 
 Arrows: TypeAlias = dict[str, set[str]]
-"""Each room with those that it imports."""
+"""The imports of each package."""
 
 
 def rooms_of(page: str) -> dict[str, str]:
-    """Which room each top-level module is in, by the table of the page. A room is named after its first module."""
+    """Return the package of each top-level module, from the page's table. A package is named after its first module."""
     found: dict[str, str] = {}
     for row in re.findall(r"^\| (`[a-z_]+(?:\.py|/)`[^|]*) \|", page, re.MULTILINE):
         modules = [name.removesuffix(".py").rstrip("/") for name in re.findall(r"`([^`]+)`", row)]
@@ -35,7 +35,7 @@ def rooms_of(page: str) -> dict[str, str]:
 
 
 def read_arrows(rooms: Mapping[str, str]) -> Arrows:
-    """Which room imports which, by the source. Raises ValueError for a module that is in no room."""
+    """Return the imports between packages from the source. Raises ValueError for a module without a package."""
     graph = grimp.build_graph("hermes", cache_dir=None)
     arrows: Arrows = {room: set() for room in rooms.values()}
     inside = graph.modules - {"hermes", f"hermes.{ENTRY}"}
@@ -54,7 +54,7 @@ def _room_of(module: str, rooms: Mapping[str, str]) -> str:
 
 
 def reduce_arrows(arrows: Arrows) -> Arrows:
-    """The fewest arrows that still lead from each room to all that it reaches. Raises CycleError for a circle."""
+    """Return the smallest set of arrows with the same reachability. Raises CycleError for a cycle."""
     reached: Arrows = {}
     for room in TopologicalSorter(arrows).static_order():
         reached[room] = set().union(*({below} | reached[below] for below in arrows[room]))
@@ -62,7 +62,7 @@ def reduce_arrows(arrows: Arrows) -> Arrows:
 
 
 def draw(page: str) -> str:
-    """The drawing for a page, as a Mermaid block."""
+    """Return the drawing as a Mermaid block."""
     rooms = rooms_of(page)
     arrows = reduce_arrows(read_arrows(rooms))
     lines = ["```mermaid", "graph TD"]
@@ -76,13 +76,13 @@ def draw(page: str) -> str:
 def _label(names: list[str]) -> str:
     lines = [names[0]]
     for name in names[1:]:
-        fits = len(lines[-1]) + len(name) + 2 <= WIDEST
+        fits = len(lines[-1]) + len(name) + 2 <= MAX_LINE_CHARS
         lines[-1:] = [f"{lines[-1]}, {name}"] if fits else [f"{lines[-1]},", name]
     return "<br/>".join(lines)
 
 
 def with_drawing(page: str) -> str:
-    """The page with its drawing made anew."""
+    """Return the page with an updated drawing."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{draw(page)}\n\n{END}{after}"

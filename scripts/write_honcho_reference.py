@@ -27,12 +27,12 @@ HEADINGS = {
     "contextTokens": "Budgets",
     "contextCadence": "Cadence",
 }
-"""The first key of each section, and what the section is called."""
+"""The first key of each section, with the section's title."""
 TARGET = Path(__file__).parent.parent / "docs" / "honcho-reference.md"
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     group = make_commands(Machine(Home(Path("home")), {}), cast(Desk, None))
     parts = [
         "# Honcho: reference",

@@ -18,7 +18,7 @@ TARGET = Path(__file__).parent.parent / "docs" / "reference.md"
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [
         "# Reference",
         "Made from the code by `make docs`; change the code, not this page.",
