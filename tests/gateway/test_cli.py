@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from hermes.gateway.gateway import STATE_WORDS
 from tests.db.processes import ROOT
 from tests.gateway.asking import ask, body, in_session, reply
 from tests.gateway.core import message, running_core
@@ -60,7 +61,7 @@ def test_status_stop_and_a_second_gateway(model: LoopbackModel, empty_home: Path
         assert gateway.url in hermes(empty_home, "gateway", "status").stdout
         second = hermes(empty_home, "gateway", "run")
         assert second.returncode == 1
-        assert "a gateway is running for this home already" in second.stderr
+        assert "a gateway is already running for this home" in second.stderr
         assert second.stderr.count("\n") == 1, "a gateway that is refused does not say that it runs"
         assert reply(ask(gateway.url, "still there?")) == "echo: still there?"
         assert hermes(empty_home, "gateway", "stop").stdout == "ended\n"
@@ -71,7 +72,7 @@ def test_status_stop_and_a_second_gateway(model: LoopbackModel, empty_home: Path
 def test_gateway_prints_its_address_and_a_killed_one_counts_as_stopped(model: LoopbackModel, empty_home: Path) -> None:
     write_config(empty_home, api_settings(model))
     with GatewayProcess(empty_home) as gateway:
-        wait_until(lambda: f"gateway: api is there: {gateway.url}\n" in gateway.output())
+        wait_until(lambda: f"gateway: api {STATE_WORDS['ok']}: {gateway.url}\n" in gateway.output())
         gateway.kill()
         status = hermes(empty_home, "gateway", "status")
         assert (status.returncode, status.stdout.splitlines()[0]) == (1, "not running")

@@ -68,7 +68,7 @@ def test_full_disk_is_reported_once_refuses_messages_and_recovers_by_itself(tmp_
             assert looked.returncode == 1
             assert "nothing can be written" in looked.stdout
             lines = [line for line in log.read_text().splitlines() if " ERROR" in line or " WARNING" in line]
-            assert len([line for line in lines if "nothing can be stored" in line]) == 1
+            assert len([line for line in lines if "the store cannot be written" in line]) == 1
             assert len(lines) <= 4, "one more for each turn that was under way, and none as time goes by"
 
             (tmp_path / "disk" / "ballast").unlink()

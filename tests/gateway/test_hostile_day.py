@@ -106,11 +106,13 @@ class Day:
                     return
             self.answered.append(text)
 
-    def _post(self, session: str, text: str, key: str | None, patience: float) -> bool:
+    def _post(self, session: str, text: str, key: str | None, timeout_seconds: float) -> bool:
         """Return True if there is a response; a client without one asks again."""
         url, headers = f"{self.gateway.url}/chat/completions", in_session(session, key)
         try:
-            answer = httpx.post(url, json=body(text), headers=headers, timeout=patience, trust_env=False, verify=PLAIN)
+            answer = httpx.post(
+                url, json=body(text), headers=headers, timeout=timeout_seconds, trust_env=False, verify=PLAIN
+            )
         except httpx.TransportError:
             time.sleep(0.1)
             return False

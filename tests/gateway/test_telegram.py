@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.gateway.gateway import STATE_WORDS
 from tests.gateway.bot_api import TOKEN, USERNAME, BotApi, units
 from tests.gateway.processes import BotGateway, LoopbackModel, answering_model, scripted_model, wait_until
 from tests.llm.loopback import Answer, chunk
@@ -42,11 +43,13 @@ def test_refused_telegram_token_and_recovery_are_reported_at_once(
     api.refuse("getMe", 401, "Unauthorized", times=2)
     with BotGateway(tmp_path / "home", api, model) as gateway:
         api.until(lambda: api.called("getupdates"))
-        wait_until(lambda: "gateway: telegram is there: " in gateway.output(), seconds=25.0)  # a poll takes 30
+        wait_until(
+            lambda: f"gateway: telegram {STATE_WORDS['ok']}: " in gateway.output(), seconds=25.0
+        )  # a poll takes 30
         told = [line for line in gateway.output().splitlines() if line.startswith("gateway: telegram ")]
     assert [line.partition(": ")[2].partition(": ")[0] for line in told] == [
-        "telegram fails, and is tried again",
-        "telegram is there",
+        f"telegram {STATE_WORDS['failing']}",
+        f"telegram {STATE_WORDS['ok']}",
     ]
     assert TOKEN not in gateway.output()
 

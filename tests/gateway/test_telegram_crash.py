@@ -60,9 +60,9 @@ class Killer:
                 self._timer.start()
                 self.done.set()
 
-    def end(self, patience: float) -> None:
+    def end(self, timeout_seconds: float) -> None:
         """Wait for the moment with a timeout, then kill the gateway anyway."""
-        self.done.wait(patience)
+        self.done.wait(timeout_seconds)
         with self._lock:
             self.done.set()
         if self._timer is not None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from hermes.web.turns import BUSY
 from tests.llm.loopback import Answer, chunk, says
 from tests.web.serving import SaidNext, WebProcess
 from tests.web.talking import begin, replies, say
@@ -52,7 +53,7 @@ def test_two_tabs_are_one_conversation(page: Page, web: WebProcess, model: SaidN
     page.bring_to_front()
     page.locator("#text").fill("typed while it answers")
     page.keyboard.press("Enter")
-    expect(page.locator("#problem")).to_contain_text("a reply is under way")
+    expect(page.locator("#problem")).to_contain_text(BUSY)
     expect(page.locator("#text")).to_have_value("typed while it answers")
     go.set()
     for one in (page, other):

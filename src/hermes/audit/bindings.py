@@ -81,7 +81,7 @@ def _find_misrouted(case: Case) -> Iterator[Damage]:
             )
             yield Damage("route-to-child", named, detail, steps)
         elif home == bound:
-            yield Damage("orphan-child", named, _tell_unfollowed(case, key, bound, members), steps)
+            yield Damage("orphan-child", named, _describe_unfollowed(case, key, bound, members), steps)
         elif _descends(case, home, bound):
             detail = (
                 f"{key} still leads to session {bound.id}, which a compression ended; the conversation went on as "
@@ -112,7 +112,7 @@ def _move_in(
     return tuple(steps)
 
 
-def _tell_unfollowed(case: Case, key: str, bound: Session, members: list[Session]) -> str:
+def _describe_unfollowed(case: Case, key: str, bound: Session, members: list[Session]) -> str:
     children = ", ".join(member.id for member in members if member != bound and case.rotated_from(member) == bound)
     if not children:
         return (

@@ -77,7 +77,10 @@ class Damage:
         """The repair in words."""
         more = len(self.steps) - MAX_NAMED_STEPS
         return "; ".join(
-            [*map(_say, self.steps[:MAX_NAMED_STEPS]), *([f"and {more} more of the kind"] if more > 0 else [])]
+            [
+                *map(_describe_step, self.steps[:MAX_NAMED_STEPS]),
+                *([f"and {more} more of the kind"] if more > 0 else []),
+            ]
         )
 
 
@@ -91,7 +94,7 @@ class Remark:
     fix: str = ""
 
 
-def _say(step: RepairStep) -> str:
+def _describe_step(step: RepairStep) -> str:
     match step:
         case Bind(key, session_id):
             return f"lead {key} to {session_id}"

@@ -42,7 +42,7 @@ def find_doubles(tx: Tx, case: Case) -> Iterator[Damage]:
         again = find_again(own, is_compressed=session_id in compressed)
         rest = [row for row in own if row.id not in again]
         written = find_written_twice(rest, births.get(session_id), compacted.get(session_id))
-        yield from _tell(session_id, sorted(again), written)
+        yield from _describe(session_id, sorted(again), written)
 
 
 def find_again(rows: Sequence[SaidMessage], *, is_compressed: bool) -> set[int]:
@@ -119,7 +119,7 @@ def find_written_twice(
     return found
 
 
-def _tell(session_id: str, again: Sequence[int], written: Sequence[SaidMessage]) -> Iterator[Damage]:
+def _describe(session_id: str, again: Sequence[int], written: Sequence[SaidMessage]) -> Iterator[Damage]:
     if again:
         detail = (
             f"session {session_id} holds {len(again)} of its messages twice: a compression wrote the conversation once "

@@ -70,17 +70,17 @@ async def _mend_all(store: Store, home: Home, crossings: Sequence[Crossing], see
         there = seen if _committed_by_others(tx) == seen.others else _look(tx, home, crossings)
         still = chosen if there is seen else [damage for damage in chosen if damage in there.damage]
         for damage in still:
-            _take_steps(tx, store, damage)
+            _apply(tx, store, damage)
         return list(still)
 
     done: list[Damage] = []
-    apart = list(_apart(seen.damage))
+    apart = list(_disjoint(seen.damage))
     for start in range(0, len(apart), MAX_DAMAGES_PER_TRANSACTION):
         done += await store.write(partial(mend, chosen=apart[start : start + MAX_DAMAGES_PER_TRANSACTION]))
     return done
 
 
-def _apart(found: Iterable[Damage]) -> Iterator[Damage]:
+def _disjoint(found: Iterable[Damage]) -> Iterator[Damage]:
     """Yield damages that share no session with an earlier one. The others are judged again after those repairs."""
     touched: set[str] = set()
     for damage in found:
@@ -98,7 +98,7 @@ def _committed_by_others(tx: Tx) -> int:
     return int(tx.execute("PRAGMA data_version").fetchone()[0])
 
 
-def _take_steps(tx: Tx, store: Store, damage: Damage) -> None:
+def _apply(tx: Tx, store: Store, damage: Damage) -> None:
     now = store.clock.now()
     for step in damage.steps:
         match step:

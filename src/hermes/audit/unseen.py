@@ -38,10 +38,10 @@ def find_unseen(tx: Tx, case: Case, damage: Iterable[Damage]) -> Iterator[Remark
         began = case.sessions[today].started_at if before != today else max((row.time for row in own), default=0.0)
         missing = _missing(own, new, began + COMPRESSION_FILL_SECONDS)
         if missing and (left := _not_contained(tx, missing, new)):
-            yield _tell(before, today, left)
+            yield _describe(before, today, left)
 
 
-def _tell(before: str, today: str, message_ids: Sequence[int]) -> Remark:
+def _describe(before: str, today: str, message_ids: Sequence[int]) -> Remark:
     """Return the remark. `today` is the session that continues the conversation, equal to `before` if it was compacted
     in place."""
     numbers = ", ".join(map(str, message_ids[:MAX_NAMED_MESSAGES])) + (

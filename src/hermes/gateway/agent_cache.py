@@ -125,11 +125,11 @@ class AgentCache(Struct):
     def _close_unused(self, entry: _Entry) -> None:
         if entry.users or entry.retired is None:
             return
-        task = asyncio.create_task(self._let_go(entry.agent, entry.retired))
+        task = asyncio.create_task(self._close_agent(entry.agent, entry.retired))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    async def _let_go(self, agent: Agent, why: Ending) -> None:
+    async def _close_agent(self, agent: Agent, why: Ending) -> None:
         """Close an agent. Unless the process is ending, a review first reads the unread messages."""
         if agent.turns and why != "settings":
             await unless_stopped(review_now(agent), self._ending)

@@ -38,19 +38,19 @@ def next_batch(items: Sequence[Item]) -> Batch:
     if (command := find_command("chat", first.typed)) is not None:
         return Batch((items[0],), (first,), command)
     count = 1
-    if first.chat.chat_type != "api" and _is_said(first):
-        while count < len(items) and _goes_with(first, messages[count]):
+    if first.chat.chat_type != "api" and _is_for_model(first):
+        while count < len(items) and _joins(first, messages[count]):
             count += 1
     return Batch(tuple(items[:count]), tuple(messages[:count]))
 
 
-def _goes_with(first: Inbound, other: Inbound) -> bool:
+def _joins(first: Inbound, other: Inbound) -> bool:
     """Return True if a message joins the turn of an earlier one. People and agents never share a turn."""
     same_kind = (first.author_is_agent, first.author_id if first.author_is_agent else None) == (
         other.author_is_agent,
         other.author_id if other.author_is_agent else None,
     )
-    return other.chat == first.chat and same_kind and _is_said(other)
+    return other.chat == first.chat and same_kind and _is_for_model(other)
 
 
 def is_stop(text: str) -> bool:
@@ -59,7 +59,7 @@ def is_stop(text: str) -> bool:
     return typed is not None and typed.command.overtakes
 
 
-def _is_said(message: Inbound) -> bool:
+def _is_for_model(message: Inbound) -> bool:
     """Return True if a message is for the model. Commands are not, and neither is `/stop` after blanks."""
     typed = find_command("chat", message.typed.lstrip())
     return typed is None or (message.text[:1].isspace() and not typed.command.overtakes)

@@ -48,7 +48,7 @@ log = logging.getLogger("hermes.gateway")
 GATEWAY_LEASE_SECONDS = 15.0
 DEFAULT_DRAIN_SECONDS = 20.0
 PLATFORM_RESTART_SECONDS = 5.0
-STATE_WORDS = {"ok": "is there", "failing": "fails, and is tried again"}
+STATE_WORDS = {"ok": "is up", "failing": "fails and is retried"}
 """The words for a platform's state in the terminal."""
 LEASE_RENEWAL_SECONDS = 5
 """Time between two renewals of the gateway's lease."""
@@ -90,12 +90,12 @@ class Gateway:
         self.ending = False
         """True during the shutdown: new messages are refused."""
         self._platforms: dict[str, Platform] = {}
-        self._watch = StoreWatch(store, self._turn_away)
+        self._watch = StoreWatch(store, self._fail_open_requests)
         access = Access(terms.allow, terms.agents, secrets.choice)
         chats = Chats(store, terms.agent_name, terms.people)
         self._inbox = Inbox(store, chats, access, stop=self._stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
-        turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear, terms.remarks)
+        turns = InboxTurns(ledger, self._platforms, self._lock_of, self._publish, terms.remarks)
         self._lanes = Lanes(store, self._inbox, agents, ledger, turns, terms.agent_replies)
         self._isolation = Isolation() if deliveries is None else deliveries.isolation
         side_by_side = WorkerTerms(batch=MAX_MESSAGES_PER_TURN, at_once=terms.at_once)
@@ -144,9 +144,9 @@ class Gateway:
         """The store's error while it cannot be written and messages are refused; None otherwise."""
         return self._watch.trouble
 
-    def _turn_away(self, error: StoreError) -> None:
+    def _fail_open_requests(self, error: StoreError) -> None:
         """End all waiting requests: their answers cannot be stored."""
-        self._hear(list(self._listeners), Failed("", "store", f"{error.message}; the message is kept"))
+        self._publish(list(self._listeners), Failed("", "store", f"{error.message}; the message is kept"))
 
     async def ending_of(self, item_key: str) -> TurnEnding | None:
         """Return how the turn of an inbox item ended, or None while it runs or waits."""
@@ -180,7 +180,7 @@ class Gateway:
         `begun` is called once this process holds the gateway's lease; GatewayRunningError is raised before that. `tell`
         gets a line for the terminal with each platform's address, and when it starts to fail or recovers.
         """
-        lease = await self._store.write(self._take_over)
+        lease = await self._store.write(self._acquire_lease)
         begun()
         self._platforms.update({platform.name: platform for platform in platforms})
         if self._deliveries is not None:
@@ -188,10 +188,10 @@ class Gateway:
         workers = [
             asyncio.create_task(self._answering.run(), name="lanes"),
             asyncio.create_task(self._delivery.run(), name="delivery"),
-            asyncio.create_task(self._keep(lease, stopping), name="lease"),
+            asyncio.create_task(self._hold_lease(lease, stopping), name="lease"),
         ]
         intakes = [asyncio.create_task(self._serve(platform, tell), name=platform.name) for platform in platforms]
-        intakes.append(asyncio.create_task(self._look_back(), name="reviews"))
+        intakes.append(asyncio.create_task(self._review_leftovers(), name="reviews"))
         waiting = asyncio.create_task(stopping.wait())
         try:
             await asyncio.wait({waiting, *workers}, return_when=asyncio.FIRST_COMPLETED)
@@ -202,7 +202,7 @@ class Gateway:
             if worker.done() and not worker.cancelled() and (error := worker.exception()):
                 raise error
 
-    async def _look_back(self) -> None:
+    async def _review_leftovers(self) -> None:
         """Review messages that no review has read, from before the last end or after a failure, and title sessions."""
 
         @asynccontextmanager
@@ -228,7 +228,7 @@ class Gateway:
                 log.exception("platform %s failed", platform.name)
                 reason = f"{type(error).__name__}: {error}"
                 if failures == 0:
-                    again = f"tried again every {PLATFORM_RESTART_SECONDS:.0f} s"
+                    again = f"retried every {PLATFORM_RESTART_SECONDS:.0f} s"
                     tell(f"gateway: {platform.name} failed: {reason} ({again})")
                 await self._inbox.report(platform.name, "failing", reason)
             await self._store.clock.sleep(PLATFORM_RESTART_SECONDS)
@@ -243,7 +243,7 @@ class Gateway:
             task.cancel()
         await asyncio.wait({answering})
         await self._answering.drain(self._terms.drain)
-        self._hear(list(self._listeners), Failed("", "ending", "the gateway is ending; the message is kept"))
+        self._publish(list(self._listeners), Failed("", "ending", "the gateway is shutting down; the message is kept"))
         if intakes:
             await asyncio.wait(intakes)
         delivering.cancel()
@@ -262,14 +262,14 @@ class Gateway:
         except StoreError as error:  # the lease expires by itself
             log.warning("could not release the gateway's lease: %s", error.line())
 
-    def _take_over(self, tx: Tx) -> Lease:
+    def _acquire_lease(self, tx: Tx) -> Lease:
         lease = leases.acquire(tx, LEASE, self._owner, ttl=GATEWAY_LEASE_SECONDS, now=self._store.clock.now())
         if lease is None:
-            raise GatewayRunningError("a gateway is running for this home already")
+            raise GatewayRunningError("a gateway is already running for this home")
         inbox_rows.clear_status(tx)
         return lease
 
-    async def _keep(self, lease: Lease, stopping: asyncio.Event) -> None:
+    async def _hold_lease(self, lease: Lease, stopping: asyncio.Event) -> None:
         """Renew the gateway's lease, look for a request to stop, and prune queues and agents."""
         for second in count(1):
             await self._store.clock.sleep(1.0)
@@ -279,7 +279,7 @@ class Gateway:
                 if await self._store.read(stop_requested):
                     stopping.set()
             except StaleError:
-                log.error("another gateway has taken over this home; this one ends")
+                log.error("another gateway has taken over this home; this one stops")
                 stopping.set()
                 return
             except StoreError as error:  # the next beat may succeed
@@ -296,7 +296,7 @@ class Gateway:
     def _stop_turn(self, session_id: str) -> bool:
         return self._lanes.stop_turn(session_id)
 
-    def _hear(self, keys: Sequence[str], event: TurnEvent) -> None:
+    def _publish(self, keys: Sequence[str], event: TurnEvent) -> None:
         for key in keys:
             for hear in tuple(self._listeners.get(key, ())):
                 hear(event)
@@ -311,7 +311,7 @@ class _IntakeOf(Intake):
     inbox: Inbox
     platform: str
     tell: Callable[[str], None]
-    told: str = ""
+    printed_state: str = ""
     """The state that was last printed."""
 
     async def receive(self, message: Inbound) -> None:
@@ -328,6 +328,6 @@ class _IntakeOf(Intake):
 
     async def report(self, part: str, state: str, detail: str) -> None:
         await self.inbox.report(part, state, detail)
-        if state in STATE_WORDS and state != self.told:
-            self.told = state
+        if state in STATE_WORDS and state != self.printed_state:
+            self.printed_state = state
             self.tell(f"gateway: {part} {STATE_WORDS[state]}: {detail}")

@@ -75,7 +75,7 @@ class Inbox(Struct, frozen=True):
         received = await self.store.write(lambda tx: self._commit(tx, message))
         if received.fresh and is_stop(message.typed):
             received = replace(received, stopped=self.stop(received.session_id or ""))
-            await self.store.write(lambda tx: self._tell_of_stop(tx, message, received))
+            await self.store.write(lambda tx: self._record_stop_answer(tx, message, received))
         if received.fresh:
             self.wake.set()
         return received
@@ -108,7 +108,7 @@ class Inbox(Struct, frozen=True):
         queue.enqueue(tx, INBOX, lane, item_key, message.to_json(), now=now, session_id=session.id)
         return Received(key, item_key, session.id, True, verdict)
 
-    def _tell_of_stop(self, tx: Tx, message: Inbound, received: Received) -> None:
+    def _record_stop_answer(self, tx: Tx, message: Inbound, received: Received) -> None:
         """Record the answer to `/stop`, so that a repeated one gets the same, and enqueue it for a chat. Over HTTP the
         open request returns it."""
         now, text = self.store.clock.now(), STOPPED if received.stopped else NOT_RUNNING

@@ -27,7 +27,7 @@ from hermes.store.store import Store
 from hermes.types import Message
 
 TurnEnding = Replied | Stopped | Failed
-REPLY_GONE = "the message was handled, but its reply is gone"
+REPLY_GONE = "the message was answered, but the reply was deleted"
 
 
 def done_with(ending: TurnEnding) -> Done:
@@ -49,7 +49,7 @@ def recall_ending(tx: Tx, store: Store, item: Item) -> TurnEnding | None:
     if item.state == "waiting":
         return None
     if item.state == "dead":
-        return Failed(session_id, "host", item.reason or "it was given up")
+        return Failed(session_id, "host", item.reason or "the message was given up")
     if item.session_id is None:
         return Failed("", "gone", GONE)
     note = json.loads(item.reason or "{}")
@@ -162,8 +162,8 @@ class InboxRecord(Struct):
     def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:
         if not queue_items.all_waiting(tx, self.batch.items):
             raise DroppedError
-        others = self._said_by_others(tx, messages)
-        self._look_for_reply(tx, others)
+        others = self._messages_by_others(tx, messages)
+        self._check_for_reply(tx, others)
         new = dict(zip([item.id for item in self.fresh], messages, strict=True))
         record_messages(tx, self.session_id, [(item, message.id) for item, message in new.items()])
         stored = self.ledger.store.messages
@@ -172,7 +172,7 @@ class InboxRecord(Struct):
         self.reminder = remind([message for message in answered if others and message.id < others[-1]])
         return answered
 
-    def _said_by_others(self, tx: Tx, messages: Sequence[Message]) -> list[int]:
+    def _messages_by_others(self, tx: Tx, messages: Sequence[Message]) -> list[int]:
         """Return the ids, in order, of messages by others after the first known item of this batch."""
         if not self.known:
             return []
@@ -180,7 +180,7 @@ class InboxRecord(Struct):
         said = self.ledger.store.messages.said_after(tx, self.session_id, min(self.known.values()))
         return [message_id for message_id in said if message_id not in ours]
 
-    def _look_for_reply(self, tx: Tx, others: Sequence[int]) -> None:
+    def _check_for_reply(self, tx: Tx, others: Sequence[int]) -> None:
         replies: list[Message] = []
         for item in self.batch.items:
             said = self.known.get(item.id)

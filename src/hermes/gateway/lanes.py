@@ -50,7 +50,7 @@ log = logging.getLogger("hermes.gateway")
 BUSY_RETRY_SECONDS = 1.0
 NOT_NOW = "That cannot be done now."
 CHAIN_ENDED = "(I have answered other agents {replies} times in a row, and wait until a person speaks.)"
-MESSAGE_KEPT = "The message is kept and will be answered; ask again with its Idempotency-Key"
+MESSAGE_KEPT = "The message is stored and will be answered; repeat the request with its Idempotency-Key"
 
 Hear: TypeAlias = Callable[[Sequence[str], TurnEvent], None]
 """Called with every event of a turn and the keys of the items that the turn answers."""
@@ -85,7 +85,7 @@ class InboxTurns(Struct, frozen=True):
                     _show(live, event)
                     remarks.hear(event)
                     if isinstance(event, Waiting):
-                        await self._tell_waiting(claimed, batch)
+                        await self._announce_wait(claimed, batch)
                     if isinstance(event, Replied | Stopped | Failed):
                         end = end or event  # a failure after the reply does not undo it
                     if not isinstance(event, Stopped | Failed) and may_hear(event, opened.scope):
@@ -117,7 +117,7 @@ class InboxTurns(Struct, frozen=True):
         self.hear(batch.keys[: answered.count], ending)
         self.ledger.wake_delivery.set()
 
-    async def _tell_waiting(self, claimed: Claim, batch: Batch) -> None:
+    async def _announce_wait(self, claimed: Claim, batch: Batch) -> None:
         """Send the chat the reason for the wait, once for any number of tries."""
         text, key = f"{WAITING} /stop ends the wait.", f"waiting:{batch.keys[0]}"
         await self.ledger.store.write(lambda tx: self.ledger.enqueue(tx, batch.first.chat, claimed.lane, text, key))
@@ -137,7 +137,7 @@ class InboxTurns(Struct, frozen=True):
         remark, done = record.remarks.line if accepted else "", [done_with(end)] * len(batch.items)
         match end:
             case Failed(kind="busy", message=message):
-                await ledger.settle(claimed, [Retry(self._later(BUSY_RETRY_SECONDS), message)])
+                await ledger.settle(claimed, [Retry(self._time_in(BUSY_RETRY_SECONDS), message)])
                 if not accepted:  # the HTTP request has waited long enough
                     self.hear(batch.keys, replace(end, message=f"{message}. {MESSAGE_KEPT}"))
             case Failed(kind="gone"):
@@ -145,7 +145,7 @@ class InboxTurns(Struct, frozen=True):
                 self.hear(batch.keys, end)
             case Failed(message=message) if not accepted:  # stored in the inbox only: try again later
                 wait = backoff(claimed.items[0].attempts, random.random, base=1.0, cap=60.0)
-                await ledger.settle(claimed, [Retry(self._later(wait), message)])
+                await ledger.settle(claimed, [Retry(self._time_in(wait), message)])
             case Failed():
                 text = f"{apology(end, record.remarks.scope)} Your message is kept."
                 edit_id = live.message_id if live else None
@@ -157,7 +157,7 @@ class InboxTurns(Struct, frozen=True):
             case Replied() if batch.first.chat.chat_type != "api":
                 ledger.wake_delivery.set()
 
-    def _later(self, seconds: float) -> float:
+    def _time_in(self, seconds: float) -> float:
         return self.ledger.store.clock.now() + seconds
 
 
@@ -205,7 +205,7 @@ class Lanes(Work):
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
         """Report dead messages to the chat and store the report in the session, unless it would follow a later message
         that waits for its own reply."""
-        for item, failed in _given_up(claimed, recorded):
+        for item, failed in _dead_items(claimed, recorded):
             text = apology(failed, self.inbox.chats.reach_of(tx, Inbound.from_json(item.payload)))
             self.ledger.enqueue(tx, Chat(*item.payload["chat"]), claimed.lane, text, f"note:{item.key}")
             said = said_already(tx, [item.id]).get(item.id)
@@ -216,7 +216,7 @@ class Lanes(Work):
                 self.store.messages.append(tx, failed.session_id, [reply], now=self.store.clock.now())
 
     def settled(self, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
-        for item, failed in _given_up(claimed, recorded):
+        for item, failed in _dead_items(claimed, recorded):
             self.ledger.wake_delivery.set()
             self.turns.hear([item.key], failed)
 
@@ -231,7 +231,7 @@ class Lanes(Work):
             async with self.agents.use(session, key, opened.scope, person) as agent:
                 if batch.first.author_is_agent and await self._ends_chain(claimed, batch, opened):
                     return
-                to_say = await self._to_say(claimed, batch, opened, key, agent, stop)
+                to_say = await self._batch_for_turn(claimed, batch, opened, key, agent, stop)
                 if to_say is not None:
                     await self.turns.run(claimed, to_say, opened, agent, stop)
         finally:
@@ -262,7 +262,7 @@ class Lanes(Work):
             self.ledger.wake_delivery.set()
         return ended
 
-    async def _to_say(
+    async def _batch_for_turn(
         self, claimed: Claim, batch: Batch, opened: OpenedSession, key: str, agent: Agent, stop: asyncio.Event
     ) -> Batch | None:
         """Return the batch to answer in a turn; None for a command without a turn. A command whose turn began before a
@@ -275,10 +275,10 @@ class Lanes(Work):
             return replace(batch, messages=(replace(batch.first, text=answer.text),), command=None)
         if isinstance(answer, Again):
             return replace(batch, command=None, again=answer)
-        await self._tell(claimed, batch, key, agent, answer)
+        await self._settle_command(claimed, batch, key, agent, answer)
         return None
 
-    async def _tell(self, claimed: Claim, batch: Batch, key: str, agent: Agent, text: str) -> None:
+    async def _settle_command(self, claimed: Claim, batch: Batch, key: str, agent: Agent, text: str) -> None:
         ending = Replied(agent.session_id, 0, text)
         await self.ledger.settle(claimed, [done_with(ending)], say=text)
         self.turns.hear(batch.keys, ending)
@@ -297,7 +297,7 @@ async def _run_command(typed: TypedCommand, here: InChat) -> Answer:
         return error.line() if here.agent.scope == OWNER else NOT_NOW
 
 
-def _given_up(claimed: Claim, recorded: Sequence[ItemOutcome]) -> Iterator[tuple[Item, Failed]]:
+def _dead_items(claimed: Claim, recorded: Sequence[ItemOutcome]) -> Iterator[tuple[Item, Failed]]:
     for item, outcome in zip(claimed.items, recorded, strict=False):
         if isinstance(outcome, Dead):
             yield item, Failed(item.session_id or "", "host", f"this message could not be handled: {outcome.reason}")

@@ -72,7 +72,7 @@ class OutboundWork(Work):
             wait = error.wait if error.wait is not None else backoff(item.attempts, self.chance, base=1.0, cap=60.0)
             return Retry(self.clock.now() + wait, str(error))
         except SendNever as error:
-            log.warning("a message to %s was given up: %s", item.lane, error)
+            log.warning("gave up a message to %s: %s", item.lane, error)
             return Dead(str(error))
 
 
@@ -83,10 +83,10 @@ async def _put(platform: Platform, chat: Chat, item: Item) -> None:
             await platform.edit(chat, item.payload["edit_id"], item.payload["text"])
             return
     except MessageGone:
-        log.info("the preview in %s is gone; the reply is sent anew", item.lane)
+        log.info("the preview in %s is gone; sending the reply as a new message", item.lane)
     key = f"{item.key} {item.created_at}"  # a home that is made anew counts from one again
     if item.attempts > 1 and await platform.was_sent(chat, key, item.created_at):
-        log.info("a message to %s had been sent before it was recorded", item.lane)
+        log.info("a message to %s was already sent before a restart", item.lane)
         return
     await platform.send(chat, item.payload["text"], key)
 
@@ -97,7 +97,7 @@ def split_text(text: str, longest: int) -> list[str]:
     pieces: list[str] = []
     rest = text.strip()
     while len(window := cut_text(rest, longest)) < len(rest):
-        cut = _cut_place(rest, max(1, len(window)))
+        cut = _cut_position(rest, max(1, len(window)))
         head, rest = rest[:cut], rest[cut:]
         pieces.append(head.rstrip())
         rest = rest.lstrip("\n") if head.endswith("\n") else rest.lstrip(" ")  # an indented line stays indented
@@ -117,7 +117,7 @@ def count_units(text: str) -> int:
     return len(text) + sum(character > "\uffff" for character in text)
 
 
-def _cut_place(text: str, longest: int) -> int:
+def _cut_position(text: str, longest: int) -> int:
     """Return the last good place for a cut, in the second half of the window if there is one."""
     for mark in ("\n\n", "\n", ". ", " "):
         place = text.rfind(mark, longest // 2, longest)

@@ -35,7 +35,7 @@ class StoreWatch(Struct):
             return
         first, self.trouble = self.trouble is None, error
         if first:
-            log.error("nothing can be stored, so nothing is taken in: %s", error.line())
+            log.error("the store cannot be written; new messages are refused: %s", error.line())
             self.on_trouble(error)
 
     def check(self) -> None:

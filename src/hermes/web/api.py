@@ -118,7 +118,7 @@ async def show_dead(request: Request) -> Json:
     if limit > MAX_LIMIT:
         raise UsageError(f"`limit` is {limit}", hint=f"Ask for at most {MAX_LIMIT}")
     if (after := read_number(request.query_params.get("after", "0"))) is None:
-        raise UsageError("`after` must be a number", hint="Use the one that came with the page before")
+        raise UsageError("`after` must be a number", hint="Use the `after` of the previous page")
     found, more = await health.read_letters(host_of(request), after, limit)
     return {"items": to_builtins(found), "after": found[-1].id if more else None}
 

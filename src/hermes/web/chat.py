@@ -21,7 +21,7 @@ from hermes.store.search import HistoryHit
 from hermes.store.store import Store
 from hermes.types import Session
 from hermes.web.drawing import page
-from hermes.web.routing import PageForm, form_route, host_of, read_number, see
+from hermes.web.routing import PageForm, form_route, host_of, read_number, redirect
 from hermes.web.stream import stream
 from hermes.web.transcript import find_own, list_own, read_transcript
 from hermes.web.turns import LiveTurn
@@ -60,8 +60,8 @@ async def _draw_list(request: Request, status: int = 200, **more: Any) -> HTMLRe
 
 async def begin(request: Request, form: PageForm) -> Response:
     """Start a session with its first message."""
-    host, text = host_of(request), _read_said(form)
-    if problem := _find_flaw(text):
+    host, text = host_of(request), _message_of(form)
+    if problem := _find_problem(text):
         return await _draw_list(request, 400, problem=problem, draft=text)
     session = await host.store.create_session(WEB)
     if form.get("incognito"):
@@ -72,7 +72,7 @@ async def begin(request: Request, form: PageForm) -> Response:
         host.turns.forget(session.id)
         await host.store.write(lambda tx: host.store.deletions.delete(tx, session.id))  # it has no messages
         return await _draw_list(request, 400 if turn.problem else 200, problem=told, draft=text)
-    return see(session_path(session.id))
+    return redirect(session_path(session.id))
 
 
 async def show_session(request: Request) -> Response:
@@ -95,9 +95,9 @@ async def _draw_session(
 
 
 async def say(request: Request, form: PageForm) -> Response:
-    host, text, session_id = host_of(request), _read_said(form), request.path_params["session"]
+    host, text, session_id = host_of(request), _message_of(form), request.path_params["session"]
     session = await host.read(lambda store, people, tx: find_own(store, people, tx, session_id))
-    if problem := _find_flaw(text):
+    if problem := _find_problem(text):
         return await _draw_session(request, status=400, draft=text, problem=problem)
     try:
         turn = await host.turns.say(session, text)
@@ -105,18 +105,18 @@ async def say(request: Request, form: PageForm) -> Response:
         return await _draw_session(request, status=409, draft=text, problem=error.line())
     if turn.is_over and turn.problem and not await _is_stored(host.store, session_id, turn):
         return await _draw_session(request, status=409, draft=text, problem=turn.problem)
-    return see(session_path(session_id))
+    return redirect(session_path(session_id))
 
 
 async def _is_stored(store: Store, session_id: str, turn: LiveTurn) -> bool:
     return bool(await store.read(lambda tx: store.messages.find_said(tx, session_id, turn.said)))
 
 
-def _read_said(form: PageForm) -> str:
+def _message_of(form: PageForm) -> str:
     return form.get("text", "").replace("\r\n", "\n").strip()
 
 
-def _find_flaw(text: str) -> str:
+def _find_problem(text: str) -> str:
     """Return why a text cannot be sent; "" if it can."""
     if not text:
         return EMPTY
@@ -126,7 +126,7 @@ def _find_flaw(text: str) -> str:
 async def stop(request: Request, _: PageForm) -> Response:
     session_id = request.path_params["session"]
     host_of(request).turns.stop(session_id)
-    return see(session_path(session_id))
+    return redirect(session_path(session_id))
 
 
 async def follow(request: Request) -> Response:
@@ -160,7 +160,7 @@ async def _run(request: Request, command: str) -> Response:
     turn = await host.turns.say(session, command)
     if turn.problem:
         raise UsageError(turn.problem, hint="")
-    return see(session_path(session_id))
+    return redirect(session_path(session_id))
 
 
 async def search(request: Request) -> Response:

@@ -26,7 +26,7 @@ from hermes.settings import PROVIDER
 from hermes.web.api import TOKEN
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
-from hermes.web.routing import PageForm, form_route, host_of, see, take_up
+from hermes.web.routing import PageForm, form_route, host_of, redirect, reload_settings
 
 HERE = "/settings/connect"
 
@@ -94,7 +94,7 @@ async def look(request: Request, name: str) -> ShownConnect | None:
 
 async def show(request: Request) -> Response:
     """Show the link. Responds with 204 to a script whose page shows the present state."""
-    await take_up(request)
+    await reload_settings(request)
     host = host_of(request)
     shown = await look(request, host.app.settings.get(PROVIDER))
     if shown is not None and request.query_params.get("seen") == shown.mark and "hx-request" in request.headers:
@@ -113,12 +113,12 @@ async def begin(request: Request, _: PageForm) -> Response:
 
     def run() -> str:
         if (connect := connects.find(app, "", name) if name != NONE else None) is None:
-            raise NotFoundError(f"nobody signs in to the memory provider {name!r}", hint="Choose another one")
+            raise NotFoundError(f"the memory provider {name!r} has no sign-in", hint="Choose another one")
         return connect.begin("web")
 
     url = connects.urls[name] = await asyncio.to_thread(run)
     if not url.startswith(("https://", "http://")):
-        raise ProviderError(f"{name} named no web page to sign in at", hint="")
+        raise ProviderError(f"{name} returned no web address for the sign-in", hint="")
     return page(request, "leave.html", url=url)
 
 
@@ -131,7 +131,7 @@ async def disconnect(request: Request, _: PageForm) -> Response:
             connect.disconnect()
 
     await asyncio.to_thread(run)
-    return see("/settings")
+    return redirect("/settings")
 
 
 def routes() -> list[Route]:

@@ -13,7 +13,7 @@ from hermes.web.drawing import page
 from hermes.web.host import WebHost
 from hermes.web.memory import SAYS, fact_path
 from hermes.web.news import News, begin_visit, describe_memory, keep, read_news
-from hermes.web.routing import PageForm, form_route, host_of, see
+from hermes.web.routing import PageForm, form_route, host_of, redirect
 from hermes.web.transcript import list_own
 
 FIRST_SCREEN_NEWS_SECONDS, NEWS_PAGE_SECONDS = 0.06, 20.0
@@ -56,7 +56,7 @@ async def _within(host: WebHost, since: float, seconds: float) -> News | None:
 
 async def keep_entry(request: Request, form: PageForm) -> Response:
     await keep(host_of(request), form.get("id", "")[:200])
-    return see("/")
+    return redirect("/")
 
 
 async def undo_change(request: Request, form: PageForm) -> Response:
@@ -64,7 +64,7 @@ async def undo_change(request: Request, form: PageForm) -> Response:
     host = host_of(request)
     entry = await host.book.find(form.get("id", ""))
     undone = await host.book.changes(entry, undo=True)
-    return see(f"/?done={'undone' if undone else 'nothing'}")
+    return redirect(f"/?done={'undone' if undone else 'nothing'}")
 
 
 def routes() -> list[Route]:

@@ -21,7 +21,7 @@ from hermes.store.store import Store
 from hermes.web.chat import session_path
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
-from hermes.web.routing import PageForm, form_route, host_of, read_number, see
+from hermes.web.routing import PageForm, form_route, host_of, read_number, redirect
 
 MAX_LETTERS = 50
 LETTER = "/health/letters/{entry:number}"
@@ -114,17 +114,17 @@ async def show_letter(request: Request) -> Response:
 
 async def retry_letter(request: Request, _: PageForm) -> Response:
     await retry(host_of(request), request.path_params["entry"])
-    return see("/health?done=retried#letters")
+    return redirect("/health?done=retried#letters")
 
 
 async def retry_letters(request: Request, _: PageForm) -> Response:
     await retry(host_of(request), None)
-    return see("/health?done=all#letters")
+    return redirect("/health?done=all#letters")
 
 
 async def drop_letter(request: Request, _: PageForm) -> Response:
     await drop(host_of(request), request.path_params["entry"])
-    return see("/health?done=dropped#letters")
+    return redirect("/health?done=dropped#letters")
 
 
 def routes() -> list[Route]:

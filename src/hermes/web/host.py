@@ -30,7 +30,7 @@ T = TypeVar("T")
 PROBE_SECONDS = 3.0
 DELIVERING = ("delivery", "deliver")
 """Hooks that are retried automatically."""
-CANNOT_BE_TOLD = "it cannot be told anything"
+DELIVERIES_FAIL = "deliveries to it fail"
 
 
 class MemoryProbe:
@@ -81,7 +81,7 @@ class WebHost(Struct, frozen=True):
         failing = provider.health.failing(session_id)
         told = await self.store.read(lambda tx: get_health(tx, provider.name))
         if told.failing_since is not None:  # ends with a delivery, which is retried automatically
-            return told.last_error or CANNOT_BE_TOLD
+            return told.last_error or DELIVERIES_FAIL
         if reason := next((failing[hook] for hook in DELIVERING if hook in failing), ""):
             return reason
         # Other hooks count as failing until they are called again, which may be long after the server is back.

@@ -46,7 +46,7 @@ class HostKeeper:
             app = await asyncio.to_thread(App.load, before.app.home.profile)
             self.host = _open_host(app, before.store, before.door, before.memory_model, before.turns)
             self._mark = mark
-            task = asyncio.create_task(_leave(before, self.host))
+            task = asyncio.create_task(_close_replaced(before, self.host))
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
             log.info("web: the settings have changed and were read again")
@@ -85,7 +85,7 @@ def _open_host(
     return WebHost(app, store, door, memory, turns, open_people(app), MemoryProbe(), model, agents, memory_model)
 
 
-async def _leave(before: WebHost, after: WebHost) -> None:
+async def _close_replaced(before: WebHost, after: WebHost) -> None:
     """Close the previous host after its running turns."""
     await after.turns.wait_for_running()
     await before.agents.close("settings")

@@ -24,7 +24,7 @@ from hermes.store.injections import InjectedLine, find_injection, lines_of
 from hermes.web.chat import session_path
 from hermes.web.drawing import page, show_day
 from hermes.web.host import WebHost
-from hermes.web.routing import PageForm, form_route, host_of, see
+from hermes.web.routing import PageForm, form_route, host_of, redirect
 from hermes.web.timeline import HeldSpan, draw_timeline
 from hermes.web.transcript import find_own
 
@@ -65,13 +65,13 @@ def read_day(text: str) -> float | None:
     try:
         return (datetime.fromisoformat(text[:10]) + timedelta(days=1)).astimezone().timestamp()
     except (ValueError, OverflowError) as error:
-        raise UsageError(f"'{text[:20]}' is no date", hint="Write it as 2026-01-31") from error
+        raise UsageError(f"'{text[:20]}' is not a date", hint="Write it as 2026-01-31") from error
 
 
 def read_kind(text: str) -> EntryFilter | None:
     """Return the requested kind of entries; None for all. Raises UsageError."""
     if text and text not in KINDS:
-        raise UsageError(f"'{text[:20]}' is no kind of entry", hint=f"Use one of {', '.join(KINDS)}")
+        raise UsageError(f"'{text[:20]}' is not a kind of entry", hint=f"Use one of {', '.join(KINDS)}")
     return cast(EntryFilter, text) if text else None
 
 
@@ -96,7 +96,7 @@ def read_fact_query(request: Request) -> FactListQuery:
     query = request.query_params
     after, day = query.get("after", "")[:MAX_CURSOR_CHARS], query.get("day", "").strip()
     if not CURSOR.fullmatch(after):
-        raise UsageError("`after` is none of this page's", hint="Follow the links of the page")
+        raise UsageError("`after` is not a cursor of this list", hint="Follow the links of the page")
     text, kind = query.get("q", "").strip()[:MAX_QUERY_CHARS], read_kind(query.get("kind", ""))
     return FactListQuery(text, kind, day, read_day(day), after)
 
@@ -174,7 +174,7 @@ async def correct(request: Request, form: PageForm) -> Response:
         return await _draw_fact(request, status=400, problem=error.line(), draft=text)
     done = "corrected" if settled == "done" else settled
     is_note = entry.target is not None
-    return see(f"/memory?done={done}" if is_note else f"{fact_path(entry.id)}?done={done}")
+    return redirect(f"/memory?done={done}" if is_note else f"{fact_path(entry.id)}?done={done}")
 
 
 async def _draw_gone(request: Request, error: NotFoundError, text: str) -> HTMLResponse:
@@ -204,7 +204,7 @@ async def forget_fact(request: Request, form: PageForm) -> Response:
     if form.get("was", entry.text) != entry.text:
         raise UsageError(CHANGED, hint="Look at it again")
     done = await host.book.forget(entry, await host.book.sources(entry))
-    return see(f"/memory?done={'forgotten' if done.settled == 'done' else done.settled}")
+    return redirect(f"/memory?done={'forgotten' if done.settled == 'done' else done.settled}")
 
 
 async def undo(request: Request, _: PageForm) -> Response:
@@ -212,7 +212,7 @@ async def undo(request: Request, _: PageForm) -> Response:
     host = host_of(request)
     entry = await host.book.find(request.path_params["entry"])
     undone = await host.book.changes(entry, undo=True)
-    return see(f"{fact_path(entry.id)}?done={'undone' if undone else 'nothing'}")
+    return redirect(f"{fact_path(entry.id)}?done={'undone' if undone else 'nothing'}")
 
 
 async def add(request: Request, form: PageForm) -> Response:
@@ -220,7 +220,7 @@ async def add(request: Request, form: PageForm) -> Response:
         await host_of(request).book.add(form.get("text", ""))
     except HermesError as error:
         return await _draw_list(request, status=400, problem=error.line(), draft=form.get("text", ""))
-    return see("/memory?done=added")
+    return redirect("/memory?done=added")
 
 
 async def show_line(request: Request) -> Response:
@@ -235,7 +235,7 @@ async def show_line(request: Request) -> Response:
         remark = error.line()
     if len(entries) == 1 and (act := request.query_params.get("act")) in ("correct", "forget"):
         path = fact_path(entries[0].id)
-        return see(f"{path}#correct" if act == "correct" else f"{path}/forget")
+        return redirect(f"{path}#correct" if act == "correct" else f"{path}/forget")
     values: dict[str, Any] = {"line": line, "text": text, "entries": entries, "remark": remark, "fact_path": fact_path}
     return page(request, "line.html", here=session_path(params["session"]), **values)
 
@@ -244,7 +244,7 @@ def _find_line(store: Any, people: Any, tx: Any, session: str, turn: int, number
     found = find_injection(tx, find_own(store, people, tx, session).id, turn)
     lines = [line for part in found.parts for line in lines_of(part) if line.is_memory]
     if not 1 <= number <= len(lines):
-        raise NotFoundError("this line is not in the record", hint="Something of it may have been forgotten since")
+        raise NotFoundError("this line is not in the record", hint="It may have been forgotten since")
     return lines[number - 1]
 
 

@@ -20,7 +20,7 @@ from hermes.settings import API_KEY, BASE_URL, MODEL, Setting, Settings
 from hermes.settings.layers import Resolved
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
-from hermes.web.routing import PageForm, form_route, host_of, keeper_of, see, take_up
+from hermes.web.routing import PageForm, form_route, host_of, keeper_of, redirect, reload_settings
 from hermes.web.settings_pages import MADE, refuse_hidden, write_ours
 
 HERE = "/settings/models"
@@ -32,7 +32,7 @@ SOURCES: Mapping[str, str] = {
     "own": "another one, named below",
     "env": "what the variables HERMES_MEMORY_MODEL_* say",
 }
-SAYS: Mapping[str, str] = {"saved": "Saved. It counts from the next message on."}
+SAYS: Mapping[str, str] = {"saved": "Saved. It takes effect with the next message."}
 CHANGED = "it was changed since the page was loaded"
 
 
@@ -49,7 +49,7 @@ async def _draw(
     failed: str = "",
 ) -> Response:
     """Render the page. `failed` names the form whose model did not respond, so that it can be saved all the same."""
-    problem = problem or await take_up(request)
+    problem = problem or await reload_settings(request)
     host = host_of(request)
     memory = await asyncio.to_thread(host.memory_model.read, host.app)
     shown = {"host": _host_fields(host.app), "memory": _memory_fields(memory)}
@@ -102,7 +102,7 @@ async def _change(request: Request, which: Which, form: PageForm) -> Response:
         except HermesError as error:
             failed = which if isinstance(error, ModelError) and act == "save" else ""
             return await _draw(request, 400, error.line(), {which: form}, failed=failed)
-    return see(f"{HERE}?done=saved")
+    return redirect(f"{HERE}?done=saved")
 
 
 def _refuse_stale(host: WebHost, which: Which, form: PageForm) -> None:
@@ -143,7 +143,7 @@ def _host_values(app: App, form: PageForm) -> list[tuple[Setting[Any], str]]:
 def _memory_given(form: PageForm) -> dict[str, Any]:
     source = form.get("source", "")
     if source not in SOURCES:
-        raise UsageError(f"there is no source '{source[:40]}' of a model", hint=f"There are {', '.join(SOURCES)}")
+        raise UsageError(f"'{source[:40]}' is not a model source", hint=f"There are {', '.join(SOURCES)}")
     fields = {name: form.get(name, "").strip() for name in ("url", "name", "key")}
     return {"source": source, **fields, "guests": bool(form.get("guests"))}
 

@@ -138,7 +138,7 @@ async def describe_memory(host: WebHost, news: News | None) -> str:
     known = ""
     if news is not None and news.total is not None:
         known = f"{news.total:,} {'thing' if news.total == 1 else 'things'} known, "
-    waits = f"{waiting:,} {'waits' if waiting == 1 else 'wait'} to be told to it" if waiting else "nothing waits"
+    waits = f"{waiting:,} {'waits' if waiting == 1 else 'wait'} to be sent to it" if waiting else "nothing waits"
     refused = f", {aside:,} {'was' if aside == 1 else 'were'} refused" if aside else ""
     told = f"{known}{waits}{refused}."
     return f"{works} {told[0].upper()}{told[1:]}"

@@ -20,7 +20,7 @@ from hermes.owner.people import ProfileDesk, read_people
 from hermes.types import Json
 from hermes.web.drawing import page
 from hermes.web.host import WebHost, find_plugin
-from hermes.web.routing import PageForm, form_route, host_of, keeper_of, see, take_up
+from hermes.web.routing import PageForm, form_route, host_of, keeper_of, redirect, reload_settings
 
 HERE = "/settings/people"
 MAX_ID_CHARS, MAX_NAME_CHARS = 200, 200
@@ -77,7 +77,7 @@ async def show(request: Request) -> Response:
 
 
 async def _draw(request: Request, asked: PageForm, status: int = 200, problem: str = "") -> Response:
-    problem = problem or await take_up(request)
+    problem = problem or await reload_settings(request)
     host = host_of(request)
     seen = await asyncio.to_thread(_look, host, asked)
     values: dict[str, Any] = {"seen": seen, "asked": asked, "platforms": sorted(SWITCHES), "account": asked["account"]}
@@ -142,7 +142,7 @@ async def change(request: Request, form: PageForm) -> Response:
             await asyncio.to_thread(run, host_of(request))
         except HermesError as error:
             return await _draw(request, asked, 400, error.line())
-    return see(f"{HERE}?done=mapped")
+    return redirect(f"{HERE}?done=mapped")
 
 
 def routes() -> list[Route]:

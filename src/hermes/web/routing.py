@@ -54,7 +54,7 @@ NAMES: Mapping[int, str] = {
     503: "busy",
 }
 """Names of errors in JSON."""
-DEFECT = "this is a defect of ours; the log of the home has it"
+DEFECT = "this is an error in hermes; details are in the log of this home"
 
 
 MAX_NUMBER_DIGITS = 15
@@ -84,7 +84,7 @@ def keeper_of(request: Request) -> HostKeeper:
     return cast(HostKeeper, request.app.state.keeper)
 
 
-async def take_up(request: Request) -> str:
+async def reload_settings(request: Request) -> str:
     """Reload settings that were changed elsewhere; return why they are invalid, or ""."""
     try:
         await keeper_of(request).refresh()
@@ -93,7 +93,7 @@ async def take_up(request: Request) -> str:
     return ""
 
 
-def see(path: str) -> RedirectResponse:
+def redirect(path: str) -> RedirectResponse:
     """Redirect after a form: the browser loads this page, and reloading it repeats nothing."""
     return RedirectResponse(path, 303)
 
@@ -107,7 +107,7 @@ def form_route(path: str, handler: FormHandler) -> Route:
     return Route(path, handle, methods=["POST"])
 
 
-def say_refused(request: Request, template: str, status: int, text: str) -> Response:
+def refuse_request(request: Request, template: str, status: int, text: str) -> Response:
     """Return a refusal as a page, or as JSON under `/api`."""
     if not is_api(request.url.path):
         return page(request, template, status, problem=text)
@@ -126,4 +126,4 @@ async def show_error(request: Request, error: Exception) -> Response:
     else:
         log.exception("a page failed", exc_info=error)
         status, text = 500, DEFECT
-    return say_refused(request, "error.html", status, text)
+    return refuse_request(request, "error.html", status, text)

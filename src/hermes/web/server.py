@@ -44,7 +44,7 @@ from hermes.web import memory as memory_routes
 from hermes.web.door import ENTER, LINK_USED, STATIC, WebDoor
 from hermes.web.drawing import HEADERS, HERE, page
 from hermes.web.keeper import HostKeeper
-from hermes.web.routing import say_refused, see, show_error
+from hermes.web.routing import redirect, refuse_request, show_error
 
 log = logging.getLogger("hermes.web")
 DRAIN_SECONDS = 5
@@ -68,7 +68,7 @@ class Guarded:
         if refused is not None:
             scope["app"] = self._app
             request = Request(scope)
-            answer = say_refused(request, "refused.html", refused.status, refused.why)
+            answer = refuse_request(request, "refused.html", refused.status, refused.why)
             await answer(scope, receive, _with_headers(scope["path"], send))
             return
         await self._app(scope, receive, _with_headers(scope["path"], send))
@@ -94,7 +94,7 @@ def make_app(keeper: HostKeeper, announce: Announce) -> ASGIApp:
             return page(request, "refused.html", 401, problem=LINK_USED)
         announce(door.new_link())
         is_from_elsewhere = request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
-        answer = page(request, "entered.html") if is_from_elsewhere else see("/")
+        answer = page(request, "entered.html") if is_from_elsewhere else redirect("/")
         answer.headers["Set-Cookie"] = door.header()
         return answer
 
@@ -132,7 +132,7 @@ async def serve(
         announce(door.new_link())
         serving = asyncio.create_task(server.serve_on(listener))
         waiting = asyncio.create_task(stopping.wait())
-        tending = asyncio.create_task(_tend(keeper))
+        tending = asyncio.create_task(_maintain(keeper))
         try:
             await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -144,7 +144,7 @@ async def serve(
             await keeper.close()
 
 
-async def _tend(keeper: HostKeeper) -> None:
+async def _maintain(keeper: HostKeeper) -> None:
     """Evict idle agents, reload changed settings, and review and title sessions that an earlier start left behind."""
     started = keeper.host.now
     looked_at = -LEFTOVERS_INTERVAL_SECONDS

@@ -25,7 +25,7 @@ from hermes.settings.kinds import in_words
 from hermes.web import connecting
 from hermes.web.drawing import page
 from hermes.web.host import WebHost, find_plugin
-from hermes.web.routing import PageForm, form_route, host_of, keeper_of, see, take_up
+from hermes.web.routing import PageForm, form_route, host_of, keeper_of, redirect, reload_settings
 
 OURS = "hermes"
 """The settings of config.yaml; a provider's table has the provider's name."""
@@ -33,7 +33,7 @@ SET, SEEN = "set:", "seen:"
 """Prefixes of a setting's name in a form: the requested value, and the value that the form was rendered with."""
 MADE = "the page"
 MAX_KEY_CHARS = 80
-SAYS: Mapping[str, str] = {"saved": "Saved. It counts from the next message on.", "same": "Nothing was changed."}
+SAYS: Mapping[str, str] = {"saved": "Saved. It takes effect with the next message.", "same": "Nothing was changed."}
 ALONE = "Nothing is remembered but the built-in notes."
 
 
@@ -143,7 +143,7 @@ async def _draw_memory(
     request: Request, status: int = 200, problem: str = "", drafts: PageForm | None = None
 ) -> Response:
     """Render the page of memory settings."""
-    problem = problem or await take_up(request)
+    problem = problem or await reload_settings(request)
     host = host_of(request)
     choice = await asyncio.to_thread(read_choice, host)
     rows: list[SettingInForce] = []
@@ -166,7 +166,7 @@ async def show_all(request: Request) -> Response:
 async def _draw_all(
     request: Request, table: str, status: int = 200, problem: str = "", drafts: PageForm | None = None
 ) -> Response:
-    problem = problem or await take_up(request)
+    problem = problem or await reload_settings(request)
     host = host_of(request)
     rows = await asyncio.to_thread(read_rows, host, table)
     chosen = host.app.settings.get(PROVIDER)
@@ -193,7 +193,7 @@ async def change_memory(request: Request, form: PageForm) -> Response:
         changed = await save(request, table, form)
     except HermesError as error:
         return await _draw_memory(request, 400, error.line(), form)
-    return see(f"/settings?done={'saved' if changed else 'same'}")
+    return redirect(f"/settings?done={'saved' if changed else 'same'}")
 
 
 async def change_one(request: Request, form: PageForm) -> Response:
@@ -203,7 +203,7 @@ async def change_one(request: Request, form: PageForm) -> Response:
         changed = await save(request, table, form)
     except HermesError as error:
         return await _draw_all(request, table, 400, error.line(), form)
-    return see(f"/settings/all?table={table}&done={'saved' if changed else 'same'}")
+    return redirect(f"/settings/all?table={table}&done={'saved' if changed else 'same'}")
 
 
 def routes() -> list[Route]:

@@ -45,8 +45,8 @@ log = logging.getLogger("hermes.web")
 ACCEPT_SECONDS = 20.0
 """Time that a request waits for its message to be stored before the page shows that it is waiting."""
 CLOSE_SECONDS = 10.0
-BUSY = "a reply is under way in this session"
-DEFECT = "this is a defect of ours; the log has it"
+BUSY = "a reply is in progress in this session"
+DEFECT = "this is an error in hermes; details are in the log"
 NEW_SESSION = "“New chat” begins another session; this one stays as it is."
 Phase = Literal["beginning", "waiting", "running", "over"]
 

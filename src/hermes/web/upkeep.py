@@ -28,7 +28,7 @@ from hermes.web.chat import session_path
 from hermes.web.drawing import page
 from hermes.web.health import KINDS
 from hermes.web.host import WebHost, find_plugin
-from hermes.web.routing import PageForm, form_route, host_of, see
+from hermes.web.routing import PageForm, form_route, host_of, redirect
 from hermes.web.transcript import find_own
 
 MAX_SHOWN, MAX_WAITING = 60, 50
@@ -102,7 +102,7 @@ def _count(number: int, name: str, state: str) -> str:
 async def forget_words(request: Request, form: PageForm) -> Response:
     host, text = host_of(request), form.get("q", "").strip()
     if not text:
-        raise UsageError("which words?", hint="Give words that all stand in what is to be forgotten")
+        raise UsageError("no words were given", hint="Give words that all occur in what should be forgotten")
 
     def run() -> tuple[FoundEverywhere, list[str], list[str]]:
         wording, plugin = _wording(text), find_plugin(host)
@@ -138,7 +138,7 @@ async def merge(request: Request, form: PageForm) -> Response:
             guarded(plugin.name, "merge", lambda: plugin.merge(form.get("peer", ""), form.get("into", "")))
 
     await asyncio.to_thread(run)
-    return see("/memory/merge?done=merged")
+    return redirect("/memory/merge?done=merged")
 
 
 def _plan(store: Store, people: People, tx: Tx, session_id: str) -> PlannedRemoval:
@@ -161,7 +161,7 @@ async def delete_session(request: Request, form: PageForm) -> Response:
     with suppress(StoreBusyError):  # the file is in use: the words leave it with later writes
         await host.store.tidy()
     host.memory.start_deliveries()
-    return see("/sessions")
+    return redirect("/sessions")
 
 
 async def show_waiting(request: Request) -> Response:

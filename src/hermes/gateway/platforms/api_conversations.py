@@ -119,21 +119,21 @@ class Conversations(Struct, frozen=True):
     def _place(self, tx: Tx, history: History, message: Inbound) -> Inbound | None:
         chain = history.chain
         turn, last = find_turn(tx, chain), find_turn(tx, history.before or "")
-        if turn is None and last is None and (last := self._shortened(tx, history)) is not None:
+        if turn is None and last is None and (last := self._turn_of_shortened(tx, history)) is not None:
             chain = _follow(last.chain, history.since)
             turn = find_turn(tx, chain)
         if turn is not None:
-            return self._again(tx, turn, history, message)
-        goes_on = last is not None and self._goes_on(tx, last, history, message)
+            return self._place_repeated(tx, turn, history, message)
+        goes_on = last is not None and self._continues(tx, last, history, message)
         session_id = last.session_id if last is not None and goes_on else self._branch(tx, last, history)
         item = message.message_id or chain
         if (
             self._find_item(tx, session_id, message) is None
         ):  # otherwise the id belongs to another message: refused later
             add_turn(tx, chain, history.words, session_id, item)
-        return self._said_in(tx, session_id, history, replace(message, message_id=item))
+        return self._place_in(tx, session_id, history, replace(message, message_id=item))
 
-    def _shortened(self, tx: Tx, history: History) -> ApiTurn | None:
+    def _turn_of_shortened(self, tx: Tx, history: History) -> ApiTurn | None:
         """Return the turn before the new message for a client that left out earlier messages.
 
         It has the same text and reply, and follows the same messages as far as both the client and the session have
@@ -148,7 +148,7 @@ class Conversations(Struct, frozen=True):
                 return turn
         return None
 
-    def _goes_on(self, tx: Tx, last: ApiTurn, history: History, message: Inbound) -> bool:
+    def _continues(self, tx: Tx, last: ApiTurn, history: History, message: Inbound) -> bool:
         """Return True if the new message continues a session: the session ends with the previous message, and the
         client has its reply, a prefix of it, or none."""
         if extent_of(tx, last.session_id)[1] != last.id:
@@ -172,10 +172,10 @@ class Conversations(Struct, frozen=True):
             self.store.incognito.begin(tx, session_id)
         return session_id
 
-    def _again(self, tx: Tx, turn: ApiTurn, history: History, message: Inbound) -> Inbound | None:
+    def _place_repeated(self, tx: Tx, turn: ApiTurn, history: History, message: Inbound) -> Inbound | None:
         """Return the message for a repeated request. A client whose reply is pending or was lost gets that reply; one
         that received it gets another. The client's own message id takes precedence."""
-        placed = self._said_in(tx, turn.session_id, history, message)
+        placed = self._place_in(tx, turn.session_id, history, message)
         if (own := self._find_item(tx, turn.session_id, message)) is not None:
             return replace(placed, text=_text_of(own))
         placed = replace(placed, message_id=turn.item)
@@ -203,21 +203,21 @@ class Conversations(Struct, frozen=True):
             return None
         return queue_items.find(tx, INBOX, item_key_of(replace(message, session_id=session_id)))
 
-    def _said_in(self, tx: Tx, session_id: str, history: History, message: Inbound) -> Inbound:
+    def _place_in(self, tx: Tx, session_id: str, history: History, message: Inbound) -> Inbound:
         """Return the message in a session, with what the model sees before the session's own messages: the client's
         instructions, messages from before the session, and documents."""
         first = history.places[max(0, len(history.places) - extent_of(tx, session_id)[0])]
         seen = [
             (one.role, strip_fences(one.content or ""))
             for place, one in enumerate(history.messages)
-            if _is_seen(one, place, first)
+            if _is_context(one, place, first)
         ]
         documents = [("user", history.documents)] if history.documents else []
         chat = replace(message.chat, chat_id=session_id)
         return replace(message, chat=chat, session_id=session_id, text=history.said, earlier=(*seen, *documents))
 
 
-def _is_seen(message: Draft, place: int, first: int) -> bool:
+def _is_context(message: Draft, place: int, first: int) -> bool:
     is_said = message.role in ("user", "assistant") and place < first
     return bool((message.content or "").strip()) and (message.role == "system" or is_said)
 

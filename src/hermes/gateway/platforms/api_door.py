@@ -38,7 +38,7 @@ class Door(Struct):
         if shows_key(authorization, self.key):
             return
         if authorization:
-            await self._be_slow()
+            await self._delay()
         raise ApiError(
             401,
             "the key is missing or wrong; send it as `Authorization: Bearer …`",
@@ -46,7 +46,7 @@ class Door(Struct):
             headers={"WWW-Authenticate": "Bearer"},
         )
 
-    async def _be_slow(self) -> None:
+    async def _delay(self) -> None:
         if self._waiting >= MAX_DELAYED_ANSWERS:
             headers = {"Retry-After": "60", "Connection": "close"}
             raise ApiError(429, "too many wrong keys; wait and try again", code="too_many_keys", headers=headers)
@@ -76,20 +76,20 @@ def refuse_two_lengths(app: ASGIApp) -> ASGIApp:
 TOO_MANY_CONNECTIONS = ApiError(503, "too many connections; try again", kind="server_error", code="overloaded")
 
 
-class PatientProtocol(H11Protocol):
+class LimitedProtocol(H11Protocol):
     """The protocol of one connection. Closes it if a request head or the reading of a response takes too long, and
     closes connections above the limit."""
 
-    patience: float
+    timeout_seconds: float
     """Seconds that a client has for the head of a request, and for reading a response that has piled up."""
-    most: int
+    max_connections: int
     """Maximum number of open connections."""
     _head_timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.most:
+        if len(self.connections) > self.max_connections:
             transport.write(_too_many())
             transport.close()
             return
@@ -105,7 +105,7 @@ class PatientProtocol(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._read_timer = self.loop.call_later(self.patience, self.transport.abort)
+        self._read_timer = self.loop.call_later(self.timeout_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -117,7 +117,7 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _expect_head(self) -> None:
-        self._head_timer = self.loop.call_later(self.patience, self._give_up)
+        self._head_timer = self.loop.call_later(self.timeout_seconds, self._give_up)
 
     def _give_up(self) -> None:
         if not self._is_answering():
@@ -132,9 +132,11 @@ class PatientProtocol(H11Protocol):
             timer.cancel()
 
 
-def patient_protocol(patience: float, most: int) -> type[PatientProtocol]:
+def limited_protocol(timeout_seconds: float, max_connections: int) -> type[LimitedProtocol]:
     """Return the protocol class with these limits; the server makes an instance per connection."""
-    return type("LimitedProtocol", (PatientProtocol,), {"patience": patience, "most": most})
+    return type(
+        "LimitedProtocol", (LimitedProtocol,), {"timeout_seconds": timeout_seconds, "max_connections": max_connections}
+    )
 
 
 def _too_many() -> bytes:

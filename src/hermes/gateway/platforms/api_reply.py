@@ -21,7 +21,7 @@ Events: TypeAlias = AsyncGenerator[Any, None]
 KEEPALIVE_SECONDS = 15.0
 """Seconds without data after which a stream sends a comment, so that no proxy closes it."""
 SESSION_ID, SESSION_KEY = "X-Hermes-Session-Id", "X-Hermes-Session-Key"
-INTERRUPTED = "the reply was cut off and begins anew; ask again with the same Idempotency-Key"
+INTERRUPTED = "the reply was cut off and starts again; repeat the request with the same Idempotency-Key"
 
 
 async def answer_whole(
@@ -29,7 +29,7 @@ async def answer_whole(
 ) -> Response:
     """Return the whole reply. If the client disconnects, the turn continues."""
     notices: list[str] = []
-    end = await _unless_gone(request.receive, _end_of(events, notices))
+    end = await _unless_disconnected(request.receive, _end_of(events, notices))
     headers = _with_session(headers, end)
     if isinstance(end, Failed):
         error = failure(end.kind, end.message)
@@ -65,9 +65,9 @@ async def _end_of(events: Events, notices: list[str]) -> Replied | Stopped | Fai
     raise AssertionError("a turn has an end")
 
 
-async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+async def _unless_disconnected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of `work`; raise ClientDisconnect if the client leaves first."""
-    working, gone = asyncio.create_task(work), asyncio.create_task(_until_gone(receive))
+    working, gone = asyncio.create_task(work), asyncio.create_task(_wait_for_disconnect(receive))
     try:
         await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -79,7 +79,7 @@ async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.wait({working, gone})
 
 
-async def _until_gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -89,13 +89,13 @@ class EventStream(Response):
 
     def __init__(self, completion: Completion, events: Events, headers: Mapping[str, str]) -> None:
         super().__init__(media_type="text/event-stream")
-        self._headers = headers
+        self._given_headers = headers
         self._completion = completion
         self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's shape
         try:
-            await _unless_gone(receive, self._send_all(send))
+            await _unless_disconnected(receive, self._send_all(send))
         except ClientDisconnect:
             return  # the turn continues and is stored
         if self.background is not None:
@@ -115,7 +115,7 @@ class EventStream(Response):
     async def _send_head(self, send: Send, first: object) -> None:
         """Send the head with the session of the first event. Without an event it is sent after a timeout, before the
         client gives up."""
-        self.init_headers({**_with_session(self._headers, first), "Cache-Control": "no-store"})
+        self.init_headers({**_with_session(self._given_headers, first), "Cache-Control": "no-store"})
         del self.headers["content-length"]
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
 

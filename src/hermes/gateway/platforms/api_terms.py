@@ -24,7 +24,7 @@ class ApiTerms(Struct, frozen=True):
     key: str
     model_name: str
     drain: float
-    patience: float
+    timeout_seconds: float
     connections: int
     user_guests: bool
     """True if each `user` is a separate guest; otherwise every request is the owner's."""

@@ -73,7 +73,7 @@ class CompletionRequest(Struct, frozen=True):
         for message in reversed(self.messages):
             if message.role == "user" and (message.content or "").strip():
                 return message.content or ""
-        raise ApiError(400, "there is no user message with text", param="messages")
+        raise ApiError(400, "the request has no user message with text", param="messages")
 
 
 def parse_ask(body: bytes) -> CompletionRequest:
@@ -83,18 +83,20 @@ def parse_ask(body: bytes) -> CompletionRequest:
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"the body is not valid JSON: {error}") from None
     if not isinstance(value, dict):
-        raise ApiError(400, "the body is not a JSON object")
+        raise ApiError(400, "the body must be a JSON object")
     for name in UNSUPPORTED:
         if value.get(name) not in (None, [], {}, "none", "auto", ["text"]):
-            raise ApiError(400, f"'{name}' is not supported: the agent uses tools of its own", param=name)
+            raise ApiError(400, f"'{name}' is not supported: the agent has its own tools", param=name)
     if value.get("n") not in (None, 1):
-        raise ApiError(400, "only one choice can be asked for", param="n")
+        raise ApiError(400, "'n' must be 1: only one choice is supported", param="n")
     messages = value.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise ApiError(400, "'messages' is not a list with at least one message", param="messages")
+        raise ApiError(400, "'messages' must be a list with at least one message", param="messages")
     if len(messages) > MAX_REQUEST_MESSAGES:
         raise ApiError(
-            400, f"'messages' has {len(messages):,} items, but takes at most {MAX_REQUEST_MESSAGES:,}", param="messages"
+            400,
+            f"'messages' has {len(messages):,} items; at most {MAX_REQUEST_MESSAGES:,} are allowed",
+            param="messages",
         )
     options = _typed(value, "stream_options", dict) or {}
     return CompletionRequest(
@@ -109,7 +111,7 @@ def parse_ask(body: bytes) -> CompletionRequest:
 def _typed(value: Mapping[str, Json], name: str, kind: type) -> Json:
     found = value.get(name)
     if found is not None and not isinstance(found, kind):
-        raise ApiError(400, f"'{name}' is a {type(found).__name__}, but takes a {kind.__name__}", param=name)
+        raise ApiError(400, f"'{name}' must be a {kind.__name__}, not a {type(found).__name__}", param=name)
     return _clean(found, name) if isinstance(found, str) else found
 
 
@@ -117,19 +119,19 @@ def _name(value: Mapping[str, Json], name: str) -> str:
     """Return a name that a client chose. It is stored or sent back, so it must be short and on one line."""
     found: str = _typed(value, name, str) or ""
     if len(found) > MAX_CLIENT_NAME_CHARS or not found.isprintable():
-        raise ApiError(400, f"'{name}' takes at most {MAX_CLIENT_NAME_CHARS} printable characters", param=name)
+        raise ApiError(400, f"'{name}' must have at most {MAX_CLIENT_NAME_CHARS} printable characters", param=name)
     return found
 
 
 def _message(value: Json, where: str) -> Draft:
     if not isinstance(value, dict):
-        raise ApiError(400, f"{where} is not an object", param=where)
+        raise ApiError(400, f"{where} must be an object", param=where)
     role = ROLES.get(str(value.get("role")))
     if role is None:
-        raise ApiError(400, f"{where}.role is {value.get('role')!r}, but takes one of {', '.join(ROLES)}", param=where)
+        raise ApiError(400, f"{where}.role is {value.get('role')!r}; use one of {', '.join(ROLES)}", param=where)
     calls = value.get("tool_calls") or []
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-        raise ApiError(400, f"{where}.tool_calls is not a list of objects", param=where)
+        raise ApiError(400, f"{where}.tool_calls must be a list of objects", param=where)
     call_id = _typed(value, "tool_call_id", str)
     content = _content(value.get("content"), f"{where}.content")
     return Draft(role, content, tuple(ToolCall.from_wire(call) for call in calls), tool_call_id=call_id)
@@ -142,7 +144,7 @@ def _content(value: Json, where: str) -> str:
     if isinstance(value, str):
         return _clean(value, where)
     if not isinstance(value, list):
-        raise ApiError(400, f"{where} is neither text nor a list of parts", param=where)
+        raise ApiError(400, f"{where} must be text or a list of parts", param=where)
     texts: list[str] = []
     for part in value:
         kind = part.get("type") if isinstance(part, dict) else None
@@ -159,7 +161,7 @@ def _clean(text: str, where: str) -> str:
     except UnicodeEncodeError:
         raise ApiError(400, f"{where} is not valid Unicode: it holds half a surrogate pair", param=where) from None
     if "\0" in text:
-        raise ApiError(400, f"{where} holds a NUL character (U+0000), which no message may have", param=where)
+        raise ApiError(400, f"{where} holds a NUL character (U+0000), which is not allowed", param=where)
     return text
 
 
@@ -181,12 +183,12 @@ class Completion(Struct, frozen=True):
         """Return the whole completion with its notices."""
         message = {"role": "assistant", "content": text, "refusal": None}
         choice = {"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}
-        return {**self._head("chat.completion"), "choices": [choice], "usage": usage, **_beside(notices)}
+        return {**self._head("chat.completion"), "choices": [choice], "usage": usage, **_notices_field(notices)}
 
     def chunk(self, delta: Json, finish_reason: str | None = None, notices: Sequence[str] = ()) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
         usage = {"usage": None} if self.include_usage else {}
-        return event({**self._head("chat.completion.chunk"), "choices": [choice], **usage, **_beside(notices)})
+        return event({**self._head("chat.completion.chunk"), "choices": [choice], **usage, **_notices_field(notices)})
 
     def usage_chunk(self, usage: Json) -> bytes:
         """Return the chunk with the token counts, for clients that requested it."""
@@ -196,7 +198,7 @@ class Completion(Struct, frozen=True):
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
 
-def _beside(notices: Sequence[str]) -> dict[str, Json]:
+def _notices_field(notices: Sequence[str]) -> dict[str, Json]:
     """Return the `hermes` field, which other clients ignore."""
     return {"hermes": {"notices": [text[:MAX_NOTICE_CHARS] for text in notices[-MAX_NOTICES:]]}} if notices else {}
 

@@ -162,7 +162,7 @@ class Discord:
                 task.result()
             return "the connection ended"
         except LoginFailure:
-            return "Discord refuses the token: set `discord.token` anew and start the gateway again"
+            return "Discord refuses the token: set a new `discord.token` and restart the gateway"
         except PrivilegedIntentsRequired:
             return NO_INTENT
         except (DiscordException, aiohttp.ClientError, OSError) as error:

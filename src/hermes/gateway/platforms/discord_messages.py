@@ -28,11 +28,11 @@ class MessageReader(Struct, frozen=True):
 
     def read(self, message: discord.Message, *, edited: bool = False) -> Inbound | None:
         """Return the message for the gateway; None for messages of bots, of the system, or to somebody else."""
-        if message.webhook_id is not None or message.is_system() or not self._hears(message):
+        if message.webhook_id is not None or message.is_system() or not self._accepts(message):
             return None
         if edited and message.author.bot:  # a streamed reply
             return None
-        text = self._said(message, edited=edited)
+        text = self._agent_text(message, edited=edited)
         if text is None:
             return None
         version = f".{message.edited_at.timestamp():.3f}" if edited and message.edited_at is not None else ""
@@ -47,13 +47,13 @@ class MessageReader(Struct, frozen=True):
             author_is_agent=author.bot,
         )
 
-    def _hears(self, message: discord.Message) -> bool:
+    def _accepts(self, message: discord.Message) -> bool:
         """Return True for people, and for the accepted agents in channels."""
         author = message.author
         is_heard = str(author.id) in self.agents and author.id != self.bot_id and not is_direct(message)
         return is_heard or not author.bot
 
-    def _said(self, message: discord.Message, *, edited: bool) -> str | None:
+    def _agent_text(self, message: discord.Message, *, edited: bool) -> str | None:
         """Return the text for the agent; None if it is not addressed to the bot."""
         if not is_direct(message) and self.mentions_only and not self._is_addressed(message):
             return None

@@ -36,7 +36,7 @@ from hermes.gateway.gateway import Gateway
 from hermes.gateway.platform import Chat, Inbound, Intake, SendNever
 from hermes.gateway.platforms import api_reply
 from hermes.gateway.platforms.api_conversations import Conversations, name_conversation, read_history
-from hermes.gateway.platforms.api_door import Door, patient_protocol, refuse_two_lengths
+from hermes.gateway.platforms.api_door import Door, limited_protocol, refuse_two_lengths
 from hermes.gateway.platforms.api_follow import follow
 from hermes.gateway.platforms.api_forms import find_memory_switch, is_task
 from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole, header_text
@@ -53,10 +53,10 @@ log = logging.getLogger("hermes.gateway")
 
 NAME = "api"
 MAX_REQUEST_BYTES = 10 * 1024 * 1024
-KEY_REUSED = "this Idempotency-Key was another message's in this conversation; a new message takes a new key"
-NOT_YOURS = "this session is not one of the user's"
-SESSION_KEEPS = "a session has memory of its own; `/memory off` said in it switches that off"
-EMPTY_USER = "'user' is empty: it names the guest who speaks, and a request without it is the owner's"
+KEY_REUSED = "this Idempotency-Key belongs to another message of this conversation; use a new key for a new message"
+NOT_YOURS = "this session belongs to another user"
+SESSION_KEEPS = "a session has its own memory mode; send `/memory off` in it to switch memory off"
+EMPTY_USER = "'user' must not be empty: it names the guest; a request without 'user' is the owner's"
 SESSION_ID, SESSION_KEY, IDEMPOTENCY = "x-hermes-session-id", "x-hermes-session-key", "idempotency-key"
 
 
@@ -71,7 +71,7 @@ class HttpApi:
         if not terms.key and not is_loopback(terms.host):
             raise SettingsError(
                 f"api.host is {terms.host!r}, which others can reach, but api.key is empty",
-                hint="Set `api.key` (or API_SERVER_KEY), or let `api.host` be 127.0.0.1",
+                hint="Set `api.key` (or API_SERVER_KEY), or set `api.host` to 127.0.0.1",
             )
         self._gateway = gateway
         self._clock = clock
@@ -83,7 +83,7 @@ class HttpApi:
         terms = self._terms
         server = GuestServer(
             refuse_two_lengths(self.app()),
-            http=patient_protocol(terms.patience, terms.connections),
+            http=limited_protocol(terms.timeout_seconds, terms.connections),
             drain=int(terms.drain) + 5,
             keep_alive=30,
         )
@@ -149,7 +149,7 @@ class HttpApi:
 
     async def _complete(self, request: Request) -> Response:
         await self._check(request)
-        ask = self._with_user(parse_ask(await read_body(request, self._terms.patience)))
+        ask = self._with_user(parse_ask(await read_body(request, self._terms.timeout_seconds)))
         session_id, given_key = _named(request, SESSION_ID), _named(request, SESSION_KEY)
         guest = ask.user if self._terms.user_guests else None
         session_key = given_key
@@ -265,7 +265,7 @@ class HttpApi:
         """Raise ApiError unless the request has the key. Without a key, only this machine may ask, and no web page open
         on it."""
         if self._gateway.ending:
-            raise ApiError(503, "the gateway is ending", kind="server_error", headers={"Retry-After": "5"})
+            raise ApiError(503, "the gateway is shutting down", kind="server_error", headers={"Retry-After": "5"})
         if self._terms.key:
             await self._door.check(request.headers.get("authorization"))
             return
@@ -273,19 +273,19 @@ class HttpApi:
             raise ApiError(403, f"without a key, {strange}; set `api.key`")
 
 
-async def read_body(request: Request, patience: float) -> bytes:
+async def read_body(request: Request, timeout_seconds: float) -> bytes:
     """Return the whole body. Raises ApiError if it is too large or too slow."""
     if int(request.headers.get("content-length") or 0) > MAX_REQUEST_BYTES:
         raise _too_large()
     body = bytearray()
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout_seconds):
             async for piece in request.stream():
                 body += piece
                 if len(body) > MAX_REQUEST_BYTES:
                     raise _too_large()
     except TimeoutError:
-        raise ApiError(408, "the body did not come in time", headers={"Connection": "close"}) from None
+        raise ApiError(408, "the body was not received in time", headers={"Connection": "close"}) from None
     return bytes(body)
 
 
@@ -305,7 +305,7 @@ def _named(request: Request, header: str) -> str | None:
         raise ApiError(400, f"the request has {len(values)} {header} headers; send one", param=header)
     value = values[0]
     if not 0 < len(value) <= MAX_CLIENT_NAME_CHARS or not value.isprintable():
-        raise ApiError(400, f"{header} takes 1 to {MAX_CLIENT_NAME_CHARS} printable characters", param=header)
+        raise ApiError(400, f"{header} must have 1 to {MAX_CLIENT_NAME_CHARS} printable characters", param=header)
     return value
 
 
@@ -325,6 +325,6 @@ async def _show_error(request: Request, error: Exception) -> Response:
                 log.error("a request failed: %s", error.line())
             response = ApiError(503, error.line(), kind="server_error", headers={"Retry-After": "5"})
         case _:
-            log.exception("a request met a defect", exc_info=error)
-            response = ApiError(500, f"a defect: {type(error).__name__}", kind="server_error")
+            log.exception("a request failed with an unexpected error", exc_info=error)
+            response = ApiError(500, f"internal error: {type(error).__name__}", kind="server_error")
     return JSONResponse(response.body, status_code=response.status, headers=response.headers)

@@ -85,7 +85,7 @@ def check_slack(base_url: str, tokens: list[str]) -> CheckedToken:
     _ask(f"{base_url}/apps.connections.open", {"Authorization": f"Bearer {tokens[1]}"}, "POST")
     granted = {one.strip() for one in headers.get("x-oauth-scopes", "").split(",")}
     lacking = sorted(SLACK_SCOPES - granted)
-    missing = (f"the scopes {', '.join(lacking)}: add them and install the app anew",) if lacking else ()
+    missing = (f"the scopes {', '.join(lacking)}: add them and reinstall the app",) if lacking else ()
     return CheckedToken(
         f"@{bot.get('user')} in {bot.get('team')}", missing, "Write to the app, or /invite it to a channel"
     )
@@ -103,11 +103,11 @@ def _ask(url: str, headers: Mapping[str, str], method: str = "GET") -> tuple[dic
     except HTTPError as error:
         if error.code in (401, 404):  # Telegram answers 404 to what cannot be a token
             raise RefusedTokenError(f"HTTP {error.code}") from None
-        raise OSError(f"it answers HTTP {error.code}") from None
+        raise OSError(f"it responds with HTTP {error.code}") from None
     except HTTPException as error:
         raise OSError(f"it does not speak HTTP: {type(error).__name__}") from None
     if not isinstance(found, dict):
-        raise ValueError("it answers with something else than an object")
+        raise ValueError("its response is not a JSON object")
     if found.get("ok") is False:
         raise RefusedTokenError(str(found.get("error") or found.get("description")))
     return found, response_headers

@@ -291,7 +291,7 @@ class Slack:
             params["cursor"] = str((page.get("response_metadata") or {}).get("next_cursor") or "")
             if not params["cursor"]:
                 return found
-        log.warning("%s: what comes after %d entries is left out", method, len(found))
+        log.warning("%s: entries after the first %d are ignored", method, len(found))
         return found
 
     async def _page(self, method: str, params: Mapping[str, str | int]) -> Json:

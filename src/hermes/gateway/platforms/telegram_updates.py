@@ -55,7 +55,7 @@ class UpdateReader(Struct, frozen=True):
             return moved
         if message.from_user is None or (message.from_user.is_bot and not _is_anonymous_admin(message)):
             return None
-        text = self._said(message, edited=edited)
+        text = self._agent_text(message, edited=edited)
         if text is None:
             return None
         # Another bot in the same chat counts its messages from the beginning again.
@@ -65,11 +65,11 @@ class UpdateReader(Struct, frozen=True):
             message_id=f"{own}.{update.update_id:d}" if edited else own,
             text=text,
             author_id=f"{_author(message).id:d}",
-            author_name=_called(_author(message)),
+            author_name=_name_of(_author(message)),
             author_alt=well_formed(_author(message).username or "") or None,
         )
 
-    def _said(self, message: telegram.Message, *, edited: bool) -> str | None:
+    def _agent_text(self, message: telegram.Message, *, edited: bool) -> str | None:
         """Return the text for the agent; None if it is not addressed to the bot. Forwarded text is quoted and never a
         command: others wrote it."""
         raw, origin = well_formed(message.text or message.caption or ""), _origin(message)
@@ -134,7 +134,7 @@ def _author(message: telegram.Message) -> telegram.User | telegram.Chat:
     return anonymous or message.from_user
 
 
-def _called(someone: telegram.User | telegram.Chat) -> str:
+def _name_of(someone: telegram.User | telegram.Chat) -> str:
     title = getattr(someone, "title", None)  # a chat has one, a person has not
     names = (title, someone.full_name, someone.username)
     return first_name_of(*names, default=str(someone.id))
@@ -161,7 +161,7 @@ def _origin(message: telegram.Message) -> str:
     if origin is None:
         return ""
     people = (getattr(origin, name, None) for name in ("sender_user", "sender_chat", "chat"))
-    names = [_called(person) for person in people if person is not None]
+    names = [_name_of(person) for person in people if person is not None]
     return f"(forwarded from {names[0] if names else one_name(getattr(origin, 'sender_user_name', 'someone'))})"
 
 
