@@ -149,15 +149,15 @@ def _fill(honcho: Honcho, size: int) -> list[float]:
     return taken
 
 
-def wait_until_learnt(honcho: Honcho) -> None:
+def wait_until_learnt(honcho: Honcho, seconds: float = PATIENCE) -> None:
     """Until nothing waits, or for a while: other servers let little work wait for half an hour."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         status = honcho.queue_status()
         if status.pending_work_units + status.in_progress_work_units == 0:
             return
         time.sleep(0.05)
-    print(f"  (work still waits after {PATIENCE:g} s; measured all the same)")  # noqa: T201
+    print(f"  (work still waits after {seconds:g} s; measured all the same)")  # noqa: T201
 
 
 def _together(url: str, workspace: str, size: int, name: str, bind: Callable[[Honcho, int], Any]) -> Row:
