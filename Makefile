@@ -74,7 +74,7 @@ docs: develop
 	$(BIN)/python -m scripts.write_reference
 	$(BIN)/python -m scripts.write_command_tree
 	$(BIN)/python -m scripts.write_honcho_reference
-	$(BIN)/python -m scripts.draw_rooms
+	$(BIN)/python -m scripts.draw_packages
 
 bench: develop
 	$(BIN)/python -m bench

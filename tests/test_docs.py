@@ -18,7 +18,7 @@ from hermes.audit import damage, log
 from hermes.cli.json_lines import Ended
 from hermes.events import TurnEvent
 from hermes.slash.table import OFFERED, TABLE
-from scripts import draw_rooms, draw_terminal
+from scripts import draw_packages, draw_terminal
 from scripts.write_reference import TARGET, render
 
 ROOT = Path(__file__).parent.parent
@@ -30,14 +30,14 @@ def test_reference_names_every_command_setting_and_error() -> None:
     assert TARGET.read_text(encoding="utf-8") == render(), "run `make docs`"
 
 
-def test_the_drawing_of_the_rooms_shows_what_they_import() -> None:
-    page = draw_rooms.TARGET.read_text(encoding="utf-8")
-    assert page == draw_rooms.with_drawing(page), "run `make docs`"
+def test_the_drawing_of_the_packages_shows_what_they_import() -> None:
+    page = draw_packages.TARGET.read_text(encoding="utf-8")
+    assert page == draw_packages.with_drawing(page), "run `make docs`"
 
 
 def test_a_drawing_leaves_out_what_other_arrows_say() -> None:
     arrows = {"cli": {"agent", "store", "errors"}, "agent": {"store"}, "store": {"errors"}, "errors": set[str]()}
-    reduced = draw_rooms.reduce_arrows(arrows)
+    reduced = draw_packages.reduce_arrows(arrows)
     assert reduced == {"cli": {"agent"}, "agent": {"store"}, "store": {"errors"}, "errors": set()}
 
 
