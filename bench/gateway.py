@@ -183,7 +183,7 @@ def running(home: Path, provider: str) -> Iterator[Bench]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        host, _, port = _wait_for_url(home).removeprefix("http://").partition("/")[0].partition(":")
+        host, _, port = wait_for_url(home).removeprefix("http://").partition("/")[0].partition(":")
         yield Bench(home, host, int(port), model_port, gateway.pid)
     finally:
         for process in (gateway, model):
@@ -192,7 +192,8 @@ def running(home: Path, provider: str) -> Iterator[Bench]:
         model.stdout.close()
 
 
-def _wait_for_url(home: Path) -> str:
+def wait_for_url(home: Path) -> str:
+    """Return the address of the HTTP API of the gateway that starts in this home."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
         time.sleep(0.05)

@@ -150,15 +150,15 @@ def _fill(honcho: Honcho, size: int) -> list[float]:
     return taken
 
 
-def wait_until_learnt(honcho: Honcho) -> None:
+def wait_until_learnt(honcho: Honcho, seconds: float = LEARNING_TIMEOUT_SECONDS) -> None:
     """Wait until no work is left, or for a limited time: other servers delay small work for half an hour."""
-    end = time.monotonic() + LEARNING_TIMEOUT_SECONDS
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         status = honcho.queue_status()
         if status.pending_work_units + status.in_progress_work_units == 0:
             return
         time.sleep(0.05)
-    print(f"  (work still waits after {LEARNING_TIMEOUT_SECONDS:g} s; measured all the same)")  # noqa: T201
+    print(f"  (work still waits after {seconds:g} s; measured all the same)")  # noqa: T201
 
 
 def _together(url: str, workspace: str, size: int, name: str, bind: Callable[[Honcho, int], Any]) -> Row:

@@ -1,4 +1,4 @@
-"""Traces which functions of a package run, and which of its rooms call each other."""
+"""Traces which functions of a package run, and which of its parts call each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 INSIDE = re.compile(r"(\.<locals>)?\.?<(lambda|listcomp|setcomp|dictcomp|genexpr)>$")
 """Marks code objects nested in a function, which count as a part of it."""
 DIVIDED = "memory_server"
-"""The room whose folders count as separate rooms."""
+"""The part whose folders count as separate parts."""
 
 
 @dataclass(frozen=True, order=True)
@@ -31,15 +31,15 @@ class Walk:
 
     functions: frozenset[Function]
     crossings: frozenset[tuple[str, str]]
-    """Calls between rooms, as pairs of calling and called file."""
+    """Calls between parts, as pairs of calling and called file."""
 
     @property
     def files(self) -> frozenset[str]:
         return frozenset(function.file for function in self.functions)
 
 
-def room_of(file: str) -> str:
-    """Return the room of a file: a folder or a module at the top of the package, or a folder of the memory server."""
+def part_of(file: str) -> str:
+    """Return the part of a file: a folder or a module at the top of the package, or a folder of the memory server."""
     parts = file.split("/")
     return "/".join(parts[: 2 if parts[0] == DIVIDED else 1]).removesuffix(".py")
 
@@ -66,7 +66,7 @@ class Tracer:
         pairs = {(caller and self._function(caller), self._function(called)) for caller, called in calls}
         functions = frozenset(called for _, called in pairs if called)
         files = {(caller.file, called.file) for caller, called in pairs if caller and called}
-        return Walk(functions, frozenset(pair for pair in files if room_of(pair[0]) != room_of(pair[1])))
+        return Walk(functions, frozenset(pair for pair in files if part_of(pair[0]) != part_of(pair[1])))
 
     def _see(self, frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and (calls := self._calls) is not None:

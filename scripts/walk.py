@@ -1,4 +1,4 @@
-"""How far one piece of data walks: files, functions and calls between rooms on the way of a turn, a message, a search.
+"""How far one piece of data walks: files, functions and calls between packages on the way of a turn or a search.
 
     python -m scripts.walk                         # every way, of the source that is here
     python -m scripts.walk --source OLD/src        # the same for another checkout

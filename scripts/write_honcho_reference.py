@@ -36,6 +36,7 @@ def render() -> str:
     group = make_commands(Machine(Home(Path("home")), {}), cast(Desk, None))
     parts = [
         "# Honcho: reference",
+        "You want to know which key is in force, and where its value comes from: type `hermes honcho status`.",
         "Made from the code by `make docs`; change the code, not this page. [honcho.md](honcho.md) explains it.",
         "## Keys of `honcho.json`",
         "Each is looked for in the host block, at the root of the file, in the variable; then it is the default. "
