@@ -1,4 +1,4 @@
-"""Which questions memory admits not to know: `python -m bench.admission DATA`, DATA a folder of conversations.
+"""Scores which questions memory admits not to know: `python -m bench.admission DATA` (a folder of conversations).
 
 DATA holds LoCoMo files (`locomo*.json`; category 5 has no answer) and files in the form of BEAM (`beam*.json`, kind
 `abstention`). To these come questions that nobody spoke of. The regression of `hermes.ranking.admission` is fitted on
@@ -46,7 +46,7 @@ ANSWERED = {
     "never spoken of": False,
 }
 WORLD_WEIGHT = 0.3
-"""What a question that nobody spoke of counts: there are many, and they are easy."""
+"""Weight of a question that nobody has talked about: there are many, and they are easy."""
 ROUNDS, RIDGE = 50, 1.0
 Numbers = NDArray[np.float64]
 
@@ -62,9 +62,9 @@ class Asked:
 class Conversation:
     name: str
     turns: Sequence[dict[str, Any]]
-    """With session, speaker, text and time."""
+    """Turns with session, speaker, text and time."""
     questions: Sequence[tuple[str, bool]]
-    """Each with whether it has an answer."""
+    """Questions, each with whether it has an answer."""
 
 
 def read_conversations(folder: Path) -> Iterator[Conversation]:

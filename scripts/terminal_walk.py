@@ -30,7 +30,7 @@ LONG = "".join(f"line {number}: {'words ' * 8}\n" for number in range(2500))
 
 
 def tmux(*arguments: str, said: str | None = None) -> str:
-    """Ask the walk's own tmux server."""
+    """Call the walk's own tmux server."""
     done = subprocess.run(
         ["tmux", "-L", SOCKET, *arguments], input=said, capture_output=True, text=True, check=True, timeout=20
     )
@@ -39,7 +39,7 @@ def tmux(*arguments: str, said: str | None = None) -> str:
 
 @dataclass
 class Walk:
-    """A window with a program in it, and a folder for its screens."""
+    """A window with a program, and a folder for its screens."""
 
     source: Path
     home: Path
@@ -94,7 +94,7 @@ class Walk:
         return True
 
     def elsewhere(self, *arguments: str) -> None:
-        """The same program in another process, as another client is."""
+        """Run the same program in another process, like another client."""
         env = {**os.environ, "HERMES_HOME": str(self.home), "PYTHONPATH": str(self.source)}
         model = {"OPENAI_BASE_URL": self.base_url, "HERMES_MODEL": "walk-1", "HERMES_MEMORY_PROVIDER": "none"}
         subprocess.run(
@@ -102,7 +102,7 @@ class Walk:
         )
 
     def take(self, step: Step) -> None:
-        """Take one step and keep what is to be seen then, as text and as it is painted."""
+        """Run one step and save the screen as text and with its colours."""
         self.number += 1
         begun = time.monotonic()
         step.act(self)
@@ -121,7 +121,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class Step:
-    """What a person does, and what shows that it has happened."""
+    """An input, and the text on the screen that shows its effect."""
 
     name: str
     act: Callable[[Walk], None]
@@ -203,7 +203,7 @@ STEPS: Sequence[Step] = (
 
 
 def main() -> int:
-    """Take the walk; 1 when something was not to be seen."""
+    """Run the walk; return 1 if an expected text did not appear."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", type=Path, default=HERE, help="the src folder of the version to walk with")
     parser.add_argument("--out", type=Path, default=Path("terminal-walk"), help="where the screens go")

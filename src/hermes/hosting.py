@@ -146,7 +146,7 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
         key=get(table.API_SERVER_KEY),
         model_name=f"hermes-{app.home.profile}" if app.home.profile else "hermes",
         drain=get(table.DRAIN),
-        patience=get(table.API_TIMEOUT),
+        timeout_seconds=get(table.API_TIMEOUT),
         connections=get(table.API_CONNECTIONS),
         user_guests=open_people(app).api_guests,
         memory=cast(ApiMemory, get(table.API_MEMORY)),

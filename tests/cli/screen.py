@@ -41,7 +41,7 @@ class Screen:
         self._patience = patience
         self._command = [*program, *arguments]
         quiet = ("HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE", "HERMES_MODEL_TOOLS")
-        kept = {name: os.environ[name] for name in ("PATH", *quiet)}
+        kept = {name: os.environ[name] for name in ("PATH", *quiet) if name in os.environ}
         self._env = {"TERM": "xterm-256color", **kept, **env}
         self._emulated = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._emulated)

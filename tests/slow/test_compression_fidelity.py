@@ -29,7 +29,7 @@ from tests.compression.plumbing_job import PLANTED, conversation, forgotten, mor
 
 WINDOW = 8_000
 FLOOR = 0.6
-"""The part of what was planted that a small model must still have in its summary and tail."""
+"""Minimum share of the planted facts in a small model's summary and tail."""
 
 pytestmark = pytest.mark.slow
 QUESTIONS = {

@@ -1,4 +1,4 @@
-"""What was said in some sessions, as far as it tells whether one message is a copy of another."""
+"""Messages of sessions, reduced to the properties that identify copies."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class SaidMessage:
     role: str
     time: float
     wording: int
-    """A hash of who said what, to see whether two messages are the same."""
+    """A hash of role and text, to compare messages."""
     length: int
     signs: str
-    """Its tool calls, what it answers, and its name on a platform: a compression writes none of these by itself."""
+    """Its tool calls, the call that it answers, and its id on a platform: a compression writes none of these."""
     is_summary: bool
     is_live: bool
 
@@ -29,8 +29,8 @@ class SaidMessage:
 
 
 def read_messages(tx: Tx, shape: TableShape, sessions: Collection[str], which: str) -> dict[str, list[SaidMessage]]:
-    """The messages of some sessions for which the condition `which` holds, in order. They are read in one pass: files
-    of others need not have an index by session."""
+    """Return the messages of some sessions that satisfy the condition `which`, in order. Reads them in one pass,
+    because files of others may lack an index by session."""
     own = [shape.field(name) for name in ("tool_call_id", "tool_calls", "platform_message_id")]
     signs = " || ".join(f"coalesce({field}, '')" for field in own)
     rows = tx.execute(

@@ -56,6 +56,7 @@ def build_app(names: Iterable[str], following: str | None = None) -> typer.Typer
         name="hermes",
         help="An agent host with durable long-term memory.",
         no_args_is_help=True,
+        # rich draws tables alone: start-up is part of the product, and importing rich takes long.
         rich_markup_mode=None,
         add_completion=False,
         context_settings={"help_option_names": ["-h", "--help"]},

@@ -57,6 +57,7 @@ class Search:
         newest = tx.execute("SELECT max(id) FROM messages").fetchone()[0] or 0
         return bool(newest > _indexed_upto(tx))
 
+    # The index follows the table when someone searches: rows of other programs are found, and an append pays nothing.
     def catch_up(self, tx: Tx, limit: int = INDEX_BATCH_ROWS) -> int:
         """Index the next `limit` messages and return their number. Call it until that is 0."""
         rows = tx.execute(

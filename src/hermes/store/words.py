@@ -31,6 +31,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
+# FTS5 takes a run of CJK for one word: characters are indexed one by one and searched as phrases.
 def segment(text: str) -> str:
     """Return `text` as it is indexed: normalized, with each character of a spaceless script as one word."""
     return _compiled(SPACELESS_CHARACTER).sub(lambda found: f" {found[0]} ", unicodedata.normalize("NFKC", text))
