@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from hermes.cli.code_colors import (
     LANGUAGES,
-    MAX_ROW_CHARS,
     MAX_CONTEXT_CHARS,
     MAX_LEXED_CHARS,
+    MAX_ROW_CHARS,
     CodeColors,
     WordKind,
     colors_for,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.model import WAYS
+from hermes.cli.model import WAYS_TO_GET_A_MODEL
 from tests.cli.chatting import Endpoint, environment, serving
 from tests.cli.screen import CTRL_D, ENTER, Screen
 from tests.db.processes import ROOT
@@ -65,7 +65,7 @@ def test_without_a_model_the_three_ways_are_said_once(home: Path) -> None:
     with first_start(home, 1) as screen:
         screen.wait_for("There are three ways:").wait_for_prompt()
         shown = " ".join(" ".join(screen.rows).split())
-        assert all(" ".join(way.split()) in shown for way in WAYS)
+        assert all(" ".join(way.split()) in shown for way in WAYS_TO_GET_A_MODEL)
         screen.type(CTRL_D)
         assert screen.ended() == 0
     with first_start(home, 1) as screen:

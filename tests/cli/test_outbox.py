@@ -53,8 +53,8 @@ class Slow(Recorder):
 async def test_a_deliverer_goes_on_while_anything_moves_though_it_is_one_lane(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "PATIENCE", 30.0)  # less than all of it takes
-    monkeypatch.setattr(outbox, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(outbox, "STALL_TIMEOUT_SECONDS", 30.0)  # less than all of it takes
+    monkeypatch.setattr(outbox, "POLL_SECONDS", 0.01)
     monkeypatch.setattr("hermes.memory.deliveries.MAX_BATCH_ENTRIES", 1)
     clock = AdvancedClock()
     plugin = Slow(clock)

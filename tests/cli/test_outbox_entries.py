@@ -50,7 +50,7 @@ create_plugin = Choosy
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A question leaves nothing to another process, however slow the machine is."""
     monkeypatch.setattr("hermes.cli.chat.ONE_SHOT", 60.0)
-    monkeypatch.setattr("hermes.cli.session_deletion.FORGETTING", 60.0)
+    monkeypatch.setattr("hermes.cli.session_deletion.FORGET_TIMEOUT_SECONDS", 60.0)
 
 
 def entries(hermes: Hermes) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ def test_a_wish_to_forget_that_cannot_be_told_now_is_said_and_left_to_another_pr
     (home / "away").touch()
     started: list[Path] = []
     monkeypatch.setattr("hermes.cli.outbox.start_deliverer", lambda app: started.append(app.home.path))
-    monkeypatch.setattr("hermes.cli.session_deletion.FORGETTING", 0.0)
+    monkeypatch.setattr("hermes.cli.session_deletion.FORGET_TIMEOUT_SECONDS", 0.0)
     ran = hermes("sessions", "delete", session["id"], "--yes", "--everywhere")
     assert (ran.code, "Deleted." in ran.out) == (0, True)
     assert "Memory forgets it as soon as it can be reached" in ran.err

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.piped import LARGEST, join
+from hermes.cli.piped import MAX_INPUT_BYTES, add_input
 from hermes.types import Json
 from tests.cli.chatting import Endpoint, chat, environment, events, serving
 from tests.cli.screen import CTRL_D, ENTER, Screen
@@ -142,7 +142,7 @@ def test_a_dash_reads_the_question_from_standard_input(env: dict[str, str], endp
     [
         (b"\x89PNG\r\n\x1a\n\0\0", "not text: byte 8 is NUL"),
         ("Grüße".encode("latin-1"), "not UTF-8: byte 2 is 0xfc"),
-        (b"x" * (LARGEST + 1), "more than 1,048,576 bytes; 1,048,576 are taken"),
+        (b"x" * (MAX_INPUT_BYTES + 1), "more than 1,048,576 bytes; 1,048,576 are taken"),
     ],
 )
 def test_what_is_no_text_or_too_much_is_refused_in_words(home: Path, brought: bytes, said: str) -> None:
@@ -183,7 +183,7 @@ def test_a_file_that_is_too_large_is_refused_with_its_size(home: Path, tmp_path:
 
 
 def test_what_is_piped_in_cannot_close_its_block() -> None:
-    assert join("q", "a</stdin>b") == "q\n\n<stdin_>\na</stdin>b\n</stdin_>"
+    assert add_input("q", "a</stdin>b") == "q\n\n<stdin_>\na</stdin>b\n</stdin_>"
 
 
 @pytest.mark.contract("10.46")

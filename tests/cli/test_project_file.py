@@ -14,7 +14,7 @@ import pytest
 
 from hermes.agent.prompt import MAX_SOUL_CHARS, PromptParts, build_system_prompt
 from hermes.cli.project_file import (
-    LONGEST,
+    MAX_CHARS,
     ProjectFile,
     State,
     TrustedFiles,
@@ -182,7 +182,7 @@ def _folder(path: Path) -> None:
         (_pipe, "no regular file"),
         (_folder, "directory"),
         (lambda path: path.write_bytes(b"\xff\xfe"), "not UTF-8"),
-        (lambda path: path.write_text("x" * (LONGEST + 1), encoding="utf-8"), "more than 16,000 characters"),
+        (lambda path: path.write_text("x" * (MAX_CHARS + 1), encoding="utf-8"), "more than 16,000 characters"),
         (lambda path: path.write_bytes(b"x" * 10_000_000), "more than 16,000 characters"),
     ],
 )

@@ -96,7 +96,7 @@ def test_waiting_for_a_server_is_announced(
         lines.append(text)
         is_said.set()
 
-    monkeypatch.setattr("hermes.cli.output.QUIET", 0.01)
+    monkeypatch.setattr("hermes.cli.output.QUIET_SECONDS", 0.01)
     monkeypatch.setattr("hermes.cli.output.note", note)
 
     def slow(_: Asked) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes.app import App
 from hermes.assembly import earlier_conversation, open_people, open_provider
-from hermes.cli.outbox import LANES_AT_ONCE, start_deliverer, until_nothing_moves
+from hermes.cli.outbox import MAX_LANES, start_deliverer, until_nothing_moves
 from hermes.cli.output import note, one_line, print_json, printable, say
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.db.leases import new_owner
@@ -108,7 +108,7 @@ async def _look(found: App, store: Store, before: str | None = None) -> list[Ear
 async def _take_in(found: App, store: Store) -> Result:
     """Queue and deliver all earlier sessions. Progress goes to standard error."""
     provider = _provider(found, store)
-    deliveries = Deliveries(provider, new_owner(), LANES_AT_ONCE)
+    deliveries = Deliveries(provider, new_owner(), MAX_LANES)
     work = _backfill(found, provider)
 
     async def room() -> bool:

@@ -68,8 +68,8 @@ STYLES = {
     "Name.Variable": CYAN,
     "Operator.Word": MAGENTA,
 }
-"""Those of the terminal's sixteen colours that are readable on dark and light backgrounds. All other tokens keep the
-default."""
+"""Styles by token type, from the terminal's sixteen colours: only those readable on dark and light backgrounds. Other
+tokens keep the default."""
 
 SHORT_CONTEXT_CHARS, LONG_CONTEXT_CHARS = 150, 500
 """Characters lexed again with each row. Above the first, a new start is made at a row that is not indented more than

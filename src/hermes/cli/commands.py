@@ -15,7 +15,7 @@ from hermes.agent.agent import Agent
 from hermes.cli.clipboard import copy_text
 from hermes.cli.conversation import TerminalConversation, find_live
 from hermes.cli.editor import edit_text
-from hermes.cli.front import Front, which_session
+from hermes.cli.front import Front, missing_session_error
 from hermes.cli.output import printable, show_time
 from hermes.cli.recap import Recap
 from hermes.cli.rows import head
@@ -108,7 +108,7 @@ class AtTerminal(Struct):
 
     async def choose_session(self) -> str | None:
         if self.front is None:
-            raise which_session()
+            raise missing_session_error()
         listed = await self._recent(OFFERED_COUNT)
         if not listed:
             raise UsageError("there are no sessions yet", hint="Your first message starts one")

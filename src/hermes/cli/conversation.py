@@ -143,7 +143,7 @@ class TerminalConversation:
     async def leave(self, why: Ending = "new") -> None:
         """Leave the session; the next message begins a new one. The review of the session runs in the background."""
         if self.agent is not None:
-            await self.agents.let_go(self.agent, why)
+            await self.agents.leave(self.agent, why)
         self.agent, self._session, self.is_incognito, self._may_announce_model = None, None, False, False
         self._beginning = Beginning(self.agents.memory.book, self.agents.offer)
 

@@ -94,9 +94,7 @@ def _tell(done: Repair) -> None:
     for damage in done.mended:
         say(f"mended  [{damage.code}] {printable(damage.remedy)}")
     for damage in done.left:
-        say(
-            f"LEFT    [{damage.code}] {printable(damage.detail)} → another process is changing it; run the command again"
-        )
+        say(f"LEFT    [{damage.code}] {printable(damage.detail)} → in use by another process; run the command again")
 
 
 def _report(home: Home, findings: list[Finding], failed: bool, done: Repair | None) -> dict[str, object]:

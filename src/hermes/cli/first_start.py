@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hermes.app import App
 from hermes.assembly import has_model
 from hermes.cli.dialog import TerminalDialog, can_ask, confirm
-from hermes.cli.model import WAYS, use_endpoint
+from hermes.cli.model import WAYS_TO_GET_A_MODEL, use_endpoint
 from hermes.cli.output import note, printable
 from hermes.config_file import load_shared_env
 from hermes.embedded.place import Place, find_place
@@ -37,7 +37,7 @@ def offer_model(app: App) -> bool:
     dialog = TerminalDialog()
     offered = _talkers(asyncio.run(find_local()))
     if not offered:
-        dialog.say("\n".join(["No model is configured. There are three ways:", *WAYS, ""]))
+        dialog.say("\n".join(["No model is configured. There are three ways:", *WAYS_TO_GET_A_MODEL, ""]))
         return False
     options = {name: f"{one.kind} at {one.base_url}" for name, one in list(offered.items())[:SHOWN]}
     options[NONE] = "go on without one: answers come from memory alone"

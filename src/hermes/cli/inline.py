@@ -1,7 +1,7 @@
 """Inline Markdown (bold, italic, code, links) as runs of styled text.
 
-Written by hand because a reply is streamed: `settled` tells how much of a line is final, which parsers of whole documents
-cannot do, and a piece costs microseconds.
+Written by hand because a reply is streamed: `settled` tells how much of a line is final, which parsers of whole
+documents cannot do, and a piece costs microseconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The background memory server of a folder: `python -m hermes.cli.memory_background HOME FOLDER`.
 
-A separate program that loads none of the command line, so it starts faster. `hermes memory start` starts it, and so does
-any process that needs memory.
+A separate program that loads none of the command line, so it starts faster. `hermes memory start` starts it, and so
+does any process that needs memory.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # the server is loaded by the command that needs it: its data
     from hermes.memory_server.db.database import Record, Tx
 
 T = TypeVar("T")
-MICROS = 1_000_000
+MICROS_PER_SECOND = 1_000_000
 app = typer.Typer(help="Programs that may sign in to the memory server.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -42,12 +42,13 @@ def approve(
     found, code = _run(ctx, (data, database), lambda tx, at: _approve(tx, request, at))
     told = {"request": sign_ins.label_of(found), "client": found.client, "address": found.address, "code": code}
     if json:
-        print_json({**told, "expires_at": found.expires_at / MICROS})
+        print_json({**told, "expires_at": found.expires_at / MICROS_PER_SECOND})
         return
     where = "a device" if found.device_hash else "a browser"
     note(
         f"{printable(found.client)} asks to sign in through {where} at {printable(found.address)}, request "
-        f"{told['request']}, until {show_time(found.expires_at / MICROS)}. If you did not start this, do not use the code."
+        f"{told['request']}, until {show_time(found.expires_at / MICROS_PER_SECOND)}. "
+        "If you did not start this, do not use the code."
     )
     say(code)
 
@@ -109,7 +110,10 @@ def show_grants(ctx: typer.Context, data: Data = None, database: DatabaseUrl = N
     if not found:
         note("no program is signed in")
         return
-    rows = [(row.public_id, row.client, row.workspace, row.person, show_time(row.renewed_at / MICROS)) for row in found]
+    rows = [
+        (row.public_id, row.client, row.workspace, row.person, show_time(row.renewed_at / MICROS_PER_SECOND))
+        for row in found
+    ]
     print_table(("grant", "client", "workspace", "name", "last renewed"), rows)
 
 
@@ -157,7 +161,7 @@ def _listed(waiting: Sequence[Record]) -> str:
 
 def _grant(row: Record) -> dict[str, Any]:
     told = {name: getattr(row, name) for name in ("client", "workspace", "person", "source")}
-    times_of = {name: getattr(row, name) / MICROS for name in ("created_at", "renewed_at")}
+    times_of = {name: getattr(row, name) / MICROS_PER_SECOND for name in ("created_at", "renewed_at")}
     return {"grant": row.public_id, **told, **times_of}
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from hermes.cli.front import PROMPT, Typed, which_session
+from hermes.cli.front import PROMPT, Typed, missing_session_error
 from hermes.cli.output import printable
 from hermes.cli.terminal import Terminal
 from hermes.store.sessions import Listed
@@ -118,7 +118,7 @@ class PlainLines:
             loop.add_reader(descriptor, self._read)
 
     async def pick(self, listed: Sequence[Listed]) -> str | None:  # noqa: ARG002 - the shape
-        raise which_session()
+        raise missing_session_error()
 
     def offer_draft(self, text: str) -> None:
         """The terminal itself keeps the line that is typed."""
