@@ -158,7 +158,14 @@ def plain_env(home: Path) -> dict[str, str]:
     """An environment without a model."""
     return {
         name: os.environ[name]
-        for name in ("PYTHONPATH", "LANG", "HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE", "HERMES_MODEL_TOOLS")
+        for name in (
+            "PYTHONPATH",
+            "LANG",
+            "HERMES_MEMORY_PROVIDER",
+            "HERMES_AUTO_TITLE",
+            "HERMES_MODEL_TOOLS",
+            "HERMES_OWNER_NAME",
+        )
         if name in os.environ
     } | {
         "HERMES_HOME": str(home),
