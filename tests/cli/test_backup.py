@@ -263,7 +263,7 @@ def be_later(saved: Path) -> None:
     rewrite(saved, lambda found: msgspec.structs.replace(found, hermes_backup=2))
 
 
-FAULTS = {
+FAULTS: dict[Callable[[Path], None], str] = {
     cut: "is no whole backup",
     flip: "home/USER.md is not what was saved",
     grow: "home/USER.md is not what was saved",

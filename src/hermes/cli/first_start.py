@@ -20,8 +20,6 @@ from hermes.embedded.place import Place, find_place
 from hermes.errors import HermesError, UsageError
 from hermes.home import DEFAULT
 from hermes.llm.discover import LocalEndpoint, chat_models, find_local
-from hermes.ranking.personal import find_name
-from hermes.ranking.utterances import find_small_talk
 from hermes.scope import OWNER
 from hermes.settings import BASE_URL, MODEL, OWNER_NAME, PROVIDER
 
@@ -70,12 +68,13 @@ def offer_name(app: App) -> list[str]:
 
 def read_name(given: str) -> str | None:
     """Return the name that an answer gives; None for nothing, or for what is no name."""
-    said = find_name([given])
+    ranking = import_module("hermes.ranking.personal")  # by name: it takes 35 ms to load, and few starts ask
+    said = ranking.find_name([given])
     name = " ".join(printable(said[0] if said else given).split())
     is_name = (
         len(name) <= MAX_NAME_CHARS and len(name.split()) <= MAX_NAME_WORDS and not set("?!/<>{}0123456789") & set(name)
     )
-    greets = find_small_talk(given) is not None
+    greets = import_module("hermes.ranking.utterances").find_small_talk(given) is not None
     return name if name and is_name and not greets else None
 
 
