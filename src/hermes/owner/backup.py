@@ -55,7 +55,7 @@ UNSAFE = set('\\:*?"<>|' if os.name == "nt" else "\\")
 CHUNK_BYTES = 1024 * 1024
 LOCK_TIMEOUT_SECONDS = 5.0
 NOT_OURS = "Only a file that `hermes backup` wrote can be restored"
-Progress = Callable[[int, str], None]
+BackupProgress = Callable[[int, str], None]
 """Is told the bytes that are done and the file in work."""
 
 
@@ -91,14 +91,14 @@ class Manifest(Struct, frozen=True):
         return {table: sum(rows.get(table, 0) for rows in held) for table in (held[0] if held else ())}
 
 
-class Source(Struct, frozen=True):
+class BackupSource(Struct, frozen=True):
     """A file to save, and its name in the archive."""
 
     path: Path
     name: str
 
 
-def make_backup(app: App, target: Path, *, replace: bool, progress: Progress) -> tuple[Path, Manifest]:
+def make_backup(app: App, target: Path, *, replace: bool, progress: BackupProgress) -> tuple[Path, Manifest]:
     """Write a backup of the home to `target`, for its owner alone. The name is given when the archive was read back
     whole. Raises BackupError or UsageError; then nothing is left."""
     target = _check_target(app.home, target, replace=replace)
@@ -151,7 +151,7 @@ def make_workshop(parent: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_archive(app: App, archive: Path, folder: Path, progress: Progress) -> Manifest:
+def _write_archive(app: App, archive: Path, folder: Path, progress: BackupProgress) -> Manifest:
     skipped: list[str] = []
     files: list[SavedFile] = []
     outside: dict[str, str] = {}
@@ -179,7 +179,7 @@ def _write_archive(app: App, archive: Path, folder: Path, progress: Progress) ->
     return made
 
 
-def _find_sources(app: App, skipped: list[str]) -> Iterator[Source]:
+def _find_sources(app: App, skipped: list[str]) -> Iterator[BackupSource]:
     """Every file of the home, then of the memory folder, then of providers. The home comes first: what its outbox says
     was told must be in the copy of the memory; what is told twice counts once."""
     home, env = app.home, load_shared_env(app.home)
@@ -195,10 +195,10 @@ def _find_sources(app: App, skipped: list[str]) -> Iterator[Source]:
         skipped.append("the memory that all profiles share: `hermes -p default backup` saves it")
     for number, path in enumerate(_provider_paths(app, skipped)):
         if path.is_file() and not any(path.resolve().is_relative_to(one.resolve()) for one in covered):
-            yield Source(path, f"{OUTSIDE}/{number}/{path.name}")
+            yield BackupSource(path, f"{OUTSIDE}/{number}/{path.name}")
 
 
-def _walk(top: Path, part: str, without: Sequence[Path], skipped: list[str]) -> Iterator[Source]:
+def _walk(top: Path, part: str, without: Sequence[Path], skipped: list[str]) -> Iterator[BackupSource]:
     """The files of a folder; a link to a file counts as the file. Other links, pipes and sockets are skipped."""
     for folder, names, files in os.walk(top, onerror=_refuse):
         here = Path(folder)
@@ -212,7 +212,7 @@ def _walk(top: Path, part: str, without: Sequence[Path], skipped: list[str]) -> 
             if name.endswith(LEFT_OUT_ENDS) or name.startswith(LEFT_OUT_STARTS):
                 continue
             if path.is_file():
-                yield Source(path, f"{part}/{path.relative_to(top).as_posix()}")
+                yield BackupSource(path, f"{part}/{path.relative_to(top).as_posix()}")
             else:
                 skipped.append(f"{path}: {'a link that leads nowhere' if path.is_symlink() else 'no file'}")
 
@@ -240,7 +240,7 @@ def _provider_paths(app: App, skipped: list[str]) -> Iterator[Path]:
         seen.update(paths)
 
 
-def _save(zipped: zipfile.ZipFile, source: Source, folder: Path) -> SavedFile:
+def _save(zipped: zipfile.ZipFile, source: BackupSource, folder: Path) -> SavedFile:
     """Put one file into the archive; of a database a sound copy."""
     with source.path.open("rb") as file:
         is_database = file.read(len(SQLITE)) == SQLITE
@@ -295,7 +295,7 @@ def read_manifest(path: Path) -> Manifest:
         return _manifest_of(zipped, path)
 
 
-def read_archive(path: Path, into: Path | None, progress: Progress) -> Manifest:
+def read_archive(path: Path, into: Path | None, progress: BackupProgress) -> Manifest:
     """Read an archive to its end and compare every byte with the manifest; with `into` the files are written there.
     Raises BackupError for one that is not whole."""
     done = 0

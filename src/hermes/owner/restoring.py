@@ -30,8 +30,8 @@ from hermes.owner.backup import (
     HOME,
     MEMORY,
     OUTSIDE,
+    BackupProgress,
     Manifest,
-    Progress,
     SavedFile,
     count_rows,
     make_workshop,
@@ -53,7 +53,7 @@ HOW_TO_END = (
 CANNOT_SWAP = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 
 
-class Restored(Struct, frozen=True):
+class RestoredHome(Struct, frozen=True):
     """What took the place, and where that which was there is kept: the name of each folder and its new one."""
 
     manifest: Manifest
@@ -104,7 +104,7 @@ def _env(home: Home) -> Mapping[str, str]:
         return os.environ
 
 
-def restore_backup(home: Home, path: Path, progress: Progress) -> Restored:
+def restore_backup(home: Home, path: Path, progress: BackupProgress) -> RestoredHome:
     """Put a backup in the place of the home, and of the memory folder for a whole one. Raises BackupError; then
     nothing was changed."""
     parent = home.path.parent
@@ -141,7 +141,7 @@ def _check_database(path: Path, one: SavedFile) -> None:
         raise BackupError(f"{one.name} has {there} rows, and {one.rows} were saved; nothing was changed", hint="")
 
 
-def _put_in_place(home: Home, folder: Path, found: Manifest) -> Restored:
+def _put_in_place(home: Home, folder: Path, found: Manifest) -> RestoredHome:
     """Let what was written in `folder` and what is there change places: the home first, since a memory that knows more
     than the home's outbox is told twice, and nothing is lost."""
     new, memory = folder / HOME, folder / MEMORY
@@ -159,7 +159,7 @@ def _put_in_place(home: Home, folder: Path, found: Manifest) -> Restored:
     pairs = [(new, home.path), *([(memory, own)] if memory.is_dir() else [])]
     kept = dict(_take_places(pairs))
     shown = {str(home.path / "restored-outside" / one.name.partition("/")[2]): one.name for one in was_outside}
-    return Restored(found, kept, {now: found.outside.get(name, "") for now, name in shown.items()})
+    return RestoredHome(found, kept, {now: found.outside.get(name, "") for now, name in shown.items()})
 
 
 def _take_places(pairs: list[tuple[Path, Path]]) -> Iterator[tuple[str, str]]:
