@@ -153,7 +153,7 @@ async def test_a_number_means_what_was_shown_whatever_the_file_says_by_now(tmp_p
         assert read(user) == "Speaks Danish\n§\nLives in Oslo\n"
         assert "changed since it was listed" in await refusal(conversation, "/memory forget 1 --yes")
         user.write_text("Speaks Danish\n", encoding="utf-8")
-        assert "not there any more" in await refusal(conversation, "/memory edit 2 Lives in Bergen")
+        assert "no longer exists" in await refusal(conversation, "/memory edit 2 Lives in Bergen")
     assert read(user) == "Speaks Danish\n"
     assert rows(tmp_path, "SELECT * FROM hermes_corrections WHERE wrong <> ''") == [], "what was refused holds nowhere"
 
@@ -267,7 +267,7 @@ async def test_refused_change_is_reported_in_the_chat_without_delay(tmp_path: Pa
         await in_chat(core, "/memory")
         assert "an entry has 1 to 2000 characters" in await in_chat(core, f"/memory edit 1 {'x' * 2001}")
         user.write_text("Speaks Danish\n", encoding="utf-8")
-        assert "not there any more" in await in_chat(core, "/memory edit 1 Has a cat")
+        assert "no longer exists" in await in_chat(core, "/memory edit 1 Has a cat")
         assert await in_chat(core, "hello") == "echo: hello"
     assert rows(tmp_path, "SELECT count(*) FROM hermes_queue WHERE queue = 'inbox' AND attempts > 1") == [(0,)]
 
