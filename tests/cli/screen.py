@@ -42,7 +42,7 @@ class Screen:
         self._command = [*program, *arguments]
         quiet = ("HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE", "HERMES_MODEL_TOOLS")
         kept = {name: os.environ[name] for name in ("PATH", *quiet)}
-        self._env = {"TERM": "xterm-256color", **kept, **env}
+        self._env = {"TERM": "xterm-256color", "HERMES_OWNER_NAME": "", **kept, **env}
         self._emulated = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._emulated)
         self._gone = False

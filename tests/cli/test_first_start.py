@@ -118,8 +118,8 @@ def test_a_script_is_never_asked(home: Path, ollama: Endpoint, tmp_path: Path, w
 
 def unnamed(home: Path, *arguments: str, **more: str) -> Screen:
     """`hermes` at a terminal in a home that was told no name, and with no model on the machine."""
-    env = {name: value for name, value in environment(home, **more).items() if name != "HERMES_OWNER_NAME"}
-    return Screen(*arguments, env=env, columns=100, program=(sys.executable, "-c", PROGRAM.format(port=1)))
+    program = ("env", "-u", "HERMES_OWNER_NAME", sys.executable, "-c", PROGRAM.format(port=1))
+    return Screen(*arguments, env=environment(home, **more), columns=100, program=program)
 
 
 def test_the_first_start_asks_the_name_once_and_keeps_it(home: Path) -> None:
