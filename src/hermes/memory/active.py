@@ -72,6 +72,7 @@ class Surroundings(Struct, frozen=True):
     """True if a person chose the provider, False if it is the default."""
     ask_model: Callable[[str, str], Coroutine[Any, Any, str]] | None = None
     """Calls the configured model with instructions and a text, on the host's loop; None without a model."""
+    owner_name: str = ""
 
 
 class ActiveProvider:
@@ -343,6 +344,7 @@ class ActiveProvider:
             profile=here.profile,
             env=here.env,
             is_chosen=here.is_chosen,
+            owner_name=here.owner_name,
             store=self.store,
             outbox=self.outbox,
             report_trouble=lambda about, line: loop.call_soon_threadsafe(self._trouble, about, line),
