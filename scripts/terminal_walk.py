@@ -51,7 +51,12 @@ class Walk:
     def start(self, *arguments: str, columns: int = 100, **env: str) -> None:
         """Run `hermes` in a new window."""
         known = {"HERMES_HOME": str(self.home), "PYTHONPATH": str(self.source), "PYTHONUTF8": "1"}
-        model = {"OPENAI_BASE_URL": self.base_url, "HERMES_MODEL": "walk-1", "HERMES_MEMORY_PROVIDER": "none"}
+        model = {
+            "OPENAI_BASE_URL": self.base_url,
+            "HERMES_MODEL": "walk-1",
+            "HERMES_MEMORY_PROVIDER": "none",
+            "HERMES_OWNER_NAME": "",
+        }
         set_up = [f"{name}={value}" for name, value in {**known, **model, **env}.items()]
         command = shlex.join(["env", *set_up, sys.executable, "-m", "hermes", *arguments])
         shell = f"{command}; echo ended with $?; sleep 600"
@@ -96,7 +101,12 @@ class Walk:
     def elsewhere(self, *arguments: str) -> None:
         """Run the same program in another process, like another client."""
         env = {**os.environ, "HERMES_HOME": str(self.home), "PYTHONPATH": str(self.source)}
-        model = {"OPENAI_BASE_URL": self.base_url, "HERMES_MODEL": "walk-1", "HERMES_MEMORY_PROVIDER": "none"}
+        model = {
+            "OPENAI_BASE_URL": self.base_url,
+            "HERMES_MODEL": "walk-1",
+            "HERMES_MEMORY_PROVIDER": "none",
+            "HERMES_OWNER_NAME": "",
+        }
         subprocess.run(
             [sys.executable, "-m", "hermes", *arguments], env={**env, **model}, capture_output=True, check=False
         )

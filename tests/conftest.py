@@ -41,6 +41,8 @@ os.environ["HERMES_FINER_EMBEDDER"] = "none"
 os.environ["HERMES_AUTO_TITLE"] = "false"
 # So is the test whether a model can use tools, which asks it too.
 os.environ["HERMES_MODEL_TOOLS"] = "on"
+# So is the owner's name, which the first start asks for.
+os.environ["HERMES_OWNER_NAME"] = ""
 # Hundreds of tests start a process: without compiled code each would compile all of ours first.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Thousands of tests wait until what they wrote is on a disk: files in memory, where there is room, are there at once.

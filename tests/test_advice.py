@@ -103,6 +103,17 @@ def test_advice_names_the_command_as_it_can_be_typed(tmp_path: Path) -> None:
     assert find_own_name(str(program), "/nowhere", tmp_path) == ".venv/bin/hermes"
     assert find_own_name(str(program), "/nowhere", tmp_path / "on") == str(program)
     assert find_own_name(str(program), str(tmp_path / "on"), tmp_path) == "hermes"
+    host = program.with_name("hermes-host")
+    host.write_text("#!/bin/sh\n")
+    host.chmod(0o755)
+    stock = tmp_path / "stock" / "hermes"
+    stock.parent.mkdir()
+    stock.write_text("#!/bin/sh\n")
+    stock.chmod(0o755)
+    hidden = f"{stock.parent}:{program.parent}"
+    assert find_own_name("hermes-host", str(program.parent), program.parent) == "hermes-host", "as it was typed"
+    assert find_own_name(str(program), hidden, tmp_path) == "hermes-host", "another program has our first name"
+    assert find_own_name(str(host), str(stock.parent), tmp_path) == ".venv/bin/hermes-host"
     assert find_own_name("/some/hermes/__main__.py", "/nowhere", tmp_path) == "hermes"
 
 

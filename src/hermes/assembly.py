@@ -43,6 +43,7 @@ from hermes.types import Session
 
 OPENAI = "https://api.openai.com/v1"
 GUESTS = "guests"
+MAX_OWNER_NAME_CHARS = 60
 REACH: dict[str, Reach] = {"owner": "everything", "guest": "own", "group": "here"}
 ONE_SHOT_MEMORY_SECONDS = 8.0
 """Maximum time for memory in the only turn of a process, unless set: our own server may have to start first."""
@@ -194,7 +195,14 @@ def open_provider(app: App, store: Store, *, for_one_turn: bool = False) -> Acti
         name,
         make,
         store,
-        Surroundings(app.home.path, app.home.profile, app.env, settings.is_given(table.PROVIDER), _model_asker(app)),
+        Surroundings(
+            app.home.path,
+            app.home.profile,
+            app.env,
+            settings.is_given(table.PROVIDER),
+            _model_asker(app),
+            " ".join(settings.get(table.OWNER_NAME).split())[:MAX_OWNER_NAME_CHARS],
+        ),
         Deadlines(first_turn=first, turn=first if for_one_turn else settings.get(table.MEMORY_DEADLINE)),
     )
 

@@ -98,7 +98,7 @@ def _check_home(home: Home) -> Iterator[Finding]:
         yield Finding("home", "fail", f"{home.path}: nothing can be written ({error.strerror})", "Free some space")
         return
     free = shutil.disk_usage(home.path).free
-    space = f"{free // (1024 * 1024)} MB free"
+    space = f"{free / 1e9:.1f} GB free"
     if free < LOW_SPACE_BYTES:
         yield Finding("home", "warn", f"{home.path}: only {space}", "Free some space")
     else:

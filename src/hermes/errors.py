@@ -9,6 +9,7 @@
     ├── ProviderError           a memory provider cannot be found, loaded or started
     ├── MemoryServerError       the memory server of this home cannot be reached, started or stopped
     ├── TransferError           a memory cannot be exported or imported, because of its file or the server
+    ├── BackupError             a home cannot be backed up, or a file is no whole backup of one
     ├── ModelError              a model's endpoint cannot be reached, or does not respond as one
     ├── GatewayRunningError     a gateway runs already for this home
     ├── SessionBusyError        another process keeps using the session
@@ -75,6 +76,10 @@ class NotFoundError(HermesError):
 
 class TransferError(HermesError):
     """A memory cannot be exported or imported, because of its file or the server."""
+
+
+class BackupError(HermesError):
+    """A home cannot be backed up, or a file is no whole backup of one."""
 
 
 class ModelError(HermesError):

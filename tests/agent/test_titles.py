@@ -244,6 +244,9 @@ async def test_providers_see_titles_that_a_person_chose_and_no_automatic_ones(tm
         ("マルタの切手", "マルタの切手"),
         ("  \n ", ""),
         ('"."', ""),
+        ("**Stamps** from `Malta`, __1850__", "Stamps from Malta, 1850"),
+        ("snake_case_names and 2 * 3", "snake_case_names and 2 * 3"),
+        ("Here is a title:\n**Stamps from Malta**", "Stamps from Malta"),
     ],
 )
 def test_a_title_is_one_short_line(text: str, title: str) -> None:

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
+from hermes import __version__
 from hermes.embedded.asking import look
 from hermes.embedded.connect import ServerConnection, connect, find_running, stop
 from hermes.embedded.place import Place, find_place, is_taken
@@ -132,6 +134,28 @@ def test_killed_server_is_replaced_and_no_acknowledged_message_is_lost(place: Pl
     assert second.api_key != first.api_key
     with client_of(second) as client:
         assert read_all(client) == ["I like tea."]
+
+
+@pytest.mark.contract("9.2")
+def test_server_older_than_the_installed_files_is_replaced_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with client_of(connect(place)) as client:
+        write(client, "I like tea.")
+    old = rendezvous_of(place)
+    monkeypatch.setattr("hermes.embedded.connect.installed_at", lambda: old.started_at + 0.001)
+    said: list[str] = []
+    with client_of(connect(place, say=said.append)) as client:
+        assert read_all(client) == ["I like tea."]
+    new = rendezvous_of(place)
+    assert new.pid != old.pid
+    assert said == [
+        f"stopping the memory server of version {__version__} of an earlier installation; "
+        f"version {__version__} replaces it"
+    ]
+    connect(place)
+    assert rendezvous_of(place).pid == new.pid
+    monkeypatch.setattr("hermes.embedded.connect.installed_at", lambda: time.time() + 3600)
+    connect(place)
+    assert rendezvous_of(place).pid == new.pid, "a clock that was wrong at the installation replaces no server"
 
 
 @pytest.mark.contract("9.2")

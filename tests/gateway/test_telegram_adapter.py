@@ -9,11 +9,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
+from telegram.error import BadRequest, NetworkError, TelegramError, TimedOut
 
 from hermes.clock import SystemClock
 from hermes.errors import SettingsError
 from hermes.gateway.platform import Chat, Inbound, MessageGone, Moved, SendLater, SendNever
 from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
+from hermes.gateway.platforms.telegram_errors import describe
 from hermes.types import Json
 from tests.gateway.bot_api import BOT_ID, TOKEN, USERNAME, BotApi, Person, Place
 from tests.gateway.desk import Desk
@@ -342,3 +344,18 @@ async def test_token_is_in_no_log_line_and_no_report(api: BotApi, caplog: pytest
     shown = f"{caplog.text} {desk.reports} {refused.value!r} {refused.value.__cause__!r}"
     assert wrong not in shown
     assert desk.reports[0][0] == "failing"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            NetworkError("httpx.ConnectError: All connection attempts failed"),
+            "cannot reach api.example.org (ConnectError: All",
+        ),
+        (TimedOut(), "cannot reach api.example.org (Timed out"),
+        (BadRequest("Chat not found"), "BadRequest: Chat not found"),
+    ],
+)
+def test_a_network_that_fails_is_told_as_the_host_that_cannot_be_reached(error: TelegramError, told: str) -> None:
+    assert describe(error, TOKEN, "api.example.org").startswith(told)

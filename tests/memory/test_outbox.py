@@ -83,6 +83,21 @@ async def test_entries_of_turns_in_a_busy_process_are_delivered_together(
         assert plugin.told("said") == ["first", *(f"message {number}" for number in range(5))]
 
 
+@pytest.mark.contract("7.5")
+async def test_message_that_follows_at_once_is_recalled_before_anything_is_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.memory.caller.PAUSE_SECONDS", 600.0)
+    plugin = Recorder()
+    async with active(tmp_path, plugin, PATIENT) as provider:
+        memory = await begin(provider)
+        for text in ("first", "second"):
+            await turn(memory, text)
+        await memory.flush(60)
+        recalled = [call for call in plugin.calls if call[0] == "recall" or call[:2] == ("prepare", "first")]
+        assert recalled == [("recall", "first"), ("recall", "second")]
+
+
 @pytest.mark.contract("4.13")
 async def test_rows_are_there_only_if_the_message_is(tmp_path: Path) -> None:
     async with active(tmp_path, Recorder(), delivers=False) as provider:

@@ -39,6 +39,7 @@ MAX_SAME_TITLES = 5
 """Attempts to number a title, in files that require unique titles."""
 MIN_TOPIC_WORDS, MIN_TOPIC_CHARS = 3, 12
 """A message with fewer words and fewer characters does not tell the topic."""
+MARKDOWN_MARKS = re.compile(r"\*{2,3}|~~|`|(?<!\w)(?:__|\*)(?=\w)|(?<=\w)(?:__|\*)(?!\w)")
 TITLE_MARKS = " \t\"'`“”„«»*#_.,;:–-"
 """Quotes and marks that models put around a title."""
 
@@ -137,8 +138,10 @@ def _keep(tx: Tx, agent: Agent, title: str, messages: list[Message]) -> str | No
 
 
 def clean_title(text: str) -> str:
-    """Return a title in one line of a few words, without surrounding marks; "" if nothing is left."""
-    lines = [line.strip() for line in strip_fences(text).splitlines() if line.strip()]
+    """Return one line of a few words, without Markdown and what models put around it; "" where nothing is left."""
+    lines = [MARKDOWN_MARKS.sub("", line).strip() for line in strip_fences(text).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].endswith(":"):  # "Here is a title:"
+        lines = lines[1:]
     line = re.sub(r"^(title|titel|titre|título)\s*:\s*", "", lines[0], flags=re.IGNORECASE) if lines else ""
     words = "".join(c if c.isprintable() else " " for c in line).strip(TITLE_MARKS).split()
     title = " ".join(words[:MAX_TITLE_WORDS])

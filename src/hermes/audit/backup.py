@@ -94,6 +94,17 @@ def other_users(path: Path) -> list[int]:
     return sorted(int(entry.name) for entry in others if wanted in _open_files(entry))
 
 
+def users_below(folder: Path) -> list[int]:
+    """Return the processes that have a database below `folder` open, where the system says."""
+    start = f"{folder.resolve()}{os.sep}"
+    others = [entry for entry in Path("/proc").glob("[0-9]*") if int(entry.name) != os.getpid()]
+    return sorted(
+        int(entry.name)
+        for entry in others
+        if any(name.startswith(start) and name.endswith(".db") for name in _open_files(entry))
+    )
+
+
 def _open_files(process: Path) -> set[str]:
     names = set()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -18,6 +19,8 @@ from hermes.settings.kinds import Secret, in_words
 
 app = typer.Typer(help="Look at settings and change them.", no_args_is_help=True, rich_markup_mode=None)
 
+IN_A_PIPE = 3
+"""Columns of the list without a terminal: what a setting takes and does would make lines of 200 characters."""
 SettingName = Annotated[str, typer.Argument(metavar="SETTING", help="A setting's name, such as store.lock_timeout.")]
 
 
@@ -34,11 +37,13 @@ def list_settings(ctx: typer.Context, json: AsJson = False) -> None:
     if json:
         print_json(shown)
         return
+    columns = ["setting", "value", "from", "takes", "what it does"]
     rows = [
         (setting.key, in_words(shown[setting.key]), found.settings.origin(setting), setting.allowed, setting.help)
         for setting in TABLE
     ]
-    print_table(("setting", "value", "from", "takes", "what it does"), rows)
+    width = len(columns) if sys.stdout.isatty() else IN_A_PIPE
+    print_table(columns[:width], [row[:width] for row in rows])
 
 
 @app.command("get")

@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -28,6 +30,7 @@ CONNECT_TIMEOUT_SECONDS = 30.0
 """Time limit of a whole call: until an ending server is gone, or a new one responds."""
 POLL_SECONDS, START_POLL_SECONDS = 0.05, 0.02
 """Time between two checks of the rendezvous; a process that started the server checks more often."""
+SERVER_FOLDERS = ("memory_server", "ranking", "sqlite")
 GONE_STATUS = "gone"
 """Status in `/health` of a server whose files were removed or replaced: it ends by itself."""
 TellStep = Callable[[str], None]
@@ -140,7 +143,10 @@ class _Search:
             if presence == "ours" and _is_of_today(found) and not is_ending:
                 return found
             if presence == "ours" and not is_ending and ask_to_end(found):
-                self._tell(f"stopping the memory server of version {found.version}; version {__version__} replaces it")
+                same = " of an earlier installation" if found.version == __version__ else ""
+                self._tell(
+                    f"stopping the memory server of version {found.version}{same}; version {__version__} replaces it"
+                )
                 return None
             if presence != "ours" and not (presence == "silent" and is_taken(self._place)):
                 self._tell(
@@ -197,9 +203,21 @@ class _Search:
 
 
 def _is_of_today(found: Rendezvous) -> bool:
-    """Return True if the server can be used: a person started it, or its version is not earlier than ours. A newer one
-    may have written data that we cannot read. An unreadable version counts as earlier."""
-    return found.kind == "serve" or _numbers(found.version) >= _numbers(__version__)
+    """Return True for a server that is not of an earlier version than ours, or was started by a person. A newer one is
+    used: we might not be able to read what it has written. A version that cannot be read is earlier, and so is a server
+    of our version that runs since before its files were installed."""
+    if found.kind == "serve" or _numbers(found.version) > _numbers(__version__):
+        return True
+    return _numbers(found.version) == _numbers(__version__) and not found.started_at < installed_at() <= time.time()
+
+
+@cache
+def installed_at() -> float:
+    """Return when the newest file of the server's program came here, in seconds since 1970. Installers keep the time
+    of a file's last change, so that is not asked."""
+    package = Path(__file__).parents[1]
+    files = (path for folder in SERVER_FOLDERS for path in (package / folder).rglob("*.py"))
+    return max((path.stat().st_ctime for path in files), default=0.0)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

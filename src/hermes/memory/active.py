@@ -43,6 +43,9 @@ MAX_CONCURRENT_PREPARATIONS = 16
 BUSY_RECALLS, BUSY_SECONDS, BUSY_TURNS = 5, 1.0, 3
 """A process is busy while this many turns recalled within so many seconds and this many turns run. A program that
 sends one question after another does not make it busy."""
+PAUSE_SECONDS = 0.05
+"""Preparing the next recall waits this long after a turn: a message that follows at once, as a program's may, does not
+compete with it, and would not get its result in time anyway."""
 MAX_YIELD_SECONDS = 2.0
 """A busy process postpones deliveries and the next recall's preparation, but no longer than this."""
 
@@ -72,6 +75,7 @@ class Surroundings(Struct, frozen=True):
     """True if a person chose the provider, False if it is the default."""
     ask_model: Callable[[str, str], Coroutine[Any, Any, str]] | None = None
     """Calls the configured model with instructions and a text, on the host's loop; None without a model."""
+    owner_name: str = ""
 
 
 class ActiveProvider:
@@ -343,6 +347,7 @@ class ActiveProvider:
             profile=here.profile,
             env=here.env,
             is_chosen=here.is_chosen,
+            owner_name=here.owner_name,
             store=self.store,
             outbox=self.outbox,
             report_trouble=lambda about, line: loop.call_soon_threadsafe(self._trouble, about, line),

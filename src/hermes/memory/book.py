@@ -35,9 +35,11 @@ from hermes.scope import OWNER
 from hermes.store.corrections import corrections_of, keep_correction, keep_forgotten
 from hermes.store.injections import drop_injections
 from hermes.store.note_remarks import drop_remarks
+from hermes.store.search import HistoryHit
 from hermes.store.store import Store
 
 T = TypeVar("T")
+SPEAKERS = ("user", "assistant")
 MAX_PAGE_ENTRIES = 20
 """The default page size."""
 MAX_FACT_CHARS = 2000
@@ -142,6 +144,12 @@ class MemoryBook:
         await asyncio.to_thread(self.notes.add, "user", noted)
         self._mirror(NoteChange("user", "add", "", noted))
         return Remembering(_note_id("user", noted), noted, self._store.clock.now(), FILES["user"], "user")
+
+    async def search_said(self, text: str, limit: int) -> Sequence[HistoryHit]:
+        """Return the messages of this person's conversations that fit a text best."""
+        store, scope = self._store, self.notes.scope
+        await store.index()
+        return await store.read(lambda tx: store.search.related(tx, text, scope, limit=limit, roles=SPEAKERS))
 
     async def said_by(self, line: str, why: str) -> Sequence[Remembering]:
         """Return the facts behind a recalled line; `why` is its recorded source."""

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from hermes.db.engine import Tx
 from hermes.errors import StoreError
-from hermes.memory.active import ActiveProvider
+from hermes.memory.active import PAUSE_SECONDS, ActiveProvider
 from hermes.memory.book import MemoryBook
 from hermes.memory.deadline import Deadline
 from hermes.memory.forgetting import forgotten_at, replies_marked_at, without_forgotten
@@ -415,6 +415,7 @@ class Memory:
         while self._next and self._opened is not None:
             async with self.provider.preparing:
                 if self._next[0] is not None:  # the first turn may already wait for what is prepared for it
+                    await asyncio.sleep(PAUSE_SECONDS)
                     await self.provider.yield_to_turns()
                 question = self._next.pop()
                 deadline = self.provider.within(self.provider.deadlines.prepare)

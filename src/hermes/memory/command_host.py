@@ -35,6 +35,7 @@ class CommandHost(Struct, frozen=True):
     tell: Callable[[str], object]
     """Receives a line about a problem."""
     is_chosen: bool = True
+    owner_name: str = ""
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         work.close()

@@ -45,6 +45,7 @@ class PluginHost(Struct, frozen=True):
     wake_delivery: Callable[[], object]
     begin_asking: Callable[[str, str], Future[str]] | None = None
     """Calls the configured model on the host's loop; None without a model."""
+    owner_name: str = ""
 
     @property
     def clock(self) -> Clock:

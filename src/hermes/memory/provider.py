@@ -134,6 +134,10 @@ class Host(Protocol):
     def is_chosen(self) -> bool:
         """True if a person chose this provider. One that is merely the default must send nothing off this machine."""
 
+    @property
+    def owner_name(self) -> str:
+        """What the owner is called, on one line, to be shown; "" where nobody said it. It names no peer."""
+
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work` on the plugin's loop in the background; it is cancelled at shutdown. Raises ProviderError if 64
         tasks run already."""

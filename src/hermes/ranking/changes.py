@@ -11,8 +11,10 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hermes.ranking.dates import MONTHS
+from hermes.ranking.names import TEXTS_KEPT
 from hermes.ranking.words import SAME, SENTENCE_END, split_words
 
 COMPARED = 10
@@ -176,6 +178,7 @@ def count_looked_at(question: str) -> int:
     return LOOKED_AT if ASKS_WHETHER.search(question) else 0
 
 
+@lru_cache(maxsize=TEXTS_KEPT)
 def asked_kind(question: str) -> str | None:
     """Return the kind of value that a question asks for; None for one that asks for something else."""
     if COMPUTED.search(question):

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import date
+from functools import lru_cache
 from typing import Literal
 
+from hermes.ranking.names import TEXTS_KEPT
 from hermes.ranking.relative_times import write_out
 from hermes.ranking.traits import speaks_of_oneself
 from hermes.ranking.words import SENTENCE_END, share_held, split_words, telling_words
@@ -142,6 +144,7 @@ SECRET = re.compile(
 )
 
 
+@lru_cache(maxsize=TEXTS_KEPT)
 def find_topic(question: str) -> Topic | None:
     """Return what a question asks about whoever asks it; None for a question that its own words describe."""
     small = question.lower()

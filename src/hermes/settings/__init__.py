@@ -32,6 +32,13 @@ COLOR = Setting(
     env="HERMES_COLOR",
     env_wins=True,
 )
+OWNER_NAME = Setting(
+    "owner.name",
+    Text(),
+    "",
+    "What you are called, in the headings of what memory recalls of you; no peer is named after it.",
+    env="HERMES_OWNER_NAME",
+)
 MEMORY_NOTICES = Setting(
     "display.memory_notices", Boolean(), True, "Show `💾 Memory updated` when a built-in note changes."
 )

@@ -94,11 +94,15 @@ class Sessions:
         return session_from_row(rows[0])
 
     def recent(self, tx: Tx, *, limit: int, source: str | None = None, everything: bool = False) -> list[Listed]:
-        """Return the sessions that were active last. Rotated sessions that continue elsewhere are left out unless
-        `everything`."""
+        """Return the sessions that were active last. Sessions that continue elsewhere after a rotation, and sessions
+        whose messages were all taken back, are left out unless `everything`."""
         wanted = ["(:source IS NULL OR t.source = :source)"]
         if not everything:
             wanted.append(f"t.id NOT IN ({self._continued_sql()})")
+            wanted.append(
+                "t.id NOT IN (SELECT u.session_id FROM hermes_undone u WHERE NOT EXISTS "
+                f"(SELECT 1 FROM messages t WHERE t.session_id = u.session_id AND {self._said}))"
+            )
         rows = tx.execute(
             f"""
             SELECT s.*, a.last_active, (

@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -50,6 +51,11 @@ class TelegramTerms(Struct, frozen=True):
     webhook_url: str = ""
     webhook_secret: str = ""
     webhook_port: int = 0
+
+    @property
+    def host(self) -> str:
+        """Return the host of the API, for error messages."""
+        return urlsplit(self.base_url).netloc
 
 
 class Telegram:
@@ -127,7 +133,7 @@ class Telegram:
         try:
             await self._bot.send_chat_action(int(chat.chat_id), "typing", message_thread_id=_thread(chat))
         except TelegramError as error:
-            raise translate(error, self._terms.token) from None
+            raise translate(error, self._terms.token, self._terms.host) from None
 
     async def close(self) -> None:
         for request in self._requests:  # an uninitialised bot would not
@@ -148,7 +154,7 @@ class Telegram:
                     raise
                 return await write(text, [])
         except TelegramError as error:
-            raise translate(error, self._terms.token) from None
+            raise translate(error, self._terms.token, self._terms.host) from None
 
     async def _note_move(self, moved: Moved) -> None:
         """Record a move. Must not raise: the message being sent comes first, and the next one to the old group reports
@@ -238,7 +244,7 @@ class Telegram:
             try:
                 return await work()
             except TelegramError as error:
-                reason, asked = describe(error, self._terms.token), 0.0
+                reason, asked = describe(error, self._terms.token, self._terms.host), 0.0
                 if isinstance(error, RetryAfter):
                     asked = seconds_of(error)
             except HermesError as error:

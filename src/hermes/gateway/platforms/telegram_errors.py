@@ -17,8 +17,13 @@ UNCHANGED = "message is not modified"
 HIDDEN = "(hidden)"
 
 
-def describe(error: TelegramError, token: str) -> str:
+def describe(error: TelegramError, token: str, host: str) -> str:
     """Return an error as one line without the token."""
+    from telegram.error import NetworkError, TimedOut
+
+    if type(error) in (NetworkError, TimedOut):  # BadRequest is a NetworkError too
+        why = str(error).replace(token, HIDDEN).replace("\n", " ").removeprefix("httpx.").strip(": ")
+        return f"cannot reach {host}" + (f" ({why})" if why else "")
     return f"{type(error).__name__}: {error}".replace(token, HIDDEN).replace("\n", " ")
 
 
@@ -32,11 +37,11 @@ def is_unchanged(error: TelegramError) -> bool:
     return UNCHANGED in str(error).lower()
 
 
-def translate(error: TelegramError, token: str) -> SendLater | SendNever:
+def translate(error: TelegramError, token: str, host: str) -> SendLater | SendNever:
     """Return the gateway's exception for a failed call. Unknown errors are retried."""
     from telegram.error import BadRequest, Forbidden, InvalidToken, RetryAfter
 
-    reason = describe(error, token)
+    reason = describe(error, token, host)
     match error:
         case RetryAfter():
             return SendLater(reason, seconds_of(error))

@@ -31,6 +31,9 @@ END_SHARE = 4
 """The share of the room that is kept for the beginning, and again for the end."""
 MIN_EXTRACT_TOKENS = 100
 """An extract that is cut to less tells too little: its room is the messages'."""
+LINES_KEPT = 1024
+"""Most lines of an extract are weighed again for the next one: what they cost and whether they state something is kept
+of so many."""
 EXTRACTS_KEPT = 128
 """An extract is read with every turn of its session and changes after many: so many are kept as they were cut."""
 WHOLE = re.compile(r"(?:Extract|Summary) of messages 1 to \d+ \(")
@@ -169,7 +172,7 @@ def write_line(row: Record) -> str:
 
 def _fit(lines: Sequence[str], room: int) -> list[str]:
     """The lines that stay, in their order."""
-    costs = [count_tokens(line) + 1 for line in lines]
+    costs = [_cost(line) for line in lines]
     if sum(costs) <= room:
         return list(lines)
     kept: set[int] = set()
@@ -193,8 +196,18 @@ def _weigh(lines: Iterable[str]) -> list[float]:
     """How much each line tells that the others do not; what people say of themselves counts twice."""
     words = [set(re.findall(r"\w+", line.casefold())) for line in lines]
     common = Counter(word for found in words for word in found)
-    said = [is_statement(line.partition(": ")[2]) for line in lines]
+    said = [_states(line) for line in lines]
     return [
         sum(1 / common[word] for word in found) * (2 if statement else 1)
         for found, statement in zip(words, said, strict=True)
     ]
+
+
+@lru_cache(maxsize=LINES_KEPT)
+def _cost(line: str) -> int:
+    return count_tokens(line) + 1
+
+
+@lru_cache(maxsize=LINES_KEPT)
+def _states(line: str) -> bool:
+    return is_statement(line.partition(": ")[2])
