@@ -32,7 +32,7 @@ create_plugin = Broken
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A question leaves nothing to another process, however slow the machine is."""
-    monkeypatch.setattr("hermes.cli.chat.ONE_SHOT", 60.0)
+    monkeypatch.setattr("hermes.cli.chat.ONE_SHOT_CLOSE_SECONDS", 60.0)
 
 
 @pytest.mark.contract("4.17", "P5")

@@ -49,7 +49,7 @@ create_plugin = Choosy
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A question leaves nothing to another process, however slow the machine is."""
-    monkeypatch.setattr("hermes.cli.chat.ONE_SHOT", 60.0)
+    monkeypatch.setattr("hermes.cli.chat.ONE_SHOT_CLOSE_SECONDS", 60.0)
     monkeypatch.setattr("hermes.cli.session_deletion.FORGET_TIMEOUT_SECONDS", 60.0)
 
 

@@ -63,7 +63,7 @@ class TerminalConversation:
         """The trusted AGENTS.md that is added to sessions begun here."""
         self.is_hurried = False
         """True if `end` must not wait: a background process then delivers unsynced messages."""
-        self.untold = self.agents.untold
+        self.pending_events = self.agents.pending_events
         """Notices left over from closed agents. The next turn shows them, or the caller at the end."""
         self._tells_notes = app.settings.get(MEMORY_NOTICES)
         self._announced_offline = self._announced_default = False
@@ -158,8 +158,8 @@ class TerminalConversation:
             await self.agents.close(self.agent, "exit")
         self.agent, self._session = None, None
         all_synced = await self.agents.memory.finish(0.0 if self.is_hurried else seconds)
-        self.untold += [Notice(line, is_outage=True) for line in (memory.take_notices() if memory else [])]
-        self.untold += await self._take_note_remarks()
+        self.pending_events += [Notice(line, is_outage=True) for line in (memory.take_notices() if memory else [])]
+        self.pending_events += await self._take_note_remarks()
         return all_synced
 
     async def _begin(self) -> None:
@@ -210,9 +210,9 @@ class TerminalConversation:
 
     async def _take_news(self, agent: Agent) -> AsyncIterator[TurnEvent]:
         """Yield the notices due before a turn, each once."""
-        self.untold += await self._take_note_remarks()
-        while self.untold:
-            yield self.untold.pop(0)
+        self.pending_events += await self._take_note_remarks()
+        while self.pending_events:
+            yield self.pending_events.pop(0)
         if self.agents.memory.provider is not None and not self._announced_default:
             self._announced_default = True
             notice = await take_default_notice(self.app, self.store)

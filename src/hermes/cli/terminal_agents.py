@@ -39,7 +39,7 @@ class TerminalAgents:
         self._owner = new_owner()
         self.memory = OwnMemory(app, store, self._owner, lanes=MAX_LANES, for_one_turn=for_one_turn)
         self.offer = assembly.open_offer(app)
-        self.untold: list[TurnEvent] = []
+        self.pending_events: list[TurnEvent] = []
         """Events left over from closed agents."""
         self._background: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
@@ -64,7 +64,7 @@ class TerminalAgents:
 
     async def close(self, agent: Agent, why: Ending) -> None:
         try:
-            self.untold += await agent.close(why)
+            self.pending_events += await agent.close(why)
         finally:  # the end of a conversation may cancel the close
             await agent.configured_model.close()
 
