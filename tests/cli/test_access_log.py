@@ -53,7 +53,7 @@ def test_log_is_rotated_and_lines_beyond_what_may_wait_are_counted(
                 access.add(VISIT)
     files = sorted(tmp_path.glob("access.log*"))
     assert sum(file.stat().st_size for file in files) < 6000
-    assert "3 more requests were not written down" in path.read_text()
+    assert "3 requests are missing here" in path.read_text()
 
 
 def test_log_that_cannot_be_opened_is_told_once_and_nobody_is_refused(

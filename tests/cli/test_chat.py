@@ -120,7 +120,7 @@ def test_json_lines_have_one_ending_per_turn(home: Path) -> None:
 def test_sessions_are_gone_on_with_by_id_and_by_being_the_latest(home: Path) -> None:
     with serving([], **REPLIES) as endpoint:
         env = environment(home, endpoint.base_url)
-        assert "no terminal session to go on with" in chat(env, "-c", "-q", "x").err
+        assert "no terminal session to resume" in chat(env, "-c", "-q", "x").err
         session = turns(chat(env, "--json", said="one\n").out)[0][0]["session_id"]
         assert chat(env, "-s", session, "-q", "two").out == "two\n"
         assert chat(env, "-s", session[:-2], "-q", "three").out == "three\n"

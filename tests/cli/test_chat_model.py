@@ -37,9 +37,7 @@ def test_a_name_that_is_not_there_is_one_line_and_begins_no_session(tmp_path: Pa
         env = environment(tmp_path / "home", endpoint.base_url)
         asked = chat(env, "-m", "loop-3", "-q", "hello")
         assert asked.code == 2
-        assert (
-            "has no model 'loop-3' (did you mean loop-2 or loop-1?). `hermes model` lists what there is\n" in asked.err
-        )
+        assert "has no model 'loop-3' (did you mean loop-2 or loop-1?). `hermes model` lists the models\n" in asked.err
         assert endpoint.requests() == []
     without = chat(environment(tmp_path / "other"), "-m", "loop-1", "-q", "hello")
     assert without.err.startswith("hermes: no model is configured")

@@ -80,7 +80,7 @@ def test_an_editor_that_is_not_there_is_said_and_the_prompt_stays(chat: Chat, ho
 def test_without_a_terminal_there_is_nothing_to_edit_or_choose_at(home: Path) -> None:
     ran = run_chat(plain_env(home), said="/edit\n/resume\n")
     assert ran.code == 1
-    assert "there is no terminal to edit at" in ran.err
+    assert "/edit needs a terminal" in ran.err
     assert "which session? `/sessions` lists them" in ran.err
 
 

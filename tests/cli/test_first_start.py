@@ -48,7 +48,7 @@ def first_start(home: Path, port: int, *arguments: str) -> Screen:
 
 def test_a_model_on_this_machine_is_offered_once_and_answers_from_then_on(home: Path, ollama: Endpoint) -> None:
     with first_start(home, ollama.port) as screen:
-        screen.wait_for("Which one shall answer?")
+        screen.wait_for("Which model should answer?")
         assert "nomic-embed-text" not in "\n".join(screen.rows), "it cannot talk"
         screen.wait_for("Number or word [tea-1]:").type(f"2{ENTER}")
         screen.wait_for("From now on tea-2 answers.").wait_for_prompt()
@@ -162,7 +162,7 @@ def test_a_message_typed_where_memory_asked_is_said(home: Path) -> None:
     ):
         screen.wait_for("What is your name?").type(ENTER)
         screen.wait_for("May memory use it?").type(f"What is my cat called?{ENTER}")
-        screen.wait_for("it is said as a message")
+        screen.wait_for("it is sent as a message")
         screen.wait(lambda seen: sum("What is my cat called?" in row for row in seen.rows) > 2)  # asked, said, echoed
         screen.wait_for_prompt().type(CTRL_D)
         assert screen.ended() == 0

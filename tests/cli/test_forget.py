@@ -83,7 +83,7 @@ def test_a_provider_that_was_told_and_is_not_chosen_is_named_and_nothing_is_call
     assert done.code == 1
     assert "honcho may hold more and was not asked: `HERMES_MEMORY_PROVIDER=honcho hermes memory forget" in done.out
     assert "Forgotten" not in done.err
-    assert "Nothing is held" not in done.err
+    assert "Memory holds nothing" not in done.err
     again = hermes("memory", "forget", word, "--yes", "--json")
     assert again.code == 1
     assert "was not asked" in json.loads(again.out)["stays"][0]
@@ -162,6 +162,6 @@ def test_who_forgets_an_entry_may_correct_it_instead(home: Path) -> None:
     note.write_text("Has a cat called Miso\n", encoding="utf-8")
     with Screen("memory", "forget", "--id", "user-", env=plain_env(home)) as screen:
         screen.wait_for("Number or word [no]:").type(f"edit{ENTER}")
-        screen.wait_for("What holds instead").type(f"Has a cat called Max{ENTER}")
+        screen.wait_for("Correct text").type(f"Has a cat called Max{ENTER}")
         assert screen.ended() == 0
     assert note.read_text() == "Has a cat called Max\n"

@@ -46,7 +46,7 @@ def test_nobody_is_asked_unless_input_and_output_are_terminals(
     monkeypatch.setattr("sys.stdout.isatty", lambda: stdout, raising=False)
     ran = hermes("sessions", "delete", session)
     assert ran.code == 2
-    assert "deleting needs a yes. Add --yes" in ran.err
+    assert "deleting needs a confirmation. Add --yes" in ran.err
 
 
 @pytest.mark.processes
@@ -73,7 +73,7 @@ async def test_who_goes_on_with_one_message_reads_one_message(home: Path) -> Non
     session = await asyncio.to_thread(fill, home, "stamps")
     async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
         found = await store.read(lambda tx: store.sessions.get(tx, session))
-        assert (await recap(store, found)).headline == f"Going on with {session} (1 message)."
+        assert (await recap(store, found)).headline == f"Resuming {session} (1 message)."
 
 
 def test_a_secret_is_not_printed_and_a_script_can_tell(home: Path, hermes: Hermes) -> None:

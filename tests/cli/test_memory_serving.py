@@ -29,7 +29,7 @@ def test_server_that_cannot_begin_ends_with_a_line_and_is_never_announced(
         raise StoreBusyError("it is locked")
 
     monkeypatch.setattr(memory_serving, "open_for_work", refuse)
-    with pytest.raises(MemoryServerError, match="could not begin"):
+    with pytest.raises(MemoryServerError, match="could not start"):
         run(terms)
     assert read_rendezvous(terms.place.rendezvous) is None
 

@@ -73,11 +73,11 @@ def test_a_provider_that_does_not_list_what_it_holds_is_said_once_beside_the_not
 
 @pytest.mark.contract("10.40")
 def test_a_provider_that_does_not_list_what_it_holds_is_not_told_as_nothing(home: Path, hermes: Hermes) -> None:
-    assert "Nothing is held." in hermes("memory", "list").err
+    assert "Memory is empty." in hermes("memory", "list").err
     install(home, "broken", BROKEN)
     listed = hermes("memory", "list")
     assert (listed.code, listed.out) == (1, "")
-    assert "Nothing is held." not in listed.err
+    assert "Memory is empty." not in listed.err
 
 
 @pytest.mark.contract("4.17")

@@ -72,7 +72,7 @@ def test_what_was_said_before_a_session_was_opened_here_does_not_come_as_news(ch
         screen.wait_for_rows("an old one", "", "›")
         session = session_of(home)
     with chat(more=("-s", session)) as screen:
-        screen.wait_for("Going on with").wait_for_prompt()
+        screen.wait_for("Resuming").wait_for_prompt()
         screen.wait(lambda screen: "tokens" in screen.status)
         say_elsewhere(home, session, "a new one")
         screen.wait_for("» a new one")

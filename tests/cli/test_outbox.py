@@ -118,7 +118,7 @@ def test_a_deliverer_that_cannot_be_started_is_logged_and_no_error_of_the_chat(
     monkeypatch.setattr(subprocess, "Popen", refuse)
     with caplog.at_level(logging.WARNING):
         outbox.start_deliverer(App.load())
-    assert "what memory has not been told waits" in caplog.text
+    assert "unsynced messages wait for the next one" in caplog.text
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a folder that is in use cannot be removed there")

@@ -104,7 +104,7 @@ def test_deleting_a_session_says_what_stays_with_the_provider_or_has_it_forgotte
         assert hermes("chat", "-q", f"I like {text}").code == 0
     first, second = (one["id"] for one in json.loads(hermes("sessions", "list", "--json").out))
     ran = hermes("sessions", "delete", first, "--yes")
-    assert "What choosy was told of it stays there; --everywhere has it forgotten too." in ran.out
+    assert "Messages synced to choosy stay there; --everywhere has them forgotten too." in ran.out
     assert entries(hermes) == []
     ran = hermes("sessions", "delete", second, "--yes", "--everywhere")
     assert "choosy is asked to forget it" in ran.out
@@ -128,7 +128,7 @@ def test_a_wish_to_forget_that_cannot_be_told_now_is_said_and_left_to_another_pr
     monkeypatch.setattr("hermes.cli.session_deletion.FORGET_TIMEOUT_SECONDS", 0.0)
     ran = hermes("sessions", "delete", session["id"], "--yes", "--everywhere")
     assert (ran.code, "Deleted." in ran.out) == (0, True)
-    assert "Memory forgets it as soon as it can be reached" in ran.err
+    assert "Memory forgets it once it can be reached" in ran.err
     assert started == [home]
     [wish] = entries(hermes)
     assert (wish["kind"], wish["state"], wish["session_id"]) == ("forget", "waiting", None)
@@ -144,7 +144,7 @@ def test_a_wish_to_forget_of_a_provider_that_is_not_chosen_now_is_said_to_wait(h
     assert hermes("config", "set", "memory.provider", "none").code == 0
     ran = hermes("sessions", "delete", session["id"], "--yes", "--everywhere")
     assert (ran.code, "Deleted." in ran.out) == (0, True)
-    assert "choosy is not the chosen memory provider: it forgets it when it is chosen again." in ran.err
+    assert "choosy is not the chosen memory provider: it forgets this when it is chosen again." in ran.err
 
 
 @pytest.mark.contract("6.13")
@@ -155,7 +155,7 @@ def test_a_provider_that_takes_no_wish_to_forget_is_named(home: Path, hermes: He
         assert hermes("chat", "-q", f"I like {text}").code == 0
     first, second = (one["id"] for one in json.loads(hermes("sessions", "list", "--json").out))
     ran = hermes("sessions", "delete", first, "--yes", "--everywhere")
-    assert "choosy takes no wish to forget: what it was told stays there." in ran.out
+    assert "choosy cannot forget on request: messages synced to it stay there." in ran.out
     assert json.loads(hermes("sessions", "delete", second, "--yes", "--everywhere", "--json").out)["stays_with"] == [
         "choosy"
     ]
@@ -197,5 +197,5 @@ def test_a_person_who_asks_for_delivery_gets_it_though_another_process_does_that
     beside = hermes("memory", "outbox", "deliver", "--unless-running")
     assert (beside.code, "Another process is delivering" in beside.err, len(entries(hermes))) == (0, True, 1)
     ran = hermes("memory", "outbox", "deliver")
-    assert (ran.code, ran.err) == (0, "Nothing waits any more.\n")
+    assert (ran.code, ran.err) == (0, "All entries are delivered.\n")
     assert (home / "taken").read_text() == "I like figs\n"

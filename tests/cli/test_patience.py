@@ -119,9 +119,9 @@ def test_who_does_not_wait_for_memory_at_the_end_leaves_at_once(home: Path) -> N
     ):
         screen.wait_for_prompt().type("hello" + ENTER)
         screen.wait(lambda _: len(stored(home)) == 2).wait_for_rows("hello", "", "›").type(CTRL_D)
-        telling = "Telling memory the rest; Ctrl-C leaves that to another process … {} s"
+        telling = "Saving to memory; Ctrl-C leaves that to a background process … {} s"
         screen.wait(lambda screen: counts(screen, telling))
         screen.process.send_signal(signal.SIGINT)
-        screen.wait_for("goes on with it.")
+        screen.wait_for("resumes it.")
         assert screen.ended() == 0
     (home / "at last").touch()

@@ -179,7 +179,7 @@ def _folder(path: Path) -> None:
     [
         (_link_out, "outside the directory"),
         (_loop, "cannot be used"),
-        (_pipe, "no regular file"),
+        (_pipe, "not a regular file"),
         (_folder, "directory"),
         (lambda path: path.write_bytes(b"\xff\xfe"), "not UTF-8"),
         (lambda path: path.write_text("x" * (MAX_CHARS + 1), encoding="utf-8"), "more than 16,000 characters"),
@@ -231,7 +231,7 @@ def test_a_damaged_list_trusts_nothing_and_says_so(
     for text in ("{", "[]", '{"a": 1}'):
         (home.path / "trusted.json").write_text(text, encoding="utf-8")
         assert choose_project_file(home, None) is None
-        assert "Remove it" in capsys.readouterr().err
+        assert "Delete it" in capsys.readouterr().err
         with pytest.raises(HomeError):
             TrustedFiles(home).listed()
 

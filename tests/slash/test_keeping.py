@@ -120,6 +120,6 @@ async def test_where_nothing_can_take_it_a_file_is_offered(tmp_path: Path, monke
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     async with having_said(tmp_path, monkeypatch) as conversation:
-        with pytest.raises(UsageError, match="nothing here can take it") as refused:
+        with pytest.raises(UsageError, match="no clipboard program is installed here") as refused:
             await ask(conversation, "/copy")
         assert "`/save FILE`" in refused.value.line()

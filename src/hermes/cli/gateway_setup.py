@@ -50,7 +50,7 @@ def set_up_platform(
         dialog.say(f"The profile {profile} uses the same bot: both gateways would answer. Create one bot per profile.")
     if find_spec(chosen.module) is None:
         dialog.say(f"Its package is not installed yet: `{how_to_install(chosen.requirements)}`")
-    dialog.say("Next: run `hermes gateway run` (restart a running gateway), then write to the bot.")
+    dialog.say("Next: run `hermes gateway run` (restart the gateway if it runs already), then write to the bot.")
 
 
 def _ask_tokens(app: App, dialog: TerminalDialog, chosen: SetUp) -> list[str]:
