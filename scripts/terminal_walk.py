@@ -24,7 +24,7 @@ from scripts.walk_model import serving
 
 HERE = Path(__file__).resolve().parents[1] / "src"
 SOCKET = f"hermes-walk-{os.getpid()}"
-PATIENCE, POLL = 8.0, 0.25
+WAIT_SECONDS, POLL_SECONDS = 8.0, 0.25
 ROWS = 40
 LONG = "".join(f"line {number}: {'words ' * 8}\n" for number in range(2500))
 
@@ -85,17 +85,17 @@ class Walk:
 
     def resize(self, columns: int) -> None:
         tmux("resize-window", "-t", "walk", "-x", str(columns), "-y", str(ROWS))
-        time.sleep(2 * POLL)
+        time.sleep(2 * POLL_SECONDS)
 
     def screen(self, *, painted: bool = False) -> str:
         return tmux("capture-pane", "-p", *(("-e",) if painted else ()), "-t", "walk").rstrip() + "\n"
 
     def wait_for(self, text: str) -> bool:
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + WAIT_SECONDS
         while text not in self.screen():
             if time.monotonic() > until:
                 return False
-            time.sleep(POLL)
+            time.sleep(POLL_SECONDS)
         return True
 
     def elsewhere(self, *arguments: str) -> None:

@@ -1,4 +1,4 @@
-"""The access log: a line for each request, without what people say, bounded, and in nobody's way."""
+"""The access log: one line per request, without message texts, bounded, and never blocking."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_model_lists_what_there_is_and_takes_one_of_them_alone(home: Path) -> No
 
 @pytest.mark.contract("7.11")
 def test_a_model_is_tested_once_and_again_when_asked(home: Path) -> None:
-    """As processes: the verdict is in the home, the notice is said once, and three commands show it."""
+    """With real processes: the verdict is stored in the home, the notice appears once, and three commands show it."""
     looks_up = {"says": {"calls": [["find_contact", '{"name": "Ada"}']]}}
     sends = {"says": {"calls": [["send_text", '{"number": "555-0142", "text": "home at six"}']]}}
     answers = [{"says": {"text": "I cannot."}}, {"echo": True}, {"echo": True}, looks_up, sends]

@@ -1,4 +1,4 @@
-"""Code in its colours: row by row as it comes, its text as it was written, whatever a lexer or a reply does."""
+"""Syntax highlighting: streamed by row, and never changes the text, whatever a lexer or reply does."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_an_endless_row_is_shown_by_its_end_while_it_grows() -> None:
 
 
 class Endless:
-    """A lexer that never comes to an end."""
+    """A lexer that never ends."""
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, WordKind, str]]:
         while True:
@@ -188,7 +188,7 @@ class Failing:
 
 
 class Lying:
-    """A lexer whose words are not those of the text."""
+    """A lexer that returns words which are not in the text."""
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, WordKind, str]]:
         yield 2, ("Keyword",), "\x1b[2J"

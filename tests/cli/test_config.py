@@ -1,4 +1,4 @@
-"""`hermes config` and `hermes doctor` as a person uses them."""
+"""`hermes config` and `hermes doctor` in use."""
 
 from __future__ import annotations
 

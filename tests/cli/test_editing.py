@@ -1,4 +1,4 @@
-"""`/edit` and Ctrl-X Ctrl-E: a message in the person's own editor, at a real terminal."""
+"""`/edit` and Ctrl-X Ctrl-E: edit a message in the user's editor, at a real terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CTRL_X_CTRL_E = "\x18\x05"
 
 
 def editor(folder: Path, script: str) -> dict[str, str]:
-    """An editor that does this with the file that it is given, `$1`."""
+    """Write an editor script that runs `does` on its file, `$1`."""
     program = folder / "my editor"
     program.write_text(f'#!/bin/sh\ncp "$1" "{folder}/given"\n{script}\n', encoding="utf-8")
     program.chmod(0o700)

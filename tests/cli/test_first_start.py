@@ -41,7 +41,7 @@ def ollama(processes: None) -> Iterator[Endpoint]:
 
 
 def first_start(home: Path, port: int, *arguments: str) -> Screen:
-    """`hermes chat` at a terminal, with Ollama looked for at this port."""
+    """Run `hermes chat` at a terminal; Ollama is searched for at this port."""
     program = (sys.executable, "-c", PROGRAM.format(port=port))
     return Screen("chat", *arguments, env=environment(home), columns=100, program=program)
 

@@ -1,4 +1,4 @@
-"""`hermes gateway setup` against the platforms on loopback: tokens are checked, stored for their owner, never shown."""
+"""`hermes gateway setup` with platforms on loopback: tokens are tested, stored for their owner only, never shown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.contract("10.2")
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is typed at each question for a token."""
+    """Type these answers at the questions for tokens."""
     answers: list[str] = []
     monkeypatch.setattr("hermes.cli.gateway_setup.can_ask", lambda: True)
     monkeypatch.setattr("getpass.getpass", lambda _: answers.pop(0))

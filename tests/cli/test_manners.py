@@ -1,4 +1,4 @@
-"""Small things that a person meets: questions, secrets, files that are there, help, and whether the model is."""
+"""Details of commands: questions, secrets, existing files, help, and the model check."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.source_imports import parsed
 Hermes = Callable[..., Ran]
 SOURCE = Path(__file__).parents[2] / "src" / "hermes"
 QUESTIONS = {"confirm", "prompt", "getpass", "input"}
-"""Functions of others that wait for a person."""
+"""Library functions that wait for a person."""
 
 
 @pytest.mark.contract("10.49")

@@ -1,4 +1,4 @@
-"""`hermes memory model`: set, tested, shown; and the question whether memory may use the model of the chat."""
+"""`hermes memory model`: set, test and show the model; and the question whether memory may use the chat model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def saved(folder: Path) -> Json:
 
 
 def counted(folder: Path) -> list[tuple[int, str, str]]:
-    """Every request that was counted: its workspace, purpose and outcome."""
+    """Return the counted requests: workspace, purpose and outcome."""
     with closing(sqlite3.connect(folder / MEMORY_FILE)) as file:
         return file.execute("SELECT workspace_id, purpose, outcome FROM model_calls ORDER BY id").fetchall()
 

@@ -1,4 +1,4 @@
-"""Putting a server together: what keeps it from beginning ends it, in one line."""
+"""Starting a server: a failure ends it with one line."""
 
 from __future__ import annotations
 

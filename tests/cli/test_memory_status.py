@@ -1,4 +1,4 @@
-"""`hermes memory status` and `outbox list`: who is chosen, does it work, what has it not been told."""
+"""`hermes memory status` and `outbox list`: the chosen provider, its health, and its queue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ create_plugin = Broken
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question leaves nothing to another process, however slow the machine is."""
+    """Let a single question wait for its deliveries, however slow the machine is."""
     monkeypatch.setattr("hermes.cli.chat.ONE_SHOT_CLOSE_SECONDS", 60.0)
 
 

@@ -1,4 +1,4 @@
-"""`hermes memory outbox deliver`: the process that tells memory what others left, and how it is started."""
+"""`hermes memory outbox deliver`: the process that delivers what others left, and how it starts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.memory.remembering import active, begin, turn
 
 
 class AdvancedClock(SystemClock):
-    """Shows a later time than it is."""
+    """A clock that can be advanced."""
 
     ahead = 0.0
 
@@ -38,7 +38,7 @@ class AdvancedClock(SystemClock):
 
 
 class Slow(Recorder):
-    """Takes twelve seconds for each batch, to go by the clock, and is looked at meanwhile."""
+    """A provider whose batches take twelve seconds of the clock, and that is polled meanwhile."""
 
     def __init__(self, clock: AdvancedClock) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""`hermes memory outbox retry` and `drop`: what was put aside gets another life, or none."""
+"""`hermes memory outbox retry` and `drop`: entries that were put aside are retried or removed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ create_plugin = Choosy
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question leaves nothing to another process, however slow the machine is."""
+    """Let a single question wait for its deliveries, however slow the machine is."""
     monkeypatch.setattr("hermes.cli.chat.ONE_SHOT_CLOSE_SECONDS", 60.0)
     monkeypatch.setattr("hermes.cli.session_deletion.FORGET_TIMEOUT_SECONDS", 60.0)
 
@@ -113,7 +113,7 @@ def test_deleting_a_session_says_what_stays_with_the_provider_or_has_it_forgotte
 
 
 @pytest.mark.contract("6.13")
-def test_a_wish_to_forget_that_cannot_be_told_now_is_said_and_left_to_another_process(
+def test_a_deletion_that_cannot_be_delivered_now_is_left_to_another_process(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = 'if (self.host.home / "away").exists():\n            return [Later("away", after=3600) for _ in entries]'

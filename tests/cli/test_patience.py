@@ -1,4 +1,4 @@
-"""What takes longer than a moment says so, counts the seconds and names the way out."""
+"""Slow work shows a message, counts the seconds and names the way out."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Slow(MemoryPlugin):
 
 create_plugin = Slow
 """
-"""A memory that takes its time to be told anything: until there is a file."""
+"""A memory that accepts messages only once a file exists."""
 PATIENT = """
 import sys
 from hermes.__main__ import main
@@ -54,11 +54,11 @@ from hermes.cli.conversation import TerminalConversation
 TerminalConversation.end.__defaults__ = (600.0,)
 sys.exit(main())
 """
-"""`hermes` that waits ten minutes for memory at the end, unless it is told not to."""
+"""Runs `hermes` with a closing time limit of ten minutes."""
 
 
 def counts(screen: Screen, row: str) -> bool:
-    """Whether a row is to be seen, with any number of seconds, of which a slow machine shows not every one."""
+    """Return True if a row with any number of seconds is visible; a slow machine may skip some."""
     return re.search(re.escape(row).replace(r"\{\}", r"[1-9]\d*"), "\n".join(screen.rows)) is not None
 
 

@@ -1,4 +1,4 @@
-"""One question with what standard input brings, whatever that is: real processes, pipes, sockets and terminals."""
+"""A single question with standard input: real processes, pipes, sockets and terminals."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def shell(env: Mapping[str, str], line: str) -> subprocess.CompletedProcess[str]
 
 
 def asked(endpoint: Endpoint) -> str:
-    """The last thing that the model was asked."""
+    """Return the last message the model received."""
     content: Json = endpoint.requests()[-1]["messages"][-1]["content"]
     assert isinstance(content, str)
     return content
@@ -79,7 +79,7 @@ def test_empty_or_absent_input_leaves_the_question_alone(env: dict[str, str], en
 
 @pytest.mark.contract("10.45")
 def test_a_pipe_that_a_service_never_writes_to_keeps_nobody_waiting(env: dict[str, str], endpoint: Endpoint) -> None:
-    """Also through a shell that passes it on, as behind ssh."""
+    """Also through a shell that inherits the pipe, as with ssh."""
     for command in (ASK, ["sh", "-c", f"{HERMES} chat -q 'Summarise:'; true"]):
         with subprocess.Popen(
             command, cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

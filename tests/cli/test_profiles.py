@@ -1,4 +1,4 @@
-"""`hermes profiles`, and what a mistyped `-p` leads to."""
+"""`hermes profiles`, and the error for a mistyped `-p`."""
 
 from __future__ import annotations
 

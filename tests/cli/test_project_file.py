@@ -1,4 +1,4 @@
-"""AGENTS.md: only from a directory that the person trusted, only as it was then, and never by itself."""
+"""AGENTS.md: used only from trusted directories, only in the trusted version, never by itself."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RULE = "Run `make check` before you say that something is done."
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with an AGENTS.md, in which this process stands."""
+    """Make a directory with an AGENTS.md the current one."""
     folder = (tmp_path / "project").resolve()
     folder.mkdir()
     (folder / "AGENTS.md").write_text(f"{RULE}\n", encoding="utf-8")
@@ -61,7 +61,7 @@ def hermes(home: Path, endpoint: Endpoint, folder: Path, *arguments: str) -> Ran
 
 
 def prompts(endpoint: Endpoint) -> list[str]:
-    """The system prompts of turns; reviews and titles have others."""
+    """Return the system prompts of turns, without those of reviews and titles."""
     found = [str(request["messages"][0]["content"]) for request in endpoint.requests()]
     return [prompt for prompt in found if "This conversation began on" in prompt]
 

@@ -1,4 +1,4 @@
-"""What a person sees of a session that is gone on with."""
+"""The recap of a resumed session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that fit: nothing is lost, nothing is wider than the window, and it does not matter how the text came in."""
+"""Rows that fit: nothing is lost or wider than the window, and the result does not depend on how the text is split."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ def test_the_widest_columns_of_a_table_are_cut_first_and_the_first_one_never(wid
 
 
 @given(st.lists(st.lists(WORD, min_size=1, max_size=4).map(" ".join), min_size=2, max_size=5), st.integers(20, 60))
-def test_a_row_as_a_block_loses_nothing_and_fits_unless_a_word_or_the_first_cell_does_not(
-    row: list[str], screen: int
-) -> None:
+def test_a_block_loses_nothing_and_fits_unless_a_word_or_first_cell_is_wide(row: list[str], screen: int) -> None:
     lines = block(["name"] * len(row), row, screen)
     assert " ".join(lines).split() == " ".join(row).split()
     assert lines[0].startswith(row[0])

@@ -1,4 +1,4 @@
-"""Choosing a session from a list, at a real terminal."""
+"""The session picker, at a real terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOWN, ESC = "\x1b[B", "\x1b"
 
 
 def marked(screen: Screen) -> str:
-    """The row of the list that is marked, without when it was and how long it is."""
+    """Return the marked row, without its time and message count."""
     return next((row[26:] for row in screen.rows if row.startswith("› 2")), "")
 
 

@@ -1,4 +1,4 @@
-"""`hermes sessions` as a person uses it."""
+"""`hermes sessions` in use."""
 
 from __future__ import annotations
 

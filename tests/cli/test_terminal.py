@@ -1,4 +1,4 @@
-"""`hermes chat` at a terminal, as a person sees it."""
+"""`hermes chat` at a terminal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_reply_is_seen_before_it_ends_and_ctrl_c_keeps_what_was_said(chat: Cha
         assert stored(home) == [("user", "hello"), ("assistant", "The beginning of it")]
 
 
-def test_stop_typed_while_a_reply_comes_ends_it_and_what_was_typed_ahead_is_said_next(chat: Chat, home: Path) -> None:
+def test_stop_ends_a_reply_and_queued_messages_run_next(chat: Chat, home: Path) -> None:
     with chat({"says": {"text": "So it goes", "ending": "hang"}}) as screen:
         screen.wait_for_prompt().type("one" + ENTER)
         screen.wait_for("So it goes").type("and then two" + ENTER)

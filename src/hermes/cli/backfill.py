@@ -111,7 +111,7 @@ async def _take_in(found: App, store: Store) -> Result:
     deliveries = Deliveries(provider, new_owner(), MAX_LANES)
     work = _backfill(found, provider)
 
-    async def room() -> bool:
+    async def wait_for_space() -> bool:
         return (
             await until_nothing_moves(store, deliveries, MAX_QUEUED_ENTRIES, QUEUEING_TIMEOUT_SECONDS)
         ).entries <= MAX_QUEUED_ENTRIES
@@ -119,7 +119,7 @@ async def _take_in(found: App, store: Store) -> Result:
     try:
         sessions = await work.find()
         deliveries.start()
-        taken, is_whole = await work.take_in(sessions, room, _progress_printer(_count(sessions)))
+        taken, is_whole = await work.take_in(sessions, wait_for_space, _progress_printer(_count(sessions)))
         left = await until_nothing_moves(store, deliveries, patience=DELIVERY_TIMEOUT_SECONDS)
     finally:
         await deliveries.finish(0.0)
