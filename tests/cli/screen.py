@@ -71,7 +71,7 @@ class Screen:
 
     @property
     def status(self) -> str:
-        """The lowest row with text, below the prompt; "" if there is none."""
+        """The lowest row with text below the prompt, or ""."""
         below = self.rows[self._emulated.cursor.y + 1 :]
         return next((row for row in reversed(below) if row), "")
 

@@ -71,7 +71,7 @@ def check_accepted(heard: list[Json], messages: list[Message]) -> None:
 
 
 def check_goes_on(env: dict[str, str], endpoint: Endpoint, session_id: str, messages: list[Message]) -> None:
-    """Check that the next turn works at once, and that the model is told of every interrupted call."""
+    """Check that the next turn works at once, and that the model learns of every interrupted call."""
     posted = len(endpoint.requests())
     [events_after] = turns(chat(env, "--json", "-s", session_id, "-q", "after the kill").out)
     assert "Waiting" not in [event["type"] for event in events_after], "it waited for the lease of the dead"

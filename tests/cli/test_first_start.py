@@ -117,7 +117,7 @@ def test_a_script_is_never_asked(home: Path, ollama: Endpoint, tmp_path: Path, w
 
 
 def unnamed(home: Path, *arguments: str, **more: str) -> Screen:
-    """`hermes` at a terminal in a home that was told no name, and with no model on the machine."""
+    """`hermes` at a terminal, in a home without a name and on a machine without a model."""
     program = ("env", "-u", "HERMES_OWNER_NAME", sys.executable, "-c", PROGRAM.format(port=1))
     return Screen(*arguments, env=environment(home, **more), columns=100, program=program)
 

@@ -64,7 +64,7 @@ async def test_a_deliverer_goes_on_while_anything_moves_though_it_is_one_lane(
             await turn(memory, f"message {number}")
         deliveries = Deliveries(provider, "test", 1)
         deliveries.start()
-        await outbox.until_nothing_moves(provider.store, deliveries)
+        await outbox.wait_for_deliveries(provider.store, deliveries)
         assert await left(provider) == []
         await deliveries.finish(0.0)
     assert plugin.told("said") == [f"message {number}" for number in range(4)]

@@ -1,4 +1,4 @@
-"""`hermes memory outbox retry` and `drop`: entries that were put aside are retried or removed."""
+"""`hermes memory outbox retry` and `drop`: failed entries are retried or removed."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from hermes.cli.project_file import (
     MAX_CHARS,
     ProjectFile,
     State,
+    TrustAnswer,
     TrustedFiles,
-    Wish,
     choose_project_file,
     find_project_file,
 )
@@ -209,7 +209,7 @@ def test_a_link_within_the_directory_and_an_empty_file_are_what_they_are(project
 def test_who_says_never_is_asked_again_only_when_it_changes(project: Path, tmp_path: Path) -> None:
     home, asked = Home(tmp_path / "home"), list[State]()
 
-    def never(_: ProjectFile, state: State) -> Wish:
+    def never(_: ProjectFile, state: State) -> TrustAnswer:
         asked.append(state)
         return "never"
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes.app import App
 from hermes.assembly import earlier_conversation, open_people, open_provider
-from hermes.cli.outbox import MAX_LANES, start_deliverer, until_nothing_moves
+from hermes.cli.outbox import MAX_LANES, start_deliverer, wait_for_deliveries
 from hermes.cli.output import note, one_line, print_json, printable, say
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.db.leases import new_owner
@@ -66,14 +66,14 @@ def backfill(
         _print({"dry_run": True, **_numbers(counted)}, f"To be taken in: {_describe_count(counted)}.", json)
         return 0
     result = with_store(found, lambda store: _take_in(found, store))
-    told = {
+    report = {
         **_numbers(result.taken),
         "refused": result.taken.refused,
         "left": result.found.messages - result.taken.messages - result.taken.refused,
         "waiting": result.waiting,
         "reason": result.reason,
     }
-    _print({"dry_run": False, **told}, "\n".join(_describe(found, result)), json)
+    _print({"dry_run": False, **report}, "\n".join(_describe(found, result)), json)
     return 0 if result.is_whole and not result.stuck else 1
 
 
@@ -113,14 +113,14 @@ async def _take_in(found: App, store: Store) -> Result:
 
     async def wait_for_space() -> bool:
         return (
-            await until_nothing_moves(store, deliveries, MAX_QUEUED_ENTRIES, QUEUEING_TIMEOUT_SECONDS)
+            await wait_for_deliveries(store, deliveries, MAX_QUEUED_ENTRIES, QUEUEING_TIMEOUT_SECONDS)
         ).entries <= MAX_QUEUED_ENTRIES
 
     try:
         sessions = await work.find()
         deliveries.start()
         taken, is_whole = await work.take_in(sessions, wait_for_space, _progress_printer(_count(sessions)))
-        left = await until_nothing_moves(store, deliveries, patience=DELIVERY_TIMEOUT_SECONDS)
+        left = await wait_for_deliveries(store, deliveries, timeout_seconds=DELIVERY_TIMEOUT_SECONDS)
     finally:
         await deliveries.finish(0.0)
         await provider.close()
@@ -143,15 +143,15 @@ def _backfill(found: App, provider: ActiveProvider) -> Backfill:
 
 def _progress_printer(whole: BackfillProgress) -> Callable[[BackfillProgress], None]:
     """Return a callback that prints progress, at most once per `PROGRESS_SECONDS`."""
-    told = time.monotonic()
+    printed_at = time.monotonic()
 
-    def tell(done: BackfillProgress) -> None:
-        nonlocal told
-        if time.monotonic() - told >= PROGRESS_SECONDS:
-            told = time.monotonic()
+    def report(done: BackfillProgress) -> None:
+        nonlocal printed_at
+        if time.monotonic() - printed_at >= PROGRESS_SECONDS:
+            printed_at = time.monotonic()
             note(f"{done.messages:,} of {_describe_count(whole)} taken in")
 
-    return tell
+    return report
 
 
 def _count(sessions: Sequence[Earlier]) -> BackfillProgress:

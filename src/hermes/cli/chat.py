@@ -15,13 +15,13 @@ from hermes.app import App
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import CLOSE_TIMEOUT_SECONDS, TerminalConversation, find_live
 from hermes.cli.first_start import offer_start, offer_to_memory
-from hermes.cli.json_lines import INTERRUPTED_EXIT_CODE, event_line, how_it_ended
+from hermes.cli.json_lines import INTERRUPTED_EXIT_CODE, event_line, outcome_of
 from hermes.cli.lines import read_lines
 from hermes.cli.model import HOW_TO_SEE
 from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import can_redraw, note, print_error, printable, say
 from hermes.cli.piped import ask_with_input
-from hermes.cli.project_file import ProjectFile, State, Wish, choose_project_file
+from hermes.cli.project_file import ProjectFile, State, TrustAnswer, choose_project_file
 from hermes.cli.signals import on_signals
 from hermes.cli.start import load_app, start_home_log
 from hermes.errors import HermesError, NotFoundError, UsageError
@@ -62,7 +62,7 @@ def chat(
         return asyncio.run(_chat(app, asked, session, latest, model, json, typed))
     except HermesError as error:
         if json and question is not None:
-            say(event_line(how_it_ended(error)))
+            say(event_line(outcome_of(error)))
         raise
 
 
@@ -96,7 +96,7 @@ async def _chat(
                 code: int = await talking.talk(conversation, typed)
                 return code
             last = await _ask(conversation, question, as_json)
-        ended = how_it_ended(last)
+        ended = outcome_of(last)
         if as_json:
             say(event_line(ended))
         return ended.exit_code
@@ -115,9 +115,9 @@ async def _ending(conversation: TerminalConversation, seconds: float, as_json: b
             start_deliverer(conversation.app)
 
 
-def _ask_about(file: ProjectFile, state: State) -> Wish:
+def _ask_about(file: ProjectFile, state: State) -> TrustAnswer:
     """Ask about a file. Imported late: few conversations need it."""
-    answer: Wish = import_module("hermes.cli.trust").wants(file, state)
+    answer: TrustAnswer = import_module("hermes.cli.trust").wants(file, state)
     return answer
 
 
@@ -175,7 +175,7 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
         if not as_json:
             say(" ".join(last.text.split()) if isinstance(last, Replied) else "")
             sys.stdout.flush()
-        code = code or how_it_ended(last).exit_code
+        code = code or outcome_of(last).exit_code
         if isinstance(last, Stopped):
             break
     return code

@@ -86,7 +86,7 @@ CLOSING = "*/`-->]]"
 MULTILINE_QUOTES = frozenset({"bash", "mysql", "postgresql", "sh", "shell", "sql", "zsh"})
 """Languages in which single-quoted strings often span rows. In others, such a quote may be an apostrophe."""
 INNER_LANGUAGES = {"script": "js", "style": "css"}
-"""HTML elements that hold another language, by tag; their tags stand on rows of their own."""
+"""HTML elements that hold another language, by tag. Recognised if their tags stand on separate rows."""
 INNER_BEGINS, INNER_ENDS = r"(?i)<(script|style)\b[^<>]*>\s*$", r"(?i)</(?:script|style)\b"
 
 

@@ -46,8 +46,8 @@ class Answered(Struct, frozen=True):
 async def run_command(
     conversation: TerminalConversation, line: str, stop: asyncio.Event, front: Front | None = None
 ) -> Answered:
-    """Run a slash command until `stop` is set. Raises UsageError for an unknown command. `front` is None without a
-    terminal."""
+    """Run a slash command until `stop` is set. Raises UsageError for an unknown command. Without a terminal, pass no
+    `front`."""
     typed = find_command("terminal", line)
     if typed is None:
         raise unknown_command("terminal", line)

@@ -27,7 +27,7 @@ class TypedWords(NamedTuple):
     arguments: list[str]
     """Arguments given so far."""
     only_arguments: bool
-    """True after `--`: options are no longer recognised."""
+    """True after `--`: further words are arguments, even with a dash."""
 
 
 def main(words: Sequence[str]) -> int:

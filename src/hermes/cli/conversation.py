@@ -65,7 +65,7 @@ class TerminalConversation:
         """True if `end` must not wait: a background process then delivers unsynced messages."""
         self.pending_events = self.agents.pending_events
         """Notices left over from closed agents. The next turn shows them, or the caller at the end."""
-        self._tells_notes = app.settings.get(MEMORY_NOTICES)
+        self._announces_notes = app.settings.get(MEMORY_NOTICES)
         self._announced_offline = self._announced_default = False
         self._may_announce_model = False
         """True until a new session has shown that its model was picked automatically."""
@@ -159,7 +159,7 @@ class TerminalConversation:
         self.agent, self._session = None, None
         all_synced = await self.agents.memory.finish(0.0 if self.is_hurried else seconds)
         self.pending_events += [Notice(line, is_outage=True) for line in (memory.take_notices() if memory else [])]
-        self.pending_events += await self._take_note_remarks()
+        self.pending_events += await self._take_new_notes()
         return all_synced
 
     async def _begin(self) -> None:
@@ -210,7 +210,7 @@ class TerminalConversation:
 
     async def _take_news(self, agent: Agent) -> AsyncIterator[TurnEvent]:
         """Yield the notices due before a turn, each once."""
-        self.pending_events += await self._take_note_remarks()
+        self.pending_events += await self._take_new_notes()
         while self.pending_events:
             yield self.pending_events.pop(0)
         if self.agents.memory.provider is not None and not self._announced_default:
@@ -222,10 +222,10 @@ class TerminalConversation:
             self._announced_offline = True
             yield Notice(assembly.FLOOR_NOTICE)
 
-    async def _take_note_remarks(self) -> list[MemoryUpdated]:
+    async def _take_new_notes(self) -> list[MemoryUpdated]:
         """Return notes that background reviews stored about the owner and that were not announced yet. Returns none
         while the store is read-only."""
-        if not self._tells_notes:
+        if not self._announces_notes:
             return []
         try:
             return await self.store.take_remarks(OWNER)

@@ -30,7 +30,7 @@ def confirm(question: str) -> bool:
     return can_ask() and bool(typer.confirm(question, default=False, err=True))
 
 
-def ask_or_hear(question: str) -> bool | str:
+def confirm_or_text(question: str) -> bool | str:
     """Ask yes or no; Enter means no. Any other text is returned, to be sent as a message."""
     given: str = typer.prompt(f"{question} [y/N]", default="", show_default=False, prompt_suffix=PROMPT, err=True)
     word = given.strip().lower()

@@ -48,7 +48,7 @@ def doctor(
         _ask(home, findings, yes)
         done = asyncio.run(repair(home, clock=clock, lock_timeout=LOCK_TIMEOUT_SECONDS))
         if not json:
-            _tell(done)
+            _print_repair(done)
         findings = list(examine(home, clock))
     elif mend and not json:
         failing = any(finding.level == "fail" for finding in findings)
@@ -89,7 +89,7 @@ def _go_back(home: Home, clock: Clock, backup: Path, *, mend: bool, yes: bool, q
         say(f"Restored from {done.backup}{kept}\n")
 
 
-def _tell(done: Repair) -> None:
+def _print_repair(done: Repair) -> None:
     say(f"\nBackup: {done.backup}")
     for damage in done.mended:
         say(f"mended  [{damage.code}] {printable(damage.remedy)}")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hermes.app import App
 from hermes.assembly import has_model, open_notes
-from hermes.cli.dialog import TerminalDialog, ask_or_hear, can_ask
+from hermes.cli.dialog import TerminalDialog, can_ask, confirm_or_text
 from hermes.cli.model import WAYS_TO_GET_A_MODEL, use_endpoint
 from hermes.cli.output import note, printable
 from hermes.cli.start import load_app
@@ -67,7 +67,7 @@ def offer_name(app: App) -> list[str]:
 
 
 def read_name(given: str) -> str | None:
-    """Return the name in an answer; None if there is none."""
+    """Return the name in an answer, or None."""
     ranking = import_module("hermes.ranking.personal")  # imported late: it takes 35 ms, and few starts ask
     said = ranking.find_name([given])
     name = " ".join(printable(said[0] if said else given).split())
@@ -165,7 +165,7 @@ def _ask_for_memory(app: App, place: Place) -> list[str]:
     found = models.read_host(app)
     said = BASE_URL.shown(found.url)
     TerminalDialog().say(MAY_MEMORY.format(found.name or "its first model", said))
-    agreed = ask_or_hear("May memory use it?")
+    agreed = confirm_or_text("May memory use it?")
     if isinstance(agreed, str):
         TerminalDialog().say("That is not yes or no, so it is sent as a message; the next start asks again.\n")
         return [agreed]

@@ -13,7 +13,7 @@ from msgspec import to_builtins
 from hermes.app import App
 from hermes.cli.desk import open_plugin
 from hermes.cli.dialog import TerminalDialog
-from hermes.cli.memory_book import tell_outcome, work_on
+from hermes.cli.memory_book import print_outcome, work_on
 from hermes.cli.output import note, one_line, print_json, printable, say, saying
 from hermes.cli.start import AsJson, load_app
 from hermes.cli.table import print_table
@@ -93,7 +93,7 @@ def _forget_one(app: App, entry_id: str, *, yes: bool, as_json: bool) -> int:
         print_json({**to_builtins(entry), "deleted": done is not None, "outcome": outcome, "stays": stays})
     else:
         note("Nothing was deleted." if done is None else "Forgotten.")
-        tell_outcome("done" if done is None else done.settled)
+        print_outcome("done" if done is None else done.settled)
         for line in () if done is None else done.stays:
             say(printable(line))
     if done is None:
@@ -106,7 +106,7 @@ def _correct(app: App, entry: Remembering) -> int:
     right = TerminalDialog().ask("Correct text", entry.text)
     settled = work_on(app, lambda book: book.correct(entry, right))
     note("Corrected." if right != entry.text else "Nothing was changed.")
-    tell_outcome(settled)
+    print_outcome(settled)
     return 1 if settled == "refused" else 0
 
 

@@ -44,7 +44,7 @@ STOP_TIMEOUT_SECONDS = 60.0
 
 @app.command("run")
 def run_gateway(ctx: typer.Context) -> None:
-    """Serve the configured chat platforms until Ctrl-C or `hermes gateway stop`."""
+    """Serve the configured platforms until Ctrl-C or `hermes gateway stop`."""
     host = load_app(ctx)
 
     async def work(store: Store) -> None:
@@ -66,11 +66,11 @@ async def _serve(host: App, store: Store) -> None:
             hint=f"Run `hermes gateway setup`, or set {switches} (docs/gateway.md)",
         )
     stopping = asyncio.Event()
-    telling: list[asyncio.Task[None]] = []
+    announcing: list[asyncio.Task[None]] = []
 
     def begun() -> None:
         gc.freeze()  # keep the garbage collector away from what start-up loaded
-        telling.append(asyncio.create_task(_tell_of_guests(host, store)))
+        announcing.append(asyncio.create_task(_announce(host, store)))
         if not has_model(host.settings):
             note(FLOOR_NOTICE)
         note(f"gateway: {', '.join(platform.name for platform in platforms)}; Ctrl-C ends it")
@@ -79,18 +79,18 @@ async def _serve(host: App, store: Store) -> None:
         with on_signals(TO_END, lambda _: stopping.set()):
             await gateway.run(platforms, stopping, note, begun)
     finally:
-        await asyncio.gather(*telling)
+        await asyncio.gather(*announcing)
         for platform in platforms:
             await platform.close()
         await model.close()
     note("gateway: ended")
 
 
-async def _tell_of_guests(host: App, store: Store) -> None:
+async def _announce(host: App, store: Store) -> None:
     """Announce, once each, people who were let in without a role: they are guests."""
     allowed = host.settings.get(ALLOW)
-    if told := describe_unmarked(await store.write(lambda tx: take_untold(tx, allowed))):
-        note(f"gateway: {told}: `hermes gateway people`")
+    if guests := describe_unmarked(await store.write(lambda tx: take_untold(tx, allowed))):
+        note(f"gateway: {guests}: `hermes gateway people`")
     if (notice := await take_default_notice(host, store)) is not None:
         note(f"gateway: {notice}")
     if host.settings.get(PROVIDER) != NONE:
@@ -100,7 +100,7 @@ async def _tell_of_guests(host: App, store: Store) -> None:
 
 @app.command("status")
 def show_status(ctx: typer.Context, json: AsJson = False) -> int:
-    """Show the gateway's state, its platforms and its queues. Exits with 1 if none runs."""
+    """Show the gateway's state, its platforms and its queues. Exits with 1 if no gateway runs."""
     host = load_app(ctx)
 
     def look(_: Store, tx: Tx) -> dict[str, Json]:

@@ -34,7 +34,7 @@ class Ended(Struct, frozen=True):
     error: str | None = None
 
 
-def how_it_ended(last: TurnEvent | HermesError) -> Ended:
+def outcome_of(last: TurnEvent | HermesError) -> Ended:
     """Return the outcome from a turn's last event, or from the error that prevented the turn."""
     match last:
         case Replied(session_id=session_id, text=text):

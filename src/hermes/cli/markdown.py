@@ -73,13 +73,13 @@ class Markdown:
 
     def _grow_line(self) -> list[str]:
         """Return the rows of the growing line that are final."""
-        if self._code or self._header or self._table or (self._rows is None and self._may_become_anything()):
+        if self._code or self._header or self._table or (self._rows is None and self._is_undecided()):
             return []
         if self._rows is None:
             self._rows = self._rows_of("")
         return self._rows.grow(self._line)
 
-    def _may_become_anything(self) -> bool:
+    def _is_undecided(self) -> bool:
         return len(self._line) <= MAX_LINE_CHARS and re.match(UNDECIDED, self._line) is not None
 
     def _end_line(self, line: str) -> list[str]:

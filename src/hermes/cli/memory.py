@@ -118,12 +118,12 @@ def serve(
         beside = "" if other is None else f"; programs on this machine use the one that process {other.pid} serves"
         where = f"data in {address or place.folder}"
         greeting = f"memory server on http://{host}:{listener.getsockname()[1]} · {where}{beside}"
-        terms = serving.Terms(
+        serving_options = serving.ServingOptions(
             place, listener, options, "serve", serving.key_for_programs(options),
             works=not no_worker, publishes=other is None and address is None, greet=lambda: note(greeting),
             model_from_env=model_env, database=address,
         )  # fmt: skip
-        serving.run(terms)
+        serving.run(serving_options)
 
 
 def _choose_code_screen() -> Callable[[str], None] | None:

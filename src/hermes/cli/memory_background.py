@@ -24,7 +24,7 @@ LOCK_RETRY_SECONDS = 0.5
 
 
 def main(home: str, folder: str) -> int:
-    """Serve until the server is no longer needed. Returns 0 also if another server runs already."""
+    """Serve until nobody needs the server. Returns 0 also if another server runs already."""
     os.umask(0o077)
     try:
         return serve(Place(Path(folder), Path(home)))

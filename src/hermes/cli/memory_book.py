@@ -76,11 +76,11 @@ def why(ctx: typer.Context, entry_id: EntryId, json: AsJson = False) -> None:
     async def find(book: MemoryBook) -> tuple[Remembering, dict[str, object], Sequence[FactChange], dict[str, str]]:
         entry = await book.find(entry_id)
         sources = await book.sources(entry)
-        told: dict[str, object] = {"sources": sources, "corrected": await book.corrected_from(entry)}
-        return entry, told, await book.changes(entry), await book.titles(sources)
+        details: dict[str, object] = {"sources": sources, "corrected": await book.corrected_from(entry)}
+        return entry, details, await book.changes(entry), await book.titles(sources)
 
-    entry, told, changes, titles = work_on(load_app(ctx), find)
-    found = {"entry": to_builtins(entry), **to_builtins(told), "changes": to_builtins(changes)}
+    entry, details, changes, titles = work_on(load_app(ctx), find)
+    found = {"entry": to_builtins(entry), **to_builtins(details), "changes": to_builtins(changes)}
     if json:
         print_json(found)
         return
@@ -114,11 +114,11 @@ def edit(
         print_json({"id": entry.id, "was": entry.text, "outcome": settled})
     else:
         note(f"Corrected. It said: {one_line(printable(entry.text), MAX_TEXT_CHARS)}")
-        tell_outcome(settled)
+        print_outcome(settled)
     return 1 if settled == "refused" else 0
 
 
-def tell_outcome(settled: Settled) -> None:
+def print_outcome(settled: Settled) -> None:
     """Print what happened to a change that is not done yet."""
     if settled != "done":
         note(QUEUED if settled == "queued" else REFUSED)

@@ -40,14 +40,14 @@ def approve(
     from hermes.memory_server.engine import sign_ins
 
     found, code = _run(ctx, (data, database), lambda tx, at: _approve(tx, request, at))
-    told = {"request": sign_ins.label_of(found), "client": found.client, "address": found.address, "code": code}
+    shown = {"request": sign_ins.label_of(found), "client": found.client, "address": found.address, "code": code}
     if json:
-        print_json({**told, "expires_at": found.expires_at / MICROS_PER_SECOND})
+        print_json({**shown, "expires_at": found.expires_at / MICROS_PER_SECOND})
         return
     where = "a device" if found.device_hash else "a browser"
     note(
         f"{printable(found.client)} asks to sign in through {where} at {printable(found.address)}, request "
-        f"{told['request']}, until {show_time(found.expires_at / MICROS_PER_SECOND)}. "
+        f"{shown['request']}, until {show_time(found.expires_at / MICROS_PER_SECOND)}. "
         "If you did not start this, do not use the code."
     )
     say(code)
@@ -155,14 +155,14 @@ def _approve(tx: Tx, request: str, at: int) -> tuple[Record, str]:
 def _listed(waiting: Sequence[Record]) -> str:
     from hermes.memory_server.engine import sign_ins
 
-    told = [f"{sign_ins.label_of(one)} ({one.client} at {printable(one.address)})" for one in waiting[:10]]
-    return f": {', '.join(told)}" if told else ""
+    labels = [f"{sign_ins.label_of(one)} ({one.client} at {printable(one.address)})" for one in waiting[:10]]
+    return f": {', '.join(labels)}" if labels else ""
 
 
 def _grant(row: Record) -> dict[str, Any]:
-    told = {name: getattr(row, name) for name in ("client", "workspace", "person", "source")}
+    fields = {name: getattr(row, name) for name in ("client", "workspace", "person", "source")}
     times_of = {name: getattr(row, name) / MICROS_PER_SECOND for name in ("created_at", "renewed_at")}
-    return {"grant": row.public_id, **told, **times_of}
+    return {"grant": row.public_id, **fields, **times_of}
 
 
 def _count(ended: int) -> str:

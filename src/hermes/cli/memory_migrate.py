@@ -65,11 +65,11 @@ class _Progress:
     """Prints the progress of a move every few seconds."""
 
     def __init__(self) -> None:
-        self._told = time.monotonic()
+        self._printed_at = time.monotonic()
 
     def __call__(self, step: str, table: str, done: int, total: int) -> None:
-        if time.monotonic() - self._told >= REPORT_SECONDS:
-            self._told = time.monotonic()
+        if time.monotonic() - self._printed_at >= REPORT_SECONDS:
+            self._printed_at = time.monotonic()
             note(f"{step} {done:,} of {total:,} rows of {table}")
 
 
@@ -94,11 +94,11 @@ def _sum(report: MoveReport) -> str:
         return f"{report.source} is not being moved: nothing to undo"
     if report.state == "undone":
         return f"{report.source} takes writes again"
-    told = f"{report.source} was moved to {report.target}"
+    moved = f"{report.source} was moved to {report.target}"
     if not report.is_new:
-        return f"{told} before"
+        return f"{moved} before"
     rows = f"{report.rows['messages']:,} messages, {report.rows['conclusions']:,} conclusions"
-    return f"{told}: {rows}, {sum(report.rows.values()):,} rows in all, each compared"
+    return f"{moved}: {rows}, {sum(report.rows.values()):,} rows in all, each compared"
 
 
 def _next_steps(report: MoveReport, target: str) -> list[str]:

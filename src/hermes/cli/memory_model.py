@@ -201,8 +201,13 @@ class HomeMemoryModel:
         except SettingsError as error:
             return MemoryModelState(described=[error.line()])
         where = found.url and Endpoint.parse(found.url).url("").split("?")[0]
-        has_key, told = bool(found.key or found.key_env), [] if found.source == "off" else model_lines(found, where)
-        return MemoryModelState(found.source, where, found.name, has_key=has_key, guests=found.guests, described=told)
+        has_key, described = (
+            bool(found.key or found.key_env),
+            [] if found.source == "off" else model_lines(found, where),
+        )
+        return MemoryModelState(
+            found.source, where, found.name, has_key=has_key, guests=found.guests, described=described
+        )
 
     def test(self, app: App, given: Mapping[str, Any]) -> TriedModel:
         wanted = self._wanted(app, given)

@@ -87,7 +87,7 @@ def server_model_lines(model: Mapping[str, Any] | None) -> list[str]:
 
 
 def _report_unused(home: Home, place: Place) -> None:
-    """Print a note about memory folders of early versions, which kept one per profile. They are no longer read."""
+    """Print a note about memory folders of early versions, which kept one per profile. This version ignores them."""
     if folders := [old for old in home.old_memories(FILE) if old != place.folder]:
         more = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
         note(

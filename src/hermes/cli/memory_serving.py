@@ -69,7 +69,7 @@ LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - to reach wha
 """Loopback address of a server that listens on all addresses."""
 
 
-class Terms(Struct, frozen=True):
+class ServingOptions(Struct, frozen=True):
     """Options for serving a memory folder. With `publishes`, other processes on this machine find this server. `greet`
     is called when the folder is open."""
 
@@ -101,22 +101,24 @@ class Terms(Struct, frozen=True):
 class _Server(GuestServer):
     """An HTTP server that publishes its address once it answers and withdraws it before it ends."""
 
-    def __init__(self, terms: Terms, access: AccessLog) -> None:
-        self._terms = terms
+    def __init__(self, serving_options: ServingOptions, access: AccessLog) -> None:
+        self._serving = serving_options
         self.problem: HermesError | None = None
         start_id = new_secret()
-        folder = terms.place.folder
-        self._rendezvous = new_rendezvous(_url(terms.listener), terms.api_key, start_id, terms.kind, folder)
-        database = terms.open()
+        folder = serving_options.place.folder
+        self._rendezvous = new_rendezvous(
+            _url(serving_options.listener), serving_options.api_key, start_id, serving_options.kind, folder
+        )
+        database = serving_options.open()
         app = create_app(
             lambda: database,
             clock=SystemClock(),
-            options=replace(terms.options, start_id=start_id, dreams=has_dreams(terms.place.home)),
+            options=replace(serving_options.options, start_id=start_id, dreams=has_dreams(serving_options.place.home)),
             embedder=WordVectors(),
-            open_for_work=terms.open_for_work if terms.works else None,
-            life=Life(self.end if terms.idle else None, terms.idle, [access.add], self._lose),
-            finer=choose_finer(terms.place.home),
-            model_file=find_model(terms.place, from_env=terms.model_from_env),
+            open_for_work=serving_options.open_for_work if serving_options.works else None,
+            life=Life(self.end if serving_options.idle else None, serving_options.idle, [access.add], self._lose),
+            finer=choose_finer(serving_options.place.home),
+            model_file=find_model(serving_options.place, from_env=serving_options.model_from_env),
         )
         super().__init__(app, http=PatientConnection, lifespan="on", drain=DRAIN_SECONDS)
 
@@ -125,25 +127,25 @@ class _Server(GuestServer):
             await super().startup(sockets)
         except SystemExit as error:  # uvicorn's signal that the application did not start; the reason is logged
             raise MemoryServerError(
-                f"the memory server of {self._terms.place.folder} could not start", hint="See its log for the reason"
+                f"the memory server of {self._serving.place.folder} could not start", hint="See its log for the reason"
             ) from error
         try:
-            if self._terms.publishes:
-                publish(self._terms.place.rendezvous, self._rendezvous)
+            if self._serving.publishes:
+                publish(self._serving.place.rendezvous, self._rendezvous)
         except HermesError as error:
             self.problem = error
             self.end()
 
     def _lose(self) -> None:
-        folder = self._terms.place.folder
+        folder = self._serving.place.folder
         self.problem = MemoryServerError(f"{folder} was removed or replaced while it was served", hint="")
         self.end()
 
     def end(self) -> None:
         """Withdraw the address, finish open requests, and end."""
         super().end()
-        if self._terms.publishes:
-            withdraw(self._terms.place.rendezvous, self._rendezvous)
+        if self._serving.publishes:
+            withdraw(self._serving.place.rendezvous, self._rendezvous)
 
 
 @asynccontextmanager
@@ -173,7 +175,7 @@ def open_worked(folder: Path, address: DatabaseAddress | None) -> Database:
 
 
 def serve_in_background(place: Place) -> None:
-    """Serve a folder on a free port until the server is no longer needed."""
+    """Serve a folder on a free port until nobody needs the server."""
     env = load_env(Home(place.home))
     key = new_secret()
     # Honcho-style keys are for `hermes memory serve`; here one random key per start opens everything.
@@ -185,9 +187,9 @@ def serve_in_background(place: Place) -> None:
     def idle() -> float:
         return _read_settings(place.home, [MEMORY_IDLE]).get(MEMORY_IDLE)
 
-    terms = Terms(place, listener, options, "background", key, idle=idle)
+    serving_options = ServingOptions(place, listener, options, "background", key, idle=idle)
     with redirect_stderr(_LogStream()):  # nobody reads stderr from here on, and the log is bounded
-        run(terms)
+        run(serving_options)
     log.info("memory server: ended")
 
 
@@ -196,14 +198,14 @@ def key_for_programs(options: Options) -> str:
     return make_key(ADMIN, options.jwt_secret, times.now(SystemClock()), None) if options.use_auth else NO_KEY
 
 
-def run(terms: Terms) -> None:
+def run(serving_options: ServingOptions) -> None:
     """Serve until asked to end. Raises HermesError if the folder cannot be opened."""
-    with terms.listener, AccessLog(terms.place.access_log) as access:
-        server = _Server(terms, access)
+    with serving_options.listener, AccessLog(serving_options.place.access_log) as access:
+        server = _Server(serving_options, access)
         end_loading()
-        terms.greet()
+        serving_options.greet()
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-            runner.run(_serve(server, terms.listener))
+            runner.run(_serve(server, serving_options.listener))
     if server.problem is not None:
         raise server.problem
 

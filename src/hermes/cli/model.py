@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from hermes.app import App
 from hermes.assembly import open_model, open_offer
 from hermes.cli.dialog import TerminalDialog, can_ask
-from hermes.cli.output import note, print_json, printable, say, tell
+from hermes.cli.output import note, print_json, printable, say, say_advice
 from hermes.cli.own_name import advise
 from hermes.cli.start import AsJson, load_app
 from hermes.config_file import write_setting
@@ -78,7 +78,7 @@ async def _find_servers(as_json: bool) -> int:
     if not found:
         say("No model server was found on this machine. There are three ways to get a model:")
         for line in WAYS_TO_GET_A_MODEL:
-            tell(line)
+            say_advice(line)
     return 0
 
 

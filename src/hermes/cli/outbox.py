@@ -66,8 +66,8 @@ def list_entries(
     limit: Annotated[int, typer.Option(help="Number of entries of each state to show.", min=1, max=1000)] = 50,
     json: AsJson = False,
 ) -> None:
-    """List the entries that wait for delivery, and those put aside with the reason, of every provider that was ever
-    chosen."""
+    """List the outbox of every provider that was ever chosen: entries that wait for delivery, and failed ones with the
+    reason."""
     found = read_store(load_app(ctx), lambda store, tx: _listed(store, tx, limit))
     if json:
         print_json(found)
@@ -115,8 +115,8 @@ def retry(
     entries: Annotated[list[int] | None, typer.Argument(help="Ids, as `list` shows them; without any, all.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Retry entries that were put aside, in their original order."""
-    _tell(write_store(load_app(ctx), lambda store, tx: retry_entries(store, tx, entries)), "retried", json)
+    """Retry failed entries, in their original order."""
+    _print_ids(write_store(load_app(ctx), lambda store, tx: retry_entries(store, tx, entries)), "retried", json)
 
 
 @app.command()
@@ -126,10 +126,10 @@ def drop(
     json: AsJson = False,
 ) -> None:
     """Drop entries for good: they are not delivered. One whose delivery has begun may have arrived."""
-    _tell(write_store(load_app(ctx), lambda _, tx: drop_entries(tx, entries)), "dropped", json)
+    _print_ids(write_store(load_app(ctx), lambda _, tx: drop_entries(tx, entries)), "dropped", json)
 
 
-def _tell(ids: list[int], done: str, json: bool) -> None:
+def _print_ids(ids: list[int], done: str, json: bool) -> None:
     if json:
         print_json({done: ids})
     else:
@@ -147,7 +147,7 @@ async def _deliver(found: App, store: Store, unless_running: bool) -> int:
             return 0
         deliveries = Deliveries(provider, owner, MAX_LANES)
         deliveries.start()
-        left = await until_nothing_moves(store, deliveries)
+        left = await wait_for_deliveries(store, deliveries)
         await deliveries.finish(0.0)
         await provider.close()
     if left.entries:
@@ -157,13 +157,13 @@ async def _deliver(found: App, store: Store, unless_running: bool) -> int:
     return 1 if left.entries else 0
 
 
-async def until_nothing_moves(
-    store: Store, deliveries: Deliveries, enough: int = 0, patience: float | None = None
+async def wait_for_deliveries(
+    store: Store, deliveries: Deliveries, enough: int = 0, timeout_seconds: float | None = None
 ) -> Left:
     """Wait until at most `enough` entries remain, or nothing has moved for `timeout_seconds`. Returns what is left."""
-    patience = STALL_TIMEOUT_SECONDS if patience is None else patience
+    timeout_seconds = STALL_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
     before, still_since = await deliveries.left(), store.clock.now()
-    while before.entries > enough and store.clock.now() - still_since < patience:
+    while before.entries > enough and store.clock.now() - still_since < timeout_seconds:
         await asyncio.sleep(POLL_SECONDS)
         left = await deliveries.left()
         if left != before:

@@ -40,7 +40,7 @@ def say(text: str = "") -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def tell(text: str) -> None:
+def say_advice(text: str) -> None:
     """Write advice to standard output, wrapped like `note`."""
     say(_advice(text, sys.stdout))
 
@@ -68,14 +68,14 @@ def saying(what: str) -> Iterator[None]:
     """Print `what` to standard error if the block takes longer than a moment, then the elapsed time at intervals."""
     begun, is_over = time.monotonic(), threading.Event()
 
-    def tell_now_and_then() -> None:
+    def print_progress() -> None:
         if is_over.wait(QUIET_SECONDS):
             return
         note(f"{what} …")
         while not is_over.wait(PROGRESS_SECONDS):
             note(f"{what} … ({time.monotonic() - begun:.0f} s)")
 
-    telling = threading.Thread(target=tell_now_and_then, daemon=True)
+    telling = threading.Thread(target=print_progress, daemon=True)
     telling.start()
     try:
         yield

@@ -81,9 +81,9 @@ class PlainLines:
 
     def said(self, _shown: str) -> None:
         """Start reporting progress. The terminal has echoed the line already."""
-        self._telling = asyncio.create_task(self._tell_while())
+        self._telling = asyncio.create_task(self._show_progress())
 
-    async def _tell_while(self) -> None:
+    async def _show_progress(self) -> None:
         """Print a progress row whenever nothing was shown for a while."""
         now = asyncio.get_running_loop().time
         begun = self._wrote_at = now()

@@ -30,7 +30,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The profile; 
 LOCK_TIMEOUT_SECONDS = 5.0
 
 
-class ProfileHeld(Struct, frozen=True):
+class ProfileContents(Struct, frozen=True):
     """Contents of a profile's home. If its store cannot be read, `problem` says why and the counts are 0."""
 
     name: str
@@ -129,8 +129,8 @@ def _settings_of(home: Home) -> dict[str, str]:
     return {setting.key: str(setting.shown(found.get(setting))) for setting in (BASE_URL, MODEL, PROVIDER)}
 
 
-def _look(home: Home) -> ProfileHeld:
-    held = ProfileHeld(home.name, str(home.path), _last_used(home), bytes=_size(home))
+def _look(home: Home) -> ProfileContents:
+    held = ProfileContents(home.name, str(home.path), _last_used(home), bytes=_size(home))
     if not home.state_file.exists():
         return held
     try:
@@ -152,7 +152,7 @@ def _size(home: Home) -> int:
     return sum(path.lstat().st_size for path in files)
 
 
-def _describe(held: ProfileHeld) -> str:
+def _describe(held: ProfileContents) -> str:
     size = f"{held.bytes / 1_000_000:,.1f} MB"
     if held.problem:
         return f"a store that cannot be read ({held.problem}), {size}"

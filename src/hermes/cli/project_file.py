@@ -30,8 +30,8 @@ MAX_TRUSTED = 1000
 UNUSED = "It is not used until that is fixed"
 CHANGED = "{} has changed since you trusted it, and is not used: `hermes trust` trusts it as it is now."
 State = Literal["trusted", "refused", "changed", "unknown"]
-Wish = Literal["yes", "no", "never"]
-Ask: TypeAlias = Callable[["ProjectFile", State], Wish]
+TrustAnswer = Literal["yes", "no", "never"]
+Ask: TypeAlias = Callable[["ProjectFile", State], TrustAnswer]
 """Asks the user whether to use a new or changed file; `never` holds until it changes."""
 REFUSED = "not "
 """Prefix of the hash of a file that the user does not want to be asked about."""
@@ -88,16 +88,16 @@ def _unusable(path: Path, why: str) -> HomeError:
 
 
 def choose_project_file(home: Home, ask: Ask | None) -> ProjectFile | None:
-    """Return the AGENTS.md for sessions begun here: a trusted file, or one trusted now. `ask` is None if the user
-    cannot be asked. Prints to standard error whether it is used."""
+    """Return the AGENTS.md for sessions begun here: a trusted file, or one trusted now. Without `ask` the user is not
+    asked. Prints to standard error whether it is used."""
     try:
         file = find_project_file(Path.cwd())
         if file is None:
             return None
         trusted = TrustedFiles(home)
         state = trusted.state(file)
-        if state in ("changed", "unknown") and ask is not None and (wish := ask(file, state)) != "no":
-            trusted.keep(file, is_wanted=wish == "yes")
+        if state in ("changed", "unknown") and ask is not None and (answer := ask(file, state)) != "no":
+            trusted.keep(file, is_wanted=answer == "yes")
             state = trusted.state(file)
     except HomeError as error:
         note(f"hermes: {printable(error.line())}")

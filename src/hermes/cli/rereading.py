@@ -58,10 +58,10 @@ def _show(workspace: str, found: dict[str, Any]) -> None:
 
 def _wait(remote: Remote) -> dict[str, Any]:
     """Wait until all messages are processed, and print progress. The server continues if this process ends."""
-    told = time.monotonic()
+    printed_at = time.monotonic()
     while (found := remote.ask("GET", "ext/reread"))["left"]:
-        if time.monotonic() - told >= REPORT_SECONDS:
-            told = time.monotonic()
+        if time.monotonic() - printed_at >= REPORT_SECONDS:
+            printed_at = time.monotonic()
             note(f"{found['left']:,} left, {found['added']:,} added")
         time.sleep(POLL_SECONDS)
     return dict(found)

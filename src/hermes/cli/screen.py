@@ -14,7 +14,7 @@ from hermes.cli.own_name import advise
 from hermes.cli.pastes import Pastes
 from hermes.cli.plain_text import PlainText
 from hermes.cli.rows import fold, hang, head
-from hermes.cli.session_watch import Overheard
+from hermes.cli.session_watch import OthersMessages
 from hermes.cli.styled import paint
 from hermes.cli.tool_row import ToolRow
 from hermes.events import (
@@ -100,7 +100,7 @@ class Screen:
         """Add lines, wrapped between words; two-column lines keep their columns."""
         self._add_lines("\n".join(hang(line, self._columns()) for line in text.split("\n")), "")
 
-    def remark(self, text: str) -> None:
+    def add_notice(self, text: str) -> None:
         """Add dimmed lines: notices beside the conversation."""
         self._add_lines(text, DIM)
 
@@ -114,23 +114,23 @@ class Screen:
         self.end_text()
         self._finished += rows
 
-    def overhear(self, overheard: Overheard) -> None:
+    def show_others(self, others: OthersMessages) -> None:
         """Add messages that others wrote in the session, marked as such."""
-        if overheard.left_out:
-            self.remark(f"({overheard.left_out:,} earlier messages of others are left out)")
-        for message in overheard.messages:
+        if others.left_out:
+            self.add_notice(f"({others.left_out:,} earlier messages of others are left out)")
+        for message in others.messages:
             at, text = f"{datetime.fromtimestamp(message.timestamp):%H:%M}", message.content or ""
             if message.role == "user":
-                self.remark(f"(elsewhere, {at})")
+                self.add_notice(f"(elsewhere, {at})")
                 named = f"{message.author_name}: " if message.author_name else ""
                 self._add_lines(f"» {named}{Pastes().shorten(text)}".replace("\n", "\n  "), PERSON)
-            elif message is overheard.messages[0]:
-                self.remark(f"(elsewhere, {at}, the reply)")
+            elif message is others.messages[0]:
+                self.add_notice(f"(elsewhere, {at}, the reply)")
             if message.role != "user":
                 self._begun = False
                 self._grow(self._reply, text, "")
                 self.end()
-        if overheard.messages and overheard.messages[-1].role == "user":
+        if others.messages and others.messages[-1].role == "user":
             self.end()
 
     def end(self) -> None:
@@ -156,13 +156,13 @@ class Screen:
                 self.end_text()
                 self._passing = printable(text)
             case Notice(text):
-                self.remark(advise(text))
+                self.add_notice(advise(text))
             case Waiting():
-                self.remark(WAITING)
+                self.add_notice(WAITING)
             case Failed(message=message, text=text):
                 self.say(f"hermes: {message}{RETRY_HINT if text else ''}")
             case Stopped():
-                self.remark("(stopped)")
+                self.add_notice("(stopped)")
             case Replied():
                 self.end_text()
             case _:
@@ -175,14 +175,14 @@ class Screen:
                 self.end_text()
                 self._tool = ToolRow(name, arguments, now)
                 if not self._redraws:
-                    self.remark(self._tool.running(now, columns))
+                    self.add_notice(self._tool.running(now, columns))
             case ToolProgress(name=name, text=text) if self._tool is not None:
                 self._tool.progress = text
                 if not self._redraws:
-                    self.remark(head(printable(f"· {name}: {text}"), columns))
+                    self.add_notice(head(printable(f"· {name}: {text}"), columns))
             case ToolFinished(result=result, ok=ok) if self._tool is not None:
                 tool, self._tool = self._tool, None
-                self.remark(tool.finished(result, ok, now, columns))
+                self.add_notice(tool.finished(result, ok, now, columns))
                 for line in self._after_tool:
                     self.say(line)
                 self._after_tool = []

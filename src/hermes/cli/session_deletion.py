@@ -34,10 +34,10 @@ def delete_session(
     host = load_app(ctx)
 
     found = read_store(host, lambda store, tx: plan_removal(store, tx, store.sessions.find(tx, name).id))
-    told = found.told
+    informed = found.told
     if not json:
         say(f"This deletes {describe_removal(found.deletion)}.")
-        for provider in told:
+        for provider in informed:
             asked = f"{provider} is asked to forget it; `hermes memory outbox list` shows requests that failed."
             stays = f"Messages synced to {provider} stay there; --everywhere has them forgotten too."
             say(asked if everywhere else stays)
@@ -49,17 +49,17 @@ def delete_session(
         with_store(host, Store.tidy)
     except StoreError as error:
         note(f"Some deleted data remains in the files until it is overwritten: {error.message}")
-    if everywhere and told:
-        _tell_memory(host, [provider for provider in told if provider not in unasked])
+    if everywhere and informed:
+        _deliver_deletion(host, [provider for provider in informed if provider not in unasked])
     if json:
-        print_json({"deleted": to_builtins(done.deletion), "stays_with": unasked if everywhere else told})
+        print_json({"deleted": to_builtins(done.deletion), "stays_with": unasked if everywhere else informed})
         return
     say("Deleted.")
     for provider in unasked:
         say(f"{provider} cannot forget on request: messages synced to it stay there.")
 
 
-def _tell_memory(host: App, asked: Sequence[str]) -> None:
+def _deliver_deletion(host: App, asked: Sequence[str]) -> None:
     """Deliver the deletion to the chosen provider now, since no chat may run here for a long time. Other providers
     receive it when they are chosen again."""
     from hermes.cli.outbox import (

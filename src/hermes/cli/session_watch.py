@@ -14,11 +14,11 @@ from hermes.store.store import Store
 from hermes.store.usage import usage_of
 from hermes.types import Message, Spent
 
-MAX_OVERHEARD = 20
+MAX_OTHERS_MESSAGES = 20
 """Messages of others shown at once. Older ones are counted and left out."""
 
 
-class Overheard(Struct, frozen=True):
+class OthersMessages(Struct, frozen=True):
     """Messages added elsewhere, oldest first, and how many older ones were left out."""
 
     messages: tuple[Message, ...] = ()
@@ -38,7 +38,7 @@ class SessionWatch:
         self.gauge: Gauge | None = None
         """Tokens used and percentage of the context window; None before the first message, and without a model."""
 
-    async def accepted(self, session_id: str, message_id: int) -> Overheard:
+    async def accepted(self, session_id: str, message_id: int) -> OthersMessages:
         """Record that the user's message was stored. Returns messages added elsewhere before it that were not shown
         yet."""
         found = await self._read(session_id, before=message_id)
@@ -54,22 +54,22 @@ class SessionWatch:
 
         self._shown = max(self._shown, await self._store.read(last_shown))
 
-    async def look(self, agent: Agent | None) -> Overheard:
+    async def look(self, agent: Agent | None) -> OthersMessages:
         """Return messages added elsewhere since the last look, and update the gauge if the session has changed.
 
         Returns nothing if the store cannot be read or the session was deleted: the next message reports the reason.
         """
         if agent is None:
             self._session_id = self.gauge = self._measured = None
-            return Overheard()
+            return OthersMessages()
         try:
             found = await self._read(agent.session_id)
             await self._measure(agent)
         except (StoreError, NotFoundError):
-            return Overheard()
+            return OthersMessages()
         return found
 
-    async def _read(self, session_id: str, before: int | None = None) -> Overheard:
+    async def _read(self, session_id: str, before: int | None = None) -> OthersMessages:
         is_new_here = self._session_id != session_id
         self._session_id = session_id
 
@@ -86,7 +86,7 @@ class SessionWatch:
         elif found:
             self._shown = found[-1].id
         said = [message for message in found if message.role in ("user", "assistant") and message.content]
-        return Overheard(tuple(said[-MAX_OVERHEARD:]), max(0, len(said) - MAX_OVERHEARD))
+        return OthersMessages(tuple(said[-MAX_OTHERS_MESSAGES:]), max(0, len(said) - MAX_OTHERS_MESSAGES))
 
     async def _measure(self, agent: Agent) -> None:
         store, session_id = self._store, agent.session_id

@@ -164,7 +164,7 @@ def export_sessions(
         listed = store.sessions.recent(tx, limit=-1, everything=True) if everything else []
         sessions = [one.session for one in listed] or [store.sessions.find(tx, name) for name in names or []]
         for session in sessions:
-            messages, marked = _said(store, tx, session.id, undone)
+            messages, marked = _read_messages(store, tx, session.id, undone)
             for line in render(session, messages, store.compressions.all(tx, session.id), marked):
                 put(f"{line}\n")
         return len(sessions)
@@ -193,7 +193,7 @@ def _find_view(store: Store, tx: Tx, name: str) -> tuple[Session, LiveView]:
     return session, store.compressions.view(tx, session.id)
 
 
-def _said(store: Store, tx: Tx, session_id: str, undone: bool) -> tuple[Iterator[Message], frozenset[int]]:
+def _read_messages(store: Store, tx: Tx, session_id: str, undone: bool) -> tuple[Iterator[Message], frozenset[int]]:
     """Return a session's messages, with `undone` also retracted ones, and the ids of all retracted messages."""
     read = store.messages.with_undone if undone else store.messages.history
     return read(tx, session_id), frozenset(message.id for message in store.messages.undone(tx, session_id))
@@ -202,11 +202,11 @@ def _said(store: Store, tx: Tx, session_id: str, undone: bool) -> tuple[Iterator
 def _print_history(store: Store, tx: Tx, name: str, undone: bool, as_json: bool) -> None:
     session = store.sessions.find(tx, name)
     compressions = store.compressions.all(tx, session.id)
-    messages, marked = _said(store, tx, session.id, undone)
+    messages, marked = _read_messages(store, tx, session.id, undone)
     following = store.sessions.live_id(tx, session.id)
     if as_json:
-        told = to_json(session, messages, compressions, marked)
-        print_json({**told, "continued_in": following if following != session.id else None})
+        session_json = to_json(session, messages, compressions, marked)
+        print_json({**session_json, "continued_in": following if following != session.id else None})
         return
     say(session_head(session))
     hidden = store.incognito.ranges(tx, session.id)

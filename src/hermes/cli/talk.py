@@ -80,7 +80,7 @@ async def _leave(conversation: TerminalConversation) -> None:
     here = conversation.session_id
     leaving = asyncio.create_task(conversation.end())
     with suppress(OSError), on_signals(["SIGINT"], lambda _: leaving.cancel()):
-        await _tell_while(leaving, FINISHING)
+        await _show_progress(leaving, FINISHING)
     if leaving.cancelled():
         conversation.is_hurried = True
         await conversation.end()
@@ -90,7 +90,7 @@ async def _leave(conversation: TerminalConversation) -> None:
         sys.stdout.flush()
 
 
-async def _tell_while(work: asyncio.Task[bool], text: str) -> None:
+async def _show_progress(work: asyncio.Task[bool], text: str) -> None:
     """Print `text` and the elapsed seconds while `work` runs, once it takes more than a moment."""
     begun = asyncio.get_running_loop().time()
     redraws, wait = can_redraw(), CLOSING_NOTICE_SECONDS

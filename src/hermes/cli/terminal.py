@@ -142,11 +142,11 @@ class Terminal:
 
     async def _look_around(self) -> None:
         """Show messages added elsewhere, and changes of the title or incognito mode."""
-        overheard = await self._watch.look(self.conversation.agent)
+        others = await self._watch.look(self.conversation.agent)
         with suppress(StoreError):  # the next message reports the reason
             await self.conversation.look_again()
-        if overheard.messages:
-            self.screen.overhear(overheard)
+        if others.messages:
+            self.screen.show_others(others)
             await self._front.show_aside()
         elif self.status != self._known:
             self._front.refresh()
@@ -190,13 +190,13 @@ class Terminal:
         async with aclosing(self.conversation.take_turn(said, stop)) as events:
             async for event in events:
                 if isinstance(event, Accepted):
-                    self.screen.overhear(await self._watch.accepted(event.session_id, event.message_id))
+                    self.screen.show_others(await self._watch.accepted(event.session_id, event.message_id))
                 self.screen.show(event)
                 self._front.refresh()
                 is_gone = isinstance(event, Failed) and event.kind == "gone"
         if is_gone:
             await self.conversation.leave("deleted")
-            self.screen.remark(ANEW)
+            self.screen.add_notice(ANEW)
             self._front.offer_draft(said.text if isinstance(said, Say) else "")
         if self.conversation.session_id is not None:
             await self._watch.turn_over(self.conversation.session_id)

@@ -100,14 +100,14 @@ def server_of(ctx: typer.Context, given: str | None) -> tuple[str, str | None, s
 
 def _progress_printer(done: str) -> Callable[[str, int], None]:
     """Return a callback that prints progress, every `ITEMS_PER_REPORT` items."""
-    told: dict[str, int] = {}
+    printed: dict[str, int] = {}
 
-    def tell(section: str, count: int) -> None:
-        if count >= told.get(section, 0) + ITEMS_PER_REPORT:
-            told[section] = count
+    def report(section: str, count: int) -> None:
+        if count >= printed.get(section, 0) + ITEMS_PER_REPORT:
+            printed[section] = count
             note(f"{count} {section} {done}")
 
-    return tell
+    return report
 
 
 def _print_import(report: Mapping[str, Any]) -> None:

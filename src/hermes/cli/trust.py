@@ -9,7 +9,7 @@ import typer
 
 from hermes.cli.dialog import TerminalDialog
 from hermes.cli.output import note, print_json, printable, say
-from hermes.cli.project_file import NAME, ProjectFile, State, TrustedFiles, Wish, find_project_file
+from hermes.cli.project_file import NAME, ProjectFile, State, TrustAnswer, TrustedFiles, find_project_file
 from hermes.cli.start import AsJson, find_home
 from hermes.errors import NotFoundError
 
@@ -53,7 +53,7 @@ def trust(
     note(f"Trusted: {printable(str(file.path))}, {len(file.text):,} characters.")
 
 
-def wants(file: ProjectFile, state: State) -> Wish:
+def wants(file: ProjectFile, state: State) -> TrustAnswer:
     """Ask the user whether the agent may follow a file. They may view it first."""
     why = "has changed since you trusted it" if state == "changed" else "is new"
     dialog, lines = TerminalDialog(), len(file.text.splitlines())
@@ -61,4 +61,4 @@ def wants(file: ProjectFile, state: State) -> Wish:
     asked = f"{file.path}, {size}, {why}. Shall the agent follow it in sessions that begin here?"
     while (answer := dialog.choose(printable(asked), OPTIONS, "no")) == "show":
         say(printable(file.text))
-    return cast(Wish, answer)
+    return cast(TrustAnswer, answer)
