@@ -18,7 +18,7 @@ from hermes.ranking.relative_times import resolve, write_out
 from hermes.ranking.traits import speaks_of_oneself
 from hermes.ranking.utterances import find_small_talk, is_question, is_request, only_asks, wants_forgetting
 from hermes.ranking.words import split_words, telling_words
-from hermes.types import RecalledLine
+from hermes.types import NOT_TOLD, RecalledLine
 
 NEEDS_MODEL = "Without a model I can only keep what you tell me, and answer questions from it."
 HOW_TO_FORGET = "Nothing is forgotten yet: `/memory search WORDS` shows what is kept, `/memory forget N` removes it."
@@ -116,8 +116,12 @@ def answer(
 def find_answers(
     inquiry: Inquiry, recalled: Sequence[RecalledLine], local: Sequence[RecalledLine]
 ) -> list[RecalledLine]:
-    """Return the lines that answer a question, best first: recalled ones, and local ones that are newer or the only
-    ones."""
+    """Return the lines that answer a question, the best first: recalled ones, and local ones where those are newer or
+    there are no others. Where memory was not told, only lines that hold every word of the question may answer."""
+    is_told = all(line.certainty != NOT_TOLD for line in recalled)
+    recalled, local = (
+        lines if is_told else [line for line in lines if _holds_all(line, inquiry)] for lines in (recalled, local)
+    )
     fitting = [line for line in recalled if is_answer(line, inquiry)]
     least = MIN_SHARE_OF_BEST * max((line.certainty or 0.0 for line in fitting), default=0.0)
     found = _once(line for line in fitting if line.certainty is None or line.certainty >= least)
@@ -137,6 +141,11 @@ def is_answer(line: RecalledLine, inquiry: Inquiry) -> bool:
     owned = [word.lower() for found in OWNED.findall(inquiry.text) for word in found if word]
     names_it = not owned or share_of(owned, line.text) > 0 or all(word not in words for word in owned)
     return certainty >= least and (names_it or (line.certainty or 0.0) >= MIN_CERTAINTY_UNNAMED)
+
+
+def _holds_all(line: RecalledLine, inquiry: Inquiry) -> bool:
+    """Return whether a line holds every word of a question, as it must where memory says that it was not told."""
+    return share_of(telling_words(split_words(inquiry.text)), line.text) == 1.0
 
 
 def share_of(words: Sequence[str], text: str) -> float:
