@@ -48,6 +48,8 @@ OWNED = re.compile(
     re.IGNORECASE,
 )
 """Matches the noun after a possessive, as in "my cat"."""
+CHANGING: tuple[Topic, ...] = ("home", "work")
+"""What a later statement about oneself takes the place of."""
 OF_ANOTHER = re.compile(
     r"\b(?:my|mein\w*|mi|mon|ma) \w+ (?:lives|works|moved|wohnt|lebt|arbeitet|vive|trabaja|habite|travaille)\b",
     re.IGNORECASE,
@@ -192,11 +194,23 @@ def _tell_all(own: Sequence[RecalledLine], newest: Sequence[RecalledLine], now: 
     noted = [line for line in own if line.at is None]
     said = [line for line in newest if line.at is not None and speaks_of_oneself(line.text, split_words(line.text))]
     first = [line for line in newest if named is not None and line.text == named[1]][:1]
-    listed = _once([*first, *noted, *said])[:MAX_LISTED]
+    listed = _put_outdated_last(_once([*first, *noted, *said])[:MAX_LISTED])
     if not listed:
         return UNKNOWN["oneself"]
     head = "From memory, about you:" if named is None else f"You are {named[0]}. From memory, about you:"
-    return "\n".join([head, *(f"- {_written(line, now)}" for line in listed)])
+    return "\n".join([head, *(f"- {'earlier: ' * is_outdated}{_written(line, now)}" for line, is_outdated in listed)])
+
+
+def _put_outdated_last(lines: Sequence[RecalledLine]) -> list[tuple[RecalledLine, bool]]:
+    """Return each line with whether a later one states another home or work, those behind the others."""
+    marked = [(line, any(_is_outdated(line, other) for other in lines)) for line in lines]
+    return sorted(marked, key=lambda one: one[1])
+
+
+def _is_outdated(line: RecalledLine, other: RecalledLine) -> bool:
+    if line.at is None or other.at is None or other.at <= line.at or line.speaker or other.speaker:
+        return False
+    return any(states(topic, line.text) and states(topic, other.text) for topic in CHANGING)
 
 
 def _quote(lines: Sequence[RecalledLine], now: float) -> str:

@@ -116,7 +116,8 @@ def _is_told(tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQues
     """Whether memory was probably told the answer. What others said counts too: an answer that only somebody else gave
     of themselves is none."""
     everyone = SearchArea(place.workspace_id, place.sessions)
-    return is_told(question, find_hits(tx, index, everyone, question, filters, LINES_READ))
+    found = find_hits(tx, index, everyone, question, filters, LINES_READ)
+    return is_told(question, found) and not only_asks(found[0].row.content)
 
 
 def _once(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
