@@ -114,10 +114,12 @@ def _order_by_messages(concluded: Sequence[Row[Any]], said: Sequence[Row[Any]]) 
 
 def _is_told(tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None) -> bool:
     """Whether memory was probably told the answer. What others said counts too: an answer that only somebody else gave
-    of themselves is none."""
+    of themselves is none, nor is a question where nothing else is about it."""
     everyone = SearchArea(place.workspace_id, place.sessions)
     found = find_hits(tx, index, everyone, question, filters, LINES_READ)
-    return is_told(question, found) and not only_asks(found[0].row.content)
+    if not is_told(question, found):
+        return False
+    return not only_asks(found[0].row.content) or any(hit.is_about and not only_asks(hit.row.content) for hit in found)
 
 
 def _once(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
