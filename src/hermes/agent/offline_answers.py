@@ -121,9 +121,9 @@ def find_answers(
     """Return the lines that answer a question, the best first: recalled ones, and local ones where those are newer or
     there are no others. Where memory was not told, only lines that hold every word of the question may answer."""
     is_told = all(line.certainty != NOT_TOLD for line in recalled)
-    recalled, local = (
-        lines if is_told else [line for line in lines if _holds_all(line, inquiry)] for lines in (recalled, local)
-    )
+    if not is_told:
+        recalled = [replace(line, certainty=None) for line in recalled if _holds_all(line, inquiry)]
+        local = [line for line in local if _holds_all(line, inquiry)]
     fitting = [line for line in recalled if is_answer(line, inquiry)]
     least = MIN_SHARE_OF_BEST * max((line.certainty or 0.0 for line in fitting), default=0.0)
     found = _once(line for line in fitting if line.certainty is None or line.certainty >= least)

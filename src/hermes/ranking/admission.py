@@ -60,13 +60,13 @@ VALUES_ASKED = (
     ),
     (
         re.compile(
-            r"\bhow much\b.*\b(?:cost|pay|paid|charge|earn|spend|spent|make|rent)\b"
-            r"|\bwhat\b.*\b(?:cost|price|salary|rent|wage|charge|pay)\b|\bwie ?viel kostet\b"
+            r"\bhow much\b.{0,80}\b(?:cost|pay|paid|charge|earn|spend|spent|make|rent)\b"
+            r"|\bwhat\b.{0,80}\b(?:cost|price|salary|rent|wage|charge|pay)\b|\bwie ?viel kostet\b"
             r"|\bcuánto (?:cuesta|pag\w+)\b|\bcombien (?:coûte|pai\w+)\b",
             re.IGNORECASE,
         ),
         re.compile(
-            r"[$€£¥]\s?\d|\d[\d,.]* ?(?:k\b|€|£|dollars|euros?|pounds|bucks|quid|francs|thousand|grand"
+            r"[$€£¥]\s?\d|\d[\d,.]{0,12} ?(?:k\b|€|£|dollars|euros?|pounds|bucks|quid|francs|thousand|grand"
             r"|an hour|元|块)|\d{3}",
             re.IGNORECASE,
         ),

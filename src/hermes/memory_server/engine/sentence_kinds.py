@@ -41,7 +41,7 @@ TOKEN = re.compile(
 IS_EAST_ASIAN = re.compile(rf"[{EAST_ASIAN}]")
 EMPHASIS = re.compile(r"(?<!\w)[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}(?!\w)")
 """Signs of Markdown around words: no password has them."""
-LISTED = re.compile(r"\s*(?:[-*•#]|\d{1,3}[.)])\s")
+LISTED = re.compile(r"\s{0,8}(?:[-*•#]|\d{1,3}[.)])\s")
 """Begins as a line of a list, or as a heading."""
 WIDE_SIGNS = str.maketrans("？！：，。（）’", "?!:,.()'")
 HIDDEN = "\x00"
