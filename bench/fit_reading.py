@@ -27,6 +27,7 @@ from hermes.memory_server.engine.sentence_kinds import (
     HIDDEN,
     MARKED_KINDS,
     PLAIN_KINDS,
+    WISH_WORDS,
     SentenceModel,
     WordClasses,
     find_features,
@@ -49,7 +50,6 @@ BARE_WEIGHT = 0.5
 PATTERN_WEIGHT = 0.3
 """Weight of a message that was expanded from a pattern."""
 ENDS = ".!?。！？ "
-WISH = frozenset(("memory", "forget", "private"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def examples(rows: Sequence[dict[str, Any]], classes: WordClasses) -> Iterator[E
             if not text.strip(f"{HIDDEN}{sentences.SIGNS}"):
                 continue
             found = frozenset[str]().union(*classes.find(sentence_kinds.split_tokens(text)))
-            if row["kind"] == "discard" and not found & WISH and own.strip() != text:
+            if row["kind"] == "discard" and not found & WISH_WORDS and own.strip() != text:
                 continue
             weight = PATTERN_WEIGHT if "pattern" in row else 1.0
             source = row.get("pattern", row["text"])

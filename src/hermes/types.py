@@ -52,6 +52,10 @@ class ToolSpec(Struct, frozen=True):
     parameters: Json
 
 
+NOT_TOLD = 0.0
+"""The certainty of a line where the memory that brought it was probably not told what was asked."""
+
+
 class RecalledLine(Struct, frozen=True):
     """A remembered line, word for word."""
 

@@ -18,7 +18,7 @@ from hermes.ranking.relative_times import resolve, write_out
 from hermes.ranking.traits import speaks_of_oneself
 from hermes.ranking.utterances import find_small_talk, is_question, is_request, only_asks, wants_forgetting
 from hermes.ranking.words import split_words, telling_words
-from hermes.types import RecalledLine
+from hermes.types import NOT_TOLD, RecalledLine
 
 NEEDS_MODEL = "Without a model I can only keep what you tell me, and answer questions from it."
 HOW_TO_FORGET = "Nothing is forgotten yet: `/memory search WORDS` shows what is kept, `/memory forget N` removes it."
@@ -48,6 +48,8 @@ OWNED = re.compile(
     re.IGNORECASE,
 )
 """Matches the noun after a possessive, as in "my cat"."""
+CHANGING: tuple[Topic, ...] = ("home", "work")
+"""What a later statement about oneself takes the place of."""
 OF_ANOTHER = re.compile(
     r"\b(?:my|mein\w*|mi|mon|ma) \w+ (?:lives|works|moved|wohnt|lebt|arbeitet|vive|trabaja|habite|travaille)\b",
     re.IGNORECASE,
@@ -116,8 +118,12 @@ def answer(
 def find_answers(
     inquiry: Inquiry, recalled: Sequence[RecalledLine], local: Sequence[RecalledLine]
 ) -> list[RecalledLine]:
-    """Return the lines that answer a question, best first: recalled ones, and local ones that are newer or the only
-    ones."""
+    """Return the lines that answer a question, the best first: recalled ones, and local ones where those are newer or
+    there are no others. Where memory was not told, only lines that hold every word of the question may answer."""
+    is_told = all(line.certainty != NOT_TOLD for line in recalled)
+    if not is_told:
+        recalled = [replace(line, certainty=None) for line in recalled if _holds_all(line, inquiry)]
+        local = [line for line in local if _holds_all(line, inquiry)]
     fitting = [line for line in recalled if is_answer(line, inquiry)]
     least = MIN_SHARE_OF_BEST * max((line.certainty or 0.0 for line in fitting), default=0.0)
     found = _once(line for line in fitting if line.certainty is None or line.certainty >= least)
@@ -137,6 +143,11 @@ def is_answer(line: RecalledLine, inquiry: Inquiry) -> bool:
     owned = [word.lower() for found in OWNED.findall(inquiry.text) for word in found if word]
     names_it = not owned or share_of(owned, line.text) > 0 or all(word not in words for word in owned)
     return certainty >= least and (names_it or (line.certainty or 0.0) >= MIN_CERTAINTY_UNNAMED)
+
+
+def _holds_all(line: RecalledLine, inquiry: Inquiry) -> bool:
+    """Return whether a line holds every word of a question, as it must where memory says that it was not told."""
+    return share_of(telling_words(split_words(inquiry.text)), line.text) == 1.0
 
 
 def share_of(words: Sequence[str], text: str) -> float:
@@ -183,11 +194,23 @@ def _tell_all(own: Sequence[RecalledLine], newest: Sequence[RecalledLine], now: 
     noted = [line for line in own if line.at is None]
     said = [line for line in newest if line.at is not None and speaks_of_oneself(line.text, split_words(line.text))]
     first = [line for line in newest if named is not None and line.text == named[1]][:1]
-    listed = _once([*first, *noted, *said])[:MAX_LISTED]
+    listed = _put_outdated_last(_once([*first, *noted, *said])[:MAX_LISTED])
     if not listed:
         return UNKNOWN["oneself"]
     head = "From memory, about you:" if named is None else f"You are {named[0]}. From memory, about you:"
-    return "\n".join([head, *(f"- {_written(line, now)}" for line in listed)])
+    return "\n".join([head, *(f"- {'earlier: ' * is_outdated}{_written(line, now)}" for line, is_outdated in listed)])
+
+
+def _put_outdated_last(lines: Sequence[RecalledLine]) -> list[tuple[RecalledLine, bool]]:
+    """Return each line with whether a later one states another home or work, those behind the others."""
+    marked = [(line, any(_is_outdated(line, other) for other in lines)) for line in lines]
+    return sorted(marked, key=lambda one: one[1])
+
+
+def _is_outdated(line: RecalledLine, other: RecalledLine) -> bool:
+    if line.at is None or other.at is None or other.at <= line.at or line.speaker or other.speaker:
+        return False
+    return any(states(topic, line.text) and states(topic, other.text) for topic in CHANGING)
 
 
 def _quote(lines: Sequence[RecalledLine], now: float) -> str:

@@ -16,10 +16,11 @@ from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.asking import without_names
 from hermes.memory_server.engine.cards import read_card
 from hermes.memory_server.engine.recall import ConclusionChoice, View, choose, query_views
-from hermes.memory_server.engine.search import find_hits
+from hermes.memory_server.engine.search import find_hits, is_told
 from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.faults import Invalid
+from hermes.ranking.admission import LINES_READ
 from hermes.ranking.claims import split_speaker
 from hermes.ranking.personal import find_topic, holds_secret, is_general
 from hermes.ranking.scoring import ABOUT
@@ -79,19 +80,19 @@ def answer(
         if card or held:
             return PeerAnswer(_write(HEAD, card, held[: 2 * width], ()), held[: 2 * width], (), card)
     named = _find_names(tx, views, question)
-    is_told = bool(named) or _is_told(tx, index, place, question, filters)
-    width = width if is_told else NEAREST
+    told = bool(named) or _is_told(tx, index, place, question, filters)
+    width = width if told else NEAREST
     fitting = query_views(tx, index, views, question, width * min(len(views), 2), MAX_DISTANCE, least=ABOUT)
     chosen = _once([*named, *fitting])[:width]
     hits = find_hits(tx, index, place, question, filters, CANDIDATES * width)
     stated = [hit for hit in hits if not only_asks(hit.row.content)]
     about = [hit for hit in stated if hit.is_about]
-    said = [hit.row for hit in (about or (stated[:NEAREST] if is_told and not chosen else ()))]
+    said = [hit.row for hit in (about or (stated[:NEAREST] if told and not chosen else ()))]
     quoted = [row for row in said if not any(row.content in one.content for one in chosen)][:width]
-    quoted = quoted if is_told else quoted[: NEAREST - len(chosen)]
+    quoted = quoted if told else quoted[: NEAREST - len(chosen)]
     chosen = [*named, *_order_by_messages(chosen[len(named) :], said)]
-    content = _write(HEAD if is_told else UNTOLD, (), chosen, quoted, said_first=quoted[:1] == said[:1])
-    return PeerAnswer(content, chosen, quoted, is_told=is_told)
+    content = _write(HEAD if told else UNTOLD, (), chosen, quoted, said_first=quoted[:1] == said[:1])
+    return PeerAnswer(content, chosen, quoted, is_told=told)
 
 
 def _find_names(tx: Tx, views: Sequence[View], question: SearchQuestion) -> list[Row[Any]]:
@@ -113,10 +114,12 @@ def _order_by_messages(concluded: Sequence[Row[Any]], said: Sequence[Row[Any]]) 
 
 def _is_told(tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None) -> bool:
     """Whether memory was probably told the answer. What others said counts too: an answer that only somebody else gave
-    of themselves is none."""
+    of themselves is none, nor is a question where nothing else is about it."""
     everyone = SearchArea(place.workspace_id, place.sessions)
-    best = find_hits(tx, index, everyone, question, filters, 1)
-    return bool(best) and best[0].is_told and not only_asks(best[0].row.content)
+    found = find_hits(tx, index, everyone, question, filters, LINES_READ)
+    if not is_told(question, found):
+        return False
+    return not only_asks(found[0].row.content) or any(hit.is_about and not only_asks(hit.row.content) for hit in found)
 
 
 def _once(rows: Iterable[Row[Any]]) -> list[Row[Any]]:

@@ -315,7 +315,8 @@ def _is_concluded(tx: Tx, said: Statement) -> bool:
     if not _observers(tx, said.message.session_id, said.message.peer_id):
         return True
     known = select(conclusions.c.id).join(collections, collections.c.id == conclusions.c.collection_id)
-    own = (collections.c.observed_id == said.message.peer_id, conclusions.c.content == said.content)
+    texts = {said.content, said.whole}  # what was concluded as a whole sentence is not concluded again in clauses
+    own = (collections.c.observed_id == said.message.peer_id, conclusions.c.content.in_(texts))
     return tx.execute(known.where(*own).limit(1)).first() is not None
 
 

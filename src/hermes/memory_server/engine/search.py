@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import memberships, messages, peers, sessions
 from hermes.memory_server.db.text_index import SearchArea
-from hermes.memory_server.embedder import SearchQuestion
+from hermes.memory_server.embedder import SearchQuestion, Vector
 from hermes.memory_server.engine.allowed import Allowed
 from hermes.memory_server.engine.asking import understand, without_names
 from hermes.memory_server.engine.candidates import find_candidates
@@ -30,7 +31,7 @@ from hermes.memory_server.engine.truth import find_changes
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import rank_by_words
 from hermes.memory_server.faults import Invalid
-from hermes.ranking.admission import LEAST_LIKELY, likelihood, read_features
+from hermes.ranking.admission import LEAST_LIKELY, AnswerFeatures, AskedWords, FoundLine, likelihood, read_features
 from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first
 from hermes.ranking.claims import split_speaker
 from hermes.ranking.personal import find_topic, fits_statement, states
@@ -50,28 +51,25 @@ MAX_CHANGES = 5
 """How many messages that changed each other are followed."""
 NOBODY = 0
 """Who neither says nor hears anything."""
-Fitting = tuple[int, float, float, float]
+WORDS_KEPT = 4096
+"""Of so many words the directions are kept."""
+Fitting = tuple[int, float, float, AskedWords | None]
 """The id of a message, and what `Hit` says of it."""
 
 
 class Hit(NamedTuple):
-    """A message that was found, its score, from 0 to 1 how sure it is that it is about the question, and how likely it
-    is that the question has an answer at all (1.0 where that is not known)."""
+    """A message that was found, its score, from 0 to 1 how sure it is that it is about the question, and what was asked
+    (None where only words decided)."""
 
     row: Record
     score: float
     certainty: float
-    answered: float = 1.0
+    asked: AskedWords | None = None
 
     @property
     def is_about(self) -> bool:
         """Is it about the question, as far as can be told?"""
         return self.certainty >= ABOUT
-
-    @property
-    def is_told(self) -> bool:
-        """Was memory probably told the answer to the question?"""
-        return self.answered >= LEAST_LIKELY
 
 
 def find_hits(
@@ -88,6 +86,27 @@ def find_hits(
     if find_topic(question.text) == "name":  # it shares no word with "I'm Nina"
         ordered.sort(key=lambda hit: not states("name", hit.row.content))
     return _put_changes_first(tx, ordered, place, question.text, is_open=not filters)[:limit]
+
+
+def is_told(question: SearchQuestion, hits: Sequence[Hit]) -> bool:
+    """Return whether memory was probably told the answer to a question that found these messages."""
+    is_known = not hits or hits[0].asked is not None
+    return not is_known or likelihood(read_answer(question, hits)) >= LEAST_LIKELY
+
+
+def read_answer(question: SearchQuestion, hits: Sequence[Hit]) -> AnswerFeatures | None:
+    """Return what the messages that a question found tell about whether it has an answer."""
+    if not hits or hits[0].asked is None:
+        return None
+    lines = [FoundLine(hit.row.content, hit.row.peer_id) for hit in hits]
+    near = question.direction
+    direction = None if near is None else lambda word: _find_direction(near, word)
+    return read_features(hits[0].asked, lines, direction)
+
+
+@lru_cache(WORDS_KEPT)
+def _find_direction(direction: Callable[[str], Vector], word: str) -> Vector:
+    return direction(word)
 
 
 def _put_successors_first(tx: Tx, hits: list[Hit], place: SearchArea, question: SearchQuestion) -> list[Hit]:
@@ -171,10 +190,10 @@ def _ranked(
     the first time, words alone decide."""
     asked = understand(tx, place.workspace_id, question)
     if seen is None:
-        return [(found, 0.0, 1.0, 1.0) for found in rank_by_words(tx, place, asked, allowed, limit)]
+        return [(found, 0.0, 1.0, None) for found in rank_by_words(tx, place, asked, allowed, limit)]
     found = find_candidates(tx, seen, place, asked, allowed)
     scores, certain = score(found.evidence), certainty(found.evidence, found.known)
-    features = read_features(found.evidence, scores, found.known, names_one=len(asked.named) == 1)
+    by_another = len(asked.named) == 1 and bool(len(scores)) and not found.evidence.by_named[scores.argmax()]
     if question.finer is not None:
         scores = refined(tx, place.workspace_id, found, scores, question.finer)
     order = _best(scores, 2 * limit)
@@ -183,8 +202,8 @@ def _ranked(
     if (np.bitwise_count(lines[:, None] ^ lines).sum(axis=2, dtype=np.int64) < ALIKE).sum() > len(best):
         best = order
     ranked = zip(found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist(), strict=True)
-    answered = likelihood(features)
-    return [(*fitting, answered) for fitting in ranked]
+    words = AskedWords(question.text, asked.words, found.known, asked.named, asked.of_oneself, bool(by_another))
+    return [(*fitting, words) for fitting in ranked]
 
 
 def _best(scores: Floats, wanted: int) -> Positions:

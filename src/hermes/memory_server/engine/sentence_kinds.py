@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hermes.memory_server.engine.value_shapes import VALUES, find_shapes
 from hermes.memory_server.engine.word_vectors import WordVectors
 
 KEPT_KINDS = ("statement", "other", "remember", "instruction", "preference", "plan")
@@ -38,34 +39,10 @@ TOKEN = re.compile(
     rf"[{EAST_ASIAN}]|[^\W\d_{EAST_ASIAN}]+(?:-[^\W\d_{EAST_ASIAN}]+)*|\d+|[?!:;,.…¿¡/=#@<>{{}}()_+*]|\x00+|\n+"
 )
 IS_EAST_ASIAN = re.compile(rf"[{EAST_ASIAN}]")
-SHAPES = re.compile(
-    r"(?P<mail>[^\s@]{1,64}@[\w-]{1,64}\.\w)"
-    r"|(?P<date>\b(?:\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./](?:\d{4}|\d\d)?)(?!\d))"
-    r"|(?P<hex>\b0x[0-9a-fA-F]+)"
-    r"|(?P<iban>\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b)"
-    r"|(?P<card>(?<![\w-])(?:\d[ .-]?){12,18}\d(?!\w))"
-    r"|(?P<phone>(?<![\w-])(?:\+\d|\(?0\d|1[3-9]\d{2})[\d ()/-]{5,14}\d(?!\w))"
-    r"|(?P<key>(?=[\w.+/=-]{0,200}\d)(?=[\d.+/=_-]{0,200}[A-Za-z])[A-Za-z0-9][\w.+/=-]{15,200})"
-    r"|(?P<turns>(?<![\w-])\d{1,2}(?:-\d{1,2}){2,4}(?!\w))"
-    r"|(?P<groups>(?<![\w-])\d{2,4}(?:[ -]\d{2,4}){1,5}(?![\w]))"
-    r"|(?P<amount>\d{1,3}(?:[.,]\d{3}){1,4}|\d[\d.,:]{0,9}(?= ?(?:€|£|\$|%|euros?|eur|dollars?|pounds?|francs?|franken"
-    r"|pesos|k?m\b|k?g\b|kilos?|mg|ml|pages?|people|words|degrees|块|元|年|公斤|岁|米|人|公里)))"
-    r"|(?P<year>\b(?:19|20)\d\d\b)"
-    r"|(?P<sized>\b\d{1,4}-?[a-z]{1,6}\b)"
-    r"|(?P<code>[A-Za-z0-9!#$%&*_+=/.@-]+)"
-)
-"""What looks like a value, the most special first."""
 EMPHASIS = re.compile(r"(?<!\w)[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}(?!\w)")
 """Signs of Markdown around words: no password has them."""
-IDENTIFIER = re.compile(r"[A-Za-z]{1,40}(?:[_=+.]{1,2}[A-Za-z]{1,40}){1,9}|[A-Za-z]{1,2}_\d")
-VERSION = re.compile(
-    r"v?\d{1,4}(?:\.\d{1,4})+|v\d{1,4}|\$\d[\d.,]{0,15}(?:/[a-z]{1,15})?|\d[\d.]{0,9}(?:[KMGT]i?B|ms|px|fps)"
-)
-CODE_CHARS = 6
-CODE_SHAPES = ("iban", "card", "key", "turns", "groups", "number and sign", "mixed with sign", "capitals and digits")
-SIZED_SHAPES = (*(f"number {size}" for size in range(3, 10)), *(f"letters and {size} digits" for size in range(1, 5)))
-VALUES = frozenset((*CODE_SHAPES, *SIZED_SHAPES))
-"""Shapes that a code may have."""
+LISTED = re.compile(r"\s{0,8}(?:[-*•#]|\d{1,3}[.)])\s")
+"""Begins as a line of a list, or as a heading."""
 WIDE_SIGNS = str.maketrans("？！：，。（）’", "?!:,.()'")
 HIDDEN = "\x00"
 """Stands for each character of a text that is not the writer's own words."""
@@ -78,15 +55,26 @@ NEAR_TOKENS = 4
 LONGEST_STEM, SHORTEST_STEM = 9, 3
 LONGEST_PHRASE = 4
 """East Asian characters of a word at most."""
-CODE_DIGITS = 3
-SECRET_MARKS, DISCARD_MARKS = (
-    {f"@{mark}" for mark in marks} for marks in (("credential", "number_of", "value"), ("memory", "forget", "private"))
+SPELLED_DIGITS = 3
+"""So many digits written as words are a code."""
+SECRET_WORDS, WISH_WORDS = frozenset(("credential", "number_of")), frozenset(("memory", "forget", "private", "unsaid"))
+SECRET_MARKS = ("@value", "@as credential", "@credential then word", *(f"@{name} is" for name in sorted(SECRET_WORDS)))
+WISH_MARKS, DENIED_MARKS = (
+    ("@forget", "@private", "@unsaid", "@leave away", "@once this", "@not trace"),
+    ("@not", "@away", "@once"),
 )
+WISH_PAIRS = tuple(frozenset(mark[1:].split()) for mark in WISH_MARKS if " " in mark)
 """A sentence without one of these is neither: few of a thousand are, and both kinds hide their message."""
 OBJECTS = frozenset(("this", "me", "you", "says", "memory", "technical", "text", "nothing", "trace", "ask_word"))
 """Classes that tell what somebody is to remember or to forget."""
 CLAUSE_ENDS = frozenset(",:;.!?…")
-EQUALS = frozenset((":", "=", "is", "are", "ist", "sind", "lautet", "es", "son", "est", "sont", "是"))
+EQUALS = frozenset(
+    (":", "=", "is", "are", "ist", "sind", "lautet", "heißt", "es", "son", "est", "sont", "是", "为", "was", "era")
+)
+LEAST_SECRET = -0.5
+"""How likely a secret is at least where nobody speaks of code or writes a list: one that is missed is injected unasked,
+which is worse than a message that must be asked for."""
+AS = frozenset(("as", "als", "como", "comme", "use", "nehme", "uso", "utilise", "用"))
 WORD_SCALE, MARK_SCALE, VECTOR_SCALE = 3.0, 1.5, 2.0
 """How large words, marks and the vector are in comparison; chosen by cross-validation."""
 Numbers = NDArray[np.float32]
@@ -167,13 +155,31 @@ class SentenceModel:
         total += (self._vectors.direction(sentence.replace(HIDDEN, " ")) @ self._vector_weights) * VECTOR_SCALE
         plain, groups, marked = np.split(total, (len(PLAIN_KINDS), len(PLAIN_KINDS) + len(GROUPS)))
         group = GROUPS[int(groups.argmax())]
-        if marked[1] > 0 and not DISCARD_MARKS.isdisjoint(marks):
+        if marked[1] > 0 and can_wish(marks):
             return Weighed(DISCARD, 0.0, group)
         likely = _softmax(plain)
         kept = float(likely[: len(KEPT_KINDS)].sum())
-        if marked[0] > 0 and not SECRET_MARKS.isdisjoint(marks):
+        least = 0.0 if "@listed" in marks or "@technical" in marks else LEAST_SECRET
+        if marked[0] > least and can_tell_secret(marks):
             return Weighed(SECRET, max(kept, float(1 / (1 + np.exp(-marked[0])))), group)
         return Weighed(PLAIN_KINDS[int(likely.argmax())], kept, group)
+
+
+def can_tell_secret(marks: Sequence[str]) -> bool:
+    """Return whether a sentence with these marks gives a value, or says what a password is."""
+    return any(mark in SECRET_MARKS for mark in marks)
+
+
+def may_wish(classes: frozenset[str]) -> bool:
+    """Return whether a message whose words are of these classes can wish that something is not remembered."""
+    return not classes.isdisjoint(WISH_WORDS) or any(pair <= classes for pair in WISH_PAIRS)
+
+
+def can_wish(marks: Sequence[str]) -> bool:
+    """Return whether a sentence with these marks can wish that something is not remembered: it speaks of forgetting or
+    of secrecy, or of remembering and denies it."""
+    is_denied = "@memory" in marks and any(mark in DENIED_MARKS for mark in marks)
+    return is_denied or any(mark in WISH_MARKS for mark in marks)
 
 
 @cache
@@ -245,6 +251,8 @@ def _marks(sentence: str, tokens: Sequence[str], found: Sequence[frozenset[str]]
     yield from _pairs(found)
     if "me" not in every:
         yield "nobody"
+    if LISTED.match(sentence):
+        yield "listed"
     is_asked = sentence.rstrip("\"'”’)» \x00").endswith(("?", "？", "؟"))
     yield from _wishes(tokens, found, is_asked=is_asked)
     if is_asked:
@@ -303,10 +311,12 @@ def _values(
     """Yield which values a sentence gives, of what, and what is said to be a password."""
     kinds = [name for name in ("credential", "number_of", "opens", "phone", "technical") if name in every]
     named = " and ".join(kinds) or "nothing"
-    shapes = sorted(_shapes(sentence))
+    shapes = sorted(find_shapes(sentence))
     for shape in shapes:
         yield f"shape {shape}"
         yield from (f"{shape} of {name}" for name in kinds or ("nothing",))
+    if sum("digit" in classes for classes in found) >= SPELLED_DIGITS:
+        shapes.append("digits as words")
     if not VALUES.isdisjoint(shapes):
         yield "value"
         yield f"value of {named}"
@@ -314,6 +324,10 @@ def _values(
         name = next((name for name in ("credential", "number_of", "opens") if name in classes), None)
         if name is not None:
             yield from _told(name, place, tokens, found)
+        if name == "credential" and _is_word_then_end(tokens[place + 1 : place + 3], found[place + 1 : place + 2]):
+            yield "credential then word"
+        if name == "credential" and not AS.isdisjoint(tokens[max(0, place - NEAR_TOKENS) : place]):
+            yield "as credential"
 
 
 def _told(name: str, place: int, tokens: Sequence[str], found: Sequence[frozenset[str]]) -> Iterable[str]:
@@ -325,6 +339,15 @@ def _told(name: str, place: int, tokens: Sequence[str], found: Sequence[frozense
     yield f"{name} is"
     yield f"{name} is {min(len(rest), 5)} words"
     yield from {f"{name} is {other}" for one in rest[:3] for other in found[one]}
+
+
+def _is_word_then_end(following: Sequence[str], found: Sequence[frozenset[str]]) -> bool:
+    """Return whether a word of no class comes next, and then nothing more of the clause."""
+    if not following or any(found):
+        return False
+    is_east_asian = IS_EAST_ASIAN.match(following[0]) is not None
+    is_word = len(following[0]) >= NEAR_TOKENS and following[0].isalpha()
+    return is_east_asian or (is_word and (len(following) == 1 or following[1] in CLAUSE_ENDS))
 
 
 def _is_denied(tokens: Sequence[str], found: Sequence[frozenset[str]], place: int) -> bool:
@@ -350,37 +373,3 @@ def _find_subject(tokens: Sequence[str], found: Sequence[frozenset[str]], place:
         if found[other] & {"me", "you"}:
             return "you" if "you" in found[other] else "me"
     return "nobody"
-
-
-def holds_value(sentence: str) -> bool:
-    """Return whether a sentence holds something like a code: many digits, or letters mixed with digits or signs."""
-    return not VALUES.isdisjoint(_shapes(sentence))
-
-
-def _shapes(sentence: str) -> set[str]:
-    """Return the shapes of the numbers and codes of a sentence."""
-    found = {
-        _shape_of_code(part[0].strip(".!?/-*_")) if (name := part.lastgroup) == "code" else name or ""
-        for part in SHAPES.finditer(sentence)
-    }
-    return found - {""}
-
-
-def _shape_of_code(part: str) -> str:
-    digits = sum(map(str.isdigit, part))
-    if digits == len(part):
-        return f"number {min(digits, 9)}" if digits else ""
-    has_sign = any(sign in "!#$%&*_=+@" for sign in part[1:-1]) or part[-1:] in ("!", "#", "$")
-    if VERSION.fullmatch(part) is not None:
-        return "amount"
-    if not any(map(str.isalpha, part)):
-        return "number and sign" if digits > 2 else ""
-    if IDENTIFIER.fullmatch(part) is not None:
-        return "identifier"
-    if digits == 0 and not has_sign:
-        return "camel" if any(map(str.isupper, part[1:])) and any(map(str.islower, part)) else ""
-    if has_sign and (digits or len(part) >= CODE_CHARS):
-        return "mixed with sign"
-    if part.isupper() or digits >= len(part) // 2:
-        return "capitals and digits" if digits else ""
-    return f"letters and {min(digits, 4)} digits" if digits else ""

@@ -17,11 +17,13 @@ from hermes.memory_server.engine.sentence_kinds import (
     HIDDEN,
     IS_EAST_ASIAN,
     SECRET,
+    SECRET_WORDS,
     find_classes,
-    holds_value,
+    may_wish,
     shipped_model,
     split_tokens,
 )
+from hermes.memory_server.engine.value_shapes import holds_value
 from hermes.ranking.traits import CONFIDENTIAL, UNWANTED, traits_of
 
 END = re.compile(r"(?<=[.!?])\s+|(?<!\s)\s*\n\s*|(?<=[。！？])\s*")
@@ -88,7 +90,6 @@ MIN_EAST_ASIAN = 4
 MAX_SENTENCES = 1000
 """No more are read of one message: nobody types so many."""
 SPEAKER = re.compile(r"^[\w-]{1,100}: ")
-WISH_WORDS, SECRET_WORDS = frozenset(("memory", "forget", "private")), frozenset(("credential", "number_of"))
 MARKED_CHARS = 4000
 """So much of a message is read for whether a search may bring it."""
 KEPT_FROM = 0.6
@@ -159,7 +160,7 @@ def message_traits(text: str) -> int:
     part = text[:MARKED_CHARS]
     tokens = split_tokens(part, MARKED_CHARS)
     classes = frozenset[str]().union(*shipped_model().classes.find(tokens))
-    if classes.isdisjoint(WISH_WORDS) and "credential" not in classes and not holds_value(part):
+    if not may_wish(classes) and "credential" not in classes and not holds_value(part):
         return found
     kinds = {sentence.kind for sentence in read_message(part)}
     return found | (UNWANTED if DISCARD in kinds else 0) | (CONFIDENTIAL if SECRET in kinds else 0)
