@@ -95,7 +95,7 @@ def test_without_a_person_or_yes_it_says_so(home: Path, hermes: Hermes) -> None:
     assert (ran.code, "nobody can be asked here. `--yes` takes what the options say" in ran.err) == (2, True)
     assert provider(hermes) == "none"
     bare = hermes("memory", "setup")
-    assert (bare.code, "Name one: honcho, none" in bare.err) == (2, True)
+    assert (bare.code, "name a provider: honcho, none" in bare.err) == (2, True)
 
 
 @pytest.mark.contract("10.3")
