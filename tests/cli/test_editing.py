@@ -94,5 +94,5 @@ def test_a_plain_terminal_edits_too_and_lists_instead_of_choosing(chat: Chat, tm
 
 
 def test_an_editor_whose_command_has_half_a_quote_is_named() -> None:
-    with pytest.raises(UsageError, match="EDITOR is no command: No closing quotation"):
+    with pytest.raises(UsageError, match="EDITOR is not a valid command: No closing quotation"):
         find_editor({"EDITOR": "vi '"})

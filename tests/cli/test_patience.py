@@ -86,7 +86,7 @@ def test_ctrl_c_where_the_prompt_cannot_be_changed_names_what_was_typed_ahead(ch
         screen.wait_for("›").type("go\n")
         screen.wait_for("Ctrl-C stops it").type("later\n\n")  # an empty line is answered at once
         screen.wait(lambda screen: "\n".join(screen.rows).count("›") == 2).process.send_signal(signal.SIGINT)
-        screen.wait_for("(not said: later)").wait_for("(stopped)").type("now\n")
+        screen.wait_for("(not sent: later)").wait_for("(stopped)").type("now\n")
         screen.wait(lambda _: "now" in [content for _, content in stored(home)])
     assert "later" not in [content for _, content in stored(home)]
 

@@ -142,7 +142,7 @@ def test_a_dash_reads_the_question_from_standard_input(env: dict[str, str], endp
     [
         (b"\x89PNG\r\n\x1a\n\0\0", "not text: byte 8 is NUL"),
         ("Grüße".encode("latin-1"), "not UTF-8: byte 2 is 0xfc"),
-        (b"x" * (MAX_INPUT_BYTES + 1), "more than 1,048,576 bytes; 1,048,576 are taken"),
+        (b"x" * (MAX_INPUT_BYTES + 1), "more than 1,048,576 bytes; the limit is 1,048,576"),
     ],
 )
 def test_what_is_no_text_or_too_much_is_refused_in_words(home: Path, brought: bytes, said: str) -> None:
@@ -179,7 +179,7 @@ def test_a_file_that_is_too_large_is_refused_with_its_size(home: Path, tmp_path:
     (tmp_path / "big").write_bytes(b"x" * 3_000_000)
     ran = shell(environment(home), f"{HERMES} chat -q 'Summarise:' < {tmp_path}/big")
     assert ran.returncode == 2
-    assert "3,000,000 bytes; 1,048,576 are taken" in ran.stderr
+    assert "3,000,000 bytes; the limit is 1,048,576" in ran.stderr
 
 
 def test_what_is_piped_in_cannot_close_its_block() -> None:

@@ -107,7 +107,7 @@ def test_a_person_is_asked_once_at_the_terminal_and_may_look_first(
 ) -> None:
     env = {**environment(home, endpoint.base_url), "PYTHONPATH": os.pathsep.join(map(str, sys.path))}
     with Screen("chat", env=env, columns=200) as screen:
-        screen.wait_for("go on without it").wait_for("Number or word").type("show" + ENTER)
+        screen.wait_for("continue without it").wait_for("Number or word").type("show" + ENTER)
         screen.wait_for(RULE).type("no" + ENTER)
         screen.wait_for_prompt().type("hello" + ENTER)
         screen.wait(lambda _: len(prompts(endpoint)) == 1).wait_for_prompt().type(CTRL_D)

@@ -221,7 +221,7 @@ def test_who_leaves_is_told_of_what_was_typed_ahead_and_not_said(chat: Chat, hom
         screen.wait_for("one two").type("second" + ENTER)
         screen.wait_for("next: second").type("third" + ENTER)
         screen.type("/quit" + ENTER)
-        screen.wait_for("2 messages were not said.")
+        screen.wait_for("2 messages were not sent.")
         assert screen.ended() == 0
     assert not {"second", "third"} & {text for _, text in stored(home)}
 
