@@ -7,7 +7,7 @@ from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SearchQuestion, Vector, split_pieces, to_blob
 from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.search import find_hits
-from hermes.memory_server.engine.vectors import ROWS_KEPT, VectorIndex
+from hermes.memory_server.engine.vectors import MAX_ROWS_KEPT, VectorIndex
 from hermes.memory_server.engine.word_vectors import WordVectors
 from hermes.memory_server.tokens import count_tokens
 from hermes.ranking.traits import traits_of
@@ -29,7 +29,7 @@ def question(text: str) -> SearchQuestion:
     return SearchQuestion(text, embed(text), embed)
 
 
-def new_index(rows_kept: int = ROWS_KEPT) -> VectorIndex:
+def new_index(rows_kept: int = MAX_ROWS_KEPT) -> VectorIndex:
     """Vectors in memory, none read yet."""
     return VectorIndex(EMBEDDER.space.dimension, rows_kept)
 

@@ -13,7 +13,7 @@ from hermes.clock import SystemClock
 from hermes.memory_server.db.catching_up import catch_up, has_caught_up
 from hermes.memory_server.db.migrations.versions.v0006_traits import AT_ONCE
 from hermes.memory_server.db.schema import FILE, open_database
-from hermes.memory_server.engine.kinds import READ_AT_ONCE
+from hermes.memory_server.engine.kinds import ROWS_PER_TRANSACTION
 from hermes.memory_server.engine.recall import View
 from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.worker import JobWorker
@@ -104,7 +104,7 @@ async def test_what_always_holds_is_found_in_conclusions_of_an_earlier_version(t
     await make_old(tmp_path)
     held = [
         "ann: My name is Ann.",
-        *(f"ann: I ate {number} figs." for number in range(READ_AT_ONCE)),
+        *(f"ann: I ate {number} figs." for number in range(ROWS_PER_TRANSACTION)),
         "ann: I'm a nurse.",
     ]
     with closing(sqlite3.connect(tmp_path / FILE)) as file, file:

@@ -179,7 +179,7 @@ def houses() -> list[MessageDraft]:
 
 
 async def test_range_has_a_bound(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removal, "MOST", 3)
+    monkeypatch.setattr(removal, "MAX_REMOVED_MESSAGES", 3)
     made = await database.write(partial(append_messages, workspace="w", session="s", drafts=houses(), at=NOW))
     with pytest.raises(Invalid, match="At most 3"):
         await database.write(lambda tx: begin_removal(tx, "w", "s", made[0].public_id, made[3].public_id, NOW))

@@ -263,7 +263,7 @@ async def say(client: httpx.AsyncClient, workspace: str, texts: list[str]) -> No
 async def test_refused_message_stops_no_other_and_is_told_and_tried_again_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(embedding, "POLL_SECONDS", 0.05)
     with endpoint(refusing(lambda text: "poison" in text)) as there:
         async with served(tmp_path, EmbeddingEndpoint(there.url, "some")) as client:
             for workspace in ("a", "b"):
@@ -284,7 +284,7 @@ async def test_refused_message_stops_no_other_and_is_told_and_tried_again_at_the
 
 
 async def test_message_is_cut_for_a_model_that_takes_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(embedding, "POLL_SECONDS", 0.05)
     long = ["字" * 5000, "words " * 300]
     with endpoint(refusing(lambda text: len(text) > 300)) as there:
         async with served(tmp_path, EmbeddingEndpoint(there.url, "some")) as client:
@@ -296,10 +296,10 @@ async def test_message_is_cut_for_a_model_that_takes_less(tmp_path: Path, monkey
 async def test_message_whose_request_fails_for_a_while_is_embedded_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
 ) -> None:
-    for name, seconds in {"LOOK_EVERY": 0.05, "FIRST_WAIT": 0.01}.items():
+    for name, seconds in {"POLL_SECONDS": 0.05, "FIRST_RETRY_SECONDS": 0.01}.items():
         monkeypatch.setattr(embedding, name, seconds)
     if failure == "no answer":
-        monkeypatch.setattr(embedding, "REQUEST_SECONDS", 1.0)
+        monkeypatch.setattr(embedding, "REQUEST_TIMEOUT_SECONDS", 1.0)
     long, good, failed = "words " * 100, in_favour_of("walnut"), list[str]()
 
     def answer(texts: Any) -> tuple[int, Any]:
@@ -322,7 +322,7 @@ async def test_message_whose_request_fails_for_a_while_is_embedded_whole(
 async def test_message_that_always_fails_stops_no_other_and_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(embedding, "POLL_SECONDS", 0.01)
     good = in_favour_of("walnut")
     with endpoint(lambda texts: (500, {}) if any("poison" in text for text in texts) else good(texts)) as there:
         async with served(tmp_path, EmbeddingEndpoint(there.url, "some")) as client:
@@ -354,8 +354,8 @@ async def test_batch_that_is_too_much_for_a_model_is_asked_for_in_smaller_parts(
 
 
 async def test_endpoint_that_is_down_refuses_no_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "FIRST_WAIT", 0.01)
-    monkeypatch.setattr(embedding, "LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(embedding, "FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(embedding, "MAX_RETRY_SECONDS", 0.01)
     with endpoint(lambda _texts: (503, {})) as there:
         async with served(tmp_path, EmbeddingEndpoint(there.url, "some", dimension=DIMENSION)) as client:
             await fill(client)
@@ -410,7 +410,7 @@ async def test_endpoint_that_answers_nonsense_is_told_by_health_and_searches_go_
 async def test_endpoint_whose_vectors_change_their_size_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(embedding, "FIRST_RETRY_SECONDS", 0.01)
     with endpoint(in_favour_of("walnut")) as there:
         async with served(tmp_path, EmbeddingEndpoint(there.url, "some", "the key")) as client:
             await fill(client)
@@ -476,7 +476,7 @@ async def test_what_a_turn_asks_for_waits_for_no_finer_vector(tmp_path: Path) ->
 
 
 async def test_slow_endpoint_keeps_no_search_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"ASK_SECONDS": 0.05, "FIRST_WAIT": 3600.0}.items():
+    for name, seconds in {"ASK_TIMEOUT_SECONDS": 0.05, "FIRST_RETRY_SECONDS": 3600.0}.items():
         monkeypatch.setattr(embedding, name, seconds)
     over = threading.Event()
     with endpoint(in_favour_of("walnut")) as there:

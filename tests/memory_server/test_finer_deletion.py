@@ -12,7 +12,7 @@ from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.tables import finer_again, finer_vectors, messages
 from hermes.memory_server.endpoint import EmbeddingEndpoint
-from hermes.memory_server.engine.deletion import PART, delete_session, delete_workspace, purge_session
+from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, delete_session, delete_workspace, purge_session
 from hermes.memory_server.engine.embedding import Refinement, refining
 from hermes.memory_server.engine.finer import count_behind
 from hermes.memory_server.engine.messages import append_messages
@@ -89,12 +89,14 @@ async def test_text_that_is_deleted_and_not_yet_removed_goes_to_no_second_embedd
 
 async def test_session_that_is_being_removed_is_not_embedded_again(tmp_path: Path) -> None:
     database = open_database(tmp_path)
-    await database.write(lambda tx: say(tx, "w", "talk", "ann", *(f"Number {n}." for n in range(PART + 10))))
+    await database.write(
+        lambda tx: say(tx, "w", "talk", "ann", *(f"Number {n}." for n in range(ROWS_PER_TRANSACTION + 10)))
+    )
     with endpoint(in_favour_of("walnut")) as there:
         await embed_all(database, there)
         session = await database.read(lambda tx: get_session(tx, "w", "talk").id)
         await database.write(lambda tx: remove_part(tx, Removal(session, 1, 1), NOW))
-        assert await count(database) == (PART + 8, 1), "the second was embedded together with the first"
+        assert await count(database) == (ROWS_PER_TRANSACTION + 8, 1), "the second was embedded together with the first"
         await database.write(lambda tx: delete_session(tx, "w", "talk", NOW))
         there.asked.clear()
         await embed_all(database, there)

@@ -67,7 +67,7 @@ async def test_disk_without_room_is_seen_before_anyone_writes(tmp_path: Path, mo
     clock = HandClock()
     async with serving(open_database(tmp_path), clock) as client:
         assert await health(client, clock) == (200, "ok")
-        monkeypatch.setattr("hermes.memory_server.engine.health.ROOM", 2**63)
+        monkeypatch.setattr("hermes.memory_server.engine.health.MIN_FREE_BYTES", 2**63)
         await eventually(lambda: health(client, clock), lambda told: told == (503, "full"))
 
 
@@ -95,7 +95,7 @@ async def test_damaged_file_is_told_by_health_also_when_nobody_met_the_damage(
         await eventually(lambda: health(client, clock), lambda told: told == (503, "damaged"))
         clock.advance(3600)
         assert await health(client, clock) == (503, "damaged"), "what can be read says nothing of the rest"
-        monkeypatch.setattr("hermes.memory_server.engine.health.ROOM", 2**63)
+        monkeypatch.setattr("hermes.memory_server.engine.health.MIN_FREE_BYTES", 2**63)
         for _ in range(3):
             assert await health(client, clock) == (503, "damaged"), "another trouble does not take its place"
 

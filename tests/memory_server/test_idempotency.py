@@ -12,7 +12,14 @@ import pytest
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.tables import answers
-from hermes.memory_server.engine.answers import FORGOTTEN, KEPT, KeyedRequest, KeySpace, forget_answers, keep_answer
+from hermes.memory_server.engine.answers import (
+    ANSWER_LIFETIME_MICROSECONDS,
+    ANSWERS_PER_TRANSACTION,
+    KeyedRequest,
+    KeySpace,
+    forget_answers,
+    keep_answer,
+)
 from tests.memory_server.in_file import wait_for_work
 from tests.memory_server.inside import serving
 from tests.memory_server.keys_table import ROUTES, W
@@ -273,18 +280,18 @@ async def test_key_is_free_again_after_seven_days(database: Database) -> None:
     async with serving(database, clock) as http:
         path = "/v3/workspaces/w/sessions/s/messages"
         first = (await http.post(path, json=keyed(1))).json()
-        await clock.sleep(KEPT / 1_000_000)
+        await clock.sleep(ANSWER_LIFETIME_MICROSECONDS / 1_000_000)
         assert (await http.post(path, json=keyed(1))).json() == first
         await clock.sleep(1)
         assert (await http.post(path, json=keyed(1))).json() != first
 
 
 def test_answers_that_were_kept_long_enough_are_dropped_part_by_part(tx: Tx) -> None:
-    for number in range(FORGOTTEN + 2):
+    for number in range(ANSWERS_PER_TRANSACTION + 2):
         keep_answer(tx, KeySpace(1), KeyedRequest("r", f"k{number}", "d"), 201, "[]", at=number)
-    assert forget_answers(tx, at=KEPT + FORGOTTEN + 1)
-    assert not forget_answers(tx, at=KEPT + FORGOTTEN + 1)
-    assert [row.key for row in tx.execute(answers.select())] == [f"k{FORGOTTEN + 1}"]
+    assert forget_answers(tx, at=ANSWER_LIFETIME_MICROSECONDS + ANSWERS_PER_TRANSACTION + 1)
+    assert not forget_answers(tx, at=ANSWER_LIFETIME_MICROSECONDS + ANSWERS_PER_TRANSACTION + 1)
+    assert [row.key for row in tx.execute(answers.select())] == [f"k{ANSWERS_PER_TRANSACTION + 1}"]
 
 
 @pytest.mark.stress

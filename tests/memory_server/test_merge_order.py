@@ -15,7 +15,7 @@ import pytest
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.schema import FILE
 from hermes.memory_server.db.tables import merge_rows, merges
-from hermes.memory_server.engine.merging import KEPT, begin_merge, forget_merges
+from hermes.memory_server.engine.merging import UNDO_WINDOW_MICROSECONDS, begin_merge, forget_merges
 from hermes.memory_server.engine.peers import ensure_peer
 from tests.memory_server.in_file import rows, wait_for_work
 from tests.memory_server.serving import Served, inside, kill, running, start
@@ -299,5 +299,5 @@ async def test_what_a_merge_noted_is_kept_while_it_is_under_way(database: Databa
         tx.execute(merge_rows.insert(), [{"merge_id": 1, "kind": "message", "row_id": 1}])
 
     await database.write(make)
-    assert not await database.write(lambda tx: forget_merges(tx, KEPT + 1))
+    assert not await database.write(lambda tx: forget_merges(tx, UNDO_WINDOW_MICROSECONDS + 1))
     assert len(await database.read(lambda tx: tx.execute(merge_rows.select()).all())) == 1

@@ -10,7 +10,7 @@ import pytest
 
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.tables import merge_rows, merges
-from hermes.memory_server.engine.merging import KEPT, begin_merge, begin_undoing, forget_merges
+from hermes.memory_server.engine.merging import UNDO_WINDOW_MICROSECONDS, begin_merge, begin_undoing, forget_merges
 from hermes.memory_server.engine.peers import ensure_peer
 from hermes.memory_server.faults import Conflict
 from tests.memory_server.in_file import wait_for_work
@@ -214,10 +214,10 @@ async def test_merge_can_be_undone_for_seven_days(database: Database) -> None:
         return public_id
 
     made = await database.write(make)
-    assert not await database.write(lambda tx: forget_merges(tx, KEPT))
+    assert not await database.write(lambda tx: forget_merges(tx, UNDO_WINDOW_MICROSECONDS))
     with pytest.raises(Conflict, match="older than seven days"):
-        await database.write(lambda tx: begin_undoing(tx, "w", made, KEPT + 1))
-    assert await database.write(lambda tx: forget_merges(tx, KEPT + 1))
-    assert not await database.write(lambda tx: forget_merges(tx, KEPT + 1))
+        await database.write(lambda tx: begin_undoing(tx, "w", made, UNDO_WINDOW_MICROSECONDS + 1))
+    assert await database.write(lambda tx: forget_merges(tx, UNDO_WINDOW_MICROSECONDS + 1))
+    assert not await database.write(lambda tx: forget_merges(tx, UNDO_WINDOW_MICROSECONDS + 1))
     assert await database.read(lambda tx: tx.execute(merge_rows.select()).all()) == []
-    assert (await database.write(lambda tx: begin_undoing(tx, "w", made, KEPT))).state == "undoing"
+    assert (await database.write(lambda tx: begin_undoing(tx, "w", made, UNDO_WINDOW_MICROSECONDS))).state == "undoing"

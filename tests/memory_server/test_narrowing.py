@@ -93,21 +93,21 @@ def test_index_changes_no_answer(talk: Tx, name: str, monkeypatch: pytest.Monkey
 def test_few_looked_at_first_change_no_answer(talk: Tx, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small numbers lead every search through all that is allowed."""
     as_ever = list(found(talk, FILTERS[name]))
-    monkeypatch.setattr(narrowing, "FEW", 3)
-    monkeypatch.setattr(allowed, "PART", 7)
-    monkeypatch.setattr(candidates, "LOOKED_AT", 1)
+    monkeypatch.setattr(narrowing, "MAX_SHORT_LIST_MESSAGES", 3)
+    monkeypatch.setattr(allowed, "MESSAGES_PER_QUERY", 7)
+    monkeypatch.setattr(candidates, "MAX_CHECKED_MESSAGES", 1)
     assert as_ever == list(found(talk, FILTERS[name]))
 
 
 def test_word_that_everyone_uses_is_found_where_only_old_messages_are_allowed(
     talk: Tx, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(words, "HOLDERS", 5)
+    monkeypatch.setattr(words, "MAX_NEWEST_ROWS", 5)
     filters = {"created_at": {"lt": "2023-11-16T00:00:00Z"}}
     rows = search_messages(talk, new_index(), SearchArea(1), question("house"), filters, 10)
     expected = {"I own house number 1 in Malta.", "I own house number 0 in Gozo."}
     assert {row.content for row in rows} == expected
-    monkeypatch.setattr(narrowing, "FEW", 0)
+    monkeypatch.setattr(narrowing, "MAX_SHORT_LIST_MESSAGES", 0)
     assert rows == search_messages(talk, new_index(), SearchArea(1), question("house"), filters, 10)
 
 

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.contract("9.1")
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlines, "WORTH_KEEPING", 10)
+    monkeypatch.setattr(outlines, "SAVE_AFTER_ROWS", 10)
 
 
 def say(tx: Tx, session: str, texts: Sequence[str]) -> None:
@@ -117,7 +117,7 @@ async def test_after_a_deletion_only_what_left_is_read_and_all_is_as_if_it_had_n
 async def test_who_is_further_behind_than_is_written_down_reads_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(departures, "KEPT", 2)
+    monkeypatch.setattr(departures, "MAX_GENERATIONS", 2)
     database = await filled(tmp_path)
     index = Outlines(SHIPPED.dimension)
     await look(database, index)
@@ -132,7 +132,7 @@ async def test_who_is_further_behind_than_is_written_down_reads_everything(
 async def test_more_messages_that_leave_at_once_than_are_written_down_are_noted_as_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(departures, "ROWS", 100)
+    monkeypatch.setattr(departures, "MAX_ROWS", 100)
     database = open_database(tmp_path)
     for _ in range(8):
         await database.write(lambda tx: say(tx, "talk", [f"I own number {place}." for place in range(50)]))
@@ -151,8 +151,8 @@ async def test_more_messages_that_leave_at_once_than_are_written_down_are_noted_
 async def test_what_is_written_down_of_messages_that_left_does_not_grow_and_a_part_of_it_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(departures, "ROWS", 40)
-    monkeypatch.setattr(departures, "FORGOTTEN", 12)
+    monkeypatch.setattr(departures, "MAX_ROWS", 40)
+    monkeypatch.setattr(departures, "ROWS_PER_CLEANUP", 12)
     database = open_database(tmp_path)
     for _ in range(4):
         await database.write(lambda tx: say(tx, "talk", [f"I own number {place}." for place in range(50)]))
@@ -236,7 +236,7 @@ async def test_outline_that_is_not_true_is_made_again(tmp_path: Path, damage: st
 async def test_new_messages_are_found_after_the_database_was_put_back_from_a_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_cleaned: bool
 ) -> None:
-    monkeypatch.setattr(outlines, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(outlines, "SAVE_PAUSE_SECONDS", 0.0)
     await (await filled(tmp_path)).close()
     shutil.copy(tmp_path / "memory.db", tmp_path / "copy")
     database = open_database(tmp_path)
@@ -317,7 +317,7 @@ async def _listed(folder: Path) -> list[str]:
 async def test_search_goes_by_words_while_a_long_history_is_read_in_the_background(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlines, "AT_ONCE", 5)
+    monkeypatch.setattr(outlines, "MAX_SEARCH_READ_ROWS", 5)
     monkeypatch.setattr(outlines, "WAITING", outlines.count_waiting(5))
     database = await filled(tmp_path)
     index = VectorIndex(SHIPPED.dimension)

@@ -13,7 +13,7 @@ import pytest
 
 from hermes.memory_server import limits
 from hermes.memory_server.engine import parsing
-from hermes.memory_server.engine.parser import TOO_MUCH
+from hermes.memory_server.engine.parser import TOO_HEAVY
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.faults import Invalid, TooMany
 from tests.memory_server.pdfs import make_pdf
@@ -60,13 +60,13 @@ async def test_pdf_that_takes_too_long_is_refused_and_its_process_ended(
     monkeypatch.setattr(limits, "PARSER_DEADLINE", 1.0)
     pdf = endless_pdf()
     assert len(pdf) < 200_000
-    with pytest.raises(Invalid, match=TOO_MUCH):
+    with pytest.raises(Invalid, match=TOO_HEAVY):
         await Parsers().read(pdf, PDF)
     assert [process.returncode for process in started] == [-9]
 
 
 async def test_file_that_takes_too_much_memory_is_refused(started: Watched) -> None:
-    with pytest.raises(Invalid, match=TOO_MUCH):
+    with pytest.raises(Invalid, match=TOO_HEAVY):
         await Parsers().read(b"[" + b"[[[[]]]]," * 500_000 + b"[]]", JSON)
     assert [process.returncode for process in started] == [0]
 

@@ -77,7 +77,7 @@ def match_two(words: Sequence[str], limit: int | None, between: tuple[int, int] 
 
 
 def test_frequent_word_is_read_again_for_a_search_that_began_earlier(tx: Tx, monkeypatch: pytest.MonkeyPatch) -> None:
-    for bound in ("HOLDERS", "WHOLE"):
+    for bound in ("MAX_NEWEST_ROWS", "MAX_COMPLETE_ROWS"):
         monkeypatch.setattr(postings, bound, 2)
     say(tx, "one", "Bees.", "Bees again.")
     outlines = new_index().outlines
@@ -118,7 +118,7 @@ def test_sizes_of_sessions_are_those_of_the_rows_a_search_has(tx: Tx) -> None:
 
 
 def test_words_that_nobody_uses_are_forgotten_too(tx: Tx, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postings, "KEPT", 1000)
+    monkeypatch.setattr(postings, "MAX_ROWS_KEPT", 1000)
     say(tx, "one", "I keep bees.")
     seen = new_index().outlines.load(tx, 1)
     words = [f"nothing{number}" for number in range(100)]

@@ -20,13 +20,13 @@ from hermes.memory_server.api.life import Life
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.engine import jobs
-from hermes.memory_server.engine.deletion import PART, delete_session
+from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, delete_session
 from hermes.memory_server.engine.jobs import Job
 from hermes.memory_server.engine.kinds import KINDS, JobHandler, JobTools
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.queue_status import Counts, read_status
 from hermes.memory_server.engine.webhooks import announce, ensure_webhook
-from hermes.memory_server.engine.worker import RENEW_EVERY, JobWorker
+from hermes.memory_server.engine.worker import RENEW_INTERVAL_SECONDS, JobWorker
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
 from tests.compression.hand_clock import HandClock
 from tests.memory_server.floor import EMBEDDER, draft
@@ -35,7 +35,7 @@ from tests.memory_server.older import BEFORE_TRUTH
 from tests.memory_server.sdk import eventually
 
 NOW = 1_700_000_000_000_000
-LEASE = jobs.LEASE / 1_000_000
+LEASE = jobs.LEASE_MICROSECONDS / 1_000_000
 
 
 @asynccontextmanager
@@ -167,10 +167,10 @@ async def test_slow_job_keeps_its_lease_and_no_second_worker_takes_it_over(datab
     second = JobWorker(database, clock, EMBEDDER, kinds=slow.kinds())
     working = asyncio.create_task(JobWorker(database, clock, EMBEDDER, kinds=slow.kinds()).work_once())
     for _ in range(5):
-        await clock.sleeper(RENEW_EVERY)
-        clock.advance(RENEW_EVERY)
+        await clock.sleeper(RENEW_INTERVAL_SECONDS)
+        clock.advance(RENEW_INTERVAL_SECONDS)
         await eventually(lambda: time_left(database, clock), lambda left: left == pytest.approx(LEASE))
-    assert 5 * RENEW_EVERY > LEASE
+    assert 5 * RENEW_INTERVAL_SECONDS > LEASE
     assert not await second.work_once()
     slow.free.set()
     assert await working
@@ -183,8 +183,8 @@ async def test_job_that_was_taken_over_meanwhile_has_one_effect(database: Databa
     await add(database)
     slow, clock = Slow(), HandClock()
     first = asyncio.create_task(JobWorker(database, clock, EMBEDDER, kinds=slow.kinds()).work_once())
-    await clock.sleeper(RENEW_EVERY)
-    expired = times.now(clock) + jobs.LEASE + 1
+    await clock.sleeper(RENEW_INTERVAL_SECONDS)
+    expired = times.now(clock) + jobs.LEASE_MICROSECONDS + 1
     taken = await database.write(lambda tx: jobs.claim_job(tx, "another", "summary", expired))
     assert taken is not None
     slow.free.set()
@@ -198,9 +198,11 @@ async def test_worker_that_lost_its_lease_stops_preparing(database: Database) ->
     await add(database)
     slow, clock = Slow(), HandClock()
     first = asyncio.create_task(JobWorker(database, clock, EMBEDDER, kinds=slow.kinds()).work_once())
-    await clock.sleeper(RENEW_EVERY)
-    await database.write(lambda tx: jobs.claim_job(tx, "another", "summary", times.now(clock) + jobs.LEASE + 1))
-    clock.advance(RENEW_EVERY)
+    await clock.sleeper(RENEW_INTERVAL_SECONDS)
+    await database.write(
+        lambda tx: jobs.claim_job(tx, "another", "summary", times.now(clock) + jobs.LEASE_MICROSECONDS + 1)
+    )
+    clock.advance(RENEW_INTERVAL_SECONDS)
     assert await first, "it would wait for ever otherwise"
     assert await states(database, "summary") == [("running", 2)]
 
@@ -282,14 +284,14 @@ async def test_message_that_cannot_be_learnt_is_retried_until_it_can_and_holds_u
     clock = HandClock()
     faulty = {**KINDS, "representation": replace(KINDS["representation"], prepare=refuse_poison)}
     worker = JobWorker(database, clock, EMBEDDER, kinds=faulty)
-    for _ in range(2 * jobs.ATTEMPTS):
+    for _ in range(2 * jobs.MAX_ATTEMPTS):
         await worker.work_once()
-        clock.advance(jobs.LONGEST_BACK_OFF / 1_000_000)
+        clock.advance(jobs.MAX_RETRY_MICROSECONDS / 1_000_000)
     assert sorted(await concluded(database)) == ["ann: I like cake.", "ann: I like milk.", "ann: I like tea."]
     assert await status(database) == Counts(completed=3, pending=1)
     told = await database.read(lambda tx: read_status(tx, "w", None, None, None))
     reason = "ValueError: it is poison"
-    assert told.failing == {"representation": {"waiting": 1, "tries": jobs.ATTEMPTS, "reason": reason}}
+    assert told.failing == {"representation": {"waiting": 1, "tries": jobs.MAX_ATTEMPTS, "reason": reason}}
     await worker.work_once()  # the pause begins now
     mended = JobWorker(database, clock, EMBEDDER)
     running = asyncio.create_task(mended.run())
@@ -329,8 +331,8 @@ async def test_unused_server_does_not_stay_for_work_that_keeps_failing(tmp_path:
     clock = HandClock()
     faulty = {**KINDS, "representation": replace(KINDS["representation"], prepare=refuse_poison)}
     worker = JobWorker(database, clock, EMBEDDER, kinds=faulty)
-    for _ in range(jobs.ATTEMPTS + 1):
-        clock.advance(jobs.LONGEST_BACK_OFF / 1_000_000)
+    for _ in range(jobs.MAX_ATTEMPTS + 1):
+        clock.advance(jobs.MAX_RETRY_MICROSECONDS / 1_000_000)
         assert await worker.work_once()
     async with serving(database, clock, life=Life(end=ended.set, idle=lambda: 0.01)) as client:
         lag = (await client.get("/health")).json()["lag"]
@@ -339,7 +341,7 @@ async def test_unused_server_does_not_stay_for_work_that_keeps_failing(tmp_path:
 
 
 async def test_work_that_takes_many_parts_is_one_job(database: Database) -> None:
-    said = [draft(f"I own house {number}.", "ann") for number in range(2 * PART + 1)]
+    said = [draft(f"I own house {number}.", "ann") for number in range(2 * ROWS_PER_TRANSACTION + 1)]
     await database.write(lambda tx: append_messages(tx, "w", "s", said, NOW))
     await database.write(lambda tx: delete_session(tx, "w", "s", NOW))
     assert await JobWorker(database, SystemClock(), EMBEDDER).work_once()
@@ -376,11 +378,11 @@ async def test_a_file_that_somebody_reads_just_now_is_worth_a_warning_only_when_
     await add(database)
     kinds = {"summary": JobHandler(find_it_busy, lambda *_: None)}
     worker, warned = JobWorker(database, SystemClock(), EMBEDDER, kinds=kinds), list[int]()
-    for _ in range(jobs.ATTEMPTS):
+    for _ in range(jobs.MAX_ATTEMPTS):
         await database.write(lambda tx: tx.exec_driver_sql("UPDATE jobs SET not_before = 0"))
         assert await worker.work_once()
         warned.append(len([record for record in caplog.records if record.levelno >= logging.WARNING]))
-    assert warned == [0] * (jobs.ATTEMPTS - 1) + [1]
+    assert warned == [0] * (jobs.MAX_ATTEMPTS - 1) + [1]
 
 
 async def test_finished_jobs_are_dropped_as_long_as_there_are_some(database: Database) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from hermes.ranking.dates import MONTHS
-from hermes.ranking.words import SAME, SENTENCE_END, split_words
+from hermes.ranking.words import SENTENCE_END, STEM_CHARS, split_words
 
 COMPARED = 10
 """The first so many hits are compared."""
@@ -208,7 +208,7 @@ def _put_both_sides_first(order: list[int], found: Sequence[SaidText]) -> list[i
 def _put_newer_values_first(kind: str, words: Collection[str], found: Sequence[SaidText]) -> list[int]:
     order = list(range(len(found)))
     compared = sorted(order[:COMPARED], key=lambda place: found[place].said_at)
-    forms = frozenset(word.rstrip("*")[:SAME] for word in words)
+    forms = frozenset(word.rstrip("*")[:STEM_CHARS] for word in words)
     values = {place: _best_values(found[place].text, kind, forms) for place in compared}
     for newer in compared:
         at = order.index(newer)
@@ -249,10 +249,10 @@ def _best_values(text: str, kind: str, words: Set[str]) -> list[_Value]:
         low = max(ends[bisect_right(ends, start) - 1], start - CONTEXT_CHARS)
         high = min(ends[min(bisect_left(ends, end), len(ends) - 1)], end + CONTEXT_CHARS)
         context = prose[low:high]
-        near = len(words & {word.rstrip("*")[:SAME] for word in split_words(context)})
+        near = len(words & {word.rstrip("*")[:STEM_CHARS] for word in split_words(context)})
         behind = COUNTED.match(prose, end) if kind == "number" else None
         unit = NO_UNIT.sub("", value) if kind == "number" else ""
-        counted = behind[1].lower()[:SAME] if behind is not None else ""
+        counted = behind[1].lower()[:STEM_CHARS] if behind is not None else ""
         read.append(_Value(value, near, near >= least and names_change(context), unit, counted))
     most = max((value.words for value in read), default=0)
     return [value for value in read if value.words == most] if most >= max(least, 1) else []

@@ -17,7 +17,7 @@ from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine import dreams, merging, provenance
 from hermes.memory_server.engine.answers import merge_route
 from hermes.memory_server.engine.conclusions import get_conclusion
-from hermes.memory_server.engine.deletion import PART
+from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION
 from hermes.memory_server.engine.peer_deletion import delete_peer
 from hermes.memory_server.engine.removal import begin_removal, remove_part
 from hermes.memory_server.engine.truth import list_pairs
@@ -103,8 +103,8 @@ async def remove_messages(
 
 async def _remove(here: Server, workspace: str, session: str, first: str, last: str) -> Response:
     removal = await here.write(lambda tx: begin_removal(tx, workspace, session, first, last, here.now()))
-    deleted, part = 0, PART
-    while part == PART:
+    deleted, part = 0, ROWS_PER_TRANSACTION
+    while part == ROWS_PER_TRANSACTION:
         part = await here.write(lambda tx: remove_part(tx, removal, here.now()))
         deleted += part
     return wire.JsonResponse({"deleted": deleted})

@@ -21,7 +21,7 @@ from hermes.memory_server.engine.grants import IssuedTokens, OAuthRefusal, refre
 from hermes.memory_server.engine.oauth_clients import find_client
 from hermes.memory_server.engine.sign_ins import (
     INTERVAL_SECONDS,
-    LIFE_SECONDS,
+    REQUEST_LIFETIME_SECONDS,
     begin_on_device,
     exchange_code,
     poll,
@@ -78,7 +78,7 @@ async def authorize_device(request: Request, here: ServerDep) -> Response:
             "user_code": codes.user,
             "verification_uri": site + DEVICE,
             "verification_uri_complete": f"{site}{DEVICE}?user_code={codes.user}",
-            "expires_in": LIFE_SECONDS,
+            "expires_in": REQUEST_LIFETIME_SECONDS,
             "interval": INTERVAL_SECONDS,
         }
         return JsonResponse(told, headers=NOT_STORED)

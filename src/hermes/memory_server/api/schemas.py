@@ -33,7 +33,7 @@ from hermes.memory_server.api.clean import (
     check_size,
     clean_json,
 )
-from hermes.memory_server.engine.members import MAX_ALONE
+from hermes.memory_server.engine.members import MAX_ALONE_PEERS
 from hermes.memory_server.engine.webhooks import check_url
 
 Limit = Annotated[int, Field(ge=1, le=limits.RESULTS)]
@@ -241,7 +241,7 @@ class EvidenceSearch(Body):
     query: CleanText
     limit: Limit = 50
     heard_by: Name | None = None
-    alone: Annotated[list[Name], Field(min_length=1, max_length=MAX_ALONE)] | None = None
+    alone: Annotated[list[Name], Field(min_length=1, max_length=MAX_ALONE_PEERS)] | None = None
     session_id: Name | None = None
     views: Annotated[list[EvidenceView], Field(max_length=4)] | None = None
 
@@ -250,7 +250,7 @@ class ContextView(EvidenceView):
     """Whose conclusions about whom, from where, and whether the observer's card is wanted too."""
 
     session_id: Name | None = None
-    alone: Annotated[list[Name], Field(min_length=1, max_length=MAX_ALONE)] | None = None
+    alone: Annotated[list[Name], Field(min_length=1, max_length=MAX_ALONE_PEERS)] | None = None
     searched: bool = False
     max_conclusions: Limit | None = None
     card: bool = False

@@ -25,7 +25,7 @@ from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.ranking.personal import expand
-from hermes.ranking.scoring import ABOUT
+from hermes.ranking.scoring import RELEVANCE_THRESHOLD
 from hermes.ranking.utterances import is_question
 
 router = new_router()
@@ -105,7 +105,7 @@ async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep
             and (observed := find_peer(tx, place, view.observed_id)) is not None
         ]
         concluded = query_views(
-            tx, here.vectors, held, question, MAX_CONCLUSIONS, MAX_DISTANCE, least=ABOUT, read=False
+            tx, here.vectors, held, question, MAX_CONCLUSIONS, MAX_DISTANCE, least=RELEVANCE_THRESHOLD, read=False
         )
         return {
             "messages": [_found(hit) for hit in hits],

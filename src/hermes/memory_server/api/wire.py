@@ -10,10 +10,10 @@ from sqlalchemy import Row
 from starlette.responses import Response
 
 from hermes.memory_server import times
-from hermes.memory_server.engine.conclusions import FORGOTTEN, NewConclusion
+from hermes.memory_server.engine.conclusions import FORGOTTEN_AT_KEY, NewConclusion
 from hermes.memory_server.engine.dialectic import PeerAnswer
 from hermes.memory_server.engine.drafts import MessageDraft
-from hermes.memory_server.engine.merging import KEPT as MERGE_KEPT
+from hermes.memory_server.engine.merging import UNDO_WINDOW_MICROSECONDS as MERGE_KEPT
 from hermes.memory_server.engine.once import WrittenStamp
 from hermes.memory_server.engine.paging import Paged
 from hermes.memory_server.engine.queue_status import Counts, QueueCounts
@@ -166,7 +166,7 @@ def history(row: Row[Any], pairs: Iterable[Row[Any]]) -> WireObject:
         "valid_from": times.to_wire(valid_from(row)),
         "valid_until": _moment(row.valid_until),
         "superseded_by": row.newer,
-        "forgotten_at": orjson.loads(row.metadata).get(FORGOTTEN),
+        "forgotten_at": orjson.loads(row.metadata).get(FORGOTTEN_AT_KEY),
         "supersessions": [supersession(pair) for pair in pairs],
     }
 

@@ -22,7 +22,7 @@ from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.faults import Invalid
 from hermes.ranking.claims import split_speaker
 from hermes.ranking.personal import find_topic, holds_secret, is_general
-from hermes.ranking.scoring import ABOUT
+from hermes.ranking.scoring import RELEVANCE_THRESHOLD
 from hermes.ranking.utterances import only_asks
 
 WIDTHS = {"minimal": 3, "low": 5, "medium": 8, "high": 12, "max": 20}
@@ -81,7 +81,9 @@ def answer(
     named = _find_names(tx, views, question)
     is_told = bool(named) or _is_told(tx, index, place, question, filters)
     width = width if is_told else NEAREST
-    fitting = query_views(tx, index, views, question, width * min(len(views), 2), MAX_DISTANCE, least=ABOUT)
+    fitting = query_views(
+        tx, index, views, question, width * min(len(views), 2), MAX_DISTANCE, least=RELEVANCE_THRESHOLD
+    )
     chosen = _once([*named, *fitting])[:width]
     hits = find_hits(tx, index, place, question, filters, CANDIDATES * width)
     stated = [hit for hit in hits if not only_asks(hit.row.content)]
@@ -131,7 +133,7 @@ def hold_in_general(
     tx: Tx, index: VectorIndex, views: Sequence[View], question: SearchQuestion, width: int
 ) -> Iterable[Row[Any]]:
     """What fits a question about a person as a whole, then what was concluded most often, then the newest."""
-    yield from query_views(tx, index, views[:MAX_VIEWS], question, width // 2, MAX_DISTANCE, least=ABOUT)
+    yield from query_views(tx, index, views[:MAX_VIEWS], question, width // 2, MAX_DISTANCE, least=RELEVANCE_THRESHOLD)
     wanted = ConclusionChoice(include_most_frequent=True, max_conclusions=width)
     for view in views[:MAX_VIEWS]:
         yield from choose(tx, index, view, wanted)

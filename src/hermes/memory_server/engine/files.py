@@ -1,4 +1,4 @@
-"""Uploaded files as texts of messages: text, PDF and JSON."""
+"""Uploaded files as message texts: text, PDF and JSON."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-"""What a file begins with that says its encoding; the longer ones first."""
+"""The byte order marks that show a file's encoding; the longer ones first."""
 CHARSETS = ("utf", "iso", "cp", "ascii", "koi8", "mac-", "gb", "big5", "euc", "shift", "hz", "johab", "tis")
-"""Encodings that may be asked for. Python knows others, which are no scripts (punycode) or no texts (hex)."""
+"""Encodings that a request may name. Python has others that are not scripts (punycode) or not text (hex)."""
 
 
 def read_file(content: bytes, content_type: str) -> list[str]:
-    """The texts, each small enough for a message, in order."""
+    """Return the texts in order, each small enough for a message."""
     if len(content) > limits.FILE_BYTES:
         raise TooLarge(f"File exceeds maximum of {limits.FILE_BYTES} bytes")
     told = Message()
@@ -49,9 +49,9 @@ def read_file(content: bytes, content_type: str) -> list[str]:
 
 
 def split_text(text: str, size: int = limits.MESSAGE_CHARS) -> Iterator[str]:
-    """Parts of at most `size` characters, cut behind paragraphs, lines, sentences or spaces where there are any.
-
-    Together they are the text; a text without a letter is one part."""
+    """Yield parts of at most `size` characters, cut after paragraphs, lines, sentences or spaces where possible.
+    Joined, they are the text; a text without a good place to cut is cut at `size`.
+    """
     start = 0
     while len(text) - start > size:
         cut = _find_cut(text, start, size)
@@ -69,7 +69,7 @@ def _find_cut(text: str, start: int, size: int) -> int:
 
 
 def _decode(content: bytes, charset: str | None = None) -> str:
-    """The text in the encoding that the file or the request names, else UTF-8, else one byte a letter."""
+    """Return the text in the encoding that its mark or the request names, else UTF-8, else Latin-1."""
     # Without a mark at its beginning, any two bytes would pass for UTF-16.
     marked = next((name for mark, name in MARKS if content.startswith(mark)), None)
     for name in (marked, charset if charset and _is_charset(charset) else None, "utf-8-sig"):
@@ -101,7 +101,7 @@ def _read_pdf(content: bytes) -> str:
     from pypdf import PdfReader
     from pypdf.errors import DependencyError, FileNotDecryptedError
 
-    # It tells its worries to the log; whoever sent the file reads the one that counts in the answer.
+    # Its warnings would fill the log; the sender gets the error that matters in the response.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         pages = [_read_page(page).strip() for page in PdfReader(io.BytesIO(content)).pages]
@@ -115,12 +115,12 @@ def _read_pdf(content: bytes) -> str:
 
 
 USED_FONT = re.compile(rb"/([^\s/<>\[\]()]{1,127})\s+[-+.\d]{1,20}\s+Tf")
-FONTS_PER_PAGE = 100
+MAX_FONTS_PER_PAGE = 100
 PLAIN = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica", "/Encoding": "/WinAnsiEncoding"}
 
 
 def _read_page(page: PageObject) -> str:
-    """The text of a PDF's page. Letters of a font that is named and not described are read as plain ones."""
+    """Return the text of a PDF page. Fonts that are named but not described are read as plain ones."""
     from pypdf.generic import DictionaryObject, NameObject
 
     told = page.get_inherited("/Resources", default=None)
@@ -136,5 +136,5 @@ def _plain_fonts(page: PageObject) -> DictionaryObject:
     drawn = page.get_contents()
     used = [] if drawn is None else dict.fromkeys(USED_FONT.findall(drawn.get_data()))
     plain = DictionaryObject({NameObject(key): NameObject(value) for key, value in PLAIN.items()})
-    names = [NameObject("/" + name.decode("latin-1")) for name in list(used)[:FONTS_PER_PAGE]]
+    names = [NameObject("/" + name.decode("latin-1")) for name in list(used)[:MAX_FONTS_PER_PAGE]]
     return DictionaryObject({NameObject("/Font"): DictionaryObject(dict.fromkeys(names, plain))})

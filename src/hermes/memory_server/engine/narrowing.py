@@ -1,4 +1,4 @@
-"""A short list of messages that a filter can match, found by an index. The filter itself is still checked on each.
+"""Narrow a filter by an index: a short list of messages that it can match. The filter itself is still checked on each.
 
 Only conditions that every match must satisfy are used: ids, names, dates and values of metadata.
 """
@@ -18,13 +18,13 @@ from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.filters import OPERATORS
 
 FEW = 5000
-"""A list of more messages than this is no help, and is not made."""
+"""A longer list would not help and is not made."""
 TELLING = 4
-"""How many values of one pattern are looked up."""
+"""The number of values of one pattern that are looked up."""
 
 
 def narrow(tx: Tx, place: SearchArea, filters: JsonMap) -> list[int] | None:
-    """Messages of the place that include every match of the filter; None when no index gives a short list."""
+    """Return messages of the area that include every match of the filter; None if no index gives a short list."""
     found: set[int] | None = None
     for query in _queries(tx, place, filters):
         ids = [int(row[0]) for row in tx.execute(query.limit(FEW + 1))]
@@ -36,7 +36,7 @@ def narrow(tx: Tx, place: SearchArea, filters: JsonMap) -> list[int] | None:
 
 
 def named(value: Any) -> list[str] | None:
-    """The texts that a condition compares with, if it says nothing else."""
+    """Return the texts that a condition compares with, or None if it contains anything else."""
     if isinstance(value, Mapping) and set(value) == {"in"}:
         value = value["in"]
     texts = [value] if isinstance(value, str) else value
@@ -70,13 +70,13 @@ def _named(tx: Tx, place: SearchArea, key: str, names: Sequence[str]) -> Iterato
 
 
 def rows_named(tx: Tx, table: Any, workspace_id: int, names: Sequence[str]) -> list[int]:
-    """The ids of peers or sessions by their names."""
+    """Return the ids of peers or sessions with these names."""
     query = select(table.c.id).where(table.c.workspace_id == workspace_id, table.c.name.in_(names))
     return [int(row[0]) for row in tx.execute(query)]
 
 
 def _dated(place: SearchArea, value: Any) -> Iterator[Select[Any]]:
-    """By the dates of a session, or of a workspace."""
+    """Yield a query by date, within the sessions or the workspace of the area."""
     limits_: list[ColumnElement[bool]] = []
     if isinstance(value, str) and value != "*":
         limits_.append(messages.c.created_at == times.parse(value))
@@ -91,7 +91,7 @@ def _dated(place: SearchArea, value: Any) -> Iterator[Select[Any]]:
 
 
 def _holding(place: SearchArea, value: JsonMap) -> Iterator[Select[Any]]:
-    """By what metadata must hold."""
+    """Yield queries by values that the metadata must have."""
     for name, wanted in value.items():
         has_operators = isinstance(wanted, Mapping) and any(op in OPERATORS for op in wanted)
         if name == "contains" and isinstance(wanted, Mapping):

@@ -1,4 +1,4 @@
-"""Reading uploaded files without letting one of them hold up the server: what may be heavy is read in a process."""
+"""Reading of uploaded files outside the server's process, so that a heavy file does not block it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from contextlib import asynccontextmanager
 
 from hermes.memory_server import faults, limits
 from hermes.memory_server.engine.files import read_file
-from hermes.memory_server.engine.parser import TOO_MUCH, missing_limits
+from hermes.memory_server.engine.parser import TOO_HEAVY, missing_limits
 from hermes.memory_server.faults import Invalid, TooMany
 from hermes.memory_server.threads import compute
 
 log = logging.getLogger(__name__)
-LIGHT_JSON = 200_000
-"""Bytes of JSON that are parsed before a process has begun."""
+MAX_INLINE_JSON_BYTES = 200_000
+"""Larger JSON files are parsed in a process; smaller ones take less time than starting it."""
 PROGRAM = "hermes.memory_server.engine.parser"
 
 
 class Parsers:
-    """A few processes at a time, one for each file, which end with it."""
+    """A bounded number of processes, one for each file."""
 
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(limits.PARSERS)
@@ -32,9 +32,9 @@ class Parsers:
         self._told = False
 
     async def read(self, content: bytes, content_type: str) -> list[str]:
-        """The texts of a file, each small enough for a message, in order."""
+        """Return the texts of a file in order, each small enough for a message."""
         kind = content_type.partition(";")[0].strip().lower()
-        heavy = kind == "application/pdf" or (kind == "application/json" and len(content) > LIGHT_JSON)
+        heavy = kind == "application/pdf" or (kind == "application/json" and len(content) > MAX_INLINE_JSON_BYTES)
         if not heavy:
             return await compute(read_file, content, content_type)
         async with self._place():
@@ -53,7 +53,7 @@ class Parsers:
             self._places.release()
 
     async def _run(self, content: bytes, content_type: str) -> bytes:
-        """What the process wrote; nothing when it was ended."""
+        """Return the output of the process; empty if it was killed or failed."""
         self._tell_of_missing_limits()
         process = _Process(content_type)
         running = asyncio.get_running_loop().run_in_executor(self._threads, process.run, content)
@@ -61,7 +61,7 @@ class Parsers:
             return await asyncio.shield(running)
         finally:
             process.end()
-            await asyncio.wait({running})  # its place is free when it has ended
+            await asyncio.wait({running})  # its slot is free once it has ended
 
     def _tell_of_missing_limits(self) -> None:
         missing = missing_limits()
@@ -75,8 +75,9 @@ class Parsers:
 
 
 class _Process:
-    """A process that reads one file, begun and waited for in a thread: the event loop would stand still until it runs,
-    which takes a tenth of a second on a busy machine."""
+    """A process that reads one file, started and awaited in a thread: starting it takes a tenth of a second on a busy
+    machine, during which the event loop would stand still.
+    """
 
     def __init__(self, content_type: str) -> None:
         self._command = [sys.executable, "-m", PROGRAM, content_type]
@@ -84,7 +85,7 @@ class _Process:
         self._is_over = False
 
     def run(self, content: bytes) -> bytes:
-        """What it wrote; nothing when it was ended."""
+        """Return the output of the process; empty if it was killed or failed."""
         pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
         with subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=nowhere) as process:
             self._process = process
@@ -98,7 +99,7 @@ class _Process:
         return written if process.returncode == 0 else b""
 
     def end(self) -> None:
-        """Nobody waits for it any more."""
+        """Kill the process if it still runs."""
         self._is_over = True
         if self._process is not None:
             self._process.kill()
@@ -106,7 +107,7 @@ class _Process:
 
 def _texts(written: bytes) -> list[str]:
     if not written:
-        raise Invalid(TOO_MUCH)
+        raise Invalid(TOO_HEAVY)
     told = json.loads(written)
     if "fault" in told:
         raise getattr(faults, told["fault"])(told["reason"])

@@ -34,8 +34,8 @@ from hermes.memory_server.db.tables import (
     workspaces,
 )
 from hermes.memory_server.embedder import Embedder
-from hermes.memory_server.engine.conclusions import let_go, trim_card
-from hermes.memory_server.engine.departures import EVERYTHING, begin_generation, note_departed
+from hermes.memory_server.engine.conclusions import mark_collection_changed, trim_card
+from hermes.memory_server.engine.departures import READ_ALL_AGAIN, begin_generation, note_departed
 from hermes.memory_server.engine.derive import Statement, embed_statements, read_statements, remember
 from hermes.memory_server.engine.dreams import REREAD, find_reports, report_changes, undo_report
 from hermes.memory_server.engine.jobs import add_job
@@ -125,7 +125,7 @@ def _finish(tx: Tx, name: str) -> None:
     tx.execute(delete(meta).where(meta.c.name == name))
     if name == MARKS:  # what processes keep of messages in memory has no marks yet
         for workspace in tx.execute(select(workspaces.c.id)).scalars().all():
-            note_departed(tx, workspace, [EVERYTHING])
+            note_departed(tx, workspace, [READ_ALL_AGAIN])
             begin_generation(tx, workspace)
 
 
@@ -215,7 +215,7 @@ def _retire(tx: Tx, ids: Sequence[int], at: int) -> None:
         own = [row for row in rows if row.collection_id == collection]
         report = [{"id": row.public_id, "why": REREAD} for row in own]
         report_changes(tx, own[0].workspace_id, collection, [], report, at, REREAD)
-        let_go(tx, collection)
+        mark_collection_changed(tx, collection)
         trim_card(tx, collection)
     _count(tx, "retired", len(rows))
 

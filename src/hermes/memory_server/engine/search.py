@@ -34,8 +34,8 @@ from hermes.ranking.admission import LEAST_LIKELY, likelihood, read_features
 from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first
 from hermes.ranking.claims import split_speaker
 from hermes.ranking.personal import find_topic, fits_statement, states
-from hermes.ranking.scoring import ABOUT, Floats, certainty, score
-from hermes.ranking.successors import COMPARED, SaidStatement, put_successors_first
+from hermes.ranking.scoring import RELEVANCE_THRESHOLD, Floats, certainty, score
+from hermes.ranking.successors import MAX_COMPARED, SaidStatement, put_successors_first
 from hermes.ranking.words import split_words, telling_words
 
 ALIKE = 48
@@ -66,7 +66,7 @@ class Hit(NamedTuple):
     @property
     def is_about(self) -> bool:
         """Is it about the question, as far as can be told?"""
-        return self.certainty >= ABOUT
+        return self.certainty >= RELEVANCE_THRESHOLD
 
     @property
     def is_told(self) -> bool:
@@ -79,7 +79,7 @@ def find_hits(
 ) -> list[Hit]:
     """The messages that fit best, the best first. Repetitions of a text come after everything else, and a value that
     its speaker changed later comes after the later one."""
-    looked_at = max(limit, count_looked_at(question.text), 0 if question.finer is None else COMPARED)
+    looked_at = max(limit, count_looked_at(question.text), 0 if question.finer is None else MAX_COMPARED)
     hits = _find_fitting(tx, index, place, question, filters, looked_at)
     said = [SaidText(hit.row.content, hit.row.peer_id, hit.row.created_at) for hit in hits]
     words = telling_words(split_words(question.text))
@@ -93,11 +93,11 @@ def find_hits(
 def _put_successors_first(tx: Tx, hits: list[Hit], place: SearchArea, question: SearchQuestion) -> list[Hit]:
     if question.finer is None:
         return hits
-    first = [hit.row for hit in hits[:COMPARED]]
+    first = [hit.row for hit in hits[:MAX_COMPARED]]
     directions = find_directions(tx, place.workspace_id, question.finer, [row.id for row in first])
     said = [SaidStatement(row.content, row.peer_id, row.created_at, directions.get(row.id)) for row in first]
     order = put_successors_first(question.text, question.finer.vector, said)
-    return [*(hits[at] for at in order), *hits[COMPARED:]]
+    return [*(hits[at] for at in order), *hits[MAX_COMPARED:]]
 
 
 def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, question: str, *, is_open: bool) -> list[Hit]:
