@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PYTHONS ?= python3.11 python3.12 python3.13
 VENV := .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 # What a user needs, and what a developer needs on top of it, in one environment.
 INSTALLED := $(VENV)/.installed
 DEVELOPED := $(VENV)/.developed
@@ -74,7 +74,7 @@ docs: develop
 	$(BIN)/python -m scripts.write_reference
 	$(BIN)/python -m scripts.write_command_tree
 	$(BIN)/python -m scripts.write_honcho_reference
-	$(BIN)/python -m scripts.draw_rooms
+	$(BIN)/python -m scripts.draw_packages
 
 bench: develop
 	$(BIN)/python -m bench

@@ -1,9 +1,10 @@
-"""Which questions memory admits not to know: `python -m bench.admission DATA`, DATA a folder of conversations.
+"""Scores which questions memory admits not to know: `python -m bench.admission DATA` (a folder of conversations).
 
 DATA holds LoCoMo files (`locomo*.json`; category 5 has no answer) and files in the form of BEAM (`beam*.json`, kind
-`abstention`). To these come questions that nobody spoke of. The regression of `hermes.ranking.admission` is fitted on
-all conversations but one, for each, and judged on that one. Prints the share that is refused, by the least likelihood,
-and the numbers for the source; the curve goes beside the results.
+`abstention`). To these come the two lives of `bench.life` with their questions and those of `near_questions.jsonl`,
+questions of other conversations under the names of this one, and questions that nobody spoke of. The regression of
+`hermes.ranking.admission` is fitted on all conversations but one, for each, and judged on that one. Prints the share
+that is refused, by the least likelihood, and the numbers for the source; the curve goes beside the results.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
+from honcho import Honcho
 from numpy.typing import NDArray
 
+from bench import life
 from bench.memory_server import serve
 from bench.plot import draw_lines
 from bench.table import RESULTS
@@ -29,24 +32,30 @@ from bench.unanswered import QUESTIONS
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.db.text_index import SearchArea
-from hermes.memory_server.embedder import SearchQuestion
-from hermes.memory_server.engine.asking import understand
-from hermes.memory_server.engine.candidates import find_candidates
+from hermes.memory_server.embedder import Finer, SearchQuestion
+from hermes.memory_server.engine.asking import without_names
+from hermes.memory_server.engine.search import find_hits, read_answer
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.word_vectors import WordVectors
 from hermes.memory_server.engine.workspaces import workspace_id_of
-from hermes.ranking.admission import LEAST_LIKELY, AnswerFeatures, read_features
-from hermes.ranking.scoring import score
+from hermes.memory_server.minilm import SPACE, MiniLm
+from hermes.ranking.admission import KNOWN_THRESHOLD, MAX_LINES_READ, AnswerFeatures
 
 ANSWERED = {
     "LoCoMo": True,
     "BEAM": True,
+    "life": True,
     "LoCoMo, no answer": False,
     "BEAM, no answer": False,
+    "life, no answer": False,
+    "of another talk": False,
     "never spoken of": False,
 }
-WORLD_WEIGHT = 0.3
-"""What a question that nobody spoke of counts: there are many, and they are easy."""
+WEIGHTS = {"never spoken of": 0.3, "of another talk": 0.3, "life": 1.5, "life, no answer": 1.5}
+"""What a question counts that counts otherwise than 1: some are many and easy, or have an answer by chance."""
+LIVES = ("life", "life_plain")
+SHARE_OF_OTHERS = 3
+"""Every so many of the questions of another conversation is asked."""
 ROUNDS, RIDGE = 50, 1.0
 Numbers = NDArray[np.float64]
 
@@ -62,9 +71,9 @@ class Asked:
 class Conversation:
     name: str
     turns: Sequence[dict[str, Any]]
-    """With session, speaker, text and time."""
+    """Turns with session, speaker, text and time."""
     questions: Sequence[tuple[str, bool]]
-    """Each with whether it has an answer."""
+    """Questions, each with whether it has an answer."""
 
 
 def read_conversations(folder: Path) -> Iterator[Conversation]:
@@ -109,22 +118,26 @@ def fill(client: httpx.Client, one: Conversation) -> None:
             client.post(path, json={"messages": given}).raise_for_status()
 
 
-async def look(folder: Path, asked: Sequence[Asked]) -> list[AnswerFeatures | None]:
-    """Search for each question in this process, and return its features."""
-    database, vectors = open_database(folder), WordVectors()
+async def look(folder: Path, asked: Sequence[Asked]) -> list[tuple[Asked, AnswerFeatures]]:
+    """Search for each question in this process, without and with finer vectors, and return it with its features."""
+    database, vectors, finer = open_database(folder), WordVectors(), MiniLm()
     index = VectorIndex(vectors.space.dimension)
 
-    def run(tx: Tx, one: Asked) -> AnswerFeatures | None:
+    def run(tx: Tx, one: Asked, question: SearchQuestion) -> AnswerFeatures | None:
         place = SearchArea(workspace_id_of(tx, one.conversation))
-        seen = index.outlines.load(tx, place.workspace_id)
-        question = SearchQuestion(one.text, vectors.direction(one.text), vectors.direction)
-        words = understand(tx, place.workspace_id, question)
-        found = find_candidates(tx, seen, place, words, None)
-        return read_features(found.evidence, score(found.evidence), found.known, names_one=len(words.named) == 1)
+        index.outlines.load(tx, place.workspace_id)
+        return read_answer(question, find_hits(tx, index, place, question, None, MAX_LINES_READ))
 
-    read = [await database.read(lambda tx, one=one: run(tx, one)) for one in asked]  # type: ignore[misc]
+    found = []
+    for one in asked:
+        plain = SearchQuestion(one.text, vectors.direction(one.text), vectors.direction)
+        bare = await database.read(lambda tx: without_names(tx, workspace_id_of(tx, one.conversation), one.text))  # noqa: B023
+        [vector] = await finer.embed([bare])
+        for question in (plain, replace(plain, finer=Finer(str(SPACE), vector))):
+            features = await database.read(lambda tx: run(tx, one, question))  # noqa: B023
+            found += [] if features is None else [(one, features)]
     await database.close()
-    return read
+    return found
 
 
 def fit(rows: Numbers, wanted: Numbers, weights: Numbers) -> tuple[Numbers, float]:
@@ -144,7 +157,7 @@ def fit(rows: Numbers, wanted: Numbers, weights: Numbers) -> tuple[Numbers, floa
 def judge(rows: Numbers, asked: Sequence[Asked]) -> Numbers:
     """Return the likelihood of each question by a regression that has not seen its conversation."""
     wanted = np.array([float(ANSWERED[one.kind]) for one in asked])
-    weights = np.array([WORLD_WEIGHT if one.kind == "never spoken of" else 1.0 for one in asked])
+    weights = _weights(asked)
     talks = np.array([one.conversation for one in asked])
     likely = np.zeros(len(asked))
     for talk in sorted(set(talks)):
@@ -157,48 +170,72 @@ def judge(rows: Numbers, asked: Sequence[Asked]) -> Numbers:
 def show(likely: Numbers, asked: Sequence[Asked]) -> None:
     """Print and draw which share of each kind is refused."""
     kinds = np.array([one.kind for one in asked])
-    limits = sorted({*(step / 50 for step in range(5, 36)), LEAST_LIKELY})
+    limits = sorted({*(step / 50 for step in range(5, 36)), KNOWN_THRESHOLD})
     refused = {kind: [float((likely[kinds == kind] < least).mean()) for least in limits] for kind in ANSWERED}
     print("  least likely   " + "   ".join(ANSWERED))  # noqa: T201 - this is the output
     for place, least in enumerate(limits):
         shares = "   ".join(f"{refused[kind][place]:>{len(kind)}.3f}" for kind in ANSWERED)
-        print(f"  {least:.2f}           {shares}{'   ← in force' if least == LEAST_LIKELY else ''}")  # noqa: T201
+        print(f"  {least:.2f}           {shares}{'   ← in force' if least == KNOWN_THRESHOLD else ''}")  # noqa: T201
     RESULTS.mkdir(exist_ok=True)
     curves = {kind: list(zip(limits, refused[kind], strict=True)) for kind in ANSWERED}
     draw_lines(RESULTS / "admission.svg", "Share refused, by the least likelihood", curves)
+
+
+def list_questions(talks: Sequence[Conversation]) -> Iterator[Asked]:
+    """Yield every question with its kind."""
+    others = [talk for talk in talks if talk.name.startswith("LoCoMo")]
+    for talk in talks:
+        source = talk.name.partition("-")[0]
+        for text, known in talk.questions:
+            yield Asked(talk.name, source if known else f"{source}, no answer", text)
+        if talk in others:
+            yield from (Asked(talk.name, "never spoken of", text) for text in QUESTIONS)
+            other = others[(others.index(talk) + 1) % len(others)]
+            names = [*zip(_people(other), _people(talk), strict=False)]
+            for text, _ in [asked for asked in other.questions if asked[1]][::SHARE_OF_OTHERS]:
+                for theirs, ours in names:
+                    text = text.replace(theirs, ours)  # noqa: PLW2901
+                yield Asked(talk.name, "of another talk", text)
+    near = life.read("near_questions.jsonl")
+    for name in LIVES:
+        told = [*life.read(f"{name}_questions.jsonl"), *(one for one in near if one["life"] == name)]
+        for one in told:
+            is_answered = one["answered"] if "answered" in one else bool(one["answer"])
+            yield Asked(name, "life" if is_answered else "life, no answer", one["q"])
+
+
+def _people(talk: Conversation) -> list[str]:
+    return [*dict.fromkeys(turn["speaker"] for turn in talk.turns)]
 
 
 def run(folder: Path) -> None:
     talks = list(read_conversations(folder))
     if not talks:
         sys.exit(f"{folder} holds no conversations: see the first lines of bench/admission.py")
-    asked: list[Asked] = []
     with tempfile.TemporaryDirectory() as data:
         process, url, _ = serve(data)
         try:
             with httpx.Client(base_url=url, timeout=60) as client:
                 for talk in talks:
                     fill(client, talk)
+            for name in LIVES:
+                life.tell(Honcho(base_url=url, workspace_id=name, api_key="none"), name)
+            life.wait_until_finer(url)
         finally:
             process.terminate()
             process.wait()
-        for talk in talks:
-            source = talk.name.partition("-")[0]
-            asked += [
-                Asked(talk.name, source if known else f"{source}, no answer", text) for text, known in talk.questions
-            ]
-            if source == "LoCoMo":
-                asked += [Asked(talk.name, "never spoken of", text) for text in QUESTIONS]
-        read = asyncio.run(look(Path(data), asked))
-    found = [(one, features) for one, features in zip(asked, read, strict=True) if features is not None]
-    rows = np.array([astuple(features) for _, features in found])
+        found = asyncio.run(look(Path(data), [*list_questions(talks)]))
     kept = [one for one, _ in found]
+    rows = np.array([astuple(features) for _, features in found])
     show(judge(rows, kept), kept)
-    weights = np.array([WORLD_WEIGHT if one.kind == "never spoken of" else 1.0 for one in kept])
-    coefficients, bias = fit(rows, np.array([float(ANSWERED[one.kind]) for one in kept]), weights)
+    coefficients, bias = fit(rows, np.array([float(ANSWERED[one.kind]) for one in kept]), _weights(kept))
     names = [field.name for field in fields(AnswerFeatures)]
     values = ", ".join(f"{name}={value:.3f}" for name, value in zip(names, coefficients, strict=True))
-    print(f"\n  AnswerFeatures({values}), bias {bias:.3f}, from {len(kept)} questions")  # noqa: T201
+    print(f"\n  AnswerFeatures({values}), bias {bias:.3f}, from {len(kept)} searches")  # noqa: T201
+
+
+def _weights(asked: Sequence[Asked]) -> Numbers:
+    return np.array([WEIGHTS.get(one.kind, 1.0) for one in asked])
 
 
 if __name__ == "__main__":

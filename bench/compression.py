@@ -1,4 +1,4 @@
-"""What a compression costs beside the model's own time, and a turn after many of them."""
+"""Measures the cost of a compression without the model's own time, and of a turn after many compressions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from hermes.store.store import Store
 from hermes.types import Draft
 from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 
-WINDOW = 200_000
-LONG = 145_000
-CALLS = 15
+WINDOW_TOKENS = 200_000
+LONG_HISTORY_TOKENS = 145_000
+CALL_COUNT = 15
 EPOCHS = (1, 10, 100)
 WORDS = ("stamp", "Malta", "price", "letter", "island", "auction", "paper", "colour", "year", "print", "seal", "edge")
 
@@ -36,9 +36,17 @@ def run() -> None:
 
 async def _measure(folder: Path) -> list[Row]:
     rows = [
-        summarise(f"compress {LONG:,} tokens, instant model", await _compress_often(folder / "model.db", _model())),
-        summarise(f"compress {LONG:,} tokens, model of 1 s, less 1 s", await _compress_slowly(folder / "slow.db")),
-        summarise(f"compress {LONG:,} tokens, digest", await _compress_often(folder / "digest.db", None)),
+        summarise(
+            f"compress {LONG_HISTORY_TOKENS:,} tokens, instant model",
+            await _compress_often(folder / "model.db", _model()),
+        ),
+        summarise(
+            f"compress {LONG_HISTORY_TOKENS:,} tokens, model of 1 s, less 1 s",
+            await _compress_slowly(folder / "slow.db"),
+        ),
+        summarise(
+            f"compress {LONG_HISTORY_TOKENS:,} tokens, digest", await _compress_often(folder / "digest.db", None)
+        ),
     ]
     first: Row | None = None
     for epochs in EPOCHS:
@@ -49,27 +57,28 @@ async def _measure(folder: Path) -> list[Row]:
 
 
 def _model() -> ScriptedModel:
-    return ScriptedModel(lambda _: [Completed(Reply("they spoke of stamps"))], context_length=WINDOW)
+    return ScriptedModel(lambda _: [Completed(Reply("they spoke of stamps"))], context_length=WINDOW_TOKENS)
 
 
 async def _compress_slowly(path: Path) -> list[float]:
-    """As with a real model, the conversation is read beside it for what its summary may leave out."""
+    """Compress with a model that reads the conversation meanwhile, as a real one does, for facts that the summary may
+    omit."""
 
     def answer(_: ModelRequest) -> ScriptedAnswer:
         enough = asyncio.Event()
         asyncio.get_running_loop().call_later(1.0, enough.set)
         return [enough, Completed(Reply("they spoke of stamps"))]
 
-    model = ScriptedModel(answer, context_length=2 * WINDOW)
+    model = ScriptedModel(answer, context_length=2 * WINDOW_TOKENS)
     return [taken - 1.0 for taken in await _compress_often(path, model)]
 
 
 def _compressor(store: Store, model: ScriptedModel | None) -> Compressor:
-    return Compressor(store, model, CompressionPolicy(WINDOW), owner="bench:0:0")
+    return Compressor(store, model, CompressionPolicy(WINDOW_TOKENS), owner="bench:0:0")
 
 
 def _talk(tokens: int, seed: int) -> list[Draft]:
-    """Turns of about 400 tokens a message, no two sentences alike."""
+    """Return turns of about 400 tokens a message, all different."""
     chance = random.Random(seed)
     return [
         Draft("assistant" if number % 2 else "user", ". ".join(_sentence(chance) for _ in range(30)))
@@ -84,10 +93,10 @@ def _sentence(chance: random.Random) -> str:
 async def _compress_often(path: Path, model: ScriptedModel | None) -> list[float]:
     taken: list[float] = []
     async with await Store.open(path, clock=SystemClock(), lock_timeout=30.0) as store:
-        for number in range(CALLS):
+        for number in range(CALL_COUNT):
             session = (await store.create_session("bench")).id
-            await store.append(session, *_talk(LONG, number))
-            assert view_tokens(await store.view(session)) > LONG * 0.9
+            await store.append(session, *_talk(LONG_HISTORY_TOKENS, number))
+            assert view_tokens(await store.view(session)) > LONG_HISTORY_TOKENS * 0.9
             start = time.perf_counter()
             result = await _compressor(store, model).compress(session)
             taken.append(time.perf_counter() - start)
@@ -96,7 +105,7 @@ async def _compress_often(path: Path, model: ScriptedModel | None) -> list[float
 
 
 async def _turns_after(path: Path, epochs: int) -> list[float]:
-    """What every turn pays: reading the view, building the request, counting it."""
+    """Measure the work of every turn: reading the view, building the request, counting its tokens."""
     taken: list[float] = []
     async with await Store.open(path, clock=SystemClock(), lock_timeout=30.0) as store:
         session = (await store.create_session("bench")).id

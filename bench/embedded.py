@@ -27,18 +27,18 @@ from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import read_rendezvous
 
 STARTS = int(os.environ.get("BENCH_STARTS", "10"))
-STORMS = 3
-AT_ONCE = 10
+STORM_COUNT = 3
+PROGRAM_COUNT = 10
 KILLS = int(os.environ.get("BENCH_KILLS", "5"))
-LIVES = 1.0
+LIFE_SECONDS = 1.0
 IDLE_SECONDS = float(os.environ.get("BENCH_IDLE", "60"))
-WRITES = 200
+WRITE_COUNT = 200
 MESSAGES = "/v3/workspaces/w/sessions/s/messages"
 
 
 @contextmanager
 def new_place() -> Iterator[Place]:
-    """An empty home; its server is ended."""
+    """Yield an empty home and stop its server at the end."""
     with tempfile.TemporaryDirectory(prefix="hermes-bench", ignore_cleanup_errors=True) as home:
         place = Place(Path(home) / "memory", Path(home))
         yield place
@@ -55,7 +55,7 @@ def _write(client: httpx.Client, text: str) -> None:
 
 
 def start_once() -> tuple[float, float]:
-    """Seconds from nothing to a server that has answered: on an empty home, and on one that has a file."""
+    """Return the seconds until a new server has answered, on an empty home and on one with a file."""
     with new_place() as place:
         taken = []
         for _ in range(2):
@@ -67,22 +67,23 @@ def start_once() -> tuple[float, float]:
 
 
 def storm() -> float:
-    """Seconds until each of ten programs, started at once on an empty home, has written and read."""
+    """Return the seconds until each of ten programs, started together on an empty home, has written and read."""
     with new_place() as place:
         start = time.perf_counter()
         command = [sys.executable, "-m", "tests.embedded.clients", str(place.home)]
         running = [
             subprocess.Popen([*command, str(number)], stdout=subprocess.DEVNULL, cwd=Path(__file__).parents[1])
-            for number in range(AT_ONCE)
+            for number in range(PROGRAM_COUNT)
         ]
         codes = [process.wait() for process in running]
         taken = time.perf_counter() - start
-        assert codes == [0] * AT_ONCE
+        assert codes == [0] * PROGRAM_COUNT
     return taken
 
 
 def gaps() -> list[float]:
-    """Seconds from each kill of the server until a client that keeps writing was answered by the next one."""
+    """Return the seconds from each kill of the server until the next server has answered a client that keeps
+    writing."""
     answers: SimpleQueue[str] = SimpleQueue()
     over = threading.Event()
 
@@ -100,7 +101,7 @@ def gaps() -> list[float]:
         thread.start()
         found: list[float] = []
         for _ in range(KILLS):
-            time.sleep(LIVES)
+            time.sleep(LIFE_SECONDS)
             running = read_rendezvous(place.rendezvous)
             assert running is not None
             killed = time.perf_counter()
@@ -116,10 +117,10 @@ def gaps() -> list[float]:
 
 
 def idle() -> tuple[float, float]:
-    """Megabytes, and the part of a processor, that a server takes that was used and is not any more."""
+    """Return the megabytes and the share of a processor of a server that was used and is idle now."""
     with new_place() as place:
         with _client(connect(place)) as client:
-            for number in range(WRITES):
+            for number in range(WRITE_COUNT):
                 _write(client, f"I keep item {number} and I like tea.")
                 client.post("/v3/workspaces/w/search", json={"query": "tea"}).raise_for_status()
         running = read_rendezvous(place.rendezvous)
@@ -147,7 +148,7 @@ def run() -> None:
     rows: list[Row] = [
         summarise("ready, empty home", [first for first, _ in starts]),
         summarise("ready, home with a memory", [second for _, second in starts]),
-        summarise(f"{AT_ONCE} programs at once, all written and read", [storm() for _ in range(STORMS)]),
+        summarise(f"{PROGRAM_COUNT} programs at once, all written and read", [storm() for _ in range(STORM_COUNT)]),
         summarise("gap after a kill", gaps()),
     ]
     resident, processor = idle()

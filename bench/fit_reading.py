@@ -27,6 +27,7 @@ from hermes.memory_server.engine.sentence_kinds import (
     HIDDEN,
     MARKED_KINDS,
     PLAIN_KINDS,
+    WISH_WORDS,
     SentenceModel,
     WordClasses,
     find_features,
@@ -36,20 +37,19 @@ from hermes.memory_server.engine.word_vectors import WordVectors
 Array = NDArray[np.floating[Any]]
 HERE = Path(__file__).parent
 SEEN, WORDS, CHATTER = HERE / "reading_seen.jsonl", HERE / "reading_words.txt", HERE / "reading_chatter.txt"
-FOLDS = 5
-LEAST_USES = 2
-"""A feature that fewer messages or patterns have is left out."""
-HOLD = 5e-4
-"""How strongly weights are held at zero."""
+FOLD_COUNT = 5
+MIN_USES = 2
+"""A feature of fewer messages or patterns is ignored."""
+WEIGHT_DECAY_FACTOR = 5e-4
+"""How strongly weights are pulled towards zero."""
 WORDS_SHARE, MARKED_HOLD = 0.5, 5e-5
-"""For marked kinds: how large words are in comparison with otherwise, and how strongly weights are held."""
+"""For marked kinds: the relative size of words, and how strongly weights are pulled towards zero."""
 ROUNDS, REMEMBERED = 200, 8
 BARE_WEIGHT = 0.5
-"""What a message counts without its punctuation, as many people type; with it, it counts 1."""
+"""Weight of a message without its punctuation, as many people type; with it, the weight is 1."""
 PATTERN_WEIGHT = 0.3
-"""What a message counts that was made of a pattern."""
+"""Weight of a message that was expanded from a pattern."""
 ENDS = ".!?。！？ "
-WISH = frozenset(("memory", "forget", "private"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Example:
     weight: float
     message: int
     source: str
-    """The message or the pattern that it comes from."""
+    """The source message or pattern."""
 
 
 def read_classes() -> dict[str, str]:
@@ -86,7 +86,7 @@ def examples(rows: Sequence[dict[str, Any]], classes: WordClasses) -> Iterator[E
             if not text.strip(f"{HIDDEN}{sentences.SIGNS}"):
                 continue
             found = frozenset[str]().union(*classes.find(sentence_kinds.split_tokens(text)))
-            if row["kind"] == "discard" and not found & WISH and own.strip() != text:
+            if row["kind"] == "discard" and not found & WISH_WORDS and own.strip() != text:
                 continue
             weight = PATTERN_WEIGHT if "pattern" in row else 1.0
             source = row.get("pattern", row["text"])
@@ -134,7 +134,7 @@ class Fitting:
         for place in chosen:
             for name in (name for part in self.features[place] for name in part):
                 sources.setdefault(name, set()).add(self.given[place].source)
-        names = sorted(name for name, found in sources.items() if len(found) >= LEAST_USES)
+        names = sorted(name for name, found in sources.items() if len(found) >= MIN_USES)
         rows = {name: row for row, name in enumerate(names, start=1)}
         examples = [self.given[place] for place in chosen]
         plain = [PLAIN_KINDS.index(one.kind) if one.kind in PLAIN_KINDS else None for one in examples]
@@ -149,7 +149,7 @@ class Fitting:
 
     def _climb(
         self, chosen: Sequence[int], rows: Mapping[str, int], labels: Sequence[int | None], size: int,
-        hold: float = HOLD, words: float = 1.0, vectors: float = 1.0,
+        hold: float = WEIGHT_DECAY_FACTOR, words: float = 1.0, vectors: float = 1.0,
     ) -> Array:  # fmt: skip
         known = [place for place, label in zip(chosen, labels, strict=True) if label is not None]
         wanted = np.eye(size, dtype=np.float32)[[label for label in labels if label is not None]]
@@ -245,11 +245,11 @@ def write(rows: Mapping[str, int], weights: Array, vector_weights: Array, classe
 def check(fitting: Fitting, rows: Sequence[dict[str, Any]], classes: WordClasses) -> None:
     """Print how messages are read that the model was not fitted to."""
     numbers = {row.get("pattern", row["text"]): None for row in rows}
-    drawn = dict(zip(numbers, np.random.default_rng(0).integers(0, FOLDS, len(numbers)), strict=True))
+    drawn = dict(zip(numbers, np.random.default_rng(0).integers(0, FOLD_COUNT, len(numbers)), strict=True))
     fold = [drawn[row.get("pattern", row["text"])] for row in rows]
     reads: list[reading.Read] = []
     right = total = chatter = marked = 0
-    for part in range(FOLDS):
+    for part in range(FOLD_COUNT):
         chosen = [place for place, one in enumerate(fitting.given) if fold[one.message] != part]
         features, weights, vector_weights = fitting.fit(chosen)
         model = SentenceModel(classes, features, pack(weights)[0], pack(vector_weights)[0])

@@ -18,21 +18,21 @@ from hermes.ranking.scoring import Evidence, Flags, Weights, score
 Array = NDArray[np.floating[Any]]
 NOTHING = Weights(**{field.name: 0.0 for field in fields(Weights)})
 WITHIN = {"window": "words", "meaning_window": "meaning"}
-"""Weights that are shares of another."""
+"""Weights that are shares of other weights."""
 KINDS = tuple(field.name for field in fields(Weights))
-ROUNDS = 80
-STEP = 0.12
-HOLD = 0.003
-"""How strongly a weight is held where it started: what the questions say nothing of stays there."""
-RARE = 0.05
-"""Evidence that varies less than this hardly ever speaks, and gets no large weight for it."""
+ROUND_COUNT = 80
+STEP_SIZE = 0.12
+HOLD_FACTOR = 0.003
+"""How strongly a weight is held at its start, where it stays without evidence in the questions."""
+MIN_DEVIATION = 0.05
+"""Evidence that varies less than this is too rare to get a large weight."""
 FASTER, SLOWER = 0.9, 0.95
 Case = tuple[Evidence, Flags]
-"""The candidates of one question, and which of them answer it."""
+"""The candidates of a question, and which of them answer it."""
 
 
 def fit(cases: Sequence[Case]) -> Weights:
-    """The weights that fit these questions."""
+    """Return the weights that fit these questions."""
     known = [case for case in cases if case[1].any() and not case[1].all()]
     parts = [np.stack([_part(found, name) for name in KINDS], axis=1) for found, _ in known]
     answers = [answer for _, answer in known]
@@ -44,7 +44,7 @@ def fit(cases: Sequence[Case]) -> Weights:
 
 
 def _part(found: Evidence, name: str) -> Array:
-    """What one kind of evidence adds for each candidate, at the weight 1."""
+    """Return what one kind of evidence adds to each candidate at weight 1."""
     if name == "vote":
         return np.zeros(len(found))
     if (whole := WITHIN.get(name)) is None:
@@ -61,26 +61,26 @@ def _as_weights(values: Array) -> Weights:
 
 
 def _climb(parts: Sequence[Array], answers: Sequence[Flags]) -> Array:
-    """Step by step towards the weights that make the answers most likely (Adam)."""
+    """Maximise the likelihood of the answers with Adam."""
     spread = np.sqrt(np.mean([part.var(axis=0) for part in parts], axis=0))
-    scale = 1 / np.maximum(spread, RARE)
+    scale = 1 / np.maximum(spread, MIN_DEVIATION)
     start = np.full(len(scale), 0.35)
     values, mean, square = start.copy(), np.zeros(len(scale)), np.zeros(len(scale))
-    for turn in range(1, ROUNDS + 1):
+    for turn in range(1, ROUND_COUNT + 1):
         pull = np.mean(
             [_pull(part, answer, values * scale) for part, answer in zip(parts, answers, strict=True)], axis=0
         )
-        slope = HOLD * (values - start) - pull * scale
+        slope = HOLD_FACTOR * (values - start) - pull * scale
         mean = FASTER * mean + (1 - FASTER) * slope
         square = SLOWER * square + (1 - SLOWER) * slope**2
         steady = np.sqrt(square / (1 - SLOWER**turn)) + 1e-7
-        values = np.maximum(values - STEP * (1 - turn / (ROUNDS + 1)) * mean / (1 - FASTER**turn) / steady, 0)
+        values = np.maximum(values - STEP_SIZE * (1 - turn / (ROUND_COUNT + 1)) * mean / (1 - FASTER**turn) / steady, 0)
     fitted: Array = values * scale
     return fitted
 
 
 def _pull(part: Array, answer: Flags, weights: Array) -> Array:
-    """Where the weights should go for one question: from what the wrong candidates have to what the answers have."""
+    """Return the gradient of one question: evidence of the answers less that of the wrong candidates."""
     scores = part @ weights
     odds = np.exp(scores - scores.max())
     wrong = np.where(answer, 0.0, odds)

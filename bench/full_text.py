@@ -1,4 +1,4 @@
-"""Plain full text search, which everything here is held against."""
+"""Plain full text search, the baseline of all search benchmarks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from bench.talks import DEPTH, Asked, Talk
 from hermes.ranking.words import split_words, telling_words
 
 Find = Callable[[Talk, Asked], list[str]]
-"""The ids of turns that fit a question, the best first."""
+"""Returns the ids of matching turns, best first."""
 
 
 def by_full_text(talks: Sequence[Talk]) -> Find:
-    """FTS5 with stemming, stop words left out; trigrams where words have no spaces between them."""
+    """Search by FTS5 with stemming and without stop words; by trigrams for languages without spaces."""
     databases: dict[str, sqlite3.Connection] = {}
     spaced: dict[str, bool] = {}
     for talk in talks:

@@ -1,4 +1,4 @@
-"""The gateway's own part of a turn: from a client's request to the model's, over real processes and sockets."""
+"""Measures the gateway's part of a turn: from a client's request to the model's, over real processes and sockets."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pathlib import Path
 
 from bench.table import Row, report, summarise
 
-TURNS = 200
-SESSIONS = 64
-LIVE = 1000
+TURN_COUNT = 200
+SESSION_COUNT = 64
+LIVE_COUNT = 1000
 HISTORIES = (10, 1_000, 10_000)
-TAIL = 40
+TAIL_COUNT = 40
 TEXT = "I collect stamps from Malta."
 
 
@@ -36,13 +36,13 @@ class Bench:
     pid: int
 
     def memory(self) -> float:
-        """The gateway's resident memory in MB."""
+        """Return the gateway's resident memory in MB."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 class Client:
-    """One connection that asks and reads answers, with as little of its own as can be."""
+    """A minimal client with one connection."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -52,7 +52,7 @@ class Client:
         return self
 
     async def ask(self, path: str, body: bytes = b"", headers: str = "") -> tuple[float, float]:
-        """When the request was sent and when its answer was read."""
+        """Return when the request was sent and when its answer was read."""
         method = "POST" if body else "GET"
         head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {len(body)}\r\n\r\n"
         begun = time.monotonic()
@@ -92,21 +92,21 @@ async def _measure(bench: Bench) -> list[Row]:
             label = f"history of {size:,}{', compressed' if compressed else ''}"
             rows.append(summarise(f"1 session, {label}", await _one_by_one(bench, client, name), floor))
     reached, rate = await _at_once(bench)
-    rows.append(summarise(f"{SESSIONS} sessions at once", reached, floor))
-    rows.append(Row(f"seconds per turn, {SESSIONS} sessions ({rate:.0f} turns/s)", 1 / rate, 1 / rate))
+    rows.append(summarise(f"{SESSION_COUNT} sessions at once", reached, floor))
+    rows.append(Row(f"seconds per turn, {SESSION_COUNT} sessions ({rate:.0f} turns/s)", 1 / rate, 1 / rate))
     await _live(bench)
-    print(f"\nMemory: {idle:.0f} MB idle, {bench.memory():.0f} MB with {LIVE:,} live sessions")  # noqa: T201
+    print(f"\nMemory: {idle:.0f} MB idle, {bench.memory():.0f} MB with {LIVE_COUNT:,} live sessions")  # noqa: T201
     client.close()
     return rows
 
 
 async def _noop(client: Client) -> list[float]:
-    times = [await client.ask("/health") for _ in range(TURNS)]
+    times = [await client.ask("/health") for _ in range(TURN_COUNT)]
     return [end - begun for begun, end in times]
 
 
 async def _one_by_one(bench: Bench, client: Client, session: str) -> list[float]:
-    sent = {f"{session} {turn}": (await client.say(session, f"{session} {turn}"))[0] for turn in range(TURNS // 2)}
+    sent = {f"{session} {turn}": (await client.say(session, f"{session} {turn}"))[0] for turn in range(TURN_COUNT // 2)}
     arrivals = await ask_arrivals(bench)
     return [arrivals[text] - begun for text, begun in sent.items()]
 
@@ -121,11 +121,11 @@ async def _at_once(bench: Bench) -> tuple[list[float], float]:
             sent[text], _ = await client.say(f"c{number}", text)
         client.close()
 
-    await asyncio.gather(*(talk(number) for number in range(SESSIONS)))  # warm: agents and prompts are made
+    await asyncio.gather(*(talk(number) for number in range(SESSION_COUNT)))  # warm: agents and prompts are made
     sent.clear()
     begun = time.monotonic()
-    await asyncio.gather(*(talk(number) for number in range(SESSIONS)))
-    rate = SESSIONS * 10 / (time.monotonic() - begun)
+    await asyncio.gather(*(talk(number) for number in range(SESSION_COUNT)))
+    rate = SESSION_COUNT * 10 / (time.monotonic() - begun)
     arrivals = await ask_arrivals(bench)
     return [arrivals[text] - at for text, at in sent.items()], rate
 
@@ -133,7 +133,7 @@ async def _at_once(bench: Bench) -> tuple[list[float], float]:
 async def _live(bench: Bench) -> None:
     async def talk(first: int) -> None:
         client = await Client(bench).open()
-        for number in range(first, LIVE, 20):
+        for number in range(first, LIVE_COUNT, 20):
             await client.say(f"live{number}", f"live {number}")
         client.close()
 
@@ -151,7 +151,7 @@ async def ask_arrivals(bench: Bench) -> dict[str, float]:
 
 
 def _fill(home: Path, session: str, size: int, *, compressed: bool) -> None:
-    """A session with a history, as a gateway would have left it."""
+    """Create a session with a history, as a gateway would have left it."""
     with closing(sqlite3.connect(home / "state.db", timeout=30)) as db, db:
         db.execute("INSERT INTO sessions (id, source, started_at) VALUES (?, 'api', 1)", (session,))
         said = ((session, "assistant" if n % 2 else "user", f"{TEXT} {n}", float(n)) for n in range(size))
@@ -160,7 +160,7 @@ def _fill(home: Path, session: str, size: int, *, compressed: bool) -> None:
             last = db.execute("SELECT max(id) FROM messages").fetchone()[0]
             db.execute(
                 "INSERT INTO hermes_compressions VALUES (?, 1, ?, ?, '[]', 'They talked.', ?, 1.0)",
-                (session, last - TAIL, last, f"{session}.snapshot.20260101T000000Z"),
+                (session, last - TAIL_COUNT, last, f"{session}.snapshot.20260101T000000Z"),
             )
 
 
@@ -183,7 +183,7 @@ def running(home: Path, provider: str) -> Iterator[Bench]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        host, _, port = _wait_for_url(home).removeprefix("http://").partition("/")[0].partition(":")
+        host, _, port = wait_for_url(home).removeprefix("http://").partition("/")[0].partition(":")
         yield Bench(home, host, int(port), model_port, gateway.pid)
     finally:
         for process in (gateway, model):
@@ -192,7 +192,8 @@ def running(home: Path, provider: str) -> Iterator[Bench]:
         model.stdout.close()
 
 
-def _wait_for_url(home: Path) -> str:
+def wait_for_url(home: Path) -> str:
+    """Return the address of the HTTP API of the gateway that starts in this home."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
         time.sleep(0.05)

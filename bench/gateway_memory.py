@@ -1,5 +1,5 @@
-"""What memory costs a gateway: `python -m bench gateway_memory`. Eight chats talk at once, with memory on (Honcho on
-the embedded server, as a fresh home has it) and off, in alternating rounds.
+"""Measures the cost of memory in a gateway: `python -m bench gateway_memory`. Eight chats talk in parallel, with memory
+on (Honcho on the embedded server, as in a fresh home) and off, in alternating rounds.
 
 Printed are turns per second, the gateway's processor time per turn (deliveries included), memory's share of a warm
 turn, and, with as many busy processes beside it as `BENCH_BUSY` says, the turns that had no evidence.
@@ -28,12 +28,12 @@ from hermes.embedded.connect import stop
 from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import read_rendezvous
 
-CHATS = 8
+CHAT_COUNT = 8
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 TURNS = int(os.environ.get("BENCH_TURNS", "12"))
 """Turns of each chat in a round; even ones tell a fact, odd ones ask for one."""
 BUSY = int(os.environ.get("BENCH_BUSY", "8"))
-BUSY_TURNS = 200
+BUSY_TURN_COUNT = 200
 SETTLE_SECONDS = 120.0
 PEOPLE = ("sister", "uncle", "neighbour", "cousin", "colleague", "grandmother", "dentist", "landlord")
 THINGS = ("stamps", "clocks", "canaries", "orchids", "bicycles", "violins", "kites", "teapots", "maps", "bees", "drums")
@@ -46,13 +46,13 @@ FACTS = [
 
 @dataclass
 class Cost:
-    """What a gateway spent in its rounds."""
+    """The cost of a gateway's rounds."""
 
     rates: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
     server_cpu: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
-    """Seconds from the request to the model's, of one chat alone."""
+    """Seconds from the request to the model's request, in a single chat."""
 
 
 def run() -> None:
@@ -65,7 +65,7 @@ def run() -> None:
         if BUSY:
             with _busy_processes(BUSY):
                 without = asyncio.run(_count_without_evidence(on))
-            print(f"{without} of {BUSY_TURNS} turns without evidence, {BUSY} busy processes beside it")  # noqa: T201
+            print(f"{without} of {BUSY_TURN_COUNT} turns without evidence, {BUSY} busy processes beside it")  # noqa: T201
 
 
 async def _alternate(gateways: Sequence[Bench]) -> list[Cost]:
@@ -78,8 +78,8 @@ async def _alternate(gateways: Sequence[Bench]) -> list[Cost]:
             before, server_before = _cpu_seconds(gateway.pid), _server_cpu_seconds(gateway)
             cost.rates.append(await _talk_at_once(gateway, f"round {number}"))
             await _settle(gateway)
-            cost.cpu.append((_cpu_seconds(gateway.pid) - before) / (CHATS * TURNS))
-            cost.server_cpu.append((_server_cpu_seconds(gateway) - server_before) / (CHATS * TURNS))
+            cost.cpu.append((_cpu_seconds(gateway.pid) - before) / (CHAT_COUNT * TURNS))
+            cost.server_cpu.append((_server_cpu_seconds(gateway) - server_before) / (CHAT_COUNT * TURNS))
         for gateway, cost in zip(gateways, costs, strict=True):
             cost.waits += await _talk_alone(gateway, f"alone {number}")
             await _settle(gateway)
@@ -87,10 +87,10 @@ async def _alternate(gateways: Sequence[Bench]) -> list[Cost]:
 
 
 async def _talk_at_once(gateway: Bench, label: str) -> float:
-    """Have all chats talk, and return turns per second."""
+    """Run all chats in parallel and return turns per second."""
     begun = time.monotonic()
-    await asyncio.gather(*(_talk(gateway, f"chat{number}", f"{label} {number}") for number in range(CHATS)))
-    return CHATS * TURNS / (time.monotonic() - begun)
+    await asyncio.gather(*(_talk(gateway, f"chat{number}", f"{label} {number}") for number in range(CHAT_COUNT)))
+    return CHAT_COUNT * TURNS / (time.monotonic() - begun)
 
 
 async def _talk(gateway: Bench, session: str, label: str) -> dict[str, float]:
@@ -111,22 +111,22 @@ async def _talk_alone(gateway: Bench, label: str) -> list[float]:
 
 
 async def _count_without_evidence(gateway: Bench) -> int:
-    """Ask for facts that were told before, each in a chat of its own, and count the turns without evidence."""
+    """Ask for earlier facts, each in a new chat, and count the turns without evidence."""
     with closing(sqlite3.connect(gateway.home / "state.db", timeout=30)) as db:
         (before,) = db.execute("SELECT max(at) FROM hermes_injections").fetchone()
 
     async def ask(number: int) -> None:
         client = await Client(gateway).open()
-        for turn in range(number, BUSY_TURNS, CHATS):
+        for turn in range(number, BUSY_TURN_COUNT, CHAT_COUNT):
             await client.say(f"busy{turn}", f"{FACTS[turn % len(FACTS)][1]} (busy {turn})")
         client.close()
 
-    await asyncio.gather(*(ask(number) for number in range(CHATS)))
+    await asyncio.gather(*(ask(number) for number in range(CHAT_COUNT)))
     with closing(sqlite3.connect(gateway.home / "state.db", timeout=30)) as db:
         rows = db.execute("SELECT record FROM hermes_injections WHERE at > ?", (before,)).fetchall()
     records = [json.loads(record) for (record,) in rows]
     with_evidence = sum(any(part["layer"] == "evidence" for part in one["parts"]) for one in records)
-    return BUSY_TURNS - with_evidence
+    return BUSY_TURN_COUNT - with_evidence
 
 
 def _print_costs(on: Cost, off: Cost) -> None:
@@ -137,7 +137,7 @@ def _print_costs(on: Cost, off: Cost) -> None:
     for name, cost in (("on", on), ("off", off)):
         rate, cpu, server = map(statistics.median, (cost.rates, cost.cpu, cost.server_cpu))
         spent = f"{cpu * 1000:.1f} ms CPU per turn in the gateway, {server * 1000:.1f} ms in the memory server"
-        print(f"memory {name}: {rate:.0f} turns/s with {CHATS} chats, {spent}")  # noqa: T201
+        print(f"memory {name}: {rate:.0f} turns/s with {CHAT_COUNT} chats, {spent}")  # noqa: T201
 
 
 def _cpu_seconds(pid: int) -> float:

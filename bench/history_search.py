@@ -1,4 +1,4 @@
-"""Searching everything that was said: `python -m bench.history_search [DATA]`, against plain FTS5 in the same run.
+"""Measures the search of the history: `python -m bench.history_search [DATA]`, against plain FTS5 in the same run.
 
 Plain FTS5 is what a search was before: any of the words, or all of them, in the order of BM25. With DATA, a folder of
 conversations as `bench.recall` takes them, it also shows what is found: once as the chat of a group, whose authors have
@@ -30,10 +30,10 @@ from hermes.store.words import segment, snippet
 from hermes.types import Draft, Session
 
 SIZES = (22_000, 200_000)
-ROUNDS = 15
-SESSION = 40
-GUESTS = 50
-VOCABULARY = 30_000
+ROUND_COUNT = 15
+SESSION_SIZE = 40
+GUEST_COUNT = 50
+VOCABULARY_SIZE = 30_000
 ROLES = ("user", "assistant")
 QUESTIONS = {
     "a rare word": "w9000",
@@ -58,7 +58,7 @@ PLAIN = f"SELECT m.* {FROM} AND :within ORDER BY bm25(hermes_search), m.id DESC 
 
 
 def plain(tx: Tx, text: str, scope: Scope, limit: int) -> list[int]:
-    """What plain FTS5 finds."""
+    """Return the results of plain FTS5."""
     words = [word.rstrip("*") for word in telling_words(split_words(text))]
     within = "1"
     if isinstance(scope, Guest):
@@ -92,7 +92,7 @@ async def _at_size(path: Path, size: int) -> list[Row]:
 def _compare(store: Store, tx: Tx, name: str, text: str, scope: Scope, size: int) -> list[Row]:
     old: list[float] = []
     new: list[float] = []
-    for _ in range(ROUNDS):
+    for _ in range(ROUND_COUNT):
         old.append(_time(lambda: plain(tx, text, scope, 10)))
         new.append(_time(lambda: store.search.related(tx, text, scope, limit=10, roles=ROLES)))
     baseline = summarise("plain FTS5", old[1:])
@@ -103,24 +103,24 @@ def _compare(store: Store, tx: Tx, name: str, text: str, scope: Scope, size: int
 
 
 def _time(call: Callable[[], object]) -> float:
-    """Seconds of CPU: a search waits for nothing else, and others may be busy on this machine."""
+    """Return CPU seconds: a search waits for nothing else, and other processes may be busy on this machine."""
     start = time.thread_time()
     call()
     return time.thread_time() - start
 
 
 def _fill(tx: Tx, size: int) -> None:
-    """Sessions of two years; words are as frequent as words are, and replies longer than what is asked."""
+    """Store sessions of two years, with natural word frequencies and replies longer than the messages."""
     chance = random.Random(1)
-    weights = [1 / (rank + 5) for rank in range(VOCABULARY)]
-    words = chance.choices([f"w{rank}" for rank in range(VOCABULARY)], weights, k=2_000_000)
+    weights = [1 / (rank + 5) for rank in range(VOCABULARY_SIZE)]
+    words = chance.choices([f"w{rank}" for rank in range(VOCABULARY_SIZE)], weights, k=2_000_000)
     start, step, place = 1_700_000_000.0, 63_000_000 / size, 0
     for number in range(size):
-        if number % SESSION == 0:
-            key, guest = f"s{number // SESSION}", number // SESSION % GUESTS
+        if number % SESSION_SIZE == 0:
+            key, guest = f"s{number // SESSION_SIZE}", number // SESSION_SIZE % GUEST_COUNT
             tx.execute(
                 "INSERT INTO sessions (id, source, user_id, chat_type, started_at, message_count) VALUES (?,?,?,?,?,?)",
-                (key, "telegram", f"g{guest}", "dm", start + number * step, SESSION),
+                (key, "telegram", f"g{guest}", "dm", start + number * step, SESSION_SIZE),
             )
         length = chance.randint(40, 160) if number % 2 else chance.randint(4, 30)
         place = (place + length) % (len(words) - 200)
@@ -148,18 +148,18 @@ def _recall(folder: Path, talks: Sequence[Talk]) -> None:
 
 @dataclass(frozen=True)
 class Told:
-    """A store with one conversation, and which turn each of its messages is."""
+    """A store with one conversation, and the turn of each of its messages."""
 
     store: Store
     tx: sqlite3.Connection
     turns: Mapping[int, str]
 
     def plain(self, text: str) -> list[str]:
-        """The turns that plain FTS5 finds."""
+        """Return the turns that plain FTS5 finds."""
         return [self.turns[key] for key in plain(self.tx, text, OWNER, DEPTH)]
 
     def search(self, text: str) -> list[str]:
-        """The turns that a search finds."""
+        """Return the turns that a search finds."""
         hits = self.store.search.related(self.tx, text, OWNER, limit=DEPTH, roles=ROLES)
         return [self.turns[hit.message.id] for hit in hits]
 

@@ -32,8 +32,8 @@ from tests.memory_server.talking import say, settle
 
 RUNS = int(os.environ.get("BENCH_RUNS", "12"))
 TURNS = int(os.environ.get("BENCH_TURNS", "20"))
-DELAY = 0.2
-"""Seconds that the endpoint thinks about each reply."""
+DELAY_SECONDS = 0.2
+"""Time that the endpoint takes for each reply."""
 FACTS = ("My cat is called Miso.", "I collect stamps from Malta.", "My sister Ada lives in Oslo.")
 QUESTION = "What is my cat called?"
 MODES: Mapping[str, dict[str, Any]] = {
@@ -94,7 +94,8 @@ def _time_cold(env: dict[str, str], place: Place, port: int) -> tuple[list[float
 
 
 def _time_reply(env: dict[str, str], text: str) -> float:
-    """Seconds from the start of the process to the end of its reply; what it then tells memory is waited for."""
+    """Return the seconds from the start of the process to the end of its reply. Deliveries to memory are waited for,
+    but not counted."""
     begun = time.perf_counter()
     with subprocess.Popen(
         [sys.executable, "-m", "hermes", "chat", "-q", text],
@@ -104,16 +105,16 @@ def _time_reply(env: dict[str, str], text: str) -> float:
         replied = process.stdout.readline()
         taken = time.perf_counter() - begun
     assert replied, "there was no reply"
-    return taken - DELAY
+    return taken - DELAY_SECONDS
 
 
 def _deliver(env: dict[str, str]) -> None:
-    """Memory has heard and learned everything."""
+    """Wait until memory has received and processed everything."""
     subprocess.run([sys.executable, "-m", "hermes", "memory", "outbox", "deliver"], env=env, check=False)
 
 
 def _held_memory(port: int) -> bool:
-    """Whether what the endpoint was last asked held something recalled."""
+    """Return True if the endpoint's last request contained recalled facts."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/_requests", timeout=20) as answer:
         return "<memory-context>" in str(json.load(answer)[-1]["messages"][-1])
 
@@ -121,7 +122,7 @@ def _held_memory(port: int) -> bool:
 @contextmanager
 def _endpoint(folder: Path) -> Iterator[int]:
     script = folder / "script.json"
-    script.write_text(json.dumps({"then": {"says": {"text": "Hello.", "delay": DELAY}}}), encoding="utf-8")
+    script.write_text(json.dumps({"then": {"says": {"text": "Hello.", "delay": DELAY_SECONDS}}}), encoding="utf-8")
     with subprocess.Popen(
         [sys.executable, "-m", "tests.llm.loopback", "--script", str(script)], stdout=subprocess.PIPE, text=True
     ) as server:
@@ -133,7 +134,8 @@ def _endpoint(folder: Path) -> Iterator[int]:
 
 
 def _print_costs(folder: Path) -> None:
-    """What each mode asks of a server that has a model, and puts into a request, over some turns."""
+    """Print the requests of each mode to a server with a model, and the tokens that it adds to a request, over some
+    turns."""
     tell: Callable[[str], object] = print
     tell(f"\nCost of each mode per turn, over {TURNS} turns (a server with a model)")
     with running(folder / "memory") as served:

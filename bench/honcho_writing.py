@@ -1,5 +1,8 @@
-"""Writing to Honcho: what it adds to a turn's two commits while it delivers, and how fast a backlog is delivered to our
-own memory server. `python -m bench honcho_writing`; BENCH_BACKLOG is how many entries (default 2,000)."""
+"""Measures writes to Honcho: the addition to a turn's two commits during deliveries, and the speed of a backlog to our
+own memory server.
+
+`python -m bench honcho_writing`; BENCH_BACKLOG is the number of entries (default 2,000).
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,10 @@ from hermes.scope import OWNER
 from hermes.store.store import Store
 from hermes.types import Draft
 
-TURNS = 200
+TURN_COUNT = 200
 BACKLOG = int(os.environ.get("BENCH_BACKLOG", "2000"))
-AT_A_TIME = 500
-LANES = 8
+BATCH_SIZE = 500
+LANE_COUNT = 8
 TEXT = "I collect stamps from Malta and sometimes from Gozo. " * 4
 
 
@@ -45,13 +48,13 @@ async def _measure(home: Path) -> list[Row]:
     env = {"HOME": str(home), "LOGNAME": "ann"}
     async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
         provider = ActiveProvider("honcho", HonchoPlugin, store, Surroundings(home, None, env))
-        deliveries = Deliveries(provider, new_owner(), LANES)
+        deliveries = Deliveries(provider, new_owner(), LANE_COUNT)
         deliveries.start()
-        memories = [await _begin(provider, f"s{number}") for number in range(LANES)]
+        memories = [await _begin(provider, f"s{number}") for number in range(LANE_COUNT)]
         await _turn(store, memories[0], "s0")
         await _drain(deliveries)
         without, within = [], []
-        for _ in range(TURNS):
+        for _ in range(TURN_COUNT):
             without.append(await _turn(store, NoMemory(), "s1"))
             within.append(await _turn(store, memories[0], "s0"))
         base = summarise("two commits without a provider", without)
@@ -63,9 +66,9 @@ async def _measure(home: Path) -> list[Row]:
         ]
         await _drain(deliveries)
         await deliveries.finish(10.0)
-        for start in range(0, BACKLOG, AT_A_TIME):
+        for start in range(0, BACKLOG, BATCH_SIZE):
             await store.write(lambda tx, start=start: _record(store, memories, tx, start))  # type: ignore[misc]
-        deliveries = Deliveries(provider, new_owner(), LANES)
+        deliveries = Deliveries(provider, new_owner(), LANE_COUNT)
         began = time.perf_counter()
         deliveries.start()
         await _drain(deliveries)
@@ -88,7 +91,7 @@ async def _begin(provider: ActiveProvider, session_id: str) -> Memory:
 
 
 async def _turn(store: Store, memory: Memory | NoMemory, session_id: str) -> float:
-    """Seconds for what a turn commits."""
+    """Return the seconds of a turn's commits."""
 
     def accept(tx: Tx) -> None:
         memory.said(tx, store.messages.append(tx, session_id, [Draft("user", TEXT)], now=store.clock.now()))
@@ -106,8 +109,8 @@ async def _turn(store: Store, memory: Memory | NoMemory, session_id: str) -> flo
 
 
 def _record(store: Store, memories: list[Memory], tx: Tx, start: int) -> None:
-    for number in range(start, min(start + AT_A_TIME, BACKLOG), 2):
-        lane = number // 2 % LANES
+    for number in range(start, min(start + BATCH_SIZE, BACKLOG), 2):
+        lane = number // 2 % LANE_COUNT
         memory, session_id, now = memories[lane], f"s{lane}", store.clock.now()
         memory.said(tx, store.messages.append(tx, session_id, [Draft("user", TEXT)], now=now))
         [reply] = store.messages.append(tx, session_id, [Draft("assistant", TEXT)], now=now)

@@ -39,17 +39,17 @@ from hermes.memory_server.api.auth import ADMIN, make_key
 MESSAGES = int(os.environ.get("BENCH_MESSAGES", "20000"))
 CALLS = int(os.environ.get("BENCH_CALLS", "1000"))
 RUNS = int(os.environ.get("BENCH_RUNS", "3"))
-ATTACKERS = 20
-FULL = 507
-"""The only error of ours that is allowed: it is the disk's."""
+ATTACKER_COUNT = 20
+DISK_FULL_STATUS = 507
+"""The only server error that is allowed: the disk is full."""
 HANGING_PORT = 47_811
-"""Where webhooks lead to: something that takes connections and never answers."""
+"""Port of an endpoint that accepts connections and never answers, for webhooks."""
 W = "/v3/workspaces/w"
 _numbers = itertools.count()
 
 
 def bomb_pdf(operators: int = 120_000) -> bytes:
-    """A small file whose only page unfolds to very much."""
+    """Return a small PDF whose only page decompresses to a very large one."""
     drawn = zlib.compress(b"BT /F1 12 Tf " + b"1 0 0 1 10 10 Tm (hi) Tj " * operators + b"ET", 9)
     things = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
@@ -121,24 +121,26 @@ ORDINARY: dict[str, Call] = {
     "list": lambda c: c.post(f"{W}/sessions/s1/messages/list", json={"filters": {"metadata": {"kind": "none"}}}),
     "representation": lambda c: c.post(f"{W}/peers/p0/representation", json={"search_query": words(3)}),
 }
-"""What an ordinary client does, in turn."""
+"""The calls of an ordinary client, in turn."""
 
 
 @dataclass
 class Seen:
-    """What was seen of the server."""
+    """Measurements of the server."""
 
     statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
     health: list[float] = field(default_factory=list)
     resident: float = 0.0
 
     def wrong(self) -> dict[tuple[str, int], int]:
-        """Answers that are errors of ours, and calls without an answer (0)."""
-        return {key: n for key, n in self.statuses.items() if key[1] == 0 or (key[1] >= 500 and key[1] != FULL)}
+        """Return server errors, and calls without an answer (0)."""
+        return {
+            key: n for key, n in self.statuses.items() if key[1] == 0 or (key[1] >= 500 and key[1] != DISK_FULL_STATUS)
+        }
 
 
 def ordinary(url: str, count: int, seen: Seen) -> dict[str, list[float]]:
-    """How long the calls of an ordinary client took, by their kind."""
+    """Durations of an ordinary client's calls, by kind."""
     taken: dict[str, list[float]] = {kind: [] for kind in ORDINARY}
     with httpx.Client(base_url=url, timeout=60) as client:
         for kind in itertools.islice(itertools.cycle(ORDINARY), count):
@@ -149,7 +151,7 @@ def ordinary(url: str, count: int, seen: Seen) -> dict[str, list[float]]:
 
 
 def rows_of(name: str, taken: Mapping[str, Sequence[float]], against: Sequence[Row] = ()) -> list[Row]:
-    """A row of all calls, and one of each kind; `against` are the rows to compare them with."""
+    """Return a row of all calls, and one of each kind; `against` has the rows to compare with."""
     parts = {name: list(itertools.chain(*taken.values())), **{f"  {kind}": part for kind, part in taken.items()}}
     return [summarise(kind, part, base) for (kind, part), base in itertools.zip_longest(parts.items(), against)]
 
@@ -166,10 +168,10 @@ def _attack(url: str, name: str, over: Any, told: Any) -> None:
 
 
 def attack(url: str, over: Any, told: Any) -> None:
-    """All attacks, side by side, until the event is set."""
+    """Run all attacks in parallel until the event is set."""
     threads = [
         threading.Thread(target=_attack, args=(url, [*ATTACKS][number % len(ATTACKS)], over, told), daemon=True)
-        for number in range(ATTACKERS)
+        for number in range(ATTACKER_COUNT)
     ]
     for thread in threads:
         thread.start()
@@ -178,7 +180,7 @@ def attack(url: str, over: Any, told: Any) -> None:
 
 @contextmanager
 def attacked(url: str, seen: Seen) -> Iterator[None]:
-    """Attackers in a process of their own, so that what they compute takes no time from those who measure."""
+    """Run attackers in a separate process, so that they take no time from the measurement."""
     context = multiprocessing.get_context("spawn")
     over, told = context.Event(), context.Queue()
     process = context.Process(target=attack, args=(url, over, told))
@@ -196,14 +198,14 @@ def attacked(url: str, seen: Seen) -> Iterator[None]:
 
 @contextmanager
 def hanging() -> Iterator[None]:
-    """An endpoint that takes every connection and answers none."""
+    """Run an endpoint that accepts every connection and answers none."""
     with socket.create_server(("127.0.0.1", HANGING_PORT), backlog=1000):
         yield
 
 
 @contextmanager
 def watched(url: str, pid: int, seen: Seen) -> Iterator[None]:
-    """Ask for health and look at the memory ten times a second, in a process of its own: it waits for nobody else."""
+    """Request health and read the memory ten times a second in a separate process, so that nothing delays it."""
     context = multiprocessing.get_context("spawn")
     over, told = context.Event(), context.Queue()
     process = context.Process(target=_watch, args=(url, pid, over, told))
@@ -230,7 +232,7 @@ def _watch(url: str, pid: int, over: Any, told: Any) -> None:
 
 
 def _resident(pid: int) -> float:
-    """Megabytes of a process and of those that it started."""
+    """Return the megabytes of a process and its children."""
     total = 0.0
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
@@ -246,7 +248,7 @@ def _resident(pid: int) -> float:
 
 
 def fill(url: str, count: int) -> None:
-    """Messages of twenty people in twenty sessions, with metadata."""
+    """Store messages of twenty people in twenty sessions, with metadata."""
     with httpx.Client(base_url=url, timeout=60) as client:
         for batch in range(-(-count // 100)):
             number = batch % 20
@@ -258,7 +260,7 @@ def fill(url: str, count: int) -> None:
 
 
 def end_under_attack(process: subprocess.Popen[str], url: str) -> float:
-    """How long the server takes to end while it is attacked. Calls that it cuts off are no fault."""
+    """Measure the server's shutdown during an attack. Calls that it cuts off do not count as failures."""
     with attacked(url, Seen()):
         time.sleep(2)  # all attacks are under way
         start = time.perf_counter()
@@ -268,7 +270,7 @@ def end_under_attack(process: subprocess.Popen[str], url: str) -> float:
 
 
 def run() -> None:
-    """Alone and attacked in turn; medians of the runs."""
+    """Measure without and with attacks in turn; report medians of the runs."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="hermes-bench") as folder, hanging():
         process, url, _ = serve(folder, "bench.hostile_server")
@@ -299,9 +301,9 @@ def run() -> None:
 
 
 SECRET = "a secret of the bench, which is long enough for HS256"  # noqa: S105
-UNREAD_CONNECTIONS = 200
-LONG = 25_000
-"""Characters of the longest message."""
+UNREAD_CONNECTION_COUNT = 200
+MAX_MESSAGE_CHARS = 25_000
+"""Length of the longest message."""
 MESSAGES_PATH = f"{W}/sessions/s/messages"
 
 
@@ -327,11 +329,11 @@ BOUNDS: dict[str, tuple[str, bytes, bool]] = {
     "16 MB of one text": (MESSAGES_PATH, _said("x" * 16_000_000, 1), True),
     "16 MB of escapes": (MESSAGES_PATH, b'{"messages": "' + b"\\u0001" * 2_700_000 + b'"}', True),
     "50,000 values in 4 MB": (MESSAGES_PATH, b'{"messages": [' + b",".join([b"%80d" % 1] * 49_000) + b"]}", True),
-    "a message of blanks": (MESSAGES_PATH, _said(" " * LONG, 1), True),
-    "40 messages of blanks": (MESSAGES_PATH, _said(" " * LONG, 40), True),
-    "100 messages without blanks": (MESSAGES_PATH, _said("x7k" * (LONG // 3), 100), True),
+    "a message of blanks": (MESSAGES_PATH, _said(" " * MAX_MESSAGE_CHARS, 1), True),
+    "40 messages of blanks": (MESSAGES_PATH, _said(" " * MAX_MESSAGE_CHARS, 40), True),
+    "100 messages without blanks": (MESSAGES_PATH, _said("x7k" * (MAX_MESSAGE_CHARS // 3), 100), True),
 }
-"""Path, body, and whether a key is sent."""
+"""Path, body, and whether the request has a key."""
 
 
 def _send(url: str, path: str, body: bytes, key: str | None) -> int:
@@ -343,7 +345,7 @@ def _send(url: str, path: str, body: bytes, key: str | None) -> int:
 
 
 def leave_unread(url: str, key: str, count: int) -> Counter[int]:
-    """Ask for a page of the longest messages on so many connections, and read no more than the status."""
+    """Request a page of the longest messages on many connections, and read only the status."""
     place = urlsplit(url)
     head = f"POST {MESSAGES_PATH}/list?size=100 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n"
     open_: list[socket.socket] = []
@@ -388,7 +390,7 @@ def run_bounds() -> None:
         process, url, _ = serve(folder)
         try:
             for _ in range(10):
-                _send(url, MESSAGES_PATH, _said("I keep item " + words(5000)[: LONG - 20], 10), key)
+                _send(url, MESSAGES_PATH, _said("I keep item " + words(5000)[: MAX_MESSAGE_CHARS - 20], 10), key)
             print("Bounds: the largest requests")  # noqa: T201
             for at_once in (1, 4):
                 for name, (path, body, has_key) in BOUNDS.items():
@@ -400,7 +402,9 @@ def run_bounds() -> None:
                         at_once,
                         lambda: Counter([_send(url, path, body, given)]),  # noqa: B023
                     )
-            _bounds_row(url, process.pid, "200 unread pages", 1, lambda: leave_unread(url, key, UNREAD_CONNECTIONS))
+            _bounds_row(
+                url, process.pid, "200 unread pages", 1, lambda: leave_unread(url, key, UNREAD_CONNECTION_COUNT)
+            )
         finally:
             process.kill()
             process.wait()

@@ -1,4 +1,4 @@
-"""`hermes` for the bench of attacks: its webhooks may lead to this machine, and every name does."""
+"""Runs `hermes` for the attack benchmark: every name and webhook address resolves to this machine."""
 
 from __future__ import annotations
 

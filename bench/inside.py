@@ -1,4 +1,4 @@
-"""The engine in this process: candidates are found once, and weighed as often as wanted."""
+"""The search engine in this process: candidates are found once and can be weighed many times."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from hermes.memory_server.engine.word_vectors import WordVectors
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.ranking.scoring import Evidence, Floats, Weights, Wholes, certainty, score, with_finer
 
-FIRST = 5
-UNANSWERED = 0
-"""The category of questions that nothing answers."""
+FIRST_COUNT = 5
+UNANSWERED_CODE = 0
+"""The category of questions without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The candidates of one question, and what speaks for each, finer vectors among it."""
+    """The candidates of one question with their evidence, including second-stage vectors."""
 
     turns: list[str]
     candidates: Candidates
@@ -39,12 +39,12 @@ class Found:
 
 
 class Inside:
-    """What the engine finds for each question, with the vectors that ship or also with finer ones."""
+    """The engine's results for each question, with the shipped vectors or also with second-stage ones."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], Found] = {}
         self.surest: list[tuple[int, float]] = []
-        """For each question its category, and how sure the surest of the first answers is."""
+        """Category of each question, and the confidence of its best answer."""
 
     async def read(self, folder: Path, talks: Sequence[Talk], finer: Embedder | None = None) -> None:
         """Find the candidates of all questions."""
@@ -79,16 +79,16 @@ class Inside:
                 self.surest.append((question.category, _surest(found)))
             for text in QUESTIONS:
                 found = await database.read(lambda tx, talk=talk, text=text: look(tx, talk, text))  # type: ignore[misc]
-                self.surest.append((UNANSWERED, _surest(found)))
+                self.surest.append((UNANSWERED_CODE, _surest(found)))
         await database.close()
 
     def seen(self, talk: Talk, asked: Asked) -> tuple[list[str], Evidence]:
-        """The candidates of a question, and what speaks for each."""
+        """Return the candidates of a question with their evidence."""
         found = self._found[talk.name, asked.text]
         return found.turns, found.evidence
 
     def find(self, weights: Weights) -> Find:
-        """Searching with these weights."""
+        """Return a search with these weights."""
 
         def find(talk: Talk, asked: Asked) -> list[str]:
             found = self._found[talk.name, asked.text]
@@ -111,6 +111,6 @@ def _best(evidence: Evidence, close: Floats) -> tuple[Wholes, Floats]:
 
 
 def _surest(candidates: Candidates) -> float:
-    first = np.argsort(-score(candidates.evidence))[:FIRST]
+    first = np.argsort(-score(candidates.evidence))[:FIRST_COUNT]
     sure = certainty(candidates.evidence, candidates.known)[first]
     return float(sure.max()) if len(sure) else 0.0

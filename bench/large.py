@@ -1,4 +1,5 @@
-"""A large workspace: `nice python -m bench.large [SIZE ...]`, by default 22,000, 200,000 and 1,000,000 messages.
+"""Measures a large workspace: `nice python -m bench.large [SIZE ...]`, by default 22,000, 200,000 and 1,000,000
+messages.
 
 For each size a folder is filled and then served by a process of its own: the first search after a start, searches of a
 workspace, a session and a peer, the first search after one message was deleted, adding, and the memory that it takes. A
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import httpx
 
-from bench.memory_server import TALK, resident, serve, words
+from bench.memory_server import TALK_SIZE, resident, serve, words
 from bench.table import Row, report, summarise, time_calls
 from hermes.memory_server.db.schema import open_for_work
 from hermes.memory_server.engine.drafts import MessageDraft, prepare_drafts
@@ -23,28 +24,30 @@ from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.word_vectors import WordVectors
 
 SIZES = (22_000, 200_000, 1_000_000)
-START = 1_700_000_000_000_000
+START_EPOCH_MICROSECONDS = 1_700_000_000_000_000
 ROOT = "/v3/workspaces/large"
 
 
 async def fill(folder: Path, size: int) -> None:
-    """So many messages in sessions of 1,000, with no work that waits."""
+    """Store `size` messages in sessions of 1,000, without background work."""
     database, embedder = open_for_work(folder), WordVectors()
     quiet = {"reasoning": {"enabled": False}, "summary": {"enabled": False}}
-    for start in range(0, size, TALK):
+    for start in range(0, size, TALK_SIZE):
         drafts = [
-            MessageDraft(f"I keep item {start + n} in {words(22)}.", f"p{start // TALK}", configuration=quiet)
-            for n in range(min(TALK, size - start))
+            MessageDraft(f"I keep item {start + n} in {words(22)}.", f"p{start // TALK_SIZE}", configuration=quiet)
+            for n in range(min(TALK_SIZE, size - start))
         ]
         ready = await prepare_drafts(embedder, drafts)
         await database.write(
-            lambda tx, ready=ready, start=start: append_messages(tx, "large", f"s{start // TALK}", ready, START + start)  # type: ignore[misc]
+            lambda tx, ready=ready, start=start: append_messages(
+                tx, "large", f"s{start // TALK_SIZE}", ready, START_EPOCH_MICROSECONDS + start
+            )  # type: ignore[misc]
         )
     await database.close()
 
 
 def measure(folder: Path, size: int) -> tuple[list[Row], str]:
-    """The rows of one size, and the memory."""
+    """Return the rows of one size, and the memory."""
     process, url, _ = serve(str(folder))
     try:
         with httpx.Client(base_url=url, timeout=120) as client:
@@ -83,7 +86,7 @@ def _rows(client: httpx.Client, size: int) -> list[Row]:
 
 
 def run(sizes: tuple[int, ...]) -> None:
-    """All sizes, one after another."""
+    """Measure all sizes, one after another."""
     rows: list[Row] = []
     told: list[str] = []
     for size in sizes:

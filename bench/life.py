@@ -1,4 +1,4 @@
-"""A life told in messages over a year, and questions about it, through the SDK: `python -m bench.life [NAME] [--show]`.
+"""Measures recall of a year-long life, sent as messages through the SDK: `python -m bench.life [NAME] [--show]`.
 
 `NAME.jsonl` has what one person said, with times; `NAME_questions.jsonl` has questions with the words that an answer
 holds, those that are outdated, and none for what was never said. Two lives ship: the questions of `life` avoid the
@@ -25,10 +25,10 @@ from bench.memory_server import serve, wait_until_learnt
 
 FOLDER = Path(__file__).parent
 PEOPLE = {"life": "lindy", "life_plain": "dana"}
-AT_ONCE = 50
+BATCH_SIZE = 50
 COUNT_SECONDS = 11.0
 ADMITTED = "was not told the answer"
-"""How `chat` says that it does not know."""
+"""Phrases with which `chat` admits not to know."""
 Ask = Callable[[str], str]
 
 
@@ -37,22 +37,22 @@ def read(name: str) -> list[dict[str, Any]]:
 
 
 def tell(client: Honcho, name: str) -> None:
-    """Say everything, a session for each month."""
+    """Send all messages, with a session per month."""
     person, said = client.peer(PEOPLE[name]), read(f"{name}.jsonl")
     months: dict[str, list[dict[str, Any]]] = {}
     for one in said:
         months.setdefault(one["at"][:7], []).append(one)
     for month, some in months.items():
         session = client.session(month)
-        for start in range(0, len(some), AT_ONCE):
-            part = some[start : start + AT_ONCE]
+        for start in range(0, len(some), BATCH_SIZE):
+            part = some[start : start + BATCH_SIZE]
             session.add_messages(
                 [person.message(one["text"], created_at=datetime.fromisoformat(one["at"])) for one in part]
             )
 
 
 def wait_until_finer(url: str) -> None:
-    """Wait until every message has a finer vector, where there are any. The server counts now and then."""
+    """Wait until every message has its second-stage vector, if they are used. The server counts from time to time."""
     while True:
         time.sleep(COUNT_SECONDS)
         with urllib.request.urlopen(f"{url}/health") as answer:
@@ -62,7 +62,7 @@ def wait_until_finer(url: str) -> None:
 
 
 def ways(client: Honcho, name: str) -> dict[str, Ask]:
-    """Return the ways to ask: each gives the first line of what comes back, "" for nothing."""
+    """Return the ways of asking: each returns the first line of the result, "" for none."""
     person = client.peer(PEOPLE[name])
 
     def concluded(question: str) -> str:

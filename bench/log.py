@@ -1,4 +1,4 @@
-"""What a line of the log costs, against the handler of the standard library."""
+"""Measures the cost of a log line against the handler of the standard library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.table import Row, report, summarise, time_calls
 from hermes.log_file import LogFile
 
-RUNS = 2_000
+LOG_LINE_COUNT = 2_000
 LARGEST = 10**9
 
 
@@ -25,6 +25,8 @@ def run() -> None:
 def _measure(name: str, handler: logging.Handler, base: Row | None = None) -> Row:
     log = logging.Logger("bench")
     log.addHandler(handler)
-    taken = time_calls(lambda: log.warning("a line of the usual length, number %d, with some words in it", 7), RUNS)
+    taken = time_calls(
+        lambda: log.warning("a line of the usual length, number %d, with some words in it", 7), LOG_LINE_COUNT
+    )
     handler.close()
     return summarise(name, taken, base)

@@ -1,4 +1,4 @@
-"""How many requests a second the memory server answers, with several API processes:
+"""Measures the memory server's requests per second with several API processes:
 
     python -m bench.memory_rates [--messages 20000] [--processes 1,2,4] [--seconds 10] [BASE_URL]
 
@@ -29,23 +29,23 @@ from urllib.parse import urlsplit
 import psycopg
 from honcho import Honcho
 
-from bench.memory_server import CHANCE, CLIENTS, TALK, resident, serve, wait_until_learnt, words
+from bench.memory_server import CHANCE, CLIENT_COUNT, TALK_SIZE, resident, serve, wait_until_learnt, words
 from bench.table import RESULTS
 from hermes.memory_server.db.neighbours import EXACT_ROWS
 from tests.postgres import running_postgres
 
 KINDS = ("add 1", "search")
-AT_ONCE = 100
-"""Messages in one request while a workspace is filled."""
-FILLERS = 4
+BATCH_SIZE = 100
+"""Messages per request while a workspace is filled."""
+FILLER_COUNT = 4
 WARM_SECONDS = 120.0
-"""The longest that a new server gets to read what it keeps in memory."""
+"""Longest time for a new server to fill its caches."""
 HEADERS = {"Content-Type": "application/json", "Authorization": "Bearer unused"}
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Requests of one kind a second, from CLIENTS clients at once."""
+    """Requests per second of one kind, from CLIENT_COUNT parallel clients."""
 
     storage: str
     processes: int
@@ -62,7 +62,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where the messages are: the name that is shown, and what servers and worker are given to find it."""
+    """A storage: its name in the table, and the options of servers and worker."""
 
     name: str
     options: Sequence[str]
@@ -86,7 +86,7 @@ class Caller:
 
 
 def ask(url: str, workspace: str, kind: str, seconds: float, number: int) -> list[float]:
-    """Be one client for so long: how long each request took."""
+    """Run one client for some time and return the duration of each request."""
     caller = Caller(url, workspace)
     CHANCE.seed(f"{kind} {number}")
     taken: list[float] = []
@@ -106,15 +106,15 @@ def fill(url: str, workspace: str, talks: Sequence[int]) -> int:
     caller = Caller(url, workspace)
     CHANCE.seed(talks[0])
     for talk in talks:
-        for start in range(0, TALK, AT_ONCE):
-            said = [f"I keep item {talk * TALK + start + number} in {words(22)}." for number in range(AT_ONCE)]
+        for start in range(0, TALK_SIZE, BATCH_SIZE):
+            said = [f"I keep item {talk * TALK_SIZE + start + number} in {words(22)}." for number in range(BATCH_SIZE)]
             given = [{"content": text, "peer_id": f"p{talk}"} for text in said]
             caller.post(f"/sessions/s{talk}/messages", {"messages": given})
-    return TALK * len(talks)
+    return TALK_SIZE * len(talks)
 
 
 def prepare(url: str, workspace: str, talks: int) -> None:
-    """Make what other servers want to know before the first message."""
+    """Create what other servers need before the first message."""
     honcho = Honcho(workspace_id=workspace, base_url=url, api_key="unused")
     for talk in range(talks):
         honcho.session(f"s{talk}", metadata={}).add_peers([honcho.peer(f"p{talk}", metadata={})])
@@ -122,7 +122,7 @@ def prepare(url: str, workspace: str, talks: int) -> None:
 
 @contextmanager
 def serving(storage: Storage, folder: str, processes: int) -> Iterator[list[tuple[int, str]]]:
-    """API processes without background work, and one worker: the number and address of each server."""
+    """Run API processes without background work, and one worker; yield number and address of each server."""
     options = ("--no-worker", *storage.options)
     started = [serve(folder, options=options) for _ in range(processes)]
     command = [sys.executable, "-m", "hermes", "memory", "worker", "--data", folder, *storage.options]
@@ -138,14 +138,14 @@ def serving(storage: Storage, folder: str, processes: int) -> Iterator[list[tupl
 
 
 def measure(storage: str, urls: Sequence[str], workspace: str, messages: int, seconds: float) -> list[Rate]:
-    """A row for each kind of request."""
+    """Return a row for each kind of request."""
     rates: list[Rate] = []
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(CLIENTS, context) as pool:
+    with ProcessPoolExecutor(CLIENT_COUNT, context) as pool:
         honcho = Honcho(workspace_id=workspace, base_url=urls[0], api_key="unused")
         for kind in reversed(KINDS):
             for length in (1.0, seconds):  # the first fills what is kept in memory
-                begun = [pool.submit(ask, urls[n % len(urls)], workspace, kind, length, n) for n in range(CLIENTS)]
+                begun = [pool.submit(ask, urls[n % len(urls)], workspace, kind, length, n) for n in range(CLIENT_COUNT)]
                 taken = sorted(each for one in begun for each in one.result())
             p95 = taken[int(len(taken) * 0.95)]
             found = Rate(storage, len(urls), messages, kind, len(taken) / seconds, statistics.median(taken), p95)
@@ -156,7 +156,7 @@ def measure(storage: str, urls: Sequence[str], workspace: str, messages: int, se
 
 
 def warm(urls: Sequence[str], workspace: str) -> None:
-    """Search until it is as fast as it gets: a server reads much of a large workspace before its first answer."""
+    """Search until the times stop improving: a server reads much of a large workspace before its first answer."""
     for url in urls:
         end, caller = time.monotonic() + WARM_SECONDS, Caller(url, workspace)
         taken = [float("inf")]
@@ -167,19 +167,19 @@ def warm(urls: Sequence[str], workspace: str) -> None:
 
 
 def write_all(storage: str, url: str, workspace: str, messages: int) -> None:
-    """Fill a workspace through a server, several conversations at once."""
-    talks = max(messages // TALK, CLIENTS)
+    """Fill a workspace through a server, several conversations in parallel."""
+    talks = max(messages // TALK_SIZE, CLIENT_COUNT)
     prepare(url, workspace, talks)
     begun = time.monotonic()
-    with ProcessPoolExecutor(FILLERS, multiprocessing.get_context("spawn")) as pool:
-        parts = [range(talks)[start::FILLERS] for start in range(FILLERS)]
-        written = sum(pool.map(fill, [url] * FILLERS, [workspace] * FILLERS, parts))
+    with ProcessPoolExecutor(FILLER_COUNT, multiprocessing.get_context("spawn")) as pool:
+        parts = [range(talks)[start::FILLER_COUNT] for start in range(FILLER_COUNT)]
+        written = sum(pool.map(fill, [url] * FILLER_COUNT, [workspace] * FILLER_COUNT, parts))
     rate = written / (time.monotonic() - begun)
-    print(f"  {storage:<12} {written:,} messages, {AT_ONCE} at a time: {rate:,.0f} messages/s", flush=True)  # noqa: T201
+    print(f"  {storage:<12} {written:,} messages, {BATCH_SIZE} at a time: {rate:,.0f} messages/s", flush=True)  # noqa: T201
 
 
 def wait_for_index(database: str) -> None:
-    """Until the vectors have their index: servers that start later use it."""
+    """Wait until the vectors have their index, which servers that start later use."""
     query = "SELECT 1 FROM pg_class JOIN pg_index ON indexrelid = oid WHERE relname ~ '^near_' AND indisvalid"
     begun = time.monotonic()
     with psycopg.connect(database, autocommit=True) as connection:
@@ -189,7 +189,7 @@ def wait_for_index(database: str) -> None:
 
 
 def measure_storage(storage: Storage, folder: str, chosen: argparse.Namespace) -> list[Rate]:
-    """Fill it, then a row for each number of processes and kind of request."""
+    """Fill a storage, then return a row for each number of processes and kind of request."""
     workspace = f"bench-{uuid.uuid4().hex[:8]}"
     with serving(storage, folder, 1) as [(_, url)]:
         write_all(storage.name, url, workspace, chosen.messages)

@@ -1,6 +1,6 @@
-"""The memory server through the official SDK: `python -m bench.memory_server [BASE_URL]`.
+"""Measures the memory server through the official SDK: `python -m bench.memory_server [BASE_URL]`.
 
-Without an address it serves a folder of its own and also tells the cold start, the memory it takes and the disk.
+Without an address it serves a new folder and also reports the cold start, the memory and the disk usage.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from honcho import Honcho
 from bench.table import Row, report, summarise, time_calls
 
 SIZES = tuple(int(size) for size in os.environ.get("BENCH_SIZES", "1000,4000,22000").split(","))
-"""How many messages a workspace holds; 1,000,000 takes a quarter of an hour to fill."""
-TALK = 1000
-"""Messages in one session, all by one peer: a conversation and a person stay as they are while the workspace grows."""
-CLIENTS = 16
-PATIENCE = 60.0
-"""Seconds that background work is waited for."""
+"""Messages in a workspace; 1,000,000 take a quarter of an hour to store."""
+TALK_SIZE = 1000
+"""Messages in one session, all by one peer, so that conversations and people keep their size while the workspace
+grows."""
+CLIENT_COUNT = 16
+LEARNING_TIMEOUT_SECONDS = 60.0
+"""Longest wait for background work."""
 CHANCE = random.Random(7)
 VOCABULARY = ["".join(CHANCE.choices("aeioulnrstmdkpgvb", k=CHANCE.randint(3, 9))) for _ in range(8000)]
 OFTEN = list(itertools.accumulate(1.0 / rank for rank in range(1, len(VOCABULARY) + 1)))
-"""Few words are frequent and most are rare, as in what people say."""
+"""Word frequencies: few words are frequent and most are rare, as in natural text."""
 
 
 def run() -> None:
-    """Measure servers of our own, one for each size."""
+    """Measure local servers, one for each size."""
     rows: list[Row] = []
     told: list[str] = []
     for size in SIZES:
@@ -58,7 +59,7 @@ def run() -> None:
 
 
 def serve(folder: str, module: str = "hermes", options: Sequence[str] = ()) -> tuple[subprocess.Popen[str], str, float]:
-    """A server of our own: its process, its address, and how long it took to answer."""
+    """Run a local server; yield its process, its address, and its start time."""
     start = time.perf_counter()
     command = [sys.executable, "-m", module, "memory", "serve", "--port", "0", "--data", folder, *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -75,14 +76,14 @@ def serve(folder: str, module: str = "hermes", options: Sequence[str] = ()) -> t
 
 
 def resident(pid: int) -> float:
-    """The memory of a process, in megabytes."""
+    """Return the resident memory of a process in megabytes."""
     fields = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     found = re.search(r"VmRSS:\s+(\d+)", fields)
     return int(found.group(1)) / 1024 if found else 0.0
 
 
 def measure(url: str, sizes: Sequence[int] = SIZES) -> list[Row]:
-    """All rows, in a workspace for each size."""
+    """Return all rows, with a workspace for each size."""
     rows: list[Row] = []
     for size in sizes:
         floor = summarise("no-op (GET /health, httpx)", _time_health(url))
@@ -98,7 +99,7 @@ def _time_health(url: str) -> list[float]:
 
 
 def words(count: int) -> str:
-    """So many words of people who have eight thousand."""
+    """Return random words from a vocabulary of eight thousand."""
     return " ".join(CHANCE.choices(VOCABULARY, cum_weights=OFTEN, k=count))
 
 
@@ -139,30 +140,30 @@ def _at_size(url: str, size: int, floor: Row) -> list[Row]:
 
 def _fill(honcho: Honcho, size: int) -> list[float]:
     taken: list[float] = []
-    for talk in range(-(-size // TALK)):
+    for talk in range(-(-size // TALK_SIZE)):
         session, peer = honcho.session(f"s{talk}"), honcho.peer(f"p{talk}")
-        for batch in range(min(TALK, size - talk * TALK) // 100):
-            given = [peer.message(_text(talk * TALK + batch * 100 + number)) for number in range(100)]
+        for batch in range(min(TALK_SIZE, size - talk * TALK_SIZE) // 100):
+            given = [peer.message(_text(talk * TALK_SIZE + batch * 100 + number)) for number in range(100)]
             start = time.perf_counter()
             session.add_messages(given)
             taken.append(time.perf_counter() - start)
     return taken
 
 
-def wait_until_learnt(honcho: Honcho) -> None:
-    """Until nothing waits, or for a while: other servers let little work wait for half an hour."""
-    end = time.monotonic() + PATIENCE
+def wait_until_learnt(honcho: Honcho, seconds: float = LEARNING_TIMEOUT_SECONDS) -> None:
+    """Wait until no work is left, or for a limited time: other servers delay small work for half an hour."""
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         status = honcho.queue_status()
         if status.pending_work_units + status.in_progress_work_units == 0:
             return
         time.sleep(0.05)
-    print(f"  (work still waits after {PATIENCE:g} s; measured all the same)")  # noqa: T201
+    print(f"  (work still waits after {seconds:g} s; measured all the same)")  # noqa: T201
 
 
 def _together(url: str, workspace: str, size: int, name: str, bind: Callable[[Honcho, int], Any]) -> Row:
-    """Many clients at once; the row's name tells how many calls a second that is."""
-    clients = [Honcho(workspace_id=workspace, base_url=url, api_key="unused") for _ in range(CLIENTS)]
+    """Run many clients in parallel; the row's name has the calls per second."""
+    clients = [Honcho(workspace_id=workspace, base_url=url, api_key="unused") for _ in range(CLIENT_COUNT)]
     calls = [bind(client, number) for number, client in enumerate(clients)]
     author = clients[0].peer("p0")
 
@@ -174,10 +175,10 @@ def _together(url: str, workspace: str, size: int, name: str, bind: Callable[[Ho
         return time_calls(once, 40)
 
     start = time.perf_counter()
-    with ThreadPoolExecutor(CLIENTS) as pool:
-        taken = [seconds for part in pool.map(work, range(CLIENTS)) for seconds in part]
+    with ThreadPoolExecutor(CLIENT_COUNT) as pool:
+        taken = [seconds for part in pool.map(work, range(CLIENT_COUNT)) for seconds in part]
     rate = len(taken) / (time.perf_counter() - start)
-    return summarise(f"{CLIENTS} × {name}, N = {size:,} ({rate:.0f}/s)", taken)
+    return summarise(f"{CLIENT_COUNT} × {name}, N = {size:,} ({rate:.0f}/s)", taken)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""What a model adds to the answers of the memory server: `python -m bench.model_adds [MODEL_URL [CLASS …]]`.
+"""Measures what a model adds to the answers of the memory server.
+
+    python -m bench.model_adds [MODEL_URL [CLASS …]]
 
 Two lives of twelve facts, each with ten questions whose answer was told and ten near ones whose answer was not. Each is
 asked without a model, with one of class `point`, and with one of class `compose`. Without MODEL_URL, only the first.
@@ -22,7 +24,7 @@ ADMITTED = "was not told the answer"
 
 
 class Life(NamedTuple):
-    """Facts; questions that they answer, with a word of the answer; and questions that they do not answer."""
+    """Facts, questions that they answer, with a word of the answer, and questions that they do not answer."""
 
     facts: Sequence[str]
     told: Sequence[tuple[str, str]]
@@ -113,7 +115,8 @@ LIVES = {"first": FIRST, "second": SECOND}
 
 
 def ask_all(client: Honcho, life: Life) -> tuple[int, int, float, list[str]]:
-    """Return how many told answers came, how many untold ones were admitted, seconds a question, and the answers."""
+    """Return the number of correct answers to known questions, of admitted gaps to unknown ones, the seconds per
+    question, and the answers."""
     person, began, answers = client.peer("ann"), time.perf_counter(), []
     right = admitted = 0
     for question, word in life.told:
@@ -129,7 +132,7 @@ def ask_all(client: Honcho, life: Life) -> tuple[int, int, float, list[str]]:
 
 
 def set_model(folder: Path, url: str, kind: ModelClass | None) -> None:
-    """Give the folder's server a model of this class, or none."""
+    """Configure the folder's server with a model of this class, or with none."""
     chosen = ModelSettings() if kind is None else ModelSettings("own", url, model_class=kind, guests=True)
     (folder / FILE).touch(0o600)
     (folder / FILE).write_text(to_json(chosen), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the memory outbox adds to a turn's two commits, and how fast a backlog is delivered."""
+"""Measures what the memory outbox adds to a turn's two commits, and the delivery of a backlog."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hermes.scope import OWNER
 from hermes.store.store import Store
 from hermes.types import Draft
 
-TURNS = 300
+MEASURED_TURN_COUNT = 300
 TEXT = "I collect stamps from Malta and sometimes from Gozo. " * 4
 
 
@@ -81,7 +81,7 @@ async def _measure(home: Path) -> list[Row]:
 
 async def _turns(store: Store, session: str, memory: Memory | NoMemory) -> list[float]:
     taken: list[float] = []
-    for _ in range(TURNS):
+    for _ in range(MEASURED_TURN_COUNT):
         start = time.perf_counter()
 
         def accept(tx: Tx) -> None:
@@ -98,9 +98,9 @@ async def _turns(store: Store, session: str, memory: Memory | NoMemory) -> list[
 
 
 async def _deliver(provider: ActiveProvider) -> float:
-    """Seconds for one entry of the backlog that the turns left."""
+    """Return the seconds for one entry of the backlog."""
     deliveries = Deliveries(provider, "bench", 4)
     start = time.perf_counter()
     deliveries.start()
     await deliveries.finish(120.0)
-    return (time.perf_counter() - start) / (2 * TURNS)
+    return (time.perf_counter() - start) / (2 * MEASURED_TURN_COUNT)

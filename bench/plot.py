@@ -1,4 +1,4 @@
-"""Charts of bars and of lines as files that any browser shows."""
+"""Bar and line charts as SVG files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BAR, GAP, HEIGHT, LEFT, TOP = 22, 26, 220, 50, 40
 
 
 def draw_bars(path: Path, title: str, series: Sequence[str], groups: Mapping[str, Sequence[float]]) -> None:
-    """A group of bars for each name, one for each of the series, from 0 to 1."""
+    """Draw a group of bars for each name, one for each series, from 0 to 1."""
     width = LEFT + len(groups) * (len(series) * BAR + GAP) + GAP
     parts = [f'<text x="{LEFT}" y="20" font-size="15">{escape(title)}</text>']
     for tenth in range(0, 11, 2):

@@ -1,4 +1,4 @@
-"""What becomes a conclusion, scored: `python -m bench.reading FILE.jsonl… [--json] [--wrong]`.
+"""Scores which messages become conclusions: `python -m bench.reading FILE.jsonl… [--json] [--wrong]`.
 
 Each line of a file is a message as a person types it, with its `language`, its `kind` (see `KINDS`) and whether a
 long-term memory should `keep` it as a conclusion. A kind that the reader does not know is scored by `keep` alone.
@@ -22,12 +22,12 @@ from hermes.memory_server.engine.sentence_kinds import KINDS
 from hermes.memory_server.engine.sentences import is_kept, read_message
 
 MARKED = ("secret", "discard")
-"""Kinds that are scored by themselves: what they hold is treated differently."""
+"""Kinds that are scored separately, because their content is treated differently."""
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A message and how it should be read."""
+    """A message with its labels."""
 
     text: str
     language: str
@@ -37,7 +37,7 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A labelled message and how it was read."""
+    """A labelled message and the reader's result."""
 
     label: Labelled
     kept: bool
@@ -46,7 +46,7 @@ class Read:
 
 
 class BadLineError(Exception):
-    """A line of a file is not a labelled message."""
+    """Raised when a line of a file is not a labelled message."""
 
 
 def load(path: Path) -> list[Labelled]:
@@ -69,7 +69,7 @@ def _parse(place: str, line: str) -> Labelled:
 
 
 def read_all(labelled: Iterable[Labelled]) -> list[Read]:
-    """Return each message as the reader reads it."""
+    """Return each message with the reader's result."""
     found = []
     read_message("The first text loads the word vectors.")
     for label in labelled:
@@ -82,7 +82,7 @@ def read_all(labelled: Iterable[Labelled]) -> list[Read]:
 
 
 def score(reads: Sequence[Read], wanted: Callable[[Read], bool], found: Callable[[Read], bool]) -> dict[str, float]:
-    """Return precision and recall of what was found against what was wanted."""
+    """Return precision and recall of the found items against the expected ones."""
     right = sum(wanted(read) and found(read) for read in reads)
     all_found, all_wanted = sum(map(found, reads)), sum(map(wanted, reads))
     precision = right / all_found if all_found else float(not all_wanted)
@@ -132,7 +132,7 @@ def _print_wrong(reads: Sequence[Read]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Score the files that are named, by default those that ship."""
+    """Score the given files, by default the shipped ones."""
     files = [Path(name) for name in arguments if not name.startswith("--")]
     scores = {}
     for path in files or sorted(Path(__file__).parent.glob("reading_*.jsonl")):

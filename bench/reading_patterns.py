@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 PATTERNS = Path(__file__).with_name("reading_patterns.txt")
-USES = 8
-"""How many messages are made of a pattern."""
+USES_PER_PATTERN = 8
+"""Messages that are expanded from one pattern."""
 CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
 NAMED = re.compile(r"\{(\w+)\}")
 SHAPE = re.compile(r"<([^<>]+)>")
@@ -37,7 +37,7 @@ def expand_patterns() -> Iterator[dict[str, Any]]:
 
 def _expand(pattern: str, language: str, kind: str, lists: Lists) -> Iterator[dict[str, Any]]:
     chance = random.Random(f"{language} {kind} {pattern}")
-    texts = dict.fromkeys(_fill(pattern, language, lists, chance) for _ in range(USES))
+    texts = dict.fromkeys(_fill(pattern, language, lists, chance) for _ in range(USES_PER_PATTERN))
     for text in texts:
         yield {"text": text, "language": language, "kind": kind, "keep": kind in KEPT, "pattern": pattern}
 

@@ -1,4 +1,4 @@
-"""What is found: `python -m bench.recall DATA [--fit] [--minilm] [--database=URL]`.
+"""Measures recall of search: `python -m bench.recall DATA [--fit] [--minilm] [--database=URL]`.
 
 DATA is a folder of conversations, or `samples`.
 
@@ -33,7 +33,7 @@ import numpy as np
 
 from bench.fitting import Case, fit
 from bench.full_text import Find, by_full_text
-from bench.inside import UNANSWERED, Inside
+from bench.inside import UNANSWERED_CODE, Inside
 from bench.memory_server import serve
 from bench.plot import draw_bars
 from bench.samples import samples
@@ -43,11 +43,11 @@ from hermes.memory_server.minilm import MiniLm
 from hermes.ranking.scoring import FINER, RELEVANCE_THRESHOLD, WEIGHTS, Weights
 
 CATEGORIES = {1: "several", 2: "time", 3: "open", 4: "single", 5: "nobody"}
-"""What LoCoMo calls multi-hop, temporal, open-domain, single-hop and adversarial."""
+"""LoCoMo's categories: multi-hop, temporal, open-domain, single-hop and adversarial."""
 
 
 def run_all(talks: Sequence[Talk], find: Find) -> tuple[list[Measured], float]:
-    """Every question; also the median of seconds that one took."""
+    """Ask every question; return the scores and the median seconds of one."""
     measured: list[Measured] = []
     taken: list[float] = []
     for talk in talks:
@@ -60,7 +60,7 @@ def run_all(talks: Sequence[Talk], find: Find) -> tuple[list[Measured], float]:
 
 
 def show(name: str, measured: Sequence[Measured], seconds: float | None = None) -> dict[str, Any]:
-    """Print a row, and return what it says."""
+    """Print a row, and return its values."""
 
     def mean(value: Callable[[Measured], float], rows: Sequence[Measured] = measured) -> float:
         return statistics.fmean(value(row) for row in rows) if rows else math.nan
@@ -84,7 +84,7 @@ def show(name: str, measured: Sequence[Measured], seconds: float | None = None) 
 
 
 def fill(client: httpx.Client, talks: Sequence[Talk]) -> None:
-    """Tell a server all conversations, each in a workspace of its own."""
+    """Store all conversations on a server, each in a separate workspace."""
     for talk in talks:
         for session in dict.fromkeys(turn.session for turn in talk.turns):
             said = [turn for turn in talk.turns if turn.session == session]
@@ -103,7 +103,7 @@ def fill(client: httpx.Client, talks: Sequence[Talk]) -> None:
 
 
 def over_http(client: httpx.Client) -> Find:
-    """The search of the public API."""
+    """Return the search of the public API."""
 
     def find(talk: Talk, asked: Asked) -> list[str]:
         body = {"query": asked.text, "limit": DEPTH}
@@ -114,8 +114,8 @@ def over_http(client: httpx.Client) -> Find:
 
 
 def show_abstention(surest: Sequence[tuple[int, float]]) -> list[dict[str, float]]:
-    """Which share of questions finds nothing that is sure enough, for several limits."""
-    kinds = {"answerable": (1, 2, 3, 4), "nobody": (5,), "unanswered": (UNANSWERED,)}
+    """Print the share of questions without a confident result, for several thresholds."""
+    kinds = {"answerable": (1, 2, 3, 4), "nobody": (5,), "unanswered": (UNANSWERED_CODE,)}
     rows: list[dict[str, float]] = []
     print("\n  share refused, by the least certainty")  # noqa: T201
     for least in sorted({*(step / 50 for step in range(5, 21)), RELEVANCE_THRESHOLD}):
@@ -131,7 +131,8 @@ def show_abstention(surest: Sequence[tuple[int, float]]) -> list[dict[str, float
 
 
 def weigh(inside: Inside, talks: Sequence[Talk], weights: Weights, *, fitting: bool) -> list[dict[str, Any]]:
-    """A row with all ideas, and one without each; with fitted weights on what they were not fitted on."""
+    """Print a row with all kinds of evidence, and one without each; fitted weights are scored on conversations that
+    were held out."""
     rows = [show("the same, in process", run_all(talks, inside.find(weights))[0])]
     for field in fields(Weights):
         if getattr(weights, field.name):
@@ -147,7 +148,7 @@ def weigh(inside: Inside, talks: Sequence[Talk], weights: Weights, *, fitting: b
 
 
 def cases(inside: Inside, talk: Talk) -> Iterator[Case]:
-    """What is known of the questions of a conversation."""
+    """Return the cases of a conversation's questions."""
     for asked in talk.questions:
         turns, evidence = inside.seen(talk, asked)
         yield evidence, np.array([turn in asked.evidence for turn in turns])
@@ -155,7 +156,7 @@ def cases(inside: Inside, talk: Talk) -> Iterator[Case]:
 
 @contextmanager
 def serving(data: str, embedder: str = "none", database: str | None = None) -> Iterator[httpx.Client]:
-    """A server of a folder, or of a database, for the length of a block, when it has embedded everything."""
+    """Run a server of a folder or a database; yield it when all messages are embedded."""
     os.environ["HERMES_FINER_EMBEDDER"] = embedder
     process, url, _ = serve(data, options=() if database is None else ("--database", database))
     try:
@@ -169,7 +170,8 @@ def serving(data: str, embedder: str = "none", database: str | None = None) -> I
 
 
 def compare(talks: Sequence[Talk], data: str, *, minilm: bool, database: str | None = None) -> list[dict[str, Any]]:
-    """Plain full text, and the public API with one kind of vectors or both, of a folder and of a database."""
+    """Compare plain full text search and the public API with one or both kinds of vectors, on a folder and on a
+    database."""
     rows = [show("plain FTS5", *run_all(talks, by_full_text(talks)))]
     for address, name in ((None, ""), *([(database, " of PostgreSQL")] if database else [])):
         with serving(data, database=address) as client:
@@ -182,7 +184,7 @@ def compare(talks: Sequence[Talk], data: str, *, minilm: bool, database: str | N
 
 
 def run(folder: Path, *, fitting: bool, minilm: bool, database: str | None = None) -> None:
-    """All rows of the conversations in a folder."""
+    """Print all rows of the conversations in a folder."""
     talks = read_talks(folder)
     print(f"\nRecall: {len(talks)} conversations, {sum(len(talk.questions) for talk in talks)} questions")  # noqa: T201
     with tempfile.TemporaryDirectory() as data:
@@ -203,7 +205,7 @@ def run(folder: Path, *, fitting: bool, minilm: bool, database: str | None = Non
 
 
 def run_samples(*, minilm: bool, database: str | None = None) -> None:
-    """Our own conversations, each kind apart."""
+    """Print the rows of the sample conversations, each kind separately."""
     drawn: dict[str, list[float]] = {}
     names: list[str] = []
     for talk in samples():

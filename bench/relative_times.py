@@ -1,4 +1,5 @@
-"""Relative times worked out: `python -m bench.relative_times FILE.jsonl…`, by default the sentences that ship.
+"""Scores the interpretation of relative times: `python -m bench.relative_times FILE.jsonl…`, by default on the shipped
+sentences.
 
 Each line has a `language`, `said_at` and a `text` in which every phrase to be found is labelled with its meaning, as in
 `[last week](week of 1 May 2023)`. A phrase counts as found if it overlaps the labelled one and has the same meaning in
@@ -29,7 +30,7 @@ ODD_CHARS = 25_000
 
 
 def read_label(marked: str) -> tuple[str, list[Phrase]]:
-    """Return the text without its labels, and these with their places in it."""
+    """Return the text without labels, and the labels with their positions."""
     text, labels, done = "", [], 0
     for label in LABEL.finditer(marked):
         text += marked[done : label.start()]
@@ -39,7 +40,7 @@ def read_label(marked: str) -> tuple[str, list[Phrase]]:
 
 
 def match(wanted: Sequence[Phrase], found: Sequence[Phrase]) -> Iterator[Phrase]:
-    """Yield the phrases that were wanted and found."""
+    """Yield the expected and the found phrases."""
     for start, end, written in wanted:
         if any(start < other_end and begin < end and written == other for begin, other_end, other in found):
             yield start, end, written

@@ -1,4 +1,4 @@
-"""What memory adds to a turn: the same turn with Honcho on a real server and without memory, one after the other.
+"""Measures what memory adds to a turn: the same turn with Honcho on a real server and without memory, in turn.
 
 The model answers at once, so all of a turn is ours. Nothing is delivered while it is measured. A turn begins when the
 preparation of the last has ended, as it has when a person takes longer to write than a server to answer.
@@ -34,7 +34,7 @@ from tests.memory_server.serving import inside, running
 from tests.memory_server.talking import say, settle
 
 TURNS, WARM_UP = 200, 10
-FACTS = 200
+FACT_COUNT = 200
 QUESTION = "Which book of mine was about boats, and where do I keep it?"
 
 
@@ -43,7 +43,7 @@ def run() -> None:
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, running(Path(folder) / "memory") as served:
         with inside(served, "bench") as http:
             http.post("/sessions", json={"id": "told", "peers": {"ann": {}, "bot": {"observe_others": True}}})
-            for start in range(0, FACTS, 50):
+            for start in range(0, FACT_COUNT, 50):
                 say(http, "told", *(f"I own book number {one}, about boats." for one in range(start, start + 50)))
             settle(http)
         rows: list[Row] = []
@@ -77,7 +77,7 @@ async def _compare(folder: Path, name: str, url: str) -> list[Row]:
 
 
 async def time_turn(agent: Agent) -> float:
-    """Seconds of a turn; the preparation of the next has ended when this returns."""
+    """Return the seconds of a turn, after the preparation of the next one has ended."""
     begun = time.perf_counter()
     async with aclosing(run_turn(agent, QUESTION, asyncio.Event())) as events:
         async for _ in events:
@@ -89,7 +89,7 @@ async def time_turn(agent: Agent) -> float:
 
 @asynccontextmanager
 async def open_agent(home: Path, *, remembers: bool) -> AsyncIterator[Agent]:
-    """An agent whose memory is Honcho as the home configures it, or that has none."""
+    """Open an agent with Honcho as the home configures it, or without memory."""
     name = "knowing" if remembers else "bare"
     async with await Store.open(home / f"{name}.db", clock=SystemClock(), lock_timeout=30.0) as store:
         notes = Notes(home, Owner(), {"memory": 2200, "user": 1400})

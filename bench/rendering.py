@@ -1,4 +1,5 @@
-"""What a terminal costs: a core while a reply of 200 tokens a second is shown, and Enter on a long paste."""
+"""Measures the rendering in a terminal: the share of a core for a reply of 200 tokens a second, and Enter on a long
+paste."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from bench.table import Row, report, summarise
 from hermes.types import Json
 from tests.cli.screen import ENTER, Screen
 
-RUNS = 3
-RATE = 200
-"""Tokens a second, of four characters each."""
+RUN_COUNT = 3
+TOKENS_PER_SECOND = 200
+"""Rate of the reply, with four characters per token."""
 SECTION = """## Section {number}
 
 Sorting **large** files takes *memory*, time and a `compare()`; [the manual](https://example.org/sort) says which, and
@@ -48,17 +49,17 @@ FUNCTION = '''    def part_{number}(self, lines: list[str]) -> int:
         return len(left) + {number}  # and so many more
 
 '''
-PARTS = 12
-REPLY = "".join(SECTION.format(number=number) for number in range(PARTS))
-CODE = f"```python\nclass Count:\n{''.join(FUNCTION.format(number=number) for number in range(4 * PARTS))}```\n"
+PART_COUNT = 12
+REPLY = "".join(SECTION.format(number=number) for number in range(PART_COUNT))
+CODE = f"```python\nclass Count:\n{''.join(FUNCTION.format(number=number) for number in range(4 * PART_COUNT))}```\n"
 PASTE = "".join(f"line {number}: {'words ' * 8}\n" for number in range(2500))
 
 
 def run() -> None:
     """Measure and print."""
-    shares = [_share_of_core(REPLY, "Section 0", f"Section {PARTS - 1}") for _ in range(RUNS)]
-    of_code = [_share_of_core(CODE, "def part_0", f"def part_{4 * PARTS - 1}") for _ in range(RUNS)]
-    pastes = [_time_paste() for _ in range(RUNS)]
+    shares = [_share_of_core(REPLY, "Section 0", f"Section {PART_COUNT - 1}") for _ in range(RUN_COUNT)]
+    of_code = [_share_of_core(CODE, "def part_0", f"def part_{4 * PART_COUNT - 1}") for _ in range(RUN_COUNT)]
+    pastes = [_time_paste() for _ in range(RUN_COUNT)]
     rows: list[Row] = [
         summarise("CPU per second of a 200 tokens/s stream", shares),
         summarise("the same, of code in one block", of_code),
@@ -86,8 +87,8 @@ def _chat(answers: list[Json]) -> Iterator[Screen]:
 
 
 def _share_of_core(reply: str, first: str, last: str) -> float:
-    """Seconds of CPU that the program takes for each second in which the reply comes, between two of its words."""
-    with _chat([{"says": {"text": reply, "piece": 4, "pause": 1 / RATE}}]) as screen:
+    """Return the program's CPU seconds per second of reply, between two of its words."""
+    with _chat([{"says": {"text": reply, "piece": 4, "pause": 1 / TOKENS_PER_SECOND}}]) as screen:
         screen.type("go" + ENTER)
         screen.wait_for(first)
         began, used = time.monotonic(), _cpu(screen.process.pid)

@@ -1,4 +1,4 @@
-"""Looking at and mending a large store of an older version: 20,000 sessions, of which 200 are damaged."""
+"""Measures audit and repair of a large store of an older version: 20,000 sessions, of which 200 are damaged."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run() -> None:
 
 
 def _measure_command(home: Path) -> tuple[float, float]:
-    """Seconds of the whole command, and those in which it computed."""
+    """Return the seconds of the whole command, and its CPU seconds."""
     command = [sys.executable, "-m", "hermes", "doctor", "--repair", "--yes", "--json"]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     out = subprocess.run(command, env={**os.environ, "HERMES_HOME": str(home)}, stdout=subprocess.PIPE, check=True)

@@ -1,6 +1,6 @@
-"""How fast a home of an earlier version is gone over beside a client: `python -m bench.rereading [MESSAGES]`.
+"""Measures the migration of an earlier version's home beside a client: `python -m bench.rereading [MESSAGES]`.
 
-Two servers serve the same folder's copies: one goes over it, the other has nothing to do. A client asks both in turns.
+Two servers serve copies of the same folder: one migrates it, the other is idle. A client calls both in turn.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from hermes.memory_server.db.schema import FILE
 from hermes.memory_server.engine.conclusions import digest
 from tests.memory_server.serving import inside, running
 
-MESSAGES = 40_000
-TURNS = 150
-"""Turns of the client that are compared: each adds a message, searches, and reads a context."""
+MESSAGE_COUNT = 40_000
+COMPARED_TURN_COUNT = 150
+"""Number of compared turns: each adds a message, searches, and reads a context."""
 SEEN = Path(__file__).with_name("reading_seen.jsonl")
 
 
@@ -72,7 +72,7 @@ def turn(client: httpx.Client, number: int) -> float:
 
 def main() -> None:
     """Make the homes, and compare."""
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else MESSAGES
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else MESSAGE_COUNT
     with tempfile.TemporaryDirectory() as name:
         busy, idle = Path(name) / "busy", Path(name) / "idle"
         make_old(busy, count)
@@ -90,14 +90,14 @@ def main() -> None:
 
 
 def compare(busy: httpx.Client, idle: httpx.Client, folder: Path) -> None:
-    """Print how long turns take while a home is gone over, and how long that takes."""
+    """Print the duration of turns during the migration, and the duration of the migration."""
     for client in (busy, idle):
         turn(client, 0)
     begin, before = time.monotonic(), left(folder)
-    times = [(turn(busy, number), turn(idle, number)) for number in range(TURNS)]
+    times = [(turn(busy, number), turn(idle, number)) for number in range(COMPARED_TURN_COUNT)]
     seconds, done = time.monotonic() - begin, before - left(folder)
     medians = [statistics.median(column) for column in zip(*times, strict=True)]
-    tails = [sorted(column)[int(TURNS * 0.95)] for column in zip(*times, strict=True)]
+    tails = [sorted(column)[int(COMPARED_TURN_COUNT * 0.95)] for column in zip(*times, strict=True)]
     for label, (own, others) in (("median", medians), ("95th percentile", tails)):
         print(f"{label}: {own * 1e3:.1f} ms a turn, {others * 1e3:.1f} without: {own / others - 1:+.0%}")  # noqa: T201
     while left(folder):
@@ -107,7 +107,7 @@ def compare(busy: httpx.Client, idle: httpx.Client, folder: Path) -> None:
 
 
 def left(folder: Path) -> int:
-    """Return how many rows are still to be read."""
+    """Return the number of rows that are still to be migrated."""
     with closing(sqlite3.connect(folder / FILE, timeout=30)) as file:
         marks = file.execute("SELECT value FROM meta WHERE name LIKE 'reread:%'").fetchall()
     return sum(int(until) - int(after) for after, until in (value.split(":") for (value,) in marks))

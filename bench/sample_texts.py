@@ -1,4 +1,4 @@
-"""What people say in several languages, each with a question that it answers, and what they say beside it."""
+"""Sample texts in several languages: statements, each with a question that it answers, and small talk."""
 
 from __future__ import annotations
 
@@ -234,5 +234,5 @@ What do we rehearse in the choir? | humming on thirds | Which exercise did you g
 moving | The piano has to go up to the fourth floor through the window.
 Which floor does the piano have to go to? | a rented crane | What did you recommend to lift it?
 """
-"""Of a person and an assistant, two lines each: a topic and what the person says; then a question about it, what the
-assistant advises in a long answer, and a question about that."""
+"""Dialogues of a person and an assistant, two lines each: a topic and the person's statement; then a question about it,
+a long answer of the assistant, and a question about that answer."""

@@ -1,4 +1,4 @@
-"""Conversations of our own: chats in five languages, and a long history with an assistant that answers at length."""
+"""Sample conversations: chats in five languages, and a long history with an assistant that answers at length."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LINES = (
 
 
 def samples() -> list[Talk]:
-    """All of them, each a conversation with its questions."""
+    """Return all conversations, each with its questions."""
     return [*(_chat(name, *given) for name, given in CHATS.items()), _history()]
 
 

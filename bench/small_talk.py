@@ -1,4 +1,4 @@
-"""What memory costs while it grows: the tokens that it puts into a request, over a month of small talk.
+"""Measures the tokens that memory adds to a request while it grows, over a month of small talk.
 
     python -m bench.small_talk
 
@@ -30,7 +30,7 @@ def run() -> None:
 
 
 def _plot(talk: Month) -> Iterator[str]:
-    """Yield a bar for every batch of sentences that was told."""
+    """Yield a bar for every batch of sentences."""
     texts = small_talk(SENTENCES)
     yield f"sentences  tokens  (one character is {TOKENS_PER_CELL} tokens)"
     for told in range(0, SENTENCES + 1, BATCH):

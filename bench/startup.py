@@ -1,4 +1,4 @@
-"""How long a person waits for the first character, against a bare interpreter in the same run; and what is imported."""
+"""Measures the time to the first character against a bare interpreter in the same run, and lists the imports."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import sys
 
 from bench.table import Row, report, summarise, time_calls
 
-RUNS = 15
+START_COUNT = 15
 COMMANDS = (("--version",), ("--help",), ("config", "path"), ("sessions", "list"))
 
 
 def run() -> None:
     """Measure and print."""
-    bare = summarise("python -c pass", time_calls(lambda: _run("-c", "pass"), RUNS))
+    bare = summarise("python -c pass", time_calls(lambda: _run("-c", "pass"), START_COUNT))
     rows: list[Row] = [bare]
     for command in COMMANDS:
-        taken = time_calls(lambda command=command: _run("-m", "hermes", *command), RUNS)  # type: ignore[misc]
+        taken = time_calls(lambda command=command: _run("-m", "hermes", *command), START_COUNT)  # type: ignore[misc]
         rows.append(summarise(f"hermes {' '.join(command)}", taken, bare))
     report("Startup", rows)
     report("Imports of `hermes sessions` (own time, five largest)", _import_times()[:5])

@@ -1,5 +1,5 @@
-"""Append and live view as the store and one session in it grow, and what a turn reads of a long session that was never
-compressed, against a bare SQLite insert in the same run."""
+"""Measures append and live view while the store and one session grow, and a turn's reads of a long uncompressed
+session, against a bare SQLite insert in the same run."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from hermes.store.store import Store
 from hermes.types import Compression, Draft, LiveView
 
 SIZES = (100, 10_000, 1_000_000)
-CALLS = 200
+CALL_COUNT = 200
 UNCOMPRESSED = (1_000, 10_000)
-READS = 50
-TAIL = 40
+READ_COUNT = 50
+TAIL_COUNT = 40
 TEXT = "I collect stamps from Malta and sometimes from Gozo. " * 4
 
 
@@ -44,7 +44,7 @@ def _bare_insert(path: Path) -> Row:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, text)")
     taken: list[float] = []
-    for _ in range(CALLS):
+    for _ in range(CALL_COUNT):
         start = time.perf_counter()
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("INSERT INTO t (text) VALUES (?)", (TEXT,))
@@ -65,20 +65,20 @@ async def _at_size(path: Path, size: int, baseline: Row) -> list[Row]:
     return [
         summarise(f"append, N = {size:,}", append, baseline),
         summarise(f"32 appends at once, N = {size:,}", many, baseline),
-        summarise(f"live view ({TAIL + CALLS} after the horizon), N = {size:,}", view, baseline),
+        summarise(f"live view ({TAIL_COUNT + CALL_COUNT} after the horizon), N = {size:,}", view, baseline),
     ]
 
 
 async def _uncompressed(path: Path, size: int, baseline: Row) -> list[Row]:
-    """What the first request of a turn takes, and each later one."""
+    """Measure the reads of a turn's first request, and of each later one."""
     async with await Store.open(path, clock=SystemClock(), lock_timeout=30.0) as store:
         session = (await store.create_session("cli")).id
         await store.write(lambda tx: _fill(tx, session, size))
         seen = await store.view(session)
         await store.append(session, Draft("user", TEXT))
-        whole = await _time(lambda: store.view(session), READS)
-        later = await _time(lambda: store.view_since(seen), READS)
-        built = await _time(lambda: _build(seen), READS)
+        whole = await _time(lambda: store.view(session), READ_COUNT)
+        later = await _time(lambda: store.view_since(seen), READ_COUNT)
+        built = await _time(lambda: _build(seen), READ_COUNT)
     return [
         summarise(f"view of {size:,} uncompressed", whole, baseline),
         summarise(f"one message more than {size:,}", later, baseline),
@@ -98,11 +98,11 @@ def _fill(tx: Tx, session: str, size: int) -> None:
 
 def _compression(tx: Tx, session: str) -> Compression:
     last = int(tx.execute("SELECT max(id) FROM messages").fetchone()[0])
-    horizon = last - TAIL
+    horizon = last - TAIL_COUNT
     return Compression(session, 1, horizon, last, (1,), "a summary", snapshot_id(session, 1.0), 1.0)
 
 
-async def _time(call: Callable[[], Awaitable[object]], count: int = CALLS) -> list[float]:
+async def _time(call: Callable[[], Awaitable[object]], count: int = CALL_COUNT) -> list[float]:
     taken: list[float] = []
     for _ in range(count):
         start = time.perf_counter()

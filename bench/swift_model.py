@@ -1,4 +1,4 @@
-"""A model that answers at once and remembers when each request reached it. A process of its own: `{"port": N}` first.
+"""A model process that answers at once and records when each request arrived. Its first line is `{"port": N}`.
 
 GET / gives the arrivals so far: the last line of the last user message of each request with the moment it was read, on
 the machine's monotonic clock.

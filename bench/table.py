@@ -1,4 +1,4 @@
-"""Measured rows: printed as a table and saved, so that two runs can be compared."""
+"""Tables of measurements: printed and saved, so that two runs can be compared."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Row:
 
 
 def time_calls(call: Callable[[], object], count: int) -> list[float]:
-    """How long each of `count` calls took."""
+    """Return the durations of `count` calls."""
     taken: list[float] = []
     for _ in range(count):
         start = time.perf_counter()
@@ -36,7 +36,7 @@ def time_calls(call: Callable[[], object], count: int) -> list[float]:
 
 
 def summarise(name: str, taken: Sequence[float], baseline: Row | None = None) -> Row:
-    """A row of the table."""
+    """Return a row of the table."""
     ordered = sorted(taken)
     p50 = statistics.median(ordered)
     p95 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
@@ -44,7 +44,7 @@ def summarise(name: str, taken: Sequence[float], baseline: Row | None = None) ->
 
 
 def report(title: str, rows: Sequence[Row]) -> None:
-    """Print the rows and keep them in bench/results."""
+    """Print the rows and save them in bench/results."""
     print(f"\n{title}  ({platform.python_version()}, {platform.machine()})")  # noqa: T201 - this is the output
     for row in rows:
         ratio = f"{row.ratio:6.2f} × {row.against}" if row.ratio is not None else ""
@@ -55,5 +55,5 @@ def report(title: str, rows: Sequence[Row]) -> None:
 
 
 def file_name(title: str) -> str:
-    """The first word of a title, as a file may be called anywhere."""
+    """Return the first word of a title as a file name."""
     return re.sub(r"\W", "", title.split()[0]).lower()

@@ -1,4 +1,4 @@
-"""Conversations of LoCoMo with their questions, and how good a list of turns is as an answer."""
+"""LoCoMo conversations with their questions, and scores of ranked turns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEPTH = 50
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One thing that was said."""
+    """A turn of a conversation."""
 
     id: str
     session: str
@@ -44,18 +44,18 @@ class Talk:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """How one question fared."""
+    """The scores of one question."""
 
     category: int
     recall: tuple[float, float, float]
-    """Among the first 5, 10 and 50."""
+    """Recall among the first 5, 10 and 50."""
     reciprocal: float
     session_first: float
     session_gain: float
 
 
 def read_talks(folder: Path) -> list[Talk]:
-    """The conversations of all files in a folder."""
+    """Return the conversations of all files in a folder."""
     talks: list[Talk] = []
     for path in sorted(folder.glob("*.json")):
         for number, given in enumerate(json.loads(path.read_text(encoding="utf-8"))):
@@ -94,7 +94,7 @@ def _ids(evidence: Sequence[str]) -> Iterator[str]:
 
 
 def judge(talk: Talk, asked: Asked, found: Sequence[str]) -> Measured:
-    """How good a list is."""
+    """Score a ranked list."""
     session_of = {turn.id: turn.session for turn in talk.turns}
     ranks = [place for place, turn in enumerate(found) if turn in asked.evidence]
     right = {session_of[turn] for turn in asked.evidence}

@@ -1,4 +1,4 @@
-"""Changed values in search, on conversations of BEAM: `python -m bench.truth FOLDER [BASE_URL]`.
+"""Measures search of changed values on conversations of BEAM: `python -m bench.truth FOLDER [BASE_URL]`.
 
 FOLDER holds `beam*.json` files: conversations with sessions of turns, and questions with the turns that answer them.
 Those of the kinds `knowledge_update` and `contradiction_resolution` name two `sides`. Printed are how often the newer
@@ -23,14 +23,14 @@ from bench.memory_server import serve
 
 PAIRED = ("knowledge_update", "contradiction_resolution")
 NO_RANK = ("event_ordering", "summarization", "abstention")
-"""Kinds of questions whose evidence has no order, or that have none."""
+"""Kinds of questions without evidence, or whose evidence has no order."""
 DEPTH = 50
 NOWHERE = 10**6
 
 
 @dataclass(slots=True)
 class Figures:
-    """What is counted over all questions."""
+    """Counts over all questions."""
 
     newer_first: list[bool] = field(default_factory=list)
     both_in_ten: list[bool] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Figures:
 
 
 def run(folder: Path, url: str) -> None:
-    """Load every conversation of a folder into a workspace of its own, ask its questions, and print the figures."""
+    """Load each conversation of a folder into a separate workspace, ask its questions, and print the figures."""
     figures = Figures()
     with httpx.Client(base_url=url, timeout=120) as client:
         talks = [

@@ -1,4 +1,4 @@
-"""How much of a turn is ours: `hermes chat -q` against an endpoint on loopback, less the endpoint's own time."""
+"""Measures our share of a turn: `hermes chat -q` against an endpoint on loopback, less the endpoint's own time."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ import httpx
 from bench.table import Row, report, summarise, time_calls
 from hermes.llm.connection import ConnectionPool
 from hermes.llm.endpoint import Endpoint
-from hermes.llm.patience import Patience, Timeouts
+from hermes.llm.timeouts import TimeBudget, Timeouts
 
-RUNS = 12
-AT_ONCE = 100
+PROCESS_RUN_COUNT = 12
+CONCURRENT_COUNT = 100
 BODY = json.dumps({"messages": [{"role": "user", "content": "Hello."}]}, separators=(",", ":")).encode()
-DELAY = 0.2
-"""Seconds that the endpoint thinks about each reply."""
+DELAY_SECONDS = 0.2
+"""Time that the endpoint takes for each reply."""
 
 
 def run() -> None:
     """Measure and print."""
-    bare = summarise("python -c pass", time_calls(lambda: _run(dict(os.environ), "-c", "pass"), RUNS))
+    bare = summarise("python -c pass", time_calls(lambda: _run(dict(os.environ), "-c", "pass"), PROCESS_RUN_COUNT))
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         offline = {**os.environ, "HERMES_HOME": folder, "OPENAI_BASE_URL": "", "OPENAI_API_KEY": ""}
-        floor = time_calls(lambda: _run(offline, "-m", "hermes", "chat", "-q", "hi"), RUNS)
-        waited = [seconds - DELAY for seconds in _time_turns(Path(folder))]
+        floor = time_calls(lambda: _run(offline, "-m", "hermes", "chat", "-q", "hi"), PROCESS_RUN_COUNT)
+        waited = [seconds - DELAY_SECONDS for seconds in _time_turns(Path(folder))]
     report("Connections: CPU of a model request, 100 at once", _connections())
     report(
         "Turn: hermes chat -q, less the endpoint's own time",
@@ -41,7 +41,7 @@ def run() -> None:
 
 
 def _connections() -> list[Row]:
-    """CPU of a request over our connections, and over one httpx client that holds them all."""
+    """Measure the CPU time of a request over our connections, and over one httpx client for all."""
     with subprocess.Popen([sys.executable, "-m", "bench.swift_model"], stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
@@ -54,28 +54,28 @@ async def _compare(url: str) -> list[Row]:
     pool, limits = ConnectionPool(Endpoint.parse(url), Timeouts()), httpx.Limits(max_connections=None)
 
     async def ours(_: int) -> None:
-        async with pool.exchange("POST", "", Patience(60), BODY) as answer:
+        async with pool.exchange("POST", "", TimeBudget(60), BODY) as answer:
             await answer.text(10_000)
 
     async with httpx.AsyncClient(limits=limits, timeout=60, verify=False, trust_env=False) as client:
         shared = summarise(
-            "one httpx client", [await _cpu(lambda _: client.post(url, content=BODY)) for _ in range(RUNS)]
+            "one httpx client", [await _cpu(lambda _: client.post(url, content=BODY)) for _ in range(PROCESS_RUN_COUNT)]
         )
-    own = summarise("ours", [await _cpu(ours) for _ in range(RUNS)], shared)
+    own = summarise("ours", [await _cpu(ours) for _ in range(PROCESS_RUN_COUNT)], shared)
     await pool.close()
     return [shared, own]
 
 
 async def _cpu(ask: Callable[[int], Awaitable[object]]) -> float:
-    """Seconds of CPU for each of so many requests at once."""
+    """Return the CPU seconds per request of many parallel requests."""
     begun = time.process_time()
-    await asyncio.gather(*(ask(number) for number in range(AT_ONCE)))
-    return (time.process_time() - begun) / AT_ONCE
+    await asyncio.gather(*(ask(number) for number in range(CONCURRENT_COUNT)))
+    return (time.process_time() - begun) / CONCURRENT_COUNT
 
 
 def _time_turns(folder: Path) -> list[float]:
     script = folder / "script.json"
-    script.write_text(json.dumps({"then": {"says": {"text": "Hello.", "delay": DELAY}}}))
+    script.write_text(json.dumps({"then": {"says": {"text": "Hello.", "delay": DELAY_SECONDS}}}))
     with subprocess.Popen(
         [sys.executable, "-m", "tests.llm.loopback", "--script", str(script)], stdout=subprocess.PIPE, text=True
     ) as server:
@@ -84,7 +84,7 @@ def _time_turns(folder: Path) -> list[float]:
             port = json.loads(server.stdout.readline())["port"]
             endpoint = {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1", "OPENAI_API_KEY": "x", "HERMES_MODEL": "loop"}
             env = {**os.environ, "HERMES_HOME": str(folder / "home"), **endpoint}
-            return time_calls(lambda: _run(env, "-m", "hermes", "chat", "-q", "hi"), RUNS)
+            return time_calls(lambda: _run(env, "-m", "hermes", "chat", "-q", "hi"), PROCESS_RUN_COUNT)
         finally:
             server.kill()
 

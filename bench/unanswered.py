@@ -1,4 +1,4 @@
-"""Questions that no conversation of LoCoMo answers: of the world, and of people and things that are not in them."""
+"""Questions without an answer in any LoCoMo conversation: about the world, and about unknown people and things."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The owner's page: `python -m bench.web [FACTS]`, by default with 10,000 facts. Server time and size of the first page
-and of pages of the list, each after a first one that warms up."""
+"""Measures the owner's page: `python -m bench.web [FACTS]`, by default with 10,000 facts.
+
+Reports server time and size of the first page and of pages of the list, each after a request that warms up.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ ROOT = "/v3/workspaces/hermes"
 
 
 def run(facts: int = FACTS) -> None:
-    """Measure a page of our own over a home with so many facts."""
+    """Measure the page of a home with this many facts."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         home.mkdir()
@@ -37,7 +39,7 @@ def run(facts: int = FACTS) -> None:
 
 
 def fill(home: Path, facts: int) -> None:
-    """Let the agent hold so many facts about the owner."""
+    """Store facts of the agent about the owner."""
     found = connect(Place(home / "memory", home))
     headers = {"Authorization": f"Bearer {found.api_key}"}
     with httpx.Client(base_url=found.base_url, headers=headers, timeout=120, trust_env=False) as client:
@@ -52,7 +54,7 @@ def fill(home: Path, facts: int) -> None:
 
 
 def measure(env: dict[str, str], facts: int) -> tuple[list[Row], list[str]]:
-    """The rows, and the sizes of pages."""
+    """Return the rows, and the sizes of pages."""
     started = [sys.executable, "-m", "hermes", "web", "--no-open"]
     process = subprocess.Popen(started, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:

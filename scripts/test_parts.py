@@ -45,7 +45,7 @@ def install(commands: Sequence[str], packages: Sequence[str]) -> str:
 
 
 def _find_prefix() -> list[str] | None:
-    """Return what makes `apt-get` run as root; None where nothing does."""
+    """Return the prefix that runs `apt-get` as root; None without apt-get or a way to be root."""
     if shutil.which("apt-get") is None:
         return None
     if hasattr(os, "geteuid") and os.geteuid() == 0:

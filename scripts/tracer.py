@@ -1,4 +1,4 @@
-"""Which functions of a package run, and which of its rooms call each other."""
+"""Traces which functions of a package run, and which of its parts call each other."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from types import CodeType, FrameType
 from typing import Any
 
 INSIDE = re.compile(r"(\.<locals>)?\.?<(lambda|listcomp|setcomp|dictcomp|genexpr)>$")
-"""What is written in the middle of a function is a part of it."""
+"""Marks code objects nested in a function, which count as a part of it."""
 DIVIDED = "memory_server"
-"""The room whose folders are rooms themselves."""
+"""The part whose folders count as separate parts."""
 
 
 @dataclass(frozen=True, order=True)
@@ -27,26 +27,26 @@ class Function:
 
 @dataclass(frozen=True)
 class Walk:
-    """What ran on a way."""
+    """The functions that ran on a way."""
 
     functions: frozenset[Function]
     crossings: frozenset[tuple[str, str]]
-    """Pairs of files of two rooms: the one that called and the one that was called."""
+    """Calls between parts, as pairs of calling and called file."""
 
     @property
     def files(self) -> frozenset[str]:
         return frozenset(function.file for function in self.functions)
 
 
-def room_of(file: str) -> str:
-    """The room of a file: a folder or a module at the top of the package, or a folder of the memory server."""
+def part_of(file: str) -> str:
+    """Return the part of a file: a folder or a module at the top of the package, or a folder of the memory server."""
     parts = file.split("/")
     return "/".join(parts[: 2 if parts[0] == DIVIDED else 1]).removesuffix(".py")
 
 
 @dataclass
 class Tracer:
-    """Sees every call of a function of `package`, in the threads that begin after it was started."""
+    """Records every call of a function of `package`, in the threads that begin after its start."""
 
     package: Path
     _calls: set[tuple[CodeType | None, CodeType]] | None = None
@@ -57,16 +57,16 @@ class Tracer:
         sys.setprofile(self._see)
 
     def begin(self) -> None:
-        """Count from now on."""
+        """Start recording."""
         self._calls = set()
 
     def end(self) -> Walk:
-        """Count no more; what was seen since `begin`."""
+        """Stop recording; return the calls since `begin`."""
         calls, self._calls = self._calls or set(), None
         pairs = {(caller and self._function(caller), self._function(called)) for caller, called in calls}
         functions = frozenset(called for _, called in pairs if called)
         files = {(caller.file, called.file) for caller, called in pairs if caller and called}
-        return Walk(functions, frozenset(pair for pair in files if room_of(pair[0]) != room_of(pair[1])))
+        return Walk(functions, frozenset(pair for pair in files if part_of(pair[0]) != part_of(pair[1])))
 
     def _see(self, frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and (calls := self._calls) is not None:

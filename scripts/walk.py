@@ -1,4 +1,4 @@
-"""How far one piece of data walks: files, functions and calls between rooms on the way of a turn, a message, a search.
+"""How far one piece of data walks: files, functions and calls between packages on the way of a turn or a search.
 
     python -m scripts.walk                         # every way, of the source that is here
     python -m scripts.walk --source OLD/src        # the same for another checkout
@@ -28,13 +28,13 @@ from pathlib import Path
 from typing import Any
 
 from scripts.tracer import Function, Tracer, Walk
-from scripts.ways import PATIENCE, WAYS, Terminal, Way
+from scripts.ways import TIMEOUT_SECONDS, WAYS, Terminal, Way
 
 HERE = Path(__file__).resolve().parents[1] / "src"
 
 
 class Model(BaseHTTPRequestHandler):
-    """A model that always says the same."""
+    """A model with a constant answer."""
 
     protocol_version = "HTTP/1.1"
 
@@ -53,11 +53,11 @@ class Model(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Nobody reads it."""
+        """Log nothing."""
 
 
 def trace(way: Way, source: Path) -> Walk:
-    """The walk of one way, in a process of its own."""
+    """Trace one way in a separate process."""
     with tempfile.TemporaryDirectory() as folder, _model() as port:
         result = Path(folder) / "walk.json"
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("HERMES_", "OPENAI_"))}
@@ -77,7 +77,9 @@ def trace(way: Way, source: Path) -> Walk:
         }
         command = [sys.executable, "-m", "scripts.walk", "--source", str(source), "--inside", str(result), way.name]
         try:
-            ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=2 * PATIENCE, check=False)
+            ran = subprocess.run(
+                command, env=env, capture_output=True, text=True, timeout=2 * TIMEOUT_SECONDS, check=False
+            )
         finally:
             _stop_memory_server(Path(folder) / "home")
         if not result.exists():
@@ -107,7 +109,7 @@ def _model() -> Iterator[int]:
 
 
 def run_inside(way: Way, source: Path, result: Path) -> None:
-    """Run hermes in this process, traced, and write down its walk."""
+    """Run hermes in this process, traced, and write its walk to a file."""
     tracer = Tracer(source / "hermes")
     drive = way.drive
     if drive is None:
@@ -141,7 +143,7 @@ def _write(result: Path, walk: Walk) -> None:
 
 
 def to_json(walk: Walk) -> dict[str, Any]:
-    """A walk for programs: its names, sorted."""
+    """Return a walk as JSON, with sorted names."""
     return {
         "files": sorted(walk.files),
         "functions": [[one.file, one.name] for one in sorted(walk.functions)],
@@ -155,13 +157,13 @@ def _from_json(value: Any) -> Walk:
 
 
 def describe(walks: dict[str, Walk]) -> str:
-    """A table of the walks."""
+    """Return a table of the walks."""
     rows = [f"| {name} | {len(w.files)} | {len(w.functions)} | {len(w.crossings)} |" for name, w in walks.items()]
     return "\n".join(["| way | files | functions | crossings |", "|---|---|---|---|", *rows])
 
 
 def main() -> None:
-    """Trace what was asked for and print it."""
+    """Trace the requested ways and print them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ways", nargs="*", help=f"some of: {', '.join(way.name for way in WAYS)} (default: all)")
     parser.add_argument("--source", type=Path, default=HERE, help="the folder that holds the package")

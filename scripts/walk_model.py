@@ -1,4 +1,4 @@
-"""A model for walks at a terminal: what it answers depends on a word in the question, never on what came before."""
+"""A model for terminal walks: its answer depends on a word in the question, never on earlier messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from tests.llm.loopback import Answer, LoopbackServer, Received, fails, says
 
-PAUSE = 0.01
+PAUSE_SECONDS = 0.01
 REPLY = """# Sorting large files
 
 Here is **what matters** when files do not fit into memory: *stability*, the cost of `compare()`, and disks. See
@@ -39,7 +39,7 @@ NOTE = json.dumps({"action": "add", "target": "user", "content": "Likes green te
 
 
 class WalkModel(LoopbackServer):
-    """Answers by the last thing that a person said."""
+    """Answers the last message of a person."""
 
     def __init__(self) -> None:
         super().__init__(pages={"/v1/models": Answer(body=json.dumps({"data": [{"id": "walk-1"}, {"id": "walk-2"}]}))})
@@ -52,7 +52,7 @@ class WalkModel(LoopbackServer):
         asked = str([message["content"] for message in messages if message["role"] == "user"][-1])
         counted = {"prompt_tokens": sum(len(str(message)) // 4 for message in messages), "completion_tokens": 40}
         if "table" in asked:
-            return says(f"{REPLY}\nThat was: {asked}.", piece=4, pause=PAUSE, usage=counted)
+            return says(f"{REPLY}\nThat was: {asked}.", piece=4, pause=PAUSE_SECONDS, usage=counted)
         if "slow" in asked or "summar" in asked.lower():
             return says("Late.", delay=20.0)
         if "note" in asked and messages[-1]["role"] == "user":
@@ -65,7 +65,7 @@ class WalkModel(LoopbackServer):
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """The address of a model that answers while the block runs, in a thread of its own."""
+    """Yield the address of a model that runs in a separate thread."""
     loop, model = asyncio.new_event_loop(), WalkModel()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

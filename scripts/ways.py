@@ -1,4 +1,4 @@
-"""What is traced: the ways that data goes, each as a command of hermes and what is done with it."""
+"""Ways of data to trace, each as a command of hermes with its input."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import TextIO
 
 from scripts.tracer import Tracer, Walk
 
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 LONG = "I collect stamps from Malta and sometimes from Gozo, and I would like to know more about them. " * 20
 
 
 @dataclass(frozen=True)
 class Terminal:
-    """The standard input and output of this very process, held by one of its threads."""
+    """The standard input and output of this process, used by one of its threads."""
 
     typed: int
     shown: TextIO
     errors: TextIO
-    """What was the standard error before."""
+    """The original standard error."""
 
     @classmethod
     def attach(cls) -> Terminal:
@@ -36,7 +36,7 @@ class Terminal:
         return cls(write_in, os.fdopen(read_out, encoding="utf-8"), errors)
 
     def say(self, line: str, answer: str) -> None:
-        """Type a line and wait for one that holds `answer`."""
+        """Type a line and wait for an output line with `answer`."""
         os.write(self.typed, f"{line}\n".encode())
         self.wait_for(answer)
 
@@ -48,11 +48,11 @@ class Terminal:
 
 
 Drive = Callable[[Terminal, Tracer], Walk]
-"""Does what is traced, in a thread beside it."""
+"""Drives the traced process from a thread."""
 
 
 def warm_turn(terminal: Terminal, tracer: Tracer) -> Walk:
-    """The second turn of a chat; the third follows, so that the second is seen to its end."""
+    """Trace the second turn of a chat; a third one follows, so that the second is complete."""
     terminal.say("hello", "stamps")
     tracer.begin()
     terminal.say("and now?", "stamps")
@@ -69,7 +69,7 @@ def compression(terminal: Terminal, tracer: Tracer) -> Walk:
 
 
 def http_message(terminal: Terminal, tracer: Tracer) -> Walk:
-    """As `warm_turn`, through the HTTP API of a gateway."""
+    """Trace the same through the HTTP API of a gateway."""
     terminal.wait_for("gateway: api")
     post = _client(int(os.environ["API_SERVER_PORT"]))
 
@@ -119,9 +119,9 @@ def _post_messages(post: Post) -> None:
 
 
 def _client(port: int) -> Post:
-    """Posts to a server that listens, or soon will."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-    until = time.monotonic() + PATIENCE
+    """Return a client of a server that listens, or soon will."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
+    until = time.monotonic() + TIMEOUT_SECONDS
     while connection.sock is None:
         try:
             connection.connect()
@@ -142,13 +142,13 @@ def _client(port: int) -> Post:
 
 @dataclass(frozen=True)
 class Way:
-    """What a person or program does, and what it is done with. Without `drive` it is the whole process."""
+    """A command with its input. Without `drive` the whole process is traced."""
 
     name: str
     command: tuple[str, ...]
     drive: Drive | None = None
     provider: str = "none"
-    """The memory provider. `honcho` runs as people have it: on the embedded server, a process beside the traced one."""
+    """The memory provider. `honcho` uses the embedded server, as people have it: a process beside the traced one."""
 
 
 WAYS = (

@@ -12,7 +12,7 @@ from hermes.settings import TABLE
 
 
 def render() -> str:
-    """The whole file."""
+    """Return the whole file."""
     tree = describe_tree(typer.main.get_command(build_app(COMMANDS)), TABLE)
     return json.dumps(tree, ensure_ascii=False, indent=1) + "\n"
 

@@ -27,15 +27,16 @@ HEADINGS = {
     "contextTokens": "Budgets",
     "contextCadence": "Cadence",
 }
-"""The first key of each section, and what the section is called."""
+"""The first key of each section, with the section's title."""
 TARGET = Path(__file__).parent.parent / "docs" / "honcho-reference.md"
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     group = make_commands(Machine(Home(Path("home")), {}), cast(Desk, None))
     parts = [
         "# Honcho: reference",
+        "You want to know which key is in force, and where its value comes from: type `hermes honcho status`.",
         "Made from the code by `make docs`; change the code, not this page. [honcho.md](honcho.md) explains it.",
         "## Keys of `honcho.json`",
         "Each is looked for in the host block, at the root of the file, in the variable; then it is the default. "

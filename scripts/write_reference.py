@@ -18,9 +18,11 @@ TARGET = Path(__file__).parent.parent / "docs" / "reference.md"
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [
         "# Reference",
+        "You want to know what a command takes: type it with `--help`. "
+        "You want something and do not know the command: [index.md](index.md) says what to type.",
         "Made from the code by `make docs`; change the code, not this page.",
         "## Commands",
         "`hermes -p NAME …` uses the home of a profile, `hermes --version` prints the version. "

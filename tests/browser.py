@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 OPTIONS = ["--no-sandbox", "--disable-dev-shm-usage"]
-"""Containers run it as root and give it little shared memory."""
+"""Flags for containers, where Chromium runs as root with little shared memory."""
 
 
 @contextmanager
 def open_browser() -> Iterator[Browser]:
-    """Start one browser; tests open a context of their own in it, which shares no cookies with others."""
+    """Start one browser; each test opens its own context in it, without shared cookies."""
     need_commands(("chromium",), ("chromium",))
     from playwright.sync_api import sync_playwright
 

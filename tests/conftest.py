@@ -1,4 +1,4 @@
-"""Every test gets a home of its own; nothing touches the person's."""
+"""Every test gets its own home; the developer's is never used."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ os.environ["HERMES_FINER_EMBEDDER"] = "none"
 os.environ["HERMES_AUTO_TITLE"] = "false"
 # So is the test whether a model can use tools, which asks it too.
 os.environ["HERMES_MODEL_TOOLS"] = "on"
+# So is the owner's name, which the first start asks for.
+os.environ["HERMES_OWNER_NAME"] = ""
 # Hundreds of tests start a process: without compiled code each would compile all of ours first.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Thousands of tests wait until what they wrote is on a disk: files in memory, where there is room, are there at once.
@@ -50,20 +52,20 @@ if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Where no processes are wanted, a file of which every test starts some is not even imported."""
+    """Skip importing files whose every test starts processes, if those are not selected."""
     if collection_path.suffix != ".py" or "not processes" not in config.getoption("markexpr"):
         return None
     return True if ALL_START_PROCESSES.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 FAILED_TESTS = os.environ.get("HERMES_FAILED_TESTS") or None
-"""The file that the failed tests are written to, with the facts of the contract that each proves."""
+"""The file that lists the failed tests, with the contract facts that each proves."""
 _failed: dict[str, list[str]] = {}
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Let a report carry the facts of its test, also from a worker."""
+    """Add the contract facts of a test to its report, also from a worker."""
     outcome = yield
     facts = [str(fact) for mark in item.iter_markers("contract") for fact in mark.args]
     outcome.get_result().user_properties.append(("facts", facts))  # type: ignore[attr-defined]
@@ -80,7 +82,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported for thousands of tests is never garbage: it is not looked through again and again."""
+    """Freeze what was imported for thousands of tests, so that the garbage collector skips it."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     gc.enable()
@@ -88,7 +90,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what stands on a fixture that starts processes, and properties as stress; `-m` chooses after this."""
+    """Mark tests with process-starting fixtures as `processes`, and properties as `stress`, before `-m` selects."""
     for item in items:
         if isinstance(item, pytest.Function) and "processes" in item.fixturenames:
             item.add_marker("processes")
@@ -98,7 +100,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Hold every test to its mark."""
+    """Refuse processes to tests that are not marked `processes`."""
     if item.get_closest_marker("processes"):
         return (yield)
     with GUARD.refusing(item.nodeid):
@@ -107,12 +109,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def processes() -> None:
-    """Asked for by every fixture that starts a process: the tests that use it are then marked `processes`."""
+    """Requested by every fixture that starts a process: tests that use it are marked `processes`."""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_server_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Whoever starts a memory server in the background ends it: none is left when the last test is over."""
+    """Kill memory servers that are left after the last test, and fail if there are any."""
     yield
     left = still_below(tmp_path_factory.getbasetemp())
     for process in left:
@@ -122,7 +124,7 @@ def _no_server_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 @pytest.fixture(autouse=True)
 def _log_as_before() -> Iterator[None]:
-    """A command that runs in this process begins a log; the next test finds logging as it was."""
+    """Restore logging after each test, since commands in this process start a log."""
     loggers = [logging.getLogger(name) for name in ("hermes", "asyncio", "uvicorn")]
     before = [(logger.handlers, logger.level, logger.propagate) for logger in loggers]
     yield
@@ -135,7 +137,7 @@ def _log_as_before() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a command line printed and ended with."""
+    """Output and exit code of a command line."""
 
     code: int
     out: str
@@ -144,7 +146,7 @@ class Ran:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home that HERMES_HOME points to."""
+    """An empty home, named by HERMES_HOME."""
     path = tmp_path / "home"
     monkeypatch.setenv("HERMES_HOME", str(path))
     for name in ("HERMES_LOCK_TIMEOUT", "HERMES_COLOR"):
@@ -156,7 +158,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def hermes(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Ran]]:
-    """Runs a command line in this process, without any input: `hermes("sessions", "list")`."""
+    """Runs a command line in this process, without input: `hermes("sessions", "list")`."""
 
     def call(*arguments: str) -> Ran:
         capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Processes in the background that belong to a folder."""
+"""Background processes that belong to a folder."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 
 PROGRAM = b"hermes.cli.memory_background"
-MOMENT = 20.0
-"""Seconds; a server that nobody stopped stays far longer."""
+END_TIMEOUT_SECONDS = 20.0
+"""Maximum time to wait for ending servers; one that nobody stopped lives far longer."""
 
 
 def servers_below(folder: Path) -> dict[int, Path]:
-    """The processes of servers whose home is in a folder, each with its home."""
+    """Return the processes of servers whose home is in a folder, each with its home."""
     found: dict[int, Path] = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
@@ -26,8 +26,8 @@ def servers_below(folder: Path) -> dict[int, Path]:
 
 
 def still_below(folder: Path) -> dict[int, Path]:
-    """The same, after a moment for those that are ending: one that was stopped leaves its folder first, then goes."""
-    end = time.monotonic() + MOMENT
+    """Return them after ending ones had time to finish: a stopped server leaves its folder before it ends."""
+    end = time.monotonic() + END_TIMEOUT_SECONDS
     while (found := servers_below(folder)) and time.monotonic() < end:
         time.sleep(0.05)
     return found

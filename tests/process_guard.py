@@ -1,4 +1,4 @@
-"""`make quick` starts no process: a test that is not marked with `processes` and starts one fails."""
+"""`make quick` starts no process: a test without the mark `processes` that starts one fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STARTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn
 
 
 class ProcessGuard:
-    """Refuses processes to this interpreter while a test may start none. An audit hook stays for good: make one."""
+    """Refuses processes while a test must not start any. An audit hook cannot be removed, so create only one."""
 
     def __init__(self) -> None:
         self._refused: str | None = None
@@ -22,7 +22,7 @@ class ProcessGuard:
 
     @contextmanager
     def refusing(self, test: str) -> Iterator[None]:
-        """No process starts for the length of a block."""
+        """Refuse processes for the length of a block."""
         self._refused = test
         try:
             yield

@@ -1,4 +1,4 @@
-"""How much of a heavy suite runs: a seeded sample, or with HERMES_STRESS=1 the full counts."""
+"""Size of the heavy tests: a seeded sample, or the full counts with HERMES_STRESS=1."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ FULL = os.environ.get("HERMES_STRESS") == "1"
 
 
 def scale(sample: int, full: int) -> int:
-    """`full` under `make stress`, else `sample`."""
+    """Return `full` under `make stress`, else `sample`."""
     return full if FULL else sample
 
 
 def load_profile() -> None:
-    """Properties are tried with so many examples; a sample is the same one in every run. No example has a deadline:
-    how fast it is depends on what else the machine does."""
+    """Set the number of examples of a property; a sample is the same in every run. Examples have no deadline, since
+    their speed depends on what else the machine does."""
     settings.register_profile(
         "hermes",
         max_examples=scale(30, 1_000),

@@ -1,4 +1,4 @@
-"""A disk that can be full."""
+"""A disk that can be filled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @contextmanager
 def small_disk(path: Path, megabytes: int = 6) -> Iterator[None]:
-    """A disk of a few megabytes."""
+    """Mount a disk of a few megabytes."""
     path.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(path)]
     mounted = subprocess.run(command, capture_output=True, check=False)
@@ -25,7 +25,7 @@ def small_disk(path: Path, megabytes: int = 6) -> Iterator[None]:
 
 
 def fill(ballast: Path) -> None:
-    """Leave no byte."""
+    """Fill the disk to the last byte."""
     with ballast.open("wb", buffering=0) as file:
         for size in (65536, 4096, 1):
             try:

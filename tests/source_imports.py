@@ -1,4 +1,4 @@
-"""What source files hold, read without running them."""
+"""Imports of source files, read without running them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def parsed(folder: Path, *words: str) -> Iterator[tuple[Path, ast.Module]]:
-    """The files below a folder in which one of these words stands: to parse all of them takes seconds."""
+    """Yield the files below a folder that contain one of these words: parsing all of them takes seconds."""
     for path in folder.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         if any(word in text for word in words):
@@ -16,7 +16,7 @@ def parsed(folder: Path, *words: str) -> Iterator[tuple[Path, ast.Module]]:
 
 
 def imports(tree: ast.Module) -> set[str]:
-    """Every module that a file imports, wherever in it."""
+    """Return every module that a file imports, anywhere in it."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""Who is answered without a key: one table for every server on this machine."""
+"""Requests without a key: one table of the expected answers for every server on this machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ HOSTS: list[tuple[bytes | None, int]] = [
     (b"", 403),
     (None, 403),
 ]
-"""A `Host` header and the status that it gets. HTTP/1.0 needs none."""
+"""A `Host` header and the expected status. HTTP/1.0 needs none."""
 PAGES: list[tuple[bytes, int]] = [
     (b"Origin: http://localhost:3000", 403),
     (b"Origin: null", 403),
@@ -54,11 +54,11 @@ PAGES: list[tuple[bytes, int]] = [
     (b"Sec-Fetch-Site: same-origin", 200),
     (b"Sec-Fetch-Site: none", 200),
 ]
-"""What a browser says of who asks."""
+"""Headers by which browsers describe the origin of a request, and the expected status."""
 
 
 def get(url: str, path: str, host: bytes | None, *others: bytes) -> tuple[int, str]:
-    """Status and body of a request whose headers go out as they are."""
+    """Return status and body of a request whose headers are sent unchanged."""
     version, named = (b"1.0", []) if host is None else (b"1.1", [b"Host: " + host])
     head = [b"GET " + path.encode() + b" HTTP/" + version, *named, *others, b"Connection: close", b"", b""]
     place = httpx.URL(url)

@@ -1,4 +1,4 @@
-"""Advice can be followed: every command that the source or a page names exists, and is written as it can be typed."""
+"""Advice can be followed: every command that the source or a page names exists, and can be typed as written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMED = re.compile(r"`(?:[A-Z_]+=\S+ )?hermes ([^`\n]+)`")
 
 
 def texts_of(path: Path) -> Iterator[str]:
-    """The strings of a module, with `X` for what is put into them, or a whole page."""
+    """Yield the strings of a module, with `X` for inserted values, or a whole page."""
     if path.suffix == ".md":
         yield path.read_text(encoding="utf-8")
         return
@@ -37,7 +37,7 @@ def texts_of(path: Path) -> Iterator[str]:
 
 
 def flaw(tree: Json, line: str) -> str | None:
-    """What of a command line does not exist."""
+    """Return the parts of a command line that do not exist."""
     node, words = tree, iter(re.split(r"[;|<>&]", line)[0].split())
     for word in words:
         if word == "…" or word.startswith(("[", "__")):
@@ -103,6 +103,17 @@ def test_advice_names_the_command_as_it_can_be_typed(tmp_path: Path) -> None:
     assert find_own_name(str(program), "/nowhere", tmp_path) == ".venv/bin/hermes"
     assert find_own_name(str(program), "/nowhere", tmp_path / "on") == str(program)
     assert find_own_name(str(program), str(tmp_path / "on"), tmp_path) == "hermes"
+    host = program.with_name("hermes-host")
+    host.write_text("#!/bin/sh\n")
+    host.chmod(0o755)
+    stock = tmp_path / "stock" / "hermes"
+    stock.parent.mkdir()
+    stock.write_text("#!/bin/sh\n")
+    stock.chmod(0o755)
+    hidden = f"{stock.parent}:{program.parent}"
+    assert find_own_name("hermes-host", str(program.parent), program.parent) == "hermes-host", "as it was typed"
+    assert find_own_name(str(program), hidden, tmp_path) == "hermes-host", "another program has our first name"
+    assert find_own_name(str(host), str(stock.parent), tmp_path) == ".venv/bin/hermes-host"
     assert find_own_name("/some/hermes/__main__.py", "/nowhere", tmp_path) == "hermes"
 
 
@@ -121,7 +132,7 @@ def test_after_make_run_advice_can_be_pasted(home: Path) -> None:
 
 @pytest.mark.processes
 @pytest.mark.contract("10.49")
-def test_advice_to_who_named_a_profile_is_about_that_profile(home: Path) -> None:
+def test_advice_names_the_profile_of_the_command(home: Path) -> None:
     program = Path(sys.executable).with_name("hermes")
     env = {**os.environ, "HERMES_HOME": str(home), "OPENAI_BASE_URL": "", "OPENAI_API_KEY": ""}
 

@@ -1,4 +1,4 @@
-"""config.yaml: read with lines, written to the letter, replaced in one step."""
+"""config.yaml: read with line numbers, edited in place, replaced atomically."""
 
 from __future__ import annotations
 
@@ -105,14 +105,14 @@ def test_broken_file_is_one_clear_line(config: Path, text: str | bytes, said: st
     assert "\n" not in caught.value.line()
 
 
-def test_folder_in_its_place_is_said(config: Path) -> None:
+def test_folder_in_place_of_the_file_is_reported(config: Path) -> None:
     config.mkdir()
     with pytest.raises(SettingsError, match=r"cannot read .*config\.yaml: it is a folder, not a file"):
         read_entries(config)
 
 
 def told(config: Path) -> list[str]:
-    """Where each entry stands, or why there are none."""
+    """Return the location of each entry, or the error."""
     try:
         return [entry.where for entry in read_entries(config)]
     except SettingsError as refused:
@@ -282,19 +282,19 @@ def test_a_dotted_name_is_replaced_where_it_stands(config: Path, before: str, af
     assert config.read_text() == after
 
 
-def test_a_setting_that_stands_there_in_two_ways_is_an_error_that_names_both_lines(config: Path) -> None:
+def test_setting_that_occurs_twice_is_an_error_that_names_both_lines(config: Path) -> None:
     text = "store.lock_timeout: 5\nstore:\n  lock_timeout: 6\n"
     config.write_text(text)
-    with pytest.raises(SettingsError, match=r"line 3: store\.lock_timeout stands there a second time .*line 1\)"):
+    with pytest.raises(SettingsError, match=r"line 3: store\.lock_timeout is set a second time .*line 1\)"):
         configure(read_entries(config), {}).checked()
-    with pytest.raises(SettingsError, match=r"store\.lock_timeout stands there 2 times"):
+    with pytest.raises(SettingsError, match=r"store\.lock_timeout is set 2 times"):
         write_setting(config, LOCK_TIMEOUT, 7.0)
     assert config.read_text() == text
     write_setting(config, COLOR, "never")
     assert config.read_text() == text + "display:\n  color: never\n"
 
 
-def test_block_that_holds_a_value_is_said_and_kept(config: Path) -> None:
+def test_value_in_place_of_a_block_is_reported_and_kept(config: Path) -> None:
     config.write_text("display: 5\n")
     with pytest.raises(SettingsError, match="'display' holds a value, not a block of settings"):
         write_setting(config, COLOR, "never")
@@ -327,7 +327,7 @@ LIST_ALIASES = (
         ("".join(" " * depth + f"k{depth}:\n" for depth in range(100)), "line 65: lists and maps are nested"),
         ("[" * 60_000_000, "it has 60,000,000 bytes, and at most 131,072 are read"),
         (ALIASES, "more than 10,000 settings"),
-        (LIST_ALIASES, "more than 10,000 settings and items of lists"),
+        (LIST_ALIASES, "more than 10,000 settings and list items"),
         ("b0: &b0 [x]\n" + "".join(f"b{n}: &b{n} [*b{n - 1}]\n" for n in range(1, 2000)), "nested more than 64 deep"),
         ("b0: &b0 {x: 1}\n" + "".join(f"b{n}: &b{n} {{c: *b{n - 1}}}\n" for n in range(1, 2000)), "more than 64 deep"),
     ],
@@ -395,12 +395,12 @@ with open(sys.argv[1], "w") as file:
 @posix
 @pytest.mark.processes
 def test_the_lock_is_the_one_that_other_programs_take_on_the_file(config: Path) -> None:
-    """`flock` on `<path>.lock`, which stays where it is: who waits for it must find the same file."""
+    """`flock` on `<path>.lock`, which is never removed: all waiting programs must find the same file."""
     command = [sys.executable, "-c", HOLD, f"{config}.lock"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(HomeError, match=r"another process holds .*config\.yaml"), locked(config, timeout=0.1):
+        with pytest.raises(HomeError, match=r"another process has locked .*config\.yaml"), locked(config, timeout=0.1):
             raise AssertionError("it was free")
         other.communicate()
     with locked(config, timeout=0.1):
@@ -409,7 +409,7 @@ def test_the_lock_is_the_one_that_other_programs_take_on_the_file(config: Path) 
 
 
 @posix
-def test_links_that_point_at_each_other_are_said(tmp_path: Path) -> None:
+def test_links_in_a_cycle_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(HomeError, match="cannot write"):
@@ -425,17 +425,15 @@ def test_failed_replacement_leaves_the_old_file_and_no_other(tmp_path: Path) -> 
     assert names(tmp_path) == ["config.yaml"]
 
 
-def test_file_that_cannot_be_replaced_is_said(tmp_path: Path) -> None:
+def test_file_that_cannot_be_replaced_is_reported(tmp_path: Path) -> None:
     (tmp_path / "config.yaml" / "full").mkdir(parents=True)
     with pytest.raises(HomeError, match=r"cannot write .*config\.yaml"):
         replace_file(tmp_path / "config.yaml", "x")
     assert names(tmp_path) == ["config.yaml"]
 
 
-def test_what_a_program_without_our_lock_writes_meanwhile_is_kept(
-    config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It writes while ours is on its way to the disk, as late as a look can notice it."""
+def test_concurrent_change_by_a_program_without_our_lock_is_kept(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulates a program that writes while our file is on its way to the disk, at the last moment that is noticed."""
     config.write_text("theirs: 0\n")
     sync, written = os.fsync, itertools.count(1)
 
@@ -449,9 +447,7 @@ def test_what_a_program_without_our_lock_writes_meanwhile_is_kept(
     assert YAML(typ="safe").load(config) == {"theirs": 3, "a": {"b": {"c": "ours"}}}
 
 
-def test_a_file_that_never_stays_the_same_is_given_up_with_a_word(
-    config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_that_keeps_changing_is_an_error(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = (f"theirs: {number}\n" for number in itertools.count())
     monkeypatch.setattr("hermes.config_file._read", lambda _: next(texts))
     with pytest.raises(SettingsError, match="another program keeps changing"):

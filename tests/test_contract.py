@@ -13,7 +13,7 @@ FACT = re.compile(r"^- \*\*(\d+\.\d+)\*\*(.*)$", re.MULTILINE)
 
 
 def marked_numbers() -> set[str]:
-    """The numbers in `@pytest.mark.contract(...)` all over the tests."""
+    """Return the numbers in `@pytest.mark.contract(...)` of all tests."""
     texts = [path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py")]
     return {number for text in texts for marked in MARK.findall(text) for number in NUMBER.findall(marked)}
 

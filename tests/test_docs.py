@@ -1,4 +1,4 @@
-"""The docs say what the code does: reference, architecture and contract are held against it."""
+"""The docs match the code: reference, architecture and contract are compared with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hermes.audit import damage, log
 from hermes.cli.json_lines import Ended
 from hermes.events import TurnEvent
 from hermes.slash.table import OFFERED, TABLE
-from scripts import draw_rooms
+from scripts import draw_packages, draw_terminal
 from scripts.write_reference import TARGET, render
 
 ROOT = Path(__file__).parent.parent
@@ -30,20 +30,20 @@ def test_reference_names_every_command_setting_and_error() -> None:
     assert TARGET.read_text(encoding="utf-8") == render(), "run `make docs`"
 
 
-def test_the_drawing_of_the_rooms_shows_what_they_import() -> None:
-    page = draw_rooms.TARGET.read_text(encoding="utf-8")
-    assert page == draw_rooms.with_drawing(page), "run `make docs`"
+def test_the_drawing_of_the_packages_shows_what_they_import() -> None:
+    page = draw_packages.TARGET.read_text(encoding="utf-8")
+    assert page == draw_packages.with_drawing(page), "run `make docs`"
 
 
 def test_a_drawing_leaves_out_what_other_arrows_say() -> None:
     arrows = {"cli": {"agent", "store", "errors"}, "agent": {"store"}, "store": {"errors"}, "errors": set[str]()}
-    reduced = draw_rooms.reduce_arrows(arrows)
+    reduced = draw_packages.reduce_arrows(arrows)
     assert reduced == {"cli": {"agent"}, "agent": {"store"}, "store": {"errors"}, "errors": set()}
 
 
 @cache
 def defined_in(folder: Path) -> frozenset[str]:
-    """Every function and class below a folder."""
+    """Return every function and class below a folder."""
     texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py")]
     return frozenset(name for text in texts for name in DEFINED.findall(text))
 
@@ -81,6 +81,46 @@ def test_every_link_in_the_docs_leads_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_every_page_begins_with_what_somebody_wants() -> None:
+    for page in (ROOT / "docs").glob("*.md"):
+        first = page.read_text(encoding="utf-8").split("\n\n")[1]
+        assert first.startswith("You want "), page.name
+        assert "`" in first, f"{page.name} says nothing to type"
+
+
+def test_the_index_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\(([\w/-]+\.md)", (ROOT / "docs" / "index.md").read_text(encoding="utf-8")))
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert pages - linked == {"index.md"}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_every_command_that_the_first_pages_name_exists(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    tree = json.loads((SOURCE / "cli" / "command_tree.json").read_text())
+    tree["commands"]["honcho"] = {"commands": {name: {} for name in ("login", "logout", "status")}}
+    for line in re.findall(r"`(?:[^`]*\| )?hermes (?:-p NAME )?([a-z][^`]*)`", text):
+        node = tree
+        for word in line.split():
+            if not node.get("commands"):
+                break
+            assert word in node["commands"], f"{page} names `hermes {line}`"
+            node = node["commands"][word]
+    for module, name in re.findall(r"`python -m ([\w.]+) ?(\w*)", text):
+        assert (ROOT / f"{module.replace('.', '/')}.py").exists() or f'"{name}"' in (
+            ROOT / module / "__main__.py"
+        ).read_text(encoding="utf-8"), f"{page} names {module} {name}"
+
+
+def test_the_first_page_is_short_and_its_pictures_show_what_was_typed() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 120
+    for name in re.findall(r"docs/images/(terminal-\w+\.svg)", text):
+        picture = (ROOT / "docs" / "images" / name).read_text(encoding="utf-8").replace("&#160;", " ")
+        assert all(typed in picture for said in draw_terminal.CONVERSATIONS for typed, _ in said)
+        assert "http" not in picture.replace("http://www.w3.org/2000/svg", "").replace("https://www.textualize.io", "")
+
+
 def test_no_setting_is_read_by_nobody() -> None:
     paths = [path for path in SOURCE.rglob("*.py") if path.parent != SOURCE / "settings"]
     sources = "\n".join(path.read_text(encoding="utf-8") for path in paths)
@@ -100,7 +140,7 @@ def test_the_tree_of_errors_shows_every_error_below_its_kind() -> None:
 
 
 def test_the_page_about_repairs_explains_every_code_of_a_finding() -> None:
-    """A code is the fifth argument of a finding, or `code=`."""
+    """Codes are the fifth argument of a finding, or `code=`."""
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(doctor))) if isinstance(node, ast.Call)]
     made = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Finding"]
     codes = [call.args[4] for call in made if len(call.args) > 4]

@@ -1,4 +1,4 @@
-"""Fences: recalled text cannot leave its block, and no block leaks, however a text is cut."""
+"""Fences: recalled text cannot leave its block, and no block leaks, however a text is split."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ texts = st.lists(st.one_of(st.sampled_from(SHREDS), st.text(max_size=5)), max_si
 
 
 def stream(text: str, cuts: list[int]) -> str:
-    """`text` strained in pieces."""
+    """Return the strained text of several pieces."""
     strainer = FenceStrainer()
     places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
     shown = [strainer.feed(text[start:end]) for start, end in pairwise(places)]

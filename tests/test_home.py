@@ -1,4 +1,4 @@
-"""Where a profile lives, and that its folder is for its owner alone."""
+"""Paths of a profile, and permissions of its folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_relative_home_is_below_the_current_folder() -> None:
     assert default_home({"HERMES_HOME": "here"}) == Path.cwd() / "here"
 
 
-def test_home_of_a_user_who_does_not_exist_is_said() -> None:
+def test_home_of_an_unknown_user_is_an_error() -> None:
     with pytest.raises(HomeError, match="~nobody-by-this-name"):
         default_home({"HERMES_HOME": "~nobody-by-this-name/x"})
 
@@ -113,16 +113,16 @@ def test_permissions_that_the_owner_chose_are_kept(tmp_path: Path) -> None:
     assert mode(folder) == 0o750
 
 
-def test_file_in_its_place_is_said(tmp_path: Path) -> None:
+def test_file_in_place_of_the_home_is_reported(tmp_path: Path) -> None:
     (tmp_path / "h").write_text("")
     for path in (tmp_path / "h", tmp_path / "h" / "below"):
-        with pytest.raises(HomeError, match="cannot make the home folder"):
+        with pytest.raises(HomeError, match="cannot create the home folder"):
             Home(path).ensure()
 
 
 @pytest.fixture
 def foreign_folder() -> Iterator[Path]:
-    """A folder that everyone can reach and only its owner may write."""
+    """A folder that everyone can reach and only its owner can write."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -131,9 +131,9 @@ def foreign_folder() -> Iterator[Path]:
 @pytest.mark.processes
 @posix
 @pytest.mark.parametrize(
-    ("below", "said"), [("", "may not be read and written"), ("new", "cannot make the home folder")]
+    ("below", "said"), [("", "no read/write permission"), ("new", "cannot create the home folder")]
 )
-def test_folder_of_someone_else_is_said(foreign_folder: Path, below: str, said: str) -> None:
+def test_folder_of_another_user_is_reported(foreign_folder: Path, below: str, said: str) -> None:
     foreign_folder.chmod(0o555)
     program = (
         "import os, sys; from pathlib import Path; from hermes.errors import HomeError; from hermes.home import Home\n"

@@ -1,4 +1,4 @@
-"""The HTTP server as a guest: signals are left alone, and it ends when told, after what is being answered."""
+"""The HTTP server as a guest: it ignores signals, and ends after running requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class Slow:
-    """An application whose answer comes when it is let go."""
+    """An application that responds when the test lets it."""
 
     def __init__(self) -> None:
         self.begun, self.go = asyncio.Event(), asyncio.Event()
@@ -37,7 +37,7 @@ async def ask(listener: socket.socket) -> httpx.Response:
 
 
 @pytest.mark.parametrize("how", ["told", "cancelled"])
-async def test_what_is_being_answered_is_finished_before_the_server_ends(how: str) -> None:
+async def test_running_requests_finish_before_the_server_ends(how: str) -> None:
     app, handlers = Slow(), [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with listen("127.0.0.1", 0, "") as listener:
         asking = asyncio.create_task(ask(listener))  # before anyone serves: it waits
@@ -58,7 +58,7 @@ async def test_what_is_being_answered_is_finished_before_the_server_ends(how: st
     assert serving.cancelled() == (how == "cancelled")
 
 
-async def test_answer_that_takes_longer_than_the_deadline_does_not_keep_the_server() -> None:
+async def test_response_past_the_deadline_does_not_delay_the_end() -> None:
     app = Slow()
     with listen("127.0.0.1", 0, "") as listener:
         server = GuestServer(app, drain=1)
@@ -73,14 +73,14 @@ async def test_answer_that_takes_longer_than_the_deadline_does_not_keep_the_serv
     assert answer == 500 or isinstance(answer, httpx.RemoteProtocolError)
 
 
-def test_a_piece_of_an_answer_does_not_wait_for_the_piece_before_it_to_be_acknowledged() -> None:
+def test_pieces_of_a_response_are_sent_without_delay() -> None:
     with listen("127.0.0.1", 0, "") as listener, socket.create_connection(listener.getsockname(), timeout=HANG):
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_place_that_is_taken_is_told_with_what_to_do() -> None:
+def test_taken_port_is_reported_with_advice() -> None:
     with listen("127.0.0.1", 0, "") as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=rf"^cannot listen on 127\.0\.0\.1:{port}: [^(]+; choose another port$"):
@@ -88,7 +88,7 @@ def test_place_that_is_taken_is_told_with_what_to_do() -> None:
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
-def test_every_address_is_every_address_of_both_kinds() -> None:
+def test_any_address_means_ipv4_and_ipv6() -> None:
     with listen("::", 0, "") as listener:
         for host in ("127.0.0.1", "::1"):
             with socket.create_connection((host, listener.getsockname()[1]), timeout=HANG) as caller:

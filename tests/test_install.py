@@ -1,4 +1,4 @@
-"""What `make run` and `make test` install: two lists of pinned packages, and the script that installs them."""
+"""Installation by `make run` and `make test`: two lists of pinned packages, and the script that installs them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def pins(lock: str) -> set[str]:
-    """Each `name==version` of a lock, with the condition it stands under."""
+    """Return each `name==version` of a lock, with its condition."""
     return set(re.findall(r"^([\w.-]+==[^\\\n]+?) \\$", (ROOT / lock).read_text(encoding="utf-8"), re.MULTILINE))
 
 
@@ -43,7 +43,7 @@ def test_a_user_gets_what_the_product_needs_and_none_of_the_developers_tools() -
 
 @pytest.mark.contract("10.47")
 def test_developers_have_the_same_versions_and_their_tools_on_top() -> None:
-    """So going from `make run` to `make test` and back installs nothing twice."""
+    """Switching between `make run` and `make test` then installs nothing twice."""
     everything = pins("requirements-dev.lock")
     assert pins("requirements.lock") < everything
     assert names(PROJECT["dependency-groups"]["dev"]) <= {pin.partition("==")[0] for pin in everything}
@@ -57,7 +57,7 @@ def test_developers_have_the_same_versions_and_their_tools_on_top() -> None:
         ("Processing /wheels/typer-0.28.0-py3-none-any.whl (from -r requirements.lock (line 9))", "typer", None),
     ],
 )
-def test_each_package_that_pip_fetches_is_told(line: str, package: str, size: str | None) -> None:
+def test_each_package_that_pip_fetches_is_listed(line: str, package: str, size: str | None) -> None:
     found = FETCHING.match(line)
     assert found is not None
     assert (found[1], found[2]) == (package, size)
@@ -82,7 +82,7 @@ def test_what_pip_says_about_a_failure_is_printed(tmp_path: Path) -> None:
 
 
 def run(*command: str | Path, **env: str) -> str:
-    """What a command prints; it fails when that does."""
+    """Return the output of a command, which must succeed."""
     ran = subprocess.run(
         command, cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, timeout=600, check=False
     )
@@ -96,7 +96,7 @@ UV = Path(sys.executable).with_name("uv")
 @pytest.mark.processes
 @pytest.mark.contract("10.47")
 def test_a_package_made_of_this_folder_brings_all_it_needs(tmp_path: Path) -> None:
-    """The packages it stands on are the ones that are here already: nothing is fetched."""
+    """Use the packages that are installed here, so that nothing is downloaded."""
     run(UV, "build", "--wheel", "--offline", "--no-build-isolation", "--out-dir", tmp_path)
     [wheel] = tmp_path.glob("*.whl")
     run(UV, "venv", "--offline", "--python", sys.executable, tmp_path / "venv")

@@ -1,4 +1,4 @@
-"""One log that many processes write and rotate: every line is there once, whole, and in its writer's order."""
+"""A log that many processes write and rotate: every line is there once, whole, and in its writer's order."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def logger() -> Iterator[Open]:
 
 
 def lines_of(path: Path) -> list[str]:
-    """All lines of a log, the oldest first."""
+    """Return all lines of a log, oldest first."""
     return [line for file in log_files(path) for line in file.read_text().splitlines()]
 
 
 def read_numbers(path: Path) -> dict[str, list[int]]:
-    """What each writer wrote, in the order of the log; a line that is not whole fails."""
+    """Return the lines of each writer, in the order of the log. An incomplete line fails."""
     found: dict[str, list[int]] = {}
     for line in lines_of(path):
         match = LINE.fullmatch(line)
@@ -120,7 +120,7 @@ def test_a_log_that_was_moved_or_removed_is_begun_anew(tmp_path: Path, logger: O
 
 
 @pytest.mark.timeout(30)
-def test_a_rotation_that_another_process_is_at_is_not_waited_for(tmp_path: Path, logger: Open) -> None:
+def test_rotation_by_another_process_is_not_waited_for(tmp_path: Path, logger: Open) -> None:
     path = tmp_path / "agent.log"
     log = logger(path, largest=100)
     log.warning("x" * 90)
@@ -134,7 +134,7 @@ def test_a_rotation_that_another_process_is_at_is_not_waited_for(tmp_path: Path,
 
 
 @posix
-def test_what_cannot_be_written_is_told_once_and_once_when_it_is_over(
+def test_write_failures_and_their_end_are_reported_once(
     tmp_path: Path, logger: Open, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "agent.log"
@@ -152,7 +152,7 @@ def test_what_cannot_be_written_is_told_once_and_once_when_it_is_over(
 
 
 @posix
-def test_a_pipe_or_a_folder_in_the_place_of_the_log_is_said_at_once(tmp_path: Path) -> None:
+def test_pipe_or_folder_in_place_of_the_log_is_reported_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "agent.log")
     with pytest.raises(HomeError, match=r"cannot write the log .*: it is a pipe that nobody reads"):
         start_log(tmp_path / "agent.log")

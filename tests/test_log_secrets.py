@@ -1,4 +1,4 @@
-"""Secrets show in no line of the log, wherever they come from."""
+"""Secrets from any source never appear in the log."""
 
 from __future__ import annotations
 

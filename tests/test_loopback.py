@@ -1,4 +1,4 @@
-"""Who shows a key, and who does not."""
+"""Keys in request headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that only one kind of system has is needed to start."""
+"""Starting needs no module that exists only on some systems."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POSIX_CALLS = {"os.fork", "os.setuid", "os.getuid", "os.geteuid", "os.killpg", "
 
 
 def asks_for_a_module(node: ast.AST) -> bool:
-    """Whether what is in this block happens only where a module is there."""
+    """Return True if a block runs only where a module exists."""
     return isinstance(node, ast.If) and "find_spec" in ast.unparse(node.test)
 
 

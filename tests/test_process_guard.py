@@ -1,4 +1,4 @@
-"""`make quick` is what starts no process, and no test can be in it by mistake."""
+"""`make quick` starts no processes, and selects no test by mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be shown of a text that holds secrets."""
+"""Text with secrets is shown without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tests `make test` may run once more."""
+"""The tests that `make test` may run a second time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every file of the tests."""
+"""Rules for all test files."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ CLOCKS = {"time.time", "time.monotonic", "time.perf_counter", "time.process_time
 
 @cache
 def trees() -> dict[str, ast.Module]:
-    """Every file that could be one of those we look for, parsed."""
+    """Return the parsed test files that may break a rule, by name."""
     texts = {str(path.relative_to(TESTS)): path.read_text(encoding="utf-8") for path in sorted(TESTS.rglob("*.py"))}
     return {name: ast.parse(text) for name, text in texts.items() if any(word in text for word in (*CLOCKS, ".test_"))}
 
 
 def nodes() -> Iterator[tuple[str, ast.AST]]:
-    """Every node of every file, with the place to look at."""
+    """Yield every node of every file, with its location."""
     for name, tree in trees().items():
         for node in ast.walk(tree):
             yield f"{name}:{getattr(node, 'lineno', 0)}", node
 
 
 def is_elapsed(node: ast.AST) -> bool:
-    """Whether it takes one time from another."""
+    """Return True if the node subtracts two times."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub):
         return False
     return any(isinstance(one, ast.Call) and ast.unparse(one.func) in CLOCKS for one in ast.walk(node))
@@ -42,6 +42,6 @@ def test_no_test_looks_at_how_long_something_took() -> None:
     assert [place for place, node in tests if any(map(is_elapsed, ast.walk(node)))] == []
 
 
-def test_what_several_files_use_is_in_no_file_of_tests() -> None:
+def test_shared_code_is_in_no_test_file() -> None:
     imports = [(place, node) for place, node in nodes() if isinstance(node, ast.ImportFrom)]
     assert [place for place, node in imports if ".test_" in (node.module or "")] == []

@@ -1,4 +1,4 @@
-"""Every text pattern of the package takes time in proportion to the text, whatever the text."""
+"""Every regular expression of the package takes linear time on any text."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import hermes
 
 CHARS = 25_000
-"""The longest message of the memory server."""
+"""Maximum length of a message of the memory server."""
 CPU_SECONDS = 0.25
-"""Far more than a pattern needs for one such text; less than one that looks at each place again from every other."""
+"""Time limit: far more than a linear pattern needs for such a text, less than a quadratic one."""
 ODD = [" ", "\n", "\t", ".", "-", "'", '"', "(", "[", "<", "*", "_", "`", "#", ">", "/", "\\", "@", "+", "0", "a", "é",
        "中", "。", "\u00a0", "\u200b", "😀", "\u0301", "\x00"]  # fmt: skip
 STARTED_BY_IMPORT = ("__main__", "migrations.env")
@@ -44,7 +44,7 @@ def patterns_in(value: Any) -> Iterator[re.Pattern[Any]]:
 
 
 def is_slow(pattern: re.Pattern[Any], text: str) -> bool:
-    """Return whether the pattern takes more processor time than it may. The clock of the wall does not count."""
+    """Return True if the pattern takes more CPU time than allowed. Wall time does not count."""
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         raise TooSlowError

@@ -1,4 +1,4 @@
-"""One name, one meaning: a reader who has met a type in one room is not misled in another."""
+"""One name, one meaning: a type name of one package is not reused for something else in another."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_type_name_has_one_meaning_or_a_reason() -> None:
 
 
 def _type_name(node: ast.stmt) -> str | None:
-    """The type that a statement of a module names; variables of types are none."""
+    """Return the type that a module's statement defines, or None. Type variables do not count."""
     if isinstance(node, ast.ClassDef):
         name = node.name
     elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):

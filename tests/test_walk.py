@@ -1,4 +1,4 @@
-"""The script that counts how far data walks."""
+"""The script that counts the modules on the path of data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.tracer import Function, room_of
+from scripts.tracer import Function, part_of
 from scripts.walk import HERE, describe, trace
 from scripts.ways import WAYS
 
@@ -34,7 +34,7 @@ def never():
 
 
 @pytest.mark.parametrize(
-    ("file", "room"),
+    ("file", "part"),
     [
         ("types.py", "types"),
         ("agent/turn.py", "agent"),
@@ -42,12 +42,12 @@ def never():
         ("memory_server/api/app.py", "memory_server/api"),
     ],
 )
-def test_a_room_is_at_the_top_of_the_package_or_a_part_of_the_memory_server(file: str, room: str) -> None:
-    assert room_of(file) == room
+def test_a_part_is_at_the_top_of_the_package_or_a_part_of_the_memory_server(file: str, part: str) -> None:
+    assert part_of(file) == part
 
 
 @pytest.mark.processes
-def test_what_ran_is_counted_in_every_thread_and_nothing_else_is(tmp_path: Path) -> None:
+def test_only_executed_code_is_counted_in_every_thread(tmp_path: Path) -> None:
     for name, text in PACKAGE.items():
         path = tmp_path / "hermes" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,8 +79,8 @@ def test_a_way_is_traced_without_what_came_before_it(way: str, passed: Function,
     walk = trace(BY_NAME[way], HERE)
     assert passed in walk.functions
     assert avoided not in walk.functions
-    assert {room_of(file) for file in walk.files} > {"sqlite"}
-    assert all(room_of(one) != room_of(other) for one, other in walk.crossings)
+    assert {part_of(file) for file in walk.files} > {"sqlite"}
+    assert all(part_of(one) != part_of(other) for one, other in walk.crossings)
 
 
 @pytest.mark.processes
@@ -92,5 +92,5 @@ def test_a_turn_goes_through_few_doors(way: str, most: int) -> None:
     walks = (trace(BY_NAME[way], HERE).crossings for _ in range(3))  # a timer may fire in one of them
     found = next((crossings for crossings in walks if len(crossings) <= most), None)
     assert found, (
-        f"more than {most} pairs of files of two rooms call each other: `python -m scripts.walk --list '{way}'`"
+        f"more than {most} pairs of files of two parts call each other: `python -m scripts.walk --list '{way}'`"
     )

@@ -30,11 +30,11 @@ KEPT = (
     "sessions",
     "memories",
 )
-"""What an audit reads; the rest of a stock home (skills, caches) is as large as a thousand of these."""
+"""Files that an audit reads; the rest of a stock home (skills, caches) is a thousand times larger."""
 
 
 def main() -> int:
-    """Make the homes that are not there yet."""
+    """Run a command: make, check, compare or list homes."""
     parser = argparse.ArgumentParser(prog="python -m scripts.stock_homes", description=__doc__)
     parser.add_argument("command", choices=("make", "check", "together", "list"))
     parser.add_argument("folder", nargs="?", type=Path)

@@ -1,4 +1,4 @@
-"""What becomes of a home: found, explained, repaired, not changed by a second repair, continued by both programs."""
+"""Checks a home: found, explained, repaired, unchanged by a second repair, continued by both programs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from scripts.stock_homes.ours import find_doors, run_doctor
 from scripts.stock_homes.recipes import Recipe
 from scripts.stock_homes.turn import find_request, take_turn, what_is_told
 
-LATER = 1_000
-"""The first number of the replies after the repair."""
+FIRST_LATER_COUNT = 1_000
+"""Number of the first reply after the repair."""
 HELD = ("explained", "repaired", "second repair", "our turn", "stock goes on", "our turn again")
 GOING_ON = ("stock on", "stock further grow", "stock again", "stock last")
 
 
 @dataclass
 class Row:
-    """One home of the table: what was found, and what is wrong under each heading; nothing, where all is well."""
+    """A row of the table: the findings of a home, and the errors under each heading ("" without errors)."""
 
     name: str
     killed: str
@@ -41,14 +41,14 @@ class Row:
 
 
 async def check(python: Path, home: Path, recipe: Recipe, work: Path) -> Row:
-    """Repair a copy of a home and let both programs go on in it."""
+    """Repair a copy of a home and let both programs continue it."""
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(home, work)
     _move_in(work)
     row = Row(recipe.name, where_killed(home, recipe))
     said = [Said(**entry) for entry in json.loads((home / "said.json").read_text(encoding="utf-8"))]
     plain = Recipe(recipe.name, (), recipe.in_place, window=recipe.window)
-    async with open_stock(python, work, plain, first=LATER) as stock:
+    async with open_stock(python, work, plain, first=FIRST_LATER_COUNT) as stock:
         told = await _repair(work, row)
         row.wrong["our turn"], said = await take_turn(stock.model, work, said, told, "ours")
         row.wrong["stock goes on"], said = await _stock_goes_on(stock, work, said)
@@ -62,13 +62,13 @@ async def check(python: Path, home: Path, recipe: Recipe, work: Path) -> Row:
 
 
 def _move_in(work: Path) -> None:
-    """Its bindings name the folder that it was made in: let them name this one, as if it had been made here."""
+    """Rewrite the bindings from the original folder to this one, as if the home had been made here."""
     with closing(sqlite3.connect(work / "state.db")) as db, db:
         db.execute("UPDATE gateway_routing SET scope = ?", (str(work / "sessions"),))
 
 
 async def _repair(work: Path, row: Row) -> list[dict[str, Any]]:
-    """Look, repair, repair again; the findings that only tell."""
+    """Audit, repair, and repair again; return the remaining findings."""
     _, first = await run_doctor(work)
     damage = [finding for finding in first["findings"] if finding["check"] == "sessions" and finding["level"] != "ok"]
     row.found = ", ".join(sorted({str(finding["code"]) for finding in damage})) or "-"
@@ -89,7 +89,7 @@ async def _repair(work: Path, row: Row) -> list[dict[str, Any]]:
 
 
 async def _stock_goes_on(stock: Stock, work: Path, said: Sequence[Said]) -> tuple[list[str], list[Said]]:
-    """Whether the other program goes on after us: it sees what we were told, compresses, and answers everything."""
+    """Check that the other program continues after ours: it sees our messages, compresses, and answers everything."""
     chat = said[-1].chat
     doors = await find_doors(work, [chat])
     room, _, nick = chat.rpartition(":")
@@ -117,7 +117,7 @@ def _bytes(home: Path) -> dict[str, bytes]:
 
 
 def table(folder: Path) -> str:
-    """The rows in a folder as Markdown, a cell for each thing that must hold, and how many hold."""
+    """Return the rows in a folder as a Markdown table with a cell per requirement, and how many hold."""
     rows = [Row(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("*.json"))]
     head = ("home", "killed", "found", *HELD)
     cells = [(row.name, row.killed, row.found, *("no" if row.wrong[name] else "yes" for name in HELD)) for row in rows]
@@ -132,7 +132,7 @@ def table(folder: Path) -> str:
 
 
 def run(python: Path, homes: Path, wanted: Iterable[Recipe], work: Path, rows: Path) -> bool:
-    """Check the homes that are there, one after another, and keep a row of each; whether all is well."""
+    """Check all homes one after another and store a row for each; return True if all are correct."""
     rows.mkdir(parents=True, exist_ok=True)
     well = True
     for recipe in wanted:

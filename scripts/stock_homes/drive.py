@@ -1,4 +1,4 @@
-"""Makes one home: starts a stock Hermes in it, has people talk to it, and writes down what was said."""
+"""Makes one home: starts a stock Hermes in it, simulates people who talk to it, and records their messages."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ BOT, ROOM = "bot", "#room"
 KEY = "a-key-for-loopback-alone"
 START, REPLY = 90.0, 60.0
 AT_ONCE = " & "
-PAUSE = 1.0
-"""Seconds after a reply: it is sent before the turn is over, and what comes meanwhile interrupts it."""
+PAUSE_SECONDS = 1.0
+"""Pause after a reply, which is sent before the turn is over: an earlier message would interrupt the turn."""
 STEP = re.compile(r"(?P<who>[\w-]+)(?P<how>#|\$|@@|@|)> (?P<text>.+)")
 CONFIG = """\
 model:
@@ -35,7 +35,7 @@ approvals: {{destructive_slash_confirm: false}}
 
 @dataclass(frozen=True)
 class Said:
-    """One message of a person, and whether an answer came. What was said at once has one number."""
+    """A person's message, and whether it was answered. Simultaneous messages have the same number."""
 
     chat: str
     text: str
@@ -67,7 +67,7 @@ class Stock:
             await asyncio.to_thread(self._await_api)
 
     async def stop(self) -> None:
-        """End it with a SIGKILL, as everything that was said is answered, or it is gone already."""
+        """Kill the process with SIGKILL after all replies, unless it has already ended."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGKILL)
@@ -75,7 +75,7 @@ class Stock:
         self._process = None
 
     async def step(self, step: str) -> None:
-        """What people do, one or several at once."""
+        """Run one step of a recipe: one or several simultaneous actions."""
         if step == "restart":
             await self.stop()
             await self.start()
@@ -94,8 +94,8 @@ class Stock:
         return Said(f"{ROOM}:{who}" if how == "#" else who, text, answered, number)
 
     async def _survive(self, asking: Coroutine[None, None, bool], text: str, *, by_itself: bool) -> bool:
-        """Whether an answer came; False when the process ended first, by its own step or at the drawn moment. A
-        terminal is a process by itself."""
+        """Return True if an answer came, False if the process ended first, at its own step or at the random moment. A
+        terminal is a separate process."""
         assert self._process is not None
         answer: asyncio.Task[bool] = asyncio.create_task(asking)
         ended: asyncio.Task[object] = asyncio.create_task(answer_never() if by_itself else self._process.wait())
@@ -110,7 +110,7 @@ class Stock:
             await asyncio.gather(answer, ended, return_exceptions=True)
 
     async def _kill_while_summarising(self, delay: float) -> None:
-        """Kill it so long after its model was asked for a summary."""
+        """Kill the process a given time after its model was asked for a summary."""
         self.model.summarising.clear()
         async with asyncio.timeout(REPLY):
             await self.model.summarising.wait()
@@ -124,14 +124,14 @@ class Stock:
         return await self._hear(who, ROOM, ROOM, f"{BOT}: {text}")
 
     async def _hear(self, who: str, target: str, answers_in: str, text: str) -> bool:
-        """Say it, and wait for the last reply: the one after the tool where there is a tool."""
+        """Send a message, and wait for the last reply: the one after the tool call, if any."""
         while not self.irc.heard.empty():
             self.irc.heard.get_nowait()
         self.irc.say(who, target, text)
         while True:
             heard_in, reply = await self.irc.heard.get()
             if heard_in == answers_in and (text.startswith("/") or reply.startswith("reply ")):
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(PAUSE_SECONDS)
                 return True
 
     async def _ask(self, session: str, text: str) -> bool:
@@ -154,7 +154,7 @@ class Stock:
             return str(next(bound, who))
 
     def _post(self, session: str, text: str) -> str:
-        """Ask over the HTTP API; the session id that the answer names."""
+        """Send a request over the HTTP API; return the session id of the response."""
         padded = f"{text} {'lorem ipsum ' * 3_500}" if "fill" in text else text
         body = {"model": "loop", "messages": [{"role": "user", "content": padded}]}
         headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json", "X-Hermes-Session-Id": session}
@@ -168,7 +168,7 @@ class Stock:
             pass
 
     async def configure(self, name: str, value: str) -> bool:
-        """Change a setting with its own command."""
+        """Change a setting with the program's own command."""
         return await (await self._run("config", "set", name, value)).wait() == 0
 
     async def _run(self, *arguments: str, kill: str | None = None) -> asyncio.subprocess.Process:
@@ -190,8 +190,8 @@ class Stock:
 
 @asynccontextmanager
 async def open_stock(python: Path, home: Path, recipe: Recipe, *, first: int = 1) -> AsyncIterator[Stock]:
-    """A stock Hermes in a home, with a model whose replies are numbered from `first` on, and a room; it is ended at the
-    end, whatever it does."""
+    """Run a stock Hermes in a home with a room and a model whose replies are numbered from `first` on; always stop it
+    at the end."""
     async with AsyncExitStack() as stack:
         irc = Irc()
         model = Model(first)
@@ -206,7 +206,7 @@ async def open_stock(python: Path, home: Path, recipe: Recipe, *, first: int = 1
 
 
 async def make_home(python: Path, home: Path, recipe: Recipe) -> list[Said]:
-    """The home of a recipe, left as the killed process left it."""
+    """Make the home of a recipe, as the killed process left it."""
     async with open_stock(python, home, recipe) as stock:
         await stock.start()
         for step in recipe.steps:
@@ -215,12 +215,12 @@ async def make_home(python: Path, home: Path, recipe: Recipe) -> list[Said]:
 
 
 async def answer_never() -> None:
-    """Wait until someone loses patience."""
+    """Wait until the timeout of the other side."""
     await asyncio.Event().wait()
 
 
 def configure(home: Path, recipe: Recipe, port: int) -> None:
-    """The settings of a home whose model is on a port of this machine."""
+    """Return the settings of a home whose model is on a port of this machine."""
     home.mkdir(parents=True, exist_ok=True)
     config = CONFIG.format(port=port, window=recipe.window, in_place=str(recipe.in_place).lower())
     (home / "config.yaml").write_text(config, encoding="utf-8")

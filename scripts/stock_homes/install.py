@@ -1,4 +1,4 @@
-"""A stock Hermes in an environment of its own."""
+"""Installs a stock Hermes in a separate environment."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 VERSION = "0.19.0"
 PACKAGES = (f"hermes-agent=={VERSION}", "aiohttp==3.14.1")
-"""Itself, and what its HTTP API needs."""
+"""The package, and the requirements of its HTTP API."""
 
 
 def install(folder: Path) -> Path:
-    """The environment's Python; installed on the first call."""
+    """Return the environment's Python; the first call installs it."""
     python = folder / "bin" / "python"
     done = folder / f".installed-{VERSION}"
     if not done.exists():

@@ -1,4 +1,4 @@
-"""Whether a turn sees what was said: everything once, in order, and nothing that was said elsewhere."""
+"""Judges whether a turn sees every message of its chat once and in order, and none of another chat."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hermes.agent.context import SUMMARY as OUR_SUMMARY
+from hermes.agent.context import SUMMARY_HEADING as OUR_SUMMARY
 from hermes.store.copies import MERGED, SUMMARY
 from scripts.stock_homes.drive import Said
 
 MADE = re.compile(r"summary \d+ of \d+")
-"""The words of the loopback model's summaries, whoever asked for them."""
+"""Marks of the loopback model's summaries."""
 REPLY = re.compile(r"reply \d+")
 
 
 @dataclass(frozen=True)
 class Past:
-    """What was said in one chat up to a turn, what of it can be read at all, and what of it a person was told is not
-    seen there."""
+    """The messages of one chat up to a turn, those that can be read at all, and those that a warning has reported as
+    missing."""
 
     said: Sequence[Said]
     readable: Collection[str]
@@ -27,7 +27,7 @@ class Past:
 
 
 def find_faults(past: Past, request: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What is wrong with a request for a turn that comes after all of this."""
+    """Return the faults of a request for a turn after this past."""
     said = list(_since_reset(past.said))
     numbers = {one.text: one.number for one in said}
     seen = [word for message in request if message["role"] == "user" for word in words(message["content"])]
@@ -43,8 +43,8 @@ def find_faults(past: Past, request: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def words(content: object) -> Iterator[str]:
-    """What a person said in a message: a line without what fills it up. A summary may be merged into it, several may
-    have become one, and a program may have added a remark in brackets."""
+    """Return a person's line in a message without its filling. A summary may be merged into the message, several
+    messages may be one, and a program may have added a bracketed note."""
     text = str(content or "").strip()
     if not text or text.startswith(OUR_SUMMARY) or (SUMMARY.match(text) and MERGED not in text[:40]):
         return
@@ -65,7 +65,8 @@ def _times(word: str, seen: Sequence[str], replies: Sequence[str]) -> bool:
 def _find_missing(
     past: Past, said: Sequence[Said], seen: Sequence[str], request: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """What is not seen must be in one gap that a summary fills. What was cut off before it was stored is nowhere."""
+    """Return the missing messages that are not in a single gap with a summary. A message that was cut off before it was
+    stored is nowhere."""
     for one in said:
         if one.answered and one.text not in past.readable:
             yield f"{one.text!r} is nowhere"

@@ -1,4 +1,4 @@
-"""Keeps a home small: what an audit reads of it, as one JSON file, for the tests."""
+"""Reduces a home to what an audit reads, as one JSON file for the tests."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SESSIONS = ("id", "source", "user_id", "session_key", "chat_id", "chat_type", "t
 MESSAGES = ("id", "session_id", "role", "content", "tool_call_id", "tool_calls", "tool_name", "timestamp", "active",
             "compacted")  # fmt: skip
 LOG = re.compile(r".*compression (started|done|skipped): .*")
-LONGEST = 110
-"""Characters of a text that are kept: a summary's opening and what it was merged into."""
+MAX_TEXT_CHARS = 110
+"""Kept length of a text: the opening of a summary and the text it was merged into."""
 
 
 def keep(home: Path, target: Path) -> None:
@@ -49,9 +49,9 @@ def _session(row: sqlite3.Row) -> dict[str, Any]:
 def _message(row: sqlite3.Row) -> dict[str, Any]:
     text = row["content"] or ""
     if SUMMARY.match(text):  # its own words are long and always the same
-        opening = text[:LONGEST].strip() if MERGED in text else f"{text.partition(']')[0]}]"
+        opening = text[:MAX_TEXT_CHARS].strip() if MERGED in text else f"{text.partition(']')[0]}]"
         text = f"{opening} summary {row['id']} of {row['id']}"
-    return {**_filled(row), "content": text if SUMMARY.match(text) else text[:LONGEST].strip()}
+    return {**_filled(row), "content": text if SUMMARY.match(text) else text[:MAX_TEXT_CHARS].strip()}
 
 
 def _route(row: sqlite3.Row) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where the process of a home was killed, as its own files tell."""
+"""Determines where a home's process was killed, from its files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LINE = re.compile(r"context compression (started|done)")
 
 
 def where_killed(home: Path, recipe: Recipe) -> str:
-    """The step, or on which side of a compression's end; NEVER where a kill was wanted and did not come."""
+    """Return the step, or the side of a compression's end; NEVER if a requested kill did not happen."""
     note = home / "stock.killed"
     if recipe.kill is not None:
         return note.read_text(encoding="utf-8") if note.exists() else NEVER

@@ -1,4 +1,4 @@
-"""Runs inside the environment of a stock Hermes: its command line, and an end at one of its own durable steps.
+"""Runs inside the environment of a stock Hermes: its command line, with a kill at one of its durable steps.
 
 `STOCK_KILL` is `STEP:WHEN:COUNT`: the process ends with SIGKILL right before or after the COUNT-th call of that step
 since a compression took its lock. It leaves a file `stock.killed` in the home that says so.
@@ -19,7 +19,7 @@ LOCK = "try_acquire_compression_lock"
 
 
 class Trap:
-    """Ends the process at one call of one step."""
+    """Kills the process at one call of one step."""
 
     def __init__(self, store: Any, step: str, when: str, count: int) -> None:
         self._step, self._when, self._count = step, when, count

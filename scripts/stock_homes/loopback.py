@@ -1,4 +1,4 @@
-"""What a stock Hermes talks to: a model and an IRC server, both on loopback."""
+"""Loopback services of a stock Hermes: a model and an IRC server."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 GROW = "grow"
-"""A word after which the model asks for a tool and says that its window is nearly full."""
+"""A word that makes the model call a tool and report that its window is nearly full."""
 NOTE = "remember that "
-"""Words that the model notes with the tool `memory`, up to the end of the line."""
+"""A prefix; the model stores the rest of the line with the tool `memory`."""
 FULL, LITTLE = 400_000, 1_000
-WINDOW = 600_000
+WINDOW_TOKENS = 600_000
 TALK = "/chat/completions"
-THINKING = 0.06
-"""Seconds that a summary takes."""
-PATIENCE = 40.0
-"""Seconds that those who should grow at once wait for each other."""
+SUMMARY_SECONDS = 0.06
+"""Time that a summary takes."""
+MEETING_TIMEOUT_SECONDS = 40.0
+"""Longest wait of simultaneous requests for each other."""
 
 
 class Model:
@@ -32,21 +32,21 @@ class Model:
         self._meeting: asyncio.Barrier | None = None
 
     def meet(self, parties: int) -> None:
-        """From now on so many requests to grow are answered at the same moment, or none; 1 is each by itself."""
+        """Answer the next `count` requests to grow at the same moment, or none; 1 means each separately."""
         self._meeting = asyncio.Barrier(parties) if parties > 1 else None
 
     async def think(self, body: dict[str, Any]) -> None:
-        """Take the time that an answer takes."""
+        """Wait as long as an answer takes."""
         if not body.get("tools"):
             self.summarising.set()
-            await asyncio.sleep(THINKING)
+            await asyncio.sleep(SUMMARY_SECONDS)
         elif self._meeting is not None and asks_to_grow(body["messages"]):
             with suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(MEETING_TIMEOUT_SECONDS):
                     await self._meeting.wait()
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The message and usage for one request."""
+        """Return message and usage for one request."""
         messages = body.get("messages") or []
         number = len(self.requests) + self._first
         if not body.get("tools"):
@@ -62,7 +62,7 @@ class Model:
         return {"message": {"role": "assistant", "content": f"reply {number}"}, "used": LITTLE}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """Serve one connection."""
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -82,7 +82,7 @@ class Model:
 
     def _reply(self, path: str, body: dict[str, Any]) -> tuple[str, bytes]:
         if not path.endswith(TALK):
-            data = {"object": "list", "data": [{"id": "loop", "object": "model", "context_length": WINDOW}]}
+            data = {"object": "list", "data": [{"id": "loop", "object": "model", "context_length": WINDOW_TOKENS}]}
             return "application/json", json.dumps(data).encode()
         made = self.answer(body)
         usage = {"prompt_tokens": made["used"], "completion_tokens": 5, "total_tokens": made["used"] + 5}
@@ -103,7 +103,7 @@ class Model:
 
 
 class Irc:
-    """An IRC server for one bot. What the bot says lands in `heard`, by whom it was said to."""
+    """An IRC server for one bot. The bot's messages are in `heard`, by recipient."""
 
     def __init__(self) -> None:
         self.joined = asyncio.Event()
@@ -111,12 +111,12 @@ class Irc:
         self._bot: asyncio.StreamWriter | None = None
 
     def say(self, nick: str, target: str, text: str) -> None:
-        """What a person says, to the bot or in a room."""
+        """Send a person's message to the bot or a room."""
         assert self._bot is not None, "the bot has joined"
         self._bot.write(f":{nick}!u@h PRIVMSG {target} :{text}\r\n".encode())
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """The bot's connection; a bot that was started again comes on a new one."""
+        """Serve the bot's connection; a restarted bot opens a new one."""
         self._bot = writer
         try:
             while line := (await reader.readline()).decode().strip():
@@ -136,14 +136,14 @@ class Irc:
 
 @asynccontextmanager
 async def serving(part: Model | Irc) -> AsyncIterator[int]:
-    """The part on a port of its own."""
+    """Run the server on a free port."""
     server = await asyncio.start_server(part.serve, "127.0.0.1", 0)
     async with server:
         yield server.sockets[0].getsockname()[1]
 
 
 def asks_to_grow(messages: list[dict[str, Any]]) -> bool:
-    """Whether the last thing that was said has the word after which the window is full."""
+    """Return True if the last message contains GROW."""
     return messages[-1]["role"] == "user" and GROW in str(messages[-1].get("content"))
 
 

@@ -1,4 +1,4 @@
-"""Our own program in a home, as a person or a script would start it."""
+"""Runs our program in a home, as a person or a script would."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from hermes.clock import SystemClock
 from hermes.store.store import Store
 
-LOCK = 30.0
+LOCK_SECONDS = 30.0
 
 
 async def run_ours(home: Path, *arguments: str) -> tuple[int, str]:
-    """Its exit code and what it printed."""
+    """Run hermes; return its exit code and output."""
     env = {**os.environ, "HERMES_HOME": str(home), "HERMES_MEMORY_PROVIDER": "none"}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "hermes", *arguments, env=env, stdout=asyncio.subprocess.PIPE,
@@ -29,23 +29,22 @@ async def run_ours(home: Path, *arguments: str) -> tuple[int, str]:
 
 
 async def ask_ours(home: Path, session: str, text: str) -> None:
-    """One turn from the command line."""
+    """Run one turn from the command line."""
     code, out = await run_ours(home, "chat", "-s", session, "-q", text)
     if code:
         raise RuntimeError(f"{session}: {text}: {out}")
 
 
 async def run_doctor(home: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    """Its exit code and its report."""
+    """Run the doctor; return its exit code and report."""
     code, out = await run_ours(home, "doctor", "--json", *arguments)
     report: dict[str, Any] = json.loads(out)
     return code, report
 
 
 async def find_doors(home: Path, chats: list[str]) -> dict[str, list[str]]:
-    """The sessions of each chat, the one in which it goes on last: of a person's or a room's key, or of the id that a
-    client uses."""
-    async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=LOCK) as store:
+    """Return the sessions of each chat, the current one last, by the key of a person or room, or by the client's id."""
+    async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=LOCK_SECONDS) as store:
         bound = await store.read(store.routes.all)
         ends = {chat: f":group:{chat}" if chat.startswith("#") else f":dm:{chat}" for chat in chats}
         starts = {
@@ -56,7 +55,7 @@ async def find_doors(home: Path, chats: list[str]) -> dict[str, list[str]]:
 
 
 async def read_everything(home: Path) -> dict[str, list[str]]:
-    """What people said in each session, as an export has it."""
+    """Return the people's messages of each session, from an export."""
     _, out = await run_ours(home, "sessions", "export", "--all")
     said: dict[str, list[str]] = {}
     name = ""

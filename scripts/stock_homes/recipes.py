@@ -1,4 +1,4 @@
-"""The homes: who says what where, how it compresses, and where it is killed."""
+"""Recipes of homes: who says what where, how the home compresses, and where its process is killed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from scripts.stock_homes.loopback import THINKING, WINDOW
+from scripts.stock_homes.loopback import SUMMARY_SECONDS, WINDOW_TOKENS
 
 ROTATION = (
     "try_acquire_compression_lock:after:1",
@@ -24,8 +24,8 @@ ROTATION = (
 IN_PLACE = ("archive_and_compact:before:1", "archive_and_compact:after:1", "update_system_prompt:after:1")
 BEGIN = ("ann> one", "ann> two", "ann> three", "ann> four", "ann> five")
 GROW = "ann> six grow"
-WRITING = 0.02
-"""Seconds in which a compression writes what it made."""
+WRITING_SECONDS = 0.02
+"""Time in which a compression writes its result."""
 LATER = ("ann> seven", "ann> eight")
 
 
@@ -44,11 +44,11 @@ class Recipe:
     in_place: bool = False
     kill: str | None = None
     delay: float | None = None
-    window: int = WINDOW
+    window: int = WINDOW_TOKENS
 
 
 def recipes() -> list[Recipe]:
-    """Every home, by name."""
+    """Return all recipes by name."""
     made = [*_whole(), *_exact(), *_api(), *_early(), *_groups(), *_random(), *_two_processes()]
     assert len({recipe.name for recipe in made}) == len(made)
     return made
@@ -112,10 +112,10 @@ def _groups() -> Iterator[Recipe]:
 
 
 def _random() -> Iterator[Recipe]:
-    """Kills while a summary is made, and in the moments after it in which a compression writes."""
+    """Return recipes with kills during a summary, and shortly after it, while a compression writes."""
     chance = random.Random(12)
-    delays = [chance.uniform(0, THINKING) for _ in range(3)]
-    delays += [THINKING + chance.uniform(0, WRITING) for _ in range(9)]
+    delays = [chance.uniform(0, SUMMARY_SECONDS) for _ in range(3)]
+    delays += [SUMMARY_SECONDS + chance.uniform(0, WRITING_SECONDS) for _ in range(9)]
     for number, delay in enumerate(delays, start=1):
         in_place, goes_on = number % 3 == 0, number % 2 == 0
         steps = (*BEGIN, GROW, *(("restart", *LATER) if goes_on else ()))

@@ -1,4 +1,4 @@
-"""One home, two programs: ten sessions, the notes and the configuration, changed by each in turns and at once."""
+"""Two programs in one home: ten sessions, notes and configuration, changed in turn and simultaneously."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTED = "\n§\n"
 
 
 async def live_together(python: Path, home: Path) -> list[str]:
-    """What was lost, doubled or out of order; nothing, if all is well."""
+    """Return what was lost, duplicated or out of order; empty if nothing was."""
     async with open_stock(python, home, Recipe("together", (), in_place=True)) as stock:
         await stock.start()
         for number in range(SESSIONS):
@@ -41,7 +41,7 @@ async def _in_turns(stock: Stock, home: Path, turn: int) -> None:
 
 
 async def _at_once(stock: Stock, home: Path, turn: int) -> list[str]:
-    """Each in sessions of its own, and both in the notes and the settings; what the settings lack then."""
+    """Let both programs write separate sessions and the same notes and settings; return the missing settings."""
     half = SESSIONS // 2
     for number in range(half):
         await asyncio.gather(
@@ -59,7 +59,7 @@ async def _at_once(stock: Stock, home: Path, turn: int) -> list[str]:
 
 
 async def _judge(stock: Stock, home: Path, number: int) -> list[str]:
-    """Ask both once more and look at what their models were given."""
+    """Ask both programs once more and check the requests to their models."""
     faults = []
     for who in ("stock", "ours"):
         if who == "ours":

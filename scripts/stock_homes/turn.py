@@ -1,4 +1,4 @@
-"""A turn of ours in every chat of a home, judged by what its model was given."""
+"""Runs a turn of ours in every chat of a home, and judges the request to its model."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TOLD = ("began-anew", "left-behind")
 
 
 def what_is_told(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The findings of a doctor that say where words are which a chat does not see."""
+    """Return the doctor's findings about messages that a chat does not see."""
     return [finding for finding in report["findings"] if finding["code"] in TOLD]
 
 
 async def take_turn(
     model: Model, work: Path, said: Sequence[Said], told: Sequence[Mapping[str, Any]], text: str
 ) -> tuple[list[str], list[Said]]:
-    """A turn of ours in every chat; what is wrong with what its model was given, and what has been said then."""
+    """Run a turn in every chat; return the faults of the requests, and all messages so far."""
     chats = list(dict.fromkeys(one.chat for one in said))
     everything = {
         session: {word for content in contents for word in words(content)}
@@ -45,8 +45,8 @@ async def take_turn(
 def _excused(
     said: Sequence[Said], everything: Mapping[str, set[str]], told: Sequence[Mapping[str, Any]], lineage: Sequence[str]
 ) -> set[str]:
-    """Words that need not be seen, because a person was told where they are: those from before a chat began anew, and
-    what two processes said at once, of which a compression saw one."""
+    """Return the messages that a warning has reported: those from before a chat began anew, and simultaneous ones of
+    two processes of which a compression saw one."""
     numbers = [one.number for one in said]
     here = {word for session in lineage for word in everything.get(session, ())}
     excused: set[str] = set()
@@ -60,7 +60,7 @@ def _excused(
 
 
 def find_request(model: Model, text: str) -> list[dict[str, Any]]:
-    """The first request of the turn in which this was said; nothing, if the model was never asked."""
+    """Return the first request of a message's turn; [] if the model was never asked."""
     for request in model.requests:
         users = [message for message in request if message["role"] == "user"]
         if users and text in str(users[-1]["content"]):

@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command line; the exit code is the result. What it writes is for its owner alone."""
+    """Run the command line and return its exit code. Files that it writes are private to the user."""
     os.umask(0o077)
     if sys.argv[1:] == ["--version"]:
         from hermes import __version__

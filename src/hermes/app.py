@@ -1,4 +1,4 @@
-"""The composition root: puts home, settings, clock and store together. Only surfaces use it."""
+"""The composition root: combines home, settings, clock and store. Only front ends use it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class App(Struct, frozen=True):
-    """What every command starts from."""
+    """The starting point of every command."""
 
     home: Home
     env: Mapping[str, str]
@@ -32,15 +32,15 @@ class App(Struct, frozen=True):
 
     @classmethod
     def load(cls, profile: str | None = None) -> App:
-        """Find the home and read its settings. Nothing is written. Raises NotFoundError for a profile that is not
-        there."""
+        """Find the home and read its settings, without writing anything. Raises NotFoundError for an unknown
+        profile."""
         home = Home.find_existing(os.environ, profile)
         env = load_env(home)
         found = configure(read_entries(home.config_file), env)
         return cls(home, env, found.checked(), SystemClock(), found.foreign)
 
     async def open_store(self) -> Store:
-        """The profile's store, made if it is not there."""
+        """Open the profile's store, creating it if needed."""
         self.home.ensure()
         return await Store.open(
             self.home.state_file,
@@ -51,7 +51,7 @@ class App(Struct, frozen=True):
 
 
 def with_store(app: App, work: Callable[[Store], Awaitable[T]]) -> T:
-    """Open the store, do `work`, and close it whatever happens."""
+    """Open the store, run `work`, and close the store in any case."""
 
     async def run() -> T:
         async with await app.open_store() as store:
@@ -61,15 +61,16 @@ def with_store(app: App, work: Callable[[Store], Awaitable[T]]) -> T:
 
 
 def read_store(app: App, look: Callable[[Store, Tx], T]) -> T:
-    """What `look` finds in the store, as it is at one moment."""
+    """Return the result of `look` on one snapshot of the store."""
     return with_store(app, lambda store: store.read(lambda tx: look(store, tx)))
 
 
 def show_store(app: App, show: Callable[[Store, Tx], T]) -> T:
-    """As `read_store`, for what prints or writes as it reads."""
+    """Return the result of `show` on one snapshot. Unlike `read_store`, it runs exactly once, so it may print or
+    write."""
     return with_store(app, lambda store: store.read_once(lambda tx: show(store, tx)))
 
 
 def write_store(app: App, change: Callable[[Store, Tx], T]) -> T:
-    """Change the store in one transaction; what `change` returns."""
+    """Change the store in one transaction and return the result of `change`."""
     return with_store(app, lambda store: store.write(lambda tx: change(store, tx)))

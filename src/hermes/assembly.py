@@ -1,4 +1,4 @@
-"""Puts an agent together from a profile's settings: model, notes, memory provider, tools."""
+"""Builds an agent from a profile's settings: model, notes, memory provider, tools."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
 from hermes.llm.offer import ConfiguredModel, ModelOffer
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.patience import Timeouts
+from hermes.llm.timeouts import Timeouts
 from hermes.llm.tool_use import ToolAbility, ToolSwitch
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
 from hermes.memory.caller import Memory
@@ -43,9 +43,10 @@ from hermes.types import Session
 
 OPENAI = "https://api.openai.com/v1"
 GUESTS = "guests"
+MAX_OWNER_NAME_CHARS = 60
 REACH: dict[str, Reach] = {"owner": "everything", "guest": "own", "group": "here"}
-ONLY_TURN = 8.0
-"""Seconds that memory has for the only turn of a process, unless the settings say: our own server may have to start."""
+ONE_SHOT_MEMORY_SECONDS = 8.0
+"""Maximum time for memory in the only turn of a process, unless set: our own server may have to start first."""
 FLOOR_NOTICE = (
     "No model is configured, so answers come from memory alone. `hermes model` finds one on this machine; "
     "`hermes config set model.base_url URL` names any OpenAI-compatible endpoint."
@@ -53,14 +54,14 @@ FLOOR_NOTICE = (
 
 
 def open_speaker(app: App, offer: ModelOffer | None = None) -> Model:
-    """The model that is configured, or an offline one that knows nothing until it is scoped. Close it when nobody
-    speaks with it any more."""
+    """Return the configured model, or an offline one that knows nothing until it is scoped. The caller must close
+    it."""
     return open_model(app, offer) or OfflineModel(recollect_nothing)
 
 
 def scoped(app: App, store: Store, model: Model, scope: Scope, fate: str = SAVED) -> Model:
-    """A model as it speaks within a scope: an offline one answers from what that reaches, and says `fate` of what
-    it is told."""
+    """Return the model for a scope. An offline model answers from what the scope reaches, and reports `fate` for
+    messages."""
     if not isinstance(model, OfflineModel):
         return model
     from hermes.agent.recollection import recollect  # only where no model answers
@@ -69,7 +70,7 @@ def scoped(app: App, store: Store, model: Model, scope: Scope, fate: str = SAVED
 
 
 def open_people(app: App) -> People:
-    """Who is who, by this profile's settings."""
+    """Return the directory of people, as this profile's settings define it."""
     return People(api_guests=app.settings.get(table.API_USERS) == GUESTS)
 
 
@@ -84,8 +85,8 @@ def open_agent(
     person: Person = NOBODY,
     offer: ModelOffer | None = None,
 ) -> Agent:
-    """The agent for one session, of one person in a direct chat, which reaches as far as `scope`. It may hold a session
-    of the provider: close it.
+    """Return the agent for one session, or for one person in a direct chat, limited to `scope`. It may hold a session
+    of the provider, so the caller must close it.
 
     Agents of one process share their `provider`, and the `offer` of models that a session can be switched to.
     """
@@ -123,7 +124,7 @@ def open_agent(
 
 
 def open_notes(app: App, scope: Scope) -> Notes:
-    """The built-in notes that a scope has in this profile."""
+    """Return the built-in notes of a scope in this profile."""
     get = app.settings.get
     limits: dict[NotesFile, int] = {"memory": get(table.MEMORY_LIMIT), "user": get(table.USER_LIMIT)}
     return Notes(app.home.path, scope, limits)
@@ -134,8 +135,8 @@ def has_model(settings: Settings) -> bool:
 
 
 def open_model(app: App, offer: ModelOffer | None = None) -> Model | None:
-    """The model that is configured, or None. Nothing is asked of the network yet. Whoever has the `offer` already
-    passes it, so that the list is asked for once."""
+    """Return the configured model, or None, without a request to the network. A caller that has the `offer` already
+    passes it, so that the list of models is requested once."""
     asked = offer or open_offer(app)
     if asked is None:
         return None
@@ -144,8 +145,8 @@ def open_model(app: App, offer: ModelOffer | None = None) -> Model | None:
 
 
 def open_offer(app: App) -> ModelOffer | None:
-    """What the configured endpoint offers, once per process; None where no model is configured. Nothing is asked of the
-    network yet."""
+    """Return the models that the configured endpoint offers, or None without an endpoint. Makes no request to the
+    network. Call it once per process."""
     settings = app.settings
     if not has_model(settings):
         return None
@@ -156,14 +157,15 @@ def open_offer(app: App) -> ModelOffer | None:
 
 
 def _tool_switch(settings: Settings, name: str) -> ToolSwitch:
-    """What the settings say of a model: its own word, or the one for all others; nothing while its name is ""."""
+    """Return the tool setting of a model: its own value, or that for all others. While the name is "", no value
+    applies."""
     given = settings.get(table.MODEL_TOOLS)
     switch = given if isinstance(given, str) else given.get(name, given.get("*", "auto") if name else "auto")
     return cast(ToolSwitch, switch)
 
 
 def _open_named(settings: Settings, name: str, context_length: int | None = None) -> OpenAICompatible:
-    """A model of the configured endpoint. What is not known of its context length the settings say."""
+    """Return a model of the configured endpoint. An unknown context length is taken from the settings."""
     patience = settings.get(table.MODEL_TIMEOUT)
     silence, total = settings.get(table.MODEL_SILENCE), settings.get(table.MODEL_TOTAL)
     return OpenAICompatible(
@@ -172,19 +174,19 @@ def _open_named(settings: Settings, name: str, context_length: int | None = None
         api_key=settings.get(table.API_KEY) or None,
         context_length=context_length or settings.get(table.CONTEXT_LENGTH),
         timeouts=Timeouts(first_byte=patience, idle=patience, silence=silence, total=total),
-        longest_reply=settings.get(table.LONGEST_REPLY),
+        longest_reply=settings.get(table.MAX_REPLY_CHARS),
     )
 
 
 def open_provider(app: App, store: Store, *, for_one_turn: bool = False) -> ActiveProvider | None:
-    """The memory provider that is configured, once per process; None for none. It is found and imported only when it is
-    first asked. Close it. `for_one_turn`: no later turn can use what comes too late, so this one waits longer."""
+    """Return the configured memory provider, or None. Call it once per process, and close it. The provider is imported
+    at its first use. With `for_one_turn` the turn waits longer, since no later turn can use late results."""
     settings = app.settings
     name = settings.get(table.PROVIDER)
     if name == NONE:
         return None
     waits = for_one_turn and not settings.is_given(table.FIRST_DEADLINE)
-    first = ONLY_TURN if waits else settings.get(table.FIRST_DEADLINE)
+    first = ONE_SHOT_MEMORY_SECONDS if waits else settings.get(table.FIRST_DEADLINE)
 
     def make(host: Host) -> MemoryPlugin:
         return find_provider(name, app.home.plugins)(host)
@@ -193,13 +195,20 @@ def open_provider(app: App, store: Store, *, for_one_turn: bool = False) -> Acti
         name,
         make,
         store,
-        Surroundings(app.home.path, app.home.profile, app.env, settings.is_given(table.PROVIDER), _model_asker(app)),
+        Surroundings(
+            app.home.path,
+            app.home.profile,
+            app.env,
+            settings.is_given(table.PROVIDER),
+            _model_asker(app),
+            " ".join(settings.get(table.OWNER_NAME).split())[:MAX_OWNER_NAME_CHARS],
+        ),
         Deadlines(first_turn=first, turn=first if for_one_turn else settings.get(table.MEMORY_DEADLINE)),
     )
 
 
 def _model_asker(app: App) -> Callable[[str, str], Coroutine[Any, Any, str]] | None:
-    """Return what has the configured model answer once, for a provider; None where no model is configured."""
+    """Return a function that asks the configured model once, for a provider; None without a model."""
     offer = open_offer(app)
     if offer is None:
         return None
@@ -220,7 +229,7 @@ def _model_asker(app: App) -> Callable[[str, str], Coroutine[Any, Any, str]] | N
 
 
 def conversation_of(session: Session, scope: Scope, person: Person = NOBODY) -> Conversation:
-    """A session as a provider knows it: whose it is, and how far it may read."""
+    """Return a session as a provider sees it: whose it is, and how far it may read."""
     local = session.source == TERMINAL
     return Conversation(
         session_id=session.id,
@@ -235,8 +244,7 @@ def conversation_of(session: Session, scope: Scope, person: Person = NOBODY) -> 
 
 
 def earlier_conversation(people: People, store: Store, tx: Tx, session: Session) -> Conversation:
-    """A session that nobody has open, as a provider knows it: whose it was, and where it began as far as that is
-    known."""
+    """Return a closed session as a provider sees it: whose it was, and the directory where it began, if known."""
     person = Person(session.user_id, store.messages.last_alt(tx, session.id, session.user_id))
     found = conversation_of(session, people.scope_of(tx, session), person)
     title = told_title(tx, session.id, session.title)
@@ -244,7 +252,7 @@ def earlier_conversation(people: People, store: Store, tx: Tx, session: Session)
 
 
 def _person_of(session: Session, scope: Scope, person: Person) -> Speaker | None:
-    """Whom a conversation is with; None for a group. What someone else says in it does not make it theirs."""
+    """Return the partner of a conversation; None for a group. Messages of others do not change whose it is."""
     match scope:
         case Group():
             return None
@@ -255,7 +263,7 @@ def _person_of(session: Session, scope: Scope, person: Person) -> Speaker | None
 
 
 def _here() -> Path | None:
-    """Where the terminal stands; None in a folder that is gone."""
+    """Return the current directory; None if it was deleted."""
     try:
         return Path.cwd()
     except FileNotFoundError:

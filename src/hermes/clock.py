@@ -1,4 +1,4 @@
-"""Time, passed in: the rest of the house never asks the system for it."""
+"""Time, passed in: no other module asks the system for it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What tells the time. Tests pass one that stands still or jumps."""
+    """A source of time. Tests pass one that stands still or jumps."""
 
     def now(self) -> float:
-        """Unix seconds."""
+        """Return the time in Unix seconds."""
 
     async def sleep(self, seconds: float) -> None:
         """Return after `seconds` of this clock's time."""
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The clock of this machine."""
 
     def now(self) -> float:
         return time.time()

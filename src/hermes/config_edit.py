@@ -1,4 +1,4 @@
-"""Putting one value into the text of config.yaml: every other character stays where it was. Text in, text out."""
+"""Editing one value in the text of config.yaml; every other character stays in place. Text in, text out."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from io import StringIO
 from typing import Any
 
-STEP = 2
+INDENT_WIDTH = 2
 MAX_DEPTH = 64
-"""Lists and maps inside each other; the time that the parser takes grows with the square of them."""
+"""Maximum nesting of lists and maps; the parser's time grows with its square."""
 TOO_DEEP = f"lists and maps are nested more than {MAX_DEPTH} deep"
 
 
 def put_value(text: str, names: Sequence[str], value: object) -> str:
-    """`text` with the value under `names`; not always right for exotic YAML, so parse what comes back and compare."""
+    """Return `text` with the value under `names`. Unusual YAML may come out wrong, so parse the result and compare."""
     end = "\r\n" if "\r\n" in text else "\n"
     root = yaml().compose(text)
     if root is not None and not root.value:
@@ -25,17 +25,18 @@ def put_value(text: str, names: Sequence[str], value: object) -> str:
 
 
 def open_block(text: str, name: str, leaf: str) -> str:
-    """`text` with the value of the outermost key `name` moved one level in, under `leaf`; parse what comes back too."""
+    """Return `text` with the value of the top-level key `name` moved one level down, under `leaf`. Parse the result
+    too."""
     end = "\r\n" if "\r\n" in text else "\n"
     key, node = next(pair for pair in yaml().compose(text).value if pair[0].value == name)
     start, stop = node.start_mark.index, node.end_mark.index
     after_key, line_end = text.find(":", key.end_mark.index) + 1, _end_of_line(text, stop)
-    moved = " " * (key.start_mark.column + STEP) + f"{leaf}: {text[start:stop]}"
+    moved = " " * (key.start_mark.column + INDENT_WIDTH) + f"{leaf}: {text[start:stop]}"
     return f"{text[:after_key]}{text[stop:line_end]}{end}{moved}{text[line_end:]}"
 
 
 def yaml() -> Any:
-    """A reader and writer that keeps comments, quotes and long lines."""
+    """Return a parser and writer that keeps comments, quotes and long lines."""
     from ruamel.yaml import YAML
     from ruamel.yaml.scanner import RoundTripScanner, ScannerError
 
@@ -64,14 +65,14 @@ def _put(text: str, block: Any, names: Sequence[str], value: object, end: str) -
         return _put(text, node, rest, value, end)
     if rest:
         place = _end_of_line(text, key.end_mark.index)
-        return _insert(text, place, _block(rest, value, key.start_mark.column + STEP), end)
+        return _insert(text, place, _block(rest, value, key.start_mark.column + INDENT_WIDTH), end)
     start, stop = _extent(text, key, node)
     gap = " " if text[start - 1] == ":" else ""
     return text[:start] + gap + _inline(value) + text[stop:]
 
 
 def _extent(text: str, key: Any, node: Any) -> tuple[int, int]:
-    """From where to where a value is replaced. One that stands below its key moves up to it."""
+    """Return start and end of the text to replace. A value below its key moves up to the key's line."""
     after_key = text.find(":", key.end_mark.index) + 1
     start = node.start_mark.index
     stop = _last_mark(node) if isinstance(node.value, list) and not node.flow_style else node.end_mark.index
@@ -84,7 +85,7 @@ def _extent(text: str, key: Any, node: Any) -> tuple[int, int]:
 
 
 def _last_mark(node: Any) -> int:
-    """Where the last thing inside a node ends; the node's own mark may lie after the comments that follow."""
+    """Return the end of a node's content; the node's own mark may include comments that follow."""
     while isinstance(node.value, list) and node.value and not node.flow_style:
         last = node.value[-1]
         key, node = last if isinstance(last, tuple) else (None, last)
@@ -107,14 +108,14 @@ def _insert(text: str, place: int, lines: Sequence[str], end: str) -> str:
 
 
 def _block(names: Sequence[str], value: object, column: int) -> list[str]:
-    """The lines of a nested setting."""
+    """Return the lines of a nested setting."""
     *parents, leaf = names
-    lines = [" " * (column + depth * STEP) + f"{name}:" for depth, name in enumerate(parents)]
-    return [*lines, " " * (column + len(parents) * STEP) + f"{leaf}: {_inline(value)}"]
+    lines = [" " * (column + depth * INDENT_WIDTH) + f"{name}:" for depth, name in enumerate(parents)]
+    return [*lines, " " * (column + len(parents) * INDENT_WIDTH) + f"{leaf}: {_inline(value)}"]
 
 
 def _inline(value: object) -> str:
-    """A value on one line: a list as `[a, b]`, a map as `{a: b}`."""
+    """Return a value on one line: a list as `[a, b]`, a map as `{a: b}`."""
     out, writer = StringIO(), yaml()
     if isinstance(value, list | dict):
         writer.default_flow_style = True

@@ -19,17 +19,17 @@ from hermes.settings.layers import Given
 from hermes.settings.setting import Table
 
 MAX_CONFIG_BYTES = 128 * 1024
-"""Of config.yaml or .env; a parser takes seconds for as many."""
+"""Maximum size of config.yaml or .env, for which the parser takes seconds."""
 MAX_ENTRIES = 10_000
-"""Settings of a file and items of their lists; aliases can make any number out of a few lines."""
-LED_NOWHERE = "Bring that back (is its disk mounted?), or remove the link"
+"""Maximum number of settings and list items of a file; aliases can expand a few lines to any number."""
+LED_NOWHERE = "Restore its target (is the disk mounted?), or remove the link"
 
 
 def read_entries(path: Path, table: Table = TABLE) -> list[Given]:
-    """The leaves of the file as dotted names; a file that is not there has none.
+    """Return the leaves of the file as dotted names; none for a missing file.
 
-    `store: {lock_timeout: 5}` and `store.lock_timeout: 5` mean the same; a name that stands there twice is two leaves.
-    What stands under a setting's own key is that setting's value, a map too.
+    `store: {lock_timeout: 5}` and `store.lock_timeout: 5` mean the same; a name that occurs twice gives two leaves.
+    Everything under a setting's own key is that setting's value, even a map.
     """
     text = _read(path)
     return [] if text is None else _entries(path, text, table)
@@ -44,27 +44,27 @@ def _entries(path: Path, text: str, table: Table) -> list[Given]:
     counted: dict[int, int] = {}
     if sum(_count_values(leaf.value, counted) for leaf in leaves) > MAX_ENTRIES:
         raise SettingsError(
-            f"{path}: more than {MAX_ENTRIES:,} settings and items of lists", hint="Mend it; nothing was changed"
+            f"{path}: more than {MAX_ENTRIES:,} settings and list items", hint="Correct it; nothing was changed"
         )
     return leaves
 
 
 def write_setting(path: Path, setting: Setting[Any], value: object) -> None:
-    """Put one value into the file. Everything else in it stays as it was, to the letter; two at once both count."""
+    """Write one value into the file. Everything else stays exactly as it was; concurrent writes both count."""
     if not edit_file(path, lambda: _read(path), lambda seen: _edit(path, seen or "", setting, value)):
         raise SettingsError(f"another program keeps changing {path}", hint="Try again in a moment")
 
 
 def _edit(path: Path, seen: str, setting: Setting[Any], value: object) -> str:
-    """The text of the file with one value in it."""
-    _entries(path, seen, TABLE)  # what contains itself is refused
+    """Return the text of the file with the new value."""
+    _entries(path, seen, TABLE)  # raises for a value that contains itself
     text = _without_short_form(path, seen, setting)
     document = _parse(path, text)
     ways = list(_ways(document or {}, setting.key))
     if len(ways) > 1:
         raise SettingsError(
-            f"{path}: {setting.key} stands there {len(ways)} times",
-            hint="Take all but one of them out of the file first",
+            f"{path}: {setting.key} is set {len(ways)} times",
+            hint="Remove all but one of them from the file first",
         )
     names = ways[0] if ways else setting.key.split(".")
     wanted = _with_value(path, document, names, plain(value))
@@ -77,7 +77,7 @@ def _edit(path: Path, seen: str, setting: Setting[Any], value: object) -> str:
 
 
 def _ways(block: Mapping[str, Any], name: str) -> Iterator[list[str]]:
-    """The keys that lead to `name`, as often as the file has it: a key may hold several steps of a dotted name."""
+    """Yield each path of keys to `name` that the file has: a key may hold several steps of a dotted name."""
     for key, value in block.items():
         if key == name:
             yield [key]
@@ -95,7 +95,7 @@ def _with_value(path: Path, document: MutableMapping[str, Any] | None, names: li
         if not isinstance(block[parent], MutableMapping):
             raise SettingsError(
                 f"{path}: '{parent}' holds a value, not a block of settings",
-                hint=f"Take the line `{parent}: …` out of the file first",
+                hint=f"Remove the line `{parent}: …` from the file first",
             )
         block = block[parent]
     block[leaf] = value
@@ -103,7 +103,8 @@ def _with_value(path: Path, document: MutableMapping[str, Any] | None, names: li
 
 
 def _without_short_form(path: Path, text: str, setting: Setting[Any]) -> str:
-    """`model: NAME` as `model: {default: NAME}`, which means the same, before more of that block is written."""
+    """Return the text with `model: NAME` as `model: {default: NAME}`, which means the same, so that the block can
+    grow."""
     block = setting.key.partition(".")[0]
     meant = next((one for one in TABLE if block in one.also and one.key.startswith(f"{block}.")), None)
     value = (_parse(path, text) or {}).get(block)
@@ -122,7 +123,7 @@ def _means(path: Path, text: str, wanted: Any) -> bool:
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """The variables of a `.env` file (`KEY=value`); none when there is no such file."""
+    """Return the variables of a `.env` file (`KEY=value`); empty for a missing file."""
     text = _read(path)
     if text is None:
         return {}
@@ -133,7 +134,7 @@ def read_env_file(path: Path) -> dict[str, str]:
         if binding.error:
             raise SettingsError(
                 f"{path}, line {binding.original.line}: this is not `KEY=value`",
-                hint="Mend the line, or put # before it",
+                hint="Correct the line, or put # before it",
             )
         if binding.key is not None and binding.value is not None:
             found[binding.key] = binding.value
@@ -141,22 +142,23 @@ def read_env_file(path: Path) -> dict[str, str]:
 
 
 def load_env(home: Home) -> dict[str, str]:
-    """The environment, with `.env` of the home below it: a variable that is set already wins."""
+    """Return the environment, with the home's `.env` for variables that it does not set."""
     return {**read_env_file(home.env_file), **os.environ}
 
 
 def load_shared_env(home: Home) -> dict[str, str]:
-    """The same for what all profiles share, such as the memory server: `.env` of the default home is below it all."""
+    """Return the environment of programs that all profiles share, such as the memory server: `load_env`, with the
+    default home's `.env` for variables that it does not set."""
     return {**read_env_file(home.shared / home.env_file.name), **load_env(home)}
 
 
 def _read(path: Path) -> str | None:
-    """The file's text, line ends and all, or None when there is no such file."""
+    """Return the file's text with its line ends, or None for a missing file."""
     try:
         return read_file(path, MAX_CONFIG_BYTES).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError) as error:
-        if path.is_symlink() and not path.resolve().parent.is_dir():  # else it is yet to be made
-            led = f"it is a link to {path.readlink()}, which is not there"
+        if path.is_symlink() and not path.resolve().parent.is_dir():  # else it does not exist yet
+            led = f"it is a link to {path.readlink()}, which does not exist"
             raise SettingsError(f"cannot read {path}: {led}", hint=LED_NOWHERE) from error
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -172,8 +174,8 @@ def _parse(path: Path, text: str) -> MutableMapping[str, Any] | None:
         place = f"{path}, line {mark.line + 1}" if mark else str(path)
         # What follows a name may be its value, and a value may be a secret.
         told = (getattr(error, "problem", None) or "").partition(" with value")[0]
-        problem = told or f"this is not YAML that can be read ({type(error).__name__})"
-        raise SettingsError(f"{place}: {problem}", hint="Mend it; nothing was changed") from error
+        problem = told or f"this is not readable YAML ({type(error).__name__})"
+        raise SettingsError(f"{place}: {problem}", hint="Correct it; nothing was changed") from error
     if document is None:
         return None
     if not isinstance(document, MutableMapping):
@@ -198,7 +200,7 @@ def _leaves(
 
 
 def _contains_itself(value: object, above: tuple[int, ...], checked: set[int], where: str) -> bool:
-    """YAML lets a list or a map stand inside itself; nobody could read it to its end."""
+    """Return True if a value contains itself, which YAML allows and which has no end."""
     if not isinstance(value, MutableMapping | list) or id(value) in checked:
         return False
     _check_depth(above, where)
@@ -210,13 +212,13 @@ def _contains_itself(value: object, above: tuple[int, ...], checked: set[int], w
 
 
 def _check_depth(above: tuple[int, ...], where: str) -> None:
-    """Refuse what aliases nest: the parser has only counted what is written out."""
+    """Raise SettingsError for too deep nesting through aliases; the parser counts only nesting in the text."""
     if len(above) > MAX_DEPTH:
-        raise SettingsError(f"{where}: {TOO_DEEP}", hint="Mend it; nothing was changed")
+        raise SettingsError(f"{where}: {TOO_DEEP}", hint="Correct it; nothing was changed")
 
 
 def _count_values(value: object, counted: dict[int, int]) -> int:
-    """Count a value and those inside it, each as often as aliases repeat it."""
+    """Return the number of values in a value, including itself, each as often as aliases repeat it."""
     if not isinstance(value, MutableMapping | list):
         return 1
     if id(value) not in counted:
@@ -226,6 +228,6 @@ def _count_values(value: object, counted: dict[int, int]) -> int:
 
 
 def _line(block: Any, key: object) -> int | None:
-    """The line a key stands on; None for one that `<<` brought in from elsewhere."""
+    """Return the line of a key; None for one that `<<` merged in from elsewhere."""
     place = (block.lc.data or {}).get(key)
     return None if place is None else int(place[0]) + 1

@@ -1,9 +1,9 @@
-"""config.yaml and the environment together: the settings in force, what is wrong with them, and what is not ours.
+"""config.yaml and the environment together: the settings in force, their errors, and keys that are not ours.
 
-    variables of our own  >  config.yaml  >  variables that other programs share (OPENAI_API_KEY)  >  defaults
+    our variables  >  config.yaml  >  variables that other programs share (OPENAI_API_KEY)  >  defaults
 
-Another program may keep its settings in the same file. They are named and never touched; only a wrong value of a
-setting of ours is an error.
+Another program may keep its settings in the same file. Those are listed and never changed; only a wrong value of one of
+our settings is an error.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from hermes.settings import TABLE, Setting, Settings
 from hermes.settings.layers import Given, Layer, check, environment, try_resolve
 from hermes.settings.setting import Table, nearest
 
-AGREEING: Mapping[str, Sequence[object]] = {"model.provider": ("custom", "auto")}
-"""Keys of a stock Hermes that are no settings here, with values that say what is done here anyway."""
+AGREEING_VALUES: Mapping[str, Sequence[object]] = {"model.provider": ("custom", "auto")}
+"""Keys of a stock Hermes without a counterpart here, with the values that match our behaviour anyway."""
 
-MOST_NAMED = 200
-"""How many keys that are not ours a list of them has."""
+MAX_LISTED_KEYS = 200
+"""Maximum number of foreign keys that are listed."""
 
 
 class ForeignSetting(Struct, frozen=True):
-    """A key of config.yaml that is not ours, or a whole block of them; `meant` is a key of ours that is very close."""
+    """A key of config.yaml that is not ours, or a whole block of them; `meant` is a very similar key of ours."""
 
     key: str
     where: str
@@ -40,26 +40,26 @@ class ForeignSetting(Struct, frozen=True):
 
 
 class Configuration(Struct, frozen=True):
-    """What a profile is told. Where a value is wrong, `settings` has the default; that is for looking, not running."""
+    """The settings of a profile with their problems. `settings` has defaults for wrong values: use it to inspect, not
+    to run."""
 
     settings: Settings
     problems: Sequence[SettingsError]
     foreign: Sequence[ForeignSetting]
 
     def checked(self) -> Settings:
-        """The settings, for running. Raises the first problem, and says how many more there are."""
+        """Return the settings to run with. Raises the first problem, with the number of further ones."""
         check(self.problems)
         return self.settings
 
 
 def read_configuration(home: Home, table: Table = TABLE) -> Configuration:
-    """What a profile is told by its config.yaml and the environment. Raises SettingsError for a file that cannot be
-    read."""
+    """Read a profile's config.yaml and the environment. Raises SettingsError for an unreadable file."""
     return configure(read_entries(home.config_file), load_env(home), table)
 
 
 def configure(entries: Iterable[Given], env: Mapping[str, str], table: Table = TABLE) -> Configuration:
-    """What the entries of config.yaml and the environment say together. Raises nothing."""
+    """Combine the entries of config.yaml with the environment. Never raises."""
     known = {key for setting in table for key in setting.keys}
     entries = list(entries)
     ours, others = [entry for entry in entries if entry.key in known], [e for e in entries if e.key not in known]
@@ -77,7 +77,7 @@ def configure(entries: Iterable[Given], env: Mapping[str, str], table: Table = T
 
 
 def name_foreign(foreign: Sequence[ForeignSetting], most: int) -> str:
-    """One line about the keys that are not ours, naming `most` of them."""
+    """Return one line about the foreign keys, with the names of the first `most`."""
     count = "1 setting is" if len(foreign) == 1 else f"{len(foreign)} settings are"
     names = ", ".join(str(one) for one in foreign[:most])
     if (more := len(foreign) - most) > 0:
@@ -89,12 +89,12 @@ def _repeated(entries: Iterable[Given]) -> Iterator[SettingsError]:
     first: dict[str, Given] = {}
     for entry in entries:
         if (before := first.setdefault(entry.key, entry)) is not entry:
-            message = f"{entry.where}: {entry.key} stands there a second time (first: {before.where})"
-            yield SettingsError(message, hint="Take one of the two out of the file")
+            message = f"{entry.where}: {entry.key} is set a second time (first: {before.where})"
+            yield SettingsError(message, hint="Remove one of the two from the file")
 
 
 def _misplaced(others: Iterable[Given], table: Table) -> Iterator[SettingsError]:
-    """Values in the place of a block of ours; a block that was left empty is fine."""
+    """Yield an error for each single value in place of one of our blocks. An empty block is fine."""
     for entry in others:
         if entry.value is not None and (inside := _inside(entry.key, table)):
             shown = HIDDEN if any(setting.secret for setting in inside) else hide_passwords(repr(entry.value))
@@ -103,25 +103,25 @@ def _misplaced(others: Iterable[Given], table: Table) -> Iterator[SettingsError]
 
 
 def _foreign(others: Iterable[Given], table: Table) -> Iterator[ForeignSetting]:
-    """What is not ours, a block without a setting of ours as one."""
-    told: set[str] = set()
+    """Yield the foreign keys; a block without a setting of ours counts as one."""
+    listed: set[str] = set()
     for entry in others:
-        if _inside(entry.key, table) or entry.value in AGREEING.get(entry.key, ()):
+        if _inside(entry.key, table) or entry.value in AGREEING_VALUES.get(entry.key, ()):
             continue
         meant = nearest(entry.key, [setting.key for setting in table])
         key = entry.key if meant else _outermost(entry.key, table)
-        if key not in told:
-            told.add(key)
+        if key not in listed:
+            listed.add(key)
             yield ForeignSetting(key, entry.where, meant)
 
 
 def _outermost(key: str, table: Table) -> str:
-    """The block furthest out around `key` that has no setting of ours, or the key itself."""
+    """Return the outermost block around `key` without a setting of ours, or the key itself."""
     steps = key.split(".")
     blocks = (".".join(steps[:length]) for length in range(1, len(steps)))
     return next((block for block in blocks if not _inside(block, table)), key)
 
 
 def _inside(block: str, table: Table) -> list[Setting[Any]]:
-    """The settings of a block."""
+    """Return the settings of a block."""
     return [setting for setting in table if any(key.startswith(f"{block}.") for key in setting.keys)]

@@ -1,7 +1,7 @@
-"""Looks at an installation and says what is wrong and what to do. It changes nothing.
+"""Checks an installation and reports problems with their fixes. It changes nothing.
 
-A new check is a function that yields a `Finding` for each thing it looked at, and its line in `examine`. A finding that
-programs should recognise has a `code`, which docs/repair.md explains.
+A new check is a function that yields `Finding`s, and a line in `examine`. A finding that programs should recognise has
+a `code`, which docs/repair.md explains.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hermes.audit.audit import StoreAudit, audit_store
 from hermes.audit.log import LogAudit, audit_log
 from hermes.clock import Clock
 from hermes.config_file import LED_NOWHERE, load_env, read_entries
-from hermes.configuration import MOST_NAMED, ForeignSetting, configure, name_foreign, read_configuration
+from hermes.configuration import MAX_LISTED_KEYS, ForeignSetting, configure, name_foreign, read_configuration
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, SettingsError
 from hermes.files import check_room
@@ -37,21 +37,21 @@ from hermes.store.health import StoreHealth, Undecodable, inspect
 from hermes.store.memory_rows import get_health
 from hermes.store.people import describe_unmarked, find_unmarked
 from hermes.store.reading import lend_tables, open_unchanged
-from hermes.store.reviews import MOST_TRIES, given_up
+from hermes.store.reviews import MAX_ATTEMPTS, given_up
 
 T = TypeVar("T")
 Level = Literal["ok", "warn", "fail"]
-LOW_SPACE = 200 * 1024 * 1024
-NAMED = 10
-"""Rows that are named one by one."""
-MARK = "`hermes gateway people` lists them; --me PLATFORM:ID and --guest PLATFORM:ID say who is who"
-LOCK_TIMEOUT = 5.0
-"""The doctor must answer when the settings are broken too, so it does not ask them."""
+LOW_SPACE_BYTES = 200 * 1024 * 1024
+MAX_NAMED_ROWS = 10
+"""Maximum number of rows named in one finding."""
+MARK_HINT = "`hermes gateway people` lists them; --me PLATFORM:ID and --guest PLATFORM:ID mark them"
+LOCK_TIMEOUT_SECONDS = 5.0
+"""Fixed, since the doctor must work with broken settings too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. `code` names what was found for programs; `remedy` is what a repair would do."""
+    """Result of one check. `code` identifies a problem for programs; `remedy` describes what a repair would do."""
 
     check: str
     level: Level
@@ -63,7 +63,7 @@ class Finding:
 
 
 def examine(home: Home, clock: Clock) -> Iterator[Finding]:
-    """Every check, one after another; a check that fails does not keep the others from running."""
+    """Run every check in turn; a failed check does not stop the others."""
     versions = f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
     yield Finding("version", "ok", f"hermes {__version__}, {versions}")
     log = audit_log(home.log_file)
@@ -87,10 +87,10 @@ def examine(home: Home, clock: Clock) -> Iterator[Finding]:
 
 def _check_home(home: Home) -> Iterator[Finding]:
     if not home.path.exists():
-        yield Finding("home", "ok", f"{home.path} is not there yet; it is made when first needed")
+        yield Finding("home", "ok", f"{home.path} does not exist yet; it is created when first needed")
         return
     if not os.access(home.path, os.R_OK | os.W_OK | os.X_OK):
-        yield Finding("home", "fail", f"{home.path} may not be read and written by this user", "Check its owner")
+        yield Finding("home", "fail", f"no read/write permission for {home.path}", "Check its owner")
         return
     try:
         check_room(home.path)
@@ -98,28 +98,28 @@ def _check_home(home: Home) -> Iterator[Finding]:
         yield Finding("home", "fail", f"{home.path}: nothing can be written ({error.strerror})", "Free some space")
         return
     free = shutil.disk_usage(home.path).free
-    space = f"{free // (1024 * 1024)} MB free"
-    if free < LOW_SPACE:
+    space = f"{free / 1e9:.1f} GB free"
+    if free < LOW_SPACE_BYTES:
         yield Finding("home", "warn", f"{home.path}: only {space}", "Free some space")
     else:
         yield Finding("home", "ok", f"{home.path}, {space}")
 
 
 def _check_links(home: Home) -> Iterator[Finding]:
-    """A link that leads nowhere looks like a file that is not there: what it should lead to is missed in silence."""
+    """Yield broken links, which otherwise look like missing files and are silently ignored."""
     notes = _notes(home)
     for path in (home.state_file, home.config_file, home.env_file, home.soul_file, *map(notes.path, FILES)):
         if path.is_symlink() and not path.exists():
-            detail = f"{path} is a link to {path.readlink()}, which is not there"
+            detail = f"{path} is a link to {path.readlink()}, which does not exist"
             yield Finding("home", "fail", detail, LED_NOWHERE)
 
 
 def _check_provider(home: Home, clock: Clock) -> Iterator[Finding]:
-    """Whether the provider that is chosen exists and is configured, and what its owner should know."""
+    """Check that the chosen provider exists and is configured, and pass on its warnings."""
     try:
         settings = read_configuration(home).settings
     except SettingsError:
-        return  # the check of the settings says so
+        return  # reported by the check of the settings
     name = settings.get(PROVIDER)
     if name == NONE:
         return
@@ -144,17 +144,17 @@ def _check_provider(home: Home, clock: Clock) -> Iterator[Finding]:
 
 
 def _check_deliveries(home: Home, provider: str) -> Iterator[Finding]:
-    """Whether what the provider is to be told arrives."""
+    """Check that deliveries to the provider arrive."""
     health = _read(home, lambda tx: get_health(tx, provider))
     if health.failing_since is not None:
         since = datetime.fromtimestamp(health.failing_since).strftime("%Y-%m-%d %H:%M")
-        detail = f"what {provider} is to be told has not arrived since {since}: {health.last_error}"
-        yield Finding("memory", "fail", detail, "`hermes memory status` says more")
+        detail = f"deliveries to {provider} have failed since {since}: {health.last_error}"
+        yield Finding("memory", "fail", detail, "`hermes memory status` shows details")
 
 
 def _read(home: Home, look: Callable[[Tx], T]) -> T:
-    """What there is in the store. Nothing is made or changed there."""
-    with open_unchanged(home.state_file, lock_timeout=LOCK_TIMEOUT) as tx:
+    """Return the result of `look` on the store, without creating or changing anything."""
+    with open_unchanged(home.state_file, lock_timeout=LOCK_TIMEOUT_SECONDS) as tx:
         lend_tables(tx)
         return look(tx)
 
@@ -176,7 +176,7 @@ def _check_settings(home: Home) -> Iterator[Finding]:
     for problem in configuration.problems:
         yield Finding("settings", "fail", problem.message, problem.hint)
     if not configuration.problems:
-        there = "" if home.config_file.exists() else " (not there; defaults are in force)"
+        there = "" if home.config_file.exists() else " (does not exist; defaults are in force)"
         yield Finding("settings", "ok", f"{home.config_file}{there}")
     yield from _check_foreign(home, configuration.foreign)
     secrets = {key for setting in TABLE if setting.secret for key in setting.keys}
@@ -187,25 +187,25 @@ def _check_settings(home: Home) -> Iterator[Finding]:
 
 
 def _check_foreign(home: Home, foreign: Sequence[ForeignSetting]) -> Iterator[Finding]:
-    """Keys of other programs are fine; one that is nearly ours is probably a slip."""
+    """Report foreign keys. They are fine, except one that is very similar to ours, which is probably a typo."""
     for slip in (one for one in foreign if one.meant):
         yield Finding(
-            "settings", "warn", f"{slip.where}: {slip}", "It is not read; mend its name if it is meant for us"
+            "settings", "warn", f"{slip.where}: {slip}", "It is ignored; correct its name if it is meant for hermes"
         )
     if rest := [one for one in foreign if not one.meant]:
-        yield Finding("settings", "ok", f"{home.config_file}: {name_foreign(rest, MOST_NAMED)}")
+        yield Finding("settings", "ok", f"{home.config_file}: {name_foreign(rest, MAX_LISTED_KEYS)}")
 
 
 def _check_log(log: LogAudit) -> Iterator[Finding]:
     for line in log.unreadable:
-        yield Finding("log", "warn", f"cannot read {line}", "Check its owner; the audit goes on without it")
+        yield Finding("log", "warn", f"cannot read {line}", "Check its owner; the audit continues without it")
     for anomaly in log.anomalies:
         level: Level = "fail" if anomaly.ours else "warn"
         fix = "This is a defect of this version: report it" if anomaly.ours else "An older version did this"
         yield Finding("log", level, anomaly.detail, fix, anomaly.code, anomaly.sessions)
     if log.unfinished:
         yield Finding(
-            "log", "ok", f"{len(log.unfinished)} compressions have no end in the log: given up, cut off, or under way"
+            "log", "ok", f"{len(log.unfinished)} compressions have no end in the log: given up, interrupted, or running"
         )
     if (ended := len(log.operations) - len(log.unfinished)) and not log.anomalies:
         yield Finding("log", "ok", f"{ended} compressions, each in its own session")
@@ -214,47 +214,43 @@ def _check_log(log: LogAudit) -> Iterator[Finding]:
 def _check_store(home: Home, clock: Clock, log: LogAudit) -> Iterator[Finding]:
     path = home.state_file
     if path.is_symlink() and not path.exists():
-        return  # the check of the home has said so
+        return  # reported by the check of the home
     if not path.exists():
-        yield Finding("store", "ok", f"{path} is not there yet; it is made with the first session")
+        yield Finding("store", "ok", f"{path} does not exist yet; it is created with the first session")
         return
-    health = inspect(path, lock_timeout=LOCK_TIMEOUT, now=clock.now())
+    health = inspect(path, lock_timeout=LOCK_TIMEOUT_SECONDS, now=clock.now())
     for line in health.damage:
         yield Finding("store", "fail", f"{path}: {line}", "Restore a backup; do not write to this file")
     if health.version > health.known_version:
-        yield Finding(
-            "store", "fail", f"{path} is of version {health.version}, newer than this hermes", "Upgrade hermes"
-        )
+        yield Finding("store", "fail", f"{path} has version {health.version}, newer than this hermes", "Upgrade hermes")
     if not health.damage:
-        yield Finding("store", "ok", f"{path}: sound, {health.sessions} sessions, {health.messages} messages")
+        yield Finding("store", "ok", f"{path}: intact, {health.sessions} sessions, {health.messages} messages")
     yield from _check_contents(health)
     if not health.damage and health.version <= health.known_version:
-        yield from _check_conversations(audit_store(home, log, lock_timeout=LOCK_TIMEOUT))
+        yield from _check_conversations(audit_store(home, log, lock_timeout=LOCK_TIMEOUT_SECONDS))
 
 
 def _check_people(home: Home) -> Iterator[Finding]:
-    """Whoever was let in before anybody asked who they are is a guest; the owner may be among them."""
+    """Report people who were allowed but not marked. They count as guests, and the owner may be among them."""
     if not home.state_file.exists():
         return
     allowed = read_configuration(home).settings.get(ALLOW)
     if unmarked := _read(home, lambda tx: find_unmarked(tx, allowed)):
-        yield Finding("people", "warn", describe_unmarked(unmarked), MARK, "unmarked-people")
+        yield Finding("people", "warn", describe_unmarked(unmarked), MARK_HINT, "unmarked-people")
 
 
 def _check_reviews(home: Home) -> Iterator[Finding]:
-    """Sessions of which nothing is noted, since the background review failed too often."""
+    """Report sessions without notes because their background review failed too often."""
     if not home.state_file.exists():
         return
     if sessions := _read(home, given_up):
-        detail = (
-            f"the background review failed {MOST_TRIES} times; sessions that wait until something is said: {sessions}"
-        )
-        yield Finding("reviews", "warn", detail, "agent.log says why it failed", "reviews-given-up")
+        detail = f"the background review failed {MAX_ATTEMPTS} times; sessions that wait for a new message: {sessions}"
+        yield Finding("reviews", "warn", detail, "agent.log has the reasons", "reviews-given-up")
 
 
 def _check_conversations(audit: StoreAudit) -> Iterator[Finding]:
     for damage in audit.damage:
-        fix = "`hermes doctor --repair` mends it"
+        fix = "`hermes doctor --repair` repairs it"
         yield Finding("sessions", "fail", damage.detail, fix, damage.code, damage.sessions, damage.remedy)
     for remark in audit.remarks:
         level: Level = "warn" if remark.fix else "ok"
@@ -283,10 +279,10 @@ def _check_contents(health: StoreHealth) -> Iterator[Finding]:
 
 
 def _name_undecodable(rows: Sequence[Undecodable]) -> Finding:
-    named = [f"{row.table} {row.key}" for row in rows[:NAMED]]
-    more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    named = [f"{row.table} {row.key}" for row in rows[:MAX_NAMED_ROWS]]
+    more = f" and {len(rows) - MAX_NAMED_ROWS} more" if len(rows) > MAX_NAMED_ROWS else ""
     sessions = tuple(dict.fromkeys(row.session_id for row in rows))
-    detail = f"text that is no UTF-8, which another program wrote: {', '.join(named)}{more}"
+    detail = f"text that is not UTF-8, written by another program: {', '.join(named)}{more}"
     return Finding("store", "warn", detail, "It is shown with \ufffd where it cannot be read", "not-utf8", sessions)
 
 
@@ -298,4 +294,4 @@ def _others_can_read(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise SettingsError(f"cannot look at {path}: {error.strerror}") from error
+        raise SettingsError(f"cannot inspect {path}: {error.strerror}") from error

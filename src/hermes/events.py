@@ -1,10 +1,10 @@
-"""What happens in a turn, as one tagged union: terminal, web page, HTTP API and platforms all consume it.
+"""The events of a turn, as one tagged union: terminal, web page, HTTP API and platforms all consume it.
 
     Waiting? · Accepted
-             · (Notice | TextDelta | ReasoningDelta | ToolStarted · ToolProgress* · ToolFinished | MemoryUpdated)*
-             · Replied | Stopped | Failed
+      · (Notice | TextDelta | ReasoningDelta | ToolStarted · ToolProgress* · ToolFinished | MemoryUpdated)*
+      · Replied | Stopped | Failed
 
-Exactly one of Replied, Stopped or Failed comes, and it comes last.
+Exactly one of Replied, Stopped or Failed is sent, as the last event.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from msgspec import Struct
 
 
 class Waiting(Struct, frozen=True):
-    """Another process speaks in the session, for a while already: the turn begins when it is done."""
+    """Another process has used the session for a while; this turn begins when that one ends."""
 
     session_id: str
 
 
 class Accepted(Struct, frozen=True):
-    """The person's message is on the disk. The model has not been asked yet."""
+    """The person's message is on disk. The model has not been asked yet."""
 
     session_id: str
     message_id: int
@@ -34,13 +34,13 @@ class TextDelta(Struct, frozen=True):
 
 
 class ReasoningDelta(Struct, frozen=True):
-    """The next piece of what the model thinks aloud."""
+    """The next piece of the model's reasoning."""
 
     text: str
 
 
 class ToolStarted(Struct, frozen=True):
-    """A tool runs now."""
+    """A tool starts."""
 
     call_id: str
     name: str
@@ -48,7 +48,7 @@ class ToolStarted(Struct, frozen=True):
 
 
 class ToolProgress(Struct, frozen=True):
-    """What a tool that takes a while does now, in one line."""
+    """Progress of a slow tool, in one line."""
 
     call_id: str
     name: str
@@ -73,18 +73,18 @@ class MemoryUpdated(Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """How the person is told of it at a terminal."""
+        """Return the line that a terminal shows."""
         return f"💾 Memory updated: {'removed: ' if self.action == 'remove' else ''}{self.text}"
 
 
 class Notice(Struct, frozen=True):
-    """Something a person should know: a degradation when it starts, its end, a retry."""
+    """A message for the person: the start of a degradation, its end, or a retry."""
 
     text: str
     is_outage: bool = False
-    """It is about what this host stands on, a model or a provider: nobody's business but the owner's."""
+    """True if it concerns the host's model or provider, and so only the owner."""
     passes: bool = False
-    """It is of no interest once something else has happened."""
+    """True if it is obsolete once another event has happened."""
 
 
 class Replied(Struct, frozen=True):
@@ -96,11 +96,11 @@ class Replied(Struct, frozen=True):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cut: bool = False
-    """It is not whole: it came to a limit."""
+    """True if the reply is incomplete because it reached a limit."""
 
 
 class Stopped(Struct, frozen=True):
-    """The person stopped the turn; what was said so far is stored."""
+    """The person stopped the turn; its text so far is stored."""
 
     session_id: str
     text: str
@@ -109,12 +109,12 @@ class Stopped(Struct, frozen=True):
 GONE = "the session was deleted, and the message with it"
 
 FailureKind = Literal["model", "context_too_long", "busy", "ending", "gone", "store", "host"]
-"""`busy`: another process talks in the session. `ending`: we shut down. `gone`: the session was deleted. `store`: it
-cannot be written. `host`: the notes or the home."""
+"""`busy`: another process uses the session. `ending`: this process shuts down. `gone`: the session was deleted.
+`store`: the store cannot be written. `host`: a problem of the notes or the home."""
 
 
 class Failed(Struct, frozen=True):
-    """There is no reply. `message` is one line for a person; what was said so far is stored."""
+    """The turn ended without a reply. `message` is one line for the person; the text so far is stored."""
 
     session_id: str
     kind: FailureKind

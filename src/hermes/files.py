@@ -1,4 +1,4 @@
-"""Files of the home: read only when they are files, replaced in one step, for their owner alone."""
+"""Files of the home: read only if they are regular files, replaced atomically, private to their owner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TextIO, TypeVar
 
 from hermes.errors import HomeError
 
-KINDS = {
+FILE_KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -21,24 +21,24 @@ KINDS = {
     stat.S_IFBLK: "a device",
 }
 T = TypeVar("T")
-TRIES = 50
-"""How often a file that another program changes is read anew before a change of ours is given up."""
+MAX_EDIT_ATTEMPTS = 50
+"""Maximum number of attempts to change a file that another program keeps changing."""
 MAX_FILE_BYTES = 64 * 1024 * 1024
-ROOM = 256 * 1024
-"""Bytes that must fit for a folder to have room."""
+ROOM_BYTES = 256 * 1024
+"""Size of the test file that checks for free space."""
 NO_FILE = "it is {}, not a file"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 FREE_SPACE = "Free some space and try again; what was saved before is untouched"
 
 
 def check_file(path: Path) -> None:
-    """Raise OSError at once unless `path` is a file: reading a pipe or a device may never end."""
+    """Raise OSError at once unless `path` is a regular file: reading a pipe or a device may never end."""
     if (kind := stat.S_IFMT(path.stat().st_mode)) != stat.S_IFREG:
-        raise OSError(errno.EINVAL, NO_FILE.format(KINDS.get(kind, "something else")), str(path))
+        raise OSError(errno.EINVAL, NO_FILE.format(FILE_KINDS.get(kind, "something else")), str(path))
 
 
 def read_file(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-    """Return the contents of a file. Raises OSError at once for anything that is no file or has more than
+    """Return the content of a file. Raises OSError at once for anything but a regular file, or for more than
     `max_bytes`."""
     check_file(path)
     if (size := path.stat().st_size) > max_bytes:
@@ -47,13 +47,13 @@ def read_file(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
 
 
 def unwritable(path: Path | str, error: OSError | RuntimeError) -> HomeError:
-    """What tells a person why a file could not be written, and what to do."""
+    """Return the error for a file that could not be written, with the reason and what to do."""
     hint = FREE_SPACE if isinstance(error, OSError) and error.errno in NO_ROOM else None
     return HomeError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}", hint=hint)
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Replace a file in one step, readable by its owner alone; its folder is made where it is missing."""
+    """Replace a file atomically, readable only by its owner; create its folder if needed."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -63,18 +63,18 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def edit_file(path: Path, read: Callable[[], T], edit: Callable[[T], str]) -> bool:
-    """Replace what `read` finds in a file by what `edit` makes of it, while no other process does that.
+    """Replace the content that `read` returns by the result of `edit`, while no other process does the same.
 
-    Another program may not know of our lock: what it wrote before our last look, right before the file is replaced, is
-    never written over. False when one keeps changing the file.
+    Another program may not use our lock. Its changes before our last check, right before the replacement, are never
+    overwritten. Returns False if the file keeps changing.
     """
     with locked(path):
         return edit_locked_file(path, read, edit)
 
 
 def edit_locked_file(path: Path, read: Callable[[], T], edit: Callable[[T], str]) -> bool:
-    """Do the same while the caller holds the lock."""
-    return any(_edit_once(path, read, edit) for _ in range(TRIES))
+    """Edit a file as `edit_file` does, while the caller holds the lock."""
+    return any(_edit_once(path, read, edit) for _ in range(MAX_EDIT_ATTEMPTS))
 
 
 def _edit_once(path: Path, read: Callable[[], T], edit: Callable[[T], str]) -> bool:
@@ -89,15 +89,15 @@ def _edit_once(path: Path, read: Callable[[], T], edit: Callable[[T], str]) -> b
 
 
 class _Changed(Exception):
-    """The old file stays after all."""
+    """The file changed, so it is not replaced."""
 
 
 @contextmanager
 def replacing(path: Path, holds: Callable[[], bool] = lambda: True) -> Iterator[TextIO]:
-    """Write a file that replaces `path` in one step when all went well; until then the old one stays, and it stays when
-    `holds`, asked right before that step, says so.
+    """Write a file that replaces `path` atomically at the end of the block. The old file stays if the block fails, or
+    if `holds`, called right before the replacement, returns False.
 
-    A link stays a link: what it points to is replaced. What is no regular file (a pipe) is written to directly.
+    A link stays a link: its target is replaced. A target that is no regular file (a pipe) is written directly.
     """
     try:
         target = _follow(path)
@@ -124,7 +124,7 @@ def replacing(path: Path, holds: Callable[[], bool] = lambda: True) -> Iterator[
 
 @contextmanager
 def creating(path: Path) -> Iterator[TextIO]:
-    """Write a file that is not there yet, for its owner alone. What could not be written whole is not left behind."""
+    """Write a new file, private to its owner. An incomplete one is deleted."""
     try:
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         try:
@@ -138,25 +138,25 @@ def creating(path: Path) -> Iterator[TextIO]:
 
 
 def check_room(folder: Path) -> None:
-    """Raise OSError unless something can be written in `folder`. Nothing is left there."""
+    """Raise OSError unless a test file can be written in `folder`. It is deleted again."""
     with room_held(folder):
         pass
 
 
 @contextmanager
 def room_held(folder: Path) -> Iterator[Callable[[], None]]:
-    """Hold room on the disk of `folder` for what must be written there later, and yield a function that releases it.
-    Raises OSError where nothing can be written. Nothing is left there."""
+    """Reserve space on the disk of `folder` for a later write, and yield a function that releases it. Raises OSError
+    if nothing can be written. No file is left."""
     with tempfile.TemporaryFile(dir=folder) as file:
-        file.write(bytes(ROOM))
+        file.write(bytes(ROOM_BYTES))
         file.flush()
         os.fsync(file.fileno())
         yield file.close
 
 
 def _follow(path: Path) -> Path:
-    """What a link leads to, which need not be there yet. Links that point at each other lead nowhere: Python 3.13 gives
-    one of them back, older ones raise RuntimeError."""
+    """Return the target of a link, which need not exist. Links in a cycle have no target: Python 3.13 returns one of
+    them, earlier versions raise RuntimeError."""
     target = path.resolve() if path.is_symlink() else path
     if target.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
@@ -164,7 +164,7 @@ def _follow(path: Path) -> Path:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring the new name to the disk, where the system lets one open a folder."""
+    """Sync the folder, so that the new name is on disk, on systems that can open folders."""
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -175,10 +175,10 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path, *, timeout: float = 10.0) -> Iterator[None]:
-    """Read and replace a file while no other process does: `flock` on `<path>.lock`, which a stock Hermes takes too.
+    """Hold a lock for reading and replacing a file: `flock` on `<path>.lock`, which a stock Hermes takes too.
 
-    The lock file stays. Windows locks it in its own way; where a disk has no locks a marker file takes their place, and
-    Python warns of it.
+    The lock file stays. Windows uses its own locks. On a disk without locks a marker file replaces them, and Python
+    issues a warning.
     """
     from filelock import FileLock, Timeout
 
@@ -188,6 +188,6 @@ def locked(path: Path, *, timeout: float = 10.0) -> Iterator[None]:
         with lock:
             yield
     except Timeout as error:
-        raise HomeError(f"another process holds {path}", hint="Try again in a moment") from error
+        raise HomeError(f"another process has locked {path}", hint="Try again in a moment") from error
     except OSError as error:
         raise unwritable(path, error) from error

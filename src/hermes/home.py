@@ -1,4 +1,4 @@
-"""Where everything of a profile lives."""
+"""Paths of everything in a profile's home."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hermes.errors import HomeError, NotFoundError, UsageError
 
 PROFILES = "profiles"
 DEFAULT = "default"
-"""What the home that is no profile's is called beside them."""
+"""Name of the home that belongs to no profile."""
 MEMORY = "memory"
 PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def default_home(env: Mapping[str, str]) -> Path:
-    """`HERMES_HOME`, or `~/.hermes` (`%LOCALAPPDATA%\\hermes` on Windows)."""
+    """Return `HERMES_HOME`, or `~/.hermes` (`%LOCALAPPDATA%\\hermes` on Windows)."""
     if given := env.get("HERMES_HOME"):
         return _expand(given, env).absolute()
     if sys.platform == "win32":
@@ -30,7 +30,7 @@ def default_home(env: Mapping[str, str]) -> Path:
 
 
 def _expand(given: str, env: Mapping[str, str]) -> Path:
-    """`~` as the environment that was passed has it, so that one process can look at another's home."""
+    """Expand `~` by the environment that was passed, so that a process can inspect another's home."""
     path = Path(given)
     if path.parts[:1] == ("~",) and env.get("HOME"):
         return Path(env["HOME"], *path.parts[1:])
@@ -41,14 +41,14 @@ def _expand(given: str, env: Mapping[str, str]) -> Path:
 
 
 class Home(Struct, frozen=True):
-    """The folder of one profile. Nothing is made until `ensure`."""
+    """The folder of one profile. Nothing is created until `ensure`."""
 
     path: Path
     profile: str | None = None
 
     @classmethod
     def find(cls, env: Mapping[str, str], profile: str | None = None) -> Home:
-        """The home of `profile`, or the one that HERMES_HOME names, which may be a profile's too."""
+        """Return the home of `profile`, or the one in HERMES_HOME, which may be a profile's."""
         path = default_home(env)
         is_profile = path.parent.name == PROFILES and PROFILE_NAME.fullmatch(path.name)
         named = cls(path, path.name if is_profile else None)
@@ -65,8 +65,8 @@ class Home(Struct, frozen=True):
 
     @classmethod
     def find_existing(cls, env: Mapping[str, str], profile: str | None) -> Home:
-        """The same. Raises NotFoundError for a profile that is not there, with those near it; the default home need not
-        be."""
+        """Return the home of `profile` like `find`. Raises NotFoundError, with similar names, for an unknown profile;
+        the default home may be missing."""
         home = cls.find(env, profile)
         if profile is None or home.profile is None or home.path.is_dir():
             return home
@@ -79,11 +79,11 @@ class Home(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The profile's name, also of the default home."""
+        """The profile's name, or that of the default home."""
         return self.profile or DEFAULT
 
     def all(self) -> Iterator[Home]:
-        """Every home beside this one and this one itself, the default home first."""
+        """Yield the default home and every profile's home, including this one."""
         yield Home(self.shared)
         for folder in sorted((self.shared / PROFILES).glob("*")):
             if folder.is_dir() and PROFILE_NAME.fullmatch(folder.name):
@@ -96,11 +96,11 @@ class Home(Struct, frozen=True):
 
     @property
     def memory(self) -> Path:
-        """The memory server's folder, unless another is asked for. All profiles share it."""
+        """The default folder of the memory server, which all profiles share."""
         return self.shared / MEMORY
 
     def old_memories(self, file: str) -> list[Path]:
-        """Memory folders of single profiles, as early versions made them, that hold `file`."""
+        """Return memory folders of single profiles, as early versions made them, that contain `file`."""
         return sorted(path.parent for path in self.shared.glob(f"{PROFILES}/*/{MEMORY}/{file}"))
 
     @property
@@ -117,7 +117,7 @@ class Home(Struct, frozen=True):
 
     @property
     def soul_file(self) -> Path:
-        """Who the agent is, in the person's own words."""
+        """The agent's persona, written by the person."""
         return self.path / "SOUL.md"
 
     @property
@@ -130,26 +130,26 @@ class Home(Struct, frozen=True):
 
     @property
     def tool_verdicts_file(self) -> Path:
-        """Which models can use tools, as they were tested."""
+        """Results of the tool test of each model."""
         return self.path / "model-tools.json"
 
     @property
     def chat_history_file(self) -> Path:
-        """What was typed at the prompt, for the arrow keys."""
+        """Input history of the prompt, for the arrow keys."""
         return self.path / "chat_history"
 
     @property
     def old_routes_file(self) -> Path:
-        """Where early versions kept the bindings of session keys."""
+        """Session key bindings of early versions."""
         return self.path / "sessions" / "sessions.json"
 
     def ensure(self) -> None:
-        """Make the folder, for this user alone, if it is not there."""
+        """Create the folder, private to this user, if it does not exist."""
         try:
-            # One by one: `parents=True` would give the folders above a profile the system's default permissions.
+            # Singly: `parents=True` would give the folders above a profile the system's default permissions.
             for folder in reversed([self.path, *takewhile(lambda above: not above.exists(), self.path.parents)]):
                 folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise HomeError(f"cannot make the home folder {self.path}: {error.strerror}") from error
+            raise HomeError(f"cannot create the home folder {self.path}: {error.strerror}") from error
         if not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):
-            raise HomeError(f"the home folder {self.path} may not be read and written by this user")
+            raise HomeError(f"no read/write permission for the home folder {self.path}")

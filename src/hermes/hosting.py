@@ -1,4 +1,4 @@
-"""Puts a gateway together from a profile's settings: its agents, and the platforms that are switched on."""
+"""Builds a gateway from a profile's settings: its agents, and the platforms that are switched on."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from hermes.scope import Scope
 from hermes.store.store import Store
 from hermes.types import Session
 
-LANES_AT_ONCE = 8
-"""Lanes of the memory outbox that a gateway delivers side by side."""
+MAX_OUTBOX_LANES = 8
+"""Number of memory outbox lanes that a gateway delivers at the same time."""
 
 
 def open_agents(app: App, store: Store, model: Model, owner: str, provider: ActiveProvider | None) -> AgentCache:
-    """The agents of a process that answers in many sessions. They share one model and one provider."""
+    """Return the agents of a process that serves many sessions. They share one model and one provider."""
     offer = open_offer(app)
 
     async def make(session: Session, scope: Scope, person: Person) -> Agent:
@@ -56,7 +56,7 @@ def open_agents(app: App, store: Store, model: Model, owner: str, provider: Acti
 
 
 def open_gateway(app: App, store: Store, model: Model) -> Gateway:
-    """The gateway of a profile. Its agents share one model."""
+    """Return the gateway of a profile. Its agents share one model."""
     owner, provider, get = new_owner(), open_provider(app, store), app.settings.get
     agents = open_agents(app, store, model, owner, provider)
     terms = GatewayTerms(
@@ -64,12 +64,12 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
         allow=frozenset(get(table.ALLOW)),
         agents=frozenset(get(table.AGENTS)),
         agent_replies=get(table.AGENT_REPLIES),
-        at_once=get(table.AT_ONCE),
+        at_once=get(table.MAX_CONCURRENT_CHATS),
         drain=get(table.DRAIN),
         people=open_people(app),
         remarks=RemarkTerms(notices=get(table.CHAT_NOTICES), notes=get(table.MEMORY_NOTICES)),
     )
-    deliveries = None if provider is None else Deliveries(provider, owner, LANES_AT_ONCE)
+    deliveries = None if provider is None else Deliveries(provider, owner, MAX_OUTBOX_LANES)
     return Gateway(store, agents, terms, deliveries)
 
 
@@ -103,7 +103,7 @@ def _open_discord(app: App, _store: Store, _model: Model, _gateway: Gateway) -> 
 
 
 def _agents_of(app: App, platform: str) -> frozenset[str]:
-    """The ids of the other agents that are heard on a platform."""
+    """Return the ids of the other agents that are answered on a platform."""
     named = (entry.partition(":") for entry in app.settings.get(table.AGENTS))
     return frozenset(user_id for name, _, user_id in named if name == platform)
 
@@ -122,7 +122,7 @@ def _open_slack(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Pl
 
 
 def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platform:
-    """The HTTP API, loaded by name: only it needs a web server."""
+    """Return the HTTP API, imported late: only it needs a web server."""
     get, offer = app.settings.get, open_offer(app)
 
     def speaker(scope: Scope, reads: bool) -> Responder:
@@ -146,7 +146,7 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
         key=get(table.API_SERVER_KEY),
         model_name=f"hermes-{app.home.profile}" if app.home.profile else "hermes",
         drain=get(table.DRAIN),
-        patience=get(table.API_TIMEOUT),
+        timeout_seconds=get(table.API_TIMEOUT),
         connections=get(table.API_CONNECTIONS),
         user_guests=open_people(app).api_guests,
         memory=cast(ApiMemory, get(table.API_MEMORY)),
@@ -164,4 +164,4 @@ OPENERS: Mapping[str, Callable[[App, Store, Model, Gateway], Platform]] = {
     "slack": _open_slack,
     "telegram": _open_telegram,
 }
-"""How each platform of `SWITCHES` is opened."""
+"""The function that opens each platform of `SWITCHES`."""

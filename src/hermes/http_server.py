@@ -1,4 +1,4 @@
-"""The HTTP server of everyone who serves: uvicorn, as a guest in the loop and process of its host."""
+"""The HTTP server of all our services: uvicorn as a guest in its host's event loop and process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEND_BUFFER_BYTES = 262_144
 
 
 class GuestServer(uvicorn.Server):
-    """Serves one application. It ends when told, and by nothing else: signals are its host's, and so is the log."""
+    """Serves one application until `end`. Signals and the log belong to the host."""
 
     def __init__(
         self,
@@ -28,7 +28,8 @@ class GuestServer(uvicorn.Server):
         lifespan: Literal["on", "off"] = "off",
         keep_alive: int = 5,
     ) -> None:
-        """`drain`: seconds that requests under way have at the end, `keep_alive`: that a connection may be idle."""
+        """`drain`: seconds that running requests get at the end; `keep_alive`: seconds that a connection may be
+        idle."""
         config = uvicorn.Config(
             app,
             http=http,
@@ -50,11 +51,11 @@ class GuestServer(uvicorn.Server):
         yield
 
     def end(self) -> None:
-        """Take nothing more, finish what is being done, and end."""
+        """Accept nothing more, finish running requests, and end."""
         self.should_exit = True
 
     async def serve_on(self, listener: socket.socket) -> None:
-        """Serve until told to end, or cancelled; what is being answered is finished first either way."""
+        """Serve until `end` or cancellation; running requests are finished in both cases."""
         serving = asyncio.create_task(self.serve(sockets=[listener]), name="http")
         try:
             await asyncio.shield(serving)
@@ -64,9 +65,11 @@ class GuestServer(uvicorn.Server):
 
 
 def listen(host: str, port: int, advice: str) -> socket.socket:
-    """A bound socket, which the caller closes: who connects from now on waits for the first answer and is not refused.
+    """Return a bound socket, which the caller closes. Clients that connect from now on wait for the server instead of
+    being refused.
 
-    Each piece of an answer is sent at once. UsageError, with the advice, where the place is taken or not ours."""
+    Each piece of a response is sent at once. Raises UsageError, with the advice, if the address is taken or not ours.
+    """
     try:
         listener = socket.create_server(
             (host, port),
@@ -77,8 +80,8 @@ def listen(host: str, port: int, advice: str) -> socket.socket:
     except OSError as error:
         reason = str(error.strerror or error).partition(" (while")[0]  # the place is named already
         raise UsageError(f"cannot listen on {host}:{port}: {reason}; {advice}") from error
-    # Connections inherit it. Without it the second piece waits until the first is acknowledged, some 40 ms.
+    # Connections inherit it. Without it the second piece waits for the acknowledgement of the first, some 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # Else the system takes megabytes of a response for each client that reads nothing.
+    # Without it the system buffers megabytes of a response for each client that reads nothing.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     return listener

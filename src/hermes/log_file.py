@@ -1,8 +1,8 @@
 """A log file that many processes write at once: whole lines, and a rotation that loses none.
 
-    line ── is the file we hold still the log? ── too large? rotate, under a lock ── append, in one write
+    line ── is our open file still the log? ── too large? rotate, under a lock ── append, in one write
 
-Nobody waits for anybody: who finds another process rotating writes to the file as it is.
+No process waits for another: while one rotates, the others write to the file as it is.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hermes.errors import HomeError
 from hermes.files import locked
 
 MAY_SHARE = os.name != "nt"
-"""Whether an append is one step and an open file can be renamed. Where not, each line is written under the lock."""
-PATIENCE = 1.0
-"""Seconds that a line waits for the lock, where it needs it."""
+"""True if an append is atomic and an open file can be renamed. Otherwise each line is written under the lock."""
+LOCK_TIMEOUT_SECONDS = 1.0
+"""Maximum time that a line waits for the lock, where one is needed."""
 NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | NONBLOCK | getattr(os, "O_BINARY", 0)
 
@@ -41,13 +41,13 @@ class LogFile(logging.Handler):
         self._follow()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line. What keeps it from being written is told once, and once when it is over."""
+        """Write one line. A failure is reported once on stderr, and so is its end."""
         line = f"{self.format(record)}\n".encode(errors="backslashreplace")
         try:
             if MAY_SHARE:
                 self._write(line, self._rotate)
             else:
-                with locked(self._path, timeout=PATIENCE):
+                with locked(self._path, timeout=LOCK_TIMEOUT_SECONDS):
                     self._write(line, self._shift)
                     self._release()
         except (OSError, HomeError) as error:
@@ -74,7 +74,7 @@ class LogFile(logging.Handler):
             rest = rest[os.write(held, rest) :]
 
     def _follow(self) -> tuple[int, int]:
-        """The file that has the log's name now, open, and its size; 0 for what is no regular file."""
+        """Return the open file that has the log's name now, and its size; 0 for anything but a regular file."""
         held = self._descriptor
         if held is None or not _is_open_at(self._path, held):
             self._release()
@@ -83,7 +83,7 @@ class LogFile(logging.Handler):
         return held, found.st_size if stat.S_ISREG(found.st_mode) else 0
 
     def _rotate(self, full: int) -> None:
-        """Rotate unless someone else is at it or has just done it. When it cannot be done the file grows on."""
+        """Rotate, unless another process does so now or just did. If it is impossible, the file keeps growing."""
         try:
             with locked(self._path, timeout=0.0):
                 self._shift(full)
@@ -93,7 +93,7 @@ class LogFile(logging.Handler):
                 _tell(f"cannot rotate the log: {error.message}")
 
     def _shift(self, full: int) -> None:
-        """Give every file the next number, up to the first that is free; past the last one the oldest goes."""
+        """Give every file the next number, up to the first free one; beyond the last number the oldest is deleted."""
         if not _is_open_at(self._path, full):
             return  # someone else has just done it
         self._release()
@@ -123,7 +123,7 @@ def _open(path: Path) -> int:
 
 
 def _is_open_at(path: Path, descriptor: int) -> bool:
-    """Whether the open file still has this name."""
+    """Return True if the open file still has this name."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -131,5 +131,5 @@ def _is_open_at(path: Path, descriptor: int) -> bool:
 
 
 def _tell(text: str) -> None:
-    """To the person, since the log cannot take it."""
+    """Write to stderr, since the log cannot take it."""
     sys.stderr.write(f"hermes: {text}\n")

@@ -32,16 +32,16 @@ FORMAT = "%(asctime)s %(levelname)s [%(session)s] %(name)s: %(message)s"
 TIME = "%Y-%m-%d %H:%M:%S"
 LINE = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d) (WARNING|ERROR|CRITICAL) \[[^\]]*\] ([\w.]+): (.*)")
 TAIL_BYTES = 256 * 1024
-"""How much of a log's end is read for its last warnings."""
-LARGEST = 5 * 1024 * 1024
-KEPT = 3
+"""Number of bytes at the end of a log that are searched for warnings."""
+MAX_LOG_BYTES = 5 * 1024 * 1024
+MAX_OLD_LOG_FILES = 3
 
 
 @contextmanager
 def operation(session_id: str) -> Iterator[None]:
-    """Everything logged inside, here and in tasks started here, carries `[session_id]`.
+    """Give everything that is logged inside, here and in tasks started here, the bracket `[session_id]`.
 
-    An operation inside one for another session is refused: that would be working on the wrong conversation.
+    Raises UsageError inside an operation on another session: that would be work on the wrong conversation.
     """
     outer = _OPERATION.get()
     if outer not in (None, session_id):
@@ -54,9 +54,9 @@ def operation(session_id: str) -> Iterator[None]:
 
 
 def start_log(path: Path, *, level: str = "info", form: str = "text", secrets: Iterable[str] = ()) -> None:
-    """Log what hermes does to `path`, for its owner alone; `secrets` never show in it."""
+    """Log to `path`, private to its owner; `secrets` never appear in it."""
     try:
-        handler = LogFile(path, largest=LARGEST, kept=KEPT)
+        handler = LogFile(path, largest=MAX_LOG_BYTES, kept=MAX_OLD_LOG_FILES)
     except OSError as error:
         raise unwritable(f"the log {path}", error) from error
     handler.setFormatter(_JsonFormatter() if form == "json" else logging.Formatter(FORMAT, datefmt=TIME))
@@ -68,12 +68,12 @@ def start_log(path: Path, *, level: str = "info", form: str = "text", secrets: I
     logger.handlers = [handler]
     logger.setLevel(level.upper())
     logger.propagate = False
-    # What asyncio has to say would otherwise go to standard error, over whatever the person is looking at.
+    # Otherwise asyncio's messages would go to standard error, over the person's screen.
     logging.getLogger("asyncio").handlers = [handler]
 
 
 class LogWarning(Struct, frozen=True):
-    """A line of the log that tells of trouble."""
+    """A warning or error in the log."""
 
     at: str
     level: str
@@ -82,7 +82,7 @@ class LogWarning(Struct, frozen=True):
 
 
 def read_warnings(path: Path, limit: int) -> list[LogWarning]:
-    """Return the last warnings and errors of a log, the newest first. Only the end of the file is read."""
+    """Return the last warnings and errors of a log, newest first. Only the end of the file is read."""
     try:
         check_file(path)
         with path.open("rb") as file:
@@ -113,7 +113,7 @@ class _Bracket(logging.Filter):
 
 
 class _Redaction(logging.Filter):
-    """Takes keys and tokens out of a line, known ones and what looks like one; a line stays one line."""
+    """Removes known secrets, and text that looks like a key, from a line; a line stays one line."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         super().__init__()

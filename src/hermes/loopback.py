@@ -1,5 +1,5 @@
-"""This machine, as addresses and `Host` headers name it, who may speak to a server on it, and how that server shows
-that it is the one that wrote a file: it knows a text in it, which is never sent."""
+"""Requests from this machine: which addresses and `Host` headers name it, who needs no key, and how a server proves
+that it wrote a file, by a secret in the file that is never sent."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from urllib.parse import urlsplit
 
 HOST = re.compile(r"(?:\[(?P<literal>[0-9A-Fa-f:.]+)\]|(?P<name>[0-9A-Za-z.-]+))(?::[0-9]{1,5})?")
 OWN_SITES = ("none", "same-origin")
-"""What browsers say of a request that no foreign page made: a person typed it, or a page of the same server asks."""
+"""Values of Sec-Fetch-Site for requests that no foreign page made: typed by a person, or from a page of the same
+server."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a host."""
+    """Return True if only this machine can reach the host."""
     if host.lower() == "localhost":
         return True
     try:
@@ -27,8 +28,8 @@ def is_loopback(host: str) -> bool:
 
 @lru_cache(maxsize=256)  # asked with every request, and nearly always the same
 def names_loopback(header: str | None) -> bool:
-    """Whether a `Host` header names this machine. One that is missing, or that nobody can read, does not: a web page
-    whose name was turned to this machine must find no form of it that passes."""
+    """Return True if a `Host` header names this machine. A missing or malformed one does not: a web page whose name
+    resolves to this machine must find no form that passes."""
     return is_loopback(read_host(header))
 
 
@@ -39,9 +40,9 @@ def read_host(header: str | None) -> str:
 
 
 def find_strangeness(headers: Mapping[str, str]) -> str | None:
-    """Why a request that needs no key is refused all the same: only programs of this machine are answered, no web page,
-    whatever name it gave this machine. None when nothing speaks against it."""
-    # A page's pictures and links come without an Origin; browsers say of those where they come from.
+    """Return the reason to refuse a request that needs no key, or None. Only programs on this machine are answered, and
+    no web page, whatever name it uses."""
+    # Requests for a page's images and links have no Origin; browsers name their site instead.
     if "origin" in headers or headers.get("sec-fetch-site", "none") not in OWN_SITES:
         return "web pages are not answered"
     if not names_loopback(headers.get("host")):
@@ -50,24 +51,24 @@ def find_strangeness(headers: Mapping[str, str]) -> str | None:
 
 
 def read_bearer(authorization: str | None) -> str:
-    """The key in an `Authorization` header; empty where there is none, or another kind of it."""
+    """Return the key in an `Authorization` header; "" for none, or for another scheme."""
     scheme, _, key = (authorization or "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else ""
 
 
 def shows_key(authorization: str | None, key: str) -> bool:
-    """Whether an `Authorization` header has this key. How long it takes tells nothing about the key."""
+    """Return True if an `Authorization` header has this key. The comparison takes constant time."""
     given = read_bearer(authorization)
     return given != "" and hmac.compare_digest(given.encode(), key.encode())
 
 
 def is_loopback_url(url: str) -> bool:
-    """Whether a URL leads to this machine: what is sent there goes past any proxy."""
+    """Return True if a URL leads to this machine; such requests bypass any proxy."""
     return is_loopback(urlsplit(url).hostname or "")
 
 
 PRIVATE_DOMAINS = ("arpa", "corp", "home", "internal", "intranet", "lan", "local", "localdomain", "localhost")
-"""Last labels that no public name has."""
+"""Top-level labels that no public name has."""
 
 
 def is_private_url(url: str) -> bool:
@@ -83,15 +84,15 @@ def is_private_url(url: str) -> bool:
 
 
 CHALLENGE, PROOF = "Hermes-Challenge", "Hermes-Proof"
-"""The headers that ask and answer."""
+"""Request header with the challenge, and response header with the proof."""
 CHALLENGE_CHARS = 128
 
 
 def prove(known: str, challenge: str) -> str:
-    """What only those who know the text can answer to a challenge."""
+    """Return the proof for a challenge, which needs the secret `known`."""
     return hmac.new(known.encode(), challenge.encode(), "sha256").hexdigest()
 
 
 def is_proof(given: str, known: str, challenge: str) -> bool:
-    """Whether it is the right answer; takes as long for a wrong one."""
+    """Return True if the proof is right. The comparison takes constant time."""
     return hmac.compare_digest(given.encode(), prove(known, challenge).encode())

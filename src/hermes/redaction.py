@@ -1,4 +1,4 @@
-"""Taking secrets out of text that a person or a log may see."""
+"""Removal of secrets from text that people or logs see."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ TOKEN = re.compile(
     r"|\b(?:sk|pk|hch|xoxb|xapp|ghp)[-_][A-Za-z0-9_-]{8,}|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}"
 )
 USER_INFO = re.compile(r"(?<=://)([^\s/?#:@]*)([^\s/?#]*)@")
-"""What stands before the host of a URL: a user, and a password unless the user is a key by itself."""
+"""The part before the host of a URL: a user with an optional password. Without one, the user may itself be a key."""
 
 
 def hide_tokens(text: str) -> str:
-    """`text` without what looks like a key or a token, and without the passwords in its URLs."""
+    """Return `text` without anything that looks like a key or token, and without passwords in URLs."""
     return hide_passwords(TOKEN.sub(HIDDEN, text))
 
 
 def hide_passwords(text: str) -> str:
-    """`text` without the passwords in its URLs; the user stays, unless nothing else proves who it is."""
+    """Return `text` without passwords in URLs. The user stays if it has a password; otherwise it may be a key."""
     if "@" not in text:
         return text
     return USER_INFO.sub(lambda found: f"{found[1]}:{HIDDEN}@" if found[2] else f"{HIDDEN}@", text)
 
 
 def hide_url(url: str) -> str:
-    """A URL as it may be shown; also one that someone wrote without its `https://`."""
+    """Return a URL that is safe to show, even if its `https://` is missing."""
     if "://" not in url and "@" in url:
         return f"{HIDDEN}@{url.rpartition('@')[2]}"
     return hide_passwords(url)

@@ -1,10 +1,11 @@
-"""How far a conversation reaches. Whatever searches, notes, delegates or builds a prompt is given one of these.
+"""Scopes: how far a conversation reaches. Searching, note taking, delegation and prompts are all limited by one.
 
     the owner, alone    everything
     a guest, alone      that guest's sessions with this agent, that guest's notes
     a group             that group's sessions and notes, for everyone in it, the owner too
 
-A conversation's scope is whose it is, not who speaks: what the owner says in a guest's session is read by the guest.
+A conversation's scope is whose it is, not who writes: a message of the owner in a guest's session is visible to the
+guest.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 TERMINAL: Final = "cli"
-"""The source of sessions that began in a terminal."""
+"""Source of sessions that began in a terminal."""
 API: Final = "api"
-"""The source, and the kind of chat, of sessions that began over HTTP."""
+"""Source, and chat type, of sessions that began over HTTP."""
 DIRECT = ("dm", "api")
-"""Chats with one person: there the person belongs to the conversation, elsewhere to the message."""
-READABLE = 40
-"""Characters of a person's id that a name shows."""
+"""Chat types with one person. There the person belongs to the conversation, elsewhere to the message."""
+MAX_READABLE_CHARS = 40
+"""Maximum number of characters of a person's id that a name shows."""
 
 
 class Owner(Struct, frozen=True):
@@ -34,7 +35,7 @@ class Owner(Struct, frozen=True):
 
 
 class Guest(Struct, frozen=True):
-    """Direct chats with someone else."""
+    """Direct chats with somebody else."""
 
     platform: str
     user_id: str
@@ -42,7 +43,7 @@ class Guest(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """A name that is a file's too: no two guests or groups share one, and it leads nowhere else."""
+        """A unique name that is safe as a file name: no two guests or groups share one."""
         return _name(self.kind, self.platform, self.user_id)
 
 
@@ -63,5 +64,5 @@ OWNER: Final = Owner()
 
 def _name(*parts: str) -> str:
     whole = json.dumps(parts).encode()  # escaped, so that half a surrogate pair has bytes too
-    shown = re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")[:READABLE]
+    shown = re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")[:MAX_READABLE_CHARS]
     return f"{shown}-{sha256(whole).hexdigest()[:32]}"

@@ -1,4 +1,4 @@
-"""Values that every room speaks of: sessions, messages, tokens, compressions. No behaviour beyond their own fields."""
+"""Value types shared by all packages: sessions, messages, tokens, compressions. Their methods use only their fields."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 Json: TypeAlias = Any
-"""What `json.loads` gives: its shape is not ours to promise."""
+"""A result of `json.loads`, whose shape is unknown."""
 
 OWN_MARK = "hermes_own"
-"""In the metadata of a message that memory is told: it is of a conversation that is the owner's alone."""
+"""Metadata key of a delivered message: it belongs to a conversation of the owner alone."""
 ECHO = "echo"
-"""Why a reply ended that only quotes what was said before: it is not found as something said itself."""
+"""Finish reason of a reply that only quotes earlier messages; search leaves it out."""
 
 
 class ToolCall(Struct, frozen=True):
@@ -52,16 +52,20 @@ class ToolSpec(Struct, frozen=True):
     parameters: Json
 
 
+NOT_TOLD = 0.0
+"""The certainty of a line where the memory that brought it was probably not told what was asked."""
+
+
 class RecalledLine(Struct, frozen=True):
-    """Something remembered, letter for letter."""
+    """A remembered line, word for word."""
 
     text: str
     speaker: str = ""
-    """Who said it; "" for the person who asks, and for what is noted about them."""
+    """The speaker; "" for the person who asks, and for notes about them."""
     at: float | None = None
-    """When it was said."""
+    """Unix time of the message."""
     certainty: float | None = None
-    """How sure it is, from 0 to 1, that it is about what was asked; None where nobody weighed it."""
+    """Estimated probability that it fits the question, from 0 to 1; None without an estimate."""
 
 
 class Draft(Struct, frozen=True):
@@ -126,23 +130,24 @@ class Session(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """Tokens of some requests to one model. `estimated` is how many of the requests the endpoint did not count."""
+    """Token usage of some requests to one model. `estimated` counts the requests without a token count."""
 
     requests: int = 0
     estimated: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
-    """The part of the prompt that the endpoint had in its cache."""
+    """Prompt tokens that the endpoint read from its cache."""
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
 
 
 class Compression(Struct, frozen=True):
-    """One row beside the log: messages up to `horizon_message_id` are shown as `summary`, but for `kept_ids`.
+    """A row beside the log: messages up to `horizon_message_id`, except `kept_ids`, are replaced by `summary`.
 
-    `upto_message_id` is the newest message the compressor had seen; the snapshot is the view up to there, before it.
+    `upto_message_id` is the newest message that the compressor saw; the snapshot is the view up to there, before the
+    compression.
     """
 
     session_id: str
@@ -156,7 +161,7 @@ class Compression(Struct, frozen=True):
 
 
 class LiveView(Struct, frozen=True):
-    """What the model sees of a session: kept head, summary, and every message after the horizon, in order."""
+    """The view that the model has of a session: kept head, summary, and every message after the horizon, in order."""
 
     session_id: str
     epoch: int

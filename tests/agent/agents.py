@@ -1,4 +1,4 @@
-"""Agents for tests: real store and notes, a scripted model, no provider."""
+"""Agents for tests: a real store and notes, a scripted model, no provider."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hermes.store.store import Store
 from hermes.types import Json, Message, Session
 from tests.memory.providers import OWNER, PATIENT, Recorder
 
-TERMS = LaneTerms(ttl=30.0, poll=0.02, patience=100.0)
+TERMS = LaneTerms(ttl=30.0, poll=0.02, timeout=100.0)
 
 
 def make_agent(
@@ -38,7 +38,7 @@ def make_agent(
     terms: LaneTerms = TERMS,
     plugin: Recorder | None = None,
 ) -> Agent:
-    """An agent over `store`, whose home is the store's folder."""
+    """Return an agent over `store`, with the store's folder as its home."""
     home = store.db.path.parent
     notes = Notes(home, Owner(), {"memory": 2200, "user": 1400})
     provider = plugin and ActiveProvider(plugin.name, plugin, store, Surroundings(home), PATIENT)
@@ -57,7 +57,7 @@ def make_agent(
 
 
 def lending(store: Store, model: Model, policy: Policy) -> Callable[[Session], AbstractAsyncContextManager[Agent]]:
-    """Lends an agent of a session, as whoever serves its source does."""
+    """Return a function that opens an agent for a session, as the front ends do."""
 
     @asynccontextmanager
     async def lend(session: Session) -> AsyncIterator[Agent]:
@@ -70,7 +70,7 @@ def lending(store: Store, model: Model, policy: Policy) -> Callable[[Session], A
 
 
 async def take_turn(agent: Agent, text: str, stop: asyncio.Event | None = None) -> list[TurnEvent]:
-    """Every event of one turn; checks what holds for any turn."""
+    """Return the events of one turn; check what holds for every turn."""
     async with aclosing(run_turn(agent, text, stop or asyncio.Event())) as events:
         seen = [event async for event in events]
     check_ending(seen)
@@ -78,22 +78,22 @@ async def take_turn(agent: Agent, text: str, stop: asyncio.Event | None = None) 
 
 
 def check_ending(events: Sequence[TurnEvent]) -> None:
-    """Exactly one of Replied, Stopped, Failed, and it comes last."""
+    """Check that exactly one of Replied, Stopped, Failed was sent, and last."""
     assert [event for event in events if isinstance(event, Replied | Stopped | Failed)] == list(events[-1:])
 
 
 async def stored(store: Store, session_id: str) -> list[Message]:
-    """Everything a session holds, in order."""
+    """Return all messages of a session, in order."""
     return await store.read(lambda tx: list(store.messages.history(tx, session_id)))
 
 
 async def spoken(store: Store, session_id: str) -> list[tuple[str, str | None]]:
-    """Role and content of everything a session holds."""
+    """Return role and content of all messages of a session."""
     return [(message.role, message.content) for message in await stored(store, session_id)]
 
 
 def check_conversation(messages: Sequence[dict[str, Json]]) -> None:
-    """What every endpoint asks of a request: each call is answered once, directly after it, and nothing else is."""
+    """Check the rules of every endpoint: each call is answered once, directly after it, and no other result exists."""
     waiting: list[str] = []
     for message in messages:
         assert message["role"] in ("system", "user", "assistant", "tool")
@@ -112,6 +112,6 @@ def check_conversation(messages: Sequence[dict[str, Json]]) -> None:
 
 
 def notes_text(folder: Path) -> str:
-    """MEMORY.md as it is; "" when nothing was noted."""
+    """Return the content of MEMORY.md; "" if it does not exist."""
     path = folder / "memories" / "MEMORY.md"
     return path.read_text(encoding="utf-8") if path.exists() else ""

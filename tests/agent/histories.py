@@ -1,4 +1,4 @@
-"""Any history that a store could hold."""
+"""Hypothesis strategies for any history that a store could hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CALLS = st.lists(
 
 @st.composite
 def messages(draw: st.DrawFn) -> tuple[Message, ...]:
-    """Any sequence that a store could hold: crash leftovers, orphans, foreign roles, ids used twice."""
+    """Generate any sequence that a store could hold: crash leftovers, orphans, unknown roles, repeated ids."""
     kinds = draw(st.lists(st.sampled_from(["user", "assistant", "tool", "system", "session_meta"]), max_size=12))
     return tuple(
         Message(

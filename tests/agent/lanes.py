@@ -1,4 +1,4 @@
-"""A session's lane, held as a turn in another place would hold it."""
+"""Holding a session's lane, as a turn in another process does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hermes.store.store import Store
 
 @asynccontextmanager
 async def hold_lane(store: Store, session_id: str, owner: str, terms: LaneTerms) -> AsyncIterator[Lane]:
-    """Hold the lane of a session; wait for whoever has it, and raise SessionBusyError when that takes too long."""
+    """Hold the lane of a session. Waits for its holder; raises SessionBusyError after a timeout."""
     async with LaneDoor(store, session_id, owner, terms, _do_nothing) as door:
         async for _ in door.wait(asyncio.Event()):
             pass

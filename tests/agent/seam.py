@@ -30,7 +30,7 @@ from tests.memory.providers import OWNER, PATIENT, Recorder
 
 
 class AdvancedClock(SystemClock):
-    """The machine's clock, put forward by as many seconds as a test says."""
+    """The system clock plus an offset that a test sets."""
 
     ahead = 0.0
 
@@ -42,7 +42,7 @@ Script = Iterable[ScriptedAnswer] | Callable[[ModelRequest], ScriptedAnswer]
 
 
 def calls(name: str, call_id: str = "c1", **arguments: Any) -> Reply:
-    """A reply that calls one tool."""
+    """Return a reply that calls one tool."""
     return Reply(tool_calls=(ToolCall(call_id, name, json.dumps(arguments)),))
 
 
@@ -57,7 +57,7 @@ async def open_seam(
     deadlines: Deadlines = PATIENT,
     clock: Clock | None = None,
 ) -> AsyncIterator[Agent]:
-    """An agent with a session of its own in the store of `home`, or with one that is there."""
+    """Open an agent in the store of `home`, with a new session or the given one."""
     home.mkdir(parents=True, exist_ok=True)
     async with await Store.open(home / "state.db", clock=clock or SystemClock(), lock_timeout=30.0) as store:
         session_id = session_id or (await store.create_session("cli")).id
@@ -88,7 +88,7 @@ async def open_seam(
 
 
 async def say(agent: Agent, text: str) -> list[TurnEvent]:
-    """One turn, and what happened in it; the provider has heard of it when this returns."""
+    """Run one turn and return its events, after the provider has received its entries."""
     async with aclosing(run_turn(agent, text, asyncio.Event())) as events:
         seen = [event async for event in events]
     await settle(agent)
@@ -96,7 +96,7 @@ async def say(agent: Agent, text: str) -> list[TurnEvent]:
 
 
 async def settle(agent: Agent) -> None:
-    """Return when work off the turn has ended, and the provider was told what it can be told now."""
+    """Wait until background work has ended and the provider has received all entries that can be sent now."""
     await agent.memory.settle()
     if isinstance(agent.memory, Memory):
         await agent.memory.flush(60.0)
@@ -104,18 +104,18 @@ async def settle(agent: Agent) -> None:
 
 
 async def finish(agent: Agent) -> None:
-    """Wait for the reviews that run."""
+    """Wait for running reviews."""
     while agent.background:
         await asyncio.wait(agent.background)
     await settle(agent)
 
 
 def requests(agent: Agent) -> list[ModelRequest]:
-    """What the scripted model was asked."""
+    """Return the requests that the scripted model received."""
     assert isinstance(agent.model, ScriptedModel)
     return agent.model.requests
 
 
 def offered(request: ModelRequest) -> set[str]:
-    """The tools of a request."""
+    """Return the names of a request's tools."""
     return {spec.name for spec in request.tools}

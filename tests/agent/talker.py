@@ -1,7 +1,5 @@
-"""A process that says one thing in a session, breaks off after half a reply, and goes on when its stdin says so.
-
-Every event is a line of JSON.
-"""
+"""A process that runs one turn, pauses after half a reply, and continues on a line from stdin. Each event is a line of
+JSON."""
 
 from __future__ import annotations
 
@@ -21,11 +19,11 @@ from tests.llm.scripted import ScriptedModel
 
 
 async def talk(path: Path, session_id: str, ttl: float) -> None:
-    """One turn."""
+    """Run one turn."""
     go = asyncio.Event()
     model = ScriptedModel([[TextPiece("half"), go, TextPiece(" whole"), Completed(Reply(text="half whole"))]])
     async with await Store.open(path, clock=SystemClock(), lock_timeout=30.0) as store:
-        agent = make_agent(store, session_id, model, terms=LaneTerms(ttl=ttl, poll=0.02, patience=30.0))
+        agent = make_agent(store, session_id, model, terms=LaneTerms(ttl=ttl, poll=0.02, timeout=30.0))
         async with aclosing(run_turn(agent, "from the talker", asyncio.Event())) as events:
             async for event in events:
                 sys.stdout.write(event_line(event) + "\n")

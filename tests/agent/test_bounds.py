@@ -1,4 +1,4 @@
-"""How far one reply may go in a turn: what was cut is said, and what came before it is kept."""
+"""Limits of one reply in a turn: cuts are reported, and the text before them is kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hermes.agent.tools import Tool, ToolResult
 from hermes.events import Failed, Notice, Replied, ToolFinished
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.patience import Timeouts
+from hermes.llm.timeouts import Timeouts
 from hermes.store.store import Store
 from hermes.types import ToolCall, ToolSpec
 from tests.agent.agents import check_conversation, make_agent, spoken, stored, take_turn
@@ -20,7 +20,7 @@ from tests.llm.scripted import ScriptedModel
 
 
 def counting(ran: list[str]) -> list[Tool]:
-    """One tool that counts how often it ran."""
+    """Return a tool that counts its calls."""
 
     async def run(_: object) -> ToolResult:
         ran.append("")
@@ -29,7 +29,7 @@ def counting(ran: list[str]) -> list[Tool]:
     return [Tool(ToolSpec("count", "Count.", {"type": "object", "properties": {}}), run)]
 
 
-async def test_calls_of_one_reply_beyond_the_limit_are_not_run_and_that_is_said(store: Store) -> None:
+async def test_calls_beyond_the_limit_of_one_reply_are_not_run_and_that_is_reported(store: Store) -> None:
     calls = tuple(ToolCall(f"c{number}", "count", "{}") for number in range(2000))
     ran: list[str] = []
     model = ScriptedModel([Reply(tool_calls=calls), Reply("done")])
@@ -49,7 +49,7 @@ async def test_calls_of_one_reply_beyond_the_limit_are_not_run_and_that_is_said(
 @pytest.mark.parametrize(
     "deep", ["[" * 200_000, '{"a":' * 20_000, '{"content": ' + "[" * 100_000 + "]" * 100_000 + "}"]
 )
-async def test_arguments_nested_too_deeply_are_told_to_the_model(store: Store, deep: str) -> None:
+async def test_arguments_nested_too_deeply_are_reported_to_the_model(store: Store, deep: str) -> None:
     session = await store.create_session("cli")
     model = ScriptedModel([Reply(tool_calls=(ToolCall("c", "memory", deep),)), Reply("I see")])
     seen = await take_turn(make_agent(store, session.id, model), "note this")
@@ -81,7 +81,7 @@ async def test_turn_and_its_sub_agents_share_one_budget_of_requests(store: Store
     assert ("assistant", "I ask around.") in await spoken(store, session.id)
 
 
-async def test_reply_that_was_cut_is_kept_and_said(store: Store) -> None:
+async def test_a_reply_that_was_cut_is_kept_and_reported(store: Store) -> None:
     endless = Answer(chunks=[chunk({"content": "word "})] * 20_000, ending="hang")
     async with LoopbackServer([endless]) as server:
         session = await store.create_session("cli")
@@ -98,7 +98,7 @@ async def test_reply_that_was_cut_is_kept_and_said(store: Store) -> None:
 
 
 @pytest.mark.parametrize("reason", ["length", "stop"])
-async def test_reply_that_the_model_itself_cut_is_said(store: Store, reason: str) -> None:
+async def test_a_reply_that_the_model_itself_cut_is_reported(store: Store, reason: str) -> None:
     session = await store.create_session("cli")
     agent: Agent = make_agent(store, session.id, ScriptedModel([Reply("one, two", finish_reason=reason)]))
     seen = await take_turn(agent, "count")
@@ -107,7 +107,7 @@ async def test_reply_that_the_model_itself_cut_is_said(store: Store, reason: str
     assert seen[-1].cut is (reason == "length")
 
 
-async def test_what_was_said_before_a_silence_is_kept(store: Store) -> None:
+async def test_text_before_a_silence_timeout_is_kept(store: Store) -> None:
     answer = Answer(chunks=[chunk({"content": "Once upon"}), *[": alive\n\n"] * 5000], pause=0.01, ending="hang")
     async with LoopbackServer([answer]) as server:
         session = await store.create_session("cli")

@@ -1,4 +1,4 @@
-"""What a request holds, whatever the store holds."""
+"""Requests built from anything that the store may hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.context import INTERRUPTED, build_context
+from hermes.agent.context import INTERRUPTED_RESULT, build_context
 from hermes.fence import TAG
 from hermes.llm.events import Reply
 from hermes.memory.provider import Part, Recalled
@@ -69,11 +69,11 @@ def test_results_of_calls_with_one_id_go_to_the_calls_in_order() -> None:
     ]
     built = build_context("", view((), None, tuple(said)))
     check_conversation(built)
-    assert [m["content"] for m in built if m["role"] == "tool"] == ["first", "second", INTERRUPTED]
+    assert [m["content"] for m in built if m["role"] == "tool"] == ["first", "second", INTERRUPTED_RESULT]
 
 
 class Recalling(Recorder):
-    """Recalls something else in every turn."""
+    """A memory that recalls a different text in every turn."""
 
     turns = 0
 

@@ -1,4 +1,4 @@
-"""What a person corrected or forgot does not come back: not by a review, not by a model's own note, not by recall."""
+"""Facts that a person corrected or forgot do not return: not by a review, a model's own note, or recall."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hermes.memory.likeness import fact_words
 from hermes.memory.outbox import queue_name
 from hermes.memory.values import Wording
 from hermes.scope import OWNER
-from hermes.store.corrections import KEPT, Correction, corrections_of, keep_correction, keep_forgotten
+from hermes.store.corrections import MAX_CORRECTIONS, Correction, corrections_of, keep_correction, keep_forgotten
 from tests.agent.seam import calls, finish, open_seam, requests, say
 from tests.llm.scripted import ScriptedAnswer
 from tests.memory.providers import Recorder
@@ -33,7 +33,7 @@ REX, MAX = "Has a dog called Rex", "Has a dog called Max"
 
 
 def model(*noted: str) -> Callable[[ModelRequest], ScriptedAnswer]:
-    """A model whose reviews note these, one after another, and that answers people at once."""
+    """Return a model whose reviews note these facts one after another, and that replies to people at once."""
     notes = [Reply("done"), *(calls("memory", action="add", target="user", content=text) for text in reversed(noted))]
 
     def answer(request: ModelRequest) -> ScriptedAnswer:
@@ -43,14 +43,14 @@ def model(*noted: str) -> Callable[[ModelRequest], ScriptedAnswer]:
 
 
 async def correct(agent: Agent, text: str) -> None:
-    """The person corrects the first note, or with "" forgets it."""
+    """Correct the first note; `right` "" forgets it."""
     [entry, *_] = (await agent.book.page()).entries
     await (agent.book.correct(entry, text) if text else agent.book.forget(entry))
 
 
 @pytest.mark.parametrize("said_again", [REX, "The user's dog is Rex", "Owns a dog named Rex.", "has a dog, rex"])
 @pytest.mark.parametrize("right", [MAX, ""], ids=["corrected", "forgotten"])
-async def test_a_review_does_not_note_again_what_was_corrected_or_forgotten(
+async def test_a_review_does_not_repeat_corrected_or_forgotten_facts(
     tmp_path: Path, said_again: str, right: str
 ) -> None:
     async with open_seam(tmp_path, model(said_again, "Lives in Oslo"), None, Policy(review_every=2)) as agent:
@@ -63,7 +63,7 @@ async def test_a_review_does_not_note_again_what_was_corrected_or_forgotten(
 
 
 @pytest.mark.parametrize("right", [MAX, ""], ids=["corrected", "forgotten"])
-async def test_a_review_that_is_under_way_heeds_what_is_corrected_meanwhile(tmp_path: Path, right: str) -> None:
+async def test_a_running_review_respects_corrections_made_meanwhile(tmp_path: Path, right: str) -> None:
     reading, go_on = asyncio.Event(), asyncio.Event()
 
     def script(request: ModelRequest) -> ScriptedAnswer:
@@ -86,7 +86,7 @@ async def test_a_review_that_is_under_way_heeds_what_is_corrected_meanwhile(tmp_
 
 
 @pytest.mark.parametrize("right", [MAX, ""], ids=["corrected", "forgotten"])
-async def test_a_note_stays_as_it_is_where_it_cannot_be_kept_from_coming_back(
+async def test_a_note_is_not_corrected_if_the_correction_cannot_be_stored(
     tmp_path: Path, right: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(_: object) -> None:
@@ -104,7 +104,7 @@ async def test_a_note_stays_as_it_is_where_it_cannot_be_kept_from_coming_back(
 @pytest.mark.parametrize(
     "other", ["Has a dog called Max", "Has a friend called Rex", "The terrier Max, a dog, was once called Rex"]
 )
-async def test_a_review_notes_what_no_correction_is_about(tmp_path: Path, other: str) -> None:
+async def test_a_review_notes_facts_that_no_correction_covers(tmp_path: Path, other: str) -> None:
     async with open_seam(tmp_path, model(other), None, Policy(review_every=1)) as agent:
         agent.notes.add("user", REX)
         await correct(agent, "Has a dog called Max, a terrier")
@@ -113,7 +113,7 @@ async def test_a_review_notes_what_no_correction_is_about(tmp_path: Path, other:
         assert other in agent.notes.entries("user")
 
 
-async def test_a_reviewer_is_told_what_was_corrected(tmp_path: Path) -> None:
+async def test_a_reviewer_sees_the_corrections(tmp_path: Path) -> None:
     async with open_seam(tmp_path, model(), None, Policy(review_every=1)) as agent:
         agent.notes.add("user", REX)
         await correct(agent, MAX)
@@ -123,7 +123,7 @@ async def test_a_reviewer_is_told_what_was_corrected(tmp_path: Path) -> None:
         assert f"- wrong: {REX} | right: {MAX}" in str(asked.messages[1]["content"])
 
 
-async def test_a_session_that_goes_on_is_told_at_once_what_holds(tmp_path: Path) -> None:
+async def test_a_running_session_sees_a_correction_at_once(tmp_path: Path) -> None:
     async with open_seam(tmp_path, model(), None) as agent:
         agent.notes.add("user", REX)
         await say(agent, "hello")
@@ -137,7 +137,7 @@ async def test_a_session_that_goes_on_is_told_at_once_what_holds(tmp_path: Path)
         assert third == second
 
 
-async def test_a_session_is_told_too_when_a_correction_is_corrected_back(tmp_path: Path) -> None:
+async def test_a_running_session_sees_a_reverted_correction_at_once(tmp_path: Path) -> None:
     async with open_seam(tmp_path, model(), None) as agent:
         agent.notes.add("user", REX)
         for right in (MAX, REX):
@@ -149,7 +149,7 @@ async def test_a_session_is_told_too_when_a_correction_is_corrected_back(tmp_pat
         assert f"wrong: {REX}" not in second
 
 
-async def test_the_agent_notes_it_again_only_where_the_person_says_so_now(tmp_path: Path) -> None:
+async def test_a_corrected_fact_is_noted_again_only_if_the_person_repeats_it(tmp_path: Path) -> None:
     script = [
         calls("memory", action="add", target="user", content="The dog is Rex"),
         Reply("sorry"),
@@ -166,7 +166,7 @@ async def test_the_agent_notes_it_again_only_where_the_person_says_so_now(tmp_pa
         assert await agent.store.read(lambda tx: corrections_of(tx, OWNER)) == []
 
 
-async def test_what_was_corrected_can_be_removed_wherever_it_stands(tmp_path: Path) -> None:
+async def test_corrected_facts_can_be_removed_from_any_note(tmp_path: Path) -> None:
     script = [calls("memory", action="remove", target="user", content=REX), Reply("gone")]
     async with open_seam(tmp_path, script, None) as agent:
         await agent.store.write(lambda tx: keep_correction(tx, OWNER, REX, MAX, now=1.0))
@@ -175,7 +175,7 @@ async def test_what_was_corrected_can_be_removed_wherever_it_stands(tmp_path: Pa
         assert agent.notes.entries("user") == []
 
 
-async def test_recalled_lines_that_say_what_was_corrected_say_what_holds_too(tmp_path: Path) -> None:
+async def test_recalled_lines_with_a_corrected_fact_also_state_the_correction(tmp_path: Path) -> None:
     async with open_seam(tmp_path, model(), Recorder()) as agent:
         now = agent.clock.now()
         await agent.store.write(lambda tx: keep_correction(tx, OWNER, "My dog is called Rex.", "It is Max.", now=now))
@@ -203,7 +203,7 @@ RIGHT = "My dog is called Max."
         ),
     ],
 )
-async def test_without_a_model_what_holds_is_quoted_in_place_of_what_was_corrected(
+async def test_without_a_model_corrections_are_quoted_in_place_of_corrected_facts(
     tmp_path: Path, said: str, answer: str
 ) -> None:
     async with open_seam(tmp_path, model(), None) as agent:
@@ -226,7 +226,7 @@ def corrected(wrong: str, right: str) -> Corrections:
         ("I have a dog, Rex", "I have a dog", "hermes: Say hello to Rex."),
     ],
 )
-def test_a_line_that_has_the_replaced_name_or_number_says_what_holds(wrong: str, right: str, line: str) -> None:
+def test_a_line_with_the_replaced_name_or_number_states_the_correction(wrong: str, right: str, line: str) -> None:
     marked = corrected(wrong, right).marked(f"hermes: Good.\n{line}")
     assert marked == f"hermes: Good.\n{line} [corrected by the person, 01 January 1970, if it is about this: {right}]"
 
@@ -244,11 +244,11 @@ def test_a_line_that_has_the_replaced_name_or_number_says_what_holds(wrong: str,
         ("I moved in 2019", "I moved in 2020", "[2019-04-01, session 1] user: hello"),
     ],
 )
-def test_a_line_that_only_has_a_common_word_of_it_stays_as_it_is(wrong: str, right: str, line: str) -> None:
+def test_a_line_that_shares_only_a_common_word_is_unchanged(wrong: str, right: str, line: str) -> None:
     assert corrected(wrong, right).marked(line) == line
 
 
-def test_what_was_corrected_to_the_same_name_stays_as_it_is() -> None:
+def test_a_correction_to_the_same_name_changes_nothing() -> None:
     rows = (Correction(2, 2.0, "My cat is Tom", "My cat is Rex"), Correction(1, 1.0, "My dog is Rex", "My dog is Max"))
     assert Corrections(rows).marked("My cat is Rex") == "My cat is Rex"
 
@@ -268,7 +268,7 @@ async def test_a_chain_of_corrections_leads_to_the_last(tmp_path: Path) -> None:
         assert ("dog Rex", "dog Rex") not in {(one.wrong, one.right) for one in kept}
 
 
-async def test_what_is_forgotten_after_it_was_corrected_comes_back_in_neither_form(tmp_path: Path) -> None:
+async def test_a_fact_forgotten_after_its_correction_returns_in_neither_form(tmp_path: Path) -> None:
     async with open_seam(tmp_path, model("The dog is Rex", "The dog is Max"), None, Policy(review_every=1)) as agent:
         agent.notes.add("user", REX)
         await correct(agent, MAX)
@@ -297,6 +297,6 @@ async def test_forgetting_by_words_takes_corrections_along_and_their_number_is_b
         await store.write(lambda tx: forget_kept(store, tx, wording, find_kept(store, tx, wording), now=2.0))
         [left] = await store.read(lambda tx: corrections_of(tx, OWNER))
         assert left.right == ""
-        for number in range(KEPT + 5):
+        for number in range(MAX_CORRECTIONS + 5):
             await store.write(lambda tx, n=number: keep_correction(tx, OWNER, f"w{n}", f"r{n}", now=3.0))  # type: ignore[misc]
-        assert len(await store.read(lambda tx: corrections_of(tx, OWNER))) == KEPT
+        assert len(await store.read(lambda tx: corrections_of(tx, OWNER))) == MAX_CORRECTIONS

@@ -1,4 +1,4 @@
-"""Temporary agents: they do one task, and the provider sees nothing of them but the task and its result."""
+"""Temporary agents: the provider sees only the task and its result."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_a_sub_agent_that_fails_says_so_and_the_provider_hears_nothing(
 
 
 def held_types(kind: type) -> set[type]:
-    """Every type that a field of `kind`, or of what it holds, is declared as."""
+    """Return all types in the declarations of `kind`'s fields, recursively."""
     found: set[type] = set()
     waiting = [kind]
     while waiting:

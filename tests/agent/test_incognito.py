@@ -1,4 +1,4 @@
-"""Incognito: what was said between `/memory off` and `/memory on` reaches no memory, ever."""
+"""Incognito: no memory ever sees messages sent between `/memory off` and `/memory on`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def answer_again(agent: Agent, cause: str) -> None:
 
 
 @pytest.mark.contract("4.11")
-async def test_an_incognito_turn_asks_and_tells_no_memory(tmp_path: Path) -> None:
+async def test_an_incognito_turn_neither_queries_nor_feeds_memory(tmp_path: Path) -> None:
     provider = Recorder()
     script = [
         Reply("one"),
@@ -110,9 +110,7 @@ async def test_incognito_survives_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.contract("4.11")
-async def test_without_a_model_an_incognito_turn_answers_from_nothing_and_claims_to_save_nothing(
-    tmp_path: Path,
-) -> None:
+async def test_incognito_without_a_model_neither_recalls_nor_claims_to_save(tmp_path: Path) -> None:
     async with open_seam(tmp_path, []) as agent:
         offline = OfflineModel(partial(recollect, agent.store, agent.notes))
         agent.model, agent.answers_from_memory = offline, True
@@ -130,9 +128,7 @@ async def test_without_a_model_an_incognito_turn_answers_from_nothing_and_claims
 
 
 @pytest.mark.contract("4.11", "10.26")
-async def test_an_incognito_message_that_is_answered_anew_once_memory_is_on_stays_out_with_its_reply(
-    tmp_path: Path,
-) -> None:
+async def test_a_retried_incognito_message_stays_out_of_memory_with_its_reply(tmp_path: Path) -> None:
     provider = Recorder()
     script = [Reply("one"), calls("delegate", "c1", task="secret task"), Reply("secret result"), Reply("secret reply")]
     async with open_seam(tmp_path, script, provider) as agent:
@@ -151,15 +147,15 @@ async def test_an_incognito_message_that_is_answered_anew_once_memory_is_on_stay
     assert provider.entries == []
 
 
-async def let_go(agent: Agent) -> None:
-    """What a compression does: the provider gets a last look at what it may know."""
+async def last_look(agent: Agent) -> None:
+    """Run the last look of a compression, in which the provider sees the messages it may know."""
     view = await agent.store.view(agent.session_id)
     known = await agent.store.read(lambda tx: agent.store.incognito.remembered(tx, agent.session_id, view.messages))
     await agent.memory.before_compress(known)
 
 
 class Listener:
-    """Everything that any consumer of memory was given."""
+    """Records everything that any consumer of memory received."""
 
     def __init__(self) -> None:
         self.provider = Recorder()
@@ -213,7 +209,7 @@ def test_no_memory_ever_hears_what_was_said_incognito(plan: list[str]) -> None:
                         elsewhere = await agent.store.create_session("cli")
                         await agent.store.append(elsewhere.id, Draft("user", "elsewhere word"))
                     elif step == "compress":
-                        await let_go(agent)
+                        await last_look(agent)
                     else:
                         await review(agent)
                     while agent.background:

@@ -1,4 +1,4 @@
-"""Lanes of sessions: one turn after another, over all processes."""
+"""Lanes of sessions: one turn after another, across processes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tests.db.processes import await_end, hear, say, start, stop_between_writes
 from tests.llm.scripted import ScriptedModel
 from tests.scale import scale
 
-PATIENT = LaneTerms(ttl=30.0, poll=0.1, patience=100.0)
+PATIENT = LaneTerms(ttl=30.0, poll=0.1, timeout=100.0)
 
 
 class RememberingClock(SystemClock):
-    """Remembers every sleep, and tells of the first short one."""
+    """Records every sleep, and signals the first short one."""
 
     def __init__(self, looked: asyncio.Event) -> None:
         self.sleeps: list[float] = []
@@ -50,13 +50,13 @@ async def session(store: Store) -> str:
 
 
 def hear_half(process: subprocess.Popen[str]) -> None:
-    """Wait until the talker has said half of its reply."""
+    """Wait until the talker has written half of its reply."""
     while json.loads(hear(process))["type"] != "TextDelta":
         pass
 
 
 async def until_held_on(store: Store, session: str, ttl: float) -> None:
-    """Return when the lane was held for longer than its lease, and has just been renewed."""
+    """Wait until the lane was held for longer than its lease, and has just been renewed."""
     lane, began = lanes.lease_name(SESSIONS, session), store.clock.now()
 
     def is_renewed(tx: Tx) -> bool:
@@ -89,10 +89,8 @@ async def test_many_turns_at_once_in_one_session_do_not_interleave(store: Store,
         assert (asker, speaker, reply) == ("user", "assistant", f"re: {asked}")
 
 
-async def test_lane_that_could_not_be_let_go_is_free_for_the_next_turn_of_the_same_process(
-    store: Store, session: str
-) -> None:
-    impatient = LaneTerms(ttl=30.0, poll=0.01, patience=0.05)
+async def test_a_lane_that_could_not_be_released_is_free_for_the_same_process(store: Store, session: str) -> None:
+    impatient = LaneTerms(ttl=30.0, poll=0.01, timeout=0.05)
     async with await Store.open(store.db.path, clock=SystemClock(), lock_timeout=0.05) as hasty:
         with closing(sqlite3.connect(store.db.path, isolation_level=None)) as blocker:
             async with hold_lane(hasty, session, "ours", impatient):
@@ -105,10 +103,10 @@ async def test_lane_that_could_not_be_let_go_is_free_for_the_next_turn_of_the_sa
 
 
 @pytest.mark.contract("2.3")
-async def test_session_that_stays_busy_is_said_after_our_patience_and_nothing_is_stored(
+async def test_a_session_that_stays_busy_is_reported_after_the_timeout_and_stores_nothing(
     store: Store, session: str
 ) -> None:
-    impatient = LaneTerms(ttl=30.0, poll=0.01, patience=0.05)
+    impatient = LaneTerms(ttl=30.0, poll=0.01, timeout=0.05)
     async with hold_lane(store, session, "someone:else", PATIENT):
         [last] = await take_turn(make_agent(store, session, ScriptedModel([]), terms=impatient), "hello")
         assert isinstance(last, Failed)
@@ -138,7 +136,7 @@ async def test_lane_that_is_freed_is_taken_with_the_next_look(store: Store, sess
 
 @pytest.mark.processes
 @pytest.mark.contract("2.3", "2.6")
-async def test_session_of_a_killed_process_goes_on_at_once(store: Store, session: str) -> None:
+async def test_the_session_of_a_killed_process_continues_at_once(store: Store, session: str) -> None:
     process = start("tests.agent.talker", store.db.path, session, 600.0)
     hear_half(process)
     process.send_signal(signal.SIGKILL)
@@ -156,7 +154,7 @@ async def test_session_of_a_killed_process_goes_on_at_once(store: Store, session
 
 @pytest.mark.processes
 @pytest.mark.contract("2.3", "3.3")
-async def test_process_that_slept_past_its_lease_is_told_and_writes_nothing_more(store: Store, session: str) -> None:
+async def test_a_process_that_slept_past_its_lease_fails_and_writes_nothing_more(store: Store, session: str) -> None:
     process = start("tests.agent.talker", store.db.path, session, 1.0)
     hear_half(process)
     await stop_between_writes(process, store.db.path)
@@ -179,7 +177,7 @@ async def test_turn_longer_than_the_lease_keeps_its_lane(store: Store, session: 
     process = start("tests.agent.talker", store.db.path, session, 2.0)
     hear_half(process)
     await until_held_on(store, session, 2.0)
-    impatient = LaneTerms(ttl=30.0, poll=0.05, patience=0.1)
+    impatient = LaneTerms(ttl=30.0, poll=0.05, timeout=0.1)
     [last] = await take_turn(make_agent(store, session, ScriptedModel([]), terms=impatient), "let me in")
     assert isinstance(last, Failed)
     assert last.kind == "busy"

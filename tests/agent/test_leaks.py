@@ -1,4 +1,4 @@
-"""A model that repeats a fenced block: none of it is shown, stored, noted or told."""
+"""A model that repeats a fenced block: it is not shown, stored, noted or sent to memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shown(events: list[object]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-async def test_a_leaked_block_is_neither_shown_stored_nor_told(tmp_path: Path) -> None:
+async def test_a_leaked_block_is_neither_shown_nor_stored_nor_sent_to_memory(tmp_path: Path) -> None:
     provider = Recorder()
     script = [Reply(f"Well, {LEAK} hello", reasoning=f"hm {LEAK}ok"), Reply(f"{LEAK}2 < 3 <mem")]
     async with open_seam(tmp_path, script, provider) as agent:

@@ -1,4 +1,4 @@
-"""What was said in a session that was left is reviewed too: at `/new`, at the end or after the next start, once."""
+"""Reviews of sessions that were left: at `/new`, at the end, or after the next start, once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.agent import Policy
-from hermes.agent.leftovers import see_to_leftovers
+from hermes.agent.leftovers import process_leftovers
 from hermes.agent.review import PROMPT, review_now
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
@@ -35,7 +35,7 @@ def is_review(request: ModelRequest) -> bool:
 
 
 def noting(request: ModelRequest) -> ScriptedAnswer:
-    """Notes what it is given to review, and answers people."""
+    """Return a model that notes the conversations it reviews, and replies to people."""
     if not is_review(request):
         return Reply("I see")
     if request.messages[-1]["role"] == "tool":
@@ -45,7 +45,7 @@ def noting(request: ModelRequest) -> ScriptedAnswer:
 
 
 @pytest.mark.contract("4.12")
-async def test_what_no_review_has_read_is_due_on_the_disk_until_one_has(tmp_path: Path) -> None:
+async def test_unreviewed_messages_stay_due_on_the_disk_until_a_review_reads_them(tmp_path: Path) -> None:
     async with open_seam(tmp_path, noting, None, SELDOM) as agent:
         await say(agent, "I like figs")
         assert rows(tmp_path, DUE) == [(agent.session_id,)]
@@ -63,10 +63,10 @@ async def test_sessions_that_were_left_are_reviewed_after_the_next_start_and_onc
     model = ScriptedModel(noting)
     async with await Store.open(tmp_path / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
         lend = lending(store, model, SELDOM)
-        await see_to_leftovers(store, lambda session: session.source == "telegram", lend, store.clock.now())
+        await process_leftovers(store, lambda session: session.source == "telegram", lend, store.clock.now())
         assert model.requests == [], "it is for whoever serves that source"
         for _ in range(2):
-            await see_to_leftovers(store, lambda session: session.source == "cli", lend, store.clock.now())
+            await process_leftovers(store, lambda session: session.source == "cli", lend, store.clock.now())
     assert len([request for request in model.requests if len(request.messages) == 2]) == 1
     assert (tmp_path / "memories" / "USER.md").read_text().strip() == "I like figs"
 

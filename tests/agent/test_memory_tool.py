@@ -1,4 +1,4 @@
-"""Changes of the built-in notes are mirrored once and told once; provider tools obey the policy."""
+"""Changes of the built-in notes are mirrored and shown once; provider tools obey the policy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DONE = Reply("done")
 
 
 @pytest.mark.contract("4.10")
-async def test_every_change_of_a_note_is_mirrored_once_and_told_once(tmp_path: Path) -> None:
+async def test_every_change_of_a_note_is_mirrored_once_and_shown_once(tmp_path: Path) -> None:
     provider = Recorder()
     changes = [
         calls("memory", action="add", target="user", content="likes figs"),
@@ -63,7 +63,7 @@ async def test_every_change_of_a_note_is_mirrored_once_and_told_once(tmp_path: P
         ({"action": "replace", "target": "user", "old_text": "figs"}, "cannot be empty"),
     ],
 )
-async def test_a_change_that_is_refused_is_neither_mirrored_nor_told(
+async def test_a_refused_change_is_neither_mirrored_nor_shown(
     tmp_path: Path, arguments: dict[str, str], said: str
 ) -> None:
     provider = Recorder()
@@ -87,7 +87,7 @@ async def test_a_change_that_is_refused_is_neither_mirrored_nor_told(
         {"content": "likes dates"},
     ],
 )
-async def test_tool_takes_what_small_models_send_and_tells_what_is_noted_now(
+async def test_the_tool_accepts_what_small_models_send_and_quotes_the_note(
     tmp_path: Path, arguments: dict[str, str]
 ) -> None:
     provider = Recorder()
@@ -106,7 +106,7 @@ async def test_tool_takes_what_small_models_send_and_tells_what_is_noted_now(
 
 
 @pytest.mark.contract("4.10")
-async def test_what_one_note_says_is_not_added_to_the_other(tmp_path: Path) -> None:
+async def test_an_entry_of_one_note_is_not_added_to_the_other(tmp_path: Path) -> None:
     provider = Recorder()
     script = [calls("memory", action="add", target="memory", content="The user likes figs."), DONE]
     async with open_seam(tmp_path, script, provider) as agent:
@@ -134,7 +134,7 @@ async def test_a_change_whose_caller_is_cancelled_is_mirrored_all_the_same(tmp_p
 
 
 @pytest.mark.contract("4.9")
-async def test_a_provider_tool_is_offered_run_and_its_failure_is_said_to_the_model(tmp_path: Path) -> None:
+async def test_a_provider_tool_is_offered_and_run_and_its_failure_reaches_the_model(tmp_path: Path) -> None:
     provider = Troubled("call_tool", raise_error)
     provider.troubled = False
     async with open_seam(tmp_path, [calls("lookup", what="figs"), DONE, calls("lookup"), DONE], provider) as agent:
@@ -166,7 +166,7 @@ async def test_tools_that_the_policy_switches_off_are_neither_offered_nor_callab
 
 
 @pytest.mark.contract("4.9")
-async def test_a_provider_tool_named_like_a_built_in_one_gives_way_and_is_said_once(tmp_path: Path) -> None:
+async def test_a_provider_tool_named_like_a_built_in_one_is_dropped_and_reported_once(tmp_path: Path) -> None:
     provider = Recorder()
     provider.tools = [ToolSpec("memory", "mine", {"type": "object"}), LOOKUP]
     script = [calls("memory", action="add", target="user", content="likes figs"), DONE, DONE]
@@ -183,9 +183,7 @@ async def test_a_provider_tool_named_like_a_built_in_one_gives_way_and_is_said_o
 
 
 @pytest.mark.contract("4.1")
-async def test_recalled_text_is_fenced_in_the_last_user_message_of_the_request_and_stored_nowhere(
-    tmp_path: Path,
-) -> None:
+async def test_recalled_text_is_fenced_in_the_last_user_message_and_never_stored(tmp_path: Path) -> None:
     provider = Recorder()
     async with open_seam(tmp_path, [Reply("one"), Reply("two")], provider) as agent:
         await say(agent, "first")

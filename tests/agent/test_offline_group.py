@@ -1,4 +1,4 @@
-"""Without a model, people of one group are answered from what each of them said, and see whose words are quoted."""
+"""Without a model, members of a group are answered from their own statements, with the speakers named."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def say(agent: Agent, name: str, text: str) -> str:
     return reply.text
 
 
-async def test_who_asks_in_a_group_is_answered_from_their_own_words(tmp_path: Path) -> None:
+async def test_a_group_member_is_answered_from_their_own_words(tmp_path: Path) -> None:
     async with open_seam(tmp_path, []) as agent:
         group = Session("group", "fake", agent.clock.now(), session_key=KEY, chat_type="group")
         await agent.store.write(lambda tx: agent.store.sessions.create(tx, group))

@@ -1,4 +1,4 @@
-"""The system prompt: made once per session, the same byte for byte ever after."""
+"""The system prompt is built once per session and then stays the same byte for byte."""
 
 from __future__ import annotations
 
@@ -63,9 +63,7 @@ async def test_a_prompt_stays_the_same_when_notes_or_soul_change(tmp_path: Path)
     assert "The block of the provider." in first
 
 
-async def test_a_prompt_is_made_anew_when_the_providers_block_changes_and_kept_while_it_cannot_be_had(
-    tmp_path: Path,
-) -> None:
+async def test_a_prompt_is_rebuilt_only_when_the_providers_block_is_known_to_have_changed(tmp_path: Path) -> None:
     async def ask(plugin: Recorder | None, session_id: str | None = None) -> tuple[str, str]:
         async with open_seam(tmp_path, [Reply("fine")], plugin, session_id=session_id) as agent:
             await say(agent, "hello")

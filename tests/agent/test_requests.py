@@ -1,4 +1,4 @@
-"""A request holds what the store holds: at the beginning of a turn all of it, and on from there what arrives."""
+"""Requests match the store: the first of a turn reads all of it, later ones what was added."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.agent.agents import make_agent, take_turn
 from tests.llm.scripted import ScriptedModel
 
 Act: TypeAlias = Callable[[sqlite3.Connection, list[int]], object]
-"""What someone does to the file, given the ids of the messages that are seen."""
+"""A change to the file by another program, given the ids of the visible messages."""
 
 
 def append(db: sqlite3.Connection, ids: list[int]) -> None:
@@ -90,7 +90,8 @@ ACTS: list[Act] = [
 
 
 async def fill(store: Store) -> list[int]:
-    """A session with authors, a gap between two ids, a hidden message and a compression. Gives the ids of its tail."""
+    """Create a session with authors, a gap between ids, a hidden message and a compression. Return the ids of its
+    tail."""
     await store.create_session("cli", session_id="s")
     await store.create_session("cli", session_id="other")
     said = await store.append("s", *[Draft("user", f"m{n}", author_name="Ada") for n in range(6)])
@@ -104,13 +105,13 @@ async def fill(store: Store) -> list[int]:
 
 
 def do(store: Store, act: Act, ids: list[int]) -> None:
-    """As another program would."""
+    """Change the file as another program would."""
     with closing(sqlite3.connect(store.db.path, timeout=10)) as other, other:
         act(other, ids)
 
 
 def built(view: LiveView, like: ModelRequest) -> list[object]:
-    """What a request of this view holds, with the prompt of another."""
+    """Return the messages of a request for this view, with the prompt of another request."""
     return list(build_context(like.messages[0]["content"], view))
 
 
@@ -133,9 +134,7 @@ async def test_whatever_anyone_did_to_a_session_is_in_the_first_request_of_the_n
 
 @pytest.mark.contract("1.5", "3.5")
 @pytest.mark.parametrize("acts", [[append], [compress], [append, compress, append]], ids=["late", "swap", "both"])
-async def test_what_arrives_and_what_is_compressed_in_the_middle_of_a_turn_is_in_its_next_request(
-    store: Store, acts: list[Act]
-) -> None:
+async def test_messages_and_compressions_during_a_turn_are_in_its_next_request(store: Store, acts: list[Act]) -> None:
     ids = await fill(store)
     call = ToolCall("c", "nothing", "{}")
 
@@ -180,7 +179,7 @@ with sqlite3.connect(sys.argv[1], timeout=10) as db:
 
 @pytest.mark.processes
 @pytest.mark.contract("1.6")
-async def test_what_another_process_took_back_between_two_turns_is_not_said_to_the_model_again(store: Store) -> None:
+async def test_messages_undone_by_another_process_between_turns_are_not_sent_again(store: Store) -> None:
     await store.create_session("cli", session_id="s")
     await store.append("s", *[Draft("user", "forget this"), Draft("assistant", "noted")] * 100)
     model = ScriptedModel(lambda _: Reply("well", finish_reason="stop"))

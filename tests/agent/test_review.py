@@ -1,4 +1,4 @@
-"""The background review: off the turn, bounded, once per few turns, and never the same message twice."""
+"""The background review: outside of turns, bounded, every few turns, and never the same message twice."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.agent import Agent, Policy
-from hermes.agent.review import LONGEST, PROMPT, review
+from hermes.agent.review import MAX_REVIEW_CHARS, PROMPT, review
 from hermes.events import Accepted, MemoryUpdated, Replied
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.store.note_remarks import take_remarks
-from hermes.store.reviews import WAITS, reviewed_upto
+from hermes.store.reviews import RETRY_DELAYS_SECONDS, reviewed_upto
 from hermes.types import Draft
 from tests.agent.seam import AdvancedClock, calls, finish, open_seam, requests, say
 from tests.llm.scripted import ScriptedAnswer, ScriptStep
@@ -30,19 +30,19 @@ def is_review(request: ModelRequest) -> bool:
 
 
 def answering(*reviews: ScriptedAnswer) -> Callable[[ModelRequest], ScriptedAnswer]:
-    """A model that answers people at once, and reviews as scripted."""
+    """Return a model that replies to people at once, and reviews as scripted."""
     script = iter(reviews)
     return lambda request: next(script) if is_review(request) else Reply("reply")
 
 
 def reviews(agent: Agent) -> list[str]:
-    """What each review was asked to read; its later steps are left out."""
+    """Return the first request of each review."""
     asked = [r.messages[1]["content"] for r in requests(agent) if is_review(r) and len(r.messages) == 2]
     return [str(text).split("New conversation:\n")[1] for text in asked]
 
 
 async def read_by_a_review(agent: Agent) -> None:
-    """Returns when a review has read the conversation and asks its model."""
+    """Wait until a review has read the conversation and calls its model."""
     for _ in range(3000):
         if reviews(agent):
             return
@@ -72,7 +72,7 @@ async def test_a_turn_ends_before_its_review_is_answered(tmp_path: Path) -> None
 
 @pytest.mark.contract("4.10", "4.12")
 @pytest.mark.parametrize("last", [Reply("done"), [ON_FIRE]], ids=["that ends well", "that fails after it"])
-async def test_what_a_review_notes_waits_to_be_told(tmp_path: Path, last: ScriptedAnswer) -> None:
+async def test_notices_of_a_review_wait_until_they_are_shown(tmp_path: Path, last: ScriptedAnswer) -> None:
     note = calls("memory", action="add", target="user", content="likes figs")
     async with open_seam(tmp_path, answering(note, last), None, EVERY_TURN) as agent:
         await say(agent, "I like figs")
@@ -132,7 +132,7 @@ async def test_a_failed_review_is_repeated_and_a_done_one_is_not_after_a_restart
         await say(agent, "first")
         await finish(agent)
         assert await mark(agent) == 0
-        clock.ahead = WAITS[0] + 1
+        clock.ahead = RETRY_DELAYS_SECONDS[0] + 1
         await say(agent, "second")
         await finish(agent)
         both = "user: first\nassistant: reply\nuser: second\nassistant: reply"
@@ -216,15 +216,15 @@ async def test_closing_waits_for_a_review_within_a_deadline_and_then_ends_it(tmp
 async def test_a_long_conversation_is_reviewed_piece_by_piece_from_its_beginning(tmp_path: Path) -> None:
     script = answering(*[Reply("done")] * 9)
     async with open_seam(tmp_path, script, None, EVERY_TURN) as agent:
-        texts = [f"{number} " + "x" * (LONGEST // 2) for number in range(3)]
-        texts.append("whole " + "y" * LONGEST * 2)
+        texts = [f"{number} " + "x" * (MAX_REVIEW_CHARS // 2) for number in range(3)]
+        texts.append("whole " + "y" * MAX_REVIEW_CHARS * 2)
         for text in texts:
-            await agent.store.append(agent.session_id, Draft("user", text), Draft("tool", "z" * LONGEST))
+            await agent.store.append(agent.session_id, Draft("user", text), Draft("tool", "z" * MAX_REVIEW_CHARS))
         for _ in range(6):
             await review(agent)
         seen = reviews(agent)
         assert [text[:8] for text in seen] == ["user: 0 ", "user: 1 ", "user: 2 ", "user: wh"]
-        assert all(len(text) <= LONGEST for text in seen)
+        assert all(len(text) <= MAX_REVIEW_CHARS for text in seen)
 
 
 async def test_notes_that_cannot_be_read_end_a_review_with_one_line(
@@ -243,7 +243,7 @@ async def test_notes_that_cannot_be_read_end_a_review_with_one_line(
 
 
 @pytest.mark.contract("1.8", "4.12")
-async def test_a_review_that_read_a_session_which_was_deleted_since_notes_nothing_of_it(tmp_path: Path) -> None:
+async def test_a_review_of_a_session_deleted_meanwhile_notes_nothing(tmp_path: Path) -> None:
     gate = asyncio.Event()
     slow: list[ScriptStep] = [gate, Completed(calls("memory", action="add", target="user", content="likes figs"))]
     async with open_seam(tmp_path, answering(slow, Reply("done")), None, EVERY_TURN) as agent:
@@ -257,9 +257,7 @@ async def test_a_review_that_read_a_session_which_was_deleted_since_notes_nothin
 
 
 @pytest.mark.contract("7.12", "4.12")
-async def test_a_review_that_read_what_was_forgotten_since_notes_nothing_and_reads_the_rest_later(
-    tmp_path: Path,
-) -> None:
+async def test_a_review_that_read_forgotten_messages_notes_nothing_and_is_repeated(tmp_path: Path) -> None:
     gate = asyncio.Event()
     note = calls("memory", action="add", target="user", content="likes figs")
     slow: list[ScriptStep] = [gate, Completed(note)]

@@ -1,4 +1,4 @@
-"""A review that fails: it is counted on the disk, waits longer each time, holds up no other, and is given up."""
+"""Failing reviews: counted on the disk, retried with growing waits, behind other sessions, and given up."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.agent import Agent, Policy
-from hermes.agent.leftovers import FAILURES, see_to_leftovers
+from hermes.agent.leftovers import MAX_FAILURES_IN_A_ROW, process_leftovers
 from hermes.agent.review import PROMPT, review_now
 from hermes.doctor import examine
 from hermes.home import Home
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.store.reviews import MOST_TRIES, WAITS
+from hermes.store.reviews import MAX_ATTEMPTS, RETRY_DELAYS_SECONDS
 from hermes.store.store import Store
 from tests.agent.agents import lending, make_agent, take_turn
 from tests.agent.seam import AdvancedClock, open_seam, requests, say
@@ -39,13 +39,13 @@ def asked(agent: Agent) -> int:
 
 
 @pytest.mark.contract("4.12")
-async def test_a_review_that_fails_waits_longer_each_time_and_is_given_up_until_something_is_said(
+async def test_a_failing_review_backs_off_and_is_given_up_until_the_next_message(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = AdvancedClock()
     async with open_seam(tmp_path, failing, None, SELDOM, clock=clock) as agent:
         await say(agent, "I like figs")
-        for tries, wait in enumerate(WAITS, 1):
+        for tries, wait in enumerate(RETRY_DELAYS_SECONDS, 1):
             assert not await review_now(agent)
             await review_now(agent)
             clock.ahead += wait - 60
@@ -55,13 +55,13 @@ async def test_a_review_that_fails_waits_longer_each_time_and_is_given_up_until_
         assert not any(finding.check == "reviews" for finding in examine(Home(tmp_path), clock))
         for _ in range(3):
             await review_now(agent)
-            clock.ahead += 10 * WAITS[-1]
-        assert (asked(agent), rows(tmp_path, TRIES)) == (MOST_TRIES, [(MOST_TRIES,)])
+            clock.ahead += 10 * RETRY_DELAYS_SECONDS[-1]
+        assert (asked(agent), rows(tmp_path, TRIES)) == (MAX_ATTEMPTS, [(MAX_ATTEMPTS,)])
         assert await agent.store.unreviewed(clock.now(), 10) == []
         assert [f.code for f in examine(Home(tmp_path), clock) if f.check == "reviews"] == ["reviews-given-up"]
         await say(agent, "and dates")
         await review_now(agent)
-        assert (asked(agent), rows(tmp_path, TRIES)) == (MOST_TRIES + 1, [(1,)])
+        assert (asked(agent), rows(tmp_path, TRIES)) == (MAX_ATTEMPTS + 1, [(1,)])
     assert len([record for record in caplog.records if "waits until something new" in record.getMessage()]) == 1
 
 
@@ -74,7 +74,7 @@ async def test_a_review_that_is_cut_off_soon_rests_and_counts_as_no_try(tmp_path
             await cut_off(agent, begun)
             await review_now(agent)
             assert rows(tmp_path, TRIES) == [(0,)]
-            clock.ahead += WAITS[0] + 1
+            clock.ahead += RETRY_DELAYS_SECONDS[0] + 1
         assert asked(agent) == 2
 
 
@@ -109,7 +109,7 @@ async def cut_off(agent: Agent, begun: asyncio.Event) -> None:
 async def test_a_session_whose_review_fails_comes_behind_the_others(tmp_path: Path) -> None:
     clock = AdvancedClock()
     async with await Store.open(tmp_path / "state.db", clock=clock, lock_timeout=30.0) as store:
-        for number in range(FAILURES + 2):
+        for number in range(MAX_FAILURES_IN_A_ROW + 2):
             session = await store.create_session("cli")
             agent = make_agent(store, session.id, ScriptedModel([Reply("I see")]))
             agent.policy = SELDOM
@@ -120,10 +120,10 @@ async def test_a_session_whose_review_fails_comes_behind_the_others(tmp_path: Pa
 
         model, left = ScriptedModel(say_nothing), clock.now()
         for _ in range(2):
-            await see_to_leftovers(store, lambda _: True, lending(store, model, SELDOM), left)
-            clock.ahead += WAITS[0] + 1
+            await process_leftovers(store, lambda _: True, lending(store, model, SELDOM), left)
+            clock.ahead += RETRY_DELAYS_SECONDS[0] + 1
     read = [str(request.messages[1]["content"]).split("user: ")[1].splitlines()[0] for request in model.requests]
-    first, second = read[:FAILURES], read[FAILURES:]
+    first, second = read[:MAX_FAILURES_IN_A_ROW], read[MAX_FAILURES_IN_A_ROW:]
     assert first == ["message 0", "message 1", "message 2"], "the rest is left for later: the model may be away"
     assert second[:2] == ["message 3", "message 4"]
 
@@ -138,5 +138,5 @@ async def test_a_later_look_takes_what_failed_and_not_what_is_being_talked_of(tm
         assert await agent.store.unreviewed(started, 10) == []
         await review_now(agent)
         assert await agent.store.unreviewed(started, 10) == []
-        clock.ahead += WAITS[0] + 1
+        clock.ahead += RETRY_DELAYS_SECONDS[0] + 1
         assert [session.id for session in await agent.store.unreviewed(started, 10)] == [agent.session_id]

@@ -1,4 +1,4 @@
-"""The tool `session_search`: what was said before, and not what is being said."""
+"""The tool `session_search`: it finds earlier messages, not those of the running turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns with models that cannot use tools, or write their calls as text."""
+"""Turns with models that cannot use tools, or that write their calls as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.agent import Agent
-from hermes.agent.loop import CALL_FOR_REPLY, NO_TOOLS
+from hermes.agent.loop import CALL_WITHOUT_TOOLS, NO_TOOLS
 from hermes.agent.review import read_lines, review
 from hermes.agent.tool_verdicts import ToolVerdicts
 from hermes.clock import SystemClock
@@ -72,10 +72,10 @@ async def test_a_model_without_tools_that_calls_one_is_asked_once_more_plainly(s
     assert NO_TOOLS not in str(model.requests[0].messages)
 
 
-async def test_a_call_that_stays_one_is_said_plainly_and_not_stored(store: Store, session: str) -> None:
+async def test_a_second_call_without_tools_is_an_error_and_not_stored(store: Store, session: str) -> None:
     model = ScriptedModel([Reply(text=WRITTEN), Reply(text=ADD)])
     events = await take_turn(toolless(store, session, model), "which port?")
-    assert events[-1] == Failed(session, "model", CALL_FOR_REPLY)
+    assert events[-1] == Failed(session, "model", CALL_WITHOUT_TOOLS)
     assert not any(isinstance(event, TextDelta) for event in events)
     assert await spoken(store, session) == [("user", "which port?")]
 

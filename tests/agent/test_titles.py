@@ -1,4 +1,4 @@
-"""Titles that sessions get by themselves."""
+"""Automatic titles of sessions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def talking(
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """Wait for what happens off the turn."""
+    """Wait for background work."""
     async with asyncio.timeout(100):
         while not true():  # noqa: ASYNC110 - what is waited for is in the store
             await asyncio.sleep(0.01)
@@ -107,7 +107,7 @@ async def test_a_title_that_a_person_set_or_took_away_is_never_touched(tmp_path:
 
 
 @pytest.mark.contract("10.25", "10.34")
-async def test_a_title_that_was_made_of_what_is_taken_back_goes_with_it(tmp_path: Path) -> None:
+async def test_a_title_made_from_undone_messages_is_removed_with_them(tmp_path: Path) -> None:
     async with talking(tmp_path, None) as conversation:
         await say(conversation, "My stamps come from Malta.")
         await until(lambda: titles(tmp_path) == ["My stamps come from Malta"])
@@ -173,7 +173,7 @@ async def test_after_three_failures_the_first_words_are_taken(tmp_path: Path) ->
 
 
 class LateForTitles(LoopbackServer):
-    """Never answers who wants a title, if they wait until they are heard at all."""
+    """A server that never answers title requests in time."""
 
     def _choose(self, received: Received) -> Answer:
         return says("late", delay=3600.0) if is_for_a_title(received.body) else super()._choose(received)
@@ -183,7 +183,7 @@ class LateForTitles(LoopbackServer):
 async def test_a_model_that_takes_too_long_for_a_title_has_failed_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.agent.titles.DEADLINE", 0.05)
+    monkeypatch.setattr("hermes.agent.titles.MODEL_TIMEOUT_SECONDS", 0.05)
     async with LateForTitles(then=says("From Malta.")) as server, talking(tmp_path, server) as conversation:
         for tries in (1, 2, 3):
             await say(conversation, f"{tries} {ASKED}")
@@ -214,7 +214,7 @@ async def test_chats_get_titles_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.contract("10.34")
-async def test_memory_goes_by_a_title_that_a_person_chose_and_never_by_one_that_was_made(tmp_path: Path) -> None:
+async def test_providers_see_titles_that_a_person_chose_and_no_automatic_ones(tmp_path: Path) -> None:
     async with talking(tmp_path, None) as conversation:
         store, people = conversation.store, open_people(conversation.app)
         await say(conversation, ASKED)
@@ -244,6 +244,9 @@ async def test_memory_goes_by_a_title_that_a_person_chose_and_never_by_one_that_
         ("マルタの切手", "マルタの切手"),
         ("  \n ", ""),
         ('"."', ""),
+        ("**Stamps** from `Malta`, __1850__", "Stamps from Malta, 1850"),
+        ("snake_case_names and 2 * 3", "snake_case_names and 2 * 3"),
+        ("Here is a title:\n**Stamps from Malta**", "Stamps from Malta"),
     ],
 )
 def test_a_title_is_one_short_line(text: str, title: str) -> None:

@@ -1,4 +1,4 @@
-"""One turn: what is stored when, how it is stopped, what it leaves when nobody listens any more."""
+"""One turn: what is stored when, how it is stopped, and what remains when its consumer leaves."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import aclosing
 import pytest
 
 from hermes.agent.agent import Agent
-from hermes.agent.context import INTERRUPTED
-from hermes.agent.loop import STOPPED_TOOL
+from hermes.agent.context import INTERRUPTED_RESULT
+from hermes.agent.loop import STOPPED_RESULT
 from hermes.agent.tools import Tool, ToolResult
 from hermes.agent.turn import run_turn
 from hermes.events import Accepted, Failed, Replied, Stopped, TextDelta, ToolFinished, ToolStarted
@@ -29,7 +29,7 @@ HALF = [model_events.TextPiece("Once upon "), model_events.TextPiece("a time")]
 
 
 class Gate:
-    """A tool that waits until it is let through, and counts."""
+    """A tool that waits until it is released, and counts its calls."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
@@ -56,7 +56,7 @@ async def session(store: Store) -> str:
 
 
 async def next_turn_works(store: Store, session: str) -> list[dict[str, Json]]:
-    """Another turn in the same session replies; returns what the model was sent."""
+    """Check that another turn of the session gets a reply; return the messages that the model received."""
     model = ScriptedModel([Reply(text="here I am")])
     last = (await take_turn(make_agent(store, session, model), "still there?"))[-1]
     assert isinstance(last, Replied), last
@@ -138,11 +138,11 @@ async def test_stop_during_a_tool_gives_every_open_call_a_result_that_says_so(st
     assert gate.runs == 1
     results = [message for message in await stored(store, session) if message.role == "tool"]
     assert [(message.tool_call_id, message.content) for message in results] == [
-        ("c0", STOPPED_TOOL),
-        ("c1", STOPPED_TOOL),
+        ("c0", STOPPED_RESULT),
+        ("c1", STOPPED_RESULT),
     ]
     sent = await next_turn_works(store, session)
-    assert [message["content"] for message in sent if message["role"] == "tool"] == [STOPPED_TOOL] * 2
+    assert [message["content"] for message in sent if message["role"] == "tool"] == [STOPPED_RESULT] * 2
 
 
 @pytest.mark.contract("2.6")
@@ -154,7 +154,7 @@ async def test_call_that_a_crash_cut_off_is_reported_as_interrupted_and_not_run_
     await store.append(session, Draft("user", "note it"), cut_off, Draft("tool", "Saved.", tool_call_id="c0"))
     before = await stored(store, session)
     sent = await next_turn_works(store, session)
-    assert [message["content"] for message in sent if message["role"] == "tool"] == ["Saved.", INTERRUPTED]
+    assert [message["content"] for message in sent if message["role"] == "tool"] == ["Saved.", INTERRUPTED_RESULT]
     after = await stored(store, session)
     assert after[: len(before)] == before
     assert [message.role for message in after[len(before) :]] == ["user", "assistant"]
@@ -163,7 +163,7 @@ async def test_call_that_a_crash_cut_off_is_reported_as_interrupted_and_not_run_
 
 @pytest.mark.parametrize("leave", ["aclose", "cancel"])
 @pytest.mark.contract("2.3")
-async def test_turn_that_is_abandoned_hangs_up_and_lets_the_lane_go(store: Store, session: str, leave: str) -> None:
+async def test_an_abandoned_turn_hangs_up_and_releases_the_lane(store: Store, session: str, leave: str) -> None:
     async with LoopbackServer([says("Once upon a time", piece=12, ending="hang")]) as server:
         agent = make_agent(store, session, model_at(server))
         half = asyncio.Event()
@@ -229,7 +229,7 @@ async def test_endless_tool_calls_end_after_the_steps_that_are_allowed(store: St
         (ToolCall("c", "memory", '{"action": "dance", "target": "user"}'), "no action 'dance'"),
     ],
 )
-async def test_call_that_cannot_be_run_is_told_to_the_model_and_the_turn_goes_on(
+async def test_a_call_that_cannot_be_run_is_reported_to_the_model_and_the_turn_continues(
     store: Store, session: str, call: ToolCall, said: str
 ) -> None:
     model = ScriptedModel([Reply(tool_calls=(call,)), Reply(text="sorry")])

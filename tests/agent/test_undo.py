@@ -1,4 +1,4 @@
-"""Taking the last turns back, and having the last one answered anew: the model, notes and memory go along."""
+"""Undo of the last turns and retry of the last one: the model, notes and memory follow."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def answer_again(agent: Agent, cause: str = "r") -> list[TurnEvent]:
 
 
 def asked(agent: Agent, place: int = -1) -> list[str]:
-    """What people and the agent had said, as the model saw it."""
+    """Return the conversation as the model received it."""
     return [m["content"] for m in requests(agent)[place].messages if m["role"] in ("user", "assistant")]
 
 
@@ -68,7 +68,7 @@ def undone_at(tx: Tx, session_id: str) -> list[float]:
 
 
 class Undoer(Recorder):
-    """A provider that takes wishes to undo."""
+    """A provider that accepts `undo` entries."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Undoer(Recorder):
 
 
 @pytest.mark.contract("10.25")
-async def test_the_next_request_has_nothing_of_what_was_taken_back(tmp_path: Path) -> None:
+async def test_the_next_request_contains_nothing_of_undone_turns(tmp_path: Path) -> None:
     async with open_seam(tmp_path, [Reply("one"), Reply("two"), Reply("three")]) as agent:
         await say(agent, "stamps")
         await say(agent, "figs")
@@ -92,7 +92,7 @@ async def test_the_next_request_has_nothing_of_what_was_taken_back(tmp_path: Pat
 
 
 @pytest.mark.contract("10.25", "P2")
-async def test_a_command_that_runs_again_takes_nothing_back_twice(tmp_path: Path) -> None:
+async def test_a_repeated_command_undoes_nothing_twice(tmp_path: Path) -> None:
     async with open_seam(tmp_path, [Reply("one"), Reply("two")]) as agent:
         await say(agent, "stamps")
         await say(agent, "figs")
@@ -142,7 +142,7 @@ async def test_a_turn_that_failed_or_was_stopped_can_be_retried(tmp_path: Path) 
 
 
 @pytest.mark.contract("10.27")
-async def test_what_memory_was_not_told_yet_is_withdrawn_with_the_same_commit(tmp_path: Path) -> None:
+async def test_unsent_entries_are_withdrawn_in_the_commit_of_the_undo(tmp_path: Path) -> None:
     provider = Undoer()
     provider.pace = "session"
     async with open_seam(tmp_path, [Reply("one"), Reply("two")], provider) as agent:
@@ -161,14 +161,14 @@ async def test_what_memory_was_not_told_yet_is_withdrawn_with_the_same_commit(tm
 
 
 @pytest.mark.contract("10.27")
-async def test_what_memory_was_told_is_to_be_deleted_there_behind_all_that_was_told(tmp_path: Path) -> None:
+async def test_sent_entries_are_deleted_at_the_provider_after_all_earlier_ones(tmp_path: Path) -> None:
     provider = Undoer()
     async with open_seam(tmp_path, [Reply("one"), Reply("two")], provider) as agent:
         await say(agent, "stamps")
         await say(agent, "figs")
         said = await agent.store.read(lambda tx: list(agent.store.messages.history(tx, agent.session_id)))
         told = await take_back(agent)
-        assert told.splitlines()[1:] == ["What was taken back is deleted at recorder as well."]
+        assert told.splitlines()[1:] == ["The undone messages are deleted at recorder as well."]
         [entry] = provider.undos()
         assert provider.entries[-1] == entry
         times = [message.timestamp for message in said[2:]]
@@ -186,7 +186,7 @@ async def test_a_provider_that_takes_no_such_wish_is_named(tmp_path: Path) -> No
     async with open_seam(tmp_path, [Reply("one")], Recorder()) as agent:
         await say(agent, "stamps")
         told = await take_back(agent)
-        assert told.splitlines()[1:] == ["recorder was told of it and cannot take it back: it stays there."]
+        assert told.splitlines()[1:] == ["recorder received it and cannot delete it: it stays there."]
 
 
 @pytest.mark.contract("10.27")
@@ -203,7 +203,7 @@ async def test_a_conversation_of_an_earlier_version_is_deleted_too(tmp_path: Pat
 
 
 class Concluding(RecordedSession):
-    """Its tool keeps something, and has kept something of the provider's own before."""
+    """A provider session whose tool records an entry, and which has recorded another one before."""
 
     async def call_tool(self, use: ToolUse, speaker: Speaker) -> str:
         host, session = self._plugin.host, self._conversation.session_id
@@ -218,7 +218,7 @@ class Concluder(Undoer):
 
 
 @pytest.mark.contract("10.27")
-async def test_what_the_provider_s_tools_kept_in_the_turn_is_named_and_nothing_else_of_its_own(tmp_path: Path) -> None:
+async def test_entries_of_the_turns_provider_tools_are_named_and_no_others(tmp_path: Path) -> None:
     provider = Concluder()
     script = [calls("lookup", what="stamps"), Reply("one"), calls("lookup", what="figs"), Reply("two")]
     async with open_seam(tmp_path, script, provider) as agent:
@@ -231,7 +231,7 @@ async def test_what_the_provider_s_tools_kept_in_the_turn_is_named_and_nothing_e
 
 
 @pytest.mark.contract("10.27")
-async def test_what_a_sub_agent_did_in_the_turn_is_named_too(tmp_path: Path) -> None:
+async def test_entries_of_the_turns_sub_agents_are_named_too(tmp_path: Path) -> None:
     provider = Undoer()
     script = [calls("delegate", task="count figs"), Reply("twelve"), Reply("one")]
     async with open_seam(tmp_path, script, provider) as agent:
@@ -243,7 +243,7 @@ async def test_what_a_sub_agent_did_in_the_turn_is_named_too(tmp_path: Path) -> 
 
 
 class Unable(Undoer):
-    """A provider that is told what to delete and cannot."""
+    """A provider that receives deletions and cannot do them."""
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
         done = await super().deliver(entries, until)
@@ -260,7 +260,7 @@ async def test_a_provider_that_cannot_delete_says_why_and_does_not_count_as_fail
 
 
 class Away(Undoer):
-    """A provider whose server cannot be reached while `is_away`."""
+    """A provider whose server is unreachable while `is_away`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -275,7 +275,7 @@ class Away(Undoer):
 
 
 @pytest.mark.contract("10.27")
-async def test_what_cannot_be_deleted_now_waits_and_what_may_have_arrived_is_deleted_too(tmp_path: Path) -> None:
+async def test_deletions_wait_for_the_server_and_cover_entries_that_may_have_arrived(tmp_path: Path) -> None:
     provider = Away()
     async with open_seam(
         tmp_path, [Reply("one"), Reply("two")], provider, deadlines=replace(PATIENT, turn=0.3)
@@ -286,7 +286,7 @@ async def test_what_cannot_be_deleted_now_waits_and_what_may_have_arrived_is_del
             assert isinstance([event async for event in events][-1], Replied)
         assert await asyncio.to_thread(provider.tried.wait, 20)
         told = await take_back(agent)
-        assert told.splitlines()[1:] == ["recorder was told of it and deletes it as soon as it can be reached."]
+        assert told.splitlines()[1:] == ["recorder received it and deletes it as soon as it can be reached."]
         provider.is_away = False
         await settle(agent)
     assert provider.told() == ["stamps", "one"], "it is not sent again"
@@ -295,7 +295,7 @@ async def test_what_cannot_be_deleted_now_waits_and_what_may_have_arrived_is_del
 
 
 @pytest.mark.contract("10.28")
-async def test_notes_of_the_turn_are_taken_back_where_they_stand_as_they_were_noted(tmp_path: Path) -> None:
+async def test_notes_of_an_undone_turn_are_removed_if_they_are_unchanged(tmp_path: Path) -> None:
     noting = [
         calls("memory", "c1", action="add", target="user", content="Collects stamps."),
         calls("memory", "c2", action="add", target="memory", content="Lives in Graz."),
@@ -317,7 +317,7 @@ async def test_notes_of_the_turn_are_taken_back_where_they_stand_as_they_were_no
 
 
 @pytest.mark.contract("10.28")
-async def test_a_retry_takes_the_notes_of_the_first_reply_back(tmp_path: Path) -> None:
+async def test_a_retry_removes_the_notes_of_the_first_reply(tmp_path: Path) -> None:
     noting = calls("memory", "c1", action="add", target="user", content="Collects stamps.")
     provider = Undoer()
     async with open_seam(tmp_path, [noting, Reply("noted"), Reply("not noted")], provider) as agent:
@@ -332,7 +332,7 @@ async def test_a_retry_takes_the_notes_of_the_first_reply_back(tmp_path: Path) -
 
 
 @pytest.mark.contract("10.25")
-async def test_a_compression_that_is_under_way_makes_no_summary_of_what_is_taken_back(tmp_path: Path) -> None:
+async def test_a_running_compression_does_not_summarise_undone_messages(tmp_path: Path) -> None:
     writing, go_on = asyncio.Event(), asyncio.Event()
 
     def script(request: ModelRequest) -> ScriptedAnswer:
@@ -355,7 +355,7 @@ async def test_a_compression_that_is_under_way_makes_no_summary_of_what_is_taken
 
 
 @pytest.mark.contract("10.28")
-async def test_a_review_that_is_under_way_notes_nothing_of_what_is_taken_back(tmp_path: Path) -> None:
+async def test_a_running_review_notes_nothing_of_undone_messages(tmp_path: Path) -> None:
     reading, go_on = asyncio.Event(), asyncio.Event()
     noting = calls("memory", "c1", action="add", target="user", content="Collects stamps.")
 
@@ -378,7 +378,7 @@ async def test_a_review_that_is_under_way_notes_nothing_of_what_is_taken_back(tm
 
 
 @pytest.mark.contract("10.25")
-async def test_taking_back_waits_for_a_turn_in_another_process_and_can_be_stopped(tmp_path: Path) -> None:
+async def test_undo_waits_for_a_turn_in_another_process_and_can_be_stopped(tmp_path: Path) -> None:
     async with open_seam(tmp_path, [Reply("one")], policy=Policy(review_every=0, lane=LaneTerms(poll=0.01))) as agent:
         await say(agent, "stamps")
         stop = asyncio.Event()

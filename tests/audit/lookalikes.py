@@ -1,4 +1,4 @@
-"""Homes that only look damaged: nothing in them may be called so, or be touched."""
+"""Homes that only look damaged: no finding may name them, no repair may change them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def same_summary_in_two_sessions(hand: Hand) -> None:
 
 
 def group_whose_speaker_changed(hand: Hand) -> None:
-    """Who spoke first in a group says nothing about whose conversation it is."""
+    """The first speaker in a group does not own the conversation."""
     rotate(hand)
     key = "agent:main:telegram:group:-100"
     hand.route(key, CHILD)
@@ -217,7 +217,7 @@ def two_keys_in_one_conversation(hand: Hand) -> None:
 
 
 def words_that_both_have(hand: Hand) -> None:
-    """The child repeats what its parent ended with, because a person says it again."""
+    """The child repeats the parent's last message, because a person says it again."""
     rotate(hand)
     hand.route(KEY, CHILD)
     hand.say(CHILD, ROTATED_AT + 300, "let us plan the harbour")

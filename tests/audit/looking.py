@@ -1,4 +1,4 @@
-"""What the tests of the audit look at: findings, files, backups."""
+"""Helpers of the audit's tests: findings, files, backups."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tests.conftest import Ran
 
 
 def findings(ran: Ran) -> list[Json]:
-    """What a doctor has to say against conversations."""
+    """Return the doctor's findings about conversations."""
     return [finding for finding in json.loads(ran.out)["findings"] if finding["level"] == "fail"]
 
 
 def bytes_of(home: Path) -> dict[str, bytes]:
-    """The store's files and what is in them."""
+    """Return the store's files with their content."""
     return {path.name: path.read_bytes() for path in home.glob("state.db*")}
 
 
 def backups(home: Path) -> list[Path]:
-    """The backups that repairs have made, oldest first."""
+    """Return the backups of repairs, oldest first."""
     return sorted(home.glob("state.db.backup-*"))
 
 
 def check_sound(path: Path) -> None:
-    """SQLite finds nothing wrong with a file."""
+    """Check that SQLite finds a file sound."""
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -1,4 +1,4 @@
-"""A process that repairs a store twice, as `hermes doctor --repair --yes` does, and says when it begins."""
+"""A process that repairs a store twice, as `hermes doctor --repair --yes` does, and reports when it begins."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Homes that a stock 0.19 made (`scripts/stock_homes`), kept small: sessions, messages, routes, lines of the log, and
-what was said."""
+"""Homes that a stock 0.19 made (`scripts/stock_homes`), kept small: sessions, messages, routes, log lines."""
 
 from __future__ import annotations
 
@@ -17,13 +16,13 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
 def read_said(name: str) -> list[Said]:
-    """What people said in a home."""
+    """Return the people's messages in a home."""
     kept = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     return [Said(**entry) for entry in kept["said"]]
 
 
 def put_home(name: str, home: Path) -> None:
-    """The home as its stock Hermes left it."""
+    """Create the home as its stock Hermes left it."""
     kept = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     home.mkdir(parents=True)
     with closing(sqlite3.connect(home / "state.db")) as db, db:

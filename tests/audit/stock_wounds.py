@@ -1,4 +1,4 @@
-"""Wounds of the kind that a stock 0.19 leaves: killed in a compression, used on under an old id, written twice."""
+"""Wounds that a stock 0.19 leaves: killed in a compression, used on under an old id, written twice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def talk(hand: Hand, session: str, *, at: float, count: int = len(TALK)) -> None
 
 
 def rotated_api(hand: Hand) -> None:
-    """As the HTTP API leaves it: nothing names the sessions but their ids."""
+    """Rotate a session of the HTTP API: sessions are named only by their ids."""
     hand.session(API, ROTATED_AT - 900, source="api_server", ended_at=ROTATED_AT, end_reason="compression")
     talk(hand, API, at=ROTATED_AT - 800)
     hand.session(CHILD, ROTATED_AT, source="api_server", parent_session_id=API)
@@ -133,8 +133,8 @@ def half_of_it_twice(hand: Hand) -> None:
 
 
 def twice_with_later_replies(hand: Hand) -> None:
-    """Replies have no time of their own in some versions: their copies have that of the second writing. White space at
-    the end of a text may differ."""
+    """In some versions replies have no separate time: their copies have that of the second writing. White space at the
+    end of a text may differ."""
     written_twice(hand, 0)
     for place, (role, text) in enumerate(TALK):
         hand.say(X, ROTATED_AT - 800 + place if role == "user" else ROTATED_AT, f"{text} ", role=role)
@@ -158,7 +158,7 @@ def merged_summary_twice(hand: Hand) -> None:
 
 
 def crossed_and_compacted_since(hand: Hand) -> None:
-    """Anomaly B, and later a compression of its own, which has seen what was not its own."""
+    """Anomaly B, followed by the session's own compression, which has read foreign messages."""
     line = "2026-05-28 16:{} INFO [{}] agent.conversation_compression: context compression {}: session={} messages=9"
     hand.log(EVIDENCE + line.format("20:00", X, "started", X) + "\n" + line.format("20:40", X, "done", X) + "\n")
     hand.session(X, clock("15:52:01"), **hand.keyed(KEY))

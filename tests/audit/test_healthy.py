@@ -1,4 +1,4 @@
-"""What is not damaged is not touched, and never called damaged."""
+"""Healthy homes: no finding names them, no repair changes them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Hermes = Callable[..., Ran]
 @pytest.mark.contract("3.12")
 @pytest.mark.parametrize("build", old.BUILDERS)
 @pytest.mark.parametrize("journal", ["delete", "wal"])
-def test_a_healthy_file_yields_nothing_and_stays_as_it_is_to_the_byte(
+def test_healthy_file_has_no_findings_and_stays_identical(
     hermes: Hermes, home: Path, build: old.Builder, journal: str
 ) -> None:
     build(home).run(f"PRAGMA journal_mode = {journal}")
@@ -46,7 +46,7 @@ def test_a_healthy_file_yields_nothing_and_stays_as_it_is_to_the_byte(
 
 
 @pytest.mark.contract("3.12")
-def test_a_log_that_a_killed_process_left_beside_the_file_is_not_worked_in(hermes: Hermes, home: Path) -> None:
+def test_wal_of_a_killed_process_is_not_checkpointed(hermes: Hermes, home: Path) -> None:
     file = old.current_file(home)
     file.run("PRAGMA journal_mode = wal")
     aside = home.parent / "aside"
@@ -68,7 +68,7 @@ def test_a_log_that_a_killed_process_left_beside_the_file_is_not_worked_in(herme
 
 
 @pytest.mark.contract("3.12")
-def test_a_conversation_that_was_rotated_and_is_whole_is_history_and_no_damage(hermes: Hermes, home: Path) -> None:
+def test_complete_rotated_conversation_is_no_damage(hermes: Hermes, home: Path) -> None:
     old.current_file(home)
     ran = hermes("doctor", "--json")
     assert ran.code == 0
@@ -79,7 +79,7 @@ def test_a_conversation_that_was_rotated_and_is_whole_is_history_and_no_damage(h
 
 @pytest.mark.contract("3.12")
 @pytest.mark.parametrize(("make", "layout"), LOOKALIKES, ids=[f"{make.__name__}-{n}" for make, n in LOOKALIKES])
-def test_what_only_looks_like_damage_is_left_alone(
+def test_lookalikes_are_not_reported_or_changed(
     hermes: Hermes, home: Path, make: Callable[[Hand], None], layout: int
 ) -> None:
     make(Hand((old.early_file if layout == 6 else old.current_file)(home)))
@@ -107,14 +107,14 @@ ACTS = st.one_of(
     st.tuples(st.just("route"), st.integers(0, 5), st.sampled_from(KEYS)),
     st.tuples(st.just("wait"), st.floats(0, 100)),
 )
-"""What our own store does to itself; a session with a key is bound to it as it is made."""
+"""Changes by this version's store; a session with a key is bound to it when it is created."""
 
 
 @pytest.mark.stress
 @pytest.mark.contract("3.12")
 @settings(max_examples=scale(15, 1000), suppress_health_check=list(HealthCheck))
 @given(st.lists(ACTS, max_size=25))
-def test_no_store_that_we_made_ourselves_is_ever_called_damaged(acts: list[tuple[object, ...]]) -> None:
+def test_stores_of_this_version_are_never_reported(acts: list[tuple[object, ...]]) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "state.db"
         asyncio.run(act(path, acts))
@@ -187,7 +187,7 @@ def _hex(count: int) -> str:
 
 
 @pytest.mark.contract("10.9")
-def test_a_key_that_means_another_session_to_the_other_program_is_said(hermes: Hermes, home: Path) -> None:
+def test_key_with_another_session_in_the_other_version_is_reported(hermes: Hermes, home: Path) -> None:
     file = old.early_file(home)
 
     async def begin_anew() -> None:

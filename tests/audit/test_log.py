@@ -1,4 +1,4 @@
-"""The log's part: every format, every anomaly, and whatever a log may hold besides."""
+"""Log audits: every format, every anomaly, and arbitrary other content."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def line(event: str, session: str, at: int, *, bracket: str | None = None, op: s
 
 
 def as_json(text: str) -> str:
-    """The same line as the JSON log has it."""
+    """Return the line in the format of the JSON log."""
     parsed = parse_line(text.encode())
     assert parsed is not None
     message = text[text.index("context compression") :]
@@ -174,7 +174,7 @@ def test_rotated_files_are_read_oldest_first_and_an_operation_may_span_them(tmp_
 
 
 @AUDIT
-def test_garbage_truncated_and_endless_lines_are_passed_over(tmp_path: Path) -> None:
+def test_garbage_truncated_and_endless_lines_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "agent.log"
     whole = line("started", "S", 1)
     with path.open("wb") as file:
@@ -209,7 +209,7 @@ def test_operations_with_an_id_are_paired_whatever_comes_between(order: list[int
 
 
 @AUDIT
-def test_a_log_that_cannot_be_read_is_said_and_the_rest_goes_on(hermes: Hermes, home: Path) -> None:
+def test_unreadable_log_is_reported_and_the_rest_is_audited(hermes: Hermes, home: Path) -> None:
     (home / "logs" / "agent.log").mkdir(parents=True)
     (home / "logs" / "agent.log.1").write_text(EVIDENCE)
     ran = hermes("doctor")
@@ -220,7 +220,7 @@ def test_a_log_that_cannot_be_read_is_said_and_the_rest_goes_on(hermes: Hermes, 
 
 
 @AUDIT
-def test_anomalies_of_older_versions_are_told_and_ours_are_failures(hermes: Hermes, home: Path) -> None:
+def test_anomalies_of_older_versions_are_warnings_and_ours_failures(hermes: Hermes, home: Path) -> None:
     (home / "logs").mkdir(parents=True)
     log = home / "logs" / "agent.log"
     log.write_text(EVIDENCE)

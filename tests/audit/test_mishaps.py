@@ -1,4 +1,4 @@
-"""A repair that is killed, has no room, is not wanted, or is not alone."""
+"""Repairs that are killed, lack room, are refused, or are not alone."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from tests.store import old_files as old
 from tests.store.old_files import OldFile
 
 Hermes = Callable[..., Ran]
-MANY = 12
+CONVERSATIONS = 12
 
 
 def badly_wounded(home: Path) -> OldFile:
     """Many conversations whose key stayed behind, each with its summary twice."""
     file = old.current_file(home)
     hand = Hand(file)
-    for number in range(MANY):
+    for number in range(CONVERSATIONS):
         key, parent, child = f"agent:main:telegram:dm:{number}", f"parent-{number}", f"child-{number}"
         known = hand.keyed(key)
         hand.session(parent, ROTATED_AT - 9, ended_at=ROTATED_AT, end_reason="compression", **known)
@@ -54,7 +54,7 @@ def badly_wounded(home: Path) -> OldFile:
 @pytest.mark.stress
 @pytest.mark.timeout(1800)
 @pytest.mark.contract("3.12")
-def test_a_repair_that_is_killed_leaves_a_sound_file_and_the_next_one_finishes(tmp_path: Path) -> None:
+def test_killed_repair_leaves_a_sound_file_and_the_next_finishes(tmp_path: Path) -> None:
     chance, kills = random.Random(7), scale(6, 200)
     badly_wounded(tmp_path / "template")
     messages = old.dump(tmp_path / "template" / "state.db", ["messages"])
@@ -74,18 +74,18 @@ def test_a_repair_that_is_killed_leaves_a_sound_file_and_the_next_one_finishes(t
         check_sound(home / "state.db")
         assert finish_repairs(home).endswith(" mended, 0 left\n0 mended, 0 left\n")
         assert old.dump(home / "state.db", ["messages"]) == messages
-        assert routes(home / "state.db") == {f"agent:main:telegram:dm:{n}": f"child-{n}" for n in range(MANY)}
+        assert routes(home / "state.db") == {f"agent:main:telegram:dm:{n}": f"child-{n}" for n in range(CONVERSATIONS)}
         number += 1
     print(f"{interrupted(reached)} of {number} kills interrupted a repair: {dict(reached)}")  # noqa: T201 - for a person
 
 
 def interrupted(reached: Counter[str]) -> int:
-    """How many kills hit a repair that had begun and was not over."""
+    """Return the number of kills that hit a running repair."""
     return reached.total() - reached["not begun"] - reached["all mended"]
 
 
 def how_far(home: Path) -> str:
-    """How far a repair came that was killed, as its files tell."""
+    """Return how far a killed repair came, from its files."""
     if list(home.glob("state.db.backup-*.unfinished")):
         return "backing up"
     if not backups(home):
@@ -95,7 +95,13 @@ def how_far(home: Path) -> str:
             return "backed up"
         hidden = db.execute("SELECT count(*) FROM hermes_mended").fetchone()[0]
         bound = db.execute("SELECT count(*) FROM hermes_routes").fetchone()[0]
-    return "all mended" if (hidden, bound) == (MANY, MANY) else "half mended" if hidden or bound else "looking"
+    return (
+        "all mended"
+        if (hidden, bound) == (CONVERSATIONS, CONVERSATIONS)
+        else "half mended"
+        if hidden or bound
+        else "looking"
+    )
 
 
 def finish_repairs(home: Path) -> str:
@@ -111,13 +117,13 @@ def routes(path: Path) -> dict[str, str]:
 
 
 @pytest.mark.contract("3.12")
-def test_many_damages_are_mended_in_one_run(hermes: Hermes, home: Path) -> None:
+def test_many_damages_are_repaired_in_one_run(hermes: Hermes, home: Path) -> None:
     file = badly_wounded(home)
-    assert len(findings(hermes("doctor", "--json"))) == 2 * MANY
+    assert len(findings(hermes("doctor", "--json"))) == 2 * CONVERSATIONS
     ran = hermes("doctor", "--repair", "--yes")
     assert ran.code == 0
-    assert ran.out.count("mended  [") == 2 * MANY
-    assert len(routes(file.path)) == MANY
+    assert ran.out.count("mended  [") == 2 * CONVERSATIONS
+    assert len(routes(file.path)) == CONVERSATIONS
     assert len(backups(home)) == 1
 
 
@@ -144,7 +150,7 @@ def test_without_room_for_the_backup_nothing_is_changed(home: Path) -> None:
 
 
 @pytest.mark.contract("3.12")
-def test_a_repair_nobody_agreed_to_changes_nothing(hermes: Hermes, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unconfirmed_repair_changes_nothing(hermes: Hermes, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     child_that_no_key_follows(Hand(old.current_file(home)))
     before = bytes_of(home)
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
@@ -155,7 +161,7 @@ def test_a_repair_nobody_agreed_to_changes_nothing(hermes: Hermes, home: Path, m
 
 
 @pytest.mark.parametrize(("answer", "code", "copies"), [("n\n", 1, 0), ("\n", 1, 0), ("y\n", 0, 1)])
-def test_a_person_is_asked_first(
+def test_repair_asks_for_confirmation(
     hermes: Hermes, home: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, copies: int
 ) -> None:
     child_that_no_key_follows(Hand(old.current_file(home)))
@@ -168,7 +174,7 @@ def test_a_person_is_asked_first(
 
 
 @pytest.mark.contract("3.12")
-def test_a_file_with_damaged_pages_is_not_mended(hermes: Hermes, home: Path) -> None:
+def test_file_with_damaged_pages_is_not_repaired(hermes: Hermes, home: Path) -> None:
     file = old.current_file(home)
     child_that_no_key_follows(Hand(file))
     ((page,),) = file.rows("SELECT rootpage FROM sqlite_master WHERE name = 'idx_sessions_title'")
@@ -204,7 +210,7 @@ async def test_messages_that_arrive_during_a_repair_are_kept(home: Path) -> None
 
 @pytest.mark.processes
 @pytest.mark.contract("3.12")
-def test_a_running_process_is_warned_about(hermes: Hermes, home: Path) -> None:
+def test_running_process_causes_a_warning(hermes: Hermes, home: Path) -> None:
     child_that_no_key_follows(Hand(old.current_file(home)))
     holder = (
         "import sqlite3, sys\n"
@@ -222,7 +228,7 @@ def test_a_running_process_is_warned_about(hermes: Hermes, home: Path) -> None:
     assert json.loads(ran.out)["repair"]["left"] == 0
 
 
-def test_two_backups_in_one_second_have_names_of_their_own(hermes: Hermes, home: Path) -> None:
+def test_two_backups_in_one_second_have_different_names(hermes: Hermes, home: Path) -> None:
     file = old.current_file(home)
     child_that_no_key_follows(Hand(file))
     ((entry,),) = file.rows("SELECT entry_json FROM gateway_routing WHERE session_key = ?", (KEY,))

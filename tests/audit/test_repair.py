@@ -1,4 +1,4 @@
-"""Every kind of damage is found, explained, mended once, and nothing else changes."""
+"""Repairs: every kind of damage is found, explained and repaired once, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ pytestmark = pytest.mark.stress
 
 
 def of_wounds(cases: list[tuple[Wound, int]]) -> pytest.MarkDecorator:
-    """A test for each of these."""
+    """Parametrize a test with these wounds."""
     return pytest.mark.parametrize(("wound", "layout"), cases, ids=[f"{wound}-{layout}" for wound, layout in cases])
 
 
 def sample() -> list[tuple[Wound, int]]:
-    """Every wound, in one of its layouts after the other; in each of them under `make stress`."""
+    """Return every wound in one of the layouts, alternating; in each layout under `make stress`."""
     by_wound: dict[str, list[tuple[Wound, int]]] = {}
     for wound, layout in CASES:
         by_wound.setdefault(str(wound), []).append((wound, layout))
@@ -64,7 +64,7 @@ def test_damage_is_found_and_explained_and_finding_changes_nothing(
 
 @every_wound
 @pytest.mark.contract("3.12", "1.5")
-def test_repair_mends_it_after_a_backup_and_a_second_run_finds_nothing(
+def test_repair_makes_a_backup_and_a_second_run_finds_nothing(
     hermes: Hermes, home: Path, wound: Wound, layout: int
 ) -> None:
     file = wounded(home, wound, layout)
@@ -106,9 +106,7 @@ def test_conversations_and_keys_are_right_after_a_repair(hermes: Hermes, home: P
 
 @every_wound
 @pytest.mark.contract("3.12")
-def test_everything_but_second_copies_and_strangers_words_can_still_be_read(
-    hermes: Hermes, home: Path, wound: Wound, layout: int
-) -> None:
+def test_only_duplicates_and_foreign_messages_are_hidden(hermes: Hermes, home: Path, wound: Wound, layout: int) -> None:
     file = wounded(home, wound, layout)
     sessions = [str(row[0]) for row in file.rows("SELECT id FROM sessions ORDER BY id")]
     before = exported(hermes, sessions)
@@ -119,7 +117,7 @@ def test_everything_but_second_copies_and_strangers_words_can_still_be_read(
 
 
 @of_wounds([case for case in CASES if case[0].hidden])
-def test_deleting_a_mended_session_takes_its_marks_along(hermes: Hermes, home: Path, wound: Wound, layout: int) -> None:
+def test_deleting_a_repaired_session_deletes_its_marks(hermes: Hermes, home: Path, wound: Wound, layout: int) -> None:
     file = wounded(home, wound, layout)
     assert hermes("doctor", "--repair", "--yes").code == 0
     for session in wound.hidden:
@@ -128,7 +126,7 @@ def test_deleting_a_mended_session_takes_its_marks_along(hermes: Hermes, home: P
 
 
 def exported(hermes: Hermes, sessions: list[str]) -> dict[str, list[str]]:
-    """What was said in each session, in one export."""
+    """Return the messages of each session, in one export."""
     said: dict[str, list[str]] = {session: [] for session in sessions}
     name = ""
     for line in map(json.loads, hermes("sessions", "export", *sessions).out.splitlines()):

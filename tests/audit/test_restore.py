@@ -1,4 +1,4 @@
-"""The way back: a backup takes the place of the store, and what was there is kept."""
+"""Restoring: a backup replaces the store, and the previous store is kept."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ os._exit(9)
 
 
 def repaired(hermes: Hermes, home: Path) -> tuple[Path, dict[str, list[tuple[object, ...]]]]:
-    """A backup that a repair made, and what the file held before it."""
+    """A backup by a repair, and the content of the file before it."""
     file = old.current_file(home)
     child_that_no_key_follows(Hand(file))
     before = old.dump(file.path)
@@ -57,7 +57,7 @@ def test_a_restored_file_is_what_it_was_before_the_repair(hermes: Hermes, home: 
 
 @pytest.mark.processes
 @pytest.mark.contract("3.12")
-def test_a_log_that_lies_beside_the_file_does_not_write_into_the_restored_one(hermes: Hermes, home: Path) -> None:
+def test_old_wal_is_not_applied_to_the_restored_file(hermes: Hermes, home: Path) -> None:
     backup, before = repaired(hermes, home)
     subprocess.run([sys.executable, "-c", LEAVES_A_LOG, home / "state.db"], check=False)
     assert (home / "state.db-wal").stat().st_size > 0
@@ -67,7 +67,7 @@ def test_a_log_that_lies_beside_the_file_does_not_write_into_the_restored_one(he
 
 
 @pytest.mark.contract("3.12")
-def test_a_file_that_cannot_be_opened_is_moved_aside_with_all_that_lies_beside_it(hermes: Hermes, home: Path) -> None:
+def test_unreadable_file_is_moved_aside_with_its_companions(hermes: Hermes, home: Path) -> None:
     backup, before = repaired(hermes, home)
     (home / "state.db").write_bytes(b"not a database, " * 999)
     (home / "state.db-wal").write_bytes(b"nor a log")
@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_opened_is_moved_aside_with_all_that_lies_beside_i
 
 @pytest.mark.contract("3.12")
 @pytest.mark.parametrize("spoil", ["missing", "half", "foreign", "itself"])
-def test_what_is_no_sound_backup_is_refused_and_nothing_changes(hermes: Hermes, home: Path, spoil: str) -> None:
+def test_invalid_backup_is_refused_and_nothing_changes(hermes: Hermes, home: Path, spoil: str) -> None:
     backup, _ = repaired(hermes, home)
     wrong = home / "wrong.db"
     if spoil == "half":
@@ -111,7 +111,7 @@ def test_a_store_that_is_in_use_is_not_replaced(hermes: Hermes, home: Path) -> N
     assert old.dump(home / "state.db") == mended
 
 
-def test_restoring_needs_a_yes_and_no_repair_beside_it(hermes: Hermes, home: Path) -> None:
+def test_restore_requires_confirmation_and_excludes_repair(hermes: Hermes, home: Path) -> None:
     backup, _ = repaired(hermes, home)
     before = bytes_of(home)
     assert hermes("doctor", "--restore", str(backup), "--repair", "--yes").code == 2
@@ -120,7 +120,7 @@ def test_restoring_needs_a_yes_and_no_repair_beside_it(hermes: Hermes, home: Pat
 
 
 @pytest.mark.contract("3.12")
-def test_what_a_killed_backup_left_is_cleared_away(hermes: Hermes, home: Path) -> None:
+def test_leftovers_of_a_killed_backup_are_removed(hermes: Hermes, home: Path) -> None:
     child_that_no_key_follows(Hand(old.current_file(home)))
     litter = home / "state.db.backup-20260101T000000Z.unfinished"
     shutil.copy(home / "state.db", litter)
@@ -129,7 +129,7 @@ def test_what_a_killed_backup_left_is_cleared_away(hermes: Hermes, home: Path) -
     assert list(home.glob("*.unfinished*")) == []
 
 
-def test_a_fault_that_no_repair_mends_is_not_called_nothing(hermes: Hermes, home: Path) -> None:
+def test_unrepairable_fault_is_still_reported(hermes: Hermes, home: Path) -> None:
     old.current_file(home)
     (home / "config.yaml").write_text("memory: {provider: nobody}\n", encoding="utf-8")
     ran = hermes("doctor", "--repair", "--yes")
@@ -157,7 +157,7 @@ except StoreReadOnlyError as error:
 
 @pytest.mark.processes
 @pytest.mark.contract("3.12")
-def test_a_file_that_cannot_be_written_costs_no_backup() -> None:
+def test_read_only_file_gets_no_backup() -> None:
     with TemporaryDirectory() as folder:  # one that everyone can reach
         Path(folder).chmod(0o777)
         file = old.current_file(Path(folder) / "home")

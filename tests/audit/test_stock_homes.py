@@ -43,13 +43,13 @@ LEFT_BEHIND = {"race", "race-in-place"}
 BEGAN_ANEW = {"rotation-after-end-session-and-on", "rotation-after-replace-messages-and-on"}
 
 
-def test_every_kept_home_is_judged() -> None:
+def test_every_stored_home_has_expected_findings() -> None:
     assert sorted(FOUND) == NAMES
 
 
 @pytest.mark.contract("3.12", "3.9")
 @pytest.mark.parametrize("name", NAMES)
-def test_a_stock_home_is_found_explained_and_repaired_once(hermes: Hermes, home: Path, name: str) -> None:
+def test_damage_of_a_stock_home_is_explained_and_repaired_once(hermes: Hermes, home: Path, name: str) -> None:
     put_home(name, home)
     messages, sound = old.dump(home / "state.db", ["messages"]), bytes_of(home)
     ran = hermes("doctor", "--repair", "--yes", "--json")
@@ -69,7 +69,7 @@ def test_a_stock_home_is_found_explained_and_repaired_once(hermes: Hermes, home:
 @pytest.mark.processes
 @pytest.mark.contract("3.12", "10.9")
 @pytest.mark.parametrize("name", NAMES)
-def test_the_next_turn_in_a_stock_home_sees_everything_once_and_in_order(home: Path, name: str) -> None:
+def test_next_turn_in_a_stock_home_sees_every_message_once_in_order(home: Path, name: str) -> None:
     put_home(name, home)
 
     async def repair_and_ask() -> list[str]:
@@ -86,7 +86,7 @@ def test_the_next_turn_in_a_stock_home_sees_everything_once_and_in_order(home: P
 
 @pytest.mark.contract("3.12")
 @pytest.mark.parametrize("name", NAMES)
-def test_words_that_no_repair_can_bring_to_where_a_chat_goes_on_are_said(hermes: Hermes, home: Path, name: str) -> None:
+def test_unrepairable_messages_are_reported(hermes: Hermes, home: Path, name: str) -> None:
     put_home(name, home)
     told = [finding for finding in json.loads(hermes("doctor", "--json").out)["findings"] if finding["code"]]
     codes = ["began-anew"] * (name in BEGAN_ANEW) + ["left-behind"] * (name in LEFT_BEHIND)

@@ -1,4 +1,4 @@
-"""Words that a compression by rotation did not see are told, and only those."""
+"""Remarks about messages that a compression by rotation did not see, and about no others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Hermes = Callable[..., Ran]
 
 
 def rotate_with_its_end(hand: Hand, *, meanwhile: str | None = None, merged: bool = False) -> None:
-    """A rotation that carries the end of the conversation over, while another process may say something."""
+    """A rotation that copies the end of the conversation, while another process may write a message."""
     known = hand.keyed(KEY)
     hand.session(PARENT, ROTATED_AT - 900, ended_at=ROTATED_AT, end_reason="compression", **known)
     hand.say(PARENT, ROTATED_AT - 800, "let us plan the harbour")
@@ -46,9 +46,7 @@ def told(hermes: Hermes) -> list[dict[str, object]]:
 
 @pytest.mark.contract("3.12")
 @pytest.mark.parametrize("layout", [6, 22])
-def test_what_another_process_said_while_a_session_was_moved_on_is_told(
-    hermes: Hermes, home: Path, layout: int
-) -> None:
+def test_messages_of_another_process_during_a_rotation_are_reported(hermes: Hermes, home: Path, layout: int) -> None:
     rotate_with_its_end(Hand((old.early_file if layout == 6 else old.current_file)(home)), meanwhile="and the tide?")
     before = bytes_of(home)
     (finding,) = told(hermes)
@@ -59,7 +57,7 @@ def test_what_another_process_said_while_a_session_was_moved_on_is_told(
 
 
 @pytest.mark.contract("3.12")
-def test_what_was_said_in_the_old_session_before_the_new_one_went_on_is_told(hermes: Hermes, home: Path) -> None:
+def test_messages_in_the_old_session_after_a_rotation_are_reported(hermes: Hermes, home: Path) -> None:
     hand = Hand(old.current_file(home))
     rotate_with_its_end(hand)
     hand.say(PARENT, ROTATED_AT + 200, "is anybody there?")
@@ -69,7 +67,7 @@ def test_what_was_said_in_the_old_session_before_the_new_one_went_on_is_told(her
 
 
 def whole(_: Hand) -> None:
-    """Nothing was said meanwhile."""
+    """No message was written meanwhile."""
 
 
 def said_again_in_the_new_one(hand: Hand) -> None:
@@ -83,7 +81,7 @@ def answer_that_came_late(hand: Hand) -> None:
 
 
 def old_words_right_after_the_rotation(hand: Hand) -> None:
-    """Later words of a person that happen to be his first ones are not what was carried over."""
+    """A person's later messages that equal the first ones are not copies."""
     hand.say(CHILD, ROTATED_AT + 300, "let us plan the harbour")
 
 
@@ -92,7 +90,7 @@ def old_words_right_after_the_rotation(hand: Hand) -> None:
 @pytest.mark.parametrize(
     "go_on", [whole, said_again_in_the_new_one, answer_that_came_late, old_words_right_after_the_rotation]
 )
-def test_a_rotation_that_saw_everything_is_not_said_to_have_left_words_behind(
+def test_complete_rotation_is_not_reported(
     hermes: Hermes, home: Path, go_on: Callable[[Hand], None], merged: bool
 ) -> None:
     hand = Hand(old.current_file(home))

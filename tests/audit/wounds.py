@@ -1,4 +1,4 @@
-"""Files that older versions damaged: on top of a healthy file of either layout, one wound each."""
+"""Damaged files of older versions: on top of a healthy file of either layout, one wound each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EVIDENCE = """\
 
 
 def clock(text: str) -> float:
-    """A time of that day, as the machine that wrote the log called it."""
+    """Return a time of that day in the local time of the machine that wrote the log."""
     return datetime.fromisoformat(f"2026-05-28T{text}").timestamp()
 
 
@@ -77,7 +77,7 @@ class Hand:
         (folder / "agent.log").write_text(text, encoding="utf-8")
 
     def keyed(self, key: str, user: str | None = None) -> dict[str, str]:
-        """What the layout knows of whom a session belongs to."""
+        """Return the fields of a layout that identify a session's conversation."""
         known = {"user_id": user or key.rpartition(":")[2]}
         if self.is_current:
             known |= {"session_key": key, "chat_id": key.rpartition(":")[2], "chat_type": "dm"}
@@ -90,7 +90,7 @@ class Hand:
 
 
 def rotate(hand: Hand, *, said_later: str | None = "after the harbour") -> None:
-    """A conversation of two sessions, as a compression by rotation leaves it, but for the route."""
+    """Create a conversation of two sessions, as a compression by rotation leaves it, without the route."""
     known = hand.keyed(KEY)
     hand.session(PARENT, ROTATED_AT - 900, ended_at=ROTATED_AT, end_reason="compression", **known)
     hand.say(PARENT, ROTATED_AT - 800, "let us plan the harbour")
@@ -190,7 +190,7 @@ def child_of_a_stranger(hand: Hand) -> None:
 
 
 def compressed_by_another_session(hand: Hand) -> None:
-    """Anomaly B as it was seen: X compressed itself, then Y's task compressed X."""
+    """Anomaly B as observed: X compressed itself, then Y's task compressed X."""
     hand.log(EVIDENCE)
     hand.session(X, clock("15:52:01"), **hand.keyed(KEY))
     hand.session(Y, clock("09:35:10"), **hand.keyed(OTHER_KEY))
@@ -207,7 +207,7 @@ def compressed_by_another_session(hand: Hand) -> None:
 
 @dataclass(frozen=True)
 class Wound:
-    """A damage, what must be found, and how conversations and keys must be after a repair."""
+    """A damage, the expected findings, and the expected conversations and keys after a repair."""
 
     inflict: Callable[[Hand], None]
     code: str
@@ -218,7 +218,7 @@ class Wound:
     ended: Mapping[str, str] = field(default_factory=dict)
     sees: Mapping[str, list[str]] = field(default_factory=dict)
     hidden: Mapping[str, list[str]] = field(default_factory=dict)
-    """What is no longer shown of a session: a second copy, or what came from another conversation."""
+    """Messages that a repair hides, by session: a second copy, or messages of another conversation."""
 
     def __str__(self) -> str:
         return self.inflict.__name__
@@ -265,14 +265,14 @@ WOUNDS = (
 
 
 def wounded(home: Path, wound: Wound, layout: int) -> OldFile:
-    """A healthy file of this layout, with this wound."""
+    """Return a healthy file of this layout with this wound."""
     shutil.copytree(_template(wound.inflict, layout), home, dirs_exist_ok=True)
     return OldFile(home / "state.db", layout)
 
 
 @cache
 def _template(inflict: Callable[[Hand], None], layout: int) -> Path:
-    """A home that is made once: many tests begin with a copy of it."""
+    """A home that is created once: many tests begin with a copy of it."""
     home = Path(TEMPLATES.name) / f"{inflict.__name__}-{layout}"
     inflict(Hand((old.early_file if layout == 6 else old.current_file)(home)))
     return home

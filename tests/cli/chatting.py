@@ -51,7 +51,12 @@ def environment(home: Path, base_url: str | None = None, **more: str) -> dict[st
     """A machine with nothing on it but this home, and maybe an endpoint. There is no memory unless config.yaml says, no
     title is made, and the model is offered tools."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HERMES_", "OPENAI_"))}
-    kept |= {"HERMES_MEMORY_PROVIDER": "none", "HERMES_AUTO_TITLE": "false", "HERMES_MODEL_TOOLS": "on"}
+    kept |= {
+        "HERMES_MEMORY_PROVIDER": "none",
+        "HERMES_AUTO_TITLE": "false",
+        "HERMES_MODEL_TOOLS": "on",
+        "HERMES_OWNER_NAME": "",
+    }
     endpoint = {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": KEY, "HERMES_MODEL": "loop-1"} if base_url else {}
     return {**kept, "HERMES_HOME": str(home), **endpoint, **more}
 

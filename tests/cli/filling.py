@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from hermes.clock import SystemClock
+from hermes.db import leases
 from hermes.db.engine import Tx
 from hermes.store.ids import snapshot_id
+from hermes.store.inbox import LEASE
 from hermes.store.store import Store
 from hermes.types import Compression, Draft
 
@@ -55,3 +57,14 @@ def compress(home: Path, session_id: str, *, epoch: int = 1) -> str:
             return name
 
     return asyncio.run(work())
+
+
+def hold_gateway(home: Path) -> None:
+    """Have a gateway run in this home."""
+
+    async def hold() -> None:
+        async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
+            now = store.clock.now()
+            await store.write(lambda tx: leases.acquire(tx, LEASE, "someone", ttl=600, now=now))
+
+    asyncio.run(hold())

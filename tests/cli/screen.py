@@ -41,8 +41,8 @@ class Screen:
         self._patience = patience
         self._command = [*program, *arguments]
         quiet = ("HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE", "HERMES_MODEL_TOOLS")
-        kept = {name: os.environ[name] for name in ("PATH", *quiet)}
-        self._env = {"TERM": "xterm-256color", **kept, **env}
+        kept = {name: os.environ[name] for name in ("PATH", *quiet) if name in os.environ}
+        self._env = {"TERM": "xterm-256color", "HERMES_OWNER_NAME": "", **kept, **env}
         self._emulated = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._emulated)
         self._gone = False
@@ -158,7 +158,14 @@ def plain_env(home: Path) -> dict[str, str]:
     """An environment without a model."""
     return {
         name: os.environ[name]
-        for name in ("PYTHONPATH", "LANG", "HERMES_MEMORY_PROVIDER", "HERMES_AUTO_TITLE", "HERMES_MODEL_TOOLS")
+        for name in (
+            "PYTHONPATH",
+            "LANG",
+            "HERMES_MEMORY_PROVIDER",
+            "HERMES_AUTO_TITLE",
+            "HERMES_MODEL_TOOLS",
+            "HERMES_OWNER_NAME",
+        )
         if name in os.environ
     } | {
         "HERMES_HOME": str(home),

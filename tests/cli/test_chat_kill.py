@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.agent.context import INTERRUPTED
+from hermes.agent.context import INTERRUPTED_RESULT
 from hermes.clock import SystemClock
 from hermes.store.store import Store
 from hermes.types import Json, Message
@@ -81,7 +81,7 @@ def check_goes_on(env: dict[str, str], endpoint: Endpoint, session_id: str, mess
     assert sent[-1] == {"role": "user", "content": "after the kill"}
     called = sum(len(message.tool_calls) for message in messages)
     recorded = sum(message.role == "tool" for message in messages)
-    assert sum(message["content"] == INTERRUPTED for message in sent) == called - recorded
+    assert sum(message["content"] == INTERRUPTED_RESULT for message in sent) == called - recorded
 
 
 @pytest.mark.stress

@@ -60,7 +60,7 @@ def test_the_tree_is_what_the_command_line_is() -> None:
 
 
 def test_commands_options_and_words_are_offered() -> None:
-    assert offered("se") == ["sessions"]
+    assert offered("se") == ["setup", "sessions"]
     assert "search" in offered("sessions", "")
     assert offered("sessions", "export", "--form") == ["--format"]
     assert offered("sessions", "export", "--format", "") == ["jsonl", "md"]

@@ -50,9 +50,10 @@ def test_list_tells_where_each_value_comes_from(hermes: Hermes, monkeypatch: pyt
     hermes("config", "set", "display.color", "never")
     monkeypatch.setenv("HERMES_LOCK_TIMEOUT", "7")
     out = hermes("config", "list").out
-    origins = {line.split()[0]: line.split()[2] for line in out.splitlines()[1:]}
+    origins = {line.split()[0]: line.split()[-1] for line in out.splitlines()[1:]}
     assert origins["display.color"] == "file"
     assert origins["store.lock_timeout"] == "environment"
+    assert max(map(len, out.splitlines())) <= 120, "a pipe is read by people too"
     assert json.loads(hermes("config", "list", "--json").out)["store.lock_timeout"] == 7.0
 
 

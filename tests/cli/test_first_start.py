@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.cli.first_start import read_name
 from hermes.cli.model import WAYS
 from tests.cli.chatting import Endpoint, environment, serving
 from tests.cli.screen import CTRL_D, ENTER, Screen
@@ -113,3 +114,82 @@ def test_a_script_is_never_asked(home: Path, ollama: Endpoint, tmp_path: Path, w
         said = (tmp_path / "out").read_text()
     assert "Saved: My cat is called Miso." in said
     assert "Which one" not in said
+
+
+def unnamed(home: Path, *arguments: str, **more: str) -> Screen:
+    """`hermes` at a terminal in a home that was told no name, and with no model on the machine."""
+    program = ("env", "-u", "HERMES_OWNER_NAME", sys.executable, "-c", PROGRAM.format(port=1))
+    return Screen(*arguments, env=environment(home, **more), columns=100, program=program)
+
+
+def test_the_first_start_asks_the_name_once_and_keeps_it(home: Path) -> None:
+    with unnamed(home, "chat") as screen:
+        screen.wait_for("What is your name?").type(f"I'm Nina{ENTER}")
+        screen.wait_for("Hello Nina!").wait_for_prompt().type(CTRL_D)
+        assert screen.ended() == 0
+    assert "name: Nina" in (home / "config.yaml").read_text()
+    assert (home / "memories" / "USER.md").read_text().strip() == "My name is Nina."
+    with unnamed(home, "chat") as screen:
+        screen.wait_for_prompt()
+        assert "your name" not in "\n".join(screen.rows)
+
+
+def test_a_name_may_be_skipped_and_is_not_asked_again(home: Path) -> None:
+    with unnamed(home, "chat") as screen:
+        screen.wait_for("What is your name?").type(ENTER)
+        screen.wait_for_prompt().type(CTRL_D)
+        assert screen.ended() == 0
+    assert not (home / "config.yaml").exists()
+    with unnamed(home, "chat") as screen:
+        screen.wait_for_prompt()
+        assert "your name" not in "\n".join(screen.rows)
+
+
+def test_a_message_typed_where_a_name_was_asked_is_said(home: Path) -> None:
+    with unnamed(home, "chat") as screen:
+        screen.wait_for("What is your name?").type(f"Please remember that my cat is called Miso.{ENTER}")
+        screen.wait_for("Saved: Please remember that my cat is called Miso.").type(CTRL_D)
+        assert screen.ended() == 0
+    assert not (home / "config.yaml").exists()
+
+
+def test_a_message_typed_where_memory_asked_is_said(home: Path) -> None:
+    (home / "memory").mkdir(parents=True)
+    (home / "memory" / "memory.db").touch()
+    with (
+        serving([], then={"echo": True}) as endpoint,
+        unnamed(home, "chat", OPENAI_BASE_URL=endpoint.base_url, HERMES_MODEL="tea-1", HERMES_OWNER_NAME="") as screen,
+    ):
+        screen.wait_for("What is your name?").type(ENTER)
+        screen.wait_for("May memory use it?").type(f"What is my cat called?{ENTER}")
+        screen.wait_for("it is said as a message")
+        screen.wait(lambda seen: sum("What is my cat called?" in row for row in seen.rows) > 2)  # asked, said, echoed
+        screen.wait_for_prompt().type(CTRL_D)
+        assert screen.ended() == 0
+    assert not (home / "memory" / "model.json").exists(), "the next start asks again"
+
+
+def test_a_question_from_a_script_asks_no_name(home: Path) -> None:
+    with unnamed(home, "chat", "-q", "My cat is called Miso.") as screen:
+        assert screen.ended() == 0
+        assert "your name" not in "\n".join(screen.rows)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("nina", "nina"),
+        ("My name is Nina.", "Nina"),
+        ("Anna Maria Müller", "Anna Maria Müller"),
+        ("Иван", "Иван"),
+        ("hi", None),
+        ("What can you do?", None),
+        ("/help", None),
+        ("Remember that my cat is called Miso", None),
+        ("x" * 61, None),
+        ("</memory>", None),
+        ("", None),
+    ],
+)
+def test_only_a_name_is_taken_for_one(given: str, name: str | None) -> None:
+    assert read_name(given) == name

@@ -19,6 +19,7 @@ from hermes.store.store import Store
 from hermes.types import Draft, Session
 from tests.cli.chatting import chat, environment
 from tests.cli.filling import write_into
+from tests.cli.screen import ENTER, Screen, plain_env
 from tests.conftest import Ran
 
 Hermes = Callable[..., Ran]
@@ -138,3 +139,29 @@ def test_a_note_that_cannot_be_read_is_named(home: Path, hermes: Hermes) -> None
     (home / "memories" / "USER.md").mkdir(parents=True)
     done = hermes("memory", "forget", "plums", "--json")
     assert "USER.md may hold it and cannot be read" in json.loads(done.out)["stays"][0]
+
+
+@pytest.mark.contract("7.12")
+def test_what_nobody_could_confirm_ends_with_an_error_code(home: Path, hermes: Hermes) -> None:
+    (home / "memories").mkdir(parents=True)
+    note = home / "memories" / "USER.md"
+    note.write_text("Has a cat called Miso\n", encoding="utf-8")
+    [entry] = json.loads(hermes("memory", "search", "miso", "--json").out)["entries"]
+    ran = hermes("memory", "forget", "--id", entry["id"])
+    assert (ran.code, "Nothing was deleted." in ran.err) == (1, True)
+    assert note.read_text() == "Has a cat called Miso\n"
+    assert hermes("memory", "forget", "--id", entry["id"], "--json").code == 0, "a look at what would go"
+    assert "sessions search" in hermes("memory", "search", "eel").err
+
+
+@pytest.mark.processes
+@pytest.mark.contract("7.12")
+def test_who_forgets_an_entry_may_correct_it_instead(home: Path) -> None:
+    (home / "memories").mkdir(parents=True)
+    note = home / "memories" / "USER.md"
+    note.write_text("Has a cat called Miso\n", encoding="utf-8")
+    with Screen("memory", "forget", "--id", "user-", env=plain_env(home)) as screen:
+        screen.wait_for("Number or word [no]:").type(f"edit{ENTER}")
+        screen.wait_for("What holds instead").type(f"Has a cat called Max{ENTER}")
+        assert screen.ended() == 0
+    assert note.read_text() == "Has a cat called Max\n"

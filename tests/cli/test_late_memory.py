@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.memory.health import LATE_NOTICE
 from tests.cli.chatting import chat, configure, environment, serving
 
 pytestmark = pytest.mark.processes
@@ -38,7 +39,6 @@ class Cold(MemoryPlugin):
 create_plugin = Cold
 """
 """A memory that takes what it is told at once and brings nothing in time."""
-LATE = "memory was not there in time: this reply goes without it"
 SAID = "My cat is called Miso.\nWhat is my cat called?\nAnd what is it called now?\n"
 
 
@@ -56,13 +56,13 @@ def test_a_late_memory_is_said_once_and_not_before_it_was_told_anything(home: Pa
         env = environment(home, endpoint.base_url, HERMES_MEMORY_PROVIDER="")
         first = chat(env, "-q", "My cat is called Miso.")
         later = chat(env, said=SAID)
-    assert LATE not in first.err
-    assert later.err.count(LATE) == 1
+    assert LATE_NOTICE not in first.err
+    assert later.err.count(LATE_NOTICE) == 1
 
 
 @pytest.mark.contract("7.5")
 def test_without_a_model_a_reply_from_memory_is_not_said_to_go_without_it(home: Path) -> None:
     done = chat(environment(home, HERMES_MEMORY_PROVIDER=""), said=f"{SAID}Where does Ben live?\n")
     assert "From memory: “My cat is called Miso.”" in done.out
-    assert LATE not in done.err
+    assert LATE_NOTICE not in done.err
     assert done.out.splitlines()[-1].endswith("a part of memory could not be read just now: ask again in a moment.")

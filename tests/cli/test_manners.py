@@ -33,7 +33,7 @@ def test_questions_are_asked_in_one_place_which_looks_first_whether_anybody_is_t
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and ast.unparse(node.func).removeprefix("typer.") in QUESTIONS:
                 asking.add(path.relative_to(SOURCE).as_posix())
-    assert asking == {"cli/dialog.py", "cli/first_start.py", "cli/gateway.py"}, "they ask by `dialog.confirm`"
+    assert asking == {"cli/dialog.py", "cli/gateway.py"}, "they ask by `dialog.confirm`"
 
 
 @pytest.mark.contract("10.49")
@@ -137,3 +137,16 @@ def test_the_doctor_asks_for_the_model(home: Path, hermes: Hermes, monkeypatch: 
     ran = hermes("doctor")
     assert ran.code == 0, "it may be there again in a minute"
     assert f"WARN  model     tee-1 at {endpoint.base_url}: " in ran.out
+
+
+def test_help_is_a_command_too(hermes: Hermes) -> None:
+    assert hermes("help").out == hermes("--help").out
+    assert hermes("help", "memory", "search").out == hermes("memory", "search", "--help").out
+    assert "Usage: hermes help" in hermes("help", "--help").out
+    assert "no such" in hermes("help", "nonsense").err.lower()
+    assert hermes("version").out == hermes("--version").out != ""
+
+
+def test_a_set_up_without_a_terminal_says_how_it_is_done(hermes: Hermes) -> None:
+    ran = hermes("setup")
+    assert (ran.code, "`hermes config set owner.name NAME`" in ran.err) == (2, True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config_file import write_setting
+from hermes.config_file import LED_NOWHERE, write_setting
 from hermes.errors import HomeError
 from hermes.settings import COLOR
 from tests.cli.chatting import chat, environment, serving, turns
@@ -94,7 +94,8 @@ def test_a_soul_that_cannot_be_read_is_said_before_a_session_is_begun(home: Path
     for _ in range(2):
         ran = chat(environment(home), "-q", "hello")
         assert (ran.code, ran.out) == (1, "")
-        assert ran.err == f"hermes: cannot read {home / 'SOUL.md'}: it is not UTF-8 text. Mend it or move it away\n"
+        why = "it is not UTF-8 text. Repair the file or move it away"
+        assert ran.err == f"hermes: cannot read {home / 'SOUL.md'}: {why}\n"
     assert sessions(home) == 0
     assert f"FAIL  notes     cannot read {home / 'SOUL.md'}" in hermes("doctor").out
 
@@ -157,7 +158,7 @@ def test_doctor_names_a_link_that_leads_nowhere(home: Path, hermes: Hermes, name
     path.symlink_to(target)
     ran = hermes("doctor")
     assert ran.code == 1
-    assert f"FAIL  home      {path} is a link to {target}, which is not there → Bring that back" in ran.out
+    assert f"FAIL  home      {path} is a link to {target}, which does not exist → {LED_NOWHERE}" in ran.out
     assert path.is_symlink()
 
 
@@ -172,7 +173,7 @@ def test_settings_behind_a_link_to_a_disk_that_is_not_there_are_not_taken_for_th
     ran = hermes("chat", "-q", "hello")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(
-        f"hermes: cannot read {path}: it is a link to {target}, which is not there. Bring that back"
+        f"hermes: cannot read {path}: it is a link to {target}, which does not exist. {LED_NOWHERE}"
     )
     assert [path.name for path in home.iterdir()] == [name], "nothing was kept"
 
@@ -210,7 +211,7 @@ def test_doctor_names_a_memory_provider_that_is_not_there_and_those_that_are(hom
 def test_doctor_waits_no_longer_than_it_wants_for_a_provider(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.memory.command_host.PATIENCE", 0.05)
+    monkeypatch.setattr("hermes.memory.command_host.CONFIGURATION_TIMEOUT_SECONDS", 0.05)
     install(home, "slow", "import threading\nthreading.Event().wait(60)\n")
     ran = hermes("doctor")
-    assert (ran.code, "memory provider slow has not come back" in ran.out) == (1, True)
+    assert (ran.code, "memory provider slow did not answer" in ran.out) == (1, True)

@@ -55,7 +55,7 @@ async def test_a_deliverer_goes_on_while_anything_moves_though_it_is_one_lane(
 ) -> None:
     monkeypatch.setattr(outbox, "PATIENCE", 30.0)  # less than all of it takes
     monkeypatch.setattr(outbox, "LOOK_EVERY", 0.01)
-    monkeypatch.setattr("hermes.memory.deliveries.BATCH", 1)
+    monkeypatch.setattr("hermes.memory.deliveries.MAX_BATCH_ENTRIES", 1)
     clock = AdvancedClock()
     plugin = Slow(clock)
     async with active(tmp_path, plugin, PATIENT, clock=clock, delivers=False) as provider:

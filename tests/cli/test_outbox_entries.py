@@ -169,7 +169,7 @@ def test_what_does_not_arrive_is_said_by_status_and_doctor(home: Path, hermes: H
     status, doctor = hermes("memory", "status"), hermes("doctor")
     assert (status.code, "failing since" in status.out) == (1, True)
     told = " ".join(doctor.out.split())
-    assert (doctor.code, "what choosy is to be told has not arrived since" in told, "no room" in told) == (
+    assert (doctor.code, "deliveries to choosy have failed since" in told, "no room" in told) == (
         1,
         True,
         True,

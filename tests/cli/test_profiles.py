@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import stat
 from collections.abc import Callable
@@ -10,25 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes.clock import SystemClock
-from hermes.db import leases
-from hermes.store.inbox import LEASE
-from hermes.store.store import Store
-from tests.cli.filling import fill
+from tests.cli.filling import fill, hold_gateway
 from tests.conftest import Ran
 
 Hermes = Callable[..., Ran]
-
-
-def hold_gateway(home: Path) -> None:
-    """Have a gateway run in this home."""
-
-    async def hold() -> None:
-        async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
-            now = store.clock.now()
-            await store.write(lambda tx: leases.acquire(tx, LEASE, "someone", ttl=600, now=now))
-
-    asyncio.run(hold())
 
 
 @pytest.mark.contract("10.31")

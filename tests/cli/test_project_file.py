@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.agent.prompt import LONGEST_SOUL, PromptParts, build_system_prompt
+from hermes.agent.prompt import MAX_SOUL_CHARS, PromptParts, build_system_prompt
 from hermes.cli.project_file import (
     LONGEST,
     ProjectFile,
@@ -252,7 +252,7 @@ def test_a_soul_that_is_too_long_is_refused_with_its_length(home: Path, endpoint
     (home / "SOUL.md").write_text("You are Ada. " * 2000, encoding="utf-8")
     told = hermes(home, endpoint, tmp_path, "chat", "-q", "hi")
     assert told.code == 1
-    assert f"26,000 characters, and {LONGEST_SOUL:,} is the limit" in told.err
+    assert f"26,000 characters, and {MAX_SOUL_CHARS:,} is the limit" in told.err
     assert "26,000 characters" in hermes(home, endpoint, tmp_path, "doctor").out
     (home / "SOUL.md").write_text("You are Ada.", encoding="utf-8")
     assert hermes(home, endpoint, tmp_path, "chat", "-q", "hi").code == 0

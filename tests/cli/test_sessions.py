@@ -15,7 +15,7 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.db.engine import Tx
 from hermes.store.store import Store
-from hermes.store.usage import add_usage
+from hermes.store.usage import USAGE_NOTE, add_usage
 from hermes.types import Draft, Spent, ToolCall
 from tests.cli.filling import compress, fill, write_into
 from tests.conftest import Ran
@@ -92,7 +92,7 @@ def test_usage_tells_what_any_session_has_spent(hermes: Hermes, home: Path) -> N
         "big: 2 requests, 300 tokens in (90 of them from its cache), 30 out",
         "in all: 3 requests, ~1,300 tokens in (90 of them from its cache), ~35 out; 1 of them estimated, since the "
         "endpoint does not say",
-        "Counted are its turns, summaries, reviews, sub-agents and title.",
+        USAGE_NOTE,
     ]
     told = json.loads(hermes("sessions", "usage", session, "--json").out)
     assert (told["session_id"], told["turns"], told["compressions"], told["elsewhere"]) == (session, 2, 1, None)

@@ -1,4 +1,4 @@
-"""Whole agents for tests of compression: real store and notes, a scripted model, a provider or none."""
+"""Whole agents for tests of compression: real store and notes, a scripted model, with or without a provider."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def make_agent(
     deadlines: Deadlines = PATIENT,
     tools: Callable[[Agent], list[Tool]] = no_tools,
 ) -> Agent:
-    """An agent whose home is the store's folder; it reviews nothing unless the policy says so."""
+    """An agent whose home is the store's folder, without reviews unless the policy enables them."""
     home = store.db.path.parent
     notes = Notes(home, Owner(), {"memory": 2200, "user": 1400})
     provider = plugin and ActiveProvider(plugin.name, plugin, store, Surroundings(home), deadlines)
@@ -55,6 +55,6 @@ def make_agent(
 
 
 async def take_turn(agent: Agent, text: str, stop: asyncio.Event | None = None) -> list[TurnEvent]:
-    """Every event of one turn."""
+    """Return every event of one turn."""
     async with aclosing(run_turn(agent, text, stop or asyncio.Event())) as events:
         return [event async for event in events]

@@ -1,4 +1,4 @@
-"""What must hold after any compressions, checked from the log and the store alone. Each check returns what is wrong."""
+"""Invariants of compression, checked from the log and the store alone. Each check returns the violations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_lines(text: str) -> list[Line]:
 
 
 def check_lines(lines: Iterable[Line]) -> list[str]:
-    """Per operation one start and one end line, for one session, which is the one in the bracket."""
+    """Each operation has one start and one end line, for one session, the one in the bracket."""
     wrong: list[str] = []
     by_op: dict[str, list[Line]] = {}
     for line in lines:
@@ -48,7 +48,7 @@ def check_lines(lines: Iterable[Line]) -> list[str]:
 
 
 def check_one_at_a_time(lines: Sequence[Line]) -> list[str]:
-    """No session has two compressions at work at once. One that finds another at work and says `busy` is fine."""
+    """No session has two compressions at a time. One that finds another running and reports `busy` is fine."""
     busy = {line.op for line in lines if line.word == "busy"}
     at_work: dict[str, str] = {}
     wrong: list[str] = []
@@ -65,7 +65,7 @@ def check_one_at_a_time(lines: Sequence[Line]) -> list[str]:
 
 
 async def check_store(store: Store, said: dict[str, list[str]], lines: Iterable[Line] = ()) -> list[str]:
-    """The store holds the sessions of `said` and no others, with all they said; each view and snapshot is right."""
+    """The store holds exactly the sessions of `said` with all their messages; each view and snapshot is right."""
     done = [line.session for line in lines if line.word == "done"]
 
     def check(tx: Tx) -> list[str]:
@@ -97,7 +97,7 @@ def _check_session(store: Store, tx: Tx, session_id: str, texts: list[str]) -> l
 
 
 def _check_snapshots(store: Store, tx: Tx, session_id: str, history: list[Message]) -> list[str]:
-    """All that compressions took away is in the snapshots: with the view they give the whole history back."""
+    """Everything that compressions removed is in the snapshots: together with the view they give the whole history."""
     wrong: list[str] = []
     shown = {message.id for message in store.compressions.view(tx, session_id).messages}
     last_horizon = 0
@@ -116,7 +116,7 @@ def _check_snapshots(store: Store, tx: Tx, session_id: str, history: list[Messag
 
 
 async def check_late(store: Store, session_id: str, late: Sequence[str]) -> list[str]:
-    """What arrived while a compression was at work is in the view, as it is, in order."""
+    """Messages that arrived while a compression ran are in the view, unchanged and in order."""
     view = await store.view(session_id)
     seen = [message.content for message in view.tail if message.content in late]
     return [] if seen == list(late) else [f"session {session_id}: of the late messages only {seen} are seen"]

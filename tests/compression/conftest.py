@@ -1,4 +1,4 @@
-"""A store in a fresh home, and the log that goes with it."""
+"""A store in an empty home, with its log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 @pytest.fixture
 def log_file(tmp_path: Path) -> Path:
-    """The log of this process, written for the time of a test."""
+    """The log of this process, written for the duration of a test."""
     path = tmp_path / "logs" / "agent.log"
     start_log(path)
     return path

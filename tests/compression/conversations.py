@@ -1,4 +1,4 @@
-"""Conversations to compress, and models that summarise them."""
+"""Conversations to compress, and models that summarize them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILLER = "We talked about stamps from Malta and what they cost these days. " * 6
 
 
 def turns(count: int, *, start: int = 0, filler: str = FILLER) -> list[Draft]:
-    """`count` turns of a question and an answer, each with its number."""
+    """Return `count` turns of a question and an answer, each with its number."""
     drafts: list[Draft] = []
     for number in range(start, start + count):
         drafts += [Draft("user", f"question {number}: {filler}"), Draft("assistant", f"answer {number}: {filler}")]
@@ -29,14 +29,14 @@ def turns(count: int, *, start: int = 0, filler: str = FILLER) -> list[Draft]:
 
 
 async def talked(store: Store, count: int = 30, *, session_id: str | None = None, filler: str = FILLER) -> str:
-    """A session with `count` turns; its id."""
+    """Store a session with `count` turns; return its id."""
     session = await store.create_session("test", session_id=session_id)
     await store.append(session.id, *turns(count, filler=filler))
     return session.id
 
 
 async def said(store: Store, *session_ids: str) -> dict[str, list[str]]:
-    """Everything that was said in each session."""
+    """Return the texts of each session."""
 
     def history(tx: Tx) -> dict[str, list[str]]:
         return {key: [message.content or "" for message in store.messages.history(tx, key)] for key in session_ids}
@@ -45,12 +45,12 @@ async def said(store: Store, *session_ids: str) -> dict[str, list[str]]:
 
 
 def summariser(text: str = "they spoke of stamps") -> ScriptedModel:
-    """A model whose every answer is `text`."""
+    """Return a model whose every answer is `text`."""
     return ScriptedModel(lambda _: Reply(text), context_length=WINDOW)
 
 
 def slow_summariser(asked: asyncio.Event, go_on: asyncio.Event, text: str = "they spoke of stamps") -> ScriptedModel:
-    """A model that says that it was asked and answers when it is told to."""
+    """A model that reports each request and answers when the test lets it."""
 
     def answer(_: ModelRequest) -> ScriptedAnswer:
         asked.set()
@@ -70,7 +70,7 @@ def make_compressor(
     last_look_deadline: float = 20.0,
     make: Callable[..., Compressor] = Compressor,
 ) -> Compressor:
-    """A compressor with an owner of its own, as another process has it."""
+    """Return a compressor with a new owner, as another process has it."""
     return make(
         store,
         model,
@@ -84,5 +84,5 @@ def make_compressor(
 
 
 def is_summary_request(request: ModelRequest) -> bool:
-    """Whether a request is a compressor's."""
+    """Return True if the request comes from a compressor."""
     return bool(request.messages[0]["content"] == PROMPT)

@@ -1,4 +1,4 @@
-"""A clock that only the test moves; whoever sleeps waits for it."""
+"""A clock that only the test moves; sleepers wait for it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 
 
 class HandClock:
-    """Time stands still until `advance`."""
+    """Stands still until `advance`."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self._now = now
         self._sleepers: list[tuple[float, asyncio.Event]] = []
         self.slept = asyncio.Event()
-        """Set as soon as someone sleeps."""
+        """Set as soon as a task sleeps."""
 
     def now(self) -> float:
         return self._now
@@ -24,13 +24,13 @@ class HandClock:
         await woken.wait()
 
     async def sleeper(self, seconds: float) -> None:
-        """Return as soon as someone sleeps for so long from now."""
+        """Return as soon as a task sleeps until this long from now."""
         while not any(when == self._now + seconds for when, _ in self._sleepers):
             self.slept.clear()
             await self.slept.wait()
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass and wake whoever slept that long."""
+        """Let `seconds` pass and wake the tasks whose sleep ended."""
         self._now += seconds
         due = [woken for when, woken in self._sleepers if when <= self._now]
         self._sleepers = [entry for entry in self._sleepers if entry[0] > self._now]

@@ -1,4 +1,4 @@
-"""A scripted conversation of which it is known what must not be forgotten: facts, decisions, tasks, identifiers."""
+"""A scripted conversation with known facts, decisions, tasks and identifiers that must survive compression."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLANTED: dict[str, tuple[str, str]] = {
     "LEDGER_URL": ("assistant", "It failed because LEDGER_URL was not set in the service file."),
     "18,450": ("user", "The whole job must not cost more than 18,450 euros."),
 }
-"""What a compressed conversation must still hold, by the word it is recognised by."""
+"""Required content of a compressed conversation, each with the word that identifies it."""
 
 SUBJECTS = ("the weather", "that tune", "the tea", "the road", "the garden", "the view", "that film", "the soup")
 VERBS = ("was", "seemed", "felt", "stayed", "turned out", "looked")
@@ -37,7 +37,7 @@ ENDINGS = ("this morning", "again", "as they say", "I suppose", "after all", "in
 
 
 def small_talk(chance: random.Random, sentences: int) -> str:
-    """Sentences that nobody misses."""
+    """Sentences that may be lost."""
     return " ".join(
         f"{chance.choice(SUBJECTS).capitalize()} {chance.choice(VERBS)} {chance.choice(QUALITIES)} "
         f"{chance.choice(ENDINGS)}."
@@ -46,13 +46,13 @@ def small_talk(chance: random.Random, sentences: int) -> str:
 
 
 def conversation(*, seed: int = 7, padding: int = 4, tools: bool = True) -> list[Draft]:
-    """The whole conversation: each planted sentence inside small talk, now and then a noisy tool result."""
+    """Return the whole conversation: each planted sentence within small talk, and sometimes a noisy tool result."""
     chance = random.Random(seed)
     return [draft for number in range(len(PLANTED)) for draft in _exchange(chance, number, padding, tools)]
 
 
 def more_talk(seed: int, turns: int) -> list[Draft]:
-    """Turns that hold nothing to remember."""
+    """Return turns without anything to remember."""
     chance = random.Random(seed)
     roles = ("user", "assistant")
     return [Draft(role, small_talk(chance, 6)) for _ in range(turns) for role in roles]
@@ -71,5 +71,5 @@ def _exchange(chance: random.Random, number: int, padding: int, tools: bool) -> 
 
 
 def forgotten(text: str) -> list[str]:
-    """The planted words that `text` does not hold any more."""
+    """Return the planted words that `text` lacks."""
     return [key for key in PLANTED if key not in text]

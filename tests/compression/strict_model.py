@@ -1,4 +1,4 @@
-"""A model with a window it insists on, as real endpoints do."""
+"""A model with a strict context window, as real endpoints have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def strict_model(
     summary: Callable[[], ScriptedAnswer] = lambda: Reply("they spoke of stamps"),
     believed: int | None = None,
 ) -> ScriptedModel:
-    """Gives `replies` in turn, then "fine"; refuses what is longer than `window`. Others think it has `believed`."""
+    """Returns `replies` in turn, then "fine"; refuses requests longer than `window`. Clients think it has
+    `believed`."""
     coming = iter(replies)
 
     def answer(request: ModelRequest) -> ScriptedAnswer:
@@ -32,10 +33,10 @@ def strict_model(
 
 
 def questions(model: ScriptedModel) -> list[ModelRequest]:
-    """The requests that were no compressor's."""
+    """Return the requests that did not come from a compressor."""
     return [request for request in model.requests if not is_summary_request(request)]
 
 
 def summaries(model: ScriptedModel) -> list[ModelRequest]:
-    """The requests that were a compressor's."""
+    """Return the requests that came from a compressor."""
     return [request for request in model.requests if is_summary_request(request)]

@@ -31,11 +31,11 @@ WINDOW = 1_500
 
 
 class Crash(BaseException):
-    """The process is gone."""
+    """Raised to simulate the end of the process."""
 
 
 class DyingStore:
-    """A store whose process dies at its `at`-th write: before it is committed, or right after."""
+    """A store whose process ends at its `at`-th write: before the commit, or right after."""
 
     def __init__(self, store: Store, at: int, committed: bool) -> None:
         self._store = store
@@ -81,7 +81,7 @@ STEPS = st.one_of(
 
 
 class World:
-    """A store, and what must be in it."""
+    """A store, and its expected content."""
 
     def __init__(self, store: Store, clock: HandClock, session_id: str) -> None:
         self.store = store
@@ -104,7 +104,7 @@ class World:
             self.said += [draft.content or "" for draft in drafts]
 
     async def compress(self, store: Store, answer: str, late: int, request: Request) -> str:
-        """One compression, with `late` messages that arrive while the model is asked."""
+        """Run one compression, with `late` messages that arrive while the model is asked."""
         asked, go_on = asyncio.Event(), asyncio.Event()
 
         def script(_: object) -> ScriptedAnswer:

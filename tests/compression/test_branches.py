@@ -1,4 +1,4 @@
-"""Whatever becomes of a compression, its result is of the session it was asked for."""
+"""The result of a compression always belongs to its session, however the compression ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def lose_lease(session_id: str, tx: Tx) -> None:
-    """As if it had expired and nobody had taken it yet."""
+    """Let the lease expire without a new holder."""
     leases.revoke(tx, f"compression:{session_id}")
 
 
@@ -85,7 +85,7 @@ async def test_stale_result_is_refused_also_while_its_successor_is_still_at_work
 
 
 @pytest.mark.contract("3.1", "3.3", "3.6")
-async def test_lease_that_cannot_be_asked_for_means_no_compression_and_no_model_call(
+async def test_without_access_to_the_lease_nothing_is_compressed(
     tmp_path: Path, store: Store, read_log: ReadLog
 ) -> None:
     session_id = await talked(store)
@@ -103,7 +103,7 @@ async def test_lease_that_cannot_be_asked_for_means_no_compression_and_no_model_
         assert (await make_compressor(hasty, model).compress(session_id)).outcome == "done"
 
 
-async def test_lock_that_comes_during_the_summary_fails_it_and_removes_nothing(store: Store, read_log: ReadLog) -> None:
+async def test_locked_store_during_the_summary_fails_it_and_removes_nothing(store: Store, read_log: ReadLog) -> None:
     session_id = await talked(store)
     asked, go_on = asyncio.Event(), asyncio.Event()
     async with await Store.open(store.db.path, clock=SystemClock(), lock_timeout=0.05) as hasty:
@@ -125,9 +125,7 @@ async def test_lock_that_comes_during_the_summary_fails_it_and_removes_nothing(s
 
 
 @pytest.mark.contract("3.1")
-async def test_session_deleted_meanwhile_fails_and_one_that_never_was_is_not_found(
-    store: Store, read_log: ReadLog
-) -> None:
+async def test_session_deleted_meanwhile_fails_and_an_unknown_one_is_not_found(store: Store, read_log: ReadLog) -> None:
     session_id = await talked(store)
     asked, go_on = asyncio.Event(), asyncio.Event()
     running = asyncio.create_task(make_compressor(store, slow_summariser(asked, go_on)).compress(session_id))
@@ -144,7 +142,7 @@ async def test_session_deleted_meanwhile_fails_and_one_that_never_was_is_not_fou
 
 
 @pytest.mark.contract("3.1", "3.3")
-async def test_summary_of_a_session_that_was_deleted_does_not_reach_the_next_one_of_that_id(store: Store) -> None:
+async def test_summary_of_a_deleted_session_does_not_reach_a_new_one_with_its_id(store: Store) -> None:
     session_id = await talked(store)
     asked, go_on = asyncio.Event(), asyncio.Event()
     running = asyncio.create_task(make_compressor(store, slow_summariser(asked, go_on)).compress(session_id))
@@ -157,8 +155,8 @@ async def test_summary_of_a_session_that_was_deleted_does_not_reach_the_next_one
 
 
 @pytest.mark.contract("3.1", "P5")
-async def test_cancel_that_meets_the_swap_is_logged_as_what_the_store_holds(store: Store, read_log: ReadLog) -> None:
-    """However the cancel and the commit meet, log and store agree."""
+async def test_log_agrees_with_the_store_when_a_cancel_meets_the_swap(store: Store, read_log: ReadLog) -> None:
+    """However a cancellation and the commit interleave, log and store agree."""
     for pause in range(40):
         session_id = await talked(store, 12, filler="x" * 900)
         running = asyncio.create_task(make_compressor(store, summariser()).compress(session_id))
@@ -196,7 +194,7 @@ async def test_failure_of_a_stale_owner_is_not_held_against_the_session(store: S
 
 
 class HesitantStore:
-    """A store whose `at`-th write is committed, but tells so only when it is let."""
+    """A store whose `at`-th write is committed, but returns only when the test lets it."""
 
     def __init__(self, store: Store, at: int) -> None:
         self._store = store

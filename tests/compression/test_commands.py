@@ -1,4 +1,4 @@
-"""Compression as a person meets it: /compress, `hermes sessions snapshots`, one question at a time."""
+"""Compression for people: /compress, `hermes sessions snapshots`, and one-shot questions."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_compress_on_request_answers_with_counts_before_and_after(home: Pa
 @pytest.mark.processes
 @pytest.mark.timeout(120)
 @pytest.mark.contract("3.13", "4.12")
-async def test_one_question_in_a_long_session_is_answered_and_the_process_does_not_linger(home: Path) -> None:
+async def test_one_shot_question_in_a_long_session_ends_promptly(home: Path) -> None:
     async with await open_home(home) as store:
         session_id = await talked(store, 14)
         async with LoopbackServer(then=says("a long answer " * 400, piece=500)) as server:
@@ -111,7 +111,7 @@ async def test_one_question_in_a_long_session_is_answered_and_the_process_does_n
 @pytest.mark.stress
 @pytest.mark.contract("3.10", "P3")
 async def test_agents_that_cross_the_threshold_at_once_answer_each_in_its_own_session(home: Path) -> None:
-    """Real `hermes` processes on one home; each is asked twice, and its second answer's request holds the first."""
+    """Ask real `hermes` processes on one home twice each; the request of the second question contains the first."""
     async with await open_home(home) as store:
         ids = [await talked(store, 20) for _ in range(scale(4, 13))]
         async with LoopbackServer(then=says("they spoke of stamps", delay=0.1)) as server:

@@ -1,4 +1,4 @@
-"""What a compression costs: one row. `python -m bench compression` measures the time beside the model's."""
+"""The cost of a compression: one row. `python -m bench compression` compares its time with the model's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hermes.store.store import Store
 from tests.compression.conversations import make_compressor, summariser, talked, turns
 
 LONG = 350
-"""Turns of about 145,000 tokens."""
+"""Return turns of about 145,000 tokens."""
 WINDOW = 200_000
 
 

@@ -1,4 +1,4 @@
-"""Where a conversation is cut, for any conversation and any budget."""
+"""The position of the cut, for any conversation and any budget."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXTS = st.integers(0, 120).map(lambda size: "x" * size * 4)
 
 @st.composite
 def tails(draw: st.DrawFn, first_id: int) -> tuple[Message, ...]:
-    """Turns: what is asked, calls with their results (some lost, some late), answers."""
+    """Turns: a question, calls with their results (some lost, some late), and answers."""
     ids = count(first_id)
     messages: list[Message] = []
 
@@ -52,7 +52,7 @@ def staying(view: LiveView, cut: Cut) -> list[Message]:
 
 
 def asked_last(view: LiveView) -> list[Message]:
-    """The newest user message and those before it that nothing was said to, newest first."""
+    """Return the newest user message and the unanswered ones right before it, newest first."""
     newest_first = list(reversed(view.messages))
     while newest_first and newest_first[0].role != "user":
         newest_first.pop(0)
@@ -100,7 +100,7 @@ def test_calls_and_results_stay_or_leave_together(view: LiveView, turns: int, bu
 @pytest.mark.contract("3.8")
 @settings(max_examples=scale(100, 20_000))
 @given(views(), st.integers(1, 5), st.integers(0, 600), st.integers(0, 1200))
-def test_what_stays_fits_the_budget_or_is_the_newest_question_alone(
+def test_staying_messages_fit_the_budget_or_are_the_newest_question_alone(
     view: LiveView, turns: int, budget: int, ceiling: int
 ) -> None:
     cut = choose_cut(view, keep_turns=turns, budget=budget, ceiling=ceiling)
@@ -117,7 +117,7 @@ def test_what_stays_fits_the_budget_or_is_the_newest_question_alone(
 @pytest.mark.contract("3.8")
 @settings(max_examples=scale(100, 10_000))
 @given(views(), st.integers(1, 5), st.integers(0, 600))
-def test_the_oldest_of_what_should_stay_yields_first(view: LiveView, turns: int, budget: int) -> None:
+def test_oldest_staying_messages_leave_first(view: LiveView, turns: int, budget: int) -> None:
     cut = choose_cut(view, keep_turns=turns, budget=budget)
     if cut is None:
         return

@@ -1,4 +1,4 @@
-"""Summaries that fail: nothing is removed, it is said once, and the session always answers."""
+"""Failed summaries: nothing is removed, one notice appears, and the session always answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.compression.hand_clock import HandClock
 from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 
 FITTING = 22
-"""Turns that are over the threshold of the window and below its hard limit."""
+"""Turns above the threshold of the window and below its hard limit."""
 
 FAILURES: dict[str, Callable[[], ScriptedAnswer]] = {
     "error": lambda: ModelFailed("server", "answered 500", retryable=True),
@@ -43,7 +43,7 @@ FAILURES: dict[str, Callable[[], ScriptedAnswer]] = {
 
 
 def answering(summary: Callable[[], ScriptedAnswer], window: int = WINDOW) -> ScriptedModel:
-    """A model that answers every question, but makes its summaries as told."""
+    """A model that answers every question, and summarizes as scripted."""
 
     def answer(request: ModelRequest) -> ScriptedAnswer:
         return summary() if is_summary_request(request) else Reply("here I am")
@@ -57,7 +57,7 @@ def summaries_asked(model: ScriptedModel) -> int:
 
 @pytest.mark.contract("3.6")
 @pytest.mark.parametrize("kind", FAILURES)
-async def test_failed_summary_removes_nothing_and_is_said_once(store: Store, read_log: ReadLog, kind: str) -> None:
+async def test_failed_summary_removes_nothing_and_is_reported_once(store: Store, read_log: ReadLog, kind: str) -> None:
     session_id = await talked(store, FITTING)
     model = answering(FAILURES[kind])
     agent = make_agent(store, session_id, model)
@@ -84,7 +84,7 @@ async def test_summary_that_takes_too_long_is_given_up(store: Store) -> None:
 
 
 @pytest.mark.contract("3.6")
-async def test_back_off_grows_outlives_a_restart_and_does_not_hold_for_who_asks(tmp_path: Path) -> None:
+async def test_back_off_grows_survives_a_restart_and_does_not_delay_manual_requests(tmp_path: Path) -> None:
     clock = HandClock()
     path = tmp_path / "state.db"
     broken = summariser("  ")
@@ -127,7 +127,7 @@ async def test_at_the_hard_limit_a_digest_is_used_and_the_session_answers(store:
 
 
 @pytest.mark.contract("3.6", "P5")
-async def test_second_failure_in_a_row_is_logged_but_not_said_again(tmp_path: Path, read_log: ReadLog) -> None:
+async def test_second_consecutive_failure_is_only_logged(tmp_path: Path, read_log: ReadLog) -> None:
     clock = HandClock()
     async with await Store.open(tmp_path / "state.db", clock=clock, lock_timeout=10.0) as store:
         session_id = await talked(store, FITTING)

@@ -1,4 +1,4 @@
-"""What is still known after a compression without a model, and how the digest behaves."""
+"""Facts that survive a compression without a model, and the digest's behavior."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.scale import scale
 
 
 def stored(drafts: list[Draft], first: int = 1) -> list[Message]:
-    """Drafts as the store gives them back."""
+    """Return drafts as stored messages."""
     return [
         Message(first + place, "s", draft.role, draft.content, 0.0, tool_calls=draft.tool_calls)
         for place, draft in enumerate(drafts)
@@ -46,7 +46,7 @@ async def test_facts_decisions_tasks_and_identifiers_are_still_there_after_a_dig
 
 @pytest.mark.contract("3.11")
 @pytest.mark.parametrize(("window", "floor"), [(32_000, 1.0), (8_000, 1.0), (4_000, 1.0), (2_000, 0.7)])
-async def test_they_are_still_there_after_three_digests_of_digests(store: Store, window: int, floor: float) -> None:
+async def test_facts_survive_three_digests_of_digests(store: Store, window: int, floor: float) -> None:
     session_id = (await store.create_session("test")).id
     await store.append(session_id, *conversation())
     for seed in range(3):
@@ -58,7 +58,7 @@ async def test_they_are_still_there_after_three_digests_of_digests(store: Store,
 
 @pytest.mark.contract("3.11")
 @pytest.mark.parametrize(("budget", "floor"), [(4_000, 1.0), (1_000, 1.0), (500, 1.0), (250, 0.9), (128, 0.5)])
-def test_digest_keeps_what_matters_however_small_it_is(budget: int, floor: float) -> None:
+def test_smallest_digest_keeps_the_important_facts(budget: int, floor: float) -> None:
     digest = make_digest(None, stored(conversation()), budget)
     assert estimate_tokens(digest) <= budget
     assert len(PLANTED) - len(forgotten(digest)) >= floor * len(PLANTED), forgotten(digest)
@@ -120,7 +120,7 @@ def test_text_is_cut_to_the_longest_beginning_that_fits(text: str, tokens: int) 
 
 
 @pytest.mark.contract("3.11")
-def test_what_a_weak_model_leaves_out_is_quoted_beside_its_summary() -> None:
+def test_facts_that_a_weak_model_omits_are_quoted_after_its_summary() -> None:
     telling = read_telling(None, stored(conversation()))
     summary = add_missing("Marisol is allergic to penicillin. They spoke of the weather.", telling, 500)
     assert forgotten(summary) == []
@@ -130,7 +130,7 @@ def test_what_a_weak_model_leaves_out_is_quoted_beside_its_summary() -> None:
     assert len(forgotten(again)) <= 1
 
 
-def test_summary_that_says_it_all_is_left_alone() -> None:
+def test_complete_summary_is_not_extended() -> None:
     good = " ".join(sentence for _, sentence in PLANTED.values())
     assert add_missing(good, read_telling(None, stored(conversation())), 500) == good
 

@@ -22,16 +22,14 @@ log = logging.getLogger("hermes.test")
 
 
 def brackets(path: Path, text: str) -> set[str]:
-    """The brackets of all lines that hold `text`."""
+    """Return the brackets of all lines that contain `text`."""
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if text in line]
     assert lines
     return {line.split("[", 1)[1].split("]", 1)[0] for line in lines}
 
 
 @pytest.mark.contract("3.9")
-async def test_whatever_runs_inside_an_operation_logs_under_its_session(
-    store: Store, log_file: Path, read_log: ReadLog
-) -> None:
+async def test_code_inside_an_operation_logs_under_its_session(store: Store, log_file: Path, read_log: ReadLog) -> None:
     session_id, other = await talked(store), await talked(store)
 
     async def meddle(_: Sequence[Message]) -> None:

@@ -1,4 +1,4 @@
-"""Compression over several processes on one home: leases, take-over, thirteen at once."""
+"""Compression by several processes on one home: leases, take-over, thirteen at once."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Worker = subprocess.Popen[str]
 
 
 class Crew:
-    """Workers on one home; those that a test leaves behind are ended."""
+    """Workers on one home; those still running at the end of a test are ended."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._workers: list[Worker] = []
 
     async def start(self, session_id: str, url: str, lease: float = 30.0) -> Worker:
-        """A worker that is ready and waits for its line."""
+        """Start a worker and wait until it is ready."""
         process = start("tests.compression.worker", self._home, session_id, url, lease)
         self._workers.append(process)
         assert await asyncio.to_thread(hear, process) == "ready"
@@ -56,14 +56,14 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
 
 
 async def told(process: Worker) -> Json:
-    """The result that a worker tells before it ends."""
+    """Return the result that a worker prints before it ends."""
     line = await asyncio.to_thread(hear, process)
     await asyncio.to_thread(finish, process)
     return json.loads(line)
 
 
 async def wait_until_expired(store: Store, session_id: str) -> None:
-    """Until nobody holds the session's compression any more by the clock."""
+    """Wait until the lease of the session's compression has expired."""
 
     def held(tx: Tx) -> bool:
         return leases.holder(tx, f"compression:{session_id}", now=store.clock.now()) is not None
@@ -154,7 +154,7 @@ async def test_two_agent_loop_where_one_is_compressed_while_the_other_sends(
 @pytest.mark.contract("3.10")
 @pytest.mark.parametrize("count", [5, 13])
 async def test_multi_agent_host_stability(store: Store, crew: Crew, tmp_path: Path, count: int) -> None:
-    """Each agent compresses its own session while the others write to it; nobody misses anything."""
+    """Each agent compresses its session while the others write to theirs; no message is lost."""
     ids = [await talked(store, 12) for _ in range(count)]
     async with LoopbackServer(then=says("they spoke of stamps", delay=0.3)) as server:
         workers = [await crew.start(key, server.base_url) for key in ids]

@@ -1,4 +1,4 @@
-"""The scenarios that the session-stability of compression is accepted by, one test each, by their names."""
+"""Acceptance scenarios for session stability under compression, one test per scenario, with the scenario's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compression inside a turn: the window that was wrong, the last look, silence, and /stop."""
+"""Compression inside a turn: a wrong context window, the last check, silence, and /stop."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_window_smaller_than_believed_is_answered_after_one_compression(st
     await agent.close()
     assert isinstance(events[-1], Replied)
     assert [event.text for event in events if isinstance(event, Notice)] == [
-        "The model found the conversation too long; it was compressed and is asked again."
+        "The model found the conversation too long; it was compressed, and the request is sent again."
     ]
     assert len(questions(model)) == 2
     assert questions(model)[-1].messages[-1]["content"] == "are you there?"
@@ -103,9 +103,7 @@ async def incognito_between(store: Store, session_id: str) -> None:
 
 
 @pytest.mark.contract("3.7", "4.6")
-async def test_notes_and_provider_see_what_leaves_before_it_does_but_nothing_incognito(
-    store: Store, tmp_path: Path
-) -> None:
+async def test_notes_and_provider_see_leaving_messages_but_no_incognito_ones(store: Store, tmp_path: Path) -> None:
     session_id = (await store.create_session("test")).id
     await incognito_between(store, session_id)
     await store.append(session_id, *turns(30))
@@ -250,7 +248,9 @@ async def test_short_session_is_left_alone_however_long_the_silence(tmp_path: Pa
 
 @pytest.mark.contract("4.12")
 @pytest.mark.parametrize("next_is", ["a turn", "the end"])
-async def test_silence_that_ends_stops_what_it_began(tmp_path: Path, read_log: ReadLog, next_is: str) -> None:
+async def test_new_message_stops_a_compression_that_silence_started(
+    tmp_path: Path, read_log: ReadLog, next_is: str
+) -> None:
     clock = HandClock()
     asked = asyncio.Event()
     hanging = [True]
@@ -321,7 +321,7 @@ async def test_request_that_must_fit_waits_for_the_compression_of_another_proces
     await agent.close()
 
 
-async def test_request_by_hand_takes_its_focus_to_the_model(store: Store) -> None:
+async def test_focus_of_a_manual_request_reaches_the_model(store: Store) -> None:
     session_id = await talked(store)
     model = summariser()
     await make_compressor(store, model).compress(session_id, Request(focus="the prices"))

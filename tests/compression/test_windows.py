@@ -1,4 +1,4 @@
-"""Whatever the window and whatever was said, the session answers, and it does not compress for nothing."""
+"""Whatever the window and the messages, the session answers, and it does not compress without need."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LATIN = "I live in Valletta and collect stamps from Malta, about three euros eac
 
 
 def text_of(tokens: int, filler: str) -> str:
-    """About `tokens` tokens of `filler`."""
+    """Return about `tokens` tokens of `filler`."""
     each = len(filler) if not filler.isascii() else len(filler) // 4
     return filler * max(1, tokens // each)
 
@@ -177,7 +177,7 @@ async def test_prompt_larger_than_the_window_fails_clearly_and_without_a_flood(
 
 @pytest.mark.contract("3.8")
 @pytest.mark.parametrize("filler", [LATIN, CJK], ids=["latin", "cjk"])
-async def test_message_too_large_for_the_window_is_said(store: Store, filler: str) -> None:
+async def test_message_too_large_for_the_window_causes_a_notice(store: Store, filler: str) -> None:
     session_id = (await store.create_session("test")).id
     agent = make_agent(store, session_id, strict_model(8_000))
     for text in ("hello", text_of(4_000, LATIN)):
@@ -193,7 +193,7 @@ async def test_message_too_large_for_the_window_is_said(store: Store, filler: st
 
 @pytest.mark.contract("3.6")
 async def test_summary_in_pieces_never_asks_for_more_than_the_window(store: Store) -> None:
-    """The summary so far is as long as a careless model makes it, and the last one came from a larger model."""
+    """An overlong earlier summary, where the last one came from a larger model."""
     window, session_id = 8_000, (await store.create_session("test")).id
     roomy = make_agent(store, session_id, strict_model(64_000, summary=lambda: Reply(text_of(3_500, LATIN))))
     for number in range(4):

@@ -1,4 +1,4 @@
-"""A process that compresses one session with a model on loopback: says `ready`, waits for a line, tells the result.
+"""A process that compresses one session with a model on loopback: prints `ready`, waits for a line, prints the result.
 
 python -m tests.compression.worker HOME SESSION MODEL_URL LEASE
 """

@@ -1,4 +1,4 @@
-"""Compressors that are wrong on purpose: each breaks one promise, so that the checks are known to notice."""
+"""Compressors that are wrong on purpose: each breaks one promise, so that the checks must notice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _row(view: LiveView, horizon: int, upto: int, epoch: int, now: float) -> Com
 
 
 async def compress_into_new_session(store: Store, session_id: str) -> str:
-    """Anomaly A: the result lives on under an id of its own, and the end line names that one."""
+    """Anomaly A: the result gets a new session id, which the end line names."""
     with operation(session_id):
         _start(session_id, "a1")
         view = await store.view(session_id)
@@ -39,7 +39,7 @@ async def compress_into_new_session(store: Store, session_id: str) -> str:
 
 
 async def compress_for_another(store: Store, own_id: str, foreign_id: str) -> None:
-    """Anomaly B: the task of one session compresses another."""
+    """Anomaly B: the task of one session compresses another session."""
     with operation(own_id):
         _start(foreign_id, "b1")
         view = await store.view(foreign_id)
@@ -49,7 +49,7 @@ async def compress_for_another(store: Store, own_id: str, foreign_id: str) -> No
 
 
 class Hider:
-    """Takes whatever is newest at the end as its horizon: what arrived meanwhile is hidden, and was never read."""
+    """Uses the newest message at the end as its horizon: messages that arrived meanwhile are hidden, unread."""
 
     def __init__(self, store: Store, session_id: str) -> None:
         self._store = store
@@ -72,7 +72,7 @@ class Hider:
 
 
 class Unleased:
-    """One of two workers on one session that ask nobody: each takes the epoch that is free when it is done."""
+    """One of two workers on one session without a lease: each takes the epoch that is free when it ends."""
 
     def __init__(self, store: Store, session_id: str, op: str) -> None:
         self._store = store

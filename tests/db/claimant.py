@@ -1,4 +1,4 @@
-"""A process that holds a lane under a name of its own, says the name, and stays until its stdin ends."""
+"""A process that holds a lane under its own owner name, prints the name, and stays until its stdin ends."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from hermes.db.engine import Tx
 
 
 def make_file(path: Path) -> sqlite3.Connection:
-    """A new file; durability is not what its tests are about, so it does not wait for the disk."""
+    """Return a new file that does not wait for the disk: these tests are not about durability."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.row_factory = sqlite3.Row
     connection.execute("PRAGMA journal_mode = WAL")
@@ -24,7 +24,7 @@ def make_file(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[Tx]:
-    """One transaction: committed at the end, rolled back on an error."""
+    """Run one transaction: committed at the end, rolled back on an error."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield connection
@@ -35,5 +35,5 @@ def transaction(connection: sqlite3.Connection) -> Iterator[Tx]:
 
 
 def dump(connection: sqlite3.Connection) -> list[str]:
-    """The whole content, to compare."""
+    """Return the whole content, for comparison."""
     return list(connection.iterdump())

@@ -1,4 +1,4 @@
-"""A clock that tests move by hand: whoever sleeps wakes in order of time, and nobody waits for real."""
+"""A clock that tests move by hand. Sleepers wake in order of time, and nobody waits for real."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class HandClock:
         await waking
 
     def set_back(self, seconds: float) -> None:
-        """Tell an earlier time from now on; who sleeps, sleeps as long as before."""
+        """Set the clock back; sleepers sleep as long as before."""
         self._now -= seconds
         self._sleepers = [(at - seconds, number, waking) for at, number, waking in self._sleepers]
 
     async def pass_time(self, seconds: float = 0.0) -> None:
-        """Let this much time pass, and everybody do what there is to do at each moment of it."""
+        """Let this much time pass, and run everything that becomes ready at each moment."""
         until = self._now + seconds
         await self._rest()
         while self._sleepers and self._sleepers[0][0] <= until:
@@ -38,7 +38,7 @@ class HandClock:
         self._now = until
 
     async def _rest(self) -> None:
-        """Until everybody waits for something: then asyncio's own loop has nothing that is ready to run."""
+        """Wait until no task is ready to run."""
         ready = vars(asyncio.get_running_loop())["_ready"]
         while ready:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Real processes for tests: a module of ours, started with pipes."""
+"""Real processes for tests: one of our modules, started with pipes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def say(process: subprocess.Popen[str], line: str) -> None:
 
 
 def hear(process: subprocess.Popen[str]) -> str:
-    """Its next line. Fails with what it wrote to stderr when it ended instead."""
+    """Read the process's next line. Fails with its stderr if it ended instead."""
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line.endswith("\n"):
@@ -43,7 +43,7 @@ def hear(process: subprocess.Popen[str]) -> str:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    """Close its stdin, wait for a good end, and return the rest of what it said."""
+    """Close its stdin, wait for a successful end, and return the rest of its output."""
     output, errors = await_end(process)
     assert process.returncode == 0, errors
     assert errors == ""
@@ -51,7 +51,7 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 async def stop_between_writes(process: subprocess.Popen[str], file: Path) -> None:
-    """Stop a process while it does not hold the file's write lock: with it, nobody could go on."""
+    """Stop a process while it does not hold the file's write lock, without which nobody else could write."""
     probe = sqlite3.connect(file, isolation_level=None, timeout=0.2)
     try:
         while True:

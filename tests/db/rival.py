@@ -1,4 +1,4 @@
-"""A process that takes one lease again and again, and writes into a diary when it goes in and out."""
+"""A process that takes one lease again and again, and logs each acquisition and release."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DIARY = "INSERT INTO diary (epoch, what) VALUES (?, ?)"
 
 
 async def fight(path: Path, owner: str, count: int) -> int:
-    """Hold the lease `count` times. Going in and out are transactions of their own."""
+    """Hold the lease `count` times. Acquiring and releasing are separate transactions."""
     db, clock, chance = StoreDatabase(path, lock_timeout=30.0), SystemClock(), random.Random(owner)
 
     def enter(tx: Tx) -> Lease | None:

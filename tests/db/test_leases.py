@@ -1,4 +1,4 @@
-"""Leases: one holder at a time, epochs that only grow, and a refusal for whoever lost."""
+"""Leases: one holder at a time, growing epochs, and a refusal for a former holder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @pytest.mark.contract("3.3")
-def test_lease_is_refused_to_all_while_it_is_held_and_given_when_it_expired(db: sqlite3.Connection) -> None:
+def test_held_lease_is_refused_to_everyone_until_it_expires(db: sqlite3.Connection) -> None:
     first = leases.acquire(db, "compress:s", "p1", ttl=10.0, now=0.0)
     assert first is not None
     assert leases.acquire(db, "compress:s", "p2", ttl=10.0, now=9.9) is None
@@ -60,7 +60,7 @@ def test_stale_owner_can_neither_check_renew_nor_release(db: sqlite3.Connection)
 
 
 @pytest.mark.contract("3.3")
-def test_owner_that_takes_its_own_name_again_is_told_from_its_earlier_self(db: sqlite3.Connection) -> None:
+def test_new_lease_of_the_same_owner_differs_from_its_earlier_one(db: sqlite3.Connection) -> None:
     before = leases.acquire(db, "x", "p1", ttl=1.0, now=0.0)
     after = leases.acquire(db, "x", "p1", ttl=1.0, now=2.0)
     assert before is not None
@@ -72,7 +72,7 @@ def test_owner_that_takes_its_own_name_again_is_told_from_its_earlier_self(db: s
         leases.release(db, after)
 
 
-def test_lease_past_its_expiry_that_nobody_took_can_be_renewed(db: sqlite3.Connection) -> None:
+def test_expired_lease_that_nobody_took_can_be_renewed(db: sqlite3.Connection) -> None:
     lease = leases.acquire(db, "x", "p1", ttl=1.0, now=0.0)
     assert lease is not None
     renewed = leases.renew(db, lease, ttl=1.0, now=5.0)
@@ -132,7 +132,7 @@ def test_owner_is_described_by_its_process_and_by_its_machine_if_that_is_another
     assert leases.describe_owner("elsewhere/42:17:00000000") == "process 17 on elsewhere"
 
 
-def test_owner_that_is_gone_holds_nothing_and_what_it_does_late_is_refused(db: sqlite3.Connection) -> None:
+def test_ended_owner_holds_nothing_and_its_late_writes_are_refused(db: sqlite3.Connection) -> None:
     gone = f"{new_owner().partition(':')[0]}:{os.getpid()}:00000000"
     left = leases.acquire(db, "x", gone, ttl=60.0, now=0.0)
     assert left is not None

@@ -1,4 +1,4 @@
-"""Owners: the lane of a process that is certainly gone can be taken at once, and of no other."""
+"""Owners: the lane of a process that has certainly ended can be taken at once, and no other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_names_of_one_process_differ() -> None:
 
 @pytest.mark.processes
 @pytest.mark.contract("2.3", "3.3")
-def test_lane_of_a_killed_process_is_free_at_once_and_of_a_living_one_is_not(tmp_path: Path) -> None:
+def test_only_the_lane_of_a_killed_process_is_free_at_once(tmp_path: Path) -> None:
     db = make_file(tmp_path / "o.db")
     process = start("tests.db.claimant", tmp_path / "o.db", "work", "a")
     owner = hear(process)
@@ -66,7 +66,7 @@ def test_owner_we_cannot_be_sure_of_is_not_gone(tmp_path: Path) -> None:
         assert not is_gone(odd)
 
 
-def test_an_owner_with_our_process_id_that_we_never_were_is_gone() -> None:
+def test_foreign_owner_name_with_our_process_id_is_gone() -> None:
     place = new_owner().partition(":")[0]
     assert is_gone(f"{place}:{os.getpid()}:00000000")
     assert not is_gone(new_owner())

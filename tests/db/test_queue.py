@@ -1,4 +1,4 @@
-"""Facts of the queue that need no model: what a person or a status page sees, and what a claim costs."""
+"""Facts of the queue that need no model: its status, and the cost of a claim."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.db import queue, queue_items
-from hermes.db.outcomes import MAX_CRASHES, SPLIT_LOSSES, Dead, Defect, Done, Retry
+from hermes.db.outcomes import MAX_CRASHES, MIN_SPLIT_LOSSES, Dead, Defect, Done, Retry
 from hermes.db.queue import Claim
 from hermes.errors import NotFoundError, StaleError
 from tests.db.files import make_file, transaction
@@ -53,8 +53,8 @@ def test_items_that_are_lost_again_and_again_are_claimed_alone_and_later_each_ti
         assert head.reason == f"the process ended {len(taken)} times while this was handled"
         waits.append(head.not_before - now)
         now = head.not_before
-    assert taken[:SPLIT_LOSSES] == [["one", "two"]] * SPLIT_LOSSES
-    assert set(map(tuple, taken[SPLIT_LOSSES:])) == {("one",)}
+    assert taken[:MIN_SPLIT_LOSSES] == [["one", "two"]] * MIN_SPLIT_LOSSES
+    assert set(map(tuple, taken[MIN_SPLIT_LOSSES:])) == {("one",)}
     assert waits == [9.0 * times for times in range(1, 1 + len(waits))]
     assert len(taken) > MAX_CRASHES
     assert queue_items.items(db, "work", "dead") == []
@@ -123,7 +123,7 @@ def test_effect_of_an_outcome_that_cannot_be_settled_is_rolled_back_with_it(db: 
 
 
 @pytest.mark.contract("2.3")
-def test_what_follows_a_retry_waits_and_has_lost_no_attempt(db: sqlite3.Connection) -> None:
+def test_items_behind_a_retry_wait_and_lose_no_attempt(db: sqlite3.Connection) -> None:
     add(db, "a", "one", "two", "three")
     claim = take(db, now=0.0, limit=3)
     assert claim is not None
@@ -135,7 +135,7 @@ def test_what_follows_a_retry_waits_and_has_lost_no_attempt(db: sqlite3.Connecti
     assert [(item.key, item.attempts) for item in again.items] == [("two", 2), ("three", 1)]
 
 
-def test_status_counts_what_waits_what_is_dead_and_since_when(db: sqlite3.Connection) -> None:
+def test_status_counts_waiting_and_dead_items_and_their_age(db: sqlite3.Connection) -> None:
     assert queue_items.stats(db, "work", now=9.0) == queue_items.QueueStats(0, 0, 0, 0.0, None)
     add(db, "a", "one", "two", now=1.0)
     add(db, "b", "three", now=2.0)
@@ -147,7 +147,7 @@ def test_status_counts_what_waits_what_is_dead_and_since_when(db: sqlite3.Connec
     assert queue_items.queues(db) == ["work"]
 
 
-def test_dead_item_can_be_revived_and_another_cannot(db: sqlite3.Connection) -> None:
+def test_only_a_dead_item_can_be_revived(db: sqlite3.Connection) -> None:
     add(db, "a", "one")
     claim = take(db, now=0.0)
     assert claim is not None

@@ -1,4 +1,4 @@
-"""What the queue's work costs does not grow with what waits: counted in SQLite's own steps, not in seconds."""
+"""The cost of queue operations does not grow with the backlog. It is measured in SQLite steps, not in seconds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Meter:
         self.costs: dict[str, int] = {}
 
     def run(self, name: str, act: Callable[[Tx], T]) -> T:
-        """What `act` returns, in a transaction of its own."""
+        """Return the result of `act`, run in a transaction."""
         ticks = 0
 
         def tick() -> int:
@@ -61,7 +61,7 @@ class Meter:
 
     @property
     def dear(self) -> dict[str, int]:
-        """The acts that cost too much."""
+        """Return the acts that cost too much."""
         return {name: cost for name, cost in self.costs.items() if cost > STEPS}
 
 

@@ -1,4 +1,4 @@
-"""Items that are held, tried, taken out of turn, moved with their payload, and handlers that raise."""
+"""Items that are held, retried, taken out of turn, or moved with their payload, and handlers that raise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.db import lanes, queue, queue_items
-from hermes.db.outcomes import MAX_CRASHES, SUSPECT_CRASHES, Dead, Defect, Done, ItemOutcome, Postponed, Retry
+from hermes.db.outcomes import MAX_CRASHES, MIN_SUSPECT_CRASHES, Dead, Defect, Done, ItemOutcome, Postponed, Retry
 from hermes.db.queue import Claim
 from tests.db.files import make_file, transaction
 
@@ -87,7 +87,7 @@ def test_release_cuts_no_back_off_short(db: sqlite3.Connection) -> None:
     assert nothing_due(db, now=39.9)
 
 
-def test_every_item_of_a_claim_is_known_as_tried_whatever_became_of_the_first(db: sqlite3.Connection) -> None:
+def test_every_item_of_a_claim_counts_as_tried_whatever_the_first_outcome(db: sqlite3.Connection) -> None:
     for key in ("one", "two", "three"):
         add(db, key, now=0.0)
     first = take(db, now=1.0)
@@ -114,7 +114,7 @@ def test_revived_item_is_still_known_as_tried(db: sqlite3.Connection) -> None:
     assert tried(take(db, now=3.0)) == [1.0]
 
 
-def test_postponed_items_are_as_before_the_claim_but_for_their_time(db: sqlite3.Connection) -> None:
+def test_postponing_an_item_changes_only_its_time(db: sqlite3.Connection) -> None:
     for key in ("one", "two"):
         add(db, key, now=0.0)
     settle(db, take(db, now=1.0, limit=1), Retry(2.0, "timed out"), now=1.5)
@@ -148,7 +148,7 @@ def test_joined_lane_keeps_the_order_of_arrival_and_gets_the_patch(db: sqlite3.C
     assert [item.payload for item in take(db, now=2.0).items] == [{"key": "one", **patch}, {"key": "two"}]
 
 
-def test_dropped_items_leave_only_their_keys_and_what_follows_goes_on(db: sqlite3.Connection) -> None:
+def test_dropped_items_leave_only_their_keys_and_the_lane_continues(db: sqlite3.Connection) -> None:
     for key in ("one", "two", "three"):
         add(db, key, now=0.0)
     under_way = take(db, now=1.0, limit=1)
@@ -183,7 +183,7 @@ def test_queues_are_named_by_prefix(db: sqlite3.Connection) -> None:
     assert queue_items.queues(db) == ["inbox", "memory:a", "memory:b"]
 
 
-def test_item_that_makes_its_handler_raise_is_found_alone_and_put_aside(db: sqlite3.Connection) -> None:
+def test_item_that_makes_its_handler_raise_is_isolated_and_becomes_dead(db: sqlite3.Connection) -> None:
     for key in ("one", "poison", "three"):
         add(db, key, now=0.0)
     now, done, last = 0.0, [], []
@@ -200,7 +200,7 @@ def test_item_that_makes_its_handler_raise_is_found_alone_and_put_aside(db: sqli
     assert nothing
     assert sorted(done) == ["one", "three"]
     assert last == [Dead("it raised")]
-    assert now == SUSPECT_CRASHES + 1 + (MAX_CRASHES - SUSPECT_CRASHES) + 1
+    assert now == MIN_SUSPECT_CRASHES + 1 + (MAX_CRASHES - MIN_SUSPECT_CRASHES) + 1
 
 
 def test_clean_retry_ends_the_count_of_crashes(db: sqlite3.Connection) -> None:

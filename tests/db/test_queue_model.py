@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 
 from hermes.db import lanes, leases, queue, queue_items
 from hermes.db.leases import Lease
-from hermes.db.outcomes import MAX_CRASHES, SUSPECT_CRASHES, Dead, Defect, Done, ItemOutcome, Postponed, Retry
+from hermes.db.outcomes import MAX_CRASHES, MIN_SUSPECT_CRASHES, Dead, Defect, Done, ItemOutcome, Postponed, Retry
 from hermes.db.queue import Claim, Item
 from hermes.errors import StaleError
 from tests.db.files import dump, make_file, transaction
@@ -42,7 +42,7 @@ WAITS = Retry | Defect | Postponed
 
 @dataclass
 class Holding:
-    """A lane someone believes to hold, with the items claimed, if any."""
+    """A lane that some process believes to hold, with the items it claimed, if any."""
 
     lane: str
     lease: Lease
@@ -50,7 +50,7 @@ class Holding:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Every rule is something a process may do; effects are rows written in the transaction of `settle`."""
+    """Every rule is an action of a process; effects are rows written in the transaction of `settle`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,9 +121,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.hold(Holding(claim.lane, claim.lease, claim))
 
     def count_lost(self) -> None:
-        """Take note of losses that a claim has counted; a suspect's time begins anew with each."""
+        """Count the losses that a claim has recorded; each restarts a suspect's time."""
         for row in self.db.execute("SELECT id, lost FROM hermes_queue"):
-            if row["lost"] > self.lost[row["id"]] and row["lost"] >= SUSPECT_CRASHES:
+            if row["lost"] > self.lost[row["id"]] and row["lost"] >= MIN_SUSPECT_CRASHES:
                 self.due[row["id"]] = self.now
             self.lost[row["id"]] = row["lost"]
 
@@ -153,7 +153,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(owner=st.sampled_from(OWNERS), limit=st.integers(1, 4), verdicts=VERDICTS, pause=PAUSES)
     def work(self, owner: str, limit: int, verdicts: list[str], pause: float) -> None:
-        """What mostly happens: a claim that is settled."""
+        """The most common action: a claim that is settled."""
         before = len(self.holdings)
         self.claim(owner, limit, None)
         if len(self.holdings) > before:
@@ -184,7 +184,7 @@ class QueueMachine(RuleBasedStateMachine):
         return outcomes[verdict]
 
     def finish(self, claim: Claim | None, outcomes: list[ItemOutcome]) -> None:
-        """Effects and settlement, in one transaction; nothing after an item that waits has an effect."""
+        """Effects and settlement, in one transaction; nothing behind a waiting item has an effect."""
         assert claim is not None
         with transaction(self.db) as tx:
             for item, outcome in zip(claim.items, outcomes, strict=False):
@@ -199,7 +199,7 @@ class QueueMachine(RuleBasedStateMachine):
         return isinstance(outcome, Defect) and self.defects[item.id] + 1 >= MAX_CRASHES
 
     def remember(self, claim: Claim, outcomes: list[ItemOutcome], recorded: list[ItemOutcome]) -> None:
-        """What the model knows of the items after they were settled."""
+        """Update the model after items were settled."""
         last: ItemOutcome | None = None  # the first outcome that lets the others wait
         for position, item in enumerate(claim.items):
             outcome = outcomes[position] if position < len(outcomes) else None
@@ -286,7 +286,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.dropped |= going
 
     def owns(self, holding: Holding) -> bool:
-        """What the file says, as far as it agrees with what we know: a live lease is owned, a followed one is not."""
+        """Return True if the file still shows the holding's lease as the newest, and check that this agrees with the
+        model."""
         row = self.db.execute("SELECT epoch FROM hermes_leases WHERE name = ?", (holding.lease.name,)).fetchone()
         owned = bool(row["epoch"] == holding.lease.epoch)
         assert owned or holding.lease.expires_at <= self.now
@@ -361,7 +362,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.folder.cleanup()
 
     def drain(self) -> None:
-        """The faults stop: two consumers finish everything that waits."""
+        """Stop the faults: two consumers finish every waiting item."""
         self.now += 100.0
         idle = 0
         while self.ids("state = 'waiting'"):

@@ -1,4 +1,4 @@
-"""The queue worker on a real file, under a clock that is moved by hand."""
+"""The queue worker on a real file, under a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from hermes.db.leases import new_owner
 from hermes.db.outcomes import (
     GIVEN_UP,
     MAX_CRASHES,
-    SPLIT_LOSSES,
-    SUSPECT_CRASHES,
+    MIN_SPLIT_LOSSES,
+    MIN_SUSPECT_CRASHES,
     Dead,
     Done,
     ItemOutcome,
@@ -40,7 +40,8 @@ Handle = Callable[[Claim], Awaitable[Sequence[ItemOutcome] | None]]
 
 
 class File:
-    """The file without the engine's threads: a write takes one round of the loop, and may be made to fail or wait."""
+    """The file without the engine's threads. A write takes one round of the event loop, and may be made to fail or
+    wait."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
@@ -59,7 +60,7 @@ class File:
 
 @dataclass
 class Told(Work):
-    """Handles items as it is told and remembers what it saw."""
+    """Handles items as instructed and remembers what it saw."""
 
     act: Handle
     keys: list[list[str]] = field(default_factory=list)
@@ -92,7 +93,7 @@ async def all_done(claimed: Claim) -> Sequence[ItemOutcome]:
 
 
 class Bench:
-    """A file, a clock, and workers on them."""
+    """A file, a clock, and the workers that use them."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.file = File(db)
@@ -170,7 +171,7 @@ async def test_lanes_are_handled_side_by_side_and_each_in_order(bench: Bench) ->
     assert sorted(bench.effects()) == ["a1", "a2", "b1", "b2", "c1", "c2"]
 
 
-async def test_what_is_new_is_handled_at_once_when_the_worker_is_woken_and_soon_when_not(bench: Bench) -> None:
+async def test_new_items_are_handled_at_once_if_the_worker_is_woken_else_soon(bench: Bench) -> None:
     worker = bench.worker(Told(all_done))
     bench.start(worker)
     await bench.clock.pass_time()
@@ -185,7 +186,7 @@ async def test_what_is_new_is_handled_at_once_when_the_worker_is_woken_and_soon_
     assert bench.effects() == ["woken", "polled"]
 
 
-async def test_worker_that_gathers_handles_together_what_comes_meanwhile(bench: Bench) -> None:
+async def test_items_that_arrive_while_gathering_are_handled_together(bench: Bench) -> None:
     class Gathering(Told):
         async def gather(self) -> None:
             await bench.clock.sleep(5.0)
@@ -219,7 +220,7 @@ async def test_items_without_an_outcome_come_again(bench: Bench) -> None:
     assert bench.effects() == ["one", "two", "three"]
 
 
-async def test_handler_that_raises_has_a_few_tries_with_growing_pauses_and_only_the_culprit_goes(bench: Bench) -> None:
+async def test_raising_handler_gets_few_retries_and_only_the_culprit_becomes_dead(bench: Bench) -> None:
     tries: list[float] = []
 
     async def refuse_poison(claimed: Claim) -> Sequence[ItemOutcome]:
@@ -241,7 +242,7 @@ async def test_handler_that_raises_has_a_few_tries_with_growing_pauses_and_only_
     assert [item.reason for item in queue_items.items(bench.file.db, "work", "dead")] == ["RuntimeError: a defect"]
 
 
-async def test_trouble_of_the_store_inside_a_handler_is_tried_again_for_as_long_as_it_takes(bench: Bench) -> None:
+async def test_store_errors_in_a_handler_are_retried_without_limit(bench: Bench) -> None:
     tries: list[float] = []
 
     async def fail_often(claimed: Claim) -> Sequence[ItemOutcome]:
@@ -257,7 +258,7 @@ async def test_trouble_of_the_store_inside_a_handler_is_tried_again_for_as_long_
     assert max(after - before for before, after in pairwise(tries)) <= 61.0, "the pauses grow to a minute"
 
 
-async def test_queue_that_cannot_be_read_is_said_and_read_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreadable_queue_is_reported_and_retried(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.add("a", "one")
     bench.file.failing = True
     bench.start(bench.worker(Told(all_done)))
@@ -269,7 +270,7 @@ async def test_queue_that_cannot_be_read_is_said_and_read_again(bench: Bench, ca
 
 
 @pytest.mark.contract("2.4")
-async def test_what_was_queued_or_put_off_while_the_clock_was_ahead_does_not_wait_for_it(bench: Bench) -> None:
+async def test_items_delayed_while_the_clock_was_ahead_do_not_wait_for_it(bench: Bench) -> None:
     async def put_off(claimed: Claim) -> Sequence[ItemOutcome]:
         return [Retry(bench.clock.now() + 60.0, "not yet")]
 
@@ -316,7 +317,7 @@ async def test_slow_handler_keeps_its_lane(bench: Bench) -> None:
 
 
 @pytest.mark.contract("P2")
-async def test_outcome_of_a_lane_that_was_lost_is_refused_and_the_worker_goes_on(bench: Bench) -> None:
+async def test_outcome_of_a_lost_lane_is_refused_and_the_worker_continues(bench: Bench) -> None:
     async def slowly(claimed: Claim) -> Sequence[ItemOutcome]:
         await bench.clock.sleep(5.0)
         return await all_done(claimed)
@@ -377,7 +378,7 @@ async def test_lane_whose_handler_had_no_time_to_begin_is_given_back(bench: Benc
 
 
 @pytest.mark.contract("P1")
-async def test_drain_lets_handlers_end_and_gives_back_what_does_not(bench: Bench) -> None:
+async def test_drain_lets_handlers_finish_and_returns_the_rest(bench: Bench) -> None:
     async def by_lane(claimed: Claim) -> Sequence[ItemOutcome]:
         await bench.clock.sleep({"quick": 5.0, "slow": 500.0}[claimed.lane])
         return await all_done(claimed)
@@ -438,7 +439,7 @@ async def test_finish_handles_all_that_is_due_and_nothing_else(bench: Bench) -> 
     assert sorted(bench.effects()) == ["a0", "a1", "a2", "a3", "a4", "b0"]
 
 
-async def test_finish_handles_what_waits_behind_an_item_that_is_done_while_it_looks(bench: Bench) -> None:
+async def test_finish_handles_items_behind_one_that_ends_while_it_looks(bench: Bench) -> None:
     answer = asyncio.Event()
 
     async def wait_for_it(claimed: Claim) -> Sequence[ItemOutcome]:
@@ -506,7 +507,7 @@ async def test_lane_that_a_turn_asks_for_is_not_handled_in_the_name_of_that_turn
     assert seen == ["none"]
 
 
-async def test_who_waits_for_a_lane_waits_no_longer_than_the_deadline_and_the_handler_goes_on(bench: Bench) -> None:
+async def test_waiting_for_a_lane_ends_at_the_deadline_while_the_handler_continues(bench: Bench) -> None:
     async def slowly(claimed: Claim) -> Sequence[ItemOutcome]:
         await bench.clock.sleep(20.0)
         return await all_done(claimed)
@@ -522,7 +523,7 @@ async def test_who_waits_for_a_lane_waits_no_longer_than_the_deadline_and_the_ha
     assert bench.effects() == ["one"]
 
 
-async def test_who_asks_for_a_lane_that_is_under_way_waits_for_it(bench: Bench) -> None:
+async def test_caller_waits_for_a_lane_that_is_already_running(bench: Bench) -> None:
     async def slowly(claimed: Claim) -> Sequence[ItemOutcome]:
         await bench.clock.sleep(2.0)
         return await all_done(claimed)
@@ -539,7 +540,7 @@ async def test_who_asks_for_a_lane_that_is_under_way_waits_for_it(bench: Bench) 
     assert bench.effects() == ["one"]
 
 
-async def test_of_two_who_ask_for_a_lane_at_once_both_hear_when_it_is_done(bench: Bench) -> None:
+async def test_two_callers_of_one_lane_both_return_when_it_is_done(bench: Bench) -> None:
     free = asyncio.Event()
 
     async def when_free(claimed: Claim) -> Sequence[ItemOutcome]:
@@ -555,7 +556,7 @@ async def test_of_two_who_ask_for_a_lane_at_once_both_hear_when_it_is_done(bench
         assert await asyncio.gather(*asking) == [True, True]
 
 
-async def test_who_asks_for_a_lane_that_is_not_due_in_time_hears_so_at_once(bench: Bench) -> None:
+async def test_caller_of_a_lane_that_is_due_too_late_returns_at_once(bench: Bench) -> None:
     bench.add("a", "held", until=2000.0)
     bench.add("b", "soon", until=1002.0)
     worker = bench.worker(Told(all_done))
@@ -576,7 +577,7 @@ async def test_lanes_of_an_owner_that_is_gone_are_handled_at_once(bench: Bench) 
     assert bench.effects() == ["one"]
 
 
-async def test_defect_in_what_a_work_adds_to_its_outcomes_does_not_end_the_worker(bench: Bench) -> None:
+async def test_exception_in_the_settling_hook_does_not_end_the_worker(bench: Bench) -> None:
     class Clumsy(Told):
         def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
             super().settling(tx, claimed, recorded)
@@ -629,14 +630,14 @@ async def test_whatever_handlers_do_each_item_has_its_effect_once_and_in_order(b
 
 
 class Crashing(Work):
-    """Work that ends the process, as far as a test can: what runs then is never settled."""
+    """Simulate work that ends the process: a running item is never settled."""
 
     def __init__(self, bench: Bench, poison: str = "", *, seconds: float = 0.0) -> None:
         self.bench, self.poison, self.seconds = bench, poison, seconds
         self.running: set[str] = set()
         self.crashed = asyncio.Event()
         self.company: list[set[str]] = []
-        """What ran at each crash that the poison item caused."""
+        """The items that were running at each crash that the poison item caused."""
         self.done: list[str] = []
         self.dead: list[str] = []
 
@@ -660,7 +661,7 @@ class Crashing(Work):
         self.dead += [item.key for item, outcome in dead if isinstance(outcome, Dead)]
 
     async def live(self, *workers: QueueWorker, seconds: float) -> None:
-        """Let workers of one process run for so long, or until it crashes; then the process is gone."""
+        """Run the workers of one process for this long, or until it crashes; then end it."""
         tasks = [self.bench.start(worker) for worker in workers]
         for _ in range(int(seconds * 2)):
             if not self.crashed.is_set():
@@ -703,9 +704,9 @@ async def test_item_that_ends_the_process_is_dead_after_it_was_alone_five_times(
     await work.live(bench.worker(work, batch=50, at_once=50), seconds=300.0)
     assert work.dead == ["poison"]
     assert [item.reason for item in queue_items.items(bench.file.db, "work", "dead")] == [GIVEN_UP]
-    assert all(len(company) > 1 for company in work.company[:SUSPECT_CRASHES])
-    assert all(company <= {"before", "poison", "after"} for company in work.company[SUSPECT_CRASHES:])
-    alone = work.company[SPLIT_LOSSES:]  # once its process may have ended for another reason
+    assert all(len(company) > 1 for company in work.company[:MIN_SUSPECT_CRASHES])
+    assert all(company <= {"before", "poison", "after"} for company in work.company[MIN_SUSPECT_CRASHES:])
+    alone = work.company[MIN_SPLIT_LOSSES:]  # once its process may have ended for another reason
     assert alone == [{"poison"}] * len(alone)
     assert MAX_CRASHES - 1 <= len(alone) <= MAX_CRASHES
     assert sorted(work.done) == sorted(["before", "after", *(f"good{number}" for number in range(24))])
@@ -714,7 +715,7 @@ async def test_item_that_ends_the_process_is_dead_after_it_was_alone_five_times(
 def suspect(bench: Bench, lane: str) -> None:
     """Make the items of a lane look as if they had been lost often."""
     with transaction(bench.file.db) as tx:
-        tx.execute("UPDATE hermes_queue SET lost = ? WHERE lane = ?", (SUSPECT_CRASHES, lane))
+        tx.execute("UPDATE hermes_queue SET lost = ? WHERE lane = ?", (MIN_SUSPECT_CRASHES, lane))
 
 
 @pytest.mark.contract("2.1", "2.3")
@@ -752,7 +753,7 @@ async def test_suspect_gets_its_turn_between_lanes_that_never_end(bench: Bench) 
 
 
 @pytest.mark.contract("2.1", "2.3")
-async def test_others_wait_for_a_minute_at_most_and_then_a_crash_no_longer_counts(bench: Bench) -> None:
+async def test_other_lanes_wait_at_most_a_minute_and_later_crashes_do_not_count(bench: Bench) -> None:
     bench.add("suspect", "slow")
     suspect(bench, "suspect")
     work = Crashing(bench, seconds=90.0)

@@ -1,4 +1,4 @@
-"""Someone who needs memory: finds or starts the server, writes and reads. Also as a program: `HOME NUMBER`."""
+"""A client of the memory server: finds or starts it, writes and reads. Also a program: `HOME NUMBER`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HANG = 120.0
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    """Until it is so; the guard is for a test that would hang."""
+    """Wait until the condition holds; the timeout only guards against a hanging test."""
     end = time.monotonic() + HANG
     while not is_so():
         assert time.monotonic() < end
@@ -35,20 +35,20 @@ def place_of(home: Path) -> Place:
 
 
 def client_of(connection: ServerConnection) -> httpx.Client:
-    """A plain client that holds the key."""
+    """Return a plain client with the key."""
     headers = {"Authorization": f"Bearer {connection.api_key}"}
     return httpx.Client(base_url=connection.base_url, headers=headers, timeout=30, verify=PLAIN)
 
 
 def write(client: httpx.Client, text: str) -> None:
-    """Say something new; acknowledged when this returns, and kept once however often it is sent."""
+    """Store a new message. It is acknowledged when this returns, and stored once however often it is sent."""
     said = {"messages": [{"content": text, "peer_id": "ann"}]}
     key = hashlib.sha256(text.encode()).hexdigest()
     client.post(MESSAGES, json=said, headers={"Idempotency-Key": key}).raise_for_status()
 
 
 def read_all(client: httpx.Client) -> list[str]:
-    """Everything that was said, in order."""
+    """Return all messages, in order."""
     texts: list[str] = []
     page: dict[str, Any] = {"pages": 1}
     number = 0

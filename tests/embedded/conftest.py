@@ -1,4 +1,4 @@
-"""A home without a memory server; whichever is running at the end of a test is ended."""
+"""A home without a memory server; one that runs at the end of a test is ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.embedded.clients import place_of
 
 @pytest.fixture
 def place(processes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """The place of a server in an empty home, with nothing of the person's own environment."""
+    """The server's folder in an empty home, without the developer's environment."""
     own = ("HERMES_MEMORY_SERVER", "HERMES_MEMORY_DATA", "AUTH_", "HONCHO_", "WEBHOOK_")
     for name in [name for name in os.environ if name.startswith(own)]:
         monkeypatch.delenv(name)
@@ -28,7 +28,7 @@ def place(processes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def servers(place: Place) -> list[int]:
-    """The background processes that serve a folder, or are about to."""
+    """Return the background processes that serve a folder, or start to."""
     wanted = [b"hermes.cli.memory_background", bytes(place.home), bytes(place.folder)]
     found: list[int] = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):

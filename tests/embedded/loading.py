@@ -1,4 +1,4 @@
-"""Which modules a program loads."""
+"""Return the modules that a program imports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PRINT = "import sys; print('\\n'.join(sys.modules))"
 
 
 def loaded(program: str, *arguments: str) -> set[str]:
-    """The names of all modules that are there when a program has run."""
+    """Return the names of all modules that are loaded after a program has run."""
     done = subprocess.run(
         [sys.executable, "-c", f"{program}\n{PRINT}", *arguments], capture_output=True, text=True, check=True
     )

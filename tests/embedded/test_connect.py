@@ -1,4 +1,4 @@
-"""Whoever needs memory finds the one server of the home, or starts it."""
+"""Every client finds the one memory server of the home, or starts it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
+from hermes import __version__
 from hermes.embedded.asking import look
 from hermes.embedded.connect import ServerConnection, connect, find_running, stop
 from hermes.embedded.place import Place, find_place, is_taken
@@ -90,7 +92,7 @@ def test_ten_processes_that_start_at_once_share_one_server(place: Place) -> None
 
 
 @pytest.mark.contract("9.2")
-def test_rendezvous_is_for_the_owner_alone_and_says_who_serves(place: Place) -> None:
+def test_rendezvous_is_private_to_its_owner_and_names_the_server(place: Place) -> None:
     connection = connect(place)
     found = rendezvous_of(place)
     assert stat.S_IMODE(place.rendezvous.stat().st_mode) == 0o600
@@ -120,7 +122,7 @@ def test_without_the_key_nothing_but_health_is_answered(place: Place) -> None:
 
 
 @pytest.mark.contract("9.2")
-def test_server_that_was_killed_is_replaced_and_nothing_that_it_acknowledged_is_lost(place: Place) -> None:
+def test_killed_server_is_replaced_and_no_acknowledged_message_is_lost(place: Place) -> None:
     first = connect(place)
     with client_of(first) as client:
         write(client, "I like tea.")
@@ -128,10 +130,32 @@ def test_server_that_was_killed_is_replaced_and_nothing_that_it_acknowledged_is_
     os.kill(old.pid, signal.SIGKILL)
     said: list[str] = []
     second = connect(place, say=said.append)
-    assert said == [f"the memory server of {place.folder} (process {old.pid}) is gone; another takes its place"]
+    assert said == [f"the memory server of {place.folder} (process {old.pid}) has ended; starting another"]
     assert second.api_key != first.api_key
     with client_of(second) as client:
         assert read_all(client) == ["I like tea."]
+
+
+@pytest.mark.contract("9.2")
+def test_server_older_than_the_installed_files_is_replaced_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with client_of(connect(place)) as client:
+        write(client, "I like tea.")
+    old = rendezvous_of(place)
+    monkeypatch.setattr("hermes.embedded.connect.installed_at", lambda: old.started_at + 0.001)
+    said: list[str] = []
+    with client_of(connect(place, say=said.append)) as client:
+        assert read_all(client) == ["I like tea."]
+    new = rendezvous_of(place)
+    assert new.pid != old.pid
+    assert said == [
+        f"stopping the memory server of version {__version__} of an earlier installation; "
+        f"version {__version__} replaces it"
+    ]
+    connect(place)
+    assert rendezvous_of(place).pid == new.pid
+    monkeypatch.setattr("hermes.embedded.connect.installed_at", lambda: time.time() + 3600)
+    connect(place)
+    assert rendezvous_of(place).pid == new.pid, "a clock that was wrong at the installation replaces no server"
 
 
 @pytest.mark.contract("9.2")
@@ -144,7 +168,7 @@ def test_key_of_an_earlier_start_is_refused_and_connecting_again_gives_the_new_o
     assert connect(place) == second
 
 
-def test_program_that_has_the_address_of_a_dead_server_is_sent_no_key_and_not_taken_for_it(place: Place) -> None:
+def test_program_at_the_address_of_a_dead_server_gets_no_key_and_is_not_used(place: Place) -> None:
     connection = connect(place)
     dead = rendezvous_of(place)
     stop(place)
@@ -163,8 +187,8 @@ def test_server_that_does_not_answer_is_not_replaced_while_it_lives(place: Place
     found = rendezvous_of(place)
     os.kill(found.pid, signal.SIGSTOP)
     try:
-        with pytest.raises(MemoryServerError, match="runs and does not answer") as raised:
-            connect(place, patience=0.5)
+        with pytest.raises(MemoryServerError, match="runs but does not respond") as raised:
+            connect(place, timeout=0.5)
     finally:
         os.kill(found.pid, signal.SIGCONT)
     assert str(found.pid) in raised.value.line()
@@ -185,7 +209,7 @@ def test_earlier_version_is_asked_to_end_and_replaced_and_a_newer_one_is_used(pl
     said: list[str] = []
     replaced = connect(place, say=said.append)
     assert replaced.api_key != found.api_key
-    assert "0.0.9 ends" in said[0]
+    assert "stopping the memory server of version 0.0.9" in said[0]
     wait_until(lambda: found.pid not in servers(place))  # it leaves its folder first, then goes
     newer = rendezvous_of(place)
     publish(place.rendezvous, replace(newer, version="999.0"))
@@ -213,7 +237,7 @@ def test_all_profiles_lead_to_the_folder_of_the_default_home(tmp_path: Path) -> 
 
 @contextmanager
 def answering_listener() -> Iterator[tuple[str, list[bytes]]]:
-    """A program that answers everyone with 200: its address, and what it was sent."""
+    """A program that answers every request with 200: its address, and the requests it received."""
     requests: list[bytes] = []
 
     def answer() -> None:

@@ -1,4 +1,4 @@
-"""Who needs an address and a key loads nothing of the server."""
+"""Reading the address and key imports nothing of the server."""
 
 from __future__ import annotations
 

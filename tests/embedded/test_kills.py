@@ -1,4 +1,4 @@
-"""The server is killed again and again under load: nothing that it acknowledged is lost, and nothing is kept twice."""
+"""The server is killed repeatedly under load: no acknowledged message is lost or stored twice."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.scale import scale
 
 WRITERS = 4
 LIVES = 1.0
-"""Seconds that a server lives after it became ready."""
+"""Lifetime of a server after it became ready, in seconds."""
 
 
 def keep_writing(place: Place, name: str, over: threading.Event, acknowledged: list[str]) -> None:
-    """Say one thing after another, each until it is acknowledged; whoever is refused asks for the server again."""
+    """Store messages, each until it is acknowledged; after a refusal, connect again."""
     while not over.is_set():
         with client_of(connect(place)) as client, suppress(httpx.TransportError):
             while not over.is_set():
@@ -33,7 +33,7 @@ def keep_writing(place: Place, name: str, over: threading.Event, acknowledged: l
 
 
 def kill_each(place: Place, seconds: float) -> None:
-    """Kill every server one second after it became ready, for so long, and two at least."""
+    """Kill every server one second after it became ready, for `seconds`, and at least two."""
     end, killed, last = time.monotonic() + seconds, 0, ""
     while time.monotonic() < end or killed < 2:
         found = read_rendezvous(place.rendezvous)
@@ -48,7 +48,7 @@ def kill_each(place: Place, seconds: float) -> None:
 @pytest.mark.stress
 @pytest.mark.contract("9.2", "P1", "P2")
 @pytest.mark.timeout(600)
-def test_server_killed_a_second_after_each_start_loses_nothing_and_keeps_nothing_twice(place: Place) -> None:
+def test_repeatedly_killed_server_loses_nothing_and_stores_nothing_twice(place: Place) -> None:
     connect(place)
     over = threading.Event()
     acknowledged: list[list[str]] = [[] for _ in range(WRITERS)]

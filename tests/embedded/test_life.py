@@ -1,4 +1,4 @@
-"""How long the background server lives, and who takes its place."""
+"""The lifetime of the background server, and its successor."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.processes
 
 
 def serves(place: Place) -> bool:
-    """Whether a server answers in time."""
+    """Return True if the server responds in time."""
     try:
         return find_running(place) is not None
     except MemoryServerError:  # not now
@@ -38,9 +38,7 @@ def serves(place: Place) -> bool:
 
 
 @pytest.mark.contract("9.2")
-def test_server_that_nobody_uses_ends_by_itself_and_looking_at_its_health_is_no_use(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unused_server_ends_by_itself_despite_health_checks(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "5")
     with client_of(connect(place)) as client:
         found = read_rendezvous(place.rendezvous)
@@ -74,7 +72,7 @@ def test_running_gateway_keeps_the_server_that_is_there_and_starts_none(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HERMES_MEMORY_SERVER_IDLE", "5")
-    monkeypatch.setattr("hermes.embedded.connect.KEEP_EVERY", 0.1)
+    monkeypatch.setattr("hermes.embedded.connect.KEEP_ALIVE_SECONDS", 0.1)
     with keeping(place):
         connection = connect(place)
         time.sleep(8)  # longer than it takes to end
@@ -89,7 +87,7 @@ def test_running_gateway_keeps_the_server_that_is_there_and_starts_none(
 @pytest.mark.parametrize(
     "trouble", [OSError("no such device"), ValueError("nonsense"), MemoryServerError("it is silent")]
 )
-def test_trouble_on_the_way_to_the_server_does_not_end_its_being_kept(
+def test_connection_errors_do_not_end_the_keep_alive(
     place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, trouble: Exception
 ) -> None:
     asked: list[Place] = []
@@ -101,7 +99,7 @@ def test_trouble_on_the_way_to_the_server_does_not_end_its_being_kept(
             raise trouble
         recovered.set()
 
-    monkeypatch.setattr("hermes.embedded.connect.KEEP_EVERY", 0.01)
+    monkeypatch.setattr("hermes.embedded.connect.KEEP_ALIVE_SECONDS", 0.01)
     monkeypatch.setattr("hermes.embedded.connect.find_running", find)
     with keeping(place):
         assert recovered.wait(20)
@@ -133,7 +131,7 @@ def test_serve_takes_the_place_of_the_background_server_and_asks_for_no_key(plac
 
 
 @pytest.mark.contract("9.2")
-def test_serve_with_keys_gives_programs_of_its_owner_one_that_opens_everything(place: Place) -> None:
+def test_serve_with_keys_gives_programs_of_its_owner_a_full_key(place: Place) -> None:
     with running(place.folder, HERMES_HOME=str(place.home), AUTH_USE_AUTH="true", AUTH_JWT_SECRET=SECRET) as served:
         wait_until(lambda: serves(place))
         connection = connect(place)
@@ -156,7 +154,7 @@ def test_second_serve_on_a_folder_leaves_programs_with_the_first(place: Place) -
 
 
 @pytest.mark.contract("9.8")
-def test_server_that_is_told_to_end_has_written_down_every_request(place: Place) -> None:
+def test_stopped_server_has_logged_every_request(place: Place) -> None:
     with running(place.folder, HERMES_HOME=str(place.home)) as served, served.client() as client:
         client.get("/metrics").raise_for_status()
         client.get("/nothing")
@@ -173,7 +171,7 @@ def command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.contract("9.2")
-def test_start_status_and_stop_say_in_a_line_what_is(place: Place) -> None:
+def test_start_status_and_stop_report_in_one_line(place: Place) -> None:
     profile = place.home / "profiles" / "work"
     before = command(profile, "status")
     assert (
@@ -193,7 +191,7 @@ def test_start_status_and_stop_say_in_a_line_what_is(place: Place) -> None:
     assert command(place.home, "stop").stdout == f"no memory server runs on {place.folder}\n"
 
 
-def test_status_tells_of_a_foreign_file_and_fails(place: Place) -> None:
+def test_status_reports_a_foreign_file_and_fails(place: Place) -> None:
     place.folder.mkdir(parents=True)
     place.rendezvous.write_text("mine")
     status = command(place.home, "status")
@@ -201,7 +199,7 @@ def test_status_tells_of_a_foreign_file_and_fails(place: Place) -> None:
     assert f"server    {place.rendezvous} was not written by a memory server" in status.stdout
 
 
-def test_memory_that_an_earlier_version_left_under_a_profile_is_said_at_the_start(place: Place) -> None:
+def test_memory_of_an_earlier_version_under_a_profile_is_reported_at_start(place: Place) -> None:
     old = place.home / "profiles" / "a" / "memory"
     old.mkdir(parents=True)
     (old / "memory.db").touch()
@@ -214,7 +212,7 @@ def restore_folder(place: Place, copy: Path) -> None:
 
 
 def restore_database(place: Place, copy: Path) -> None:
-    """As rsync does: a new file takes the name, and the log of the old one stays."""
+    """Replace the file as rsync does: a new file takes the name, and the log of the old one stays."""
     shutil.copy(copy / "memory.db", place.folder / "new")
     (place.folder / "new").replace(place.folder / "memory.db")
 

@@ -1,4 +1,4 @@
-"""What can be wrong with the files and folders of the memory server: each is told in one line."""
+"""Problems with the files and folders of the memory server: each is reported in one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 
 from hermes.embedded.connect import connect
 from hermes.embedded.place import Place
-from hermes.embedded.rendezvous import Rendezvous, publish
+from hermes.embedded.rendezvous import NO_RENDEZVOUS, Rendezvous, publish
 from hermes.errors import HermesError, MemoryServerError
 from tests.embedded.conftest import servers
 from tests.memory_server.serving import ROOT
@@ -23,7 +23,7 @@ from tests.small_disk import fill, small_disk
 
 pytestmark = pytest.mark.processes
 GONE = Rendezvous("http://127.0.0.1:9", "key", "id", 4_000_000, "0.1.0", "background", 0.0)
-"""Nobody listens on that port."""
+"""A rendezvous whose port nobody listens on."""
 FOREIGN = {
     "text": b"some notes of mine\n",
     "nothing": b"",
@@ -36,7 +36,7 @@ FOREIGN = {
 
 
 def line_of(place: Place) -> str:
-    """The one line that connecting ends with."""
+    """Return the one-line error of connecting."""
     with pytest.raises(HermesError) as raised:
         connect(place)
     line = raised.value.line()
@@ -45,21 +45,20 @@ def line_of(place: Place) -> str:
 
 
 @pytest.mark.contract("9.2")
-def test_rendezvous_of_a_server_that_is_gone_is_told_and_replaced(place: Place) -> None:
+def test_rendezvous_of_an_ended_server_is_reported_and_replaced(place: Place) -> None:
     publish(place.rendezvous, GONE)
     said: list[str] = []
     assert connect(place, say=said.append).base_url != GONE.url
-    assert said == [f"the memory server of {place.folder} (process 4000000) is gone; another takes its place"]
+    assert said == [f"the memory server of {place.folder} (process 4000000) has ended; starting another"]
 
 
 @pytest.mark.contract("9.2")
 @pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN.keys())
-def test_file_of_something_else_in_place_of_the_rendezvous_is_told_and_left_alone(place: Place, content: bytes) -> None:
+def test_foreign_file_in_place_of_the_rendezvous_is_reported_and_untouched(place: Place, content: bytes) -> None:
     place.folder.mkdir(parents=True)
     place.rendezvous.write_bytes(content)
     assert line_of(place) == (
-        f"{place.rendezvous} was not written by a memory server: it does not say where a memory server is. "
-        "Move it away and try again"
+        f"{place.rendezvous} was not written by a memory server: {NO_RENDEZVOUS}. Move it away and try again"
     )
     assert place.rendezvous.read_bytes() == content
     assert servers(place) == []
@@ -67,7 +66,7 @@ def test_file_of_something_else_in_place_of_the_rendezvous_is_told_and_left_alon
 
 @pytest.mark.contract("9.2")
 @pytest.mark.parametrize("kind", ["folder", "pipe"])
-def test_what_is_no_file_in_place_of_the_rendezvous_is_told_at_once(place: Place, kind: str) -> None:
+def test_folder_or_pipe_in_place_of_the_rendezvous_is_reported_at_once(place: Place, kind: str) -> None:
     place.folder.mkdir(parents=True)
     place.rendezvous.mkdir() if kind == "folder" else os.mkfifo(place.rendezvous)
     line = line_of(place)
@@ -75,7 +74,7 @@ def test_what_is_no_file_in_place_of_the_rendezvous_is_told_at_once(place: Place
 
 
 @pytest.mark.contract("9.2")
-def test_file_of_another_user_is_told_and_not_believed(place: Place) -> None:
+def test_rendezvous_of_another_user_is_reported_and_not_used(place: Place) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give a file away")
     publish(place.rendezvous, GONE)
@@ -86,7 +85,7 @@ def test_file_of_another_user_is_told_and_not_believed(place: Place) -> None:
 
 
 @pytest.mark.contract("9.2")
-def test_full_disk_is_told_before_a_server_is_started(place: Place, tmp_path: Path) -> None:
+def test_full_disk_is_reported_before_a_server_is_started(place: Place, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk"):
         full = Place(tmp_path / "disk" / "memory", place.home)
         full.folder.mkdir()
@@ -97,7 +96,7 @@ def test_full_disk_is_told_before_a_server_is_started(place: Place, tmp_path: Pa
 
 @pytest.fixture
 def foreign_folder() -> Iterator[Path]:
-    """A folder that everyone can read and nobody may write."""
+    """A folder that everyone can read and nobody can write."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o555)
         yield Path(name)
@@ -105,7 +104,7 @@ def foreign_folder() -> Iterator[Path]:
 
 
 @pytest.mark.contract("9.2")
-def test_folder_that_may_not_be_written_is_told(place: Place, foreign_folder: Path) -> None:
+def test_read_only_folder_is_reported(place: Place, foreign_folder: Path) -> None:
     program = (
         "import filelock, os, sys; from pathlib import Path; from hermes.embedded.connect import connect\n"
         "from hermes.embedded.place import Place; from hermes.errors import HermesError\n"
@@ -123,11 +122,11 @@ def test_folder_that_may_not_be_written_is_told(place: Place, foreign_folder: Pa
         )  # fmt: skip
     data, home_line = done.stdout.splitlines()
     assert data.startswith(f"cannot write {foreign_folder / 'server.json'}: Permission denied.")
-    assert home_line.startswith(f"the home folder {foreign_folder} may not be read and written by this user.")
+    assert home_line.startswith(f"no read/write permission for the home folder {foreign_folder}.")
 
 
 @pytest.mark.contract("9.2")
-def test_server_that_does_not_come_up_is_told_with_its_own_last_words(place: Place) -> None:
+def test_failed_start_is_reported_with_the_last_line_of_output(place: Place) -> None:
     place.folder.mkdir(parents=True)
     (place.folder / "memory.db").write_bytes(b"no database at all, but longer than nothing" * 40)
     line = line_of(place)
@@ -136,8 +135,8 @@ def test_server_that_does_not_come_up_is_told_with_its_own_last_words(place: Pla
     connect(place)
 
 
-def test_server_that_breaks_is_told_with_the_last_line_it_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.embedded.process.PROGRAM", "hermes.no_such_module")
+def test_crash_at_start_is_reported_with_the_last_line_of_output(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermes.embedded.process.SERVER_MODULE", "hermes.no_such_module")
     assert line_of(place).endswith("No module named hermes.no_such_module")
 
 
@@ -150,5 +149,5 @@ def test_server_that_never_answers_is_given_up(place: Place, monkeypatch: pytest
 
     monkeypatch.setattr("hermes.embedded.connect.start_process", start_sleeper)
     with pytest.raises(MemoryServerError, match=r"did not answer within 0\.5 s"):
-        connect(place, patience=0.5)
+        connect(place, timeout=0.5)
     started[0].kill()

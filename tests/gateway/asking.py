@@ -1,4 +1,4 @@
-"""Asking the API, plainly."""
+"""Requests to the HTTP API."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tests.plain_http import PLAIN
 
 
 def body(text: str, **more: Json) -> dict[str, Json]:
-    """A request with one user message."""
+    """Return a request with one user message."""
     return {"model": "hermes", "messages": [{"role": "user", "content": text}], **more}
 
 
 def ask(url: str, text: str, *, headers: Mapping[str, str] | None = None, **more: Json) -> httpx.Response:
-    """One request, whole."""
+    """Send one request and return the whole response."""
     return httpx.post(f"{url}/chat/completions", json=body(text, **more), headers=headers, timeout=120.0, verify=PLAIN)
 
 
 async def ask_async(
     client: httpx.AsyncClient, url: str, text: str, *, headers: Mapping[str, str] | None = None
 ) -> httpx.Response:
-    """The same, beside others."""
+    """Send one request asynchronously."""
     return await client.post(f"{url}/chat/completions", json=body(text), headers=headers, timeout=120.0)
 
 
 def leave(url: str, text: str, until: Callable[[], object], *, headers: Mapping[str, str], **more: Json) -> None:
-    """One request by a client that leaves as soon as `until()` is true; when this ends, the server has seen that."""
+    """Send one request and disconnect when `until()` is true. Returns when the server has noticed."""
     content = json.dumps(body(text, **more)).encode()
     named = {"Host": "localhost", "Content-Length": str(len(content)), **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in named.items())
@@ -45,7 +45,7 @@ def leave(url: str, text: str, until: Callable[[], object], *, headers: Mapping[
 
 
 def reply(response: httpx.Response) -> str:
-    """The text of a good answer."""
+    """Return the text of a successful response."""
     assert response.status_code == 200, response.text
     text = response.json()["choices"][0]["message"]["content"]
     assert isinstance(text, str)
@@ -53,18 +53,18 @@ def reply(response: httpx.Response) -> str:
 
 
 def in_session(session_id: str, key: str | None = None) -> dict[str, str]:
-    """The headers of a request in a session."""
+    """Return the headers of a request in a session."""
     return {"X-Hermes-Session-Id": session_id, **({"Idempotency-Key": key} if key else {})}
 
 
 def chunks(text: str) -> list[Json]:
-    """The events of a stream; the last one is "[DONE]" when it ended well."""
+    """Return the events of a stream; the last is "[DONE]" if it ended well."""
     events = [line.removeprefix("data: ") for line in text.split("\n\n") if line.startswith("data: ")]
     return [event if event == "[DONE]" else json.loads(event) for event in events]
 
 
 def streamed_text(events: list[Json]) -> str:
-    """What the chunks of a stream say together."""
+    """Return the joined text of a stream's chunks."""
     return "".join(
         event["choices"][0]["delta"].get("content") or "" for event in events if event != "[DONE]" and event["choices"]
     )

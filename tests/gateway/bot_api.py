@@ -30,7 +30,7 @@ from tests.plain_http import PLAIN
 TOKEN = "4711:AAH-loopback_token-that-nobody-shall-ever-read"
 USERNAME = "hermes_test_bot"
 BOT_ID = 4711
-LONGEST = 4096
+MAX_MESSAGE_UNITS = 4096
 SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Person:
-    """Someone on Telegram."""
+    """A Telegram user."""
 
     id: int
     name: str
@@ -67,7 +67,7 @@ class Person:
 
 @dataclass
 class Sent:
-    """A message of the bot, as it reads now; `texts` has all it ever read."""
+    """A message of the bot with its present text; `texts` has all its texts."""
 
     id: int
     chat_id: int
@@ -91,7 +91,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Trouble:
-    """What happens instead of an answer. `lost` hangs up without an effect, `unheard` after the effect."""
+    """A fault instead of a response. `lost` hangs up without an effect, `unheard` after the effect."""
 
     method: str
     kind: Literal["refused", "lost", "unheard"]
@@ -101,7 +101,7 @@ class Trouble:
 
 
 class Refusal(Exception):
-    """An answer that is no success."""
+    """An error response."""
 
     def __init__(self, status: int, description: str, parameters: Json = None) -> None:
         super().__init__(description)
@@ -111,7 +111,7 @@ class Refusal(Exception):
 
 
 def units(text: str) -> int:
-    """UTF-16 units, as Telegram counts."""
+    """Return the length in UTF-16 units, as Telegram counts."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
@@ -124,7 +124,7 @@ class BotApi:
     sent: list[Sent] = field(default_factory=list)
     confirmed: set[int] = field(default_factory=set)
     on_call: Callable[[Call], None] = lambda _: None
-    """Told of every call before it has an effect."""
+    """Called with every call before its effect."""
     webhook: dict[str, Json] = field(default_factory=dict)
     _updates: dict[int, Json] = field(default_factory=dict)
     _chats: set[int] = field(default_factory=set)
@@ -157,25 +157,25 @@ class BotApi:
     # What people do.
 
     def person(self, name: str) -> Person:
-        """Someone who has opened a chat with the bot."""
+        """Create a person who has opened a chat with the bot."""
         made = Person(next(self._numbers), name)
         self._chats.add(made.id)
         return made
 
     def group(self, title: str, *, topic: int | None = None) -> Place:
-        """A group that the bot is in."""
+        """Create a group with the bot in it."""
         made = Place(-1_000_000 - next(self._numbers), "supergroup", title, topic)
         self._chats.add(made.id)
         return made
 
     def small_group(self, title: str) -> Place:
-        """A group of the simple kind, which may become a supergroup."""
+        """Create a basic group, which may become a supergroup."""
         made = Place(-next(self._numbers), "group", title)
         self._chats.add(made.id)
         return made
 
     def upgrade(self, group: Place) -> Place:
-        """A group becomes a supergroup. The bot hears of it by `move_updates`, or when it writes to the old one."""
+        """Turn a group into a supergroup. The bot learns of it by `move_updates`, or when it writes to the old id."""
         made = self.group(group.title)
         with self._changed:
             self._chats.discard(group.id)
@@ -183,7 +183,8 @@ class BotApi:
         return made
 
     def move_updates(self, old: Place, new: Place) -> tuple[Json, Json]:
-        """What Telegram says of it: at the end of the one, and at the beginning of the other."""
+        """Return Telegram's service messages about a move: at the end of the old group and at the beginning of the
+        new."""
         nobody = Person(1087968824, "Group")
         return (
             {"message": self.message(old, nobody, migrate_to_chat_id=new.id)},
@@ -191,20 +192,20 @@ class BotApi:
         )
 
     def say(self, place: Place, text: str, who: Person, **more: Json) -> int:
-        """Someone says something; the number of the message."""
+        """Send a message of a person; return its number."""
         message = self.message(place, who, text=text, **more)
         self.push({"message": message})
         return int(message["message_id"])
 
     def message(self, place: Place, who: Person, **more: Json) -> dict[str, Json]:
-        """A message as Telegram would describe it."""
+        """Return a message as Telegram describes it."""
         made = {"message_id": next(self._numbers), "date": int(time.time()), "chat": place.to_json()}
         if place.topic is not None:
             made |= {"message_thread_id": place.topic, "is_topic_message": True}
         return {**made, "from": who.to_json(), **more}
 
     def push(self, update: Json) -> int:
-        """Anything happens; the number of the update."""
+        """Queue an update; return its number."""
         with self._changed:
             number = next(self._numbers)
             self._updates[number] = {"update_id": number, **update} if isinstance(update, dict) else update
@@ -212,11 +213,11 @@ class BotApi:
         return number
 
     def leave(self, chat_id: int) -> None:
-        """The chat is gone."""
+        """Remove the bot from a chat."""
         self._chats.discard(chat_id)
 
     def post(self, number: int, *, secret: str | None = None) -> int:
-        """Post an update to the webhook that is set, as Telegram does; the status of the answer."""
+        """Post an update to the webhook, as Telegram does; return the status."""
         return self.post_raw(json.dumps(self._updates[number]).encode(), secret=secret)
 
     def post_raw(self, body: bytes, *, secret: str | None = None) -> int:
@@ -228,39 +229,39 @@ class BotApi:
     # What goes wrong.
 
     def refuse(self, method: str, status: int, description: str, *, times: int = 1, **parameters: Json) -> None:
-        """The next calls of a method are refused."""
+        """Refuse the next calls of a method."""
         with self._changed:
             self._troubles += [Trouble(method, "refused", status, description, parameters or None)] * times
 
     def lose(self, method: str, kind: Literal["lost", "unheard"] = "lost", *, times: int = 1) -> None:
-        """The connection breaks during the next calls of a method."""
+        """Break the connection during the next calls of a method."""
         with self._changed:
             self._troubles += [Trouble(method, kind)] * times
 
     def recover(self) -> None:
-        """All is well again."""
+        """End all faults."""
         with self._changed:
             self._troubles.clear()
 
     # What can be seen.
 
     def texts(self, chat_id: int, topic: int | None = None) -> list[str]:
-        """What the bot's messages in a chat read now, in order."""
+        """Return the present texts of the bot's messages in a chat, in order."""
         with self._changed:
             return [sent.text for sent in self.sent if (sent.chat_id, sent.topic) == (chat_id, topic)]
 
     def unconfirmed(self) -> int:
-        """How many updates the bot has not confirmed yet."""
+        """Return the number of unconfirmed updates."""
         with self._changed:
             return len(self._updates)
 
     def called(self, method: str) -> list[Call]:
-        """The calls of a method so far."""
+        """Return the calls of a method so far."""
         with self._changed:
             return [call for call in self.calls if call.method == method]
 
     def until(self, look: Callable[[], T], *, seconds: float = 60.0) -> T:
-        """Wait until `look` finds something. It is asked after every call; give it nothing that blocks."""
+        """Wait until `look` returns something. It is called after every request, so it must not block."""
         end = time.monotonic() + seconds
         with self._changed:
             while not (found := look()):
@@ -272,7 +273,7 @@ class BotApi:
     # What the server does.
 
     def answer(self, token: str, method: str, given: dict[str, Json]) -> Json:
-        """Carry out a call. Raises Refusal, or ConnectionError to hang up."""
+        """Execute a call. Raises Refusal, or ConnectionError to hang up."""
         if token != TOKEN:
             raise Refusal(401, "Unauthorized")
         run = getattr(self, f"_{method.lower()}", None)
@@ -363,7 +364,7 @@ class BotApi:
         text = str(given.get("text", ""))
         if not text.strip():
             raise Refusal(400, "Bad Request: message text is empty")
-        if units(text) > LONGEST:
+        if units(text) > MAX_MESSAGE_UNITS:
             raise Refusal(400, "Bad Request: message is too long")
         for entity in given.get("entities") or []:
             if entity["offset"] < 0 or entity["length"] <= 0 or entity["offset"] + entity["length"] > units(text):
@@ -385,13 +386,13 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A bot that was killed is no error of ours."""
+        """Ignore errors of bots that were killed."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Reads and writes what the protocol has on the wire."""
+    """Translates between the wire format and calls."""
 
     api: ClassVar[BotApi]
     protocol_version = "HTTP/1.1"
@@ -414,7 +415,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST
 
     def _given(self, body: bytes) -> dict[str, Json]:
-        """Parameters come as a form whose values are JSON where they are no text."""
+        """Return the parameters of a form, whose values other than text are JSON."""
         if "json" in self.headers.get("Content-Type", ""):
             found: dict[str, Json] = json.loads(body or b"{}")
             return found
@@ -436,4 +437,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""

@@ -1,4 +1,4 @@
-"""Discord and Slack on loopback, in one shape for tests of both, and a common channel on all platforms."""
+"""Discord and Slack on loopback with one interface, and a common channel on all platforms."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ChatPlatform:
         self.server.say(self.hall, text, self.people[number])  # type: ignore[arg-type]
 
     def replay(self) -> None:
-        """The platform tells of all messages once more, as after a connection that was lost."""
+        """Deliver all messages again, as after a lost connection."""
         for where in (self.hall, *(person.dm for person in self.people)):
             for message in list(self.server._messages.get(where.id, ())):  # type: ignore[arg-type]
                 if isinstance(self.server, DiscordServer):
@@ -49,7 +49,7 @@ class ChatPlatform:
                     self.server.emit({**message, "channel": where.id, "channel_type": where.kind})
 
     def texts(self, number: int) -> list[str]:
-        """What the bot wrote to a person."""
+        """Return the bot's messages to a person."""
         return self.server.texts(self.people[number].dm)  # type: ignore[arg-type]
 
     def key(self, number: int) -> str:
@@ -57,7 +57,7 @@ class ChatPlatform:
         return f"agent:main:{self.name}:dm:{self.people[number].dm.id}"
 
     def add_agent(self, name: str) -> tuple[str, dict[str, object]]:
-        """Another bot of the platform: its id, and the settings of its gateway."""
+        """Add a bot; return its id and the settings of its gateway."""
         if isinstance(self.server, DiscordServer):
             bot = self.server.add_bot(name)
             return str(bot.id), {**self.settings, "discord.token": bot.token}
@@ -65,24 +65,24 @@ class ChatPlatform:
         return app.user_id, {**self.settings, "slack.bot_token": app.token, "slack.app_token": app.app_token}
 
     def texts_in_hall(self, bot_id: str) -> list[str]:
-        """What a bot wrote in the common channel."""
+        """Return a bot's messages in the common channel."""
         if isinstance(self.server, DiscordServer):
             return self.server.texts(self.hall, int(bot_id))  # type: ignore[arg-type]
         return self.server.texts(self.hall, user_id=bot_id)  # type: ignore[arg-type]
 
     def heard_in_hall(self, bot_id: str) -> list[str]:
-        """What others than a bot said in the common channel, commands left out."""
+        """Return the messages in the common channel that are neither commands nor the bot's own."""
         with self.server.changed:
             said = list(self.server.messages_of(self.hall.id))  # type: ignore[arg-type]
         return [text for author, text in said if text[:1] != "/" and author != bot_id]
 
-    def on_call(self, told: Callable[[], None]) -> None:
-        """Call this before each HTTP request of the bot has its effect."""
-        self.server.on_call = lambda *_: told()
+    def on_call(self, callback: Callable[[], None]) -> None:
+        """Register a callback that runs before the effect of each HTTP request of the bot."""
+        self.server.on_call = lambda *_: callback()
 
-    def after_call(self, told: Callable[[], None]) -> None:
-        """Call this after the effect of each HTTP request of the bot, before its answer."""
-        self.server.after_call = lambda *_: told()
+    def after_call(self, callback: Callable[[], None]) -> None:
+        """Register a callback that runs after the effect of each HTTP request of the bot, before its response."""
+        self.server.after_call = lambda *_: callback()
 
     @property
     def bot_id(self) -> str:
@@ -90,7 +90,7 @@ class ChatPlatform:
 
 
 class TelegramGroup:
-    """A group of Telegram as each of its bots sees it: with people alone, as bots see no messages of other bots."""
+    """A Telegram group as its bots see it: bots do not see messages of other bots."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
@@ -98,7 +98,7 @@ class TelegramGroup:
         self._said: list[str] = []
 
     def add_agent(self, name: str) -> tuple[str, dict[str, object]]:
-        """Another bot in the group: its id, and the settings of its gateway."""
+        """Add a bot to the group; return its id and the settings of its gateway."""
         api = self._stack.enter_context(BotApi())
         self._bots[name] = api, api.group("hall")
         return name, {"telegram.token": TOKEN, "telegram.base_url": api.base_url}
@@ -110,25 +110,25 @@ class TelegramGroup:
             api.say(group, text, bot_api.Person(number + 1, ("Ann", "Bob")[number]))
 
     def heard_in_hall(self, _: str) -> list[str]:
-        """What people said, commands left out."""
+        """Return the messages of people, without commands."""
         return [text for text in self._said if text[:1] != "/"]
 
     def texts_in_hall(self, bot_id: str) -> list[str]:
-        """What a bot wrote in the group."""
+        """Return a bot's messages in the group."""
         api, group = self._bots[bot_id]
         return api.texts(group.id)
 
 
 @contextmanager
 def one_hall(name: HallName) -> Iterator[ChatPlatform | TelegramGroup]:
-    """A common channel of people and bots as long as the block runs."""
+    """Yield a common channel of people and bots."""
     with ExitStack() as stack:
         yield TelegramGroup(stack) if name == "telegram" else stack.enter_context(running(name))
 
 
 @contextmanager
 def running(name: PlatformName, *, ids: tuple[int | None, int | None] = (None, None)) -> Iterator[ChatPlatform]:
-    """A platform as long as the block runs."""
+    """Yield a running platform."""
     if name == "discord":
         with DiscordServer() as discord:
             settings = {"discord.token": discord_server.TOKEN, "discord.base_url": discord.base_url}

@@ -1,4 +1,4 @@
-"""A model and a gateway that several tests share: each uses sessions of its own."""
+"""A model and a gateway that several tests share; each test uses separate sessions."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def gateway(model: LoopbackModel, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 def empty_home(tmp_path: Path) -> Path:
-    """Where a gateway of the test's own may live."""
+    """A home for a test's separate gateway."""
     return tmp_path / "home"

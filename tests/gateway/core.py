@@ -26,9 +26,9 @@ from hermes.settings.layers import Given
 from hermes.store.store import Store
 from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 
-PATIENCE = 60.0
-PATIENT: dict[str, Any] = {"memory__deadline": 60.0, "memory__first_deadline": 60.0}
-"""Settings of a host that waits for its memory provider, however slow the machine is."""
+TIMEOUT_SECONDS = 60.0
+LONG_DEADLINES: dict[str, Any] = {"memory__deadline": 60.0, "memory__first_deadline": 60.0}
+"""Settings with long deadlines for the memory provider, for slow machines."""
 Sending = Callable[[Chat, str], None]
 
 
@@ -47,7 +47,7 @@ class QuickClock:
 
 
 class FakePlatform:
-    """A chat platform in memory. `sent` is what people see; `before_send` may raise as a platform would."""
+    """A chat platform in memory. `sent` has the delivered messages; `before_send` may raise like a platform."""
 
     longest_message = 4000
 
@@ -67,7 +67,7 @@ class FakePlatform:
         await asyncio.Event().wait()
 
     async def deliver(self, message: Inbound) -> None:
-        """A message comes in; when this returns it is acknowledged."""
+        """Deliver a message; acknowledged on return."""
         await (await self._intake).receive(message)
 
     async def send(self, chat: Chat, text: str, key: str = "") -> str:
@@ -96,8 +96,8 @@ class FakePlatform:
         return [text for chat, text in self.sent if chat == chat_id]
 
     async def until(self, true: Callable[[], bool]) -> None:
-        """Wait until what was sent makes this true."""
-        async with asyncio.timeout(PATIENCE), self._changed:
+        """Wait until the condition is true; it is checked after each sent message."""
+        async with asyncio.timeout(TIMEOUT_SECONDS), self._changed:
             await self._changed.wait_for(true)
 
 
@@ -114,7 +114,7 @@ def message(
     message_id: str | None = None,
     platform: str = "fake",
 ) -> Inbound:
-    """A message of a person in a chat, with an id of its own."""
+    """Return a person's message in a chat, with a new id."""
     return Inbound(
         chat=Chat(platform, kind, chat_id),
         message_id=message_id or str(next(_ids)),
@@ -126,7 +126,7 @@ def message(
 
 
 def echo(request: ModelRequest) -> ScriptedAnswer:
-    """Answers with what was said since the last reply, joined."""
+    """Return the messages since the last reply, joined."""
     said: list[str] = []
     for found in request.messages:
         said = [] if found["role"] == "assistant" else [*said, found["content"]] if found["role"] == "user" else said
@@ -135,7 +135,7 @@ def echo(request: ModelRequest) -> ScriptedAnswer:
 
 @dataclass
 class Core:
-    """A running gateway and what it works with."""
+    """A running gateway and its parts."""
 
     gateway: Gateway
     store: Store
@@ -145,13 +145,13 @@ class Core:
     running: asyncio.Task[None] | None = None
 
     async def end(self) -> None:
-        """End it in good order."""
+        """Stop the gateway gracefully."""
         self.stopping.set()
         assert self.running is not None
         await self.running
 
     def asked(self, place: int = -1) -> list[str]:
-        """What people said, as the model saw it in one of its requests."""
+        """Return the people's messages in one of the requests to the model."""
         return [m["content"] for m in self.model.requests[place].messages if m["role"] == "user"]
 
 
@@ -178,7 +178,7 @@ async def running_core(
     clock: Clock | None = None,
     **settings: object,
 ) -> AsyncIterator[Core]:
-    """A gateway over the store of `home` that everybody may talk to."""
+    """Run a gateway over the store of `home` that accepts everybody."""
     given = {"gateway__allow": "*", "memory__review_every": 0, "compression__idle": 0, **settings}
     app = load_app(home, clock or SystemClock(), **given)
     async with await app.open_store() as store:
@@ -193,7 +193,7 @@ async def running_core(
 
 
 class Gate:
-    """A script that echoes, but holds back the reply to anything that says `wait` until it is opened."""
+    """A script that echoes, but holds the reply to any message with `wait` until it is opened."""
 
     def __init__(self) -> None:
         self.opened = asyncio.Event()
@@ -209,14 +209,14 @@ class Gate:
 
 
 def request(text: str, message_id: str, *, session: str | None = None, key: str | None = None) -> Inbound:
-    """What the API makes of a request."""
+    """Return the message that the API makes of a request."""
     chat = Chat("api", "api", session or key or "")
     return Inbound(chat, message_id, text, session_key=key, session_id=session)
 
 
 async def talk(core: Core, message: Inbound) -> str:
-    """Hand a message in as the API does; the text of its end."""
-    async with asyncio.timeout(PATIENCE):
+    """Hand in a message as the API does; return the text of its end."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         _, heard = await follow(core.gateway, message)
         async with aclosing(heard) as events:
             async for event in events:

@@ -1,4 +1,4 @@
-"""An intake that keeps what a platform hands in."""
+"""An intake that records everything, for tests of platforms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hermes.gateway.platform import Inbound, Moved
 
 @dataclass
 class Desk:
-    """An intake that keeps what it gets, as a store does over restarts; the first `busy` times it cannot."""
+    """An intake that records what it gets, as a store does across restarts; its first `busy` calls fail."""
 
     busy: int = 0
     taken: list[Inbound] = field(default_factory=list)

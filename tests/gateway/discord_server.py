@@ -27,10 +27,10 @@ from tests.gateway.web_server import WebServer
 
 TOKEN = "MTIz.loopback.token-that-nobody-shall-ever-read"
 BOT_ID = 900_000_000_000_000_001
-LONGEST_UNITS = 2000
+MAX_MESSAGE_UNITS = 2000
 MESSAGE_CONTENT = 1 << 15
 LIMITED_MESSAGE_CONTENT = 1 << 19
-"""Of an application: the intent is switched on, for a bot in fewer than 100 servers."""
+"""The application flag of an enabled intent, for a bot in fewer than 100 servers."""
 EPOCH_MS = 1_420_070_400_000
 HEARTBEAT_MS = 300
 APPLICATION: dict[str, Json] = {
@@ -59,7 +59,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody on Discord."""
+    """A Discord user."""
 
     id: int
     name: str
@@ -92,7 +92,7 @@ class Bot:
 
 @dataclass
 class Session:
-    """A gateway session: the events it was sent, for a resume."""
+    """A gateway session with its sent events, for a resume."""
 
     id: str
     events: deque[Json] = field(default_factory=deque)
@@ -118,7 +118,7 @@ class DiscordServer(WebServer):
         super().__init__()
         self.on_call: Callable[[str, str], None] = lambda _method, _path: None
         self.after_call: Callable[[str, str], None] = lambda _method, _path: None
-        """Called when a call had its effect, before it is answered."""
+        """Called after the effect of a call, before its response."""
         self.grants_intents = intents
         self.bots = [Bot(BOT_ID, "hermes", TOKEN)]
         self.answers_heartbeats = True
@@ -131,7 +131,7 @@ class DiscordServer(WebServer):
         self._gone: set[int] = set()
         self._archived: set[int] = set()
         self.is_available = True
-        """Whether the server's channels are told at the begin of a session."""
+        """True if a new session gets the server's channels."""
         self._nonces: dict[tuple[int, int, str], Json] = {}
         self._sessions: dict[str, Session] = {}
         self._troubles: list[Trouble] = []
@@ -144,51 +144,51 @@ class DiscordServer(WebServer):
     # What people do.
 
     def person(self, name: str, *, user_id: int | None = None, bot: bool = False) -> Person:
-        """Somebody who can write to the bot."""
+        """Create a person who can write to the bot."""
         dm = Channel(self._id(), 1)
         self._channels[dm.id] = dm
         return Person(user_id or self._id(), name, dm, bot)
 
     def add_bot(self, name: str) -> Bot:
-        """Another bot in the same server."""
+        """Add a bot to the same server."""
         made = Bot(self._id(), name, f"MTIz.{name}.another-token")
         self.bots.append(made)
         return made
 
     def channel(self, name: str, kind: Literal[0, 2] = 0) -> Channel:
-        """A text or voice channel of the server that the bot is in."""
+        """Create a text or voice channel of the server, with the bot in it."""
         made = Channel(self._id(), kind, name)
         self._channels[made.id] = made
         self.emit("CHANNEL_CREATE", self._channel_json(made))
         return made
 
     def thread(self, parent: Channel, name: str) -> Channel:
-        """A thread of a channel."""
+        """Create a thread in a channel."""
         made = Channel(self._id(), 11, name, parent.id)
         self._channels[made.id] = made
         self.emit("THREAD_CREATE", self._channel_json(made))
         return made
 
     def say(self, where: Channel, text: str, who: Person, **more: Json) -> int:
-        """Somebody says something; the id of the message."""
+        """Send a message of a person; return its id."""
         message = self._message(where, text, **{"author": who.to_json(), **more})
         self.emit("MESSAGE_CREATE", message)
         return int(message["id"])
 
     def edit(self, where: Channel, message_id: int, text: str) -> None:
-        """Somebody changes what they said."""
+        """Edit a person's message."""
         with self.changed:
             [message] = [one for one in self._messages[where.id] if one["id"] == str(message_id)]
             message |= {"content": text, "edited_timestamp": _time(self._id())}
         self.emit("MESSAGE_UPDATE", message)
 
     def remove(self, where: Channel) -> None:
-        """The channel is gone."""
+        """Delete the channel."""
         with self.changed:
             self._gone.add(where.id)
 
     def archive(self, thread: Channel) -> None:
-        """A thread is put aside: it is not listed any more."""
+        """Archive a thread: it is not listed any more."""
         self._archived.add(thread.id)
         self.emit("THREAD_UPDATE", self._channel_json(thread))
 
@@ -200,12 +200,12 @@ class DiscordServer(WebServer):
             self._troubles += [Trouble(method, status, body, lost)] * times
 
     def forget_sessions(self) -> None:
-        """End all sessions: what happens from now on reaches nobody until they begin anew."""
+        """End all sessions: later events are not repeated to new ones."""
         with self.changed:
             self._sessions.clear()
 
     def forget_messages(self) -> None:
-        """Drop what is kept of messages and events, for tests that measure memory."""
+        """Drop stored messages and events, for tests that measure memory."""
         with self.changed:
             self.calls.clear()
             self._messages.clear()
@@ -216,11 +216,11 @@ class DiscordServer(WebServer):
     # What can be seen.
 
     def messages_of(self, channel_id: int) -> list[tuple[str, str]]:
-        """Author and text of all messages of a channel."""
+        """Return author and text of all messages of a channel."""
         return [(str(one["author"]["id"]), str(one["content"])) for one in self._messages.get(channel_id, [])]
 
     def texts(self, where: Channel, bot_id: int = BOT_ID) -> list[str]:
-        """A bot's messages in a channel as they read now, in order."""
+        """Return the present texts of a bot's messages in a channel, in order."""
         with self.changed:
             said = self._messages.get(where.id, [])
             return [str(one["content"]) for one in said if one["author"]["id"] == str(bot_id)]
@@ -239,7 +239,7 @@ class DiscordServer(WebServer):
         return app
 
     def _id(self) -> int:
-        """A snowflake of now: later ones are larger."""
+        """Return a snowflake of now: later ones are larger."""
         return ((time.time_ns() // 1_000_000 - EPOCH_MS) << 22) + next(self._numbers) % (1 << 22)
 
     def _message(self, where: Channel, text: str, author: Json, **more: Json) -> dict[str, Json]:
@@ -333,7 +333,7 @@ class DiscordServer(WebServer):
     # The websocket.
 
     def emit(self, kind: str, data: Json) -> None:
-        """An event for every session, connected or not."""
+        """Send an event to every session, connected or not."""
         self.do(self._emit_here(kind, data))
 
     async def _emit_here(self, kind: str, data: Json) -> None:
@@ -513,13 +513,13 @@ class DiscordServer(WebServer):
         return _json(message)
 
     def delete_message(self, where: Channel, text: str) -> None:
-        """Somebody deletes the bot's message that reads so."""
+        """Delete the bot's message with this text."""
         with self.changed:
             self._messages[where.id] = [one for one in self._messages[where.id] if one["content"] != text]
 
 
 def _json(body: Json, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
-    """An answer in JSON, with exactly the header that Discord sends: the library compares it."""
+    """Return a JSON response with exactly the header that Discord sends: the library compares it."""
     made = {"Content-Type": "application/json", "Via": "1.1 loopback", **(headers or {})}
     return web.Response(body=json.dumps(body).encode(), status=status, headers=made)
 
@@ -536,6 +536,6 @@ def _refused(status: int, code: int, message: str) -> web.Response:
 def _check_text(text: str) -> web.Response | None:
     if not text.strip():
         return _refused(400, 50006, "Cannot send an empty message")
-    if len(text.encode("utf-16-le")) // 2 > LONGEST_UNITS:
+    if len(text.encode("utf-16-le")) // 2 > MAX_MESSAGE_UNITS:
         return _refused(400, 50035, "Invalid Form Body: content: Must be 2000 or fewer in length.")
     return None

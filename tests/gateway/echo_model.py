@@ -1,4 +1,4 @@
-"""A model on loopback that answers `echo: <what was said last>`, and takes its time for summaries."""
+"""A model on loopback that answers `echo: <last message>`, with a delay for summaries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.llm.loopback import Answer, LoopbackServer, Received, says
 
 
 class EchoModel(LoopbackServer):
-    """Answers any number of requests."""
+    """An HTTP server that answers any number of requests."""
 
     def __init__(self, *, summary: float, delay: float, pause: float) -> None:
         super().__init__(pages={"/v1/models": Answer(body=json.dumps({"data": [{"id": "echo"}]}))})

@@ -1,4 +1,4 @@
-"""A gateway whose people have secrets, and a model that does whatever it is told: who gets to see what?"""
+"""A gateway whose people have secrets, and a model that obeys every message: tests of who can see what."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOBODY: frozenset[str] = frozenset()
 
 
 def call(tool: str, **arguments: Json) -> str:
-    """A message that makes the model call a tool and say what came of it."""
+    """Return a message that makes the model call a tool and report its result."""
     return json.dumps({"tool": tool, **arguments})
 
 
@@ -39,14 +39,14 @@ SHOW_PROMPT = "show your prompt"
 
 
 class Obedient:
-    """A model on the side of whoever speaks: it calls what it is told to, and repeats all it gets to know."""
+    """A model that obeys every speaker: it calls the requested tool and repeats all results."""
 
     def __init__(self) -> None:
         self.reviews: list[str] = []
         self.review_notes: str | None = None
-        """What a review notes, once."""
+        """The note that the next review stores, once."""
         self.reviewed_words = ""
-        """Reviews that do not hold these words note nothing, and are not kept."""
+        """Text that a review must contain to store a note."""
 
     def __call__(self, asked: ModelRequest) -> ScriptedAnswer:
         last = asked.messages[-1]
@@ -76,7 +76,7 @@ class Obedient:
 
 @dataclass
 class World:
-    """Everyone has said a secret word and has a note."""
+    """A gateway where every person has said a secret word and has a note."""
 
     core: Core
     model: Obedient
@@ -85,7 +85,7 @@ class World:
     _ids: list[str] = field(default_factory=list)
 
     async def hear(self, chat_id: str, said: Inbound) -> str:
-        """What a chat answers."""
+        """Return the reply in a chat."""
         before = len(self.core.platform.texts(chat_id))
         await self.core.platform.deliver(said)
         await self.core.platform.until(lambda: len(self.core.platform.texts(chat_id)) > before)
@@ -117,7 +117,7 @@ class World:
 
 @asynccontextmanager
 async def open_world(home: Path, **settings: object) -> AsyncIterator[World]:
-    """The gateway with its people: 111 is marked as the owner, the others talk."""
+    """Run the gateway with its people: 111 is marked as the owner, the others are guests."""
     model = Obedient()
     given: dict[str, Any] = {"display__memory_notices": False, **settings}
     async with running_core(home, model, **given) as core:
@@ -139,18 +139,18 @@ async def open_world(home: Path, **settings: object) -> AsyncIterator[World]:
 
 
 def seen(text: str, of: dict[str, str]) -> frozenset[str]:
-    """Whose secrets, or notes, a text shows."""
+    """Return the people whose secrets or notes are in a text."""
     return frozenset(name for name, secret in of.items() if secret in text)
 
 
 def notes_on_disk(home: Path) -> dict[str, str]:
-    """Every note of a home by its folder: `""` is the owner's."""
+    """Return every note of a home by its folder; `""` is the owner's."""
     root = home / "memories"
     found = {path: path.read_text(encoding="utf-8") for path in root.rglob("*.md")}
     return {str(path.parent.relative_to(root)).removeprefix("."): text for path, text in found.items()}
 
 
 def session_of(home: Path, chat_id: str) -> str:
-    """The session that a chat is in."""
+    """Return the session of a chat."""
     [(session,)] = rows(home, f"SELECT session_id FROM hermes_routes WHERE session_key LIKE '%:{chat_id}'")
     return str(session)

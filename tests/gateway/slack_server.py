@@ -32,7 +32,7 @@ SCOPES = (
     "im:history", "im:read", "im:write", "mpim:history", "mpim:read", "users:read",
 )  # fmt: skip
 PAGE_MESSAGES = 50
-"""Pages are shorter than what is asked for, as Slack's may be."""
+"""Pages are shorter than requested, as Slack's may be."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody on Slack."""
+    """A Slack user."""
 
     id: str
     name: str
@@ -58,7 +58,7 @@ class Person:
 
 @dataclass(frozen=True)
 class Bot:
-    """An app's bot with the tokens that it signs in with."""
+    """The bot of an app, with its tokens."""
 
     user_id: str
     bot_id: str
@@ -69,14 +69,14 @@ class Bot:
 
 @dataclass(frozen=True)
 class Trouble:
-    """A refusal of a call instead of its answer."""
+    """An error instead of a response."""
 
     method: str
     error: str
     status: int = 200
     retry_after: int = 0
     text: str | None = None
-    """The whole answer, in place of Slack's own: it comes from a proxy on the way."""
+    """The whole response, in place of Slack's: it comes from a proxy."""
     content_type: str = "text/html"
 
 
@@ -87,11 +87,11 @@ class SlackServer(WebServer):
         super().__init__()
         self.on_call: Callable[[str], None] = lambda _: None
         self.after_call: Callable[[str], None] = lambda _: None
-        """Called when a call had its effect, before it is answered."""
+        """Called after the effect of a call, before its response."""
         self.connections = 0
         self.answers_pings = True
         self.accepts_address = True
-        """Whether addresses that are given from now on lead to a websocket."""
+        """True if addresses that are issued from now on lead to a websocket."""
         self.scopes: tuple[str, ...] = SCOPES
         self.acknowledged: list[str] = []
         self.bots = [Bot(BOT_USER, BOT_ID, "hermes", BOT_TOKEN, APP_TOKEN)]
@@ -117,7 +117,7 @@ class SlackServer(WebServer):
     # What people do.
 
     def person(self, name: str, *, user_id: str | None = None) -> Person:
-        """Somebody who can write to the bot."""
+        """Create a person who can write to the bot."""
         number = next(self._numbers)
         dm = Channel(f"D{number:08}", int(time.time()))
         made = Person(user_id or f"U{number:08}", name, dm)
@@ -125,26 +125,26 @@ class SlackServer(WebServer):
         return made
 
     def add_bot(self, name: str) -> Bot:
-        """Another app in the same workspace."""
+        """Add an app to the same workspace."""
         number = next(self._numbers)
         made = Bot(f"UBOT{number:05}", f"BBOT{number:05}", name, f"xoxb-another-{name}", f"xapp-another-{name}")
         self.bots.append(made)
         return made
 
     def channel(self) -> Channel:
-        """A channel that the bot is in."""
+        """Create a channel with the bot in it."""
         made = Channel(f"C{next(self._numbers):08}", int(time.time()))
         self._channels[made.id] = made
         return made
 
     def say(self, where: Channel, text: str, who: Person, **more: Json) -> str:
-        """Somebody says something; its time stamp."""
+        """Send a message of a person; return its time stamp."""
         message = self._keep(where, {"user": who.id, "text": text, **more})
         self.emit({**message, "channel": where.id, "channel_type": where.kind})
         return str(message["ts"])
 
     def edit(self, where: Channel, ts: str, text: str) -> None:
-        """Somebody changes what they said."""
+        """Edit a person's message."""
         with self.changed:
             [message] = [one for one in self._messages[where.id] if one["ts"] == ts]
             before = dict(message)
@@ -153,11 +153,11 @@ class SlackServer(WebServer):
         self.emit({**changed, "channel": where.id, "channel_type": where.kind, "ts": self._ts()})
 
     def remove(self, where: Channel) -> None:
-        """The channel is gone."""
+        """Delete the channel."""
         del self._channels[where.id]
 
     def emit(self, event: Json) -> None:
-        """An event, for whoever is connected."""
+        """Send an event to all connections."""
         self.do(self._emit(event))
 
     async def _emit(self, event: Json) -> None:
@@ -173,7 +173,7 @@ class SlackServer(WebServer):
         return any(self._sockets.values())
 
     def redeliver(self) -> None:
-        """Send everything again that was not acknowledged."""
+        """Send all unacknowledged events again."""
 
         async def send() -> None:
             for envelope in list(self._unacknowledged.values()):
@@ -198,7 +198,7 @@ class SlackServer(WebServer):
             self._troubles += [Trouble(method, error, **more)] * times
 
     def forget_messages(self) -> None:
-        """Drop what is kept of messages and events, for tests that measure memory."""
+        """Drop stored messages and events, for tests that measure memory."""
         with self.changed:
             self.calls.clear()
             self.acknowledged.clear()
@@ -208,11 +208,11 @@ class SlackServer(WebServer):
     # What can be seen.
 
     def messages_of(self, channel_id: str) -> list[tuple[str, str]]:
-        """Author and text of all messages of a channel."""
+        """Return author and text of all messages of a channel."""
         return [(str(one["user"]), str(one["text"])) for one in self._messages.get(channel_id, [])]
 
     def texts(self, where: Channel, thread: str | None = None, user_id: str = BOT_USER) -> list[str]:
-        """A bot's messages in a channel or thread as they read now, in order."""
+        """Return the present texts of a bot's messages in a channel or thread, in order."""
         with self.changed:
             mine = [one for one in self._messages.get(where.id, []) if one.get("user") == user_id]
             return [str(one["text"]) for one in mine if one.get("thread_ts") == thread]
@@ -317,7 +317,7 @@ class SlackServer(WebServer):
         }
 
     def _with_replies(self, channel: str, message: Json) -> Json:
-        """A message as Slack's history has it: with the number of replies below it."""
+        """Return a message as in Slack's history: with the number of its replies."""
         below = [one for one in self._messages[channel] if one.get("thread_ts") == message["ts"] != one["ts"]]
         return {**message, "thread_ts": message["ts"], "reply_count": len(below)} if below else message
 
@@ -349,7 +349,7 @@ class SlackServer(WebServer):
         }
 
     def delete_message(self, where: Channel, text: str) -> None:
-        """Somebody deletes the bot's message that reads so."""
+        """Delete the bot's message with this text."""
         with self.changed:
             self._messages[where.id] = [one for one in self._messages[where.id] if one["text"] != text]
 

@@ -1,4 +1,4 @@
-"""Who may talk to the agent."""
+"""Access to the agent: allow-list, pairing and refusals."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_a_stranger_is_refused_once_and_welcome_when_paired(tmp_path: Path
     assert rows(tmp_path, "SELECT content FROM messages WHERE role = 'user'") == [("thanks",)]
 
 
-async def test_a_stranger_in_a_group_is_passed_over_in_silence(tmp_path: Path) -> None:
+async def test_a_stranger_in_a_group_is_ignored(tmp_path: Path) -> None:
     async with running_core(tmp_path, gateway__allow="fake:ann") as core:
         await core.platform.deliver(message("hey", "g", kind="group", author="eve"))
         await core.platform.deliver(message("hello", "g", kind="group", author="ann"))

@@ -1,4 +1,4 @@
-"""Agents that stay warm: which one a message gets, when one is closed, and that none is closed at work."""
+"""The agent cache: which agent a message gets, and when one is closed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.llm.scripted import ScriptedModel
 
 @dataclass
 class Bench:
-    """A cache over agents that remember when they are closed."""
+    """A cache of agents that record when they are closed."""
 
     store: Store
     signature: str = "one"
@@ -70,7 +70,7 @@ async def use(cache: AgentCache, name: str, person: Person = NOBODY, scope: Scop
 
 
 async def settle() -> None:
-    """Let what was only scheduled happen."""
+    """Run scheduled callbacks."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -98,7 +98,7 @@ async def test_a_changed_signature_gives_a_fresh_agent_and_closes_the_old_one(st
 
 
 @pytest.mark.contract("4.4")
-async def test_an_agent_at_work_is_closed_when_it_is_done_and_not_before(store: Store) -> None:
+async def test_an_agent_in_use_is_closed_only_after_its_turn(store: Store) -> None:
     bench = Bench(store)
     cache = bench.cache(largest=1, idle=5.0)
     async with cache.use(session("a"), "key:a", OWNER, NOBODY) as working:
@@ -114,7 +114,7 @@ async def test_an_agent_at_work_is_closed_when_it_is_done_and_not_before(store: 
 
 
 @pytest.mark.parametrize("largest", [1, 100])
-async def test_an_agent_at_work_is_neither_idle_nor_too_many(store: Store, largest: int) -> None:
+async def test_an_agent_in_use_is_never_evicted(store: Store, largest: int) -> None:
     bench = Bench(store)
     cache = bench.cache(largest=largest, idle=5.0)
     async with cache.use(session("a"), "key:a", OWNER, NOBODY) as working:
@@ -126,7 +126,7 @@ async def test_an_agent_at_work_is_neither_idle_nor_too_many(store: Store, large
         assert await use(cache, "a") is working
 
 
-async def test_the_longest_unused_go_first_above_the_limit(store: Store) -> None:
+async def test_least_recently_used_agents_are_evicted_first(store: Store) -> None:
     bench = Bench(store)
     cache = bench.cache(largest=2)
     a, b = await use(cache, "a"), await use(cache, "b")
@@ -137,7 +137,7 @@ async def test_the_longest_unused_go_first_above_the_limit(store: Store) -> None
     assert len(cache) == 2
 
 
-async def test_what_is_idle_for_too_long_goes(store: Store) -> None:
+async def test_idle_agents_are_evicted(store: Store) -> None:
     bench = Bench(store)
     cache = bench.cache(idle=10.0)
     a = await use(cache, "a")
@@ -151,7 +151,7 @@ async def test_what_is_idle_for_too_long_goes(store: Store) -> None:
 
 
 @pytest.mark.contract("4.4")
-async def test_in_a_direct_chat_the_person_belongs_to_the_agent_and_in_a_group_to_the_turn(store: Store) -> None:
+async def test_agents_are_per_person_in_direct_chats_but_not_in_groups(store: Store) -> None:
     cache = Bench(store).cache()
     ann, bob, alt = Person("ann"), Person("bob"), Person("ann", "@ann")
     assert len({id(await use(cache, "d", person)) for person in (ann, bob, alt, ann)}) == 3
@@ -165,7 +165,7 @@ async def test_someone_who_is_marked_as_the_owner_gets_another_agent(store: Stor
     assert len({id(await use(cache, "d", ann, scope)) for scope in scopes}) == 2
 
 
-async def test_closing_keeps_nobody_waiting(store: Store) -> None:
+async def test_closing_an_agent_blocks_no_message(store: Store) -> None:
     bench = Bench(store, slow_to_close=asyncio.Event())
     cache = bench.cache(largest=1)
     async with asyncio.timeout(60):
@@ -178,7 +178,7 @@ async def test_closing_keeps_nobody_waiting(store: Store) -> None:
     assert set(map(id, bench.closed)) == set(map(id, bench.made))
 
 
-async def test_the_end_closes_everything_once(store: Store) -> None:
+async def test_shutdown_closes_every_agent_once(store: Store) -> None:
     bench = Bench(store)
     cache = bench.cache()
     for name in "abc":

@@ -1,4 +1,4 @@
-"""Other agents as speakers: heard where the owner allowed it, kept apart from people, and never for ever."""
+"""Messages of other agents: accepted where the owner allowed it, separate from people's, with a limit on replies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def robot_says(text: str, author: str = "robot", chat_id: str = "7") -> Inbound:
 
 
 @pytest.mark.contract("10.56")
-async def test_only_agents_that_the_owner_named_are_heard(tmp_path: Path) -> None:
+async def test_only_agents_on_the_owners_list_are_accepted(tmp_path: Path) -> None:
     async with running_core(tmp_path, gateway__agents=LISTED) as core:
         await core.platform.deliver(robot_says("psst", author="stranger"))
         await core.platform.deliver(replace(robot_says("psst"), chat=message("x").chat))
@@ -54,7 +54,7 @@ async def test_chain_of_replies_without_a_person_ends_and_says_so_once(tmp_path:
 
 
 @pytest.mark.contract("10.56")
-async def test_agents_give_no_commands_and_join_no_turn_of_people(tmp_path: Path) -> None:
+async def test_agents_run_no_commands_and_join_no_turn_of_people(tmp_path: Path) -> None:
     async with running_core(tmp_path, gateway__agents=LISTED) as core:
         await core.store.write(lambda tx: mark(tx, "fake", "robot", is_owner=True, now=1.0))
         await core.platform.deliver(robot_says("/new"))

@@ -1,4 +1,4 @@
-"""Which waiting messages make one turn."""
+"""Batches: which waiting messages make one turn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def item(number: int, text: str, kind: ChatType = "dm", chat_id: str = "7") -> I
 
 
 def batches(texts: list[str], kind: ChatType = "dm") -> list[list[str]]:
-    """Everything that waits, in the batches in which it is handled."""
+    """Return all waiting items as batches."""
     waiting = [item(number, text, kind) for number, text in enumerate(texts)]
     found: list[list[str]] = []
     while waiting:

@@ -1,4 +1,4 @@
-"""Bursts of messages from several chats into a small window: every one is answered, whatever is cancelled meanwhile."""
+"""Bursts of messages from several chats with a small window: each is answered, whatever is cancelled meanwhile."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.scale import scale
 
 pytestmark = [pytest.mark.contract("2.4", "10.34"), pytest.mark.stress, pytest.mark.timeout(3600)]
 
-WINDOW = 8_000
+WINDOW_TOKENS = 8_000
 CHATS = ("ann", "bob", "cleo")
 PADDING = "stamps and coins " * 300
-"""Words of a message: two such and their replies fill half of the window."""
-PER_SESSION = 3
+"""Text of a message: two such and their replies fill half of the window."""
+MESSAGES_PER_SESSION = 3
 
 
 class TitlingModel(EchoModel):
@@ -51,7 +51,7 @@ def small_window(
     titling: TitlingModel, tmp_path_factory: pytest.TempPathFactory, processes: None
 ) -> Iterator[GatewayProcess]:
     home = tmp_path_factory.mktemp("burst") / "home"
-    more = {"model__context_length": WINDOW, "model__timeout": 20.0}
+    more = {"model__context_length": WINDOW_TOKENS, "model__timeout": 20.0}
     write_config(home, api_settings(LoopbackModel(titling), **more))
     with GatewayProcess(home, env={"HERMES_AUTO_TITLE": "true"}) as running:
         yield running
@@ -64,24 +64,24 @@ async def test_every_message_of_a_burst_is_answered(small_window: GatewayProcess
         for number in range(messages):
             text = f"{chat} {number}: {PADDING}".strip()
             answer = await ask_async(
-                client, small_window.url, text, headers=in_session(f"{chat}-{number // PER_SESSION}")
+                client, small_window.url, text, headers=in_session(f"{chat}-{number // MESSAGES_PER_SESSION}")
             )
             assert reply(answer) == f"echo: {text}"
 
     async with httpx.AsyncClient(verify=PLAIN) as client:
         for burst in range(bursts):
             await asyncio.gather(*(talk(client, f"{chat}-{burst}") for chat in CHATS))
-    assert titling.titles >= bursts * len(CHATS) * (messages // PER_SESSION)
+    assert titling.titles >= bursts * len(CHATS) * (messages // MESSAGES_PER_SESSION)
     [(compressions,)] = small_window.rows("SELECT count(*) FROM hermes_compressions")
     assert int(str(compressions)) >= bursts * len(CHATS)
 
 
-async def test_messages_after_clients_that_left_and_stopped_turns_are_answered(small_window: GatewayProcess) -> None:
+async def test_messages_after_disconnects_and_stopped_turns_are_answered(small_window: GatewayProcess) -> None:
     chance = random.Random(73)
     url = f"{small_window.url}/chat/completions"
 
     async def leave(client: httpx.AsyncClient, text: str, headers: dict[str, str]) -> None:
-        """Ask for a stream and hang up after a few of its pieces, or before the first."""
+        """Request a stream and disconnect after a few chunks, or before the first."""
         given = body(text, stream=True)
         async with client.stream("POST", url, json=given, headers=headers, timeout=120.0) as answer:
             pieces, wanted = answer.aiter_raw(), chance.randrange(4)

@@ -1,4 +1,4 @@
-"""Discord and Slack with a gateway that is killed at any moment: nothing is lost and nothing is stored twice."""
+"""Discord and Slack with a gateway that is killed at any moment: no message is lost or stored twice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.gateway.live_reply import FIRST_AFTER
+from hermes.gateway.live_reply import MIN_PREVIEW_CHARS
 from tests.gateway.chat_platforms import ChatPlatform, PlatformName, running
 from tests.gateway.processes import PlatformGateway, scripted_model, wait_until
 from tests.scale import scale
@@ -56,13 +56,14 @@ def test_killed_gateway_loses_nothing_and_stores_nothing_twice(name: PlatformNam
             assert [text for role, text in stored if role == "user"] == texts
             replies, shown = [str(text) for role, text in stored if role == "assistant"], platform.texts(number)
             assert all(reply in shown for reply in replies)
-            assert all(shown.count(reply) == 1 for reply in replies if len(reply) < FIRST_AFTER), "no preview reads so"
+            short = [reply for reply in replies if len(reply) < MIN_PREVIEW_CHARS]
+            assert all(shown.count(reply) == 1 for reply in short), "no preview has this text"
             assert shown[-1].endswith(texts[-1])
 
 
 @pytest.mark.parametrize("name", ["discord", "slack"])
 @pytest.mark.contract("2.5")
-def test_reply_that_was_sent_but_not_recorded_stands_once(name: PlatformName, tmp_path: Path) -> None:
+def test_reply_that_was_sent_but_not_recorded_appears_once(name: PlatformName, tmp_path: Path) -> None:
     with running(name) as platform, scripted_model() as model:
         gateway = PlatformGateway(tmp_path / "home", model, platform.settings)
 
@@ -94,7 +95,7 @@ def _say_some(platform: ChatPlatform, said: dict[int, list[str]], chance: random
 
 
 def _kill_after_calls(gateway: PlatformGateway, platform: ChatPlatform, chance: random.Random) -> threading.Event:
-    """Kill the gateway a moment after one of its next requests; the event is set then."""
+    """Kill the gateway shortly after one of its next requests, then set the event."""
     killed, left, lock = threading.Event(), [chance.randrange(2, 12)], threading.Lock()
 
     def kill() -> None:

@@ -1,4 +1,4 @@
-"""The real libraries of Discord and Slack over many messages: neither memory nor open handles grow."""
+"""The libraries of Discord and Slack over many messages: neither memory nor open handles grow."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from tests.scale import scale
 
 HANDLES = Path("/proc/self/fd")
 MESSAGES = scale(100, 2000)
-"""After as many again, which fill the caches."""
+"""Number of measured messages, after as many that fill the caches."""
 MAX_GROWTH_BYTES_PER_MESSAGE = 500
-"""Less than one message: its text alone has more."""
+"""Less than one message: its text alone is larger."""
 TEXT = "stamps from Malta and from Gozo " * 20
 
 
 @dataclass
 class _CountingDesk(Desk):
-    """An intake that counts what it gets and keeps nothing of it."""
+    """An intake that counts messages and keeps none."""
 
     last: Inbound | None = None
     seen: int = 0
@@ -81,7 +81,7 @@ def _bot_of(platform: ChatPlatform) -> Platform:
 
 
 async def _talk(platform: ChatPlatform, bot: Platform, desk: _CountingDesk, count: int) -> None:
-    """Have people write so many messages, each of them answered; in the middle the connection is cut."""
+    """Send messages, each of which is answered; the connection is cut in the middle."""
     for number in range(count):
         seen = desk.seen
         if number == count // 2:
@@ -98,7 +98,7 @@ async def _answer(bot: Platform, chat: Chat) -> None:
 
 
 def _used(platform: ChatPlatform) -> tuple[int, int]:
-    """Return the bytes and handles in use, without what the server on loopback keeps of the messages."""
+    """Return the bytes and handles in use, without the loopback server's copies of messages."""
     platform.server.forget_messages()
     gc.collect()
     return tracemalloc.get_traced_memory()[0], len(list(HANDLES.iterdir()))

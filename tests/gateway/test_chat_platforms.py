@@ -1,4 +1,4 @@
-"""Discord and Slack through a whole gateway: turns, and people who have one number on several platforms."""
+"""Discord and Slack through a whole gateway: turns, and people with the same id on several platforms."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_people_are_answered_in_direct_chats_and_channels(name: PlatformName, tm
         assert kinds == [(name, "dm"), (name, "group")]
 
 
-def test_one_number_on_three_platforms_is_three_people(tmp_path: Path) -> None:
+def test_same_id_on_three_platforms_is_three_people(tmp_path: Path) -> None:
     with (
         running("discord", ids=(333, None)) as discord,
         running("slack", ids=(333, None)) as slack,

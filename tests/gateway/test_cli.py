@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from hermes.gateway.gateway import STATE_WORDS
 from tests.db.processes import ROOT
 from tests.gateway.asking import ask, body, in_session, reply
 from tests.gateway.core import message, running_core
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.processes
 
 
 def hermes(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """One command line in a process of its own."""
+    """Run one command in a new process."""
     return subprocess.run(
         [sys.executable, "-m", "hermes", *arguments],
         cwd=ROOT,
@@ -60,7 +61,7 @@ def test_status_stop_and_a_second_gateway(model: LoopbackModel, empty_home: Path
         assert gateway.url in hermes(empty_home, "gateway", "status").stdout
         second = hermes(empty_home, "gateway", "run")
         assert second.returncode == 1
-        assert "a gateway is running for this home already" in second.stderr
+        assert "a gateway is already running for this home" in second.stderr
         assert second.stderr.count("\n") == 1, "a gateway that is refused does not say that it runs"
         assert reply(ask(gateway.url, "still there?")) == "echo: still there?"
         assert hermes(empty_home, "gateway", "stop").stdout == "ended\n"
@@ -68,12 +69,10 @@ def test_status_stop_and_a_second_gateway(model: LoopbackModel, empty_home: Path
     assert hermes(empty_home, "gateway", "status").returncode == 1
 
 
-def test_a_gateway_says_where_it_is_and_one_that_was_killed_is_not_there(
-    model: LoopbackModel, empty_home: Path
-) -> None:
+def test_gateway_prints_its_address_and_a_killed_one_counts_as_stopped(model: LoopbackModel, empty_home: Path) -> None:
     write_config(empty_home, api_settings(model))
     with GatewayProcess(empty_home) as gateway:
-        wait_until(lambda: f"gateway: api is there: {gateway.url}\n" in gateway.output())
+        wait_until(lambda: f"gateway: api {STATE_WORDS['ok']}: {gateway.url}\n" in gateway.output())
         gateway.kill()
         status = hermes(empty_home, "gateway", "status")
         assert (status.returncode, status.stdout.splitlines()[0]) == (1, "not running")
@@ -81,13 +80,13 @@ def test_a_gateway_says_where_it_is_and_one_that_was_killed_is_not_there(
         assert json.loads(hermes(empty_home, "gateway", "status", "--json").stdout)["parts"] == []
 
 
-def test_a_gateway_without_a_platform_says_what_to_do(empty_home: Path) -> None:
+def test_gateway_without_a_platform_explains_how_to_enable_one(empty_home: Path) -> None:
     done = hermes(empty_home, "gateway", "run")
     assert done.returncode == 2
     assert "api.enabled" in done.stderr
 
 
-async def test_the_owner_lets_people_in_and_out(tmp_path: Path) -> None:
+async def test_owner_grants_and_revokes_access(tmp_path: Path) -> None:
     async with running_core(tmp_path, gateway__allow="") as core:
         await core.platform.deliver(message("let me in", author="eve"))
         await core.platform.until(lambda: len(core.platform.sent) == 1)
@@ -106,7 +105,7 @@ async def test_the_owner_lets_people_in_and_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.contract("P1")
-def test_a_shutdown_answers_what_is_under_way_refuses_what_is_new_and_keeps_what_waits(empty_home: Path) -> None:
+def test_shutdown_finishes_running_turns_refuses_new_ones_and_keeps_waiting_ones(empty_home: Path) -> None:
     with echo_model() as model:
         write_config(empty_home, api_settings(model))
         with GatewayProcess(empty_home) as gateway:
@@ -162,7 +161,7 @@ def _wait_for(home: Path, query: str, *arguments: object) -> None:
 
 
 @pytest.mark.contract("P5")
-def test_a_port_that_is_taken_is_said_at_once_and_used_when_it_is_free(empty_home: Path) -> None:
+def test_port_in_use_is_reported_at_once_and_served_when_free(empty_home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, echo_model() as model:
         port = taken.getsockname()[1]
         write_config(empty_home, api_settings(model, api__port=port))

@@ -1,5 +1,7 @@
-"""The machine's clock is set while a message is handled. Forward: the lane stays ours, and nothing is done twice. Back:
-nobody waits for the clock to get there again."""
+"""A clock that is set while a message is handled.
+
+Forward: the lane stays leased, and nothing is done twice. Back: no wait lasts until the clock reaches its old time.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from tests.gateway.processes import rows
 
 
 class JumpingClock(SystemClock):
-    """The machine's clock, set by hand."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -45,7 +47,7 @@ async def test_lane_whose_lease_only_looks_expired_is_not_taken_again(
 
 
 class SlowPlatform(FakePlatform):
-    """Sends nothing before it may."""
+    """A platform that holds messages until it is released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +76,7 @@ async def test_message_that_is_being_sent_is_not_sent_again(tmp_path: Path, capl
 
 
 @pytest.mark.contract("2.4")
-async def test_what_waits_in_a_chat_when_the_clock_is_set_back_is_answered_after_the_turn(tmp_path: Path) -> None:
+async def test_waiting_messages_are_answered_although_the_clock_is_set_back(tmp_path: Path) -> None:
     gate, clock = Gate(), JumpingClock()
     async with running_core(tmp_path, gate, clock=clock) as core:
         await core.platform.deliver(message("wait"))

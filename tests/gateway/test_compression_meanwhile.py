@@ -24,12 +24,12 @@ from tests.plain_http import PLAIN
 
 pytestmark = pytest.mark.processes
 
-LATE = 40
+LATE_MESSAGES = 40
 PADDING = "stamps from Malta " * 150
 
 
 @pytest.mark.contract("2.4", "3.5", "P1", "P3")
-async def test_forty_messages_that_arrive_during_a_compression_are_all_seen_in_order_once(empty_home: Path) -> None:
+async def test_messages_during_a_compression_reach_the_model_once_and_in_order(empty_home: Path) -> None:
     with echo_model() as model:
         write_config(empty_home, api_settings(model, model__context_length=8000))
         with GatewayProcess(empty_home) as gateway:
@@ -45,7 +45,7 @@ async def test_forty_messages_that_arrive_during_a_compression_are_all_seen_in_o
                     assert not trigger.done(), "no compression was triggered"
                     await asyncio.sleep(0.02)
                 asked = []
-                for number in range(LATE):
+                for number in range(LATE_MESSAGES):
                     headers = in_session("s", f"late-{number}")
                     asked.append(asyncio.create_task(ask_async(client, gateway.url, f"late {number}", headers=headers)))
                     await appears(empty_home, "SELECT 1 FROM hermes_queue WHERE key LIKE ?", f'%"late-{number}"]')
@@ -55,11 +55,11 @@ async def test_forty_messages_that_arrive_during_a_compression_are_all_seen_in_o
         requests = [_late(request) for request in model.requests() if request not in _summaries(model)]
     # Each request to the model holds every late message so far, in order and once.
     assert [seen for seen in requests if seen] == [
-        [f"late {number}" for number in range(upto + 1)] for upto in range(LATE)
+        [f"late {number}" for number in range(upto + 1)] for upto in range(LATE_MESSAGES)
     ]
-    assert [reply(answer) for answer in answers] == [f"echo: late {number}" for number in range(LATE)]
+    assert [reply(answer) for answer in answers] == [f"echo: late {number}" for number in range(LATE_MESSAGES)]
     assert {answer.headers["x-hermes-session-id"] for answer in answers} == {"s"}
-    assert said(empty_home, "s")[-LATE:] == [f"late {number}" for number in range(LATE)]
+    assert said(empty_home, "s")[-LATE_MESSAGES:] == [f"late {number}" for number in range(LATE_MESSAGES)]
     assert rows(empty_home, "SELECT count(*) FROM hermes_compressions WHERE session_id = 's'") == [(1,)]
 
 

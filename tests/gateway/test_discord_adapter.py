@@ -1,4 +1,4 @@
-"""The Discord adapter against a Discord on loopback: what it understands, what it misses nothing of, and trouble."""
+"""The Discord adapter against a Discord on loopback: translation, missed messages, and errors."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ REPLIED: dict[str, Json] = {
 }
 
 
-async def test_direct_message_is_heard_with_its_author(server: DiscordServer) -> None:
+async def test_direct_message_is_accepted_with_its_author(server: DiscordServer) -> None:
     ann, desk = server.person("Ann"), Desk()
     async with listening(server, desk):
         number = server.say(ann.dm, "hello", ann)
@@ -67,7 +67,7 @@ async def test_direct_message_is_heard_with_its_author(server: DiscordServer) ->
     assert desk.taken == [Inbound(chat, str(number), "hello", str(ann.id), "Ann", "ann")]
 
 
-async def test_server_is_heard_only_when_it_speaks_to_the_bot(server: DiscordServer) -> None:
+async def test_only_messages_to_the_bot_are_accepted_in_a_server(server: DiscordServer) -> None:
     ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
     topic = server.thread(hall, "topic")
     async with listening(server, desk):
@@ -78,7 +78,7 @@ async def test_server_is_heard_only_when_it_speaks_to_the_bot(server: DiscordSer
     assert {(one.text, one.chat) for one in desk.taken} == {("to you", chat(hall)), ("in a thread", chat(topic))}
 
 
-async def test_all_of_a_server_is_heard_when_mentions_are_not_asked_for(server: DiscordServer) -> None:
+async def test_all_messages_of_a_server_are_accepted_without_mentions_only(server: DiscordServer) -> None:
     ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
     async with listening(server, desk, mentions_only=False):
         server.say(hall, "among us", ann)
@@ -86,7 +86,7 @@ async def test_all_of_a_server_is_heard_when_mentions_are_not_asked_for(server: 
     assert desk.texts == ["among us"]
 
 
-async def test_bots_and_system_messages_are_not_heard(server: DiscordServer) -> None:
+async def test_messages_of_bots_and_the_system_are_ignored(server: DiscordServer) -> None:
     ann, robot, desk = server.person("Ann"), server.person("Robot", bot=True), Desk()
     async with listening(server, desk):
         server.say(robot.dm, "beep", robot)
@@ -143,7 +143,7 @@ UNUSUAL: list[tuple[str, dict[str, Json], str]] = [
 ]  # fmt: skip
 
 
-async def test_unusual_messages_do_not_stop_what_comes_after_them(server: DiscordServer) -> None:
+async def test_unusual_messages_do_not_block_later_ones(server: DiscordServer) -> None:
     ann, desk = server.person("Ann"), Desk()
 
     def say_all() -> None:
@@ -189,7 +189,7 @@ async def test_reply_brings_a_quote_and_counts_as_addressed(server: DiscordServe
     assert desk.texts == ["> so and so\n\nwhy?"]
 
 
-async def test_edit_by_a_person_is_a_message_and_a_link_preview_is_none(server: DiscordServer) -> None:
+async def test_edit_by_a_person_is_a_message_but_a_link_preview_is_not(server: DiscordServer) -> None:
     ann, desk = server.person("Ann"), Desk()
     async with listening(server, desk):
         number = server.say(ann.dm, "helo", ann)
@@ -201,7 +201,7 @@ async def test_edit_by_a_person_is_a_message_and_a_link_preview_is_none(server: 
 
 
 @pytest.mark.contract("10.2", "10.55")
-async def test_what_was_said_while_nobody_ran_is_read_once_and_in_order(server: DiscordServer) -> None:
+async def test_missed_messages_are_read_once_and_in_order(server: DiscordServer) -> None:
     ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
     async with listening(server, desk):
         server.say(ann.dm, "one", ann)
@@ -224,7 +224,7 @@ async def test_what_was_said_while_nobody_ran_is_read_once_and_in_order(server: 
 
 
 @pytest.mark.parametrize("trouble", ["archived", "not available"])
-async def test_channel_that_is_not_listed_after_a_start_is_no_direct_chat(server: DiscordServer, trouble: str) -> None:
+async def test_unlisted_channel_is_not_taken_for_a_direct_chat(server: DiscordServer, trouble: str) -> None:
     ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
     topic = server.thread(hall, "topic")
     async with listening(server, desk):
@@ -247,7 +247,7 @@ async def test_channel_that_is_not_listed_after_a_start_is_no_direct_chat(server
     assert len(desk.taken) == 5
 
 
-async def test_archived_thread_of_long_ago_is_forgotten(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_old_archived_thread_is_forgotten(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
     ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
     topic = server.thread(hall, "topic")
     async with listening(server, desk):
@@ -260,7 +260,7 @@ async def test_archived_thread_of_long_ago_is_forgotten(server: DiscordServer, m
         await until(lambda: str(topic.id) not in desk.positions)
 
 
-async def test_channel_that_is_new_to_the_bot_begins_with_what_comes_next(server: DiscordServer) -> None:
+async def test_new_channel_begins_with_the_next_message(server: DiscordServer) -> None:
     ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
     server.say(hall, f"{ME} long ago", ann)
     async with listening(server, desk):
@@ -269,7 +269,7 @@ async def test_channel_that_is_new_to_the_bot_begins_with_what_comes_next(server
     assert desk.texts == ["now"]
 
 
-async def test_late_message_is_marked_when_wished(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_late_message_is_marked_if_configured(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
     ann, desk = server.person("Ann"), Desk()
     async with listening(server, desk):
         server.say(ann.dm, "one", ann)
@@ -284,7 +284,7 @@ async def test_late_message_is_marked_when_wished(server: DiscordServer, monkeyp
     assert desk.texts == ["one", "(sent 3 h ago)\n\ntwo", "/new"]
 
 
-async def test_lost_connection_is_resumed_and_nothing_is_missed(server: DiscordServer) -> None:
+async def test_lost_connection_is_resumed_without_missing_messages(server: DiscordServer) -> None:
     ann, desk = server.person("Ann"), Desk()
     async with listening(server, desk):
         for number in range(10):
@@ -297,7 +297,7 @@ async def test_lost_connection_is_resumed_and_nothing_is_missed(server: DiscordS
     assert desk.texts == [f"{run}{number}" for run in "ab" for number in range(10)]
 
 
-async def test_session_that_cannot_be_resumed_begins_anew_without_a_loss(server: DiscordServer) -> None:
+async def test_new_session_after_a_failed_resume_misses_no_message(server: DiscordServer) -> None:
     ann, desk = server.person("Ann"), Desk()
     async with listening(server, desk):
         server.say(ann.dm, "one", ann)
@@ -310,7 +310,7 @@ async def test_session_that_cannot_be_resumed_begins_anew_without_a_loss(server:
     assert server.identified == 2
 
 
-async def test_connection_that_dies_silently_is_noticed(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silently_dead_connection_is_detected(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discord_client, "HEARTBEAT_TIMEOUT_SECONDS", 1.0)
     ann, desk = server.person("Ann"), Desk()
     async with listening(server, desk):
@@ -323,9 +323,7 @@ async def test_connection_that_dies_silently_is_noticed(server: DiscordServer, m
         await until(lambda: len(desk.taken) == 2)
 
 
-async def test_connection_is_opened_anew_after_a_long_loss(
-    server: DiscordServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_connection_is_reopened_after_a_long_loss(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapter, "SILENT_LOSS_SECONDS", 0.2)
     monkeypatch.setattr(adapter, "LONG_LOSS_SECONDS", 5.0)  # a session begins within two
     monkeypatch.setattr("discord.client.ExponentialBackoff.delay", lambda _: 3600.0)
@@ -344,7 +342,7 @@ async def test_connection_is_opened_anew_after_a_long_loss(
 
 
 async def test_message_waits_while_the_store_is_busy(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter, "FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(adapter, "MIN_RETRY_SECONDS", 0.01)
     ann, desk = server.person("Ann"), Desk(busy=2)
     async with listening(server, desk):
         server.say(ann.dm, "one", ann)
@@ -353,7 +351,9 @@ async def test_message_waits_while_the_store_is_busy(server: DiscordServer, monk
     assert desk.texts == ["one", "two"]
 
 
-async def test_flood_beyond_the_queue_is_read_again(server: DiscordServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_beyond_the_full_queue_are_read_again(
+    server: DiscordServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(discord_client, "MAX_WAITING_MESSAGES", 5)
     ann, bob, desk = server.person("Ann"), server.person("Bob"), Desk()
     async with listening(server, desk) as bot:
@@ -377,7 +377,7 @@ async def test_flood_beyond_the_queue_is_read_again(server: DiscordServer, monke
 
 
 @pytest.mark.contract("2.5")
-async def test_reply_sent_again_with_its_key_stands_once(server: DiscordServer) -> None:
+async def test_reply_repeated_with_its_key_appears_once(server: DiscordServer) -> None:
     ann, desk = server.person("Ann"), Desk()
     async with listening(server, desk) as bot:
         first = await bot.send(chat(ann.dm), "hello", "reply:5:0")
@@ -386,7 +386,7 @@ async def test_reply_sent_again_with_its_key_stands_once(server: DiscordServer) 
     assert server.texts(ann.dm) == ["hello", "hello"]
 
 
-async def test_reply_grows_by_edits_and_a_deleted_one_is_told(server: DiscordServer) -> None:
+async def test_reply_is_streamed_by_edits_and_its_deletion_is_detected(server: DiscordServer) -> None:
     ann, desk = server.person("Ann"), Desk()
     async with listening(server, desk) as bot:
         number = await bot.send(chat(ann.dm), "hel")
@@ -397,7 +397,7 @@ async def test_reply_grows_by_edits_and_a_deleted_one_is_told(server: DiscordSer
             await bot.edit(chat(ann.dm), number, "hello!")
 
 
-async def test_troubles_of_sending_are_told_apart(server: DiscordServer) -> None:
+async def test_send_errors_are_classified(server: DiscordServer) -> None:
     ann, hall, desk = server.person("Ann"), server.channel("hall"), Desk()
     server.remove(hall)
     async with listening(server, desk) as bot:
@@ -418,7 +418,7 @@ async def test_troubles_of_sending_are_told_apart(server: DiscordServer) -> None
     ("intents", "token", "reason"),
     [(False, TOKEN, "Message Content Intent"), (True, "MTIz.wrong.token", "discord.token")],
 )
-async def test_wrong_set_up_is_reported_and_tried_again(
+async def test_wrong_configuration_is_reported_and_retried(
     intents: bool, token: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk = Desk()
@@ -446,5 +446,5 @@ async def test_wrong_set_up_is_reported_and_tried_again(
         ("**bold** _it_ ~~no~~ `x`", "**bold** _it_ ~~no~~ `x`"),
     ],
 )
-def test_markdown_is_put_as_discord_shows_it(given: str, shown: str) -> None:
+def test_markdown_is_adapted_to_discord(given: str, shown: str) -> None:
     assert render(given) == shown

@@ -1,4 +1,4 @@
-"""A gateway whose disk is full: said once, everyone is refused at once, it shows, and it is well again by itself."""
+"""A gateway with a full disk: reported once, messages refused at once, shown in the status, and recovered by itself."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def hermes(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.contract("P1", "P5")
-def test_full_disk_is_said_once_refuses_everyone_at_once_shows_and_is_over_by_itself(tmp_path: Path) -> None:
+def test_full_disk_is_reported_once_refuses_messages_and_recovers_by_itself(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk"), echo_model() as model, ThreadPoolExecutor(8) as pool:
         home = tmp_path / "disk" / "home"
         log = tmp_path / "agent.log"
@@ -68,7 +68,7 @@ def test_full_disk_is_said_once_refuses_everyone_at_once_shows_and_is_over_by_it
             assert looked.returncode == 1
             assert "nothing can be written" in looked.stdout
             lines = [line for line in log.read_text().splitlines() if " ERROR" in line or " WARNING" in line]
-            assert len([line for line in lines if "nothing can be stored" in line]) == 1
+            assert len([line for line in lines if "the store cannot be written" in line]) == 1
             assert len(lines) <= 4, "one more for each turn that was under way, and none as time goes by"
 
             (tmp_path / "disk" / "ballast").unlink()
@@ -83,7 +83,7 @@ def test_full_disk_is_said_once_refuses_everyone_at_once_shows_and_is_over_by_it
 
 
 @pytest.mark.contract("P1")
-def test_store_that_is_deleted_under_a_gateway_ends_it_and_acknowledges_nothing(tmp_path: Path) -> None:
+def test_deleted_store_ends_the_gateway_without_acknowledgements(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with echo_model() as model:
         write_config(home, api_settings(model))

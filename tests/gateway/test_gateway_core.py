@@ -24,7 +24,7 @@ from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 
 
 @pytest.mark.contract("2.4", "P1")
-async def test_what_arrives_during_a_turn_joins_the_next_one_each_with_its_author(tmp_path: Path) -> None:
+async def test_messages_during_a_turn_join_the_next_one_with_their_authors(tmp_path: Path) -> None:
     gate = Gate()
     async with running_core(tmp_path, gate) as core:
         await core.platform.deliver(message("wait", "g", kind="group", author="ann"))
@@ -73,7 +73,7 @@ async def test_the_same_message_delivered_after_a_restart_has_no_effect(tmp_path
     assert [row[0] for row in rows(tmp_path, "SELECT content FROM messages WHERE role = 'user'")].count("once") == 1
 
 
-async def test_commands_take_their_turn_and_new_begins_a_session_for_what_waits_behind_it(tmp_path: Path) -> None:
+async def test_commands_run_in_order_and_new_moves_later_messages_to_a_new_session(tmp_path: Path) -> None:
     gate = Gate()
     async with running_core(tmp_path, gate) as core:
         await core.platform.deliver(message("wait"))
@@ -95,7 +95,7 @@ async def test_commands_take_their_turn_and_new_begins_a_session_for_what_waits_
 
 
 @pytest.mark.contract("P2")
-async def test_new_in_a_session_that_nobody_spoke_in_begins_no_second_one(tmp_path: Path) -> None:
+async def test_new_in_an_empty_session_creates_no_second_one(tmp_path: Path) -> None:
     async with running_core(tmp_path, echo) as core:
         for text in ("hello", "/new", "/new"):
             await core.platform.deliver(message(text))
@@ -105,7 +105,7 @@ async def test_new_in_a_session_that_nobody_spoke_in_begins_no_second_one(tmp_pa
 
 @pytest.mark.contract("2.6")
 @pytest.mark.parametrize("spelled", ["/stop", " /STOP ", "/stop@somebot", "/stop it, please"])
-async def test_stop_overtakes_what_waits_and_what_was_said_is_kept(tmp_path: Path, spelled: str) -> None:
+async def test_stop_overtakes_waiting_messages_and_keeps_the_partial_reply(tmp_path: Path, spelled: str) -> None:
     gate = Gate()
     async with running_core(tmp_path, gate) as core:
         await core.platform.deliver(message("wait"))
@@ -122,7 +122,7 @@ async def test_stop_overtakes_what_waits_and_what_was_said_is_kept(tmp_path: Pat
 
 
 @pytest.mark.contract("2.3")
-async def test_a_chat_that_is_slow_or_fails_delays_no_other(tmp_path: Path) -> None:
+async def test_a_slow_or_failing_chat_delays_no_other(tmp_path: Path) -> None:
     gate = Gate()
 
     def script(request: ModelRequest) -> ScriptedAnswer:
@@ -144,7 +144,7 @@ async def test_a_chat_that_is_slow_or_fails_delays_no_other(tmp_path: Path) -> N
 
 @pytest.mark.contract("P1", "P5")
 @pytest.mark.parametrize("is_owner", [True, False])
-async def test_a_message_that_a_defect_spoils_again_and_again_is_put_aside_and_that_is_said(
+async def test_message_that_fails_repeatedly_becomes_a_dead_letter_and_is_reported(
     tmp_path: Path, is_owner: bool
 ) -> None:
     def script(request: ModelRequest) -> ScriptedAnswer:
@@ -167,7 +167,7 @@ async def test_a_message_that_a_defect_spoils_again_and_again_is_put_aside_and_t
     assert rows(tmp_path, "SELECT content FROM messages") == [("defect",), (core.platform.sent[0][1],)]
 
 
-async def test_message_in_one_turn_with_another_that_is_given_up_is_still_answered(tmp_path: Path) -> None:
+async def test_message_joined_with_a_dead_letter_is_still_answered(tmp_path: Path) -> None:
     defects = iter(range(MAX_CRASHES))
 
     def script(request: ModelRequest) -> ScriptedAnswer:
@@ -184,7 +184,7 @@ async def test_message_in_one_turn_with_another_that_is_given_up_is_still_answer
 
 
 @pytest.mark.contract("P1")
-async def test_a_message_that_cannot_be_stored_stays_in_the_inbox_until_it_can(tmp_path: Path) -> None:
+async def test_message_whose_turn_cannot_be_stored_stays_in_the_inbox(tmp_path: Path) -> None:
     async with running_core(tmp_path, clock=QuickClock(20)) as core:
         await core.store.write(
             lambda tx: tx.execute(
@@ -210,7 +210,7 @@ async def test_a_second_gateway_on_the_same_home_is_refused(tmp_path: Path) -> N
         await core.platform.until(lambda: core.platform.texts("7") == ["echo: hi"])
 
 
-async def test_a_gateway_that_was_taken_over_leaves_the_status_of_its_successor_alone(tmp_path: Path) -> None:
+async def test_replaced_gateway_does_not_change_the_status_of_its_successor(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         await core.platform.deliver(message("hi"))
         await core.store.write(_let_the_gateways_lease_end)
@@ -225,7 +225,7 @@ def _let_the_gateways_lease_end(tx: Tx) -> None:
 
 
 @pytest.mark.contract("2.5", "P1")
-async def test_a_shutdown_lets_turns_finish_and_sends_their_replies(tmp_path: Path) -> None:
+async def test_shutdown_finishes_turns_and_sends_their_replies(tmp_path: Path) -> None:
     gate = Gate()
     async with running_core(tmp_path, gate) as core:
         await core.platform.deliver(message("wait"))
@@ -238,9 +238,7 @@ async def test_a_shutdown_lets_turns_finish_and_sends_their_replies(tmp_path: Pa
     assert rows(tmp_path, "SELECT owner FROM hermes_leases WHERE owner IS NOT NULL") == []
 
 
-async def test_a_turn_that_is_given_up_when_its_lane_is_lost_is_no_defect(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_turn_cancelled_by_a_lost_lane_logs_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     gate = Gate()
     async with running_core(tmp_path, gate, gateway__drain=0.1) as core:
         await core.platform.deliver(message("wait"))
@@ -253,7 +251,7 @@ async def test_a_turn_that_is_given_up_when_its_lane_is_lost_is_no_defect(
 
 
 @pytest.mark.contract("P1", "P2")
-async def test_a_turn_that_does_not_end_in_time_is_answered_after_the_restart_once(tmp_path: Path) -> None:
+async def test_turn_cut_off_by_a_shutdown_is_answered_once_after_the_restart(tmp_path: Path) -> None:
     gate = Gate()
     async with running_core(tmp_path, gate, gateway__drain=0.1) as core:
         await core.platform.deliver(message("wait"))
@@ -268,7 +266,7 @@ async def test_a_turn_that_does_not_end_in_time_is_answered_after_the_restart_on
 
 
 @pytest.mark.contract("2.6")
-async def test_a_tool_call_that_a_crash_cut_off_is_told_as_interrupted_and_not_run_again(tmp_path: Path) -> None:
+async def test_tool_call_cut_off_by_a_crash_is_interrupted_and_not_repeated(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         await core.platform.deliver(message("first"))
         await core.platform.until(lambda: len(core.platform.sent) == 1)
@@ -293,7 +291,7 @@ async def _insert_call(home: Path, session: str, call: str) -> None:
         )
 
 
-async def test_a_platform_that_falls_over_is_said_and_begun_again(tmp_path: Path) -> None:
+async def test_failed_platform_is_reported_and_restarted(tmp_path: Path) -> None:
     class Shaky(FakePlatform):
         falls = 1
 
@@ -310,7 +308,7 @@ async def test_a_platform_that_falls_over_is_said_and_begun_again(tmp_path: Path
         assert rows(tmp_path, "SELECT state FROM hermes_gateway_status WHERE part = 'fake'") == [("ok",)]
 
 
-async def test_a_preview_grows_and_becomes_the_reply(tmp_path: Path) -> None:
+async def test_preview_is_edited_until_it_is_the_reply(tmp_path: Path) -> None:
     long = "wait for a long story about stamps from Malta and from Gozo"
     gate = Gate()
 
@@ -327,8 +325,8 @@ async def test_a_preview_grows_and_becomes_the_reply(tmp_path: Path) -> None:
         assert core.platform.edits == [("1", f"echo: {long}.")]
 
 
-async def test_a_preview_that_is_still_being_sent_when_the_reply_is_ready_is_replaced_by_it(tmp_path: Path) -> None:
-    """Else the person would see both."""
+async def test_preview_in_flight_is_replaced_by_the_reply(tmp_path: Path) -> None:
+    """Otherwise the person would see both."""
     preview = "a long story about stamps from Malta and from Gozo"
 
     class Slow(FakePlatform):

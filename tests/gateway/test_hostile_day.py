@@ -1,4 +1,4 @@
-"""A bad day: people, programs and terminals in the same sessions, commands, trouble on the wire, and kills."""
+"""A day of adverse use: people, programs and terminals in the same sessions, commands, network faults, and kills."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ SETTINGS = {
 
 @dataclass
 class Day:
-    """What everybody does until the evening."""
+    """The actions of all participants."""
 
     api: BotApi
     gateway: BotGateway
     seed: int
     over: threading.Event = field(default_factory=threading.Event)
     chats: dict[int, list[str]] = field(default_factory=dict)
-    """What was said in each chat on Telegram, in order."""
+    """The messages in each chat on Telegram, in order."""
     answered: list[str] = field(default_factory=list)
-    """What was answered over HTTP."""
+    """The replies over HTTP."""
     wrong: list[str] = field(default_factory=list)
     _numbers: count[int] = field(default_factory=count)
 
     def run(self) -> None:
-        """Everybody at once."""
+        """Run all participants at the same time."""
         doing = [self.talk_on_telegram, self.talk_over_http, self.talk_over_http, self.talk_in_terminals]
         people = [threading.Thread(target=one, args=(random.Random(self.seed + n),)) for n, one in enumerate(doing)]
         for one in people:
@@ -106,11 +106,13 @@ class Day:
                     return
             self.answered.append(text)
 
-    def _post(self, session: str, text: str, key: str | None, patience: float) -> bool:
-        """Whether there is an answer; a client that hears nothing asks again."""
+    def _post(self, session: str, text: str, key: str | None, timeout_seconds: float) -> bool:
+        """Return True if there is a response; a client without one asks again."""
         url, headers = f"{self.gateway.url}/chat/completions", in_session(session, key)
         try:
-            answer = httpx.post(url, json=body(text), headers=headers, timeout=patience, trust_env=False, verify=PLAIN)
+            answer = httpx.post(
+                url, json=body(text), headers=headers, timeout=timeout_seconds, trust_env=False, verify=PLAIN
+            )
         except httpx.TransportError:
             time.sleep(0.1)
             return False
@@ -144,7 +146,7 @@ class Day:
 @pytest.mark.timeout(900)
 @pytest.mark.contract("1.2", "1.6", "2.1", "2.2", "2.3", "2.6", "P1", "P2")
 @pytest.mark.parametrize("seed", [scale(1, number) for number in range(scale(1, 5))])
-def test_after_a_bad_day_everything_that_was_acknowledged_is_there_once_and_in_order(tmp_path: Path, seed: int) -> None:
+def test_acknowledged_messages_of_a_hostile_day_are_stored_once_in_order(tmp_path: Path, seed: int) -> None:
     slow = {"echo": True, "delay": 0.3, "pause": 0.005}
     with BotApi() as api, scripted_model(then=slow) as model:
         with BotGateway(tmp_path / "home", api, model, SETTINGS) as gateway:

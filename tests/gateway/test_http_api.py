@@ -1,4 +1,4 @@
-"""The OpenAI-compatible API, over real sockets: a gateway process, a model, and clients of all kinds."""
+"""The OpenAI-compatible API over real sockets: a gateway process, a model, and various clients."""
 
 from __future__ import annotations
 
@@ -99,9 +99,7 @@ def test_curl_gets_a_stream(gateway: GatewayProcess) -> None:
     assert streamed_text(events) == "echo: hello curl"
 
 
-def test_a_request_without_a_session_is_its_own_conversation_and_leaves_nothing(
-    gateway: GatewayProcess, model: LoopbackModel
-) -> None:
+def test_request_without_a_session_stores_nothing(gateway: GatewayProcess, model: LoopbackModel) -> None:
     before = _counts(gateway.home)
     messages = [
         {"role": "system", "content": "Speak like a pirate."},
@@ -122,7 +120,7 @@ def test_a_request_without_a_session_is_its_own_conversation_and_leaves_nothing(
     ]
 
 
-def test_without_a_model_and_a_session_nothing_is_said_to_be_saved(tmp_path: Path) -> None:
+def test_offline_reply_without_a_session_promises_no_storage(tmp_path: Path) -> None:
     write_config(tmp_path, {"api.enabled": True, "api.port": 0, "memory.provider": "none"})
     with GatewayProcess(tmp_path) as gateway:
         assert reply(ask(gateway.url, "I like tea")) == "Heard, and not kept: I like tea"
@@ -151,7 +149,7 @@ def test_a_session_keeps_its_id_and_we_keep_its_history(gateway: GatewayProcess,
 
 
 @pytest.mark.contract("1.2")
-def test_a_session_key_means_one_session_until_a_new_one_is_begun(gateway: GatewayProcess) -> None:
+def test_session_key_identifies_one_session_until_new(gateway: GatewayProcess) -> None:
     key = {"X-Hermes-Session-Key": "agent:main:shop:dm:77"}
     first = ask(gateway.url, "hello", headers=key)
     again = ask(gateway.url, "hello again", headers=key)
@@ -217,7 +215,7 @@ def test_a_command_repeated_with_its_key_has_one_effect(gateway: GatewayProcess)
 
 
 @pytest.mark.contract("2.4")
-async def test_each_request_is_a_turn_of_its_own_in_order(gateway: GatewayProcess) -> None:
+async def test_each_request_is_a_separate_turn_in_order(gateway: GatewayProcess) -> None:
     async with httpx.AsyncClient(verify=PLAIN) as client:
         asked = []
         for number in range(8):
@@ -237,15 +235,15 @@ async def test_each_request_is_a_turn_of_its_own_in_order(gateway: GatewayProces
     ("content", "status", "says"),
     [
         (b"{", 400, "not valid JSON"),
-        (b"[1]", 400, "not a JSON object"),
+        (b"[1]", 400, "must be a JSON object"),
         (b"\xff\xfe", 400, "not valid JSON"),
         (b"[" * 100_000, 400, "not valid JSON"),
         ({}, 400, "'messages'"),
         ({"messages": []}, 400, "'messages'"),
         ({"messages": "hi"}, 400, "'messages'"),
-        ({"messages": ["hi"]}, 400, "messages[0] is not an object"),
+        ({"messages": ["hi"]}, 400, "messages[0] must be an object"),
         ({"messages": [{"role": "wizard", "content": "x"}]}, 400, "messages[0].role"),
-        ({"messages": [{"role": "user", "content": 5}]}, 400, "neither text nor a list"),
+        ({"messages": [{"role": "user", "content": 5}]}, 400, "must be text or a list"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, 400, "only text"),
         ({"messages": [{"role": "user", "content": ["x"]}]}, 400, "only text"),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, 400, "not valid Unicode"),
@@ -255,7 +253,7 @@ async def test_each_request_is_a_turn_of_its_own_in_order(gateway: GatewayProces
         ({**body("hi"), "stream_options": []}, 400, "'stream_options'"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_an_error_object(
+def test_invalid_requests_get_an_error_object(
     gateway: GatewayProcess, content: bytes | Json, status: int, says: str
 ) -> None:
     sent = content if isinstance(content, bytes) else json.dumps(content).encode()
@@ -280,18 +278,18 @@ def test_unknown_paths_and_methods_are_error_objects(
 
 
 @pytest.mark.parametrize("headers", [in_session("a\x7fb"), in_session("x" * 600), in_session("")])
-def test_a_session_id_that_cannot_be_one_is_refused(gateway: GatewayProcess, headers: dict[str, str]) -> None:
+def test_invalid_session_id_is_refused(gateway: GatewayProcess, headers: dict[str, str]) -> None:
     assert ask(gateway.url, "hi", headers=headers).status_code == 400
 
 
-def test_a_snapshot_cannot_be_talked_to(gateway: GatewayProcess) -> None:
+def test_snapshot_accepts_no_messages(gateway: GatewayProcess) -> None:
     answer = ask(gateway.url, "hi", headers=in_session("s.snapshot.20260101T000000Z"))
     assert answer.status_code == 400
     assert "snapshot" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("spelled", ["length", "chunked"])
-def test_a_body_that_is_too_large_is_refused(gateway: GatewayProcess, spelled: str) -> None:
+def test_oversized_body_is_refused(gateway: GatewayProcess, spelled: str) -> None:
     large = json.dumps(body("x" * 11_000_000)).encode()
     content = large if spelled == "length" else (large[at : at + 65536] for at in range(0, len(large), 65536))
     try:
@@ -307,7 +305,7 @@ def test_web_pages_cannot_use_an_api_without_a_key(gateway: GatewayProcess) -> N
     assert ask(gateway.url, "hi", headers={"Host": "evil.example"}).status_code == 403
 
 
-def test_the_key_is_asked_for(model: LoopbackModel, empty_home: Path) -> None:
+def test_key_is_required(model: LoopbackModel, empty_home: Path) -> None:
     import openai  # a second to import: only for whoever runs this
 
     write_config(empty_home, api_settings(model))
@@ -330,7 +328,7 @@ def test_the_key_is_asked_for(model: LoopbackModel, empty_home: Path) -> None:
     assert "sesame" not in (empty_home / "logs" / "agent.log").read_text()
 
 
-def test_an_address_that_others_can_reach_needs_a_key(model: LoopbackModel, empty_home: Path) -> None:
+def test_public_address_requires_a_key(model: LoopbackModel, empty_home: Path) -> None:
     write_config(empty_home, api_settings(model, api__host="0.0.0.0"))  # noqa: S104 - that is the point
     gateway = GatewayProcess(empty_home).begin()
     assert gateway.wait() == 2
@@ -339,7 +337,7 @@ def test_an_address_that_others_can_reach_needs_a_key(model: LoopbackModel, empt
 
 
 @pytest.mark.contract("P1")
-def test_a_client_that_leaves_does_not_end_the_turn(empty_home: Path) -> None:
+def test_disconnecting_client_does_not_end_the_turn(empty_home: Path) -> None:
     with echo_model() as model:
         write_config(empty_home, api_settings(model))
         with GatewayProcess(empty_home) as gateway:
@@ -358,7 +356,7 @@ def test_a_client_that_leaves_does_not_end_the_turn(empty_home: Path) -> None:
                 assert said(empty_home, name, "assistant") == ["echo: I am off", "echo: back"]
 
 
-def test_a_model_that_fails_is_an_error_object_and_the_message_is_kept(empty_home: Path) -> None:
+def test_model_failure_is_an_error_object_and_the_message_is_kept(empty_home: Path) -> None:
     nobody = LoopbackModel(LoopbackServer(port=1))
     write_config(empty_home, api_settings(nobody))
     with GatewayProcess(empty_home) as gateway:
@@ -375,8 +373,8 @@ def test_a_model_that_fails_is_an_error_object_and_the_message_is_kept(empty_hom
 
 
 @pytest.mark.contract("P2")
-def test_message_that_failed_is_answered_when_it_is_sent_again(empty_home: Path) -> None:
-    """A client that names no session has nothing but the message itself to ask again with."""
+def test_failed_message_is_answered_when_repeated(empty_home: Path) -> None:
+    """A client without a session id can repeat only the message itself."""
     with scripted_model([{"status": 400, "body": "no"}] * 2) as model:  # the first is for its list of models
         write_config(empty_home, api_settings(model, api__memory="full"))
         with GatewayProcess(empty_home) as gateway:
@@ -390,7 +388,7 @@ def test_message_that_failed_is_answered_when_it_is_sent_again(empty_home: Path)
     assert len(said(empty_home, session, "assistant")) == 1
 
 
-def test_stop_overtakes_and_what_was_said_is_kept(empty_home: Path) -> None:
+def test_stop_overtakes_and_keeps_the_partial_reply(empty_home: Path) -> None:
     begun = "echo: a very long story"
     with scripted_model([{"says": {"text": begun, "ending": "hang"}}]) as model:
         write_config(empty_home, api_settings(model))
@@ -411,7 +409,7 @@ def test_stop_overtakes_and_what_was_said_is_kept(empty_home: Path) -> None:
     assert begun.startswith(kept)
 
 
-def test_reply_that_came_to_a_limit_ends_with_length_also_when_it_is_asked_for_again(tmp_path: Path) -> None:
+def test_truncated_reply_has_finish_reason_length_also_when_repeated(tmp_path: Path) -> None:
     with scripted_model(then={"says": {"text": "one, two,", "finish_reason": "length"}}) as model:
         write_config(tmp_path / "home", api_settings(model))
         with GatewayProcess(tmp_path / "home") as gateway:
@@ -424,7 +422,7 @@ def test_reply_that_came_to_a_limit_ends_with_length_also_when_it_is_asked_for_a
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_message_too_large_for_the_window_is_said_beside_the_answer(tmp_path: Path, stream: bool) -> None:
+def test_message_larger_than_the_window_adds_a_notice(tmp_path: Path, stream: bool) -> None:
     with scripted_model(then={"says": {"text": "a summary, or a reply"}}) as model:
         write_config(tmp_path / "home", api_settings(model, model__context_length=8000))
         with GatewayProcess(tmp_path / "home") as gateway:

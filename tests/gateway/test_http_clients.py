@@ -1,4 +1,4 @@
-"""Clients that do not behave: nothing stays stuck because of them."""
+"""Misbehaving clients: none of them blocks the gateway."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.contract("10.2")
 
 @pytest.fixture(scope="module")
 def hasty(model: LoopbackModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gateway that waits for nobody longer than two seconds."""
+    """A gateway with timeouts of two seconds."""
     home = tmp_path_factory.mktemp("hasty") / "home"
     write_config(home, api_settings(model, api__timeout=2.0))
     with GatewayProcess(home) as running:
@@ -35,7 +35,7 @@ def connect(gateway: GatewayProcess) -> socket.socket:
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """Everything until the server hangs up; a time-out fails the test."""
+    """Return all bytes until the server disconnects; a timeout fails the test."""
     found = b""
     while True:
         try:
@@ -51,13 +51,13 @@ def read_all(connection: socket.socket) -> bytes:
     "sent",
     [b"", b"POST /v1/chat/completions HTTP/1.1\r\n", b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nA: b"],
 )
-def test_a_client_that_does_not_send_its_head_is_let_go(hasty: GatewayProcess, sent: bytes) -> None:
+def test_client_that_sends_no_head_is_disconnected(hasty: GatewayProcess, sent: bytes) -> None:
     with closing(connect(hasty)) as connection:
         connection.sendall(sent)
         assert read_all(connection) == b""
 
 
-def test_a_client_that_sends_its_second_head_slowly_is_let_go(hasty: GatewayProcess) -> None:
+def test_client_with_a_slow_second_head_is_disconnected(hasty: GatewayProcess) -> None:
     with closing(connect(hasty)) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         found = b""
@@ -69,19 +69,19 @@ def test_a_client_that_sends_its_second_head_slowly_is_let_go(hasty: GatewayProc
         assert read_all(connection) == b""
 
 
-def test_a_client_that_sends_its_body_slowly_is_told_so(hasty: GatewayProcess) -> None:
+def test_client_with_a_slow_body_gets_an_error(hasty: GatewayProcess) -> None:
     with closing(connect(hasty)) as connection:
         connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         assert b" 408 " in read_all(connection)
 
 
-def test_what_is_no_http_gets_400(gateway: GatewayProcess) -> None:
+def test_invalid_http_gets_400(gateway: GatewayProcess) -> None:
     with closing(connect(gateway)) as connection:
         connection.sendall(b"\x16\x03\x01 hello\r\n\r\n")
         assert b" 400 " in read_all(connection)
 
 
-def test_one_connection_too_many_is_told_so_and_room_comes_back(gateway: GatewayProcess) -> None:
+def test_connection_above_the_limit_gets_503_until_another_closes(gateway: GatewayProcess) -> None:
     with ExitStack() as stack:
         for _ in range(40):
             stack.enter_context(closing(connect(gateway)))
@@ -95,8 +95,8 @@ def test_one_connection_too_many_is_told_so_and_room_comes_back(gateway: Gateway
     assert reply(ask(gateway.url, "hi")) == "echo: hi"
 
 
-def test_a_client_that_reads_nothing_is_let_go(hasty: GatewayProcess) -> None:
-    """The reply is larger than what sockets buffer; the server gives up and hangs up."""
+def test_client_that_reads_nothing_is_disconnected(hasty: GatewayProcess) -> None:
+    """The reply is larger than the buffers of sockets; the server times out and disconnects."""
     large = json.dumps(body("x" * 9_000_000)).encode()
     with closing(connect(hasty)) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

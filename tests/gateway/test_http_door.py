@@ -1,4 +1,4 @@
-"""Who comes in over HTTP, and what a request may hold."""
+"""Access to the HTTP API, and the limits of a request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from hermes.gateway.platforms.api_door import MOST_WAITING, PAUSE, Door
+from hermes.gateway.platforms.api_door import MAX_DELAYED_ANSWERS, WRONG_KEY_DELAY_SECONDS, Door
 from hermes.gateway.platforms.api_wire import ApiError
 from hermes.types import Json
 from tests.compression.hand_clock import HandClock
@@ -26,24 +26,24 @@ async def refused(door: Door, authorization: str) -> int:
     return error.value.status
 
 
-async def test_wrong_keys_are_answered_one_after_another_and_a_right_one_at_once() -> None:
+async def test_wrong_keys_are_delayed_in_a_row_and_a_right_one_is_not() -> None:
     clock = HandClock()
     door = Door(KEY, clock)
     guesses = [asyncio.create_task(refused(door, f"Bearer {number}")) for number in range(3)]
     for answered in range(3):
-        await clock.sleeper(PAUSE)
+        await clock.sleeper(WRONG_KEY_DELAY_SECONDS)
         await door.check(f"Bearer {KEY}")
         assert sum(guess.done() for guess in guesses) == answered
-        clock.advance(PAUSE)
+        clock.advance(WRONG_KEY_DELAY_SECONDS)
         await asyncio.wait([guess for guess in guesses if not guess.done()], return_when=asyncio.FIRST_COMPLETED)
     assert await asyncio.gather(*guesses) == [401, 401, 401]
 
 
-async def test_more_wrong_keys_than_can_wait_are_turned_away() -> None:
+async def test_excess_wrong_keys_are_refused_at_once() -> None:
     clock = HandClock()
     door = Door(KEY, clock)
-    guesses = [asyncio.create_task(refused(door, f"Bearer {number}")) for number in range(MOST_WAITING)]
-    await clock.sleeper(PAUSE)
+    guesses = [asyncio.create_task(refused(door, f"Bearer {number}")) for number in range(MAX_DELAYED_ANSWERS)]
+    await clock.sleeper(WRONG_KEY_DELAY_SECONDS)
     assert await refused(door, "Bearer one more") == 429
     await door.check(f"Bearer {KEY}")
     for guess in guesses:
@@ -51,7 +51,7 @@ async def test_more_wrong_keys_than_can_wait_are_turned_away() -> None:
 
 
 @pytest.mark.processes
-def test_key_counts_as_a_bearer_token_alone(model: LoopbackModel, empty_home: Path) -> None:
+def test_key_is_accepted_only_as_a_bearer_token(model: LoopbackModel, empty_home: Path) -> None:
     write_config(empty_home, api_settings(model, api__key=KEY))
     with GatewayProcess(empty_home) as gateway:
         for scheme in ("Basic", "Token", "Digest"):
@@ -62,9 +62,7 @@ def test_key_counts_as_a_bearer_token_alone(model: LoopbackModel, empty_home: Pa
 
 @pytest.mark.parametrize("name", ["X-Hermes-Session-Id", "X-Hermes-Session-Key", "Idempotency-Key"])
 @pytest.mark.parametrize("second", ["one", "two"])
-def test_header_that_comes_twice_is_refused_and_nothing_is_stored(
-    gateway: GatewayProcess, name: str, second: str
-) -> None:
+def test_duplicate_header_is_refused_and_nothing_is_stored(gateway: GatewayProcess, name: str, second: str) -> None:
     before = gateway.rows("SELECT count(*) FROM messages")
     headers = [("X-Hermes-Session-Id", "one"), ("X-Hermes-Session-Key", "one"), (name, "one"), (name, second)]
     given = list({pair: None for pair in headers[:2] if pair[0] != name}) + headers[2:]

@@ -1,4 +1,4 @@
-"""Whom the API answers without a key: a web page whose name was turned to this machine gets nothing."""
+"""Access without a key: a web page whose name resolves to this machine (DNS rebinding) gets nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODELS = "/v1/models"
 
 
 @pytest.mark.parametrize(("host", "status"), HOSTS)
-def test_without_a_key_only_a_host_that_names_this_machine_is_answered(
+def test_without_a_key_only_loopback_host_names_are_served(
     gateway: GatewayProcess, host: bytes | None, status: int
 ) -> None:
     found, body = get(gateway.url, MODELS, host)
@@ -24,9 +24,9 @@ def test_without_a_key_only_a_host_that_names_this_machine_is_answered(
 
 
 @pytest.mark.parametrize(("header", "status"), PAGES)
-def test_without_a_key_no_web_page_is_answered(gateway: GatewayProcess, header: bytes, status: int) -> None:
+def test_without_a_key_web_pages_are_refused(gateway: GatewayProcess, header: bytes, status: int) -> None:
     assert get(gateway.url, MODELS, b"localhost", header)[0] == status
 
 
-def test_two_hosts_are_one_too_many(gateway: GatewayProcess) -> None:
+def test_two_host_headers_are_refused(gateway: GatewayProcess) -> None:
     assert get(gateway.url, MODELS, b"localhost", b"Host: evil.example")[0] == 400

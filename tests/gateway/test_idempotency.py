@@ -1,4 +1,4 @@
-"""An Idempotency-Key names one message: repeated it has no second effect, and it never stands for another."""
+"""Idempotency-Keys: a repeated one has no second effect, and it never identifies another message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def by_key(key: str, idempotency: str) -> dict[str, str]:
     return {"X-Hermes-Session-Key": key, "Idempotency-Key": idempotency}
 
 
-def test_message_repeated_after_new_gets_its_reply_and_the_session_that_it_is_in(gateway: GatewayProcess) -> None:
+def test_message_repeated_after_new_gets_its_reply_and_session(gateway: GatewayProcess) -> None:
     first = ask(gateway.url, "hi", headers=by_key("after-new", "1"))
     old = first.headers["x-hermes-session-id"]
     assert "idempotent-replayed" not in first.headers
@@ -33,7 +33,7 @@ def test_message_repeated_after_new_gets_its_reply_and_the_session_that_it_is_in
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_another_text_under_the_same_key_is_refused_also_after_new(gateway: GatewayProcess, stream: bool) -> None:
+def test_another_text_with_the_same_key_is_refused_also_after_new(gateway: GatewayProcess, stream: bool) -> None:
     key = f"reused-{stream}"
     ask(gateway.url, "hi", headers=by_key(key, "1"))
     for _ in range(2):
@@ -46,7 +46,7 @@ def test_another_text_under_the_same_key_is_refused_also_after_new(gateway: Gate
     assert said(gateway.home, fresh.headers["x-hermes-session-id"]) == ["bye"]
 
 
-def test_another_text_under_the_same_key_is_refused_by_whatever_name_the_session_goes(gateway: GatewayProcess) -> None:
+def test_another_text_with_the_same_key_is_refused_under_every_session_name(gateway: GatewayProcess) -> None:
     both = {**in_session("two-names", "1"), "X-Hermes-Session-Key": "its-key"}
     assert reply(ask(gateway.url, "hi", headers=both)) == "echo: hi"
     for headers in (both, in_session("two-names", "1"), by_key("its-key", "1")):

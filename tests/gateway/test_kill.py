@@ -1,4 +1,4 @@
-"""kill -9 of the gateway at any moment: nothing acknowledged is lost, nothing is done twice."""
+"""SIGKILL of the gateway at any moment: no acknowledged message is lost or answered twice."""
 
 from __future__ import annotations
 
@@ -20,15 +20,13 @@ LOOP_KILLS = scale(6, 40)
 CONVERSATIONS = 24
 SEED = 20260101
 SESSIONS = 3
-PER_ROUND = 6
+MESSAGES_PER_ROUND = 6
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(3000)
 @pytest.mark.contract("2.1", "2.2", "2.3", "P1", "P2")
-async def test_a_gateway_killed_at_any_moment_loses_nothing_and_does_nothing_twice(
-    model: LoopbackModel, empty_home: Path
-) -> None:
+async def test_killed_gateway_loses_no_message_and_repeats_none(model: LoopbackModel, empty_home: Path) -> None:
     chance = random.Random(SEED)
     write_config(empty_home, api_settings(model))
     gateway = GatewayProcess(empty_home)
@@ -37,7 +35,7 @@ async def test_a_gateway_killed_at_any_moment_loses_nothing_and_does_nothing_twi
     kills = 0
     with gateway:
         while kills < KILLS:
-            batch = {f"r{kills}-{n}": f"s{chance.randrange(SESSIONS)}" for n in range(PER_ROUND)}
+            batch = {f"r{kills}-{n}": f"s{chance.randrange(SESSIONS)}" for n in range(MESSAGES_PER_ROUND)}
             sent |= batch
             acknowledged |= await _send_and_kill(gateway, batch, chance.uniform(0.0, 0.35))
             kills += 1
@@ -53,7 +51,7 @@ async def test_a_gateway_killed_at_any_moment_loses_nothing_and_does_nothing_twi
 
 
 async def _send_and_kill(gateway: GatewayProcess, batch: dict[str, str], after: float) -> dict[str, str]:
-    """Send a batch and kill the gateway; those that were answered before that."""
+    """Send a batch and kill the gateway; return the messages answered before."""
     async with httpx.AsyncClient(verify=PLAIN) as client:
         asking = [
             asyncio.create_task(ask_async(client, gateway.url, text, headers=in_session(session, text)))
@@ -73,7 +71,7 @@ async def _send_and_kill(gateway: GatewayProcess, batch: dict[str, str], after: 
 
 
 async def _emptied(home: Path) -> None:
-    """Wait until nothing waits in the inbox."""
+    """Wait until the inbox has no waiting items."""
     begun = time.monotonic()
     while rows(home, "SELECT 1 FROM hermes_queue WHERE queue = 'inbox' AND state = 'waiting' LIMIT 1"):
         assert time.monotonic() < begun + 60, "the inbox is stuck"
@@ -81,7 +79,7 @@ async def _emptied(home: Path) -> None:
 
 
 async def _repeat(gateway: GatewayProcess, batch: dict[str, str]) -> None:
-    """A client that heard nothing asks again with the same key: it gets the one reply there is."""
+    """Repeat a request with the same key; it gets the one existing reply."""
     async with httpx.AsyncClient(verify=PLAIN) as client:
         answers = await asyncio.gather(
             *(
@@ -106,7 +104,7 @@ def _check(home: Path, sent: dict[str, str], acknowledged: dict[str, str]) -> No
 @pytest.mark.stress
 @pytest.mark.timeout(3000)
 @pytest.mark.contract("2.1", "P1", "P2")
-async def test_messages_caught_in_a_crash_loop_are_all_answered_once(model: LoopbackModel, empty_home: Path) -> None:
+async def test_messages_in_a_crash_loop_are_all_answered_once(model: LoopbackModel, empty_home: Path) -> None:
     write_config(empty_home, api_settings(model))
     sent = {f"message {number}": f"c{number}" for number in range(CONVERSATIONS)}
     tries = "SELECT coalesce(sum(attempts), 0) FROM hermes_queue WHERE queue = 'inbox'"

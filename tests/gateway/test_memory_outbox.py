@@ -1,4 +1,4 @@
-"""A provider that blocks, fails and hangs, and a gateway that is ended in every way: each turn has its effect, once."""
+"""A provider that blocks, fails and hangs, and a gateway that ends in every way: each turn takes effect once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIMITED = (
 
 
 def begin(home: Path, model: LoopbackModel, **trouble: object) -> GatewayProcess:
-    """A gateway whose provider is the spy; a turn waits for it for 0.3 s."""
+    """Start a gateway with the spy as provider; a turn waits 0.3 s for it."""
     settings = api_settings(
         model, memory__provider="spy", memory__deadline=0.3, memory__first_deadline=0.3, gateway__drain=4.0
     )
@@ -40,7 +40,7 @@ def begin(home: Path, model: LoopbackModel, **trouble: object) -> GatewayProcess
 
 
 def talk(gateway: GatewayProcess, count: int, session: str = "s") -> list[str]:
-    """So many turns of one session; what was said."""
+    """Run turns in one session; return their messages."""
     said = [f"{session} message {number}" for number in range(count)]
     for text in said:
         assert reply(ask(gateway.url, text, headers=in_session(session))) == f"echo: {text}"
@@ -48,7 +48,7 @@ def talk(gateway: GatewayProcess, count: int, session: str = "s") -> list[str]:
 
 
 def check_once(home: Path) -> None:
-    """No entry had its effect twice."""
+    """Check that no entry took effect twice."""
     keys = [key for _, _, key in lines(home, "told.jsonl")]
     assert len(keys) == len(set(keys))
 
@@ -64,7 +64,7 @@ def empty(home: Path) -> bool:
     [{"recall": RECALL}, {"deliver": DELIVER}, {"fail": 2}],
     ids=["recall blocks", "delivery blocks", "delivery fails"],
 )
-def test_every_turn_has_its_effect_in_order_though_the_provider_is_in_trouble(
+def test_every_turn_reaches_a_failing_provider_in_order(
     model: LoopbackModel, empty_home: Path, trouble: dict[str, int]
 ) -> None:
     with begin(empty_home, model, **trouble) as gateway:
@@ -79,7 +79,7 @@ def test_every_turn_has_its_effect_in_order_though_the_provider_is_in_trouble(
 @pytest.mark.contract("4.13", "P1", "P2")
 @pytest.mark.parametrize("how", ["stop", "kill"])
 @pytest.mark.parametrize("trouble", [{"deliver": 1.5}, {"hang": True}], ids=["delivery is slow", "delivery hangs"])
-def test_a_gateway_that_ends_right_after_its_replies_loses_no_turn(
+def test_gateway_that_ends_after_its_replies_delivers_every_turn(
     model: LoopbackModel, empty_home: Path, how: str, trouble: dict[str, object]
 ) -> None:
     with begin(empty_home, model, **trouble) as gateway:
@@ -94,7 +94,7 @@ def test_a_gateway_that_ends_right_after_its_replies_loses_no_turn(
 
 @pytest.mark.timeout(120)
 @pytest.mark.contract("4.17", "4.13")
-def test_what_one_question_leaves_is_delivered_by_a_process_of_its_own(model: LoopbackModel, empty_home: Path) -> None:
+def test_entries_of_a_single_question_are_delivered_by_another_process(model: LoopbackModel, empty_home: Path) -> None:
     gateway = begin(empty_home, model, deliver=3)
     out = gateway.hermes("chat", "-q", "hello")
     assert out == "echo: hello\n"
@@ -105,7 +105,7 @@ def test_what_one_question_leaves_is_delivered_by_a_process_of_its_own(model: Lo
 
 @pytest.mark.timeout(120)
 @pytest.mark.contract("4.17", "4.3")
-def test_entries_of_a_provider_that_is_switched_off_wait_and_are_told_when_it_is_chosen_again(
+def test_entries_of_a_disabled_provider_are_delivered_when_it_is_enabled_again(
     model: LoopbackModel, empty_home: Path
 ) -> None:
     with begin(empty_home, model, hang=True) as gateway:
@@ -127,9 +127,7 @@ def test_entries_of_a_provider_that_is_switched_off_wait_and_are_told_when_it_is
 
 @pytest.mark.timeout(3000)
 @pytest.mark.contract("4.13", "P1", "P2")
-async def test_a_gateway_killed_at_any_moment_tells_its_provider_everything_once_and_in_order(
-    model: LoopbackModel, empty_home: Path
-) -> None:
+async def test_killed_gateway_delivers_every_entry_once_and_in_order(model: LoopbackModel, empty_home: Path) -> None:
     chance = random.Random(SEED)
     gateway = begin(empty_home, model, deliver=0.05)
     said: dict[str, list[str]] = {f"s{number}": [] for number in range(3)}
@@ -159,9 +157,7 @@ async def test_a_gateway_killed_at_any_moment_tells_its_provider_everything_once
 
 @pytest.mark.timeout(600)
 @pytest.mark.contract("4.1", "4.13")
-async def test_hundreds_of_conversations_need_no_more_files_or_threads_than_a_few(
-    model: LoopbackModel, empty_home: Path
-) -> None:
+async def test_open_files_and_threads_do_not_grow_with_conversations(model: LoopbackModel, empty_home: Path) -> None:
     gateway = begin(empty_home, model)
     gateway.wrap(LIMITED)
     most = asyncio.Semaphore(64)

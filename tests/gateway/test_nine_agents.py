@@ -1,4 +1,4 @@
-"""Nine agents of nine profiles in one channel, which hear each other and are all compressed at the same time."""
+"""Nine agents of nine profiles in one channel, which read each other and compress at the same time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PADDING = "stamps from Malta and from Gozo " * 30
 @pytest.mark.parametrize("name", ["discord", "slack", "telegram"])
 @pytest.mark.timeout(600)
 @pytest.mark.contract("3.10", "10.56")
-def test_agents_in_one_channel_keep_ids_and_order_and_come_to_rest(name: HallName, tmp_path: Path) -> None:
+def test_agents_in_one_channel_keep_ids_and_order_and_fall_silent(name: HallName, tmp_path: Path) -> None:
     profiles = [f"agent{number}" for number in range(AGENTS)]
     with one_hall(name) as platform, echo_model() as model, ExitStack() as stack:
         bots = {profile: platform.add_agent(profile) for profile in profiles}
@@ -64,7 +64,7 @@ def test_agents_in_one_channel_keep_ids_and_order_and_come_to_rest(name: HallNam
 
 
 class _Begun(GatewayProcess):
-    """A gateway that is begun without waiting for an API."""
+    """A gateway that is started without waiting for an API."""
 
     def __enter__(self) -> _Begun:
         self.begin()
@@ -72,12 +72,13 @@ class _Begun(GatewayProcess):
 
 
 def _is_at_rest(gateway: GatewayProcess, heard: int) -> bool:
-    """Return True once all that others said is stored, and nothing waits."""
+    """Return True once all messages of others are stored and no item waits."""
     return len(gateway.said()) >= heard and not gateway.rows("SELECT 1 FROM hermes_queue WHERE state = 'waiting'")
 
 
 def _check(gateway: GatewayProcess, profile: str, name: str, said: list[str]) -> None:
-    """One session for the channel, for life; people's words once and in order; each message of an agent once."""
+    """Check that the channel has one session for good, with people's messages once and in order, and each message of an
+    agent once."""
     keys = gateway.rows("SELECT session_key FROM sessions WHERE chat_type = 'group'")
     assert len(keys) == 1, profile
     assert [text for text in gateway.said() if text in said] == said

@@ -1,4 +1,4 @@
-"""What a review notes after a reply is told with the person's next one: once, whatever became of agent and process."""
+"""Notices of reviews: a note is announced once, with the person's next reply, even if agent or process end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OFTEN: dict[str, Any] = {"memory__review_every": 1}
 
 
 async def say(core: Core, person: str, text: str = "hello", *, group: bool = False) -> list[str]:
-    """All that a chat is sent for a message."""
+    """Return everything that a chat gets for a message."""
     chat = GROUP if group else person
     before = len(core.platform.texts(chat))
     for said in (text, "/status"):  # what is sent goes in order: before the second answer came all of the first
@@ -42,7 +42,7 @@ def _is_status(core: Core, chat: str, before: int) -> bool:
 
 
 async def have_noted(core: Core, home: Path, model: Obedient, person: str) -> None:
-    """Someone talks, and a review notes something once they have their reply."""
+    """Send a message, and have a review store a note after the reply."""
     await core.store.write(lambda tx: mark(tx, core.platform.name, OWNER, is_owner=True, now=1.0))
     model.review_notes = "likes figs"
     assert await say(core, person) == ["fine"]
@@ -52,7 +52,7 @@ async def have_noted(core: Core, home: Path, model: Obedient, person: str) -> No
 @pytest.mark.contract("4.10", "4.12")
 @pytest.mark.parametrize("person", [OWNER, GUEST])
 @pytest.mark.parametrize("meanwhile", ["nothing", "new", "eviction"])
-async def test_what_a_review_noted_is_told_with_the_next_reply_though_its_agent_is_gone(
+async def test_note_is_announced_with_the_next_reply_though_its_agent_is_gone(
     tmp_path: Path, person: str, meanwhile: str
 ) -> None:
     model = Obedient()
@@ -69,7 +69,7 @@ async def test_what_a_review_noted_is_told_with_the_next_reply_though_its_agent_
 
 
 @pytest.mark.contract("4.10", "4.12")
-async def test_what_a_review_noted_is_told_after_a_restart_on_another_platform(tmp_path: Path) -> None:
+async def test_note_is_announced_after_a_restart_on_another_platform(tmp_path: Path) -> None:
     model = Obedient()
     async with running_core(tmp_path, model, **OFTEN) as core:
         await have_noted(core, tmp_path, model, OWNER)
@@ -81,7 +81,7 @@ async def test_what_a_review_noted_is_told_after_a_restart_on_another_platform(t
 
 
 @pytest.mark.contract("1.9", "4.10")
-async def test_what_was_noted_of_one_person_is_told_to_nobody_else(tmp_path: Path) -> None:
+async def test_note_about_one_person_is_announced_to_nobody_else(tmp_path: Path) -> None:
     model = Obedient()
     async with running_core(tmp_path, model, **OFTEN) as core:
         await have_noted(core, tmp_path, model, GUEST)
@@ -92,7 +92,7 @@ async def test_what_was_noted_of_one_person_is_told_to_nobody_else(tmp_path: Pat
 
 
 @pytest.mark.contract("1.9", "4.10")
-async def test_what_was_noted_of_a_group_waits_for_nobody(tmp_path: Path) -> None:
+async def test_note_about_a_group_is_never_announced(tmp_path: Path) -> None:
     model = Obedient()
     model.review_notes = "likes figs"
     async with running_core(tmp_path, model, **OFTEN) as core:
@@ -103,7 +103,7 @@ async def test_what_was_noted_of_a_group_waits_for_nobody(tmp_path: Path) -> Non
 
 
 @pytest.mark.contract("4.10")
-async def test_nothing_waits_to_be_told_where_a_setting_says_that_notes_are_not(tmp_path: Path) -> None:
+async def test_no_notices_are_stored_when_a_setting_disables_them(tmp_path: Path) -> None:
     model = Obedient()
     model.review_notes = "likes figs"
     async with running_core(tmp_path, model, display__memory_notices=False, **OFTEN) as core:
@@ -114,7 +114,7 @@ async def test_nothing_waits_to_be_told_where_a_setting_says_that_notes_are_not(
 
 
 @pytest.mark.contract("4.10")
-async def test_a_gateway_that_tells_chats_nothing_leaves_it_to_the_terminal(tmp_path: Path) -> None:
+async def test_gateway_without_notices_leaves_them_to_the_terminal(tmp_path: Path) -> None:
     model = Obedient()
     async with running_core(tmp_path, model, gateway__notices=False, **OFTEN) as core:
         await have_noted(core, tmp_path, model, OWNER)
@@ -123,7 +123,7 @@ async def test_a_gateway_that_tells_chats_nothing_leaves_it_to_the_terminal(tmp_
 
 
 @pytest.mark.contract("4.10", "4.12")
-async def test_what_the_terminal_has_told_is_not_told_in_a_chat(tmp_path: Path) -> None:
+async def test_note_announced_in_a_terminal_is_not_repeated_in_a_chat(tmp_path: Path) -> None:
     model = Obedient()
     async with running_core(tmp_path, model, **OFTEN) as core:
         await have_noted(core, tmp_path, model, OWNER)
@@ -133,7 +133,7 @@ async def test_what_the_terminal_has_told_is_not_told_in_a_chat(tmp_path: Path) 
 
 
 async def hear_in_terminal(core: Core, home: Path) -> list[TurnEvent]:
-    """What a turn in a terminal tells of notes. It has no model, so that it reviews nothing itself."""
+    """Return the notices of a turn in a terminal. It has no model, so it reviews nothing itself."""
     conversation = TerminalConversation(load_app(home, SystemClock()), core.store)
     told = [event async for event in conversation.take_turn(Say("hello"), asyncio.Event())]
     await conversation.end()
@@ -141,7 +141,7 @@ async def hear_in_terminal(core: Core, home: Path) -> list[TurnEvent]:
 
 
 @pytest.mark.contract("4.10")
-async def test_of_two_processes_at_once_one_tells_it(tmp_path: Path) -> None:
+async def test_only_one_of_two_processes_announces_a_note(tmp_path: Path) -> None:
     app = load_app(tmp_path, SystemClock())
     async with await app.open_store() as here, await app.open_store() as there:
         await here.write(lambda tx: keep_remarks(tx, OWNERS, [FIGS]))
@@ -152,7 +152,7 @@ async def test_of_two_processes_at_once_one_tells_it(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 @pytest.mark.contract("4.10", "4.12", "P2")
-def test_a_note_of_a_review_that_is_killed_in_the_middle_is_told_once_after_the_next_start(tmp_path: Path) -> None:
+def test_note_of_a_killed_review_is_announced_once_after_the_restart(tmp_path: Path) -> None:
     note = {"says": {"calls": [["memory", '{"target": "user", "content": "likes figs"}']]}}
     hang = {"says": {"text": "done", "delay": 60}}
     answers = [{"says": {"text": "hi"}}, note, hang]

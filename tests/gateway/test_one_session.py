@@ -1,4 +1,4 @@
-"""One session, whatever a client calls it: one lane, one effect per Idempotency-Key, and never another's reply."""
+"""One session under all names that clients use: one lane, one effect per Idempotency-Key, and no other's reply."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 
 from hermes.events import Failed, Replied, Stopped
 from hermes.gateway.platforms.api_follow import follow
-from tests.gateway.core import PATIENCE, Gate, request, running_core, talk
+from tests.gateway.core import TIMEOUT_SECONDS, Gate, request, running_core, talk
 from tests.gateway.processes import appears, rows, said
 
 
 @pytest.mark.contract("2.3")
-async def test_a_session_key_that_is_also_the_session_id_is_answered(tmp_path: Path) -> None:
+async def test_session_key_equal_to_its_session_id_works(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         assert await talk(core, request("hi", "1", session="same", key="same")) == "echo: hi"
 
 
 @pytest.mark.contract("2.3")
-async def test_two_sessions_whose_keys_are_each_others_ids_are_answered(tmp_path: Path) -> None:
+async def test_sessions_whose_keys_are_each_others_ids_work(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         answers = await asyncio.gather(
             talk(core, request("hi a", "1", session="a", key="b")),
@@ -39,7 +39,7 @@ async def test_two_sessions_whose_keys_are_each_others_ids_are_answered(tmp_path
         ((("p", "k1"), "1"), (("q", "k1"), "1")),
     ],
 )
-async def test_an_idempotency_key_of_one_session_means_nothing_in_another(
+async def test_idempotency_key_is_valid_in_one_session_only(
     tmp_path: Path, one: tuple[tuple[str | None, str | None], str], other: tuple[tuple[str | None, str | None], str]
 ) -> None:
     async with running_core(tmp_path) as core:
@@ -54,7 +54,7 @@ NAMES: list[tuple[str | None, str | None]] = [("s", None), (None, "k"), ("s", "k
 @pytest.mark.contract("2.2", "P2")
 @pytest.mark.parametrize("again", NAMES)
 @pytest.mark.parametrize("first", NAMES)
-async def test_an_idempotency_key_has_one_effect_whatever_the_session_is_called(
+async def test_idempotency_key_has_one_effect_under_every_session_name(
     tmp_path: Path, first: tuple[str | None, str | None], again: tuple[str | None, str | None]
 ) -> None:
     async with running_core(tmp_path) as core:
@@ -66,7 +66,7 @@ async def test_an_idempotency_key_has_one_effect_whatever_the_session_is_called(
 
 
 @pytest.mark.contract("2.3")
-async def test_a_session_has_one_lane_whatever_it_is_called(tmp_path: Path) -> None:
+async def test_session_has_one_lane_under_every_name(tmp_path: Path) -> None:
     gate = Gate()
     texts = [f"m{number}" for number in range(6)]
     async with running_core(tmp_path, gate) as core:
@@ -84,7 +84,7 @@ async def test_a_session_has_one_lane_whatever_it_is_called(tmp_path: Path) -> N
 
 @pytest.mark.contract("2.6")
 @pytest.mark.parametrize(("session", "key"), NAMES)
-async def test_stop_ends_the_turn_of_its_session_whatever_it_is_called(
+async def test_stop_ends_the_turn_under_every_session_name(
     tmp_path: Path, session: str | None, key: str | None
 ) -> None:
     gate = Gate()
@@ -95,7 +95,7 @@ async def test_stop_ends_the_turn_of_its_session_whatever_it_is_called(
         assert await talk(core, request("/stop", "stop", session=session, key=key)) == "Stopped."
 
 
-async def test_a_key_given_to_a_session_with_another_key_shares_its_lane_and_can_begin_anew(tmp_path: Path) -> None:
+async def test_second_key_of_a_session_shares_its_lane_and_can_begin_anew(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         await talk(core, request("one", "1", session="s", key="first"))
         await talk(core, request("two", "2", session="s", key="second"))
@@ -107,11 +107,11 @@ async def test_a_key_given_to_a_session_with_another_key_shares_its_lane_and_can
 
 
 @pytest.mark.parametrize("waiting", [("s", None), (None, "k")])
-async def test_whoever_waits_in_a_session_that_is_deleted_is_told(
+async def test_waiting_requests_of_a_deleted_session_get_an_error(
     tmp_path: Path, waiting: tuple[str | None, str | None]
 ) -> None:
     gate = Gate()
-    async with running_core(tmp_path, gate, gateway__drain=0.1) as core, asyncio.timeout(PATIENCE):
+    async with running_core(tmp_path, gate, gateway__drain=0.1) as core, asyncio.timeout(TIMEOUT_SECONDS):
         await core.gateway.receive(request("wait", "first", session="s", key="k"))
         await gate.asked.wait()
         asked = request("and I?", "second", session=waiting[0], key=waiting[1])
@@ -126,9 +126,9 @@ async def test_whoever_waits_in_a_session_that_is_deleted_is_told(
 
 
 @pytest.mark.contract("2.3")
-async def test_a_session_that_is_deleted_and_begun_again_during_a_turn_gets_nothing_of_it(tmp_path: Path) -> None:
+async def test_session_recreated_during_a_turn_gets_nothing_of_it(tmp_path: Path) -> None:
     gate = Gate()
-    async with running_core(tmp_path, gate) as core, asyncio.timeout(PATIENCE):
+    async with running_core(tmp_path, gate) as core, asyncio.timeout(TIMEOUT_SECONDS):
         _, heard = await follow(core.gateway, request("wait, secret", "first", session="s"))
         await gate.asked.wait()
         await core.store.write(lambda tx: core.store.deletions.delete(tx, "s"))
@@ -142,7 +142,7 @@ async def test_a_session_that_is_deleted_and_begun_again_during_a_turn_gets_noth
 
 
 @pytest.mark.contract("2.2")
-async def test_stop_repeated_with_its_key_says_the_same_and_stops_nothing_more(tmp_path: Path) -> None:
+async def test_repeated_stop_gets_the_same_answer_and_stops_nothing(tmp_path: Path) -> None:
     gate = Gate()
     stop = request("/stop", "stop", session="s")
     async with running_core(tmp_path, gate, gateway__drain=0.1) as core:
@@ -160,7 +160,7 @@ async def test_stop_repeated_with_its_key_says_the_same_and_stops_nothing_more(t
         assert await talk(core, stop) == "Stopped."
 
 
-async def test_new_in_a_session_that_the_client_names_by_its_id_changes_nothing(tmp_path: Path) -> None:
+async def test_new_in_a_session_named_by_its_id_changes_nothing(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         await talk(core, request("hi", "1", session="s", key="k"))
         before = rows(tmp_path, "SELECT id, end_reason FROM sessions"), rows(tmp_path, "SELECT * FROM hermes_routes")

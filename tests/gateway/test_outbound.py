@@ -1,4 +1,4 @@
-"""Replies: recorded before they are sent, sent in order, once."""
+"""Replies: recorded before sending, sent in order, once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.gateway.processes import appears, rows
 
 
 class Moody(FakePlatform):
-    """Raises what it is told for a text, a number of times."""
+    """A platform that raises given errors for a text, a number of times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Moody(FakePlatform):
 
 
 @pytest.mark.contract("2.5")
-async def test_a_message_that_must_wait_keeps_those_behind_it_in_order(tmp_path: Path) -> None:
+async def test_delayed_message_keeps_later_ones_in_order(tmp_path: Path) -> None:
     platform = Moody()
     platform.moods["echo: one"] = [SendLater("too fast", 2.0), *[SendLater("still too fast")] * 99]
     async with running_core(tmp_path, platform=platform, clock=QuickClock(20)) as core:
@@ -44,7 +44,7 @@ async def test_a_message_that_must_wait_keeps_those_behind_it_in_order(tmp_path:
 
 
 @pytest.mark.contract("2.5")
-async def test_a_message_that_nobody_will_take_is_put_aside_and_the_next_one_goes(tmp_path: Path) -> None:
+async def test_refused_message_becomes_a_dead_letter_and_the_next_is_sent(tmp_path: Path) -> None:
     platform = Moody()
     platform.moods["echo: one"] = [SendNever("the chat is gone")]
     async with running_core(tmp_path, platform=platform):
@@ -56,7 +56,7 @@ async def test_a_message_that_nobody_will_take_is_put_aside_and_the_next_one_goe
     assert dead == [("the chat is gone",)]
 
 
-async def test_a_platforms_defect_is_tried_again_and_then_put_aside(tmp_path: Path) -> None:
+async def test_platform_defect_is_retried_and_then_a_dead_letter(tmp_path: Path) -> None:
     platform = Moody()
     platform.moods["echo: one"] = [RuntimeError("a defect")] * 2
     platform.moods["echo: two"] = [RuntimeError("a defect")] * 99
@@ -69,7 +69,7 @@ async def test_a_platforms_defect_is_tried_again_and_then_put_aside(tmp_path: Pa
 
 
 class Losing(FakePlatform):
-    """Loses the answer to each first try, and knows the keys of what it sent."""
+    """A platform that loses the response to each first try, and knows the keys of sent messages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Losing(FakePlatform):
 
 
 @pytest.mark.contract("2.5")
-async def test_message_whose_answer_was_lost_is_found_and_not_sent_again(tmp_path: Path) -> None:
+async def test_message_whose_response_was_lost_is_not_sent_again(tmp_path: Path) -> None:
     platforms = {name: Losing() for name in ("home", "home made anew")}
     for name, platform in platforms.items():
         async with running_core(tmp_path / name, platform=platform):
@@ -97,7 +97,7 @@ async def test_message_whose_answer_was_lost_is_found_and_not_sent_again(tmp_pat
 
 
 @pytest.mark.contract("2.5", "P1")
-async def test_a_reply_that_was_not_sent_is_sent_after_the_restart(tmp_path: Path) -> None:
+async def test_unsent_reply_is_sent_after_the_restart(tmp_path: Path) -> None:
     platform = Moody()
     platform.moods["echo: one"] = [SendLater("down", 0.5)] * 99
     async with running_core(tmp_path, platform=platform):
@@ -109,7 +109,7 @@ async def test_a_reply_that_was_not_sent_is_sent_after_the_restart(tmp_path: Pat
     assert len(core.model.requests) == 0, "no second turn"
 
 
-async def test_a_long_reply_goes_in_pieces_in_order(tmp_path: Path) -> None:
+async def test_long_reply_is_split_in_order(tmp_path: Path) -> None:
     text = "\n\n".join(f"paragraph {number} " + "word " * 300 for number in range(6))
     async with running_core(tmp_path) as core:
         await core.platform.deliver(message(text))
@@ -120,7 +120,7 @@ async def test_a_long_reply_goes_in_pieces_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.contract("2.5")
-async def test_a_gateway_that_ends_sends_every_piece_of_a_reply_that_is_under_way(tmp_path: Path) -> None:
+async def test_shutdown_sends_every_piece_of_a_started_reply(tmp_path: Path) -> None:
     class Gated(FakePlatform):
         begun, opened = asyncio.Event(), asyncio.Event()
 

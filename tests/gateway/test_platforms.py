@@ -1,4 +1,4 @@
-"""Every platform can be switched on, is opened under its name, and has its part of a page."""
+"""Every platform can be enabled, is opened under its name, and is documented."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tests.gateway.core import load_app, running_core
 
 DOCS = Path(__file__).parents[2] / "docs"
 ON: dict[str, object] = {"api": True, "telegram": "1:token", "discord": "1.token", "slack": "xoxb-token"}
-"""What switches each platform on."""
+"""A value that enables each platform."""
 
 
-def test_every_platform_has_a_switch_and_a_way_to_open_it() -> None:
+def test_every_platform_has_a_switch_and_an_opener() -> None:
     assert set(SWITCHES) == set(OPENERS) == set(ON)
 
 
 @pytest.mark.parametrize("name", [*SWITCHES])
-async def test_platform_that_is_switched_on_is_opened_under_its_name(tmp_path: Path, name: str) -> None:
+async def test_enabled_platform_is_opened_under_its_name(tmp_path: Path, name: str) -> None:
     async with running_core(tmp_path / "core") as core:
         switch = {SWITCHES[name].key.replace(".", "__"): ON[name]}
         app = load_app(tmp_path / "home", SystemClock(), slack__app_token="xapp-token", **switch)
@@ -34,7 +34,7 @@ async def test_platform_that_is_switched_on_is_opened_under_its_name(tmp_path: P
 
 
 @pytest.mark.parametrize("name", [*SWITCHES])
-def test_docs_tell_how_a_platform_is_switched_on(name: str) -> None:
+def test_docs_name_the_switch_of_each_platform(name: str) -> None:
     pages = [
         (DOCS / page).read_text(encoding="utf-8") for page in ("gateway.md", "telegram.md", "discord.md", "slack.md")
     ]

@@ -1,4 +1,4 @@
-"""What a memory provider gets to know through a gateway, with a plugin from the home's own folder."""
+"""A memory provider in a gateway, with a plugin from the home's folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hermes.gateway.platform import Chat
 from hermes.store.people import mark
 from tests.gateway.asking import ask, in_session, reply
-from tests.gateway.core import PATIENT, message, running_core
+from tests.gateway.core import LONG_DEADLINES, message, running_core
 from tests.gateway.people import Obedient, call
 from tests.gateway.processes import GatewayProcess, LoopbackModel, api_settings, write_config
 
@@ -73,7 +73,7 @@ OTHER = PLUGIN.replace("tape", "other").replace("Tape", "Other")
 
 
 def install(home: Path) -> Path:
-    """Two plugins, of which the settings name one."""
+    """Install two plugins, of which the settings name one."""
     for name, text in (("tape", PLUGIN), ("other", OTHER)):
         folder = home / "plugins" / name
         folder.mkdir(parents=True)
@@ -82,7 +82,7 @@ def install(home: Path) -> Path:
 
 
 def tape(folder: Path, kind: str) -> list[Any]:
-    """What the plugin was called with."""
+    """The recorded calls of the plugin."""
     path = folder / "tape.jsonl"
     calls = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
     return [call[1:] for call in calls if call[0] == kind]
@@ -91,7 +91,7 @@ def tape(folder: Path, kind: str) -> list[Any]:
 @pytest.mark.contract("4.7")
 async def test_the_platforms_identifiers_reach_the_provider_unchanged(tmp_path: Path) -> None:
     folder = install(tmp_path)
-    async with running_core(tmp_path, memory__provider="tape", **PATIENT) as core:
+    async with running_core(tmp_path, memory__provider="tape", **LONG_DEADLINES) as core:
         await core.platform.deliver(message("/title Stamps & co", "8439114563", author="8439114563", alt="@Ann:b"))
         await core.platform.until(lambda: len(core.platform.sent) == 1)
         (folder / "peer.txt").write_text("changed", encoding="utf-8")
@@ -115,9 +115,9 @@ async def test_the_platforms_identifiers_reach_the_provider_unchanged(tmp_path: 
 
 
 @pytest.mark.contract("4.7", "1.9")
-async def test_the_provider_hears_whether_the_owner_speaks_in_a_group_message_by_message(tmp_path: Path) -> None:
+async def test_provider_gets_for_each_group_message_whether_the_owner_wrote_it(tmp_path: Path) -> None:
     folder = install(tmp_path)
-    async with running_core(tmp_path, memory__provider="tape", **PATIENT) as core:
+    async with running_core(tmp_path, memory__provider="tape", **LONG_DEADLINES) as core:
         await core.store.write(lambda tx: mark(tx, "fake", "111", is_owner=True, now=1.0))
         await core.platform.deliver(message("hello", "111", author="111", alt="@me"))
         for author in ("111", "222"):
@@ -139,14 +139,14 @@ async def test_the_provider_hears_whether_the_owner_speaks_in_a_group_message_by
 
 
 @pytest.mark.contract("4.10", "1.9")
-async def test_notes_are_mirrored_as_the_notes_of_whose_they_are(tmp_path: Path) -> None:
+async def test_notes_are_mirrored_under_their_person(tmp_path: Path) -> None:
     folder = install(tmp_path)
     said = {
         chat: message(call("memory", action="add", target="user", content=f"note of {chat}"), chat, author=author)
         for chat, author in (("111", "111"), ("222", "222"), ("-100", "222"))
     }
     said["-100"] = replace(said["-100"], chat=Chat("fake", "group", "-100"))
-    async with running_core(tmp_path, Obedient(), memory__provider="tape", **PATIENT) as core:
+    async with running_core(tmp_path, Obedient(), memory__provider="tape", **LONG_DEADLINES) as core:
         await core.store.write(lambda tx: mark(tx, "fake", "111", is_owner=True, now=1.0))
         for one in said.values():
             await core.platform.deliver(one)
@@ -168,7 +168,7 @@ async def test_notes_are_mirrored_as_the_notes_of_whose_they_are(tmp_path: Path)
 @pytest.mark.contract("4.4")
 async def test_a_changed_signature_gives_the_next_message_a_fresh_agent(tmp_path: Path) -> None:
     folder = install(tmp_path)
-    async with running_core(tmp_path, memory__provider="tape", **PATIENT) as core:
+    async with running_core(tmp_path, memory__provider="tape", **LONG_DEADLINES) as core:
         for number, peer in enumerate(("ann", "ann", "bob", "bob", "ann")):
             (folder / "peer.txt").write_text(peer, encoding="utf-8")
             await core.platform.deliver(message(f"hello {number}"))
@@ -182,7 +182,7 @@ async def test_a_changed_signature_gives_the_next_message_a_fresh_agent(tmp_path
 
 
 @pytest.mark.contract("4.4", "P4")
-async def test_a_signature_that_hangs_delays_one_message_by_its_deadline_and_the_next_not_at_all(
+async def test_hanging_signature_delays_one_message_until_its_deadline(
     tmp_path: Path,
 ) -> None:
     folder = install(tmp_path)
@@ -197,9 +197,9 @@ async def test_a_signature_that_hangs_delays_one_message_by_its_deadline_and_the
 
 
 @pytest.mark.contract("4.6", "4.7")
-def test_request_without_a_session_tells_the_provider_nothing(model: LoopbackModel, empty_home: Path) -> None:
+def test_request_without_a_session_sends_the_provider_nothing(model: LoopbackModel, empty_home: Path) -> None:
     folder = install(empty_home)
-    write_config(empty_home, api_settings(model, memory__provider="tape", **PATIENT))
+    write_config(empty_home, api_settings(model, memory__provider="tape", **LONG_DEADLINES))
     with GatewayProcess(empty_home) as gateway:
         assert reply(ask(gateway.url, "hello", model="hermes:off")) == "echo: hello"
         assert tape(folder, "open") == []

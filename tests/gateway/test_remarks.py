@@ -1,4 +1,4 @@
-"""What a chat is told beside a reply, in one line after it: recorded with it, sent once, and not to everybody."""
+"""Notices after a reply, in one line: recorded with it, sent once, and only to those who may read them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hermes.llm.events import Completed, ModelFailed, Reply, Retrying
 from hermes.llm.model import ModelRequest
 from hermes.store.people import mark
-from tests.gateway.core import PATIENT, message, running_core
+from tests.gateway.core import LONG_DEADLINES, message, running_core
 from tests.gateway.people import GROUP, GUEST, OWNER, Obedient, call
 from tests.gateway.processes import rows
 from tests.llm.scripted import ScriptedAnswer
@@ -40,7 +40,7 @@ create_plugin = Plugin
 
 
 class Retried(Obedient):
-    """A model whose endpoint is busy at first, each time it has something to say."""
+    """A model whose endpoint is busy at first, for each answer."""
 
     def __call__(self, asked: ModelRequest) -> ScriptedAnswer:
         reply = super().__call__(asked)
@@ -50,7 +50,7 @@ class Retried(Obedient):
 
 
 async def hear_all(home: Path, person: str, *, group: bool = False, **settings: Any) -> list[str]:
-    """All that a chat is sent after someone had a note made."""
+    """Return everything that a chat gets after a note was made."""
     chat = GROUP if group else person
     async with running_core(home, Retried(), **settings) as core:
         await core.store.write(lambda tx: mark(tx, "fake", OWNER, is_owner=True, now=1.0))
@@ -73,7 +73,7 @@ async def hear_all(home: Path, person: str, *, group: bool = False, **settings: 
     ],
     ids=["owner", "guest", "owner in a group", "guest in a group"],
 )
-async def test_a_note_is_told_to_whose_it_is_and_an_outage_to_the_owner_and_groups_are_told_nothing(
+async def test_notes_go_to_their_person_outages_to_the_owner_nothing_to_groups(
     tmp_path: Path, person: str, group: bool, first: str | None, second: list[str]
 ) -> None:
     texts = await hear_all(tmp_path, person, group=group)
@@ -82,7 +82,7 @@ async def test_a_note_is_told_to_whose_it_is_and_an_outage_to_the_owner_and_grou
 
 
 @pytest.mark.contract("4.10")
-async def test_remarks_are_recorded_with_the_reply_and_go_once(tmp_path: Path) -> None:
+async def test_notices_are_recorded_with_the_reply_and_sent_once(tmp_path: Path) -> None:
     await hear_all(tmp_path, OWNER)
     keys = [str(key) for (key,) in rows(tmp_path, "SELECT key FROM hermes_queue WHERE queue = 'outbound' ORDER BY id")]
     kinds = [key.split(":")[0] for key in keys]
@@ -95,18 +95,18 @@ async def test_remarks_are_recorded_with_the_reply_and_go_once(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("setting", "left"), [("gateway__notices", []), ("display__memory_notices", [RETRY])], ids=["all", "notes"]
 )
-async def test_remarks_can_be_switched_off(tmp_path: Path, setting: str, left: list[str]) -> None:
+async def test_notices_can_be_switched_off(tmp_path: Path, setting: str, left: list[str]) -> None:
     texts = await hear_all(tmp_path, OWNER, **{setting: False})
     assert texts[1:] == [*left, "fine", *left]
 
 
 @pytest.mark.contract("1.9", "P5")
 @pytest.mark.parametrize(("person", "told"), [(OWNER, 1), (GUEST, 0)])
-async def test_a_provider_that_is_away_is_the_owners_business_alone(tmp_path: Path, person: str, told: int) -> None:
+async def test_provider_outage_is_announced_to_the_owner_only(tmp_path: Path, person: str, told: int) -> None:
     folder = tmp_path / "plugins" / "broken"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(PLUGIN, encoding="utf-8")
-    async with running_core(tmp_path, Obedient(), memory__provider="broken", **PATIENT) as core:
+    async with running_core(tmp_path, Obedient(), memory__provider="broken", **LONG_DEADLINES) as core:
         await core.store.write(lambda tx: mark(tx, "fake", OWNER, is_owner=True, now=1.0))
         for number in range(3):
             await core.platform.deliver(message("hello", person, author=person))
@@ -128,7 +128,7 @@ async def test_a_provider_that_is_away_is_the_owners_business_alone(tmp_path: Pa
         (OWNER, True, "I could not answer. Your message is kept."),
     ],
 )
-async def test_why_a_turn_failed_is_told_to_the_owner_alone(
+async def test_reason_of_a_failed_turn_goes_to_the_owner_only(
     tmp_path: Path, person: str, group: bool, told: str
 ) -> None:
     def fail(_: ModelRequest) -> ScriptedAnswer:

@@ -1,4 +1,4 @@
-"""A message whose turn a crash cut off, in a session where someone else has talked since."""
+"""Messages whose turn a crash cut off, in a session where somebody else has spoken since."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.contract("P1", "P2", "2.5")
 
 
 async def _cut_off(home: Path, *texts: str) -> str:
-    """A gateway that ends while it answers; the session."""
+    """Run a gateway that ends during a reply; return the session."""
     gate = Gate()
     async with running_core(home, gate, gateway__drain=0.1) as core:
         await core.platform.deliver(message("wait"))
@@ -39,12 +39,12 @@ async def _cut_off(home: Path, *texts: str) -> str:
 
 
 async def _say(home: Path, session: str, *drafts: Draft) -> None:
-    """What another process stores in the session meanwhile."""
+    """Store a message of another process in the session."""
     async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=5.0) as store:
         await store.write(lambda tx: store.messages.append(tx, session, drafts, now=store.clock.now()))
 
 
-async def test_a_message_that_was_answered_meanwhile_gets_that_reply_and_no_second_one(tmp_path: Path) -> None:
+async def test_message_answered_meanwhile_gets_that_reply_and_no_second(tmp_path: Path) -> None:
     home = tmp_path / "home"
     session = await _cut_off(home, "afterwards")
     await _say(home, session, Draft("assistant", "from elsewhere", finish_reason="stop"))
@@ -56,7 +56,7 @@ async def test_a_message_that_was_answered_meanwhile_gets_that_reply_and_no_seco
     assert rows(home, "SELECT DISTINCT state FROM hermes_queue") == [("done",)]
 
 
-async def test_a_stop_that_a_crash_cut_off_leaves_the_inbox_and_what_waits_is_answered_once(tmp_path: Path) -> None:
+async def test_stop_cut_off_by_a_crash_leaves_the_inbox_and_later_ones_are_answered(tmp_path: Path) -> None:
     def die(_session_id: str) -> bool:
         raise SystemError("the process ends here")
 
@@ -80,7 +80,7 @@ async def test_a_stop_that_a_crash_cut_off_leaves_the_inbox_and_what_waits_is_an
 
 
 @pytest.mark.processes
-async def test_a_message_whose_lane_a_killed_process_held_does_not_wait_for_its_lease(tmp_path: Path) -> None:
+async def test_message_does_not_wait_for_the_lease_of_a_killed_process(tmp_path: Path) -> None:
     await _cut_off(tmp_path)
     ((lane,),) = rows(tmp_path, "SELECT lane FROM hermes_queue WHERE state = 'waiting'")
     process = start("tests.db.claimant", tmp_path / "state.db", "inbox", lane)
@@ -93,7 +93,7 @@ async def test_a_message_whose_lane_a_killed_process_held_does_not_wait_for_its_
 
 @pytest.mark.parametrize("finish_reason", ["stop", "stopped"])
 @pytest.mark.parametrize("behind", [[], ["afterwards"]])
-async def test_a_message_that_a_terminal_overtook_gets_a_reply_of_its_own_and_not_the_terminals(
+async def test_message_overtaken_by_a_terminal_gets_a_separate_reply(
     tmp_path: Path, behind: list[str], finish_reason: str
 ) -> None:
     home = tmp_path / "home"
@@ -118,7 +118,7 @@ async def test_a_message_that_a_terminal_overtook_gets_a_reply_of_its_own_and_no
     assert rows(home, "SELECT DISTINCT state FROM hermes_queue") == [("done",)]
 
 
-async def test_a_message_that_an_unanswered_one_from_elsewhere_follows_is_answered_in_its_chat(tmp_path: Path) -> None:
+async def test_message_followed_by_an_unanswered_one_is_answered_in_its_chat(tmp_path: Path) -> None:
     home = tmp_path / "home"
     session = await _cut_off(home)
     await _say(home, session, Draft("user", "what is 2 + 2?"))
@@ -128,7 +128,7 @@ async def test_a_message_that_an_unanswered_one_from_elsewhere_follows_is_answer
 
 
 @pytest.mark.processes
-def test_gateway_killed_in_a_turn_that_a_terminal_overtook_answers_each_in_its_place(tmp_path: Path) -> None:
+def test_overtaken_turn_of_a_killed_gateway_is_answered_in_its_chat(tmp_path: Path) -> None:
     answers = [{"says": {"text": "x", "delay": 60.0}}, {"says": {"text": "4"}}, {"says": {"text": "At nine."}}]
     with BotApi() as api, scripted_model(answers) as model:
         ann = api.person("Ann")
@@ -148,7 +148,7 @@ def test_gateway_killed_in_a_turn_that_a_terminal_overtook_answers_each_in_its_p
         assert gateway.rows("SELECT DISTINCT state FROM hermes_queue") == [("done",)]
 
 
-async def test_a_message_with_only_a_broken_reply_is_answered(tmp_path: Path) -> None:
+async def test_message_with_only_a_partial_reply_is_answered(tmp_path: Path) -> None:
     home = tmp_path / "home"
     session = await _cut_off(home)
     await _say(home, session, Draft("assistant", "I was going to", finish_reason="error"))

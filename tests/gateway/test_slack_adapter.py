@@ -1,4 +1,4 @@
-"""The Slack adapter against a Slack on loopback: what it understands, what it misses nothing of, and trouble."""
+"""The Slack adapter against a Slack on loopback: translation, missed messages, and errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def chat(where: Channel, thread: str | None = None) -> Chat:
     return Chat("slack", "dm" if where.kind == "im" else "group", where.id, thread)
 
 
-async def test_direct_message_is_heard_with_its_author_and_acknowledged(server: SlackServer) -> None:
+async def test_direct_message_is_accepted_with_its_author_and_acknowledged(server: SlackServer) -> None:
     ann, desk = server.person("Ann"), Desk()
     async with listening(server, desk):
         ts = server.say(ann.dm, "hello &amp; welcome", ann)
@@ -56,7 +56,7 @@ async def test_direct_message_is_heard_with_its_author_and_acknowledged(server: 
     assert desk.taken == [Inbound(chat(ann.dm), f"{ann.dm.id}.{ts}", "hello & welcome", ann.id, "Ann")]
 
 
-async def test_channel_is_heard_only_when_it_speaks_to_the_bot(server: SlackServer) -> None:
+async def test_only_messages_to_the_bot_are_accepted_in_a_channel(server: SlackServer) -> None:
     ann, hall, desk = server.person("Ann"), server.channel(), Desk()
     async with listening(server, desk) as bot:
         server.say(hall, "among us", ann)
@@ -69,7 +69,7 @@ async def test_channel_is_heard_only_when_it_speaks_to_the_bot(server: SlackServ
     assert {(one.text, one.chat.thread_id) for one in desk.taken} >= {("to you", None), ("in its thread", first)}
 
 
-async def test_mention_that_comes_as_two_events_is_one_message(server: SlackServer) -> None:
+async def test_mention_in_two_events_is_one_message(server: SlackServer) -> None:
     ann, hall, desk = server.person("Ann"), server.channel(), Desk()
     async with listening(server, desk):
         ts = server.say(hall, f"{ME} hello", ann)
@@ -97,7 +97,7 @@ async def test_messages_are_read_as_text(server: SlackServer, text: str, more: d
     assert desk.texts == [heard]
 
 
-async def test_bots_and_system_messages_are_not_heard(server: SlackServer) -> None:
+async def test_messages_of_bots_and_the_system_are_ignored(server: SlackServer) -> None:
     ann, desk = server.person("Ann"), Desk()
     async with listening(server, desk):
         server.say(ann.dm, "beep", ann, bot_id="B2")
@@ -108,7 +108,7 @@ async def test_bots_and_system_messages_are_not_heard(server: SlackServer) -> No
     assert desk.texts == ["a person"]
 
 
-async def test_unusual_events_do_not_stop_what_comes_after_them(server: SlackServer) -> None:
+async def test_unusual_events_do_not_block_later_ones(server: SlackServer) -> None:
     ann, hall, desk = server.person("Ann"), server.channel(), Desk()
     long = "é" * 40_000
     async with listening(server, desk):
@@ -133,7 +133,7 @@ async def test_unusual_events_do_not_stop_what_comes_after_them(server: SlackSer
     ]  # fmt: skip
 
 
-async def test_edit_by_a_person_is_a_message_of_its_own(server: SlackServer) -> None:
+async def test_edit_by_a_person_is_a_separate_message(server: SlackServer) -> None:
     ann, desk = server.person("Ann"), Desk()
     async with listening(server, desk):
         ts = server.say(ann.dm, "helo", ann)
@@ -144,7 +144,7 @@ async def test_edit_by_a_person_is_a_message_of_its_own(server: SlackServer) -> 
 
 
 @pytest.mark.contract("10.2", "10.55")
-async def test_what_was_said_while_nobody_ran_is_read_once_and_in_order(server: SlackServer) -> None:
+async def test_missed_messages_are_read_once_and_in_order(server: SlackServer) -> None:
     ann, bob, hall, desk = server.person("Ann"), server.person("Bob"), server.channel(), Desk()
     server.say(hall, f"{ME} long ago", bob)
     async with listening(server, desk):
@@ -168,7 +168,7 @@ async def test_what_was_said_while_nobody_ran_is_read_once_and_in_order(server: 
     assert [one for one in said if one[1]] == [("in a thread", first), ("on with the thread", first)]
 
 
-async def test_thread_that_began_while_nobody_ran_is_read(server: SlackServer) -> None:
+async def test_thread_that_began_while_stopped_is_read(server: SlackServer) -> None:
     ann, hall, desk = server.person("Ann"), server.channel(), Desk()
     async with listening(server, desk):
         server.say(hall, f"{ME} one", ann)
@@ -183,10 +183,10 @@ async def test_thread_that_began_while_nobody_ran_is_read(server: SlackServer) -
 
 
 @pytest.mark.contract("10.55")
-async def test_rate_limits_and_closed_channels_do_not_stop_reading_what_was_missed(
+async def test_missed_messages_are_read_despite_rate_limits_and_closed_channels(
     server: SlackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter, "FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(adapter, "MIN_RETRY_SECONDS", 0.01)
     hall, ann, desk = server.channel(), server.person("Ann"), Desk()
     async with listening(server, desk):
         server.say(ann.dm, "one", ann)
@@ -213,7 +213,7 @@ async def test_rate_limits_and_closed_channels_do_not_stop_reading_what_was_miss
 async def test_event_is_acknowledged_only_after_it_is_stored(
     server: SlackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter, "FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(adapter, "MIN_RETRY_SECONDS", 0.01)
     ann, desk = server.person("Ann"), Desk(busy=2)
     acknowledged_when_refused: list[int] = []
     receive = desk.receive
@@ -231,9 +231,7 @@ async def test_event_is_acknowledged_only_after_it_is_stored(
     assert desk.texts == ["one"]
 
 
-async def test_connection_is_renewed_and_a_cut_one_opened_again(
-    server: SlackServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_renewed_and_cut_connections_are_reopened(server: SlackServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapter, "PING_SECONDS", 0.2)
     ann, desk = server.person("Ann"), Desk()
     async with listening(server, desk):
@@ -254,7 +252,7 @@ async def test_connection_is_renewed_and_a_cut_one_opened_again(
     assert desk.texts == ["one", "two", "three", "four"]
 
 
-async def test_address_that_expired_is_asked_for_anew(server: SlackServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_address_is_requested_again(server: SlackServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("PING_SECONDS", 0.1), ("WATCH_SECONDS", 0.1), ("LONG_LOSS_SECONDS", 0.5)):
         monkeypatch.setattr(adapter, name, seconds)
     ann, desk = server.person("Ann"), Desk()
@@ -290,7 +288,7 @@ async def test_message_is_found_again_by_its_key(server: SlackServer) -> None:
             await bot.was_sent(chat(ann.dm), "reply:5:0", since)
 
 
-async def test_reply_goes_to_its_thread_and_grows_by_edits(server: SlackServer) -> None:
+async def test_reply_goes_to_its_thread_and_is_streamed_by_edits(server: SlackServer) -> None:
     ann, hall, desk = server.person("Ann"), server.channel(), Desk()
     first = server.say(hall, "a thread", ann)
     async with listening(server, desk) as bot:
@@ -302,7 +300,7 @@ async def test_reply_goes_to_its_thread_and_grows_by_edits(server: SlackServer) 
             await bot.edit(chat(hall, first), ts, "hello!")
 
 
-async def test_troubles_of_sending_are_told_apart(server: SlackServer) -> None:
+async def test_send_errors_are_classified(server: SlackServer) -> None:
     ann, hall, desk = server.person("Ann"), server.channel(), Desk()
     async with listening(server, desk) as bot:
         server.remove(hall)
@@ -325,7 +323,7 @@ async def test_troubles_of_sending_are_told_apart(server: SlackServer) -> None:
 
 
 @pytest.mark.parametrize(("bot_token", "app_token"), [("xoxb-wrong", APP_TOKEN), (BOT_TOKEN, "xapp-wrong")])
-async def test_wrong_token_is_reported_and_tried_again(
+async def test_wrong_token_is_reported_and_retried(
     server: SlackServer, bot_token: str, app_token: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk = Desk()
@@ -343,7 +341,7 @@ async def test_wrong_token_is_reported_and_tried_again(
     assert app_token not in caplog.text + detail
 
 
-def test_app_token_is_asked_for() -> None:
+def test_app_token_is_required() -> None:
     with pytest.raises(SettingsError, match=r"slack\.app_token"):
         Slack(SlackTerms(BOT_TOKEN, "", "http://127.0.0.1:9"), SystemClock())
 
@@ -361,10 +359,10 @@ def test_app_token_is_asked_for() -> None:
         ("| a | b |\n|---|---|\n| 1 | 2 |", "```\n| a | b |\n|---|---|\n| 1 | 2 |\n```"),
     ],
 )
-def test_markdown_is_put_as_slack_shows_it(given: str, shown: str) -> None:
+def test_markdown_becomes_mrkdwn(given: str, shown: str) -> None:
     assert to_mrkdwn(given) == shown
 
 
-def test_text_of_people_is_read_as_they_see_it() -> None:
+def test_mrkdwn_of_people_becomes_plain_text() -> None:
     given = "&lt;b&gt; <@U1> <@U2|bob> <mailto:a@b.c|a@b.c> <!subteam^S1|@team> <!date^1^{date}|today>"
     assert to_plain(given, {"U1": "Ann"}) == "<b> @Ann @bob a@b.c @team today"

@@ -1,4 +1,4 @@
-"""`/stop` while `/compress` runs: the compression ends, and the conversation is as it was."""
+"""`/stop` during `/compress`: the compression ends, and the conversation is unchanged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _summaries(model: LoopbackModel) -> int:
 
 
 @pytest.mark.processes
-async def test_stopped_compression_over_http_removes_nothing_and_says_so(empty_home: Path) -> None:
+async def test_stopped_compression_over_http_removes_nothing_and_reports_it(empty_home: Path) -> None:
     with echo_model(summary=60.0) as model:
         write_config(empty_home, api_settings(model))
         with GatewayProcess(empty_home) as gateway:
@@ -63,7 +63,7 @@ async def test_stopped_compression_over_http_removes_nothing_and_says_so(empty_h
     assert len(lines) == 2
 
 
-async def test_stopped_compression_in_a_chat_says_so_and_what_waited_behind_it_is_answered(tmp_path: Path) -> None:
+async def test_stopped_compression_is_reported_and_waiting_messages_are_answered(tmp_path: Path) -> None:
     asked, never = asyncio.Event(), asyncio.Event()
 
     def script(request: ModelRequest) -> ScriptedAnswer:

@@ -1,4 +1,4 @@
-"""Telegram from outside: a gateway process, a Bot API on loopback, a model process."""
+"""Telegram end to end: a gateway process, a Bot API on loopback, a model process."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.gateway.gateway import STATE_WORDS
 from tests.gateway.bot_api import TOKEN, USERNAME, BotApi, units
 from tests.gateway.processes import BotGateway, LoopbackModel, answering_model, scripted_model, wait_until
 from tests.llm.loopback import Answer, chunk
@@ -36,25 +37,25 @@ def gateway(tmp_path: Path, api: BotApi, model: LoopbackModel) -> Iterator[BotGa
         assert "Traceback" not in running.output(), running.output()
 
 
-def test_a_gateway_says_at_once_that_telegram_refuses_its_token_and_when_it_is_there_again(
+def test_refused_telegram_token_and_recovery_are_reported_at_once(
     tmp_path: Path, api: BotApi, model: LoopbackModel
 ) -> None:
     api.refuse("getMe", 401, "Unauthorized", times=2)
     with BotGateway(tmp_path / "home", api, model) as gateway:
         api.until(lambda: api.called("getupdates"))
-        wait_until(lambda: "gateway: telegram is there: " in gateway.output(), seconds=25.0)  # a poll takes 30
+        wait_until(
+            lambda: f"gateway: telegram {STATE_WORDS['ok']}: " in gateway.output(), seconds=25.0
+        )  # a poll takes 30
         told = [line for line in gateway.output().splitlines() if line.startswith("gateway: telegram ")]
     assert [line.partition(": ")[2].partition(": ")[0] for line in told] == [
-        "telegram fails, and is tried again",
-        "telegram is there",
+        f"telegram {STATE_WORDS['failing']}",
+        f"telegram {STATE_WORDS['ok']}",
     ]
     assert TOKEN not in gateway.output()
 
 
 @pytest.mark.contract("1.2", "10.2")
-def test_people_talk_in_direct_chats_groups_and_topics_each_in_a_session_of_its_own(
-    api: BotApi, gateway: BotGateway
-) -> None:
+def test_direct_chats_groups_and_topics_have_separate_sessions(api: BotApi, gateway: BotGateway) -> None:
     ann, bob = api.person("Ann"), api.person("Bob")
     group, topic = api.group("Garden"), api.group("Forum", topic=7)
     api.say(ann.dm, "hello", ann)
@@ -77,7 +78,7 @@ def test_people_talk_in_direct_chats_groups_and_topics_each_in_a_session_of_its_
 
 
 @pytest.mark.contract("2.4")
-def test_forty_messages_during_a_turn_join_the_next_one_in_order_and_get_one_reply(api: BotApi, tmp_path: Path) -> None:
+def test_forty_messages_during_a_turn_join_the_next_one_in_order(api: BotApi, tmp_path: Path) -> None:
     answers = [{"says": {"text": "first"}}, {"says": {"text": "second"}}]
     with scripted_model(answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
         ann, bob = api.person("Ann"), api.person("Bob")
@@ -102,7 +103,7 @@ def test_forty_messages_during_a_turn_join_the_next_one_in_order_and_get_one_rep
 
 
 @pytest.mark.contract("2.5")
-def test_while_telegram_is_down_nothing_is_lost_and_each_chat_keeps_its_order(api: BotApi, gateway: BotGateway) -> None:
+def test_telegram_outage_loses_nothing_and_keeps_each_chats_order(api: BotApi, gateway: BotGateway) -> None:
     ann, bob = api.person("Ann"), api.person("Bob")
     api.refuse("sendMessage", 429, "Too Many Requests: retry after 1", retry_after=1)
     api.refuse("sendMessage", 500, "Internal Server Error", times=2)
@@ -117,7 +118,7 @@ def test_while_telegram_is_down_nothing_is_lost_and_each_chat_keeps_its_order(ap
     gateway.stop()
 
 
-def test_flood_wait_is_kept_before_the_next_try(api: BotApi, gateway: BotGateway) -> None:
+def test_retry_waits_as_long_as_telegram_asks(api: BotApi, gateway: BotGateway) -> None:
     ann = api.person("Ann")
     api.refuse("sendMessage", 429, "Too Many Requests: retry after 3", retry_after=3)
     api.say(ann.dm, "/title x", ann)
@@ -127,7 +128,7 @@ def test_flood_wait_is_kept_before_the_next_try(api: BotApi, gateway: BotGateway
     gateway.stop()
 
 
-def test_someone_who_blocked_the_bot_holds_up_nobody(api: BotApi, gateway: BotGateway) -> None:
+def test_person_who_blocked_the_bot_delays_nobody_else(api: BotApi, gateway: BotGateway) -> None:
     ann, bob = api.person("Ann"), api.person("Bob")
     api.leave(ann.id)
     api.say(ann.dm, "/title x", ann)
@@ -138,7 +139,7 @@ def test_someone_who_blocked_the_bot_holds_up_nobody(api: BotApi, gateway: BotGa
     gateway.stop()
 
 
-def test_stranger_hears_once_how_to_ask_and_is_let_in_with_the_code(
+def test_stranger_gets_one_explanation_and_access_with_the_code(
     api: BotApi, tmp_path: Path, model: LoopbackModel
 ) -> None:
     with BotGateway(tmp_path / "home", api, model, {"gateway.allow": ""}) as gateway:
@@ -157,7 +158,7 @@ def test_stranger_hears_once_how_to_ask_and_is_let_in_with_the_code(
         gateway.stop()
 
 
-def test_everyone_in_a_group_that_is_allowed_may_talk_there(api: BotApi, tmp_path: Path, model: LoopbackModel) -> None:
+def test_everyone_may_talk_in_an_allowed_group(api: BotApi, tmp_path: Path, model: LoopbackModel) -> None:
     group, other, ann = api.group("Garden"), api.group("Elsewhere"), api.person("Ann")
     with BotGateway(tmp_path / "home", api, model, {"gateway.allow": f"telegram:{group.id}"}) as gateway:
         api.say(other, f"@{USERNAME} hello", ann)
@@ -167,9 +168,7 @@ def test_everyone_in_a_group_that_is_allowed_may_talk_there(api: BotApi, tmp_pat
         gateway.stop()
 
 
-def test_preview_keeps_quiet_while_telegram_asks_for_patience_and_the_reply_still_comes(
-    api: BotApi, tmp_path: Path
-) -> None:
+def test_previews_pause_during_a_rate_limit_and_the_reply_still_arrives(api: BotApi, tmp_path: Path) -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 5
     answers = [{"says": {"text": text, "piece": 2, "pause": 0.05}}]
     with scripted_model(answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
@@ -182,7 +181,7 @@ def test_preview_keeps_quiet_while_telegram_asks_for_patience_and_the_reply_stil
         gateway.stop()
 
 
-def test_long_reply_full_of_emoji_comes_in_pieces_that_telegram_takes(api: BotApi, tmp_path: Path) -> None:
+def test_long_reply_with_emoji_is_split_to_telegrams_limit(api: BotApi, tmp_path: Path) -> None:
     words = [f"{'🧑‍🚀🎉' * 5}{number}" for number in range(900)]
     answers = [{"says": {"text": " ".join(words), "piece": 500}}]
     with scripted_model(answers) as model, BotGateway(tmp_path / "home", api, model) as gateway:
@@ -195,13 +194,13 @@ def test_long_reply_full_of_emoji_comes_in_pieces_that_telegram_takes(api: BotAp
 
 
 def tell_in_parts(*parts: str) -> tuple[Answer, list[threading.Event]]:
-    """A reply that comes in parts, each but the first when the event before it is set."""
+    """Return a reply in parts, each but the first sent when the event before it is set."""
     seen = [threading.Event() for _ in parts[1:]]
     rest = [step for event, part in zip(seen, parts[1:], strict=True) for step in (event, chunk({"content": part}))]
     return Answer(chunks=[chunk({"content": parts[0]}), *rest, chunk({}, "stop")]), seen
 
 
-def test_growing_reply_is_edited_about_once_a_second_and_ends_as_the_whole(api: BotApi, tmp_path: Path) -> None:
+def test_preview_is_edited_once_a_second_and_ends_as_the_reply(api: BotApi, tmp_path: Path) -> None:
     parts = ["The quick brown fox jumps over the lazy dog.", " It does so again.", " And again."]
     answer, seen = tell_in_parts(*parts)
     with answering_model(answer) as model, BotGateway(tmp_path / "home", api, model) as gateway:
@@ -218,7 +217,7 @@ def test_growing_reply_is_edited_about_once_a_second_and_ends_as_the_whole(api: 
         gateway.stop()
 
 
-def test_reply_whose_preview_was_deleted_is_sent_anew(api: BotApi, tmp_path: Path) -> None:
+def test_reply_whose_preview_was_deleted_is_sent_again(api: BotApi, tmp_path: Path) -> None:
     parts = ["The quick brown fox jumps over the lazy dog.", " It does so again."]
     answer, [deleted] = tell_in_parts(*parts)
     with answering_model(answer) as model, BotGateway(tmp_path / "home", api, model) as gateway:

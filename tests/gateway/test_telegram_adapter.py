@@ -1,4 +1,4 @@
-"""The Telegram adapter against the Bot API on loopback: what it understands, and what it makes of trouble."""
+"""The Telegram adapter against the Bot API on loopback: translation and errors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
+from telegram.error import BadRequest, NetworkError, TelegramError, TimedOut
 
 from hermes.clock import SystemClock
 from hermes.errors import SettingsError
 from hermes.gateway.platform import Chat, Inbound, MessageGone, Moved, SendLater, SendNever
 from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
+from hermes.gateway.platforms.telegram_errors import describe
 from hermes.types import Json
 from tests.gateway.bot_api import BOT_ID, TOKEN, USERNAME, BotApi, Person, Place
 from tests.gateway.desk import Desk
@@ -43,7 +45,7 @@ async def polling(bot: Telegram, desk: Desk) -> AsyncIterator[None]:
 
 
 async def hear(api: BotApi, bot: Telegram, *, updates: int, desk: Desk | None = None) -> list[Inbound]:
-    """Poll until so many updates are confirmed; what was taken of them."""
+    """Poll until `updates` updates are confirmed; return the accepted messages."""
     desk = desk or Desk()
     async with polling(bot, desk):
         await asyncio.to_thread(api.until, lambda: len(api.confirmed) >= updates)
@@ -93,9 +95,7 @@ REPLIED: dict[str, Json] = {"message_id": 1, "date": 1, "from": {"id": BOT_ID, "
         ({}, None),
     ],
 )
-async def test_message_reads_as_what_was_said(
-    api: BotApi, bot: Telegram, more: dict[str, Json], text: str | None
-) -> None:
+async def test_message_text_is_translated(api: BotApi, bot: Telegram, more: dict[str, Json], text: str | None) -> None:
     ann = api.person("Ann")
     number = api.push({"message": api.message(ann.dm, ann, **more)})
     assert number
@@ -119,7 +119,7 @@ async def test_message_reads_as_what_was_said(
         ({"text": "hi", "reply_to_message": {**REPLIED, "forum_topic_created": {"name": "t", "icon_color": 1}}}, None),
     ],
 )  # fmt: skip
-async def test_in_a_group_only_what_is_said_to_the_bot_is_heard(
+async def test_only_messages_to_the_bot_are_accepted_in_a_group(
     api: BotApi, bot: Telegram, more: dict[str, Json], text: str | None
 ) -> None:
     ann = api.person("Ann")
@@ -130,12 +130,12 @@ async def test_in_a_group_only_what_is_said_to_the_bot_is_heard(
 
 
 def _chatted(more: dict[str, Json]) -> dict[str, Json]:
-    """A message that is replied to is in some chat too."""
+    """Return the fields of a message with a chat in its `reply_to_message`."""
     replied = more.get("reply_to_message")
     return {**more, "reply_to_message": {**replied, "chat": {"id": 1, "type": "group"}}} if replied else more
 
 
-async def test_without_mentions_only_everything_in_a_group_is_heard(api: BotApi) -> None:
+async def test_all_messages_of_a_group_are_accepted_without_mentions_only(api: BotApi) -> None:
     ann = api.person("Ann")
     api.say(api.group("Garden"), "hi all", ann)
     bot = Telegram(TelegramTerms(TOKEN, api.base_url, mentions_only=False), SystemClock())
@@ -144,7 +144,7 @@ async def test_without_mentions_only_everything_in_a_group_is_heard(api: BotApi)
     assert [message.text for message in taken] == ["hi all"]
 
 
-async def test_edited_message_is_a_new_one_that_says_so(api: BotApi, bot: Telegram) -> None:
+async def test_edited_message_is_a_new_one_marked_as_edited(api: BotApi, bot: Telegram) -> None:
     ann = api.person("Ann")
     message = api.message(ann.dm, ann, text="first")
     api.push({"message": message})
@@ -161,7 +161,7 @@ async def test_edited_message_is_a_new_one_that_says_so(api: BotApi, bot: Telegr
     ]
 
 
-async def test_what_nobody_said_or_nobody_can_read_blocks_nothing(api: BotApi, bot: Telegram) -> None:
+async def test_unreadable_updates_block_nothing(api: BotApi, bot: Telegram) -> None:
     ann = api.person("Ann")
     good = api.message(ann.dm, ann, text="x")
     channel = Place(-100, "channel", "News")
@@ -193,7 +193,7 @@ async def test_topic_is_a_thread_and_a_chain_of_replies_is_not(api: BotApi, bot:
     assert [message.chat.thread_id for message in taken] == ["7", None]
 
 
-async def test_anonymous_admin_speaks_as_the_group(api: BotApi, bot: Telegram) -> None:
+async def test_message_of_an_anonymous_admin_is_the_groups(api: BotApi, bot: Telegram) -> None:
     group = api.group("Garden")
     anonymous = {"id": 1087968824, "is_bot": True, "first_name": "Group", "username": "GroupAnonymousBot"}
     message = api.message(group, Person(1, "x"), text="/status", sender_chat=group.to_json())
@@ -203,7 +203,7 @@ async def test_anonymous_admin_speaks_as_the_group(api: BotApi, bot: Telegram) -
 
 
 @pytest.mark.contract("2.1")
-async def test_nothing_is_confirmed_that_was_not_taken(api: BotApi, bot: Telegram) -> None:
+async def test_only_stored_updates_are_confirmed(api: BotApi, bot: Telegram) -> None:
     ann, desk = api.person("Ann"), Desk(busy=1)
     seen: list[tuple[str, int]] = []
     api.on_call = lambda call: seen.append((call.given.get("offset", ""), len(desk.taken)))
@@ -216,7 +216,7 @@ async def test_nothing_is_confirmed_that_was_not_taken(api: BotApi, bot: Telegra
     assert [state for state, _ in desk.reports] == ["ok", "failing", "ok"]
 
 
-async def test_trouble_is_reported_once_and_its_end_once(api: BotApi, bot: Telegram) -> None:
+async def test_failure_and_recovery_are_reported_once_each(api: BotApi, bot: Telegram) -> None:
     desk, ann = Desk(), api.person("Ann")
     api.refuse("getMe", 502, "Bad Gateway")
     api.refuse("getUpdates", 409, "Conflict: terminated by other getUpdates request")
@@ -227,7 +227,7 @@ async def test_trouble_is_reported_once_and_its_end_once(api: BotApi, bot: Teleg
     assert [state for state, _ in desk.reports] == ["failing", "ok"]
 
 
-async def test_polling_takes_a_webhook_away_and_counts_anew_after_all_is_confirmed(api: BotApi, bot: Telegram) -> None:
+async def test_polling_removes_a_webhook_and_confirms_updates(api: BotApi, bot: Telegram) -> None:
     ann = api.person("Ann")
     api.webhook = {"url": "https://gone.example"}
     api.say(ann.dm, "hello", ann)
@@ -248,7 +248,7 @@ async def test_polling_takes_a_webhook_away_and_counts_anew_after_all_is_confirm
         (400, "Bad Request: message thread not found", {}, SendNever, None),
     ],
 )
-async def test_refusal_says_whether_the_message_may_be_sent_later(
+async def test_refusals_are_classified_as_later_or_never(
     api: BotApi,
     bot: Telegram,
     status: int,
@@ -266,7 +266,7 @@ async def test_refusal_says_whether_the_message_may_be_sent_later(
     assert api.texts(ann.dm.id) == []
 
 
-async def test_lost_connection_is_a_reason_to_send_later(api: BotApi, bot: Telegram) -> None:
+async def test_lost_connection_means_send_later(api: BotApi, bot: Telegram) -> None:
     ann = api.person("Ann")
     api.lose("sendMessage")
     with pytest.raises(SendLater):
@@ -276,7 +276,7 @@ async def test_lost_connection_is_a_reason_to_send_later(api: BotApi, bot: Teleg
         await bot.show_typing(chat(ann.dm))
 
 
-async def test_group_that_became_a_supergroup_is_followed_and_that_is_told(api: BotApi, bot: Telegram) -> None:
+async def test_sending_follows_a_group_to_its_supergroup(api: BotApi, bot: Telegram) -> None:
     group, desk = api.small_group("Garden"), Desk()
     wide = api.upgrade(group)
     async with polling(bot, desk):
@@ -287,7 +287,7 @@ async def test_group_that_became_a_supergroup_is_followed_and_that_is_told(api: 
     assert desk.moves == [Moved(chat(group), chat(wide))]
 
 
-async def test_message_of_the_supergroup_is_never_taken_for_one_of_the_group_it_was(api: BotApi, bot: Telegram) -> None:
+async def test_preview_of_a_group_is_not_edited_in_its_supergroup(api: BotApi, bot: Telegram) -> None:
     group = api.small_group("Garden")
     preview = await bot.send(chat(group), "a preview")
     wide = api.upgrade(group)
@@ -298,7 +298,7 @@ async def test_message_of_the_supergroup_is_never_taken_for_one_of_the_group_it_
     assert api.texts(wide.id) == ["something else"]
 
 
-async def test_both_service_messages_of_a_move_mean_the_same(api: BotApi, bot: Telegram) -> None:
+async def test_both_service_messages_of_a_move_have_the_same_effect(api: BotApi, bot: Telegram) -> None:
     group, desk = api.small_group("Garden"), Desk()
     wide = api.upgrade(group)
     for update in api.move_updates(group, wide):
@@ -308,7 +308,7 @@ async def test_both_service_messages_of_a_move_mean_the_same(api: BotApi, bot: T
     assert desk.taken == []
 
 
-async def test_formatting_that_telegram_refuses_does_not_lose_the_text(api: BotApi, bot: Telegram) -> None:
+async def test_refused_formatting_does_not_lose_the_text(api: BotApi, bot: Telegram) -> None:
     ann = api.person("Ann")
     api.refuse("sendMessage", 400, "Bad Request: can't parse entities: unexpected end")
     sent = await bot.send(chat(ann.dm), "**bold** and _so_")
@@ -318,9 +318,7 @@ async def test_formatting_that_telegram_refuses_does_not_lose_the_text(api: BotA
     assert [entity["type"] for entity in api.sent[0].entities] == ["bold", "italic"]
 
 
-async def test_edit_that_changes_nothing_is_fine_and_one_of_a_gone_message_is_told_apart(
-    api: BotApi, bot: Telegram
-) -> None:
+async def test_edit_without_a_change_succeeds_and_of_a_deleted_message_fails(api: BotApi, bot: Telegram) -> None:
     ann = api.person("Ann")
     sent = await bot.send(chat(ann.dm), "hello")
     await bot.edit(chat(ann.dm), sent, "hello")
@@ -334,7 +332,7 @@ def test_webhook_without_a_secret_is_refused() -> None:
         Telegram(TelegramTerms(TOKEN, "http://x", webhook_url="https://example.org/hook"), SystemClock())
 
 
-async def test_token_shows_in_no_log_line_and_no_report(api: BotApi, caplog: pytest.LogCaptureFixture) -> None:
+async def test_token_is_in_no_log_line_and_no_report(api: BotApi, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     wrong = f"{TOKEN}-wrong"
     bot, desk = Telegram(TelegramTerms(wrong, api.base_url), SystemClock()), Desk()
@@ -346,3 +344,18 @@ async def test_token_shows_in_no_log_line_and_no_report(api: BotApi, caplog: pyt
     shown = f"{caplog.text} {desk.reports} {refused.value!r} {refused.value.__cause__!r}"
     assert wrong not in shown
     assert desk.reports[0][0] == "failing"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            NetworkError("httpx.ConnectError: All connection attempts failed"),
+            "cannot reach api.example.org (ConnectError: All",
+        ),
+        (TimedOut(), "cannot reach api.example.org (Timed out"),
+        (BadRequest("Chat not found"), "BadRequest: Chat not found"),
+    ],
+)
+def test_a_network_that_fails_is_told_as_the_host_that_cannot_be_reached(error: TelegramError, told: str) -> None:
+    assert describe(error, TOKEN, "api.example.org").startswith(told)

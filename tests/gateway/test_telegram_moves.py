@@ -1,4 +1,4 @@
-"""A group that becomes a supergroup has another id, and is the same conversation."""
+"""Groups that become supergroups: another id, the same conversation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def model() -> Iterator[LoopbackModel]:
 
 @pytest.mark.processes
 @pytest.mark.parametrize("told", [(0,), (1,), (0, 1), (1, 0), (0, 0, 1, 1, 0)])
-def test_conversation_of_a_group_goes_on_in_the_supergroup(
+def test_conversation_of_a_group_continues_in_the_supergroup(
     api: BotApi, model: LoopbackModel, tmp_path: Path, told: tuple[int, ...]
 ) -> None:
     ann, group = api.person("Ann"), api.small_group("Garden")
@@ -48,7 +48,7 @@ def test_conversation_of_a_group_goes_on_in_the_supergroup(
 
 
 @pytest.mark.processes
-def test_move_that_is_told_again_after_new_and_a_restart_changes_nothing(
+def test_repeated_move_after_new_and_a_restart_changes_nothing(
     api: BotApi, model: LoopbackModel, tmp_path: Path
 ) -> None:
     ann, group = api.person("Ann"), api.small_group("Garden")
@@ -78,7 +78,7 @@ def test_move_that_is_told_again_after_new_and_a_restart_changes_nothing(
 
 
 @pytest.mark.processes
-def test_whoever_might_talk_in_the_group_may_in_the_supergroup_and_its_topics_are_new(
+def test_access_carries_over_to_the_supergroup_and_its_topics_are_new(
     api: BotApi, model: LoopbackModel, tmp_path: Path
 ) -> None:
     ann, group, other = api.person("Ann"), api.small_group("Garden"), api.group("Elsewhere")
@@ -102,10 +102,8 @@ def test_whoever_might_talk_in_the_group_may_in_the_supergroup_and_its_topics_ar
 
 
 @pytest.mark.processes
-def test_move_that_only_an_unsent_reply_tells_of_is_known_from_then_on(
-    api: BotApi, model: LoopbackModel, tmp_path: Path
-) -> None:
-    """Telegram keeps updates for a day: a gateway that was away for longer never gets the service messages."""
+def test_move_discovered_by_a_reply_takes_effect(api: BotApi, model: LoopbackModel, tmp_path: Path) -> None:
+    """Telegram keeps updates for a day: a gateway that was down for longer never gets the service messages."""
     ann, group = api.person("Ann"), api.small_group("Garden")
     gateway = BotGateway(tmp_path / "home", api, model)
     api.refuse("sendMessage", 500, "Internal Server Error", times=1000)
@@ -126,7 +124,7 @@ def test_move_that_only_an_unsent_reply_tells_of_is_known_from_then_on(
 OLD, NEW = Chat("fake", "group", "-5"), Chat("fake", "group", "-1005")
 
 
-async def test_where_people_spoke_before_the_move_was_known_the_older_conversation_goes_on_in_order(
+async def test_messages_before_a_known_move_join_the_older_conversation_in_order(
     tmp_path: Path,
 ) -> None:
     gate = Gate()
@@ -149,7 +147,7 @@ async def test_where_people_spoke_before_the_move_was_known_the_older_conversati
     assert rows(tmp_path, "SELECT DISTINCT session_id FROM hermes_routes") == [(old,)]
 
 
-async def test_conversation_that_began_in_the_supergroup_goes_on_there(tmp_path: Path) -> None:
+async def test_conversation_begun_in_the_supergroup_continues_there(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         await core.platform.deliver(message("tulips", "-1005", kind="group"))
         await core.platform.until(lambda: len(core.platform.sent) == 1)
@@ -162,7 +160,7 @@ async def test_conversation_that_began_in_the_supergroup_goes_on_there(tmp_path:
     assert len(sessions(tmp_path)) == 1
 
 
-async def test_a_key_made_of_the_new_id_means_the_same_session_over_the_api(tmp_path: Path) -> None:
+async def test_key_of_the_new_id_leads_to_the_same_session_over_the_api(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         await core.platform.deliver(message("roses", "-5", kind="group"))
         await core.platform.until(lambda: len(core.platform.sent) == 1)

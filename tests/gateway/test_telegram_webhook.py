@@ -1,4 +1,4 @@
-"""The webhook from outside: nobody but Telegram gets in, and what was answered with 200 is stored, once."""
+"""The webhook end to end: only Telegram has access, and a message answered with 200 is stored, once."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_duplicate_and_reordered_posts_have_one_effect(api: BotApi, gateway: Bot
     assert gateway.rows("SELECT count(*) FROM hermes_queue WHERE queue = 'inbox'") == [(3,)]
 
 
-def test_nobody_gets_in_without_the_secret(api: BotApi, gateway: BotGateway) -> None:
+def test_post_without_the_secret_is_refused(api: BotApi, gateway: BotGateway) -> None:
     ann = api.person("Ann")
     number = api.push({"message": api.message(ann.dm, ann, text="let me in")})
     for wrong in ("x", SECRET[:-1], SECRET + "x", SECRET.upper()):
@@ -69,7 +69,7 @@ def test_nobody_gets_in_without_the_secret(api: BotApi, gateway: BotGateway) -> 
     gateway.stop()
 
 
-def test_strange_posts_are_answered_and_break_nothing(api: BotApi, gateway: BotGateway) -> None:
+def test_malformed_posts_are_answered_and_break_nothing(api: BotApi, gateway: BotGateway) -> None:
     ann = api.person("Ann")
     assert api.post_raw(b"{not json") == 400
     assert api.post_raw(b"\xff\xfe") == 400

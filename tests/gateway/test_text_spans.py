@@ -1,4 +1,4 @@
-"""Markdown as Telegram shows it, and long texts in pieces: for any text at all."""
+"""Markdown for Telegram, and long texts in pieces, for any text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MARKDOWN = st.lists(st.one_of(MARKS, WORDS, st.sampled_from(["👩‍👩‍👧
 
 
 @given(MARKDOWN)
-def test_any_text_can_be_shown_and_every_span_lies_in_it(text: str) -> None:
+def test_any_text_renders_with_spans_inside_it(text: str) -> None:
     made = render(text)
     for span in made.spans:
         assert 0 <= span.start < span.end <= len(made.text)

@@ -1,4 +1,4 @@
-"""Thirteen agents on one machine, all of which keep crossing the compression threshold."""
+"""Thirteen agents on one machine, all of which repeatedly cross the compression threshold."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.scale import scale
 pytestmark = pytest.mark.processes
 
 SECONDS = scale(3, 60)
-LEAST = 10
-"""Turns that each agent takes at least: enough for two compressions."""
+MIN_TURNS = 10
+"""Turns of each agent at least: enough for two compressions."""
 PROFILES = tuple(f"agent{number}" for number in range(6))
 CHATS = tuple(f"chat{number}" for number in range(7))
 PADDING = "stamps from Malta and from Gozo " * 40
@@ -34,19 +34,19 @@ Said = dict[str, list[str]]
 
 
 class Clockwork:
-    """Every agent speaks until the time is over and it has spoken often enough."""
+    """Lets every agent speak until the time is over and it has spoken often enough."""
 
     def __init__(self) -> None:
         self._until = time.monotonic() + SECONDS
 
     def goes_on(self, turns: int) -> bool:
-        return turns < LEAST or time.monotonic() < self._until
+        return turns < MIN_TURNS or time.monotonic() < self._until
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(900)
 @pytest.mark.contract("1.6", "3.10", "P1", "P2", "P3")
-async def test_thirteen_agents_that_compress_all_the_time_lose_reorder_and_repeat_nothing(empty_home: Path) -> None:
+async def test_thirteen_compressing_agents_lose_reorder_and_repeat_nothing(empty_home: Path) -> None:
     with ExitStack() as stack:
         model = stack.enter_context(echo_model())
         settings = api_settings(model, model__context_length=8000)
@@ -68,7 +68,7 @@ async def test_thirteen_agents_that_compress_all_the_time_lose_reorder_and_repea
 
 
 async def _talk(home: Path, gateways: dict[str, GatewayProcess]) -> tuple[dict[str, Said], Said]:
-    """Everyone talks at once; what was said where."""
+    """Let all speak at the same time; return their messages by place."""
     clockwork = Clockwork()
     said: dict[str, Said] = {name: {f"{name}-a": [], f"{name}-b": []} for name in gateways}
     first, second = (list(gateways)[place] for place in (0, 1))
@@ -99,7 +99,7 @@ async def _talk_over_http(
 async def _acknowledge_each_other(
     client: httpx.AsyncClient, ends: list[tuple[GatewayProcess, str, list[str]]], clockwork: Clockwork
 ) -> None:
-    """What one says makes the other say that it has heard it. Only we carry words between them."""
+    """Relay each agent's message to the other, which acknowledges it. Only the test carries messages between them."""
     number = 0
     while clockwork.goes_on(number):
         for gateway, session, said in ends:

@@ -1,4 +1,4 @@
-"""One number on three platforms is three people: their notes, what their search finds, and their prompts."""
+"""One id on three platforms is three people: their notes, search results and prompts are separate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTED = {"telegram": "owns a heron", "discord": "keeps a lynx", "slack": "feeds 
 
 
 async def hear(platform: FakePlatform, text: str) -> str:
-    """Return the answer to what 333 of a platform says."""
+    """Return the reply to a message of 333 on a platform."""
     before = len(platform.sent)
     await platform.deliver(message(text, NUMBER, author=NUMBER, platform=platform.name))
     await platform.until(lambda: len(platform.sent) > before)
@@ -28,7 +28,7 @@ async def hear(platform: FakePlatform, text: str) -> str:
 
 
 @pytest.mark.contract("1.9")
-async def test_one_number_is_three_people_for_notes_search_and_prompt(tmp_path: Path) -> None:
+async def test_same_id_is_three_people_for_notes_search_and_prompt(tmp_path: Path) -> None:
     given = {"gateway__allow": "*", "memory__review_every": 0, "compression__idle": 0}
     app = load_app(tmp_path, SystemClock(), display__memory_notices=False, **given)
     async with await app.open_store() as store:

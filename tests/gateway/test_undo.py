@@ -22,9 +22,7 @@ LIVE = "SELECT role, content FROM messages WHERE active = 1 ORDER BY id"
 
 
 @pytest.mark.contract("10.25")
-def test_what_a_terminal_takes_back_a_running_gateway_does_not_see_any_more(
-    model: LoopbackModel, empty_home: Path
-) -> None:
+def test_message_undone_in_a_terminal_is_gone_in_a_running_gateway(model: LoopbackModel, empty_home: Path) -> None:
     write_config(empty_home, api_settings(model))
     with GatewayProcess(empty_home) as gateway:
         for text in ("stamps", "figs"):
@@ -39,7 +37,7 @@ def test_what_a_terminal_takes_back_a_running_gateway_does_not_see_any_more(
 @pytest.mark.timeout(3000)
 @pytest.mark.contract("10.25", "10.26", "P1", "P2")
 @pytest.mark.parametrize("command", ["/undo", "/retry"])
-async def test_a_command_that_is_repeated_after_a_kill_has_one_effect(
+async def test_command_repeated_after_a_kill_has_one_effect(
     model: LoopbackModel, empty_home: Path, command: str
 ) -> None:
     chance = random.Random(SEED)

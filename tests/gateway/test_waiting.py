@@ -1,4 +1,4 @@
-"""Another process speaks in the session: whoever waits hears of it, can end it, and is answered when it is over."""
+"""Another process holds the session: the chat is informed, can end the wait, and is answered afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.agent.lanes import hold_lane
 from tests.db.processes import ROOT
 from tests.gateway.asking import ask, in_session, leave, reply
 from tests.gateway.bot_api import BotApi
-from tests.gateway.core import PATIENCE, Core, QuickClock, message, request, running_core, talk
+from tests.gateway.core import TIMEOUT_SECONDS, Core, QuickClock, message, request, running_core, talk
 from tests.gateway.processes import (
     BotGateway,
     GatewayProcess,
@@ -44,7 +44,7 @@ TOLD = f"{WAITING} /stop ends the wait."
 
 @contextmanager
 def terminal(home: Path, session: str, text: str) -> Iterator[subprocess.Popen[str]]:
-    """`hermes chat -q` in a session of the gateway's."""
+    """Run `hermes chat -q` in a session of the gateway."""
     with subprocess.Popen(
         [sys.executable, "-m", "hermes", "chat", "-q", text, "-s", session],
         cwd=ROOT,
@@ -60,7 +60,7 @@ def terminal(home: Path, session: str, text: str) -> Iterator[subprocess.Popen[s
 
 
 @pytest.mark.processes
-def test_chat_hears_why_it_waits_and_stop_ends_the_wait(tmp_path: Path) -> None:
+def test_chat_gets_the_reason_of_a_wait_and_stop_ends_it(tmp_path: Path) -> None:
     answers = [{"says": {"text": "hello"}}, {"says": {"text": "at last", "delay": 60.0}}]
     with BotApi() as api, scripted_model(answers) as model:
         ann = api.person("Ann")
@@ -84,7 +84,7 @@ def test_chat_hears_why_it_waits_and_stop_ends_the_wait(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_client_that_leaves_while_it_waits_is_answered_all_the_same(empty_home: Path) -> None:
+def test_message_of_a_disconnected_waiting_client_is_answered(empty_home: Path) -> None:
     with echo_model() as model:
         write_config(empty_home, api_settings(model))
         with GatewayProcess(empty_home) as gateway:
@@ -103,13 +103,13 @@ def test_client_that_leaves_while_it_waits_is_answered_all_the_same(empty_home: 
 
 @asynccontextmanager
 async def busy(core: Core, session: str) -> AsyncIterator[None]:
-    """Someone else has the lane of a session."""
+    """Hold the lane of a session in another process."""
     async with await Store.open(core.store.db.path, clock=core.store.clock, lock_timeout=5.0) as store:
         async with hold_lane(store, session, "someone:else", LaneTerms(ttl=3600.0)):  # a busy machine loses none
             yield
 
 
-async def test_chat_is_told_once_however_long_it_waits_and_then_answered(tmp_path: Path) -> None:
+async def test_waiting_chat_gets_one_explanation_and_then_its_reply(tmp_path: Path) -> None:
     async with running_core(tmp_path, clock=QuickClock(200)) as core:
         await core.platform.deliver(message("hi"))
         await core.platform.until(lambda: len(core.platform.sent) == 1)
@@ -121,8 +121,8 @@ async def test_chat_is_told_once_however_long_it_waits_and_then_answered(tmp_pat
     assert core.platform.texts("7") == ["echo: hi", TOLD, "echo: and I?"]
 
 
-async def test_request_that_waits_for_too_long_is_told_so_and_answered_later_once(tmp_path: Path) -> None:
-    async with running_core(tmp_path, clock=QuickClock(200)) as core, asyncio.timeout(PATIENCE):
+async def test_request_that_waits_too_long_gets_an_error_and_one_reply_later(tmp_path: Path) -> None:
+    async with running_core(tmp_path, clock=QuickClock(200)) as core, asyncio.timeout(TIMEOUT_SECONDS):
         await talk(core, request("hi", "1", session="s"))
         async with busy(core, "s"):
             _, events = await follow(core.gateway, request("and I?", "2", session="s"))
@@ -137,14 +137,14 @@ async def test_request_that_waits_for_too_long_is_told_so_and_answered_later_onc
 
 
 async def stop(core: Core) -> None:
-    """Say so until there is something to stop: what was claimed begins a moment later."""
+    """Send `/stop` until there is something to stop: a claimed turn begins a moment later."""
     for number in count():
         if await talk(core, request("/stop", f"stop {number}", session="s")) == "Stopped.":
             return
 
 
 async def test_stop_ends_the_wait_of_a_request(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core, asyncio.timeout(PATIENCE):
+    async with running_core(tmp_path) as core, asyncio.timeout(TIMEOUT_SECONDS):
         await talk(core, request("hi", "1", session="s"))
         async with busy(core, "s"):
             waiting = asyncio.create_task(talk(core, request("and I?", "2", session="s")))
@@ -155,12 +155,12 @@ async def test_stop_ends_the_wait_of_a_request(tmp_path: Path) -> None:
     assert rows(tmp_path, "SELECT DISTINCT state FROM hermes_queue") == [("done",)]
 
 
-async def test_what_waits_in_a_session_that_is_deleted_is_not_said_in_the_next_one_of_that_id(tmp_path: Path) -> None:
+async def test_waiting_messages_do_not_move_to_a_recreated_session(tmp_path: Path) -> None:
     def begin_again(tx: Tx) -> None:
         core.store.deletions.delete(tx, "s")
         core.store.sessions.create(tx, Session("s", "api", core.store.clock.now()))
 
-    async with running_core(tmp_path) as core, asyncio.timeout(PATIENCE):
+    async with running_core(tmp_path) as core, asyncio.timeout(TIMEOUT_SECONDS):
         await talk(core, request("hi", "1", session="s"))
         async with busy(core, "s"):
             _, heard = await follow(core.gateway, request("secret", "2", session="s"))
@@ -172,8 +172,8 @@ async def test_what_waits_in_a_session_that_is_deleted_is_not_said_in_the_next_o
     assert said(tmp_path, "s") == ["who are you?"]
 
 
-async def test_stop_ends_the_wait_of_a_command_which_then_changes_nothing(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core, asyncio.timeout(PATIENCE):
+async def test_stopped_waiting_command_changes_nothing(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core, asyncio.timeout(TIMEOUT_SECONDS):
         await talk(core, request("hi", "1", session="s"))
         async with busy(core, "s"):
             waiting = asyncio.create_task(talk(core, request("/memory off", "2", session="s")))
@@ -183,8 +183,8 @@ async def test_stop_ends_the_wait_of_a_command_which_then_changes_nothing(tmp_pa
     assert rows(tmp_path, "SELECT 1 FROM hermes_incognito") == []
 
 
-async def test_command_that_waits_for_too_long_says_what_to_do(tmp_path: Path) -> None:
-    async with running_core(tmp_path, clock=QuickClock(200)) as core, asyncio.timeout(PATIENCE):
+async def test_command_that_waits_too_long_explains_what_to_do(tmp_path: Path) -> None:
+    async with running_core(tmp_path, clock=QuickClock(200)) as core, asyncio.timeout(TIMEOUT_SECONDS):
         await talk(core, request("hi", "1", session="s"))
         async with busy(core, "s"):
             assert "another process" in await talk(core, request("/memory off", "2", session="s"))

@@ -1,4 +1,5 @@
-"""Who is who, as the owner says it: `hermes gateway people`, `pair`, `status`, the doctor, and the gateway's start."""
+"""Identities as the owner states them: `hermes gateway people`, `pair`, `status`, the doctor, and the gateway's
+start."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ CODES = ("AAAAAAAA", "BBBBBBBB", "EEEEEEEE")
 
 
 def fill(home: Path, fill_in: Callable[[Tx], object]) -> None:
-    """Write to the store of a home that nobody has open."""
+    """Write to the store of a home that no process has open."""
 
     async def write() -> None:
         home.mkdir(parents=True, exist_ok=True)
@@ -44,7 +45,7 @@ def three_ask(tx: Tx) -> None:
 
 
 def two_were_let_in(tx: Tx) -> None:
-    """As a version did that asked nobody who they are."""
+    """As stored by a version that did not ask who people are."""
     three_ask(tx)
     tx.execute("UPDATE hermes_pairings SET state = 'allowed' WHERE code <> 'EEEEEEEE'")
 
@@ -53,7 +54,7 @@ def roles(hermes: Hermes) -> dict[str, str]:
     return {one["who"]: one["role"] for one in json.loads(hermes("gateway", "people", "--json").out)}
 
 
-def test_pairing_says_who_someone_is_and_a_guest_where_nobody_says_it(home: Path, hermes: Hermes) -> None:
+def test_paired_person_is_a_guest_unless_stated_otherwise(home: Path, hermes: Hermes) -> None:
     fill(home, three_ask)
     told = [
         hermes("gateway", "pair", code, *flags) for code, flags in zip(CODES, (["--me"], ["--guest"], []), strict=True)
@@ -70,7 +71,7 @@ def test_pairing_says_who_someone_is_and_a_guest_where_nobody_says_it(home: Path
 
 
 @pytest.mark.parametrize(("typed", "role"), [("y", "owner"), ("n", "guest"), ("", "guest")])
-def test_pairing_asks_where_someone_can_answer(
+def test_pairing_asks_in_a_terminal(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch, typed: str, role: str
 ) -> None:
     fill(home, three_ask)
@@ -107,14 +108,12 @@ def test_people_are_listed_with_their_notes_and_can_be_marked_before_they_write(
 
 
 @pytest.mark.parametrize("who", ["telegram", "telegram:", ":5", "", "api:bob", "cli:me"])
-def test_nobody_is_marked_who_is_nobody_on_a_platform(hermes: Hermes, who: str) -> None:
+def test_invalid_account_is_not_marked(hermes: Hermes, who: str) -> None:
     assert hermes("gateway", "people", "--me", who).code == 2
     assert roles(hermes) == {}
 
 
-def test_those_let_in_before_are_guests_and_the_doctor_says_so_until_they_are_marked(
-    home: Path, hermes: Hermes
-) -> None:
+def test_doctor_lists_earlier_paired_people_until_they_are_marked(home: Path, hermes: Hermes) -> None:
     fill(home, two_were_let_in)
     (home / "config.yaml").write_text('gateway: {allow: "telegram:9,telegram:-100,telegram:*,telegram:@dan,*"}\n')
     before = (home / "state.db").read_bytes()
@@ -128,7 +127,7 @@ def test_those_let_in_before_are_guests_and_the_doctor_says_so_until_they_are_ma
     assert "unmarked-people" not in hermes("doctor").out
 
 
-def test_the_doctor_reads_a_store_that_was_not_brought_up_to_date(home: Path, hermes: Hermes) -> None:
+def test_doctor_reads_a_store_before_its_migration(home: Path, hermes: Hermes) -> None:
     home.mkdir()
     with closing(sqlite3.connect(home / "state.db", isolation_level=None)) as tx:
         tx.row_factory = sqlite3.Row
@@ -143,7 +142,7 @@ def test_the_doctor_reads_a_store_that_was_not_brought_up_to_date(home: Path, he
     assert roles(hermes) == {"telegram:ann": "guest", "telegram:bob": "guest"}, "and it opens in place"
 
 
-async def test_each_person_is_told_of_once(store: Store) -> None:
+async def test_each_person_is_announced_once(store: Store) -> None:
     await store.write(two_were_let_in)
     first = await store.write(lambda tx: take_untold(tx, ["telegram:9"]))
     assert [one.user_id for one in first] == ["9", "ann", "bob"]
@@ -153,7 +152,7 @@ async def test_each_person_is_told_of_once(store: Store) -> None:
     assert len(await store.read(lambda tx: find_unmarked(tx, []))) == 4
 
 
-async def test_whoever_writes_in_a_direct_chat_is_listed_by_name(tmp_path: Path) -> None:
+async def test_authors_of_direct_messages_are_listed_by_name(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         await core.platform.deliver(message("hello", "7", author="ann"))
         await core.platform.deliver(message("hello", "g", kind="group", author="bob"))
@@ -165,9 +164,7 @@ async def test_whoever_writes_in_a_direct_chat_is_listed_by_name(tmp_path: Path)
 
 
 @pytest.mark.processes
-def test_a_gateway_says_at_its_start_who_is_a_guest_and_the_next_one_does_not(
-    model: LoopbackModel, empty_home: Path
-) -> None:
+def test_gateway_lists_guests_at_its_first_start_only(model: LoopbackModel, empty_home: Path) -> None:
     fill(empty_home, two_were_let_in)
     write_config(empty_home, api_settings(model))
     for told in (1, 1):

@@ -1,4 +1,4 @@
-"""A web server of aiohttp in a thread of its own, for platforms on loopback."""
+"""A web server of aiohttp in a separate thread, for platforms on loopback."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 class WebServer:
-    """Serves `make_app()` while a block runs. `changed` is notified of whatever happens."""
+    """Serves `make_app()` while a block runs. `changed` is notified of every event."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
         self.changed = threading.Condition()
 
     def make_app(self) -> web.Application:
-        """Return what is served."""
+        """Return the served application."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -39,11 +39,11 @@ class WebServer:
         self._loop.close()
 
     def do(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run something in the server's loop."""
+        """Run a coroutine in the server's loop."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
 
     def cut(self) -> None:
-        """Cut all connections without a word."""
+        """Abort all connections."""
 
         async def cut() -> None:
             for connection in list(self._runner.server.connections if self._runner.server else ()):
@@ -53,7 +53,7 @@ class WebServer:
         self.do(cut())
 
     def until(self, look: Callable[[], T], *, seconds: float = 60.0) -> T:
-        """Wait until `look` finds something."""
+        """Wait until `look` returns something."""
         end = time.monotonic() + seconds
         with self.changed:
             while not (found := look()):

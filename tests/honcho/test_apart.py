@@ -22,15 +22,15 @@ SAMPLE = ("tests/memory/test_addresses.py", "tests/settings", "tests/test_config
 OF_ALL_ROOMS = (
     "tests/test_contract.py::test_every_built_fact_has_a_test_and_every_marked_number_is_a_fact",
     "tests/test_docs.py::test_every_file_function_and_test_that_a_page_names_exists",
-    "tests/test_docs.py::test_the_drawing_of_the_rooms_shows_what_they_import",
-    "tests/test_rooms.py::test_room_is_forbidden_everything_but_what_it_may_import",
+    "tests/test_docs.py::test_the_drawing_of_the_packages_shows_what_they_import",
+    "tests/test_packages.py::test_package_is_forbidden_everything_but_what_it_may_import",
 )
 """Tests that compare the whole repository, including Honcho, with its documents."""
 TIMEOUT_SECONDS = scale(240, 3000)
 
 
 @pytest.mark.contract("4.2")
-def test_nothing_outside_the_room_imports_it_or_the_sdk() -> None:
+def test_nothing_outside_the_package_imports_it_or_the_sdk() -> None:
     for path, tree in parsed(SOURCE, "honcho"):
         if SOURCE / "honcho" not in path.parents:
             used = imports(tree)

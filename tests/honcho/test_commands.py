@@ -114,7 +114,7 @@ def test_json_says_what_is_in_force_as_the_text_does(chosen: Path, hermes: Herme
 def test_status_says_of_a_honcho_that_is_switched_off_nothing_that_it_does_not_do(chosen: Path, hermes: Hermes) -> None:
     assert hermes("honcho", "disable").code == 0
     told = json.loads(hermes("memory", "status", "--json").out)["plugin"]
-    assert (told["switched"], told["writing"], told["recall"]) == ("off", "nothing", "nothing")
+    assert (told["enabled"][:3], told["writing"], told["recall"]) == ("no:", "nothing", "nothing")
 
 
 @pytest.mark.contract("P5")

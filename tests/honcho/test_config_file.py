@@ -278,7 +278,7 @@ def test_changes_of_two_processes_at_once_are_all_there(machine: Machine) -> Non
 
 
 @pytest.mark.contract("5.1")
-def test_what_a_program_without_our_lock_writes_meanwhile_is_kept(machine: Machine) -> None:
+def test_concurrent_change_by_a_program_without_our_lock_is_kept(machine: Machine) -> None:
     machine.write({"peerName": "ann"})
     others = iter(({"peerName": "ann", "theirs": 1}, {"peerName": "ann", "theirs": 2}))
 
@@ -314,7 +314,7 @@ def test_a_change_waits_for_the_lock_that_a_stock_hermes_takes(
     monkeypatch.setattr("hermes.files.locked.__wrapped__.__kwdefaults__", {"timeout": 0.05})
     with Path(f"{path}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(HomeError, match="another process holds"):
+        with pytest.raises(HomeError, match="another process has locked"):
             edit_document(machine.places(), set_keys({"peerName": "ann"}))
     edit_document(machine.places(), set_keys({"peerName": "ann"}))
     assert json.loads(path.read_text(encoding="utf-8"))["hosts"]["hermes"] == {"peerName": "ann"}

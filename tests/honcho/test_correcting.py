@@ -40,8 +40,8 @@ def home(commanded: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _delivered_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait longer for deliveries than a person would, since a test machine may be busy."""
-    monkeypatch.setattr("hermes.memory.book.DELIVERED", 60.0)
-    monkeypatch.setattr("hermes.cli.memory_book.DELIVERED", 60.0)
+    monkeypatch.setattr("hermes.memory.book.DELIVERY_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr("hermes.cli.memory.book.DELIVERY_WAIT_SECONDS", 60.0)
 
 
 @asynccontextmanager
@@ -197,7 +197,7 @@ async def test_a_correction_outlasts_the_process_that_made_it_and_a_server_that_
 ) -> None:
     recalling.configure()
     recalling.tell("app", (ANN, REX), observers=(BOT, ANN))
-    monkeypatch.setattr("hermes.memory.book.DELIVERED", 0.5)
+    monkeypatch.setattr("hermes.memory.book.DELIVERY_WAIT_SECONDS", 0.5)
     async with recalling.host() as talk:  # it delivers nothing, and ends
         book = MemoryBook(talk.provider.store, Notes(recalling.machine.home, SCOPE, LIMITS), talk.provider, NOTES)
         assert await book.correct(await only(book, "rex"), MAX) == "queued"

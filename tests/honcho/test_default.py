@@ -31,7 +31,7 @@ from tests.memory_server.serving import Served
 
 KEEPS_OFTEN = """
 import sys, hermes.embedded.connect, hermes.cli.main
-hermes.embedded.connect.KEEP_EVERY = 0.2
+hermes.embedded.connect.KEEP_ALIVE_SECONDS = 0.2
 sys.exit(hermes.cli.main.run(sys.argv[1:]))
 """
 QUICK_PERSON = """
@@ -126,7 +126,7 @@ def test_the_doctor_says_how_the_memory_server_is_and_starts_none(fresh: FreshHo
     finally:
         os.kill(found.pid, signal.SIGCONT)
     assert silent.code == 1
-    assert f"runs and does not answer. End process {found.pid}" in silent.out
+    assert f"runs but does not respond. End process {found.pid}" in silent.out
 
 
 def _checked(fresh: FreshHome) -> dict[str, str]:

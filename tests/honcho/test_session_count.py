@@ -179,8 +179,8 @@ def make_key(**claims: object) -> str:
 async def test_two_hosts_with_an_expired_key_lose_no_turn_and_share_one_session(
     machine: Machine, guarded: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.memory.deliveries.PAUSE", 0.3)
-    monkeypatch.setattr("hermes.memory.deliveries.CAP_FOR_ALL", 0.3)
+    monkeypatch.setattr("hermes.memory.deliveries.OUTAGE_PAUSE_SECONDS", 0.3)
+    monkeypatch.setattr("hermes.memory.deliveries.MAX_OUTAGE_BACKOFF_SECONDS", 0.3)
     settings = {"baseUrl": guarded.url, "workspace": "lab", "peerName": "me", "aiPeer": "bot"}
     machine.write({**settings, "apiKey": make_key(exp="2020-01-01T00:00:00Z")})
     chat = "agent:main:telegram:dm:17"

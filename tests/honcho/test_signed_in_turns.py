@@ -12,7 +12,7 @@ from hermes.honcho.renewal import RenewalTimings
 from hermes.memory.active import ActiveProvider, Surroundings
 from hermes.memory.caller import Memory
 from hermes.memory.deliveries import Deliveries
-from hermes.memory.health import LATE
+from hermes.memory.health import LATE_NOTICE
 from hermes.store.store import Store
 from tests.honcho.configuring import Machine
 from tests.honcho.issuer import Issuer
@@ -102,7 +102,7 @@ async def test_every_turn_arrives_once_and_an_outage_is_reported_once(
 
 def outages(memory: Memory) -> list[str]:
     """Return the notices about outages, without those about a slow machine."""
-    return [line for line in memory.take_notices() if line != LATE]
+    return [line for line in memory.take_notices() if line != LATE_NOTICE]
 
 
 async def _all_delivered(deliveries: Deliveries, clock: JumpingClock) -> None:

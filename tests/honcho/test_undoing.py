@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hermes.agent.undo import STAYS
+from hermes.agent.undo import STAYS_IN_MEMORY
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.memory.health import LATE
+from hermes.memory.health import LATE_NOTICE
 from hermes.memory.provider import Delivered, Later
 from hermes.store.people import mark
 from tests.conftest import Ran
@@ -53,7 +53,9 @@ async def say(core: Core, text: str) -> str:
     """Send a message, and return the agent's answer without memory notices."""
 
     def answers() -> list[str]:
-        return [answer for _, answer in core.platform.sent if not answer.startswith((LATE, "memory provider honcho"))]
+        return [
+            answer for _, answer in core.platform.sent if not answer.startswith((LATE_NOTICE, "memory provider honcho"))
+        ]
 
     before = len(answers())
     await core.platform.deliver(message(text))
@@ -88,7 +90,7 @@ async def test_delivered_messages_are_deleted_with_their_conclusions(
         assert "Mitzi" in concluded(arrived)
         assert "Zorro" in concluded(arrived)
         told = await say(core, "/undo")
-        assert told.splitlines()[-1] == "What was taken back is deleted at honcho as well."
+        assert told.splitlines()[-1] == "The undone messages are deleted at honcho as well."
         learned(server, workspace)
         assert [text for _, text in arrived.said(CHAT)] == [CAT, f"echo: {CAT}"]
         assert "Mitzi" in concluded(arrived)
@@ -128,7 +130,7 @@ async def test_another_server_keeps_the_messages_and_the_person_is_informed(
             await core.platform.deliver(message(text, "8", author="bob"))
             await core.platform.until(lambda said=text: len(core.platform.texts("8")) == 1 + (said == "/undo"))  # type: ignore[misc]
             await delivered(core, machine.home)
-        assert core.platform.texts("8")[-1].splitlines()[1:] == [STAYS], "a guest hears nothing of servers"
+        assert core.platform.texts("8")[-1].splitlines()[1:] == [STAYS_IN_MEMORY], "a guest hears nothing of servers"
 
 
 @pytest.mark.contract("10.27")
@@ -142,7 +144,7 @@ async def test_what_waits_while_the_server_is_away_is_withdrawn_or_deleted_when_
         await say(core, DOG)
         told = await say(core, "/undo")
         between.rule = lambda _: None
-        assert told.splitlines()[1:] in ([], ["honcho was told of it and deletes it as soon as it can be reached."])
+        assert told.splitlines()[1:] in ([], ["honcho received it and deletes it as soon as it can be reached."])
         await delivered(core, machine.home)
         await say(core, "And now?")
         await delivered(core, machine.home)

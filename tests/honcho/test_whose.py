@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hermes.honcho.context_views import Whose, choose_views
 from hermes.memory.provider import Conversation, Speaker
 from tests.honcho.between import like_a_model
 from tests.honcho.recalling import ANN, BOB, BOT, DIRECT, GROUP, GUEST, HERE, OWNER, SESSIONS, Recalling
@@ -192,3 +193,13 @@ async def test_another_server_answers_about_the_agent_while_the_owner_is_alone_w
         refused = await talk.use("honcho_reasoning", HERE, OWNER, query="How does it answer now?", peer="ai")
     assert refused.startswith("failed: ")
     assert "cards" in refused
+
+
+def test_headings_name_the_owner_as_the_owner_is_called() -> None:
+    whose = Whose("s", BOT, "everything", ANN, called="Nina")
+    titles = [one.title for one in choose_views(whose, [], searched=False)]
+    assert titles[:2] == ["What is known about Nina", "What else Nina has said"]
+    assert [one.view["observed_id"] for one in choose_views(whose, [], searched=False)][:2] == [ANN, ANN], (
+        "no peer changes"
+    )
+    assert whose.name_of(BOB) == BOB

@@ -1,4 +1,4 @@
-"""A loopback server beside the test, on a thread of its own: it answers whatever the test waits for."""
+"""A loopback server in a thread with an event loop: it answers even while the test blocks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import TypeVar
 
 from tests.llm.loopback import LoopbackServer
 
-PATIENCE = 30.0
+START_TIMEOUT_SECONDS = 30.0
 Server = TypeVar("Server", bound=LoopbackServer)
 
 
 @contextmanager
 def beside(server: Server) -> Iterator[Server]:
-    """Serve while the block runs; connections that are open at its end are cut off."""
+    """Serve inside the block; connections that are open at its end are closed."""
     started: Future[Callable[[], object]] = Future()
 
     async def serve() -> None:
@@ -28,7 +28,7 @@ def beside(server: Server) -> Iterator[Server]:
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),), name="model")
     thread.start()
-    end = started.result(PATIENCE)
+    end = started.result(START_TIMEOUT_SECONDS)
     try:
         yield server
     finally:

@@ -1,4 +1,4 @@
-"""How the tests call a model."""
+"""Calls of a model, as the tests make them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import aclosing, contextmanager
 from hermes.llm.events import Completed, ModelEvent, ModelFailed, ReasoningPiece, Reply, Retrying, TextPiece
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.patience import Retries, Timeouts
+from hermes.llm.timeouts import Retries, Timeouts
 from tests.llm.loopback import LoopbackServer
 from tests.llm.steady_clock import SteadyClock
 
@@ -27,7 +27,7 @@ def model_at(
     api_key: str | None = KEY,
     longest_reply: int = 200_000,
 ) -> OpenAICompatible:
-    """A model that waits by a clock that nobody waits for, with no chance in it."""
+    """Return a model with a clock that never really waits, and without random jitter."""
     return OpenAICompatible(
         server if isinstance(server, str) else server.base_url,
         "loop-1",
@@ -42,7 +42,7 @@ def model_at(
 
 
 async def collect(model: Model, request: ModelRequest = REQUEST) -> list[ModelEvent]:
-    """Every event of one call; checks what holds for any call."""
+    """Return the events of one call; check what holds for every call."""
     async with aclosing(model.stream(request)) as stream:
         events = [event async for event in stream]
     await model.close()
@@ -51,7 +51,8 @@ async def collect(model: Model, request: ModelRequest = REQUEST) -> list[ModelEv
 
 
 def check_promises(events: list[ModelEvent]) -> None:
-    """One final event, the last; deltas that add up to the reply; no retry after output."""
+    """Check the promises of a call: one final event, the last; deltas that add up to the reply; no retry after
+    output."""
     assert [event for event in events if isinstance(event, Completed | ModelFailed)] == events[-1:]
     reply = reply_of(events)
     assert "".join(event.text for event in events if isinstance(event, TextPiece)) == reply.text
@@ -61,21 +62,21 @@ def check_promises(events: list[ModelEvent]) -> None:
 
 
 def reply_of(events: list[ModelEvent]) -> Reply:
-    """The reply at the end, whole or partial."""
+    """Return the final reply, complete or partial."""
     last = events[-1]
     assert isinstance(last, Completed | ModelFailed)
     return last.reply if isinstance(last, Completed) else last.partial
 
 
 async def complete(model: Model, request: ModelRequest = REQUEST) -> Reply:
-    """The reply of a call that must succeed."""
+    """Return the reply of a call that must succeed."""
     events = await collect(model, request)
     assert isinstance(events[-1], Completed), events[-1]
     return events[-1].reply
 
 
 async def fail(model: Model, request: ModelRequest = REQUEST) -> ModelFailed:
-    """The failure of a call that must fail."""
+    """Return the failure of a call that must fail."""
     events = await collect(model, request)
     assert isinstance(events[-1], ModelFailed), events[-1]
     return events[-1]
@@ -83,7 +84,7 @@ async def fail(model: Model, request: ModelRequest = REQUEST) -> ModelFailed:
 
 @contextmanager
 def closed_port() -> Iterator[int]:
-    """A port at which nobody listens, nor can meanwhile: it is taken."""
+    """Yield a port that is taken but does not listen."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield int(taken.getsockname()[1])

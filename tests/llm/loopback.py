@@ -1,4 +1,4 @@
-"""A scripted OpenAI-compatible server on loopback, over real sockets. Also a program of its own:
+"""A scripted OpenAI-compatible server on loopback, over real sockets. It can also run as a program:
 
     python -m tests.llm.loopback --port 0 --script script.json     # its first line is {"port": N}
 
@@ -26,17 +26,17 @@ from typing import Literal, Self
 from hermes.types import Json
 
 Ending = Literal["done", "cut", "reset", "hang", "drop"]
-"""`done`: [DONE] and the end of the body. `cut`: a clean end without it. `reset`: RST. `hang`: silence.
-`drop`: the connection is closed before there is any answer."""
+"""How a response ends. `done`: [DONE] and the end of the body. `cut`: the end of the body without it. `reset`: RST.
+`hang`: silence. `drop`: the connection is closed before any response."""
 
-GLANCE = 0.02
-"""Seconds between two looks at what another thread may set."""
+POLL_SECONDS = 0.02
+"""The interval at which events of other threads are polled."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: `body` as it is, or `chunks` as events of a stream (text as it is, anything else as JSON). What is a
-    threading.Event among them is waited for before the stream goes on."""
+    """One response: `body` unchanged, or `chunks` as events of a stream (text unchanged, all else as JSON). The stream
+    waits for each threading.Event among its chunks before it continues."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Answer:
     ending: Ending = "done"
     echo: bool = False
     until: str = ""
-    """A file; there is no answer before it is there."""
+    """A file to wait for before responding."""
 
     @classmethod
     def from_json(cls, value: Json) -> Answer:
@@ -60,7 +60,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Received:
-    """A request as it came."""
+    """A request as received."""
 
     method: str
     path: str
@@ -69,7 +69,7 @@ class Received:
 
 
 def chunk(delta: Json, finish_reason: str | None = None) -> Json:
-    """One chunk of a stream."""
+    """Return one chunk of a stream."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
     return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "loop-1", "choices": [choice]}
 
@@ -87,7 +87,7 @@ def says(
     ending: Ending = "done",
     until: str = "",
 ) -> Answer:
-    """A streamed reply: reasoning, text and tool calls (name, arguments) in pieces of `piece` characters."""
+    """Return a streamed reply: reasoning, text and tool calls (name, arguments) in pieces of `piece` characters."""
     deltas: list[Json] = [{"role": "assistant", "content": ""}]
     deltas += [{"reasoning_content": part} for part in _cut(reasoning, piece)]
     deltas += [{"content": part} for part in _cut(text, piece)]
@@ -107,7 +107,7 @@ def says(
 
 
 def fails(status: int, message: str = "", headers: Mapping[str, str] | None = None, **fields: Json) -> Answer:
-    """An error in OpenAI's shape."""
+    """Return an error in OpenAI's format."""
     return Answer(status=status, headers=headers or {}, body=json.dumps({"error": {"message": message, **fields}}))
 
 
@@ -116,7 +116,7 @@ def _cut(text: str, piece: int) -> list[str]:
 
 
 class LoopbackServer:
-    """Serves a script while the block runs, and answers while it may. What it was asked is in `requests`."""
+    """Serves a script inside the block. `requests` lists the requests received."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class LoopbackServer:
         self.asked = asyncio.Event()
         self.hung_up = asyncio.Event()
         self.may_answer = threading.Event()
-        """While it is not set, what is posted waits for its answer; any thread may set and clear it."""
+        """POST requests wait for their response while this is not set; any thread may set and clear it."""
         self.may_answer.set()
         self.port = port
         self._answers = iter(answers)
@@ -142,7 +142,7 @@ class LoopbackServer:
 
     @classmethod
     def from_script(cls, script: Json, port: int = 0) -> Self:
-        """The server of a script as above."""
+        """Create a server from a JSON script as described above."""
         return cls(
             [Answer.from_json(answer) for answer in script.get("answers", [])],
             then=Answer.from_json(script["then"]) if "then" in script else None,
@@ -189,14 +189,14 @@ class LoopbackServer:
                 await writer.wait_closed()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One request and its answer; whether the connection can take another."""
+        """Handle one request. Return True if the connection can take another."""
         received = await _receive(reader)
         if received.method == "POST":
             self.requests.append(received)
             self.asked.set()
         answer = self._choose(received)
         while received.method == "POST" and not self.may_answer.is_set():
-            if await self._leaves(reader, GLANCE):
+            if await self._leaves(reader, POLL_SECONDS):
                 return False
         if answer.delay and await self._leaves(reader, answer.delay):
             return False
@@ -218,7 +218,7 @@ class LoopbackServer:
         return True
 
     async def _leaves(self, reader: asyncio.StreamReader, seconds: float | None) -> bool:
-        """Whether the client hangs up within `seconds`."""
+        """Return True if the client hangs up within `seconds`."""
         try:
             left = not await asyncio.wait_for(reader.read(1), seconds)
         except TimeoutError:
@@ -261,7 +261,7 @@ async def _send_chunks(writer: asyncio.StreamWriter, answer: Answer) -> None:
     for content in [*answer.chunks, *(["data: [DONE]\n\n"] if answer.ending == "done" else [])]:
         if isinstance(content, threading.Event):
             while not content.is_set():  # noqa: ASYNC110 - another thread sets it
-                await asyncio.sleep(GLANCE)
+                await asyncio.sleep(POLL_SECONDS)
             continue
         data = (content if isinstance(content, str) else f"data: {json.dumps(content)}\n\n").encode()
         writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
@@ -276,7 +276,7 @@ def _head(status: int, headers: Mapping[str, str]) -> bytes:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """End the connection with RST in place of FIN."""
+    """End the connection with RST instead of FIN."""
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

@@ -1,4 +1,4 @@
-"""A model that says what it is told to: for the tests of anyone who calls a model."""
+"""A scripted model for the tests of anything that calls a model."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from hermes.llm.events import Completed, ModelEvent, ModelFailed, ReasoningPiece
 from hermes.llm.model import ModelRequest
 
 ScriptStep: TypeAlias = ModelEvent | asyncio.Event
-"""An event to give, or one to wait for before going on."""
+"""An event to yield, or one to wait for before continuing."""
 
 ScriptedAnswer: TypeAlias = Reply | ModelFailed | Sequence[ScriptStep]
-"""A whole reply, a failure, or every step of a stream; the last step must be Completed or ModelFailed."""
+"""A complete reply, a failure, or all steps of a stream; the last step must be Completed or ModelFailed."""
 
 
 class ScriptedModel:
-    """A `Model` that gives the answers of a script in order, or those of a function, and remembers what it was asked.
+    """A `Model` that gives the responses of a script in order, or those of a function, and records its requests.
 
-    A reply is streamed in pieces of `piece` characters. When the script is at its end, every call fails.
+    A reply is streamed in pieces of `piece` characters. After the end of the script, every call fails.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ScriptedModel:
         self.closed = True
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Give the next answer. Other tasks get a turn between any two events, as with a real endpoint."""
+        """Yield the next response. Other tasks get a turn between any two events, as with a real endpoint."""
         self.requests.append(request)
         for step in self._steps(self._answer(request)):
             if isinstance(step, asyncio.Event):

@@ -1,10 +1,10 @@
-"""A clock for tests: it only moves when someone sleeps, and nobody waits for it."""
+"""A clock for tests that moves only when someone sleeps, and then at once."""
 
 from __future__ import annotations
 
 
 class SteadyClock:
-    """Remembers every sleep."""
+    """A clock that records every sleep."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self.time = now

@@ -1,4 +1,4 @@
-"""A reply out of its chunks."""
+"""Assembling a reply from its chunks."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def test_reply_with_too_many_calls_is_malformed_and_what_it_said_is_kept() -> No
 
 
 def test_arguments_are_no_longer_than_a_reply_may_be() -> None:
-    assembler = Assembler("s", longest=1_000)
+    assembler = Assembler("s", max_chars=1_000)
     calls = [piece(0, "a", "read", "x" * 300), *[piece(0, None, None, "x" * 300)] * 50]
     assembler.feed(json.dumps(chunk({"tool_calls": calls})))
-    assert assembler.is_over
+    assert assembler.is_truncated
     assert len(assembler.reply().tool_calls[0].arguments) == 900
 
 

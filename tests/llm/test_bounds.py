@@ -1,4 +1,4 @@
-"""A reply has an end, whatever the endpoint sends: characters, silence, time."""
+"""Limits of a reply, whatever the endpoint sends: characters, silence, time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hermes.llm.events import Completed, ModelFailed
-from hermes.llm.patience import Timeouts
+from hermes.llm.timeouts import Timeouts
 from hermes.types import Json
 from tests.llm.calling import collect, complete, fail, model_at
 from tests.llm.loopback import Answer, LoopbackServer, chunk, says
@@ -17,7 +17,7 @@ ROLE = chunk({"role": "assistant", "content": ""})
 
 
 def endless(piece: Json) -> Answer:
-    """So many of a piece that nobody waits for the end."""
+    """Return an answer with the piece repeated practically without end."""
     return Answer(chunks=[piece] * 20_000, ending="hang")
 
 
@@ -89,7 +89,7 @@ async def test_reply_that_drips_for_ever_ends_with_its_total_time() -> None:
 
 
 async def test_event_without_an_end_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.llm.reading.LARGEST_EVENT", 10_000)
+    monkeypatch.setattr("hermes.llm.reading.MAX_EVENT_BYTES", 10_000)
     for piece in ("data: x" * 100, "data: x\n" * 100):
         async with LoopbackServer([endless(piece)]) as server:
             assert "an event without an end" in (await fail(model_at(server))).message

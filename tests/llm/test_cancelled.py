@@ -1,4 +1,4 @@
-"""Requests that are cancelled, at any moment and in any way: the next one is answered."""
+"""Cancelling a request at any moment and in any way: the next request is still answered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hermes.agent.stopping import unless_stopped
 from hermes.llm.events import Completed, ModelEvent
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.patience import Retries, Timeouts
+from hermes.llm.timeouts import Retries, Timeouts
 from tests.llm.calling import REQUEST, model_at
 from tests.llm.loopback import Answer, Ending, LoopbackServer, says
 from tests.scale import scale
@@ -20,8 +20,8 @@ from tests.scale import scale
 pytestmark = [pytest.mark.contract("2.6"), pytest.mark.timeout(600)]
 
 HELLO = says("Hello!")
-WHOLE = 90
-"""Steps of the loop in which a request of this file is answered, and a few more."""
+MAX_REQUEST_STEPS = 90
+"""Event loop steps within which a request of this file is answered, with a margin."""
 SOCKETS = Path("/proc/self/fd")
 
 
@@ -31,7 +31,7 @@ async def listen(model: OpenAICompatible) -> list[ModelEvent]:
 
 
 async def check_next(model: OpenAICompatible) -> None:
-    """Ask again. A connection that is taken for busy would never answer."""
+    """Send another request. On a connection that httpx considers busy it would hang."""
     last = (await listen(model))[-1]
     assert isinstance(last, Completed), last
     assert last.reply.text == "Hello!"
@@ -43,7 +43,7 @@ async def steps(count: int) -> None:
 
 
 async def cancel_task(model: OpenAICompatible, count: int) -> None:
-    """As Ctrl-C does, and the next message with a title in the making."""
+    """Cancel a task, as Ctrl-C does and a new message does to a title in the making."""
     asking = asyncio.create_task(listen(model))
     await steps(count)
     asking.cancel()
@@ -52,7 +52,7 @@ async def cancel_task(model: OpenAICompatible, count: int) -> None:
 
 
 async def cancel_twice(model: OpenAICompatible, count: int) -> None:
-    """As a process that ends does while a stop is under way."""
+    """Cancel a task twice, as when a process ends during a stop."""
     asking = asyncio.create_task(listen(model))
     await steps(count)
     asking.cancel()
@@ -63,7 +63,7 @@ async def cancel_twice(model: OpenAICompatible, count: int) -> None:
 
 
 async def stop(model: OpenAICompatible, count: int) -> None:
-    """As `/stop` does."""
+    """Stop the task, as `/stop` does."""
     stopped = asyncio.Event()
     asking = asyncio.create_task(unless_stopped(listen(model), stopped))
     await steps(count)
@@ -72,7 +72,7 @@ async def stop(model: OpenAICompatible, count: int) -> None:
 
 
 async def leave(model: OpenAICompatible, count: int) -> None:
-    """As whoever hears no more than some of the reply."""
+    """Stop reading after part of the reply."""
     async with aclosing(model.stream(REQUEST)) as stream:
         for _ in range(count % 5):
             await anext(stream, None)
@@ -90,9 +90,9 @@ def open_sockets() -> int:
 async def test_request_after_one_cancelled_at_any_moment_is_answered() -> None:
     chance = random.Random(65)
     async with LoopbackServer(then=HELLO) as server:
-        model = model_at(server, timeouts=Timeouts(first_byte=20), retries=Retries(most=0))
+        model = model_at(server, timeouts=Timeouts(first_byte=20), retries=Retries(max_retries=0))
         for number in range(scale(200, 1_000)):
-            await WAYS[number % len(WAYS)](model, chance.randrange(WHOLE))
+            await WAYS[number % len(WAYS)](model, chance.randrange(MAX_REQUEST_STEPS))
             await check_next(model)
         await model.close()
 
@@ -101,11 +101,11 @@ async def test_request_after_one_cancelled_at_any_moment_is_answered() -> None:
 @pytest.mark.skipif(not SOCKETS.is_dir(), reason="open files are counted in /proc")
 async def test_cancelled_requests_leave_no_connection_open() -> None:
     async with LoopbackServer(then=HELLO) as server:
-        model = model_at(server, timeouts=Timeouts(first_byte=20), retries=Retries(most=0))
+        model = model_at(server, timeouts=Timeouts(first_byte=20), retries=Retries(max_retries=0))
         await check_next(model)
         before = open_sockets()
-        for count in range(scale(WHOLE, 1_000)):
-            await cancel_task(model, count % WHOLE)
+        for count in range(scale(MAX_REQUEST_STEPS, 1_000)):
+            await cancel_task(model, count % MAX_REQUEST_STEPS)
         await check_next(model)
         while open_sockets() > before:  # the server closes its side a moment later
             await steps(1)
@@ -116,7 +116,7 @@ async def test_cancelled_requests_leave_no_connection_open() -> None:
 async def test_request_after_a_stream_that_broke_off_is_answered(ending: Ending) -> None:
     broken = says("Hel", ending=ending)
     async with LoopbackServer([broken, HELLO, broken, HELLO]) as server:
-        model = model_at(server, timeouts=Timeouts(idle=0.05), retries=Retries(most=0))
+        model = model_at(server, timeouts=Timeouts(idle=0.05), retries=Retries(max_retries=0))
         for _ in range(2):
             assert not isinstance((await listen(model))[-1], Completed)
             await check_next(model)
@@ -133,7 +133,7 @@ async def test_connection_whose_answer_was_read_to_its_end_is_used_again() -> No
 
 
 async def test_request_after_cancelled_reading_of_a_finished_reply_is_answered() -> None:
-    """The reply is there, but not the end of its body; the wait for that is short."""
+    """The reply has arrived, but not the end of its body; the wait for that is short."""
     unended = Answer(chunks=[*HELLO.chunks, "data: [DONE]\n\n"], ending="hang")
     async with LoopbackServer([unended, HELLO]) as server:
         model = model_at(server)

@@ -1,4 +1,4 @@
-"""How a request is written out."""
+"""Encoding of requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.llm.model import ModelRequest
-from hermes.llm.openai_compatible import MANY, Dialect
+from hermes.llm.openai_compatible import ORJSON_MIN_MESSAGES, Dialect
 from hermes.types import Json, ToolSpec
 
 TEXT = st.text(st.characters(), max_size=20)
@@ -17,10 +17,10 @@ VALUES = st.none() | st.booleans() | st.integers() | TEXT
 
 @given(st.lists(TEXT, max_size=5), TEXT, VALUES)
 def test_a_long_request_has_the_bytes_of_a_short_one_and_more(said: list[str], name: str, value: Json) -> None:
-    """The way of writing JSON changes with the length, what an endpoint has in its cache must not."""
+    """Long requests use another JSON encoder; the bytes must not change, or the endpoint's cache would miss."""
     tools = (ToolSpec(name, name, {"type": "object", "default": value}),)
     short = [{"role": "user", "content": text} for text in said]
-    long = [*short, *[{"role": "user", "content": "more"}] * MANY]
+    long = [*short, *[{"role": "user", "content": "more"}] * ORJSON_MIN_MESSAGES]
     one, other = (Dialect().encode(name, ModelRequest(messages, tools)) for messages in (short, long))
     if said:
         beginning = one[: one.index(b'],"stream"')]

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from hermes.errors import ModelError
-from hermes.llm.discover import PROBES, ListedModel, LocalEndpoint, Probe, find_local, list_models, talking
+from hermes.llm.discover import PROBES, ListedModel, LocalEndpoint, Probe, chat_models, find_local, list_models
 from hermes.types import Json
 from tests.llm.calling import KEY, closed_port
 from tests.llm.loopback import Answer, LoopbackServer, fails
@@ -69,7 +69,7 @@ async def test_a_port_that_is_closed_or_silent_is_passed_over() -> None:
             assert await find_local((replace(OLLAMA, port=port), at(LLAMA_CPP, server)), timeout=0.1) == []
 
 
-async def test_models_are_listed_in_the_endpoints_order_with_what_is_known_of_their_context() -> None:
+async def test_models_are_listed_in_the_endpoints_order_with_their_context_lengths() -> None:
     models = [{"id": "b", "max_model_len": 4096}, {"id": "a", "context_length": 9000}, {"id": "c"}, {"no": "name"}]
     models.append({"id": "d", "context_length": 10**30})
     models.append({"id": "e", "meta": {"n_ctx": 8192, "n_ctx_train": 32768}})  # llama.cpp
@@ -90,8 +90,8 @@ def test_models_made_for_something_else_are_passed_over_where_others_are_there()
         "tea-2",
         "tea-1",
     ]
-    assert talking(named) == ["tea-2", "tea-1"]
-    assert talking(["nomic-embed-text"]) == ["nomic-embed-text"], "there is nothing else"
+    assert chat_models(named) == ["tea-2", "tea-1"]
+    assert chat_models(["nomic-embed-text"]) == ["nomic-embed-text"], "there is nothing else"
 
 
 @pytest.mark.parametrize("answer", [fails(401, f"bad key {KEY}"), page({"hello": 1}), Answer(body="<html>")])

@@ -38,7 +38,7 @@ def test_the_path_is_put_below_the_base(base: str, url: str) -> None:
         ("api.example.com", False),
     ],
 )
-def test_this_machine_is_told_from_others(host: str, loopback: bool) -> None:
+def test_loopback_hosts_are_recognised(host: str, loopback: bool) -> None:
     assert Endpoint.parse(f"http://{host}/v1").is_loopback is loopback
 
 

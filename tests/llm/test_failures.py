@@ -1,4 +1,4 @@
-"""The tables that say what a failure means."""
+"""The tables of failures and their meanings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hermes.llm.events import ModelFailureKind
 from hermes.llm.failures import (
     CODES,
     CONTEXT_STATUSES,
-    LONGEST_DETAIL,
-    RETRYABLE,
+    MAX_DETAIL_CHARS,
+    RETRIED_KINDS,
+    RETRYABLE_KINDS,
     STATUSES,
     TRANSPORT,
-    TRIED_AGAIN,
     ErrorBody,
     from_status,
     from_stream,
@@ -56,8 +56,8 @@ def all_subclasses(kind: type[BaseException]) -> set[type[BaseException]]:
     return {kind}.union(*(all_subclasses(child) for child in kind.__subclasses__()))
 
 
-def test_only_what_may_succeed_later_is_tried_again() -> None:
-    assert TRIED_AGAIN < RETRYABLE < set(get_args(ModelFailureKind))
+def test_only_retryable_kinds_are_retried() -> None:
+    assert RETRIED_KINDS < RETRYABLE_KINDS < set(get_args(ModelFailureKind))
 
 
 def test_every_error_of_the_http_library_has_a_meaning() -> None:
@@ -74,7 +74,7 @@ def test_every_status_has_a_meaning_and_a_host() -> None:
     for status in range(300, 600):
         fault = from_status(ENDPOINT, status, ErrorBody(""))
         assert fault.message.startswith(f"api.example.com answered {status}")
-        assert (fault.kind in TRIED_AGAIN) == (status in (408, 425, 429) or status >= 500)
+        assert (fault.kind in RETRIED_KINDS) == (status in (408, 425, 429) or status >= 500)
 
 
 @pytest.mark.parametrize("message", TOO_LONG)
@@ -106,7 +106,7 @@ def test_a_context_that_is_too_long_is_recognised_by_its_code(code: str) -> None
         (401, "maximum context length", "auth"),
     ],
 )
-def test_what_only_sounds_like_it_is_not_taken_for_it(status: int, message: str, kind: str) -> None:
+def test_similar_wording_is_not_mistaken_for_a_context_that_is_too_long(status: int, message: str, kind: str) -> None:
     assert from_status(ENDPOINT, status, ErrorBody(message)).kind == kind
 
 
@@ -143,7 +143,7 @@ def test_the_message_is_found_in_every_known_shape(body: object, message: str) -
         ("{broken", "{broken"),
     ],
 )
-def test_a_body_that_is_not_json_is_told_as_it_is(text: str, message: str) -> None:
+def test_an_error_body_that_is_not_json_is_quoted_as_it_is(text: str, message: str) -> None:
     assert read_error(text).message == message
 
 
@@ -158,7 +158,7 @@ bodies = st.recursive(
 
 
 @given(bodies)
-def test_no_shape_of_an_error_is_an_error_of_ours(body: object) -> None:
+def test_no_shape_of_an_error_body_raises(body: object) -> None:
     from_status(ENDPOINT, 400, read_error(json.dumps(body))).message.encode()
 
 
@@ -166,11 +166,11 @@ def test_a_line_is_one_line_without_control_characters_and_not_too_long() -> Non
     fault = from_status(ENDPOINT, 400, ErrorBody("a\n\x1b[31mb\r\tc\u202e" + "d" * 1000))
     assert fault.message.startswith("api.example.com answered 400 (a [31mb c d")
     assert fault.message.isprintable()
-    assert len(fault.message) < LONGEST_DETAIL + 60
+    assert len(fault.message) < MAX_DETAIL_CHARS + 60
 
 
 def test_a_secret_at_the_cut_leaves_no_piece_of_itself() -> None:
-    for start in range(LONGEST_DETAIL - 30, LONGEST_DETAIL + 5):
+    for start in range(MAX_DETAIL_CHARS - 30, MAX_DETAIL_CHARS + 5):
         assert "sk-1" not in from_status(ENDPOINT, 400, ErrorBody("x" * start + "sk-12345678" + "y" * 99)).message
 
 

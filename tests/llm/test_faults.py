@@ -1,4 +1,4 @@
-"""Everything an endpoint can do wrong, over real sockets: each ends in one clear last event."""
+"""Faults of an endpoint over real sockets: each ends in one clear last event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hermes.errors import SettingsError
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.events import Completed, ModelFailed, Reply, Retrying, TextPiece
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.patience import Retries, Timeouts
+from hermes.llm.timeouts import Retries, Timeouts
 from hermes.types import Json, ToolCall
 from tests.llm.calling import IMPATIENT, KEY, closed_port, collect, complete, fail, model_at
 from tests.llm.loopback import Answer, LoopbackServer, chunk, fails, says
@@ -21,7 +21,7 @@ from tests.llm.steady_clock import SteadyClock
 pytestmark = pytest.mark.contract("10.6")
 
 HTML = "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
-ONCE = Retries(most=0)
+ONCE = Retries(max_retries=0)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -63,7 +63,7 @@ async def test_https_to_an_endpoint_without_tls_says_so() -> None:
     assert failed.message == f"127.0.0.1:{port} does not speak TLS here: is it http:// and not https://?"
 
 
-async def test_a_connection_that_is_never_made_runs_into_its_own_time_out() -> None:
+async def test_a_connection_that_is_never_made_hits_the_connect_timeout() -> None:
     timeouts = Timeouts(connect=0.1)
     async with LoopbackServer() as server:
         failed = await fail(model_at(f"https://127.0.0.1:{server.port}/v1", retries=ONCE, timeouts=timeouts))
@@ -90,7 +90,7 @@ async def test_a_connection_that_is_never_made_runs_into_its_own_time_out() -> N
         (599, "server", "try again"),
     ],
 )
-async def test_a_status_is_told_with_host_reason_and_advice(status: int, kind: str, advice: str) -> None:
+async def test_a_status_error_names_host_reason_and_advice(status: int, kind: str, advice: str) -> None:
     async with LoopbackServer(then=fails(status, "nope")) as server:
         failed = await fail(model_at(server, retries=ONCE))
     assert failed.kind == kind
@@ -100,28 +100,28 @@ async def test_a_status_is_told_with_host_reason_and_advice(status: int, kind: s
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 413])
-async def test_what_will_not_get_better_is_not_tried_again(status: int) -> None:
+async def test_permanent_failures_are_not_retried(status: int) -> None:
     async with LoopbackServer(then=fails(status)) as server:
         assert not (await fail(model_at(server))).retryable
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 529])
-async def test_what_may_get_better_is_tried_again(status: int) -> None:
+async def test_transient_failures_are_retried(status: int) -> None:
     clock = SteadyClock()
     async with LoopbackServer([fails(status), fails(status), says("ok")]) as server:
         assert (await complete(model_at(server, clock=clock))).text == "ok"
     assert clock.sleeps == [0.5, 1.0]
 
 
-async def test_attempts_end() -> None:
+async def test_retries_are_limited() -> None:
     async with LoopbackServer(then=fails(503)) as server:
-        failed = await fail(model_at(server, retries=Retries(most=2)))
+        failed = await fail(model_at(server, retries=Retries(max_retries=2)))
     assert (failed.kind, failed.retryable, len(server.requests)) == ("server", True, 3)
 
 
 @pytest.mark.parametrize("wish", ["7", "7.0", "date", "ms"])
-async def test_the_endpoints_wish_to_wait_is_kept(wish: str) -> None:
+async def test_retry_after_is_obeyed(wish: str) -> None:
     clock = SteadyClock()
     date = formatdate(clock.now() + 7, usegmt=True)
     headers = {"retry-after-ms": "7000"} if wish == "ms" else {"Retry-After": date if wish == "date" else wish}
@@ -130,7 +130,7 @@ async def test_the_endpoints_wish_to_wait_is_kept(wish: str) -> None:
     assert clock.sleeps == [7.0]
 
 
-async def test_a_wish_to_wait_for_an_hour_is_told_and_not_sat_out() -> None:
+async def test_a_retry_after_of_an_hour_is_reported_and_not_waited_for() -> None:
     clock = SteadyClock()
     async with LoopbackServer([fails(429, headers={"Retry-After": "3600"})]) as server:
         failed = await fail(model_at(server, clock=clock))
@@ -138,14 +138,14 @@ async def test_a_wish_to_wait_for_an_hour_is_told_and_not_sat_out() -> None:
 
 
 @pytest.mark.parametrize("wish", ["soon", "", "-5", "nan", "inf", "Mon, 99 Foo 2020"])
-async def test_a_wish_that_means_nothing_changes_nothing(wish: str) -> None:
+async def test_an_invalid_retry_after_is_ignored(wish: str) -> None:
     clock = SteadyClock()
     async with LoopbackServer([fails(429, headers={"Retry-After": wish}), says("ok")]) as server:
         await complete(model_at(server, clock=clock))
     assert clock.sleeps == [0.5]
 
 
-async def test_an_account_without_credit_is_not_asked_again() -> None:
+async def test_a_request_is_not_retried_when_the_account_has_no_credit() -> None:
     async with LoopbackServer([fails(429, "You exceeded your quota", code="insufficient_quota")]) as server:
         failed = await fail(model_at(server))
     assert (failed.kind, failed.retryable) == ("auth", False)
@@ -185,7 +185,7 @@ async def test_a_stream_that_just_ends_is_no_whole_reply(last: str) -> None:
     assert (events[0], failed.kind, failed.partial.text) == (TextPiece("Hel"), "interrupted", "Hel")
 
 
-async def test_an_endpoint_that_never_answers_runs_into_the_first_time_out() -> None:
+async def test_an_endpoint_that_never_answers_hits_the_first_byte_timeout() -> None:
     async with LoopbackServer([says("late", delay=60)]) as server:
         failed = await fail(model_at(server, timeouts=IMPATIENT))
         await server.hung_up.wait()
@@ -193,7 +193,7 @@ async def test_an_endpoint_that_never_answers_runs_into_the_first_time_out() -> 
     assert failed.message == f"127.0.0.1:{server.port} did not answer within 0.5 s (`model.timeout`)"
 
 
-async def test_an_endpoint_that_falls_silent_runs_into_the_idle_time_out() -> None:
+async def test_an_endpoint_that_falls_silent_hits_the_idle_timeout() -> None:
     timeouts = Timeouts(connect=5, first_byte=60, idle=0.5, total=120)
     async with LoopbackServer([says("Hello", ending="hang")]) as server:
         failed = await fail(model_at(server, timeouts=timeouts))
@@ -202,7 +202,7 @@ async def test_an_endpoint_that_falls_silent_runs_into_the_idle_time_out() -> No
     assert failed.message == f"127.0.0.1:{server.port} sent nothing more for 0.5 s (`model.timeout`)"
 
 
-async def test_an_endpoint_that_drips_for_ever_runs_into_the_total_time_out() -> None:
+async def test_an_endpoint_that_drips_for_ever_hits_the_total_timeout() -> None:
     timeouts = Timeouts(connect=5, first_byte=5, idle=5, total=0.3)
     drip = Answer(chunks=[": still here\n\n"] * 10_000, pause=0.01)
     async with LoopbackServer([drip]) as server:
@@ -211,7 +211,7 @@ async def test_an_endpoint_that_drips_for_ever_runs_into_the_total_time_out() ->
     assert "0.3 s" in failed.message
 
 
-def test_a_time_out_of_nothing_is_refused() -> None:
+def test_a_timeout_of_zero_is_refused() -> None:
     with pytest.raises(SettingsError, match="idle"):
         Timeouts(idle=0)
 
@@ -255,7 +255,7 @@ async def test_a_web_page_in_place_of_a_reply_points_to_the_url() -> None:
     )
 
 
-async def test_an_error_page_is_told_by_its_title() -> None:
+async def test_an_error_page_is_described_by_its_title() -> None:
     async with LoopbackServer([Answer(status=502, body=HTML)]) as server:
         failed = await fail(model_at(server, retries=ONCE))
     assert failed.message == (
@@ -282,7 +282,7 @@ async def test_a_body_that_cannot_be_unpacked_is_a_bad_reply() -> None:
         ('data: {"error": {"message": "no", "type": "invalid_request_error"}}\n\n', "bad_request"),
     ],
 )
-async def test_an_error_inside_the_stream_is_told_apart(error: str, kind: str) -> None:
+async def test_an_error_inside_the_stream_is_classified(error: str, kind: str) -> None:
     async with LoopbackServer([Answer(chunks=[chunk({"content": "Hel"}), error])]) as server:
         failed = await fail(model_at(server))
     assert (failed.kind, failed.partial.text) == (kind, "Hel")

@@ -1,4 +1,4 @@
-"""The scripted server as a program of its own, and what calling a model costs before it is called."""
+"""The scripted server as a program, and the cost of importing a model before it is called."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.llm.patience import Timeouts
+from hermes.llm.timeouts import Timeouts
 from hermes.types import Json
 from tests.llm.calling import REQUEST, complete, fail, model_at
 

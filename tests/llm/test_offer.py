@@ -1,4 +1,4 @@
-"""The configured model, and what its endpoint tells of it."""
+"""The configured model, and what its endpoint reports about it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GUESS, TOLD = 128_000, 4_096
 
 
 def offering(answer: asyncio.Future[Sequence[ListedModel]]) -> ModelOffer:
-    """An endpoint whose model "small" replies, and which lists its models when `answer` is there."""
+    """Return an offer whose model "small" replies, and whose models are listed once `answer` is set."""
 
     async def find() -> Sequence[ListedModel]:
         return await answer
@@ -36,9 +36,7 @@ async def ask(model: ConfiguredModel) -> None:
 
 @pytest.mark.contract("10.30")
 @pytest.mark.parametrize(("is_guess", "length"), [(True, TOLD), (False, GUESS)])
-async def test_a_named_model_answers_before_its_context_is_known_and_what_its_endpoint_tells_counts_where_none_is_set(
-    is_guess: bool, length: int
-) -> None:
+async def test_a_named_model_answers_before_its_context_length_is_listed(is_guess: bool, length: int) -> None:
     answer: asyncio.Future[Sequence[ListedModel]] = asyncio.get_running_loop().create_future()
     offer = offering(answer)
     model = ConfiguredModel(offer, GUESS, is_guess=is_guess)

@@ -1,4 +1,4 @@
-"""The model for tests keeps the promises of a real one."""
+"""The scripted model keeps the promises of a real one."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ async def _read(stream: AsyncGenerator[ModelEvent, None]) -> str:
 
 
 @pytest.mark.parametrize("status", [400, 422])
-async def test_an_endpoint_that_refuses_the_wish_for_usage_is_asked_without_it_from_then_on(status: int) -> None:
+async def test_usage_is_no_longer_asked_for_once_an_endpoint_refused_it(status: int) -> None:
     async with LoopbackServer([fails(status, "Extra inputs are not permitted"), says("one"), says("two")]) as server:
         model = model_at(server)
         assert (await complete(model)).text == "one"
@@ -111,7 +111,7 @@ async def test_an_endpoint_that_refuses_the_wish_for_usage_is_asked_without_it_f
     assert ["stream_options" in request.body for request in server.requests] == [True, False, False]
 
 
-async def test_a_request_that_is_refused_for_another_reason_is_asked_once_more_and_the_wish_is_kept() -> None:
+async def test_a_request_refused_for_another_reason_is_retried_once_and_usage_stays_on() -> None:
     async with LoopbackServer([fails(400, "bad schema"), fails(400, "bad schema"), says("ok")]) as server:
         model = model_at(server)
         failed = await fail(model)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.llm.tokens import PER_ATTACHMENT, PER_MESSAGE, estimate_request, estimate_tokens
+from hermes.llm.tokens import ATTACHMENT_TOKENS, MESSAGE_OVERHEAD_TOKENS, estimate_request, estimate_tokens
 from hermes.types import ToolSpec
 
 
@@ -40,11 +40,14 @@ def test_an_estimate_grows_with_the_text_and_never_beyond_its_length(one: str, t
 
 def test_a_request_counts_text_tool_calls_attachments_and_schemas() -> None:
     text = {"role": "user", "content": "x" * 40}
-    assert estimate_request([text]) == PER_MESSAGE + 10
-    assert estimate_request([text, text]) == 2 * (PER_MESSAGE + 10)
+    assert estimate_request([text]) == MESSAGE_OVERHEAD_TOKENS + 10
+    assert estimate_request([text, text]) == 2 * (MESSAGE_OVERHEAD_TOKENS + 10)
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 100_000}}
     parts = {"role": "user", "content": [{"type": "text", "text": "x" * 40}, image]}
-    assert estimate_request([parts]) == PER_MESSAGE + 10 + PER_ATTACHMENT
+    assert estimate_request([parts]) == MESSAGE_OVERHEAD_TOKENS + 10 + ATTACHMENT_TOKENS
     call = {"id": "abcd", "type": "function", "function": {"name": "read", "arguments": "x" * 40}}
-    assert estimate_request([{"role": "assistant", "content": None, "tool_calls": [call]}]) == PER_MESSAGE + 1 + 1 + 10
+    assert (
+        estimate_request([{"role": "assistant", "content": None, "tool_calls": [call]}])
+        == MESSAGE_OVERHEAD_TOKENS + 1 + 1 + 10
+    )
     assert estimate_request([], [ToolSpec("read", "Reads.", {"type": "object"})]) > 20

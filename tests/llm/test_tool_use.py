@@ -1,4 +1,4 @@
-"""Whether a model can use tools: what the self-test asks, what it comes to, and that it is remembered."""
+"""The self-test of tools: its requests, its verdicts, and where they are saved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hermes.agent.tool_verdicts import MAX_VERDICTS, ToolVerdicts
 from hermes.clock import SystemClock
 from hermes.llm.events import ModelFailed, Reply
-from hermes.llm.tool_use import NUMBER, ToolAbility, ToolSwitch, ToolVerdict, run_self_test
+from hermes.llm.tool_use import PHONE_NUMBER, ToolAbility, ToolSwitch, ToolVerdict, run_self_test
 from tests.llm.scripted import ScriptedAnswer, ScriptedModel
 from tests.llm.tool_test_replies import INVENTS, LOOKS_UP, SENDS
 
@@ -23,7 +23,7 @@ DOWN = ModelFailed("server", "it is down", retryable=False)
 
 
 class Named:
-    """An endpoint that has one model."""
+    """An endpoint with one model."""
 
     answering = "scripted"
 
@@ -40,15 +40,15 @@ def test_a_model_that_looks_up_and_uses_what_it_found_passes() -> None:
     verdict = asyncio.run(run_self_test(model, lambda: 7.0))
     assert verdict == ToolVerdict(True, 7.0)
     assert len(model.requests) == 2
-    assert NUMBER in str(model.requests[1].messages)
-    assert NUMBER not in str(model.requests[0].messages)
+    assert PHONE_NUMBER in str(model.requests[1].messages)
+    assert PHONE_NUMBER not in str(model.requests[0].messages)
 
 
 @pytest.mark.parametrize(
     "script",
     [
         [INVENTS],
-        [LOOKS_UP, Reply(f"Her number is {NUMBER}.")],
+        [LOOKS_UP, Reply(f"Her number is {PHONE_NUMBER}.")],
         [Reply('<tool_call>{"name": "find_contact", "arguments": {"name": "Ada"}}</tool_call>')],
         [LOOKS_UP] * 9,
         [ModelFailed("bad_request", "this model does not support tools", retryable=False)],
@@ -112,7 +112,7 @@ def test_the_setting_goes_before_any_test(tmp_path: Path, switch: ToolSwitch, of
     assert asyncio.run(turn()) == (offered, 0)
 
 
-def test_the_file_is_bounded_and_a_broken_one_is_as_none(tmp_path: Path) -> None:
+def test_the_verdict_file_is_bounded_and_a_broken_one_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "model-tools.json"
     path.write_text("{ not json")
     kept = ToolVerdicts(path)
@@ -125,7 +125,7 @@ def test_the_file_is_bounded_and_a_broken_one_is_as_none(tmp_path: Path) -> None
     assert len([number for number in range(MAX_VERDICTS + 5) if kept.get(HERE, f"m{number}")]) == MAX_VERDICTS
 
 
-def test_what_cannot_be_written_counts_for_this_process(tmp_path: Path) -> None:
+def test_a_verdict_that_cannot_be_saved_counts_for_this_process(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     kept = ToolVerdicts(tmp_path / "file" / "model-tools.json")
     kept.put(HERE, "m", ToolVerdict(False, 1.0, "why"))

@@ -1,4 +1,4 @@
-"""Tool calls that a model wrote as text: which texts are calls, and what of a stream is shown."""
+"""Tool calls written as text: which texts are calls, and what is shown of a stream."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _read(text: str) -> tuple[str, list[tuple[str, object]]]:
 
 
 def _shown(text: str, cuts: list[int]) -> str:
-    """What of a text is shown when it comes in pieces."""
+    """Return what is shown of a text that arrives in pieces."""
     strainer, places = CallStrainer(NAMES), [0, *sorted(cuts), len(text)]
     shown = "".join(strainer.feed(text[one:two]) for one, two in pairwise(places))
     return shown + strainer.end(is_call=bool(_read(text)[1]))
@@ -94,7 +94,7 @@ def test_a_reply_that_is_no_call_stays_as_it_is(kind: str) -> None:
     assert _read(REPLIES[kind]) == (REPLIES[kind], [])
 
 
-def test_a_call_that_is_cut_off_or_malformed_is_one_still() -> None:
+def test_a_call_that_is_cut_off_or_malformed_still_counts_as_a_call() -> None:
     for text in ('{"name": "memory", "arguments": {"action": "a', '<tool_call>{\'name\': "name": "memory"}'):
         reply = with_written_calls(Reply(text=text), NAMES)
         assert [call.name for call in reply.tool_calls] in (["memory"], [])
@@ -123,7 +123,7 @@ def test_any_text_is_shown_whole_or_ends_where_its_calls_begin(text: str, cuts: 
 
 
 @pytest.mark.parametrize("text", ['{"a": 1,\n', "```python\nx = 1\n", "- one\n- two\n", "Hello\n\nthere "])
-def test_what_is_no_call_is_shown_while_it_streams(text: str) -> None:
+def test_text_without_calls_is_shown_while_it_streams(text: str) -> None:
     strainer = CallStrainer(NAMES)
     assert strainer.feed(text + "x").rstrip().endswith("x") or strainer.feed("y" * 8)
 

@@ -1,9 +1,9 @@
-"""What models answer in the self-test of tools."""
+"""Replies of models in the self-test of tools."""
 
 from __future__ import annotations
 
 from hermes.llm.events import Reply
-from hermes.llm.tool_use import NUMBER
+from hermes.llm.tool_use import PHONE_NUMBER
 from hermes.types import ToolCall
 
 
@@ -12,5 +12,5 @@ def calls(*named: tuple[str, str]) -> Reply:
 
 
 LOOKS_UP = calls(("find_contact", '{"name": "Ada"}'))
-SENDS = calls(("send_text", f'{{"number": "{NUMBER}", "text": "home at six"}}'))
+SENDS = calls(("send_text", f'{{"number": "{PHONE_NUMBER}", "text": "home at six"}}'))
 INVENTS = calls(("find_contact", '{"name": "Ada"}'), ("send_text", '{"number": "1234567890", "text": "x"}'))

@@ -1,4 +1,4 @@
-"""`hermes chat` in a process of its own, with a scripted model on loopback."""
+"""Runs `hermes chat` in a process, with a scripted model on loopback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Chatted:
-    """What the process printed and ended with."""
+    """The output and exit code of the process."""
 
     code: int
     out: str

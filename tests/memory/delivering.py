@@ -1,4 +1,4 @@
-"""What waits in the outbox, and a provider that refuses."""
+"""Views of the outbox, and a provider that refuses entries."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ QUEUE = "memory:troubled"
 
 
 def waiting(tx: Tx) -> list[str]:
-    """The keys of what waits, in order."""
+    """Return the keys of waiting rows, in order."""
     return [item.key.partition(":")[0] for item in items(tx, QUEUE, "waiting")]
 
 
 async def left(provider: ActiveProvider) -> list[str]:
-    """The keys of what waits for a provider, in order."""
+    """Return the keys of a provider's waiting rows, in order."""
     return await provider.store.read(waiting)
 
 
 async def until(true: Callable[[], Awaitable[bool]], provider: ActiveProvider) -> None:
-    """Return when it is true; deliveries are woken meanwhile."""
+    """Wait until a condition holds, waking deliveries meanwhile."""
     async with asyncio.timeout(100):
         while not await true():
             provider.wake.set()
@@ -33,7 +33,7 @@ async def until(true: Callable[[], Awaitable[bool]], provider: ActiveProvider) -
 
 
 async def until_empty(provider: ActiveProvider) -> None:
-    """Return when nothing waits."""
+    """Wait until no row waits."""
 
     async def empty() -> bool:
         return not await left(provider)
@@ -42,7 +42,7 @@ async def until_empty(provider: ActiveProvider) -> None:
 
 
 class Refusing(Recorder):
-    """Gives the outcomes it is told, one batch after another, and then delivers."""
+    """A provider that returns given outcomes, one batch after another, and then delivers."""
 
     def __init__(self, *batches: Sequence[Outcome]) -> None:
         super().__init__()

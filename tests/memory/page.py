@@ -9,14 +9,14 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "memory-providers.md"
 
 
 def example() -> str:
-    """The source of the plugin that the page shows first."""
+    """Return the source of the first plugin on the page."""
     found = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     return found[1]
 
 
 def install(home: Path, name: str = "diary", source: str | None = None) -> None:
-    """Put a plugin into a home and choose it."""
+    """Install a plugin in a home and choose it."""
     folder = home / "plugins" / name
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(example() if source is None else source, encoding="utf-8")

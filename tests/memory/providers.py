@@ -1,4 +1,4 @@
-"""Providers for tests: one that records every hook, and one of whose hooks misbehaves as it is told."""
+"""Providers for tests: one that records every hook, and one of whose hooks misbehaves as configured."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from hermes.types import Message, ToolSpec
 OWNER = Speaker(is_owner=True)
 CONVERSATION = Conversation("s1", "cli", "everything", OWNER)
 PATIENT = Deadlines(first_turn=60, turn=60, tool=60, compress=60, close=60, prepare=60, delivered=60, deliver=60)
-"""Longer than a busy machine keeps a hook waiting that is well."""
+"""Longer than a busy machine delays a healthy hook."""
 LOOKUP = ToolSpec("lookup", "Look something up.", {"type": "object", "properties": {"what": {"type": "string"}}})
 BLOCK = "The block of the provider."
 
 
 class RecordedSession(MemorySession):
-    """Answers every hook well and tells its plugin what it was called with."""
+    """A session that works, and reports each call to its plugin."""
 
     def __init__(self, plugin: Recorder, conversation: Conversation) -> None:
         self._plugin = plugin
@@ -71,7 +71,7 @@ class RecordedSession(MemorySession):
 
 
 class Recorder(MemoryPlugin):
-    """Answers every hook well and keeps what it was called with: (hook, arguments...). It is its own factory."""
+    """A plugin that works, and records its calls: (hook, arguments...). It is its own factory."""
 
     name = "recorder"
 
@@ -88,19 +88,19 @@ class Recorder(MemoryPlugin):
         return self
 
     def hooks(self) -> list[str]:
-        """The hooks that were called, in order."""
+        """Return the names of the called hooks, in order."""
         return [call[0] for call in self.calls]
 
     def called(self, hook: str) -> list[tuple[Any, ...]]:
-        """The arguments of every call of one hook."""
+        """Return the arguments of all calls of a hook."""
         return [call[1:] for call in self.calls if call[0] == hook]
 
     def told(self, *kinds: str) -> list[str]:
-        """The texts of what was delivered, in order."""
+        """Return the texts of delivered entries, in order."""
         return [entry.text for entry in self.entries if entry.kind in (kinds or ("said", "reply"))]
 
     async def run(self, hook: str, answer: Any, *args: Any) -> Any:
-        """What every asynchronous hook does."""
+        """Run one asynchronous hook."""
         self.calls.append((hook, *args))
         return answer
 
@@ -129,7 +129,7 @@ Behaviour = Callable[[], Awaitable[Any]]
 
 
 class Troubled(Recorder):
-    """Does what `trouble` does in one hook as long as `troubled` is set, and is well otherwise."""
+    """A plugin that runs `trouble` in one hook while `troubled` is set, and otherwise works."""
 
     name = "troubled"
 
@@ -160,18 +160,18 @@ async def hang() -> None:
     await asyncio.Event().wait()
 
 
-LET_GO = threading.Event()
-"""Ends what hangs in a way that nobody can end. A test sets it when it has seen that somebody is late."""
-AT_LAST = 100.0
+RELEASE_HANGS = threading.Event()
+"""Ends a hook that ignores cancellation. A test sets it once it has seen that the hook is reported as late."""
+MAX_HANG_SECONDS = 100.0
 
 
 async def block_thread() -> None:
-    LET_GO.wait(AT_LAST)
+    RELEASE_HANGS.wait(MAX_HANG_SECONDS)
 
 
 async def swallow_cancel() -> None:
-    until = time.monotonic() + AT_LAST
-    while not LET_GO.is_set() and time.monotonic() < until:
+    until = time.monotonic() + MAX_HANG_SECONDS
+    while not RELEASE_HANGS.is_set() and time.monotonic() < until:
         try:
             await asyncio.sleep(0.01)
         except asyncio.CancelledError:
@@ -179,7 +179,7 @@ async def swallow_cancel() -> None:
 
 
 async def hang_in_pool() -> None:
-    await asyncio.to_thread(LET_GO.wait, AT_LAST)
+    await asyncio.to_thread(RELEASE_HANGS.wait, MAX_HANG_SECONDS)
 
 
 async def leave_broken_task() -> None:
@@ -190,7 +190,7 @@ async def leave_broken_task() -> None:
 
 
 class Unprintable(Exception):
-    """An error whose own text raises."""
+    """An error whose text raises."""
 
     def __str__(self) -> str:
         raise ValueError("no words")

@@ -1,4 +1,4 @@
-"""A conversation's memory for tests: a real store, a plugin that records or misbehaves, deliveries of its own."""
+"""The memory of a conversation for tests: a real store, a plugin that records or misbehaves, and deliveries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.memory.providers import CONVERSATION, PATIENT
 async def active(
     home: Path, make: Factory, deadlines: Deadlines = PATIENT, *, clock: Clock | None = None, delivers: bool = True
 ) -> AsyncIterator[ActiveProvider]:
-    """The provider `troubled` in a process of its own making, over the store of `home`."""
+    """Open the provider `troubled` over the store of `home`, as one process would."""
     async with await Store.open(home / "state.db", clock=clock or SystemClock(), lock_timeout=30.0) as store:
         provider = ActiveProvider("troubled", make, store, Surroundings(home), deadlines)
         deliveries = Deliveries(provider, "test", 4)
@@ -38,7 +38,7 @@ async def active(
 
 
 async def begin(provider: ActiveProvider, conversation: Conversation = CONVERSATION) -> Memory:
-    """The memory of a conversation, whose session is made where it is missing."""
+    """Return the memory of a conversation, creating its session if necessary."""
     store = provider.store
     if not await store.read(lambda tx: store.sessions.exists(tx, conversation.session_id)):
         await store.create_session(conversation.platform, session_id=conversation.session_id)
@@ -46,7 +46,7 @@ async def begin(provider: ActiveProvider, conversation: Conversation = CONVERSAT
 
 
 async def begin_well(provider: ActiveProvider, conversation: Conversation = CONVERSATION) -> Memory:
-    """The same, once the plugin has started and the session is open: what is late from now on is late by itself."""
+    """Return the memory once its session is open, so that later lateness is not due to the start."""
     memory = await begin(provider, conversation)
     await memory.tools(memory.begin())
     await memory.settle()
@@ -54,12 +54,12 @@ async def begin_well(provider: ActiveProvider, conversation: Conversation = CONV
 
 
 def notes_of(provider: ActiveProvider) -> Notes:
-    """The owner's notes in the home of a provider's store."""
+    """Return the owner's notes in the home of a provider's store."""
     return Notes(provider.store.db.path.parent, Owner(), {"memory": 2200, "user": 1400})
 
 
 async def say(memory: Memory, text: str, session_id: str = CONVERSATION.session_id) -> Message:
-    """What the first commit of a turn does."""
+    """Do the first commit of a turn."""
     store = memory.provider.store
 
     def accept(tx: Tx) -> Message:
@@ -71,7 +71,7 @@ async def say(memory: Memory, text: str, session_id: str = CONVERSATION.session_
 
 
 async def reply(memory: Memory, text: str, session_id: str = CONVERSATION.session_id) -> Message:
-    """What the last commit of a turn does."""
+    """Do the last commit of a turn."""
     store = memory.provider.store
 
     def conclude(tx: Tx) -> Message:
@@ -83,7 +83,7 @@ async def reply(memory: Memory, text: str, session_id: str = CONVERSATION.sessio
 
 
 async def turn(memory: Memory, text: str = "hello", session_id: str = CONVERSATION.session_id) -> str:
-    """Everything that a turn asks of its memory and tells it; what was recalled."""
+    """Run all memory calls of a turn, and return the recalled text."""
     said = await say(memory, text, session_id)
     until = memory.begin()
     await memory.prompt_block(until)
@@ -96,7 +96,7 @@ async def turn(memory: Memory, text: str = "hello", session_id: str = CONVERSATI
 
 
 async def live(memory: Memory) -> None:
-    """A turn, and all that happens beside turns."""
+    """Run a turn and its background work."""
     await turn(memory)
     memory.note_written("user", "add", "likes figs")
     await memory.delegated("task", "result")

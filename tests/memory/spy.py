@@ -1,4 +1,4 @@
-"""A provider in a folder of a home that writes down what it is told, and is slow or fails as a file says.
+"""A provider in a home's plugin folder that records entries, and is slow or fails as a file configures.
 
 `trouble.json` of the home is read at each hook: {"recall": seconds to block, "deliver": seconds to block, "fail": how
 many deliveries raise, "hang": whether deliveries never end}. `told.jsonl` gets a line for each entry that had its
@@ -39,14 +39,14 @@ def install_spy(home: Path, **trouble: Any) -> None:
 
 
 def set_trouble(home: Path, **trouble: Any) -> None:
-    """What goes wrong from now on."""
+    """Set the faults from now on."""
     path = home / "trouble.json"
     path.with_suffix(".new").write_text(json.dumps(trouble), encoding="utf-8")
     path.with_suffix(".new").replace(path)
 
 
 def told(home: Path, *kinds: str) -> list[str]:
-    """The texts that had their effect, in order."""
+    """Return the texts of entries that had their effect, in order."""
     return [text for kind, text, _ in lines(home, "told.jsonl") if kind in (kinds or ("said",))]
 
 

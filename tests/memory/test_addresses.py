@@ -1,4 +1,4 @@
-"""Where entries go: what a plugin may answer, what is not addressed yet, and an address that changes."""
+"""Addresses of entries: valid and invalid ones, missing ones, and changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.memory.remembering import active, begin, reply, say, turn
 
 
 class Moving(Recorder):
-    """Has another address when it is told to, or none."""
+    """A plugin whose address changes or is missing, as a test sets."""
 
     to: str | None = "old"
     asked = 0
@@ -57,7 +57,7 @@ class Moving(Recorder):
         ("a pace", {"pace": 1.5}),
     ],
 )
-async def test_an_address_that_cannot_be_used_is_said_and_breaks_no_turn(
+async def test_an_unusable_address_is_reported_and_breaks_no_turn(
     tmp_path: Path, flaw: str, change: dict[str, Any]
 ) -> None:
     class Odd(Recorder):
@@ -72,7 +72,7 @@ async def test_an_address_that_cannot_be_used_is_said_and_breaks_no_turn(
         assert await left(provider) == ["said", "reply"]
 
 
-async def test_what_is_under_way_unaddressed_while_its_address_is_found_is_told_all_the_same(tmp_path: Path) -> None:
+async def test_a_delivery_begun_before_its_address_is_known_arrives(tmp_path: Path) -> None:
     plugin = Moving()
     plugin.to = None
     async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
@@ -110,7 +110,7 @@ async def test_a_thousand_places_are_addressed_by_asking_once_for_each(tmp_path:
     assert plugin.asked == 1000
 
 
-async def test_a_note_that_turns_out_unwanted_is_not_told(tmp_path: Path) -> None:
+async def test_a_note_that_turns_out_unwanted_is_not_sent(tmp_path: Path) -> None:
     plugin = Moving()
     plugin.to = None
     wanted: frozenset[EntryKind] = frozenset({"said"})
@@ -127,7 +127,7 @@ async def test_a_note_that_turns_out_unwanted_is_not_told(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["a new conversation", "one that was told before"])
-async def test_what_is_said_while_nothing_is_wanted_counts_as_untold(tmp_path: Path, known: bool) -> None:
+async def test_messages_during_a_time_without_wanted_kinds_count_as_unsent(tmp_path: Path, known: bool) -> None:
     plugin = Recorder()
     if known:
         async with active(tmp_path, plugin, PATIENT) as provider:
@@ -151,7 +151,7 @@ async def test_what_is_said_while_nothing_is_wanted_counts_as_untold(tmp_path: P
         assert await left(provider) == ["said", "reply"] * 2
 
 
-async def test_the_first_question_after_a_time_when_nothing_was_wanted_is_told(tmp_path: Path) -> None:
+async def test_the_first_question_after_a_time_without_wanted_kinds_is_sent(tmp_path: Path) -> None:
     plugin = Recorder()
     for text, wants in (("during", ()), ("after", DEFAULT_WANTS)):
         plugin.wants = wants
@@ -187,7 +187,7 @@ async def test_after_a_change_of_address_a_question_goes_where_its_reply_goes(tm
     assert went == {"before": "old", "reply to before": "old", "after": "new", "reply to after": "new"}
 
 
-async def test_what_was_tried_at_the_old_address_stays_there(tmp_path: Path) -> None:
+async def test_entries_tried_at_the_old_address_stay_there(tmp_path: Path) -> None:
     plugin = Moving()
     async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
         await turn(await begin(provider), "before")
@@ -205,7 +205,7 @@ async def test_what_was_tried_at_the_old_address_stays_there(tmp_path: Path) -> 
     assert lanes == ["old:s1", "old:s1", "old:s1", "new:s1"]
 
 
-async def test_the_first_question_of_a_killed_process_waits_for_its_reply_no_longer_than_others(tmp_path: Path) -> None:
+async def test_the_first_question_of_a_killed_process_is_held_no_longer_than_others(tmp_path: Path) -> None:
     plugin, clock = Recorder(), HandClock()
     async with active(tmp_path, plugin, PATIENT, clock=clock, delivers=False) as provider:
         memory = await begin(provider)
@@ -216,7 +216,7 @@ async def test_the_first_question_of_a_killed_process_waits_for_its_reply_no_lon
     assert head == clock.now() + 120
 
 
-async def test_a_turn_goes_on_in_a_deleted_session_and_nothing_of_it_is_kept(tmp_path: Path) -> None:
+async def test_a_turn_continues_in_a_deleted_session_and_nothing_of_it_is_kept(tmp_path: Path) -> None:
     async with active(tmp_path, Recorder(), PATIENT, delivers=False) as provider:
         memory, store = await begin(provider), provider.store
         await say(memory, "hello")
@@ -229,7 +229,7 @@ async def test_a_turn_goes_on_in_a_deleted_session_and_nothing_of_it_is_kept(tmp
         assert await store.read(lambda tx: find_place(tx, "troubled", "s1")) is None
 
 
-async def test_a_conversation_is_told_what_its_first_address_held(tmp_path: Path) -> None:
+async def test_a_conversation_keeps_the_data_of_its_first_address(tmp_path: Path) -> None:
     plugin = Moving()
     for to in ("old", "new", "newest"):
         plugin.to = to
@@ -239,9 +239,7 @@ async def test_a_conversation_is_told_what_its_first_address_held(tmp_path: Path
 
 
 @pytest.mark.contract("6.13")
-async def test_a_conversation_is_forgotten_at_every_address_it_had_and_behind_what_was_told_there(
-    tmp_path: Path,
-) -> None:
+async def test_a_conversation_is_deleted_at_all_its_addresses_after_its_entries(tmp_path: Path) -> None:
     plugin = Moving()
     plugin.wants = ("said", "reply", "forget")
     for to in ("old", "new", "old", "newest"):

@@ -1,4 +1,4 @@
-"""Routes of signing in, for any provider: a tiny one, and Honcho."""
+"""Routes of signing in: for a minimal provider, and for Honcho."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.contract("8.3")
 
 
 class Postbox:
-    """A provider to which one signs in with a letter."""
+    """A provider whose sign-in is a letter."""
 
     def __init__(self) -> None:
         self._state, self._letter, self._began = "", "", ""
@@ -49,7 +49,7 @@ class Postbox:
 
 
 def client_of(**connects: Connect) -> TestClient:
-    """A client of a page; `name` and `name__profile` are the sign-ins there are."""
+    """Return a client; `name` and `name__profile` are the existing sign-ins."""
     found = {tuple((*name.split("__"), "")[:2]): connect for name, connect in connects.items()}
     return TestClient(Starlette(routes=connect_routes(lambda profile, name: found.get((name, profile)))))
 

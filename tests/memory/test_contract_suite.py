@@ -1,4 +1,4 @@
-"""The contract suite: good plugins pass, each kind of bad one is caught; the page about providers is true."""
+"""The contract test: good plugins pass, each kind of bad one fails, and the page about providers is true."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class Pathless(Bad):
 
 
 class OneEar(Bad):
-    """Keeps what everyone says in one place, and shows it to everyone."""
+    """A bad plugin that keeps everyone's words in one place, and shows them to everyone."""
 
     heard: ClassVar[list[str]] = []
 
@@ -202,7 +202,7 @@ class OneEar(Bad):
 
 
 class OpenBook(OneEar):
-    """Shows everyone what anybody said, as facts."""
+    """A bad plugin that shows anybody's words to everyone as facts."""
 
     heard: ClassVar[list[str]] = []
 
@@ -219,7 +219,7 @@ class Nameless(Bad):
 
 
 def opening(session: type[MemorySession]) -> type[Bad]:
-    """A plugin whose sessions are of this kind."""
+    """Return a plugin with sessions of this class."""
     return type("Bad", (Bad,), {"session": session, "__module__": __name__})
 
 

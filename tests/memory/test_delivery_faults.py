@@ -1,4 +1,4 @@
-"""Deliveries when a plugin answers oddly, the store fails, time is short, or much was delivered before."""
+"""Deliveries with odd outcomes, a failing store, little time, or many old rows."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from hermes.db.engine import Tx
 from hermes.db.queue_items import items
 from hermes.errors import ProviderError, StoreError
-from hermes.memory.deliveries import KEPT_DONE, Deliveries
+from hermes.memory.deliveries import DONE_RETENTION_SECONDS, Deliveries
 from hermes.memory.mirror import Mirrored
-from hermes.memory.plugin_thread import SPAWNED, Returned
+from hermes.memory.plugin_thread import MAX_SPAWNED_TASKS, Returned
 from hermes.memory.provider import Delivered, Later, Parked
 from hermes.store.memory_rows import get_health
 from tests.compression.hand_clock import HandClock
@@ -36,7 +36,7 @@ from tests.memory.remembering import active, begin, notes_of, say, turn
         Parked(b"no"),  # type: ignore[arg-type]
     ],
 )
-async def test_an_outcome_that_cannot_be_recorded_is_a_defect_and_is_said(tmp_path: Path, odd: Any) -> None:
+async def test_an_outcome_that_cannot_be_recorded_is_a_reported_defect(tmp_path: Path, odd: Any) -> None:
     plugin = Refusing([odd, Delivered()])
     async with active(tmp_path, plugin, PATIENT, clock=HandClock()) as provider:  # which tries nothing again
         memory = await begin(provider)
@@ -69,7 +69,7 @@ async def test_a_plugin_can_ask_for_no_wait_without_pause_or_end(tmp_path: Path,
 
 @pytest.mark.contract("6.4")
 @pytest.mark.parametrize(("everyone", "longest"), [(True, 60.0), (False, 300.0)])
-async def test_after_a_long_outage_it_is_soon_seen_that_the_server_or_its_key_was_changed(
+async def test_after_a_long_outage_a_new_server_or_key_is_noticed_soon(
     tmp_path: Path, everyone: bool, longest: float
 ) -> None:
     plugin, clock = Refusing([Later("down", everyone=everyone)]), HandClock()
@@ -89,12 +89,12 @@ async def test_after_a_long_outage_it_is_soon_seen_that_the_server_or_its_key_wa
         await deliveries.finish(0.1)
 
 
-async def test_what_was_delivered_long_ago_is_forgotten(tmp_path: Path) -> None:
+async def test_rows_delivered_long_ago_are_deleted(tmp_path: Path) -> None:
     plugin, clock = Recorder(), HandClock()
     async with active(tmp_path, plugin, PATIENT, clock=clock) as provider:
         await turn(await begin(provider), "long ago")
         await until_empty(provider)
-        clock.advance(KEPT_DONE + 1)
+        clock.advance(DONE_RETENTION_SECONDS + 1)
         await turn(await begin(provider), "now")
         await until_empty(provider)
     async with active(tmp_path, plugin, PATIENT, clock=clock) as provider:
@@ -159,7 +159,7 @@ async def test_a_full_disk_after_the_reply_takes_nothing_away_from_the_person(
         assert "said" in await left(provider)
 
 
-async def test_trouble_that_a_plugin_says_in_any_thread_is_said_once_and_cut(
+async def test_trouble_reported_in_any_thread_is_shown_once_and_cut(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     plugin = Recorder()
@@ -180,7 +180,7 @@ async def test_trouble_that_a_plugin_says_in_any_thread_is_said_once_and_cut(
         assert "works again" in memory.take_notices()[0]
 
 
-async def test_a_note_of_any_length_is_told_and_holds_up_no_other(tmp_path: Path) -> None:
+async def test_a_note_of_any_length_is_sent_and_delays_no_other(tmp_path: Path) -> None:
     plugin = Recorder()
     notes = tmp_path / "memories" / "USER.md"
     notes.parent.mkdir()
@@ -202,7 +202,7 @@ async def test_a_note_of_any_length_is_told_and_holds_up_no_other(tmp_path: Path
     assert [len(text) for text in plugin.told("delegation")] == [16_000]
 
 
-async def test_a_store_that_cannot_be_read_opens_no_session_and_is_said(
+async def test_a_store_that_cannot_be_read_opens_no_session_and_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with active(tmp_path, Recorder(), PATIENT, delivers=False) as provider:
@@ -219,7 +219,7 @@ async def test_a_store_that_cannot_be_read_opens_no_session_and_is_said(
         assert (await memory.recall([said], memory.begin())).text == "recalled for hello"
 
 
-async def test_own_entries_put_by_many_tasks_at_once_arrive_once_each_and_in_each_ones_order(tmp_path: Path) -> None:
+async def test_own_entries_of_concurrent_tasks_arrive_once_and_in_order(tmp_path: Path) -> None:
     tasks, each = 16, 60
     plugin = Recorder()
     async with active(tmp_path, plugin, PATIENT) as provider:
@@ -242,9 +242,7 @@ async def test_own_entries_put_by_many_tasks_at_once_arrive_once_each_and_in_eac
     ]
 
 
-async def test_entries_that_were_not_tried_because_the_plugin_does_not_start_are_not_known_as_tried(
-    tmp_path: Path,
-) -> None:
+async def test_entries_do_not_count_as_tried_when_the_plugin_does_not_start(tmp_path: Path) -> None:
     class Broken(Recorder):
         def is_available(self) -> bool:
             raise RuntimeError("no")
@@ -262,7 +260,7 @@ async def test_entries_that_were_not_tried_because_the_plugin_does_not_start_are
             assert (item.tried_at, item.attempts) == (None, 0)
 
 
-async def test_an_outage_is_said_when_it_lasts_and_when_it_is_over(tmp_path: Path) -> None:
+async def test_an_outage_is_reported_when_it_lasts_and_when_it_ends(tmp_path: Path) -> None:
     later = Later("connection refused", after=0.1)
     plugin = Refusing([later], [later], [later])
     async with active(tmp_path, plugin, PATIENT) as provider:
@@ -320,10 +318,10 @@ async def test_a_plugin_has_only_so_many_tasks_of_its_own_and_they_end_with_it(t
             ended.append(number)
 
     async def spawn_many(_: object) -> str:
-        for number in range(SPAWNED):
+        for number in range(MAX_SPAWNED_TASKS):
             plugin.host.spawn(work(number), "work")
         with pytest.raises(ProviderError, match="so one more was not begun"):
-            plugin.host.spawn(work(SPAWNED), "one more")
+            plugin.host.spawn(work(MAX_SPAWNED_TASKS), "one more")
         await asyncio.sleep(0)
         return "done"
 
@@ -331,7 +329,7 @@ async def test_a_plugin_has_only_so_many_tasks_of_its_own_and_they_end_with_it(t
         await turn(await begin(provider))
         until = provider.within(60)
         assert isinstance(await provider.call("spawn", spawn_many, str, until), Returned)
-    assert sorted(ended) == list(range(SPAWNED))
+    assert sorted(ended) == list(range(MAX_SPAWNED_TASKS))
 
 
 async def test_a_delivery_that_is_late_is_tried_again_for_as_long_as_it_takes(tmp_path: Path) -> None:

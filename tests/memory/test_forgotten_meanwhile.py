@@ -1,4 +1,4 @@
-"""What is forgotten while a turn is under way, and what becomes of its reply."""
+"""Forgetting during a turn, and its effect on the reply."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pytest
 
 from hermes.db.engine import Tx
-from hermes.memory.forgetting import OLD, mark_forgotten, mark_replies
+from hermes.memory.forgetting import FETCHED_TOO_EARLY, mark_forgotten, mark_replies
 from hermes.memory.provider import Recalled
 from hermes.store.injections import find_injection
 from tests.memory.providers import CONVERSATION, Recorder
@@ -43,9 +43,7 @@ async def test_only_the_owners_words_keep_replies_of_all_chats_out_of_memory(
 
 
 @pytest.mark.contract("7.12")
-async def test_what_was_forgotten_while_the_clock_was_ahead_keeps_nothing_that_is_fetched_now_from_being_recalled(
-    tmp_path: Path,
-) -> None:
+async def test_forgetting_while_the_clock_was_ahead_does_not_block_later_recalls(tmp_path: Path) -> None:
     async with active(tmp_path, Recorder()) as provider:
         memory, store = await begin(provider), provider.store
         await store.write(lambda tx: mark_forgotten(tx, provider.name, now=store.clock.now() + 3600.0))
@@ -53,9 +51,9 @@ async def test_what_was_forgotten_while_the_clock_was_ahead_keeps_nothing_that_i
 
 
 @pytest.mark.contract("7.12")
-async def test_text_that_was_fetched_before_something_was_forgotten_is_not_recalled(tmp_path: Path) -> None:
+async def test_text_fetched_before_a_forgetting_is_not_recalled(tmp_path: Path) -> None:
     class Cached(Recorder):
-        """Gives what it fetched first again and again, whatever was forgotten since."""
+        """Returns its first result again and again, whatever was forgotten since."""
 
         fetched: Recalled | None = None
 
@@ -73,4 +71,4 @@ async def test_text_that_was_fetched_before_something_was_forgotten_is_not_recal
         await store.write(lambda tx: mark_forgotten(tx, provider.name, now=store.clock.now()))
         assert await turn(memory, "and now?") == ""
         found = await store.read(lambda tx: find_injection(tx, CONVERSATION.session_id, None))
-    assert (found.parts, found.missed) == ((), {"all": OLD})
+    assert (found.parts, found.missed) == ((), {"all": FETCHED_TOO_EARLY})

@@ -1,4 +1,4 @@
-"""The record that a turn leaves of what memory put into it, and the command that shows it."""
+"""Records of the text that memory put into a turn, and the command that shows them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hermes.errors import NotFoundError
 from hermes.llm.events import Reply
 from hermes.memory.provider import Part, Recalled
-from hermes.store.injections import KEPT, Injection, drop_injections, find_injection
+from hermes.store.injections import MAX_TURNS_KEPT, Injection, drop_injections, find_injection
 from hermes.store.store import Store
 from tests.agent.seam import open_seam
 from tests.agent.seam import say as say_to
@@ -22,7 +22,7 @@ from tests.memory.remembering import active, begin, say, turn
 
 
 class Parts(Recorder):
-    """Recalls two parts, and misses something."""
+    """A session that recalls two parts and misses one."""
 
     found = Recalled(
         (
@@ -86,7 +86,7 @@ async def test_a_recall_that_failed_is_recorded_as_missing(tmp_path: Path) -> No
     assert "no route" in found.missed["recall"]
 
 
-async def test_whatever_a_plugin_says_of_its_parts_the_turn_is_kept(tmp_path: Path) -> None:
+async def test_a_turn_is_kept_whatever_a_plugin_returns_as_its_parts(tmp_path: Path) -> None:
     class Odd(Parts):
         found = Recalled(
             (Part("l" * 500, "half a \ud800 pair", 10**400, 10**30, "?"), Part(7, "text", "now", float("nan"))),  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ async def test_record_of_a_line_that_was_left_out_goes_when_it_is_forgotten(tmp_
 async def test_only_the_newest_turns_of_a_session_are_kept_and_none_of_a_deleted_one(tmp_path: Path) -> None:
     async with active(tmp_path, Parts(), delivers=False) as provider:
         memory, store = await begin(provider), provider.store
-        for _ in range(KEPT + 2):
+        for _ in range(MAX_TURNS_KEPT + 2):
             await turn(memory)
         with pytest.raises(NotFoundError):
             await record(store, 2)

@@ -1,4 +1,4 @@
-"""The built-in notes: what people wrote by hand stays as it is, and no change is ever lost or halved."""
+"""The built-in notes: text written by people stays unchanged, and no change is lost or halved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.scale import scale
 
 LIMITS = 400
 PARTED = "\n§\n"
-"""What an existing Hermes writes between two entries, and looks for."""
+"""The separator that an existing Hermes writes between two entries."""
 HAND_WRITTEN = """# The project
 
 It began as a letter
@@ -44,7 +44,7 @@ def notes(tmp_path: Path) -> Notes:
 
 
 def put(home: Path, text: str) -> Path:
-    """A MEMORY.md that a person wrote, to the letter."""
+    """Write a MEMORY.md with exactly this text."""
     path = home / "memories" / "MEMORY.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode())
@@ -106,7 +106,7 @@ def test_entries_that_differ_in_what_they_say_stay_apart(notes: Notes, there: st
     assert new in notes.read("user")
 
 
-def test_replacing_what_is_nowhere_adds(notes: Notes) -> None:
+def test_replacing_a_missing_entry_adds_one(notes: Notes) -> None:
     notes.add("user", "likes figs")
     for old, new in (("", "likes dates"), ("plums", "likes pears")):
         assert notes.replace("user", old, new).action == "add"
@@ -172,7 +172,7 @@ def test_the_limit_refuses_growth_and_never_shrinking(notes: Notes, tmp_path: Pa
         HAND_WRITTEN.replace("Walks at", "Walks\x0bat\u2028or"),
     ],
 )
-def test_what_a_person_wrote_is_kept_to_the_letter(notes: Notes, tmp_path: Path, text: str) -> None:
+def test_text_that_a_person_wrote_is_kept_exactly(notes: Notes, tmp_path: Path, text: str) -> None:
     path = put(tmp_path, text)
     end = "\r\n" if "\r\n" in text else "\n"
     notes.add("memory", "a new fact")
@@ -207,7 +207,7 @@ FILE = st.tuples(st.lists(LINES, max_size=12), st.sampled_from(["\n", "\r\n"]), 
 
 
 def wordings(text: str, entries: Sequence[NoteLines] | None = None) -> str:
-    """What a note says, entry by entry. Where one begins may change with its neighbour above, what it says may not."""
+    """Return the entries of a note as text. Markers may change with the neighbour above, words may not."""
     return " ".join(f"{entry.marker.strip()} {entry.text}".strip() for entry in entries or find_entries(text))
 
 
@@ -228,7 +228,8 @@ def test_a_change_of_one_entry_leaves_every_other_one_as_it_was(text: str, data:
 
 
 def as_existing_hermes_reads(text: str) -> list[str] | None:
-    """Its entries; None where it would not touch the file, because it is not what it would have written itself."""
+    """Return the entries as an existing Hermes reads them; None if it would refuse the file as not written by
+    itself."""
     entries = [entry.strip() for entry in text.split(PARTED)]
     entries = [entry for entry in entries if entry]
     return entries if text.strip() == PARTED.join(entries) else None
@@ -312,7 +313,7 @@ def test_notes_of_an_older_version_stay_where_they_are(notes: Notes, tmp_path: P
     assert not (tmp_path / "memories" / "USER.md").exists()
 
 
-def test_notes_that_cannot_be_read_are_said_and_not_overwritten(notes: Notes, tmp_path: Path) -> None:
+def test_unreadable_notes_are_reported_and_not_overwritten(notes: Notes, tmp_path: Path) -> None:
     path = put(tmp_path, "")
     path.write_bytes(b"\xff\xfe not text")
     for change in (lambda: notes.read("memory"), lambda: notes.add("memory", "x"), lambda: notes.remove("memory", "x")):
@@ -353,7 +354,7 @@ def test_processes_that_race_for_the_last_room_never_pass_the_limit(notes: Notes
 
 @pytest.mark.processes
 @pytest.mark.stress
-def test_a_writer_killed_at_any_moment_leaves_whole_entries_and_all_it_said_were_saved(tmp_path: Path) -> None:
+def test_a_writer_killed_at_any_moment_leaves_whole_and_all_reported_entries(tmp_path: Path) -> None:
     for round_ in range(scale(4, 60)):
         home = tmp_path / str(round_)
         writer = start("tests.memory.writer", home, "w", 100_000, 10_000_000)

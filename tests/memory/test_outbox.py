@@ -1,4 +1,4 @@
-"""The outbox: nothing that was said is lost, out of order or told twice, whatever provider and process do."""
+"""The outbox: no message is lost, reordered or sent twice, whatever provider and process do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hermes.memory.provider import (
     Parked,
     Speaker,
 )
-from hermes.memory.undoing import take_back
+from hermes.memory.undoing import retract
 from hermes.memory.values import EntryKind
 from hermes.store.store import Store
 from hermes.types import Draft
@@ -44,7 +44,7 @@ async def until_told(provider: ActiveProvider, plugin: Recorder, count: int, *ki
 
 
 @pytest.mark.contract("4.13")
-async def test_a_turn_is_told_in_order_with_who_spoke_and_one_key_each(tmp_path: Path) -> None:
+async def test_a_turn_is_sent_in_order_with_speakers_and_one_key_each(tmp_path: Path) -> None:
     plugin = Recorder()
     async with active(tmp_path, plugin, PATIENT) as provider:
         memory = await begin(provider)
@@ -63,10 +63,10 @@ async def test_a_turn_is_told_in_order_with_who_spoke_and_one_key_each(tmp_path:
 
 
 @pytest.mark.contract("7.5")
-async def test_what_turns_of_a_busy_process_leave_is_delivered_together(
+async def test_entries_of_turns_in_a_busy_process_are_delivered_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("BUSY_SECONDS", "YIELD_SECONDS"):  # however slow the machine is
+    for name in ("BUSY_SECONDS", "MAX_YIELD_SECONDS"):  # however slow the machine is
         monkeypatch.setattr(f"hermes.memory.active.{name}", 600.0)
     plugin = Recorder()
     async with active(tmp_path, plugin, PATIENT) as provider:
@@ -81,6 +81,21 @@ async def test_what_turns_of_a_busy_process_leave_is_delivered_together(
         assert len(plugin.called("deliver")) <= calls + 1, "one may have been about to begin"
         await memory.flush(60)
         assert plugin.told("said") == ["first", *(f"message {number}" for number in range(5))]
+
+
+@pytest.mark.contract("7.5")
+async def test_message_that_follows_at_once_is_recalled_before_anything_is_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.memory.caller.PAUSE_SECONDS", 600.0)
+    plugin = Recorder()
+    async with active(tmp_path, plugin, PATIENT) as provider:
+        memory = await begin(provider)
+        for text in ("first", "second"):
+            await turn(memory, text)
+        await memory.flush(60)
+        recalled = [call for call in plugin.calls if call[0] == "recall" or call[:2] == ("prepare", "first")]
+        assert recalled == [("recall", "first"), ("recall", "second")]
 
 
 @pytest.mark.contract("4.13")
@@ -116,7 +131,7 @@ async def test_a_question_waits_for_its_reply_and_no_longer_than_its_time(tmp_pa
 
 
 @pytest.mark.contract("4.13")
-async def test_a_turn_without_a_reply_lets_its_question_go(tmp_path: Path) -> None:
+async def test_a_turn_without_a_reply_releases_its_question(tmp_path: Path) -> None:
     plugin = Recorder()
     async with active(tmp_path, plugin, PATIENT) as provider:
         memory = await begin(provider)
@@ -143,7 +158,7 @@ async def test_an_entry_that_may_have_arrived_comes_again_with_the_same_key_and_
 
 
 @pytest.mark.contract("4.14")
-async def test_what_is_parked_is_kept_with_its_reason_and_the_lane_goes_on(tmp_path: Path) -> None:
+async def test_a_dead_letter_keeps_its_reason_and_the_lane_continues(tmp_path: Path) -> None:
     plugin = Refusing([Parked("refused for good"), Delivered()])
     async with active(tmp_path, plugin, PATIENT) as provider:
         memory = await begin(provider)
@@ -176,9 +191,7 @@ async def test_a_server_that_is_down_is_left_alone_for_every_conversation(tmp_pa
 
 
 @pytest.mark.contract("4.14")
-async def test_an_entry_that_breaks_the_plugin_is_parked_after_five_times_and_the_others_are_told(
-    tmp_path: Path,
-) -> None:
+async def test_an_entry_that_breaks_the_plugin_is_dead_after_five_attempts(tmp_path: Path) -> None:
     class Allergic(Recorder):
         async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
             if any("poison" in entry.text for entry in entries):
@@ -211,7 +224,7 @@ async def test_an_entry_that_breaks_the_plugin_is_parked_after_five_times_and_th
     ("pace", "told"),
     [("async", [2, 4, 6, 8]), ("turn", [2, 4, 6, 8]), (2, [0, 4, 4, 8]), (3, [0, 0, 6, 6]), ("session", [0, 0, 0, 0])],
 )
-async def test_the_pace_says_when_entries_go(tmp_path: Path, pace: Any, told: list[int]) -> None:
+async def test_the_pace_decides_when_entries_are_released(tmp_path: Path, pace: Any, told: list[int]) -> None:
     plugin = Recorder()
     plugin.pace = pace
     async with active(tmp_path, plugin, PATIENT) as provider:
@@ -256,7 +269,7 @@ async def test_kinds_that_a_provider_does_not_want_are_not_recorded(tmp_path: Pa
 
 
 @pytest.mark.contract("4.14")
-async def test_what_was_recorded_is_told_though_its_kind_is_not_wanted_any_more(tmp_path: Path) -> None:
+async def test_recorded_entries_are_sent_after_their_kind_is_no_longer_wanted(tmp_path: Path) -> None:
     plugin = Recorder()
     async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
         memory = await begin(provider)
@@ -273,7 +286,7 @@ async def test_what_was_recorded_is_told_though_its_kind_is_not_wanted_any_more(
 
 
 @pytest.mark.contract("4.14")
-async def test_a_row_whose_deliverers_are_killed_again_and_again_is_told_in_the_end(tmp_path: Path) -> None:
+async def test_a_row_is_delivered_after_repeated_kills_of_its_worker(tmp_path: Path) -> None:
     plugin, clock = Recorder(), HandClock()
     async with active(tmp_path, plugin, PATIENT, clock=clock, delivers=False) as provider:
         memory, store = await begin(provider), provider.store
@@ -291,9 +304,7 @@ async def test_a_row_whose_deliverers_are_killed_again_and_again_is_told_in_the_
 
 
 @pytest.mark.contract("4.13", "4.3")
-async def test_what_was_said_while_the_plugin_could_not_say_where_it_goes_is_told_in_order_when_it_can(
-    tmp_path: Path,
-) -> None:
+async def test_entries_recorded_without_an_address_are_sent_in_order_once_it_is_known(tmp_path: Path) -> None:
     class Lost(Recorder):
         lost = True
 
@@ -318,7 +329,7 @@ async def test_what_was_said_while_the_plugin_could_not_say_where_it_goes_is_tol
 
 
 @pytest.mark.contract("4.13")
-async def test_another_process_addresses_and_tells_what_a_broken_one_left(tmp_path: Path) -> None:
+async def test_another_process_addresses_and_sends_entries_of_a_broken_one(tmp_path: Path) -> None:
     class Broken(Recorder):
         def is_available(self) -> bool:
             raise RuntimeError("no")
@@ -334,7 +345,7 @@ async def test_another_process_addresses_and_tells_what_a_broken_one_left(tmp_pa
 
 
 @pytest.mark.contract("1.8", "4.13")
-async def test_deleting_a_session_takes_what_waits_is_held_and_is_put_aside(tmp_path: Path) -> None:
+async def test_deleting_a_session_deletes_its_queued_held_and_dead_entries(tmp_path: Path) -> None:
     plugin = Refusing([Parked("no"), Later("not now", after=3600.0)])
     async with active(tmp_path, plugin, PATIENT) as provider:
         memory = await begin(provider)
@@ -354,20 +365,20 @@ async def test_deleting_a_session_takes_what_waits_is_held_and_is_put_aside(tmp_
 
 
 @pytest.mark.contract("10.27")
-async def test_taking_a_turn_back_withdraws_what_its_sub_agent_did_and_nothing_from_before(tmp_path: Path) -> None:
+async def test_undo_withdraws_the_entries_of_its_sub_agents_and_no_earlier_ones(tmp_path: Path) -> None:
     async with active(tmp_path, Recorder(), PATIENT, delivers=False) as provider:
         memory, store = await begin(provider), provider.store
         await memory.delegated("an earlier task", "result")
         said = await say(memory, "hello")
         await memory.delegated("task", "result")
         assert await left(provider) == ["delegation", "said", "delegation"]
-        await store.write(lambda tx: take_back(tx, "c", [said], said.timestamp, now=store.clock.now()))
+        await store.write(lambda tx: retract(tx, "c", [said], said.timestamp, now=store.clock.now()))
         assert await left(provider) == ["delegation"]
 
 
 @pytest.mark.contract("4.13")
 @pytest.mark.parametrize("kind", ["forget", "undo"])
-async def test_a_wish_to_delete_names_what_was_tried_and_may_still_arrive(tmp_path: Path, kind: EntryKind) -> None:
+async def test_a_deletion_names_tried_entries_that_may_still_arrive(tmp_path: Path, kind: EntryKind) -> None:
     plugin = Refusing([Later("no answer", after=3600.0)])
     plugin.wants = {*plugin.wants, "forget", "undo"}
     async with active(tmp_path, plugin, PATIENT) as provider:
@@ -383,7 +394,7 @@ async def test_a_wish_to_delete_names_what_was_tried_and_may_still_arrive(tmp_pa
                 assert provider.outbox.forget(tx, "s1", now=store.clock.now())
                 store.deletions.delete(tx, "s1")
             else:
-                take_back(tx, "c", [said], 0.0, now=store.clock.now())
+                retract(tx, "c", [said], 0.0, now=store.clock.now())
 
         await store.write(wish)
         await until_empty(provider)
@@ -393,7 +404,7 @@ async def test_a_wish_to_delete_names_what_was_tried_and_may_still_arrive(tmp_pa
 
 
 @pytest.mark.contract("4.13", "1.8")
-async def test_a_message_that_is_gone_or_became_incognito_has_nothing_left_to_send(tmp_path: Path) -> None:
+async def test_a_deleted_or_incognito_message_is_not_sent(tmp_path: Path) -> None:
     plugin = Recorder()
     async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
         memory, store = await begin(provider), provider.store
@@ -438,7 +449,7 @@ async def test_a_plugins_own_entry_is_saved_once_and_its_outcome_can_be_awaited(
         assert await host.outcome("own:never", 0.0) is None
         [own] = [entry for entry in plugin.entries if entry.kind == "own"]
         assert (own.data, own.speaker) == ({"fact": "likes figs"}, OWNER)
-        with pytest.raises(ProviderError, match="there is no conversation s2"):
+        with pytest.raises(ProviderError, match="memory knows no conversation s2"):
             await host.put("s2", "k2", {})
         with pytest.raises(ProviderError, match="more than 64000"):
             await host.put("s1", "k3", "x" * 70_000)
@@ -448,7 +459,7 @@ async def test_a_plugins_own_entry_is_saved_once_and_its_outcome_can_be_awaited(
 
 
 @pytest.mark.contract("4.16")
-async def test_an_own_entry_lets_go_what_was_held_before_it(tmp_path: Path) -> None:
+async def test_an_own_entry_releases_rows_held_before_it(tmp_path: Path) -> None:
     plugin = Recorder()
     plugin.pace = "session"
     async with active(tmp_path, plugin, PATIENT) as provider:
@@ -488,7 +499,7 @@ async def test_a_lock_is_held_by_one_at_a_time_and_awaited_without_blocking(tmp_
 
 
 @pytest.mark.contract("4.10", "4.13")
-async def test_notes_that_were_changed_by_hand_or_before_a_kill_are_told_at_the_next_start(tmp_path: Path) -> None:
+async def test_notes_changed_by_hand_or_before_a_kill_are_sent_at_the_next_start(tmp_path: Path) -> None:
     plugin = Recorder()
     notes = tmp_path / "memories" / "USER.md"
     notes.parent.mkdir()
@@ -509,7 +520,7 @@ async def test_notes_that_were_changed_by_hand_or_before_a_kill_are_told_at_the_
 
 
 @pytest.mark.contract("4.7")
-async def test_in_a_group_each_message_is_told_with_its_own_speaker(tmp_path: Path) -> None:
+async def test_in_a_group_each_message_is_sent_with_its_speaker(tmp_path: Path) -> None:
     plugin = Recorder()
     group = Conversation("s1", "telegram", "here", None, "group", "agent:main:telegram:group:-100")
     async with active(tmp_path, plugin, PATIENT) as provider:

@@ -1,4 +1,4 @@
-"""A plugin's thread: what is late, what it holds up, and that it is over when it is."""
+"""A plugin's thread: late hooks, what they delay, and their end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def answer(_: object) -> str:
 
 
 async def came_back(thread: PluginThread) -> None:
-    """Return when nothing is late."""
+    """Wait until no hook is late."""
     async with asyncio.timeout(60):
         while thread._late:  # noqa: ASYNC110 - another thread ends it
             await asyncio.sleep(0.01)
@@ -98,7 +98,7 @@ async def test_a_hook_that_stops_the_loop_ends_no_memory(thread: PluginThread) -
     assert await thread.call("recall", answer, line="a", expect=str, seconds=60) == Returned("here")
 
 
-async def test_a_thread_that_has_ended_is_said(thread: PluginThread) -> None:
+async def test_a_thread_that_has_ended_is_reported(thread: PluginThread) -> None:
     thread.close()
     found = await thread.call("recall", answer, line="a", expect=str, seconds=60)
     assert found == Missed("recall was skipped, the provider's thread has ended", skipped=True)

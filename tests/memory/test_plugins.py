@@ -1,4 +1,4 @@
-"""Providers from outside: found, run end to end by the real command, and named by nothing in the host."""
+"""External providers: found and run end to end by the real command, and named nowhere in the host."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ create_plugin = OnFile()
 
 
 PATIENT = "  first_deadline: 60\n  deadline: 60\n"
-"""Longer than a busy machine keeps a plugin waiting that is well."""
+"""Longer than a busy machine delays a healthy plugin."""
 
 
 def install(home: Path, name: str = "diary", source: str | None = None) -> None:
-    """Put a plugin into a home and choose it; turns wait for it."""
+    """Install a plugin in a home and choose it; turns wait for it."""
     choose(home, name, source)
     with (home / "config.yaml").open("a", encoding="utf-8") as config:
         config.write(PATIENT)
 
 
 def diary(home: Path) -> list[str]:
-    """What is in the owner's diary."""
+    """Return the text of the owner's diary."""
     path = home / "diary" / "owner.txt"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [line.partition(" ")[2] for line in lines]
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """Wait for what the process that spoke, or one that it left behind, tells the plugin."""
+    """Wait for calls that the process, or one that it left behind, makes to the plugin."""
     async with asyncio.timeout(100):
         while not true():  # noqa: ASYNC110 - another process does it
             await asyncio.sleep(0.02)
 
 
 def tape(home: Path) -> list[list[Any]]:
-    """What the recording plugin was called with."""
+    """Return the calls of the recording plugin."""
     path = home / "tape.jsonl"
     return (
         [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("]")]
@@ -80,7 +80,7 @@ def last_user_message(server: LoopbackServer, place: int = -1) -> str:
 
 @pytest.mark.processes
 @pytest.mark.contract("4.1", "4.2", "4.10")
-async def test_a_plugin_folder_is_recalled_from_called_and_told(tmp_path: Path) -> None:
+async def test_a_plugin_folder_gets_recalls_tool_calls_and_deliveries(tmp_path: Path) -> None:
     install(tmp_path)
     async with LoopbackServer([says("Noted."), says("You like figs.")]) as server:
         first = await chat(tmp_path, server, "chat", "-q", "I like figs")
@@ -136,13 +136,16 @@ async def test_the_diary_does_not_recall_what_is_being_asked(tmp_path: Path) -> 
         ("raise SystemExit(9)", "cannot be loaded: SystemExit: 9"),
         ("x = 1", "has no attribute 'create_plugin'"),
         ("create_plugin = lambda host: 7", "what was made is a int, not a MemoryPlugin"),
-        ("create_provider = lambda: 7", "is written for an older hermes; docs/memory-providers.md tells what changed"),
-        ("from hermes.memory.provider import MemoryProvider", "docs/memory-providers.md tells what changed"),
+        (
+            "create_provider = lambda: 7",
+            "is written for an older hermes; docs/memory-providers.md describes what changed",
+        ),
+        ("from hermes.memory.provider import MemoryProvider", "docs/memory-providers.md describes what changed"),
         ("def broken(:", "cannot be loaded: SyntaxError"),
         ("import time; time.sleep(3600)", "is_available has not come back"),
     ],
 )
-async def test_a_plugin_that_cannot_be_loaded_is_said_in_one_line_and_the_person_is_answered(
+async def test_a_plugin_that_cannot_be_loaded_costs_one_line_and_the_person_is_answered(
     tmp_path: Path, source: str | None, said: str
 ) -> None:
     if source is not None:
@@ -160,7 +163,7 @@ async def test_a_plugin_that_cannot_be_loaded_is_said_in_one_line_and_the_person
 
 @pytest.mark.processes
 @pytest.mark.contract("4.8")
-async def test_a_failure_after_the_last_turn_is_said_before_the_process_ends(tmp_path: Path) -> None:
+async def test_a_failure_after_the_last_turn_is_reported_before_the_process_ends(tmp_path: Path) -> None:
     full = example().replace('with file.open("a"', 'raise OSError("disk full")\n        with file.open("a"')
     async with LoopbackServer(then=says("one")) as server:
         for home in (tmp_path / str(number) for number in range(5)):
@@ -186,7 +189,7 @@ async def test_what_a_plugin_prints_is_logged_and_not_part_of_the_reply(tmp_path
 @pytest.mark.processes
 @pytest.mark.contract("4.10")
 @pytest.mark.parametrize("shown", [True, False])
-async def test_a_noted_fact_is_told_once_unless_the_person_wants_no_notices(tmp_path: Path, shown: bool) -> None:
+async def test_a_noted_fact_is_reported_once_unless_notices_are_off(tmp_path: Path, shown: bool) -> None:
     install(tmp_path, "tape", RECORDER)
     with (tmp_path / "config.yaml").open("a", encoding="utf-8") as config:
         config.write(f"display:\n  memory_notices: {str(shown).lower()}\n")
@@ -200,7 +203,7 @@ async def test_a_noted_fact_is_told_once_unless_the_person_wants_no_notices(tmp_
 
 
 def noted(home: Path) -> list[Any]:
-    """The notes that the recording plugin was told."""
+    """Return the notes that the recording plugin received."""
     return [entry for call in tape(home) if call[0] == "deliver" for entry in call[1:] if entry[0] == "note"]
 
 
@@ -230,7 +233,7 @@ async def test_a_piped_conversation_goes_incognito_and_back_also_over_a_restart(
 
 
 def made(factory: Factory) -> MemoryPlugin:
-    """A plugin that is never asked for anything but its name."""
+    """Create a plugin of which only the name is used."""
     return factory(cast(Host, None))
 
 

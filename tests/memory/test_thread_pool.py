@@ -1,4 +1,4 @@
-"""The threads for a provider's blocking calls: a blocked one keeps no other waiting while there is room."""
+"""The thread pool: a blocked call delays no other while there is room."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_there_are_never_more_threads_than_allowed_and_all_calls_are_made() -> N
     pool.shutdown()
 
 
-def test_what_waits_for_a_thread_at_the_end_is_cancelled() -> None:
+def test_calls_that_wait_for_a_thread_at_the_end_are_cancelled() -> None:
     pool, begun, free = DaemonPool(1, "test"), threading.Event(), threading.Event()
 
     def block() -> bool:

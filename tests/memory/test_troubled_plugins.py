@@ -1,4 +1,4 @@
-"""Whatever a hook does, the turn goes on within its deadline, and one line names provider and hook."""
+"""Misbehaving hooks: the turn continues within its deadline, and one line names provider and hook."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from hermes.errors import ProviderError
 from hermes.memory.active import Deadlines
 from hermes.memory.caller import MAX_BLOCK_CHARS, MAX_RESULT_CHARS, Memory
-from hermes.memory.health import ProviderHealth, Told
+from hermes.memory.health import LATE_NOTICE, ProviderHealth, Told
 from hermes.memory.offered import MAX_RECALL_CHARS
 from hermes.memory.plugin_thread import Returned
 from hermes.memory.provider import STILL_IN_FORCE, MemoryPlugin, MemorySession, Part, Recalled
@@ -26,9 +26,9 @@ from hermes.types import ToolSpec
 from tests.memory.providers import (
     CONVERSATION,
     HANGING,
-    LET_GO,
     LOOKUP,
     PATIENT,
+    RELEASE_HANGS,
     TROUBLES,
     Recorder,
     Troubled,
@@ -40,7 +40,7 @@ from tests.memory.providers import (
 from tests.memory.remembering import active, begin, begin_well, live, turn
 
 HOOKS = ["recall", "prepare", "call_tool", "before_compress", "retitled", "close", "deliver", "shutdown"]
-"""Hooks that are asynchronous: those that can hang."""
+"""Asynchronous hooks, which can hang."""
 OTHERS = {
     *(
         "name",
@@ -72,40 +72,40 @@ ENDED_BY: dict[str, tuple[str, ...]] = {
     "deliver": ("deliver", "compress"),
     "shutdown": ("close",),
 }
-"""The deadlines that end each hook, or a wait for it."""
-HANG_GUARD = 200.0
+"""The deadline of each hook, or of a wait for it."""
+HANG_TIMEOUT_SECONDS = 200.0
 
 
 def hasty(*hooks: str) -> Deadlines:
-    """Deadlines that are short for these hooks alone."""
+    """Return deadlines that are short only for these hooks."""
     return replace(PATIENT, **{name: 0.5 for hook in hooks for name in ENDED_BY[hook]})
 
 
-class LettingGo(logging.Handler):
-    """Ends what hangs as soon as something is said of it."""
+class ReleasingHandler(logging.Handler):
+    """A log handler that releases hanging hooks once something is logged."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        LET_GO.set()
+        RELEASE_HANGS.set()
 
 
 @pytest.fixture(autouse=True)
 def _nothing_hangs_afterwards() -> Iterator[None]:
-    LET_GO.clear()
+    RELEASE_HANGS.clear()
     yield
-    LET_GO.set()
+    RELEASE_HANGS.set()
 
 
 @pytest.fixture
-def letting_go() -> Iterator[None]:
-    """What hangs does so until it is said."""
-    handler, log = LettingGo(logging.INFO), logging.getLogger("hermes.memory")
+def release_hangs_on_report() -> Iterator[None]:
+    """Release hanging hooks at the first report."""
+    handler, log = ReleasingHandler(logging.INFO), logging.getLogger("hermes.memory")
     log.addHandler(handler)
     yield
     log.removeHandler(handler)
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged, and that none of it carries a traceback."""
+    """Return the logged lines; check that none has a traceback."""
     assert not any(record.exc_info for record in caplog.records)
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
 
@@ -124,12 +124,12 @@ async def test_a_hook_in_trouble_costs_its_deadline_and_one_line(
     trouble: str,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
-    letting_go: None,
+    release_hangs_on_report: None,
 ) -> None:
     caplog.set_level(logging.INFO)
     plugin = Troubled(hook, TROUBLES[trouble])
     plugin.troubled = False
-    async with asyncio.timeout(HANG_GUARD):
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
         async with active(tmp_path, plugin) as provider:
             memory = await begin_well(provider)
             is_waited_for = trouble in HANGING or hook == "deliver"  # which is tried again for as long as there is time
@@ -146,7 +146,7 @@ async def test_a_hook_in_trouble_costs_its_deadline_and_one_line(
 
 
 @pytest.mark.contract("P5")
-async def test_a_conversation_that_ends_in_trouble_is_told_of_no_recovery(tmp_path: Path) -> None:
+async def test_a_conversation_that_ends_during_trouble_reports_no_recovery(tmp_path: Path) -> None:
     plugin = Troubled("recall", raise_error)
     async with active(tmp_path, plugin) as provider:
         memory = await begin(provider)
@@ -157,7 +157,7 @@ async def test_a_conversation_that_ends_in_trouble_is_told_of_no_recovery(tmp_pa
 
 
 @pytest.mark.contract("4.3", "4.8")
-async def test_a_plugin_that_does_not_start_is_said_and_asked_nothing_else(tmp_path: Path) -> None:
+async def test_a_plugin_that_does_not_start_is_reported_and_not_called_again(tmp_path: Path) -> None:
     class Slow(Recorder):
         async def start(self) -> None:
             raise ProviderError("the record cannot be read", hint="")
@@ -174,7 +174,7 @@ async def test_a_plugin_that_does_not_start_is_said_and_asked_nothing_else(tmp_p
 @pytest.mark.contract("4.8", "P5")
 @pytest.mark.parametrize("trouble", ["raise_error", "hang"])
 @pytest.mark.parametrize("hook", ["recall", "prepare", "call_tool", "before_compress", "retitled"])
-async def test_trouble_is_told_once_when_it_starts_and_once_when_it_ends(
+async def test_trouble_is_reported_once_when_it_starts_and_once_when_it_ends(
     tmp_path: Path, hook: str, trouble: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -243,13 +243,13 @@ async def test_a_tool_runs_while_recall_has_not_come_back(tmp_path: Path) -> Non
 
 
 @pytest.mark.contract("4.8")
-def test_a_provider_that_works_by_what_it_read_earlier_is_not_gone_on_without() -> None:
+def test_a_provider_with_earlier_values_is_not_reported_as_missing() -> None:
     line = f"its file is broken; {STILL_IN_FORCE}"
     assert Told("diary").news({"configuration": line}) == [f"memory provider diary: {line}"]
 
 
 @pytest.mark.contract("4.8")
-def test_an_outage_is_told_once_whichever_hooks_it_fails() -> None:
+def test_an_outage_is_reported_once_whichever_hooks_fail() -> None:
     told = Told("diary")
     assert told.news({"recall": "it is down"}) == ["memory provider diary: it is down; going on without it"]
     assert told.news({"recall": "it is down", "delivery": "delivery is put off: it is down"}) == []
@@ -275,13 +275,13 @@ async def test_a_hook_that_blocks_the_plugins_thread_is_named(tmp_path: Path) ->
 
     async def block() -> None:
         begun.set()
-        free.wait(HANG_GUARD)
+        free.wait(HANG_TIMEOUT_SECONDS)
 
     plugin = Troubled("prepare", block)
     async with active(tmp_path, plugin) as provider:
         memory = await begin(provider)
         await memory.tools(memory.begin())
-        assert await asyncio.to_thread(begun.wait, HANG_GUARD)
+        assert await asyncio.to_thread(begun.wait, HANG_TIMEOUT_SECONDS)
         provider.deadlines = hasty("recall")
         assert await turn(memory) == ""
         [line] = memory.take_notices()
@@ -291,7 +291,7 @@ async def test_a_hook_that_blocks_the_plugins_thread_is_named(tmp_path: Path) ->
 
 
 @pytest.mark.contract("4.8")
-async def test_guests_and_groups_hear_nothing_of_an_outage_and_the_owner_in_each_conversation(tmp_path: Path) -> None:
+async def test_an_outage_is_reported_in_each_conversation_of_the_owner_and_no_other(tmp_path: Path) -> None:
     async with active(tmp_path, Troubled("recall", raise_error)) as provider:
         heard = {}
         for name, reach in (("a", "everything"), ("b", "everything"), ("c", "own"), ("d", "here")):
@@ -309,7 +309,7 @@ GOOD: dict[str, tuple[type, ...]] = {**dict.fromkeys(HOOKS, (type(None),)), "rec
 
 @pytest.mark.contract("4.8")
 @pytest.mark.parametrize("hook", [hook for hook in HOOKS if hook not in ("deliver", "shutdown", "close")])
-async def test_a_hook_that_returns_nonsense_is_said_and_does_no_harm(tmp_path: Path, hook: str) -> None:
+async def test_a_hook_that_returns_nonsense_is_reported_and_does_no_harm(tmp_path: Path, hook: str) -> None:
     for place, value in enumerate(NONSENSE):
 
         async def answer(value: Any = value) -> Any:
@@ -326,7 +326,7 @@ async def test_a_hook_that_returns_nonsense_is_said_and_does_no_harm(tmp_path: P
 
 
 @pytest.mark.contract("4.8")
-async def test_parts_that_are_none_are_left_out_and_said(tmp_path: Path) -> None:
+async def test_invalid_parts_are_dropped_and_reported(tmp_path: Path) -> None:
     async def answer() -> Recalled:
         return Recalled(("text", Part("all", "figs", 0.0, 1), Part("all", 3, 0.0, 1)))  # type: ignore[arg-type]
 
@@ -351,7 +351,7 @@ async def test_parts_that_are_none_are_left_out_and_said(tmp_path: Path) -> None
         ([ToolSpec(f"t{n}", "x", {}) for n in range(1000)], [f"t{n}" for n in range(64)], "more tools than"),
     ],
 )
-async def test_tools_that_no_endpoint_would_take_are_left_out_and_said(
+async def test_tools_that_endpoints_would_refuse_are_dropped_and_reported(
     tmp_path: Path, given: Any, left: list[str], said: str
 ) -> None:
     plugin = Recorder()
@@ -384,7 +384,7 @@ async def _tool(memory: Memory) -> str:
     ("hook", "longest", "ask"),
     [("recall", MAX_RECALL_CHARS, _recall), ("", MAX_BLOCK_CHARS, _block), ("call_tool", MAX_RESULT_CHARS, _tool)],
 )
-async def test_text_without_end_is_cut_and_said_once(
+async def test_overlong_text_is_cut_and_reported_once(
     tmp_path: Path, hook: str, longest: int, ask: Callable[[Memory], Awaitable[str]]
 ) -> None:
     async def answer() -> Any:
@@ -408,22 +408,22 @@ async def test_text_without_end_is_cut_and_said_once(
         (lambda _: sys.exit(2), "is_available failed: SystemExit: 2"),
     ],
 )
-async def test_a_plugin_that_cannot_be_made_is_said_once_and_the_host_goes_on(
+async def test_a_plugin_that_cannot_be_created_is_reported_once_and_the_host_continues(
     tmp_path: Path, make: Any, said: str
 ) -> None:
-    await be_told_once(tmp_path, make, said, PATIENT)
+    await check_reported_once(tmp_path, make, said, PATIENT)
 
 
 @pytest.mark.contract("4.3")
-async def test_a_plugin_whose_making_does_not_end_is_said_once_and_the_host_goes_on(tmp_path: Path) -> None:
+async def test_a_plugin_whose_creation_hangs_is_reported_once_and_the_host_continues(tmp_path: Path) -> None:
     free = threading.Event()
     said = "is_available has not come back"
-    await be_told_once(tmp_path, lambda _: free.wait(HANG_GUARD), said, hasty("recall"))
+    await check_reported_once(tmp_path, lambda _: free.wait(HANG_TIMEOUT_SECONDS), said, hasty("recall"))
     free.set()
 
 
-async def be_told_once(home: Path, make: Any, said: str, deadlines: Deadlines) -> None:
-    """Two turns with a plugin that cannot be made: what is said of it."""
+async def check_reported_once(home: Path, make: Any, said: str, deadlines: Deadlines) -> None:
+    """Run two turns with a plugin that cannot be created, and check the notices."""
     async with active(home, make, deadlines) as provider:
         memory = await begin(provider)
         notices: list[str] = []
@@ -433,7 +433,7 @@ async def be_told_once(home: Path, make: Any, said: str, deadlines: Deadlines) -
         assert notices == [f"memory provider troubled: {said}; going on without it"]
 
 
-async def test_a_plugin_that_is_not_configured_is_said_once_and_opens_nothing(tmp_path: Path) -> None:
+async def test_a_plugin_that_is_not_configured_is_reported_once_and_opens_nothing(tmp_path: Path) -> None:
     class Bare(Recorder):
         def is_available(self) -> bool:
             return False
@@ -443,7 +443,7 @@ async def test_a_plugin_that_is_not_configured_is_said_once_and_opens_nothing(tm
         memory = await begin(provider)
         for _ in range(2):
             await turn(memory)
-        line = "memory provider troubled: is_available says that it is not configured; going on without it"
+        line = "memory provider troubled: is_available reports that it is not configured; going on without it"
         assert memory.take_notices() == [line]
     assert plugin.calls == []
 
@@ -470,7 +470,7 @@ async def test_a_slow_start_misses_the_first_turn_and_serves_the_next(tmp_path: 
         assert plugin.told() == ["first", "reply to first", "second", "reply to second"]
 
 
-async def test_a_turn_that_memory_brings_nothing_to_in_time_says_so_once(tmp_path: Path) -> None:
+async def test_late_recalls_in_a_row_are_reported_once(tmp_path: Path) -> None:
     late = {"base": "it was not there in time"}
     found = {
         "known": Recalled((Part("all", "figs", 1.0, 1),)),
@@ -489,7 +489,7 @@ async def test_a_turn_that_memory_brings_nothing_to_in_time_says_so_once(tmp_pat
             await turn(memory, text)
             said[number] = memory.take_notices()
             await memory.flush(60)
-    line = ["memory was not there in time: this reply goes without it"]
+    line = [LATE_NOTICE]
     assert said == {0: [], 1: line, 2: [], 3: [], 4: [], 5: line}, "at first it was told nothing it could bring"
 
 
@@ -504,12 +504,12 @@ async def test_a_warm_up_in_trouble_is_nobodys_trouble(
             return await self.run("warm_up", None)  # type: ignore[no-any-return]
 
     begun, plugin = threading.Event(), Warming("warm_up", TROUBLES[trouble])
-    async with asyncio.timeout(HANG_GUARD):
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
         async with active(tmp_path, plugin) as provider:
             provider.warm_up()
             provider.warm_up()
-            assert await asyncio.to_thread(begun.wait, HANG_GUARD)
-            asyncio.get_running_loop().call_later(0.5, LET_GO.set)  # a turn can wait for a thread that is blocked
+            assert await asyncio.to_thread(begun.wait, HANG_TIMEOUT_SECONDS)
+            asyncio.get_running_loop().call_later(0.5, RELEASE_HANGS.set)  # a turn can wait for a blocked thread
             memory = await begin(provider)
             assert await turn(memory) == "recalled for hello"
             assert memory.take_notices() == []
@@ -519,7 +519,7 @@ async def test_a_warm_up_in_trouble_is_nobodys_trouble(
     assert "Traceback" not in capfd.readouterr().err
 
 
-async def test_who_leaves_while_memory_warms_up_waits_for_nothing(tmp_path: Path) -> None:
+async def test_leaving_during_a_warm_up_waits_for_nothing(tmp_path: Path) -> None:
     class Warming(Recorder):
         async def warm_up(self, until: float) -> None:
             begun.set()
@@ -529,13 +529,13 @@ async def test_who_leaves_while_memory_warms_up_waits_for_nothing(tmp_path: Path
                 await self.run("let go", None)
 
     begun, plugin = threading.Event(), Warming()
-    async with asyncio.timeout(HANG_GUARD), active(tmp_path, plugin, PATIENT) as provider:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), active(tmp_path, plugin, PATIENT) as provider:
         provider.warm_up()
-        assert await asyncio.to_thread(begun.wait, HANG_GUARD)
+        assert await asyncio.to_thread(begun.wait, HANG_TIMEOUT_SECONDS)
     assert plugin.hooks() == ["is_available", "let go", "shutdown"]
 
 
-async def test_what_a_plugin_says_in_words_is_told_without_the_name_of_a_hook(tmp_path: Path) -> None:
+async def test_a_plugins_own_error_text_is_reported_without_the_name_of_a_hook(tmp_path: Path) -> None:
     async def refuse() -> None:
         raise ProviderError("the server refuses the key", hint="")
 
@@ -591,7 +591,7 @@ def test_a_process_ends_though_a_provider_hangs_in_every_way_at_once() -> None:
         [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
         capture_output=True,
         text=True,
-        timeout=HANG_GUARD,
+        timeout=HANG_TIMEOUT_SECONDS,
         check=False,
     )
     assert (done.stdout, done.returncode) == ("went on\n", 0), done.stderr

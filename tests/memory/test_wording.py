@@ -1,4 +1,4 @@
-"""Whether words stand in a text, in any script and however its letters are written down."""
+"""Search for words in texts of any script and Unicode form."""
 
 from __future__ import annotations
 

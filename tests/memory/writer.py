@@ -1,4 +1,4 @@
-"""A process that adds entries to the notes, each said on standard output once it is saved.
+"""A process that adds entries to the notes, and prints each once it is saved.
 
 python -m tests.memory.writer HOME NAME COUNT LIMIT
 """

@@ -9,7 +9,8 @@ import pytest
 from honcho import Honcho
 
 from hermes.memory_server.engine.dialectic import HEAD, UNTOLD
-from hermes.ranking.admission import LEAST_LIKELY, AnswerFeatures, likelihood
+from hermes.memory_server.engine.word_vectors import WordVectors
+from hermes.ranking.admission import KNOWN_THRESHOLD, AskedWords, FoundLine, holds_value, likelihood, read_features
 from tests.memory_server.sdk import Caller
 from tests.memory_server.talking import say, settle
 
@@ -61,13 +62,49 @@ def test_evidence_says_whether_the_answer_was_told(http: httpx.Client, told: Non
     assert not is_told("Which vaccine did the llama get at the observatory?")
 
 
+NOBODY: frozenset[int] = frozenset()
+DOG = ["I adopted a greyhound in May.", "Ruth lives in Hull.", "My sister paints harbours."]
+
+
+def judge(question: str, words: str, lines: list[str], **more: Any) -> float:
+    asked = AskedWords(question, words.split(), more.pop("known", 1.0), more.pop("named", NOBODY), False, **more)
+    return likelihood(read_features(asked, [FoundLine(line, 1) for line in lines], WordVectors().direction))
+
+
+@pytest.mark.contract("9.5")
 def test_an_answer_is_less_likely_if_only_somebody_else_fits() -> None:
-    own = AnswerFeatures(known=0.9, by_another=0.0, meaning=0.6, score=10.0)
-    another = AnswerFeatures(known=0.9, by_another=1.0, meaning=0.6, score=10.0)
-    assert likelihood(another) < LEAST_LIKELY < likelihood(own)
+    own = judge("Where did Mara climb?", "climb", ["I climb in Arco."], named=frozenset((1,)))
+    another = judge("Where did Mara climb?", "climb", ["I climb in Arco."], named=frozenset((2,)), by_another=True)
+    assert another < KNOWN_THRESHOLD < own
 
 
+@pytest.mark.contract("9.5")
 def test_an_answer_is_less_likely_if_nobody_used_the_words() -> None:
-    known, unknown = (AnswerFeatures(share, 0.0, 0.3, 4.0) for share in (0.95, 0.2))
-    assert likelihood(unknown) < LEAST_LIKELY < likelihood(known)
+    known, unknown = (judge("Where does Ruth live?", "ruth live", DOG[1:], known=share) for share in (1.0, 0.1))
+    assert unknown < known
     assert likelihood(None) == 0.0
+
+
+@pytest.mark.contract("9.5")
+def test_an_answer_is_less_likely_if_no_line_holds_both_the_person_and_the_thing() -> None:
+    with_dog = ["Ruth has a dog called Rex.", *DOG]
+    assert judge("Does Ruth have a dog?", "ruth dog", DOG) < judge("Does Ruth have a dog?", "ruth dog", with_dog)
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "is_held"),
+    [
+        ("What colour is the dog?", "Pepper is dark blue.", True),
+        ("What colour is the dog?", "Pepper is a beagle.", False),
+        ("How much did the car cost?", "We bought a Subaru.", False),
+        ("How much did the car cost?", "The Subaru was $3,000.", True),
+        ("What time does my choir start?", "I go to a choir on Thursdays.", False),
+        ("What time does my choir start?", "Choir is at 7 pm.", True),
+        ("What is the number of my plate?", "The car is red.", False),
+        ("How old is Pieter?", "Pieter left there.", False),
+        ("Wie alt ist Pieter?", "Pieter ist 31.", True),
+        ("Do I like tea?", "Tea is fine.", True),
+    ],
+)
+def test_a_value_is_of_the_kind_that_a_question_asks_for(question: str, text: str, is_held: bool) -> None:
+    assert holds_value(question, text) is is_held

@@ -139,6 +139,16 @@ def test_health_counts_what_was_done(untouched: httpx.Client) -> None:
     assert counts == {"retired": 2, "added": 2, "undone": 0, "left": 0}
 
 
+def test_what_was_concluded_as_a_whole_sentence_is_announced_as_no_work(tmp_path: Path) -> None:
+    whole = "I'm Nina and I live in Lisbon."
+    make_old(tmp_path, (whole, PORTO), (whole, PORTO))
+    with closing(sqlite3.connect(tmp_path / FILE)) as file, file:
+        file.execute("UPDATE collections SET generation = 1")
+    with running(tmp_path) as served, inside(served, "lab") as client:
+        assert finished(client)["would_add"] == 0
+        assert json.loads(reread(served.url, tmp_path, "--yes", "--json"))["added"] == 0
+
+
 def test_rereading_waits_for_a_yes_where_something_was_deleted(tmp_path: Path) -> None:
     make_old(tmp_path)
     with closing(sqlite3.connect(tmp_path / FILE)) as file, file:

@@ -238,6 +238,8 @@ def test_what_was_pasted_or_quoted_is_no_statement_of_who_pasted_it(text: str) -
         "No guardes esto: vivo en Sevilla.",
         "Ne retiens pas ça : je déménage à Lyon.",
         "不要记住这个:我住在上海。",
+        "Leave that out, please. I broke my arm.",
+        "Das hier ist nie passiert: ich habe die Vase zerbrochen.",
     ],
 )
 def test_a_wish_not_to_remember_holds_for_the_whole_message(text: str) -> None:
@@ -254,6 +256,7 @@ def test_a_wish_not_to_remember_holds_for_the_whole_message(text: str) -> None:
         ("Mi contraseña es Girasol99.", True),
         ("Mon mot de passe est Tournesol99.", True),
         ("我的密码是xiangrikui99。", True),
+        ("The PIN is seven seven one zero.", True),
         ("My password manager is Bitwarden.", False),
         ("I live at 24 Baker Street.", False),
     ],
@@ -267,6 +270,11 @@ def test_a_secret_is_kept_and_known_as_one(text: str, is_one: bool) -> None:
     "text",
     [
         "Keep at it, you're tough enough to pull through!",
+        "I can't eat nuts, so keep that in mind.",
+        "Please remember that the dog must never be off the lead near cows.",
+        "We live on Orchard Lane, number 3316, third floor.",
+        "Everything is clear now, thank you.",
+        "2. **Login Route**: check the role of the user first.",
         "My cousin always brings out the best in me.",
         "The trip gave me loads of confidence and lovely memories.",
         "- **Deadline**: June 3\n- **Budget**: $4,500 a year",

@@ -1,4 +1,4 @@
-"""Which of two statements about a value comes first."""
+"""Changed values: which of two statements about a value ranks first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OLDER, NEWER = 0, 1
 
 
 def reorder(question: str, *said: str, speakers: str = "") -> list[int]:
-    """The places after reordering; each text was said a day after the one before."""
+    """Return the positions after reordering; each text is a day later than the one before."""
     who = speakers or "a" * len(said)
     found = [SaidText(text, who[day], day * 86_400.0) for day, text in enumerate(said)]
     return put_newer_first(question, telling_words(split_words(question)), found)

@@ -1,4 +1,4 @@
-"""The pure parts of a search: words, names, dates, traits, and the sum of what speaks for a message."""
+"""The pure parts of a search: words, names, dates, traits, and the sum of a message's evidence."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_traits_tell_questions_times_and_who_speaks_of_themselves() -> None:
 
 
 def plain(count: int) -> Evidence:
-    """Candidates for which nothing speaks, each in a session of its own."""
+    """Return candidates without evidence, each in a separate session."""
     zeros, no = np.zeros(count, dtype=np.float32), np.zeros(count, dtype=bool)
     every = np.arange(count)
     return Evidence(
@@ -149,7 +149,7 @@ def test_session_of_many_good_candidates_lifts_them() -> None:
 
 
 @pytest.mark.parametrize("words", [10, 400])
-def test_finer_embedder_decides_among_equals_and_what_it_has_not_seen_counts_as_the_rest_do(words: int) -> None:
+def test_second_embedder_decides_ties_and_unseen_messages_count_as_average(words: int) -> None:
     found = replace(plain(4), length=np.full(4, words))
     best = np.array([3, 1, 2])
     scores = score_finer(found, best, np.array([0.9, 0.1, np.nan]))

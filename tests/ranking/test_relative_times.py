@@ -1,4 +1,4 @@
-"""Relative times, worked out from the day on which a text was said."""
+"""Relative times, resolved against the day of their text."""
 
 from __future__ import annotations
 

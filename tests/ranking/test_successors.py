@@ -1,4 +1,4 @@
-"""Later statements about the same thing go first, where a question asks for what is so now."""
+"""Later statements about the same thing rank first if a question asks for the present state."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ASKED: Floats = np.array([1.0, 0.0, 0.0], dtype=np.float32)
 
 
 def towards(angle: float, aside: float = 0.0) -> Floats:
-    """A direction that is closer to the question the smaller the angle is."""
+    """Return a vector whose distance to the question grows with the angle."""
     made = np.array([np.cos(angle), np.sin(angle), aside], dtype=np.float32)
     return made / np.linalg.norm(made)
 
 
 def said(*texts: str, speakers: Sequence[str] = (), angles: Sequence[float] = ()) -> list[SaidStatement]:
-    """Statements of one speaker in the order of time, all of about one direction."""
+    """Return statements of one speaker in order of time, all with nearly the same vector."""
     return [
         SaidStatement(
             text, speakers[n] if speakers else "ann", float(n), towards(angles[n] if angles else 0.5 + n / 10)

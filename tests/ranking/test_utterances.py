@@ -1,4 +1,4 @@
-"""What kind of thing somebody says: questions, small talk, reported speech, secrets."""
+"""Kinds of utterances: questions, small talk, reported speech, secrets."""
 
 from __future__ import annotations
 

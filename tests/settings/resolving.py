@@ -1,4 +1,4 @@
-"""The settings in force, or the first problem as the app raises it."""
+"""Resolved settings, or the first problem raised as the app raises it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""config.yaml and the environment together: which source wins, and what a person reads when something is wrong."""
+"""config.yaml and the environment: which source takes precedence, and the error texts."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_our_variable_beats_the_file_and_the_file_beats_the_default(
     assert settings.get(LOCK_TIMEOUT) == LOCK_TIMEOUT.default
 
 
-def test_only_a_variable_of_our_own_comes_before_the_file() -> None:
-    """One that other programs share cannot be meant for us alone."""
+def test_only_hermes_variables_override_the_file() -> None:
+    """A variable that other programs share is not meant for us alone."""
     for setting in TABLE:
         stands_in = setting is PROVIDER  # its variable says what is in force where the file says nothing
         assert setting.env_wins is ((setting.env or "").startswith("HERMES_") and not stands_in)
 
 
-def test_shared_variable_only_fills_in_what_the_file_leaves_open() -> None:
+def test_shared_variable_applies_only_where_the_file_has_no_value() -> None:
     shared = Setting("api.key", Secret(), "", "a key", env="OPENAI_API_KEY")
     env = {"OPENAI_API_KEY": "from outside"}
     for entries in ([], [entry("api.key", None)], [entry("api", None)]):
@@ -95,7 +95,7 @@ def test_mistake_in_the_file_is_named_with_its_line(tmp_path: Path, text: str, s
 @pytest.mark.parametrize(
     "text", ["", "# nothing\n", "display:\n", "display:\n  color:\n", "store: {}\n", "display: ~\n"]
 )
-def test_what_is_left_open_is_no_mistake(tmp_path: Path, text: str) -> None:
+def test_empty_values_are_no_errors(tmp_path: Path, text: str) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(text)
     assert configure(read_entries(config), {}).problems == []
@@ -164,7 +164,7 @@ def test_a_wrong_secret_is_not_shown() -> None:
 
 @pytest.mark.processes
 def test_the_table_costs_little_to_import() -> None:
-    """`hermes --version` and every plugin load it."""
+    """`hermes --version` and every plugin import it."""
     code = "import sys, hermes.settings; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"ruamel.yaml", "asyncio", "pydantic", "httpx", "typer", "difflib"} & set(loaded)

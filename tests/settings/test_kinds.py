@@ -1,4 +1,4 @@
-"""What each kind of setting takes, refuses and shows."""
+"""The accepted values, errors and display of each kind of setting."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_wrong_value_is_named_with_what_is_allowed(kind: Kind[Any], raw: object,
     [(Text(), "x" * 10_001), (Secret(), "x" * 10_001), (NAMES, ["x"] * 10_001),
      (ALIASES, dict.fromkeys(range(10_001), "x"))],
 )  # fmt: skip
-def test_what_is_far_too_long_is_refused_in_a_short_line(kind: Kind[Any], raw: object) -> None:
+def test_overlong_value_is_refused_in_a_short_line(kind: Kind[Any], raw: object) -> None:
     with pytest.raises(RefusedValue, match="at most 10,000") as caught:
         kind.parse(raw)
     assert len(str(caught.value)) < 300
@@ -163,7 +163,7 @@ ANYTHING = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(
 
 
 @given(ANYTHING | st.sampled_from(["", "low,high", "[1, 2]", '{"user": {"me": true}}', "http://x", "none", "[" * 3000]))
-def test_any_value_is_parsed_or_refused_and_what_was_parsed_is_taken_again(raw: object) -> None:
+def test_any_value_is_parsed_or_refused_and_parsing_is_idempotent(raw: object) -> None:
     for kind in (*ALL, *(setting.kind for setting in TABLE)):
         try:
             value = kind.parse(raw)

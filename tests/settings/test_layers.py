@@ -1,4 +1,4 @@
-"""Layers of values: which one wins, and that each value knows where it came from."""
+"""Layers of values: their precedence, and the source of each value."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def root(**values: object) -> Layer:
         ([], {}, "nobody", "default", "default"),
     ],
 )
-def test_the_first_layer_that_says_something_wins_and_is_named(
+def test_first_layer_with_a_value_wins_and_is_named(
     layers: list[Layer], env: dict[str, str], value: str, origin: str, where: str
 ) -> None:
     settings = resolve(TABLE, [*layers, environment(TABLE, env)])
     assert (settings.get(NAME), settings.origin(NAME), settings.where(NAME)) == (value, origin, where)
 
 
-def test_null_is_a_value_where_none_is_allowed_and_else_leaves_it_open() -> None:
+def test_null_is_a_value_only_where_none_is_allowed() -> None:
     layers = [host(tokens=None, pin=None), root(tokens=800, pin=True)]
     settings = resolve(TABLE, layers)
     assert (settings.get(TOKENS), settings.origin(TOKENS)) == (None, "host block")
@@ -83,7 +83,7 @@ def test_a_wrong_value_that_another_layer_hides_stops_nobody() -> None:
     assert resolve(TABLE, [host(pin=True), root(pin="maybe")]).get(PIN) is True
 
 
-def test_what_is_right_can_be_looked_at_beside_what_is_wrong() -> None:
+def test_valid_settings_are_available_beside_wrong_ones() -> None:
     settings, problems = try_resolve(TABLE, [root(name="a", pin="maybe", tokens=0)])
     assert (settings.get(NAME), settings.get(PIN), settings.get(TOKENS)) == ("a", False, 500)
     assert [problem.message.partition(" is ")[0] for problem in problems] == ["x.json: pin", "x.json: tokens"]

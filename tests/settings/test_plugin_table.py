@@ -1,4 +1,4 @@
-"""The settings of a memory plugin, in a JSON file of its own: every key and type of Honcho's reference."""
+"""The settings of a memory plugin, in its own JSON file: every key and type of Honcho's reference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIGHT = Fields({"observeMe": Boolean(), "observeOthers": Boolean()})
 
 
 class Rows:
-    """As a plugin declares them; `collect` makes the table."""
+    """The fields as a plugin declares them; `collect` makes the table."""
 
     api_key = Setting("apiKey", Secret(), "", "The key.", env="HONCHO_API_KEY")
     oauth = Setting(

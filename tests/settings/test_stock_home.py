@@ -1,4 +1,4 @@
-"""A config.yaml of a stock Hermes: it works, what is not ours is said, and nothing of it is ever touched."""
+"""A config.yaml of a stock Hermes works and is never changed; keys that are not ours cause notices."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_keys_that_mean_the_same_are_understood(config: Path, setting: Setting[A
 
 
 @pytest.mark.contract("10.9")
-async def test_they_reach_the_agent(home: Path, store: Store) -> None:
+async def test_stock_settings_reach_the_agent(home: Path, store: Store) -> None:
     (home / "config.yaml").write_text(STOCK)
     session = await store.create_session("cli")
     agent = open_agent(App.load(), store, ScriptedModel([]), session, OWNER, "owner")
@@ -164,7 +164,7 @@ def test_a_start_names_what_is_not_ours_in_one_line_and_goes_on(config: Path, he
 
 
 @pytest.mark.contract("10.9")
-def test_doctor_and_config_list_name_all_of_it(config: Path, hermes: Hermes) -> None:
+def test_doctor_and_config_list_name_every_foreign_key(config: Path, hermes: Hermes) -> None:
     for command in (("config", "list"), ("config", "list", "--json"), ("doctor",)):
         ran = hermes(*command)
         assert ran.code == 0
@@ -196,11 +196,11 @@ def test_a_suggestion_is_made_only_for_a_slip(config: Path, hermes: Hermes, text
     assert ran.code == 0
     assert f"1 setting is not ours: {named} (kept)\n" in ran.err
     doctor = hermes("doctor")
-    assert ("mend its name" in doctor.out) is ("did you mean" in named)
+    assert ("correct its name" in doctor.out) is ("did you mean" in named)
     assert named in doctor.out
 
 
-def test_slips_are_named_first(config: Path, hermes: Hermes) -> None:
+def test_probable_typos_are_named_first(config: Path, hermes: Hermes) -> None:
     config.write_text(f"{STOCK}zzz: 1\nlgo.level: debug\n")
     assert (
         "16 settings are not ours: lgo.level (did you mean log.level?), _config_version"
@@ -241,7 +241,7 @@ CHANGES = (
 
 
 @pytest.mark.contract("10.9")
-def test_every_write_of_ours_leaves_all_else_to_the_letter(config: Path, hermes: Hermes) -> None:
+def test_our_writes_leave_everything_else_unchanged(config: Path, hermes: Hermes) -> None:
     expected = STOCK
     for key, value, before, after in CHANGES:
         assert hermes("config", "set", key, value).code == 0
@@ -263,7 +263,7 @@ def test_every_write_of_ours_leaves_all_else_to_the_letter(config: Path, hermes:
         ("model:\nz: 1\n", "model:\n  base_url: http://x/v1\nz: 1\n"),
     ],
 )  # fmt: skip
-def test_a_bare_name_becomes_a_block_when_more_is_said_of_the_model(
+def test_bare_model_name_becomes_a_block_when_more_keys_are_set(
     config: Path, hermes: Hermes, before: str, after: str
 ) -> None:
     config.write_bytes(before.encode())

@@ -53,8 +53,9 @@ async def test_notes_are_listed_with_numbers_and_their_files_before_anything_is_
         "2. Lives in Oslo",
         "3. The build needs Java 21",
     ]
-    assert listed.count(str(user)) == 2
-    assert str(work) in listed
+    assert f"Notes in {user}:\n1. " in listed
+    assert f"Notes in {work}:\n3. " in listed, "one heading for each file, a line for each note"
+    assert listed.count(str(user)) == 1
 
 
 async def test_a_note_is_corrected_by_its_number_and_the_others_stay(tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ async def test_a_number_means_what_was_shown_whatever_the_file_says_by_now(tmp_p
         assert read(user) == "Speaks Danish\n§\nLives in Oslo\n"
         assert "changed since it was listed" in await refusal(conversation, "/memory forget 1 --yes")
         user.write_text("Speaks Danish\n", encoding="utf-8")
-        assert "not there any more" in await refusal(conversation, "/memory edit 2 Lives in Bergen")
+        assert "no longer exists" in await refusal(conversation, "/memory edit 2 Lives in Bergen")
     assert read(user) == "Speaks Danish\n"
     assert rows(tmp_path, "SELECT * FROM hermes_corrections WHERE wrong <> ''") == [], "what was refused holds nowhere"
 
@@ -180,7 +181,7 @@ async def test_a_long_list_comes_in_pages_whose_numbers_go_on(tmp_path: Path) ->
         assert "Fact number 21" not in first
         assert "/memory more" in first
         more = await ask(conversation, "/memory more")
-        assert more.startswith("21. Fact number 21")
+        assert more.splitlines()[1] == "21. Fact number 21"
         assert "30. Fact number 30" in more
         assert "no more" in await refusal(conversation, "/memory more")
         await ask(conversation, "/memory forget 30 --yes")
@@ -231,7 +232,7 @@ async def test_a_guest_sees_and_corrects_what_is_the_guests_own_and_no_path(tmp_
         await in_chat(core, "hi")
         user = write_note(tmp_path, str(folder / "USER.md"), "Has a dog called Rex\n")
         listed = await in_chat(core, "/memory")
-        assert "1. Has a dog called Rex\n   note in USER.md" in listed
+        assert "Notes in USER.md:\n1. Has a dog called Rex" in listed
         told = await in_chat(core, "/memory edit 1 Has a dog called Max")
         assert str(tmp_path) not in listed + told
     assert read(user) == "Has a dog called Max\n"
@@ -266,7 +267,7 @@ async def test_refused_change_is_reported_in_the_chat_without_delay(tmp_path: Pa
         await in_chat(core, "/memory")
         assert "an entry has 1 to 2000 characters" in await in_chat(core, f"/memory edit 1 {'x' * 2001}")
         user.write_text("Speaks Danish\n", encoding="utf-8")
-        assert "not there any more" in await in_chat(core, "/memory edit 1 Has a cat")
+        assert "no longer exists" in await in_chat(core, "/memory edit 1 Has a cat")
         assert await in_chat(core, "hello") == "echo: hello"
     assert rows(tmp_path, "SELECT count(*) FROM hermes_queue WHERE queue = 'inbox' AND attempts > 1") == [(0,)]
 
@@ -285,12 +286,49 @@ async def test_unknown_memory_argument_lists_the_valid_ones(tmp_path: Path) -> N
             await ask(conversation, "/memory onn")
 
 
-async def test_words_instead_of_a_number_get_a_hint_to_the_list(tmp_path: Path) -> None:
-    write_note(tmp_path, "USER.md", "Has a dog\n")
+@pytest.mark.parametrize("command", ["/memory forget", "/forget"])
+async def test_an_entry_is_forgotten_by_a_word_that_it_alone_holds(tmp_path: Path, command: str) -> None:
+    user = write_note(tmp_path, "USER.md", "Has a dog\n§\nHas a cat\n")
     async with at_terminal(tmp_path) as conversation:
-        with pytest.raises(UsageError) as refused:
-            await ask(conversation, "/memory forget dog")
-        assert "`/memory search WORDS`" in refused.value.line()
+        both = await ask(conversation, f"{command} has")
+        assert [line for line in both.splitlines() if line[:1].isdigit()] == ["1. Has a dog", "2. Has a cat"]
+        told = await ask(conversation, f"{command} cat")
+        assert told.startswith("This would be forgotten: Has a cat")
+        assert "`/memory edit 1 TEXT` corrects it instead" in told
+        assert "Nothing holds all of this: eel" in await ask(conversation, f"{command} eel")
+        await ask(conversation, f"{command} cat")
+        assert (await ask(conversation, f"{command} 1 --yes")).startswith("Forgotten.")
+    assert read(user) == "Has a dog\n"
+
+
+async def test_what_a_person_has_remembered_is_a_note_at_once(tmp_path: Path) -> None:
+    async with at_terminal(tmp_path) as conversation:
+        told = await ask(conversation, "/remember My train leaves at nine.")
+        assert told == "Noted: My train leaves at nine. `/forget` takes it out again."
+        await ask(conversation, "/memory off")
+        assert "incognito" in await refusal(conversation, "/remember My train is late")
+    assert read(tmp_path / "memories" / "USER.md").strip() == "My train leaves at nine."
+
+
+async def test_in_a_group_nobody_notes_by_a_command(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        told = await in_chat(core, "/remember Ann likes tea", kind="group")
+    assert told.startswith("what is noted in a group belongs to all of it")
+
+
+async def test_a_search_shows_notes_and_what_was_said(tmp_path: Path) -> None:
+    write_note(tmp_path, "USER.md", "Has a dog called Rex\n")
+    session = await asyncio.to_thread(fill, tmp_path, "The dog next door is called Bello.")
+    async with at_terminal(tmp_path) as conversation:
+        found = await ask(conversation, "/search dog")
+    assert "1. Has a dog called Rex" in found
+    assert f"{session})" in found.partition("Said in conversations:")[2]
+
+
+async def test_a_search_leaves_out_what_others_said(tmp_path: Path) -> None:
+    await asyncio.to_thread(fill, tmp_path, "The dog next door is called Bello.")
+    async with running_core(tmp_path) as core:
+        assert "Bello" not in await in_chat(core, "/search dog")
 
 
 async def test_without_a_text_the_entry_is_put_into_the_prompt_to_be_changed(tmp_path: Path) -> None:

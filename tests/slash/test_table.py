@@ -29,6 +29,9 @@ BEGINNINGS = {
     "undo": "Took back the last turn (2 messages): “hello” and what followed.",
     "retry": "echo: hello",
     "memory": "Memory is on.",
+    "remember": "what shall be remembered?",
+    "search": "which words?",
+    "forget": "what shall be forgotten?",
     "model": "No model answers",
     "status": "session ",
     "unfold": "no tool was called here yet",
@@ -117,8 +120,8 @@ async def test_name_from_another_program_suggests_our_command(tmp_path: Path, ty
         with pytest.raises(UsageError, match=rf"did you mean /{ours}\?\)"):
             await ask(conversation, typed)
         with pytest.raises(UsageError) as refused:
-            await ask(conversation, "/search dog")
-        assert "In a shell `hermes sessions search WORDS` does it" in refused.value.line()
+            await ask(conversation, "/doctor dog")
+        assert "In a shell `hermes doctor` does it" in refused.value.line()
 
 
 @pytest.mark.parametrize("surface", SURFACES)
@@ -149,7 +152,7 @@ async def test_completion_offers_the_table_and_what_may_follow(tmp_path: Path) -
         await say(conversation, "hello")
         here = AtTerminal(conversation, asyncio.Event())
         assert [text for text, _ in await complete(here, "/")] == [f"/{name}" for name in OFFERED["terminal"]]
-        assert [text for text, _ in await complete(here, "/se")] == ["/sessions"]
+        assert [text for text, _ in await complete(here, "/ses")] == ["/sessions"]
         assert [text for text, _ in await complete(here, "/memory o")] == ["on", "off"]
         assert await complete(here, "/resume 2") == [(conversation.session_id, "hello")]
         for nothing in ("se", "/title o", "/nonsense o", "/memory\no"):

@@ -15,7 +15,7 @@ from hermes.errors import UsageError
 from hermes.events import Replied, TurnEvent
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.memory.undoing import TakenBack
+from hermes.memory.undoing import Retraction
 from hermes.slash.here import Again
 from tests.gateway.core import Core, Gate, message, request, running_core, talk
 from tests.gateway.processes import rows
@@ -128,7 +128,7 @@ async def test_an_undo_that_a_crash_cut_off_is_answered_and_takes_nothing_back_t
 ) -> None:
     committed = asyncio.Event()
 
-    async def hang(_agent: Agent, _taken: Sequence[TakenBack]) -> list[str]:
+    async def hang(_agent: Agent, _taken: Sequence[Retraction]) -> list[str]:
         committed.set()
         await asyncio.Event().wait()
         return []
@@ -183,3 +183,19 @@ async def test_waiting_message_retracted_elsewhere_is_not_answered(tmp_path: Pat
         assert await heard(core, "figs", 1) == "echo: figs"
     assert rows(tmp_path, LIVE) == [("user", "figs"), ("assistant", "echo: figs")]
     assert rows(tmp_path, "SELECT count(*) FROM hermes_queue WHERE queue = 'inbox' AND state <> 'done'") == [(0,)]
+
+
+@pytest.mark.contract("10.25")
+async def test_a_session_that_was_taken_back_whole_is_not_listed(tmp_path: Path) -> None:
+    async with at_terminal(tmp_path) as conversation:
+        await say(conversation, "stamps")
+        kept = conversation.session_id
+        await ask(conversation, "/new")
+        await say(conversation, "figs")
+        await ask(conversation, "/undo")
+        store = conversation.store
+        listed = await store.read(lambda tx: store.sessions.recent(tx, limit=9))
+        assert [one.session.id for one in listed] == [kept]
+        assert len(await store.read(lambda tx: store.sessions.recent(tx, limit=9, everything=True))) == 2
+        await say(conversation, "plums")
+        assert len(await store.read(lambda tx: store.sessions.recent(tx, limit=9))) == 2

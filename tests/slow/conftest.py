@@ -1,4 +1,4 @@
-"""The real model of the slow tests: one that HERMES_SLOW_MODEL_URL names, or our own, served for the time of a run."""
+"""The real model of the slow tests: the one at HERMES_SLOW_MODEL_URL, or our own, started for the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.fixture(scope="session")
 def base_url() -> Iterator[str]:
-    """Where the real model answers."""
+    """The address of the real model."""
     if given := os.environ.get("HERMES_SLOW_MODEL_URL"):
         yield given
         return

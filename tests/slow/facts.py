@@ -1,6 +1,6 @@
-"""Ten facts told to an agent as people tell them, in short sessions, and how many of them are in its notes afterwards.
+"""Tells an agent ten facts in natural language, in short sessions, and counts those in its notes afterwards.
 
-python -m tests.slow.facts HOME BASE_URL     # prints the notes, and how many facts are in them
+python -m tests.slow.facts HOME BASE_URL   # prints the notes, and how many facts are in them
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scripts.real_model import WINDOW
+from scripts.real_model import WINDOW_TOKENS
 
-BUSY = 1800
-"""Seconds that a model may be silent: beside other work it reads a long request for minutes."""
+SILENCE_SECONDS = 1800
+"""Read timeout for a model, which may need minutes for a long request beside other work."""
 
 SESSIONS = (
     (
@@ -36,12 +36,11 @@ SESSIONS = (
 
 
 def tell_facts(home: Path, base_url: str, more: str = "") -> None:
-    """Each session is a conversation of its own, a line a turn; what is due at its end may come with the next one.
-    `more` is more of config.yaml."""
+    """Send the facts, each session as a separate conversation with a turn per line; work due at its end may run with
+    the next one. `more` is more of config.yaml."""
     home.mkdir(parents=True, exist_ok=True)
-    settings = (
-        f"model:\n  base_url: {base_url}\n  context_length: {WINDOW}\n  silence: {BUSY}\nagent:\n  max_steps: 6\n"
-    )
+    model = f"model:\n  base_url: {base_url}\n  context_length: {WINDOW_TOKENS}\n  silence: {SILENCE_SECONDS}\n"
+    settings = f"{model}agent:\n  max_steps: 6\n"
     (home / "config.yaml").write_text(settings + more, encoding="utf-8")
     said = ["".join(f"{text}\n" for text, _ in facts) for facts in SESSIONS]
     for lines in [*said, "Good night\n"]:
@@ -56,12 +55,12 @@ def tell_facts(home: Path, base_url: str, more: str = "") -> None:
 
 
 def read_notes(home: Path) -> str:
-    """Both notes, as they are."""
+    """Return both notes unchanged."""
     return "\n".join(path.read_text(encoding="utf-8") for path in sorted(home.glob("memories/*.md")))
 
 
 def noted(notes: str) -> list[str]:
-    """The facts that the notes hold, as they were told: all that tells one from another is in one line."""
+    """Return the facts in the notes: all distinguishing words of a fact must be in one line."""
     lines = notes.lower().splitlines()
     facts = [fact for session in SESSIONS for fact in session]
     return [text for text, words in facts if any(all(word in line for word in words) for line in lines)]

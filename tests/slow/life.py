@@ -1,6 +1,6 @@
-"""A life told in forty messages over several conversations, and twenty questions about it, each asked on its own.
+"""Tells an agent a life in forty messages over several conversations, and asks twenty separate questions about it.
 
-python -m tests.slow.life HOME BASE_URL     # prints each question, its answer and whether it is right
+python -m tests.slow.life HOME BASE_URL   # prints each question, its answer and whether it is right
 """
 
 from __future__ import annotations
@@ -72,11 +72,12 @@ CONVERSATIONS = (
         "That was my week. Good night!",
     ),
 )
-"""Forty messages; a moved town, a sold car, another instrument and another day are corrections."""
+"""Forty messages; a new town, a sold car, another instrument and another day are corrections."""
 
 
 class Asked(NamedTuple):
-    """A question. One of `right` is in its answer; `wrong` is only there as what was before. None: nobody can know."""
+    """A question. A right answer contains one of `right`; `wrong` may appear only as an earlier state. None means that
+    the answer is unknown."""
 
     question: str
     right: tuple[str, ...] | None
@@ -115,7 +116,7 @@ BEFORE = re.compile(r"\b(?:used to|from|before|previous\w*|no longer|moved|stopp
 
 
 def is_right(asked: Asked, answer: str) -> bool:
-    """Whether an answer is right, by its words; what nobody can know has to be admitted."""
+    """Return True if an answer is right, by its words; an unknown answer must be admitted."""
     said = answer.lower()
     if asked.right is None:
         return ADMITS.search(said) is not None
@@ -125,7 +126,7 @@ def is_right(asked: Asked, answer: str) -> bool:
 
 
 def tell_life(home: Path, base_url: str, conversations: Conversations = CONVERSATIONS) -> None:
-    """Tell it to an agent with default settings, a conversation after the other."""
+    """Send the life to an agent with default settings, one conversation after the other."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "config.yaml").write_text(f"model:\n  base_url: {base_url}\n", encoding="utf-8")
     for conversation in conversations:
@@ -134,7 +135,7 @@ def tell_life(home: Path, base_url: str, conversations: Conversations = CONVERSA
 
 
 def ask(home: Path, asked: Asked) -> str:
-    """The answer of a new process, in a new session."""
+    """Return the answer of a new process in a new session."""
     return _hermes(home, "chat", "-q", asked.question).strip()
 
 

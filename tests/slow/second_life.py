@@ -1,4 +1,4 @@
-"""Another life in forty messages, with twenty questions: nothing was tuned on it."""
+"""Another life in forty messages, with twenty questions, held out from tuning."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from hermes.db.leases import new_owner
 from hermes.llm.events import Completed
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.patience import Timeouts
+from hermes.llm.timeouts import Timeouts
 from hermes.store.store import Store
 from hermes.types import Draft
 from scripts.real_model import NAME
@@ -29,7 +29,7 @@ from tests.compression.plumbing_job import PLANTED, conversation, forgotten, mor
 
 WINDOW = 8_000
 FLOOR = 0.6
-"""The part of what was planted that a small model must still have in its summary and tail."""
+"""Minimum share of the planted facts in a small model's summary and tail."""
 
 pytestmark = pytest.mark.slow
 QUESTIONS = {

@@ -1,4 +1,4 @@
-"""A small real model with default settings knows a life that it was told in forty messages."""
+"""A small real model with default settings recalls a life from forty messages."""
 
 from __future__ import annotations
 

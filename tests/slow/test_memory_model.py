@@ -1,4 +1,4 @@
-"""A real small model behind our own memory server: what it is asked through `hermes`, and what it may not lose."""
+"""A small real model behind our own memory server: answers through `hermes`, and facts that it must not lose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A conversation with a real model: what it is told in one session it knows in the next."""
+"""A conversation with a real model: facts of one session are known in the next."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.real_model import NAME, WINDOW
+from scripts.real_model import NAME, WINDOW_TOKENS
 from tests.cli.screen import CTRL_D, ENTER, Screen
 
 PATIENCE = 300.0
@@ -25,7 +25,9 @@ pytestmark = [
 @pytest.fixture
 def env(base_url: str, home: Path) -> dict[str, str]:
     home.mkdir()
-    settings = f"model:\n  base_url: {base_url}\n  context_length: {WINDOW}\n  tools: on\nagent:\n  max_steps: 6\n"
+    settings = (
+        f"model:\n  base_url: {base_url}\n  context_length: {WINDOW_TOKENS}\n  tools: on\nagent:\n  max_steps: 6\n"
+    )
     (home / "config.yaml").write_text(settings, encoding="utf-8")
     passed = {name: os.environ[name] for name in ("PYTHONPATH", "LANG") if name in os.environ}
     return {**passed, "HERMES_HOME": str(home), "PYTHONUTF8": "1"}

@@ -1,4 +1,4 @@
-"""Both databases that stand on this room, behind one way to open them and to run a statement."""
+"""Both databases built on this package, with one way to open them and to run a statement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPEN: dict[str, Callable[[Path, float], Database]] = {
 
 
 def run(tx: Tx, statement: str, *given: object) -> list[Any]:
-    """Run a statement as the database's own functions do: the rows that it gave, if any."""
+    """Run a statement as the database's functions do; return its rows, if any."""
     done: Any = tx.execute(statement, given) if isinstance(tx, sqlite3.Connection) else _run(tx, statement, given)
     return [] if done is None else list(done)
 

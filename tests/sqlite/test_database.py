@@ -1,4 +1,4 @@
-"""One writer, a few readers: shared commits, cancellation, snapshots, closing. Every fact holds for both databases."""
+"""One writer, a few readers: shared commits, cancellation, snapshots, closing. Every test runs on both databases."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def values(tx: Tx) -> list[object]:
 
 
 def values_for_others(path: Path) -> list[str]:
-    """What is committed, as any other process sees it."""
+    """Return the committed rows, as another process sees them."""
     with closing(sqlite3.connect(path)) as other:
         return [row[0] for row in other.execute("SELECT v FROM t ORDER BY rowid")]
 
@@ -60,7 +60,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 class Gate:
-    """A write that keeps the writer busy, so that those behind it share the next commit."""
+    """A write that keeps the writer busy, so that the writes behind it share the next commit."""
 
     def __init__(self, db: Database) -> None:
         self._entered, self._opened = threading.Event(), threading.Event()
@@ -79,7 +79,7 @@ class Gate:
 
 
 async def queued(*writes: Callable[[Tx], object], db: Database) -> list[asyncio.Task[object]]:
-    """Hand over writes in order; each is accepted when this returns."""
+    """Submit writes in order; each is accepted when this returns."""
     tasks = [asyncio.create_task(db.write(write)) for write in writes]
     await asyncio.sleep(0)
     return tasks
@@ -97,7 +97,7 @@ async def test_writes_that_wait_together_share_one_commit(db: Database) -> None:
 
 
 @pytest.mark.contract("9.15")
-async def test_writes_of_whoever_asks_for_much_come_after_all_others_one_by_one(db: Database) -> None:
+async def test_writes_of_heavy_clients_come_after_all_others_one_by_one(db: Database) -> None:
     seen: list[list[str]] = []
 
     def look(_tx: Tx) -> None:
@@ -117,7 +117,7 @@ async def test_writes_of_whoever_asks_for_much_come_after_all_others_one_by_one(
     assert seen == [[], ["little", "much"]]
 
 
-async def test_close_finishes_the_writes_of_whoever_asks_for_much(tmp_path: Path, open_: Open) -> None:
+async def test_close_finishes_the_writes_of_heavy_clients(tmp_path: Path, open_: Open) -> None:
     db = open_(tmp_path / "e.db", 10.0)
     await db.write(running("CREATE TABLE t (v TEXT)"))
     much = Asker()
@@ -129,7 +129,7 @@ async def test_close_finishes_the_writes_of_whoever_asks_for_much(tmp_path: Path
 
 
 @pytest.mark.contract("P1")
-async def test_write_that_fails_takes_nothing_else_of_its_commit_with_it(db: Database) -> None:
+async def test_failed_write_leaves_the_others_of_its_commit_intact(db: Database) -> None:
     def fail_late(tx: Tx) -> None:
         put("half")(tx)
         raise ValueError("changed my mind")
@@ -151,8 +151,8 @@ async def test_write_is_committed_when_it_is_acknowledged(db: Database) -> None:
 
 
 @pytest.mark.contract("P1")
-async def test_commit_waits_for_the_disk_and_what_is_deleted_is_overwritten(db: Database) -> None:
-    """Asked of the connection that writes: another one has settings of its own."""
+async def test_commit_waits_for_the_disk_and_deleted_data_is_overwritten(db: Database) -> None:
+    """Read from the writing connection, since settings differ per connection."""
     asked = {
         name: await db.look(running(f"PRAGMA {name}")) for name in ("journal_mode", "synchronous", "secure_delete")
     }
@@ -193,7 +193,7 @@ async def test_write_cancelled_while_it_runs_is_committed(db: Database) -> None:
 
 
 class OddError(BaseException):
-    """Not an Exception."""
+    """A BaseException that is not an Exception."""
 
 
 def raises(error: BaseException) -> Callable[[Tx], None]:
@@ -249,7 +249,7 @@ async def test_read_cannot_write(db: Database) -> None:
     assert await db.read(values) == []
 
 
-async def test_write_without_room_is_said_and_the_engine_goes_on_when_there_is_some(db: Database) -> None:
+async def test_write_to_a_full_disk_is_reported_and_works_again_with_space(db: Database) -> None:
     await db.write(running("PRAGMA max_page_count = 20"))
     with pytest.raises(StoreFullError):
         await db.write(put("x" * 1_000_000))
@@ -259,7 +259,7 @@ async def test_write_without_room_is_said_and_the_engine_goes_on_when_there_is_s
 
 
 @pytest.mark.contract("P1")
-async def test_look_sees_what_was_written_and_leaves_nothing(db: Database) -> None:
+async def test_look_sees_committed_writes_and_leaves_none(db: Database) -> None:
     await db.write(put("a"))
 
     def meddle(tx: Tx) -> list[object]:
@@ -292,7 +292,7 @@ async def test_look_waits_for_no_other_process_that_writes(db: Database) -> None
     assert await db.look(values) == ["a", "theirs"]
 
 
-async def test_only_what_others_commit_changes_the_version_that_a_look_is_told(db: Database) -> None:
+async def test_only_commits_of_others_change_the_data_version_of_a_look(db: Database) -> None:
     version = running("PRAGMA data_version")
     before = await db.look(version)
     for number in range(2000):  # enough for several checkpoints
@@ -318,7 +318,7 @@ async def test_close_finishes_every_accepted_write(tmp_path: Path, open_: Open) 
 
 
 @pytest.mark.contract("1.6")
-async def test_file_locked_for_too_long_is_said_and_nothing_is_damaged(tmp_path: Path, open_: Open) -> None:
+async def test_file_locked_for_too_long_is_reported_and_undamaged(tmp_path: Path, open_: Open) -> None:
     db = open_(tmp_path / "e.db", 0.2)
     await db.write(running("CREATE TABLE t (v TEXT)"))
     with closing(sqlite3.connect(db.path, isolation_level=None)) as other:
@@ -346,7 +346,7 @@ async def test_file_locked_for_a_while_is_waited_for(db: Database) -> None:
 
 
 @pytest.mark.contract("1.6")
-async def test_opening_a_file_that_is_locked_is_waited_for_and_then_said(tmp_path: Path, open_: Open) -> None:
+async def test_opening_waits_for_a_locked_file_then_reports_it(tmp_path: Path, open_: Open) -> None:
     path = tmp_path / "e.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("CREATE TABLE t (v TEXT)")
@@ -359,9 +359,7 @@ async def test_opening_a_file_that_is_locked_is_waited_for_and_then_said(tmp_pat
     await (await opening).close()
 
 
-async def test_emptied_log_holds_nothing_that_was_deleted_and_nothing_else_is_lost(
-    db: Database, tmp_path: Path
-) -> None:
+async def test_emptied_log_has_no_deleted_text_and_nothing_else_is_lost(db: Database, tmp_path: Path) -> None:
     await db.write(put("abracadabra"))
     await db.write(put("stays"))
     await db.write(running("DELETE FROM t WHERE v = 'abracadabra'"))
@@ -372,7 +370,7 @@ async def test_emptied_log_holds_nothing_that_was_deleted_and_nothing_else_is_lo
     assert await db.read(values) == ["stays"]
 
 
-async def test_log_is_not_emptied_while_somebody_reads_what_was_before(db: Database, tmp_path: Path) -> None:
+async def test_log_is_not_emptied_while_an_older_snapshot_is_read(db: Database, tmp_path: Path) -> None:
     await db.write(put("before"))
     with closing(sqlite3.connect(tmp_path / "e.db", isolation_level=None)) as other:
         other.execute("BEGIN")

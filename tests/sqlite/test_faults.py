@@ -1,4 +1,4 @@
-"""The table of faults: every result code of SQLite is decided on purpose, and both databases say the same of it."""
+"""The table of faults: every SQLite result code has a decided error, the same for both databases."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ KINDS: dict[str, type[StoreError]] = {
     "CORRUPT": StoreDamagedError,
     "NOTADB": StoreDamagedError,
 }
-"""What a person can meet."""
+"""Faults that a person can meet."""
 
 OURS = {"ERROR", "INTERNAL", "CONSTRAINT", "MISMATCH", "MISUSE", "RANGE", "TOOBIG", "SCHEMA"}
-"""Our own mistakes: reported as a plain StoreError with SQLite's words."""
+"""Our own mistakes: reported as a plain StoreError with SQLite's message."""
 
 NEVER = {"ABORT", "NOTFOUND", "EMPTY", "AUTH", "FORMAT", "NOTICE", "WARNING", "NOMEM"}
-"""Need something we never do (an authorizer), are not returned by SQLite, or are MemoryError in Python."""
+"""Codes that need a feature we do not use (an authorizer), that SQLite does not return, or that Python raises as
+MemoryError."""
 
 DECIDED = {*KINDS, *OURS, *NEVER}
 
@@ -58,7 +59,7 @@ def fault(name: str) -> sqlite3.OperationalError:
 
 
 def primary_names() -> set[str]:
-    """The names of all primary result codes that this Python knows."""
+    """Return the names of all primary result codes that this Python knows."""
     names = {name.removeprefix("SQLITE_") for name in dir(sqlite3) if name.startswith("SQLITE_")}
     return {name for name in names if not NO_FAULT.fullmatch(name) and getattr(sqlite3, f"SQLITE_{name}") <= 0xFF}
 
@@ -68,12 +69,12 @@ def test_every_primary_code_that_sqlite_knows_is_decided() -> None:
     assert len(DECIDED) == len(KINDS) + len(OURS) + len(NEVER), "none is decided twice"
 
 
-def test_table_holds_what_a_person_can_meet_and_nothing_else() -> None:
+def test_table_holds_exactly_the_faults_that_people_can_meet() -> None:
     assert {code for code in FAULTS if code <= 0xFF} == {getattr(sqlite3, f"SQLITE_{name}") for name in KINDS}
 
 
 @pytest.mark.parametrize("database", [*OPEN])
-async def test_both_databases_give_every_code_its_kind_at_every_door(tmp_path: Path, database: str) -> None:
+async def test_both_databases_map_every_code_in_every_operation(tmp_path: Path, database: str) -> None:
     db = OPEN[database](tmp_path / "e.db", 1.0)
     for name in sorted(DECIDED):
 

@@ -1,4 +1,4 @@
-"""Reads in lanes: a slow read moves aside, one that takes too long or that nobody waits for is stopped."""
+"""Reads in lanes: a slow read moves aside, and one that takes too long or is abandoned is stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hermes.sqlite.scheduling import Asker, Threads, asker
 from tests.sqlite.databases import Tx, run
 
 ENDLESS = "WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n) SELECT count(*) FROM n"
-"""Never ends by itself."""
+"""A query that never ends by itself."""
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ async def test_slow_reads_keep_no_other_read_waiting(db: SqliteFile) -> None:
     await asyncio.wait(slow)
 
 
-async def test_read_that_nobody_waits_for_is_stopped(db: SqliteFile) -> None:
+async def test_abandoned_read_is_stopped(db: SqliteFile) -> None:
     reading = asyncio.create_task(db.read(lambda tx: run(tx, ENDLESS)))
     await asyncio.sleep(0.01)  # it is under way, or never begins
     reading.cancel()
@@ -63,7 +63,7 @@ async def test_read_that_nobody_waits_for_is_stopped(db: SqliteFile) -> None:
         await db.close()
 
 
-async def test_read_that_needs_longer_than_its_lane_gives_is_begun_again_and_answered(db: SqliteFile) -> None:
+async def test_read_that_exceeds_its_lane_is_restarted_and_answered(db: SqliteFile) -> None:
     threads: list[int] = []
     limit = LANES[0].seconds
     assert limit is not None
@@ -90,7 +90,7 @@ async def test_connection_of_a_stopped_read_reads_on(db: SqliteFile) -> None:
 
 
 @pytest.mark.contract("9.15")
-async def test_who_usually_asks_for_little_is_read_for_before_who_asks_for_much(db: SqliteFile) -> None:
+async def test_reads_of_light_clients_come_before_those_of_heavy_ones(db: SqliteFile) -> None:
     taken, free = threading.Event(), threading.Event()
     order: list[str] = []
 
@@ -139,14 +139,14 @@ async def test_slow_reads_work_one_at_a_time(db: SqliteFile) -> None:
     assert (most, len(ended)) == ([1], 4)
 
 
-async def test_what_is_handed_over_while_the_threads_end_is_still_done(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_submitted_while_the_threads_end_is_still_run(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = Threads(1, "test")
     assert await threads.run(lambda: "begun", 0) == "begun"
     ending = threading.Thread(target=threads.end)
     numbers = itertools.count(10)
 
     class EndingMeanwhile:
-        """Somebody ends the threads while something is being handed over."""
+        """Simulate threads that end while a read is being submitted."""
 
         def __next__(self) -> int:
             if ending.ident is None:
@@ -162,7 +162,7 @@ async def test_what_is_handed_over_while_the_threads_end_is_still_done(monkeypat
         await threads.run(lambda: "late", 0)
 
 
-async def test_answer_does_not_wait_for_one_who_asks_for_much() -> None:
+async def test_result_does_not_wait_for_a_heavy_client() -> None:
     threads = Threads(1, "test", together=1000.0)
     free = threading.Event()
     quick, slow = (asyncio.create_task(threads.run(*work)) for work in ((lambda: "quick", 0), (free.wait, 1)))
@@ -176,7 +176,7 @@ async def test_answer_does_not_wait_for_one_who_asks_for_much() -> None:
         threads.end()
 
 
-async def test_every_answer_is_handed_back_however_many_wait_for_the_next() -> None:
+async def test_every_result_is_returned_however_many_wait() -> None:
     threads = Threads(2, "test", together=1000.0)
     async with asyncio.timeout(60):
         found = await asyncio.gather(*(threads.run(partial(str, number), 0) for number in range(200)))

@@ -1,4 +1,4 @@
-"""Text that is no UTF-8, left by another program: read with U+FFFD in its place, whoever meets it."""
+"""Text that is not UTF-8, left by another program, is read with U+FFFD in its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that appends to three sessions of its own and to a shared one, and says how many messages."""
+"""A process that appends to three private sessions and a shared one, and prints the number of messages."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ OWN_SESSIONS = 3
 
 
 def session_of(writer: str, number: int) -> str:
-    """Where a writer's message with this number goes."""
+    """Return the session of a writer's message with this number."""
     return SHARED if number % 4 == 0 else f"{writer}-{number % OWN_SESSIONS}"
 
 
 async def append_all(path: Path, writer: str, count: int) -> int:
-    """Append `count` messages, one by one and sometimes four at once. Returns how many were acknowledged."""
+    """Append `count` messages, singly and sometimes four at once. Return the number of acknowledged ones."""
     async with await Store.open(path, clock=SystemClock(), lock_timeout=30.0) as store:
         for number in range(OWN_SESSIONS):
             await store.create_session("test", session_id=f"{writer}-{number}")

@@ -1,4 +1,4 @@
-"""A store in a fresh folder, and a clock that only moves when told."""
+"""A store in an empty folder, and a clock that the test moves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process whose store runs out of room, twice: by a limit on file sizes, or on a disk that something else fills."""
+"""A process whose store runs out of space twice: by a file size limit, or on a disk that another file fills."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def set_limit(size: int) -> None:
 
 
 def cramp_by_limit(path: Path) -> Callable[[], None]:
-    """Let no file grow beyond 300 kB; returns what lifts it."""
+    """Limit file sizes to 300 kB; return the function that lifts the limit."""
     set_limit(300_000)
     return lambda: set_limit(0)
 
 
 def cramp_by_ballast(path: Path) -> Callable[[], None]:
-    """Fill a third of the disk; returns what empties it."""
+    """Fill a third of the disk; return the function that empties it."""
     ballast = path.parent / "ballast"
     ballast.write_bytes(b"\0" * 400_000)
     return ballast.unlink
 
 
 async def append_until_full(store: Store, stored: list[str]) -> None:
-    """Append single messages, and batches that share a commit, until there is no room; remember what was stored."""
+    """Append single messages, and batches that share a commit, until the disk is full; remember what was stored."""
     for turn in range(10_000):
         texts = [f"{len(stored) + number} {'x' * 2000}" for number in range(1 + turn % 3)]
         results = await asyncio.gather(

@@ -1,7 +1,7 @@
-"""A process that appends until it is killed, and says which messages it was told are stored.
+"""A process that appends until it is killed, and prints the messages whose storage was acknowledged.
 
-It opens the store when its stdin says so, and then appends one message, five at once (which share a commit), three
-in one call (which are stored together or not at all), one, …
+It opens the store when a line arrives on stdin. Then it appends one message, five at once (which share a commit),
+three in one call (which are stored together or not at all), one, …
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROUND = 1 + TOGETHER + IN_ONE_CALL
 
 
 async def append_for_ever(path: Path, session_id: str) -> None:
-    """Never returns."""
+    """Append for ever."""
     print("ready", flush=True)  # noqa: T201 - what the parent waits for
     await asyncio.to_thread(sys.stdin.readline)
     store = await Store.open(path, clock=SystemClock(), lock_timeout=30.0)

@@ -66,13 +66,13 @@ class OldFile:
         return self.path.parent
 
     def run(self, *statements: str) -> None:
-        """What another program does to the file."""
+        """Apply the change that another program makes to the file."""
         with closing(sqlite3.connect(self.path)) as db, db:
             for statement in statements:
                 db.execute(statement)
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
-        """What another program reads from the file."""
+        """Return what another program reads from the file."""
         with closing(sqlite3.connect(self.path)) as db:
             return db.execute(sql, values).fetchall()
 
@@ -113,7 +113,7 @@ def current_file(home: Path) -> OldFile:
 
 
 def strange_file(home: Path) -> OldFile:
-    """Columns that we need are missing, others that we do not know must not be NULL."""
+    """Create tables without some columns we need, and with unknown NOT NULL columns."""
     with _new_file(home) as db:
         db.execute(
             "CREATE TABLE sessions (id TEXT PRIMARY KEY, source TEXT NOT NULL, started_at REAL NOT NULL, "

@@ -1,7 +1,5 @@
-"""Processes that look at a store while others write: one reads conversations, one checks the file like a doctor.
-
-Each goes round until its stdin ends, fails at the first thing that is wrong, and prints how often it went round.
-"""
+"""Processes that check a store while others write: one reads conversations, one checks the file as a doctor does. Each
+repeats until its stdin ends, fails at the first error, and prints the number of rounds."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from tests.store.appender import SHARED
 
 
 async def read_once(path: Path) -> None:
-    """One snapshot of the shared session: its count fits, and each writer's messages are there without a gap."""
+    """Check one snapshot of the shared session: its message count is right, and no writer's messages have a gap."""
     async with await Store.open(path, clock=SystemClock(), lock_timeout=30.0) as store:
 
         def look(tx: Tx) -> tuple[int, list[str]]:
@@ -32,7 +30,7 @@ async def read_once(path: Path) -> None:
 
 
 def check_order(contents: list[str]) -> None:
-    """Each writer's numbers in the shared session are 0, 4, 8, …"""
+    """Check that each writer's numbers in the shared session are 0, 4, 8, …"""
     seen: dict[str, list[int]] = defaultdict(list)
     for content in contents:
         writer, number = content.split()
@@ -42,7 +40,7 @@ def check_order(contents: list[str]) -> None:
 
 
 async def examine_once(path: Path) -> None:
-    """What a doctor does: open the file, check all of it, list the sessions, and leave."""
+    """Do what a doctor does: open the file, check all of it, list the sessions, and close it."""
     async with await Store.open(path, clock=SystemClock(), lock_timeout=30.0) as store:
         verdict = await store.read(lambda tx: tx.execute("PRAGMA integrity_check").fetchone()[0])
         assert verdict == "ok", verdict
@@ -50,7 +48,7 @@ async def examine_once(path: Path) -> None:
 
 
 async def go_round(once: Callable[[Path], Awaitable[None]], path: Path) -> int:
-    """Repeat `once` until stdin ends, and at least one time."""
+    """Repeat `once` until stdin ends, at least one time."""
     ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
     rounds = 0
     while rounds == 0 or not ended.done():

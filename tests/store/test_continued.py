@@ -1,4 +1,4 @@
-"""Where a conversation of another version lives now: where people's words went; and a key means what was bound last."""
+"""Conversations of other versions continue where people last wrote, and a key leads to the newest binding."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def hand(tmp_path: Path, request: pytest.FixtureRequest) -> Hand:
 
 
 @pytest.mark.contract("1.4", "10.9")
-async def test_a_client_that_kept_its_id_is_found_where_it_went_on(hand: Hand) -> None:
+async def test_client_that_keeps_its_id_stays_in_its_session(hand: Hand) -> None:
     rotate(hand, said_later=None)
     hand.say(PARENT, ROTATED_AT + 1, "did you get my mail?")
     assert await live_id(hand) == PARENT
@@ -50,7 +50,7 @@ async def test_a_late_reply_in_the_parent_leaves_the_conversation_in_the_child(h
 
 
 @pytest.mark.contract("1.4")
-async def test_a_child_that_holds_nothing_is_not_gone_to(hand: Hand) -> None:
+async def test_empty_child_is_no_continuation(hand: Hand) -> None:
     rotate(hand, said_later=None)
     hand.file.run(f"DELETE FROM messages WHERE session_id = '{CHILD}'")
     assert await live_id(hand) == PARENT
@@ -67,7 +67,7 @@ async def test_a_child_that_began_a_moment_before_its_parents_end_is_followed(ha
 
 @pytest.mark.contract("1.4")
 @pytest.mark.parametrize("mark", ["_branched_from", "_delegate_from"])
-async def test_a_branch_and_a_helpers_run_are_not_what_a_session_goes_on_as(tmp_path: Path, mark: str) -> None:
+async def test_branches_and_sub_agent_runs_are_no_continuation(tmp_path: Path, mark: str) -> None:
     hand = Hand(old.current_file(tmp_path))
     rotate(hand)
     hand.session(SIBLING, ROTATED_AT + 500, parent_session_id=PARENT, model_config=json.dumps({mark: PARENT}))
@@ -76,7 +76,7 @@ async def test_a_branch_and_a_helpers_run_are_not_what_a_session_goes_on_as(tmp_
 
 
 @pytest.mark.contract("10.9")
-async def test_what_we_bind_another_version_reads_and_what_it_binds_later_holds_here(tmp_path: Path) -> None:
+async def test_bindings_are_shared_with_another_version_in_both_directions(tmp_path: Path) -> None:
     hand = Hand(old.current_file(tmp_path))
     rotate(hand)
     hand.route(KEY, PARENT)
@@ -96,7 +96,7 @@ async def test_what_we_bind_another_version_reads_and_what_it_binds_later_holds_
 
 
 @pytest.mark.contract("10.9")
-async def test_an_older_binding_of_another_version_does_not_take_a_key_back(tmp_path: Path) -> None:
+async def test_older_binding_of_another_version_is_ignored(tmp_path: Path) -> None:
     hand = Hand(old.early_file(tmp_path))
     rotate(hand)
     hand.route(KEY, PARENT)

@@ -1,4 +1,4 @@
-"""What was said once is shown once, though another version's compression in place wrote it again."""
+"""Each message is shown once, even if another version's compression in place wrote it again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CALLS = json.dumps([{"id": "c7", "type": "function", "function": {"name": "look"
 
 
 def compacted(hand: Hand, summary: str = SUMMARY) -> None:
-    """A session that was compacted twice, as a stock Hermes leaves it: each time its first and last rows come again."""
+    """A session that a stock Hermes compacted twice: each time it repeated the first and last rows."""
     hand.session(SESSION, 1000.0)
     for at, role, text in ((1001.0, "user", "the lighthouse"), (1002.0, "assistant", "it burns"),
                            (1003.0, "user", "and the quay?"), (1004.0, "assistant", "so be it")):  # fmt: skip
@@ -52,7 +52,7 @@ def shown(hermes: Hermes) -> list[str]:
 
 
 @pytest.mark.contract("1.4")
-def test_what_a_compaction_wrote_again_is_shown_once(hermes: Hermes, home: Path) -> None:
+def test_messages_repeated_by_a_compaction_are_shown_once(hermes: Hermes, home: Path) -> None:
     compacted(Hand(old.current_file(home)))
     assert shown(hermes) == ONCE
     assert hermes("sessions", "show", SESSION).out.count("the lighthouse") == 1
@@ -76,7 +76,7 @@ def test_a_summary_that_was_merged_into_a_message_marks_the_copies_too(
 
 
 @pytest.mark.contract("1.4")
-def test_what_is_said_again_right_after_a_merged_summary_is_shown(hermes: Hermes, home: Path) -> None:
+def test_message_repeated_after_a_merged_summary_is_shown(hermes: Hermes, home: Path) -> None:
     hand = Hand(old.current_file(home))
     hand.session(SESSION, 1000.0)
     for at, text in ((1001.0, "one"), (1003.0, "ok")):
@@ -99,7 +99,7 @@ def test_a_search_finds_once_what_was_said_once_and_still_fills_its_list(hermes:
 
 
 @pytest.mark.contract("1.4")
-def test_what_a_person_says_again_is_shown_again(hermes: Hermes, home: Path) -> None:
+def test_message_that_a_person_repeats_is_shown_twice(hermes: Hermes, home: Path) -> None:
     hand = Hand(old.current_file(home))
     hand.session(SESSION, 1000.0)
     hand.say(SESSION, 1001.0, "ok", active=0, compacted=1)
@@ -111,7 +111,7 @@ def test_what_a_person_says_again_is_shown_again(hermes: Hermes, home: Path) -> 
 
 
 @pytest.mark.contract("1.4")
-def test_how_another_version_set_a_session_up_is_no_part_of_it(hermes: Hermes, home: Path) -> None:
+def test_session_meta_rows_of_another_version_are_not_messages(hermes: Hermes, home: Path) -> None:
     hand = Hand(old.current_file(home))
     hand.session(SESSION, 1000.0)
     hand.say(SESSION, 1001.0, "hello")

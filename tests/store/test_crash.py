@@ -1,4 +1,4 @@
-"""kill -9 at any moment: what was acknowledged is there once, in order."""
+"""kill -9 at any moment: every acknowledged message is stored once, in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEED = 20_240
 
 
 def kill(process: subprocess.Popen[str]) -> list[str]:
-    """End it as a power cut would; returns the whole lines it had still said."""
+    """End the process as a power cut would; return the complete lines left in its output."""
     process.send_signal(signal.SIGKILL)
     output, errors = await_end(process)
     assert process.returncode == -signal.SIGKILL
@@ -71,7 +71,7 @@ async def test_file_whose_maker_was_killed_while_making_it_opens(tmp_path: Path)
 
 
 async def read_back(path: Path, session_id: str) -> list[str]:
-    """A session's messages after the process is gone; count and file must be sound."""
+    """Return a session's messages after the process is gone. Its message count and the file must be intact."""
     async with await Store.open(path, clock=SystemClock(), lock_timeout=5.0) as store:
         assert await store.read(lambda tx: tx.execute("PRAGMA integrity_check").fetchone()[0]) == "ok"
         counted = (await store.read(lambda tx: store.sessions.get(tx, session_id))).message_count

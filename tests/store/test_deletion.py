@@ -1,4 +1,4 @@
-"""Deleting says what goes and takes all of it, and nothing else."""
+"""A deletion announces what it removes, and removes exactly that."""
 
 from __future__ import annotations
 
@@ -105,9 +105,7 @@ async def parent(store: Store, session_id: str) -> str | None:
 
 @BOTH
 @pytest.mark.parametrize("key", [old.BRANCH, old.ORPHAN, old.CLIENT])
-async def test_deleting_what_hangs_off_a_conversation_leaves_the_conversation(
-    tmp_path: Path, build: old.Builder, key: str
-) -> None:
+async def test_deleting_offshoots_leaves_the_conversation(tmp_path: Path, build: old.Builder, key: str) -> None:
     async with await opened(build(tmp_path).path) as store:
         assert (await delete(store, key)).session_ids == (key,)
         assert await store.read(lambda tx: store.sessions.lineage(tx, old.PARENT)) == list(CHAIN)
@@ -124,7 +122,7 @@ async def test_child_left_behind_without_a_mark_does_not_take_the_conversation_w
 
 
 @pytest.mark.contract("1.8")
-async def test_values_beside_the_tables_go_too(tmp_path: Path) -> None:
+async def test_side_table_values_are_deleted_too(tmp_path: Path) -> None:
     file = old.strange_file(tmp_path)
     async with await opened(file.path) as store:
         await fill(store, old.ODD)

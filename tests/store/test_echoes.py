@@ -1,4 +1,4 @@
-"""Search finds what was said, and not what tools or memory itself made of it."""
+"""Search finds messages, but no tool results and no text that only repeats memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hermes.types import ECHO, Draft, RecalledLine, ToolCall
 
 
 async def talk(store: Store) -> str:
-    """One thing said, and four echoes of it."""
+    """Store one message and four echoes of it."""
     session = await store.create_session("cli")
     call = ToolCall("c", "session_search", '{"query": "stamps"}')
     await store.append(

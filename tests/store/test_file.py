@@ -1,4 +1,4 @@
-"""Files that cannot be opened or written: what is said, and that nothing in them changes."""
+"""Files that cannot be opened or written: the error names the reason, and the file does not change."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_store_of_a_newer_version_is_refused_untouched(tmp_path: Path) -> 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("case", ["nothing may be written", "the folder may not be written", "there is no file"])
-def test_file_that_may_not_be_written_is_said_and_untouched(case: str) -> None:
+def test_read_only_file_is_reported_and_untouched(case: str) -> None:
     with tempfile.TemporaryDirectory() as name:  # not tmp_path: its parents are closed to other users
         folder = Path(name)
         output = finish(start("tests.store.unprivileged", folder / "state.db", case))
@@ -83,13 +83,13 @@ def test_file_that_may_not_be_written_is_said_and_untouched(case: str) -> None:
 
 @pytest.mark.processes
 @pytest.mark.contract("P1")
-def test_full_disk_is_said_loses_nothing_and_works_again_with_room(tmp_path: Path) -> None:
+def test_full_disk_is_reported_loses_nothing_and_recovers(tmp_path: Path) -> None:
     assert finish(start("tests.store.cramped", tmp_path / "state.db", "limit")).splitlines()[-1] == "ok"
 
 
 @pytest.mark.processes
 @pytest.mark.contract("P1")
-def test_full_file_system_is_said_loses_nothing_and_works_again_with_room(tmp_path: Path) -> None:
+def test_full_file_system_is_reported_loses_nothing_and_recovers(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", megabytes=1):
         output = finish(start("tests.store.cramped", tmp_path / "disk" / "state.db", "ballast"))
     assert output.splitlines()[-1] == "ok"
@@ -117,7 +117,7 @@ def schema_of(tx: sqlite3.Connection) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("applied", range(len(MIGRATIONS) + 1))
-async def test_schema_of_a_file_from_any_earlier_step_becomes_that_of_a_new_file(tmp_path: Path, applied: int) -> None:
+async def test_migrating_from_any_version_gives_the_schema_of_a_new_file(tmp_path: Path, applied: int) -> None:
     async with await open_store(tmp_path / "new.db") as store:
         fresh = await store.read(schema_of)
     with closing(sqlite3.connect(tmp_path / "old.db", isolation_level=None)) as old:
@@ -129,7 +129,7 @@ async def test_schema_of_a_file_from_any_earlier_step_becomes_that_of_a_new_file
         assert await store.read(schema_of) == fresh
 
 
-async def test_what_waits_in_a_file_of_an_earlier_step_is_taken_as_never_tried(tmp_path: Path) -> None:
+async def test_items_of_an_earlier_version_count_as_never_tried(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "old.db", isolation_level=None)) as old:
         for statement in (SESSIONS, MESSAGES):
             old.execute(statement)
@@ -145,11 +145,11 @@ async def test_what_waits_in_a_file_of_an_earlier_step_is_taken_as_never_tried(t
     assert [(item.key, item.tried_at) for item in claim.items] == [("one", None)]
 
 
-def test_steps_are_numbered_without_a_gap() -> None:
+def test_migrations_are_numbered_without_gaps() -> None:
     assert [migration.version for migration in MIGRATIONS] == list(range(1, len(MIGRATIONS) + 1))
 
 
-def test_step_that_is_new_is_applied_once_and_the_others_not_again(tmp_path: Path) -> None:
+def test_each_migration_is_applied_once(tmp_path: Path) -> None:
     first = Migration(1, ("CREATE TABLE a (x)", "INSERT INTO a VALUES (1)"))
     second = Migration(2, ("INSERT INTO a VALUES (2)",))
     with closing(sqlite3.connect(tmp_path / "m.db", isolation_level=None)) as db:

@@ -1,5 +1,5 @@
-"""What fits a question comes first: by rare words, the message before, dates, who speaks, and the session as a whole;
-and nothing beyond the reach of a search counts, not even for the order."""
+"""Ranking of search results by rare words, the message before, dates, speaker and session. Rows outside the reach of a
+search have no influence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from hermes.db.engine import Tx
 from hermes.scope import OWNER, Group, Guest, Scope
-from hermes.store.holders import HOLDERS
+from hermes.store.holders import MIN_READ_LIMIT
 from hermes.store.reach import EVERYWHERE, Narrowed
 from hermes.store.store import Store
 from hermes.types import Draft
@@ -21,7 +21,7 @@ BOTH = ("user", "assistant")
 
 
 async def talk(store: Store, *said: str | Draft, at: str = "2025-01-01", **session: str) -> str:
-    """A session in which person and agent say these in turn, at noon."""
+    """Store a session in which person and agent write these texts in turn, at noon."""
     key = (await store.create_session("cli")).id
     when = datetime.fromisoformat(at).timestamp() + 3600 * 12
     drafts = [text if isinstance(text, Draft) else Draft(BOTH[turn % 2], text) for turn, text in enumerate(said)]
@@ -136,7 +136,7 @@ async def test_a_question_in_any_language_finds_what_answers_it(store: Store, qu
     "text",
     ["what did they say about it", "🦉", "NEAR(owl fox) OR *", "x" * 10_000, "owl and fox " * 900, "", '""', "-"],
 )
-async def test_whatever_is_asked_there_is_no_error(store: Store, text: str) -> None:
+async def test_no_question_raises_an_error(store: Store, text: str) -> None:
     await talk(store, "what did the owl say about it?", "🦉 hoots")
     found = await ask(store, text)
     assert found == await recall(store, text)
@@ -150,10 +150,10 @@ async def test_the_same_words_come_again_only_when_nothing_else_is_left(store: S
 
 
 @pytest.mark.contract("1.9")
-async def test_what_others_said_counts_for_nothing_in_a_guests_search(store: Store) -> None:
+async def test_messages_of_others_do_not_affect_a_guests_search(store: Store) -> None:
     mine = {"source": "telegram", "user_id": "7", "chat_type": "dm"}
     await talk(store, "my parrot is called Rio", "A parrot! Does it talk?", "It says hello", **mine)
-    await talk(store, *[f"parrot {n} of the owner" for n in range(HOLDERS + 10)])
+    await talk(store, *[f"parrot {n} of the owner" for n in range(MIN_READ_LIMIT + 10)])
     await talk(store, "the owner's parrot sings", "parrot", source="telegram", user_id="8", chat_type="dm")
     guest = Guest("telegram", "7")
     own = {"my parrot is called Rio", "A parrot! Does it talk?", "It says hello"}
@@ -175,7 +175,7 @@ async def test_guests_search_does_not_reach_groups_that_are_stored_under_the_gue
 
 
 @pytest.mark.contract("1.9", "4.11")
-async def test_what_was_said_incognito_is_no_answer_and_no_neighbour(store: Store) -> None:
+async def test_incognito_messages_are_no_results_and_no_context(store: Store) -> None:
     session = await talk(store, "where is the vault?")
     await store.write(lambda tx: store.incognito.begin(tx, session))
     await store.append(session, Draft("assistant", "behind the mirror, where the vault is"))
@@ -189,9 +189,9 @@ async def test_what_was_said_incognito_is_no_answer_and_no_neighbour(store: Stor
 
 
 @pytest.mark.contract("4.11")
-async def test_what_is_kept_out_of_memory_hides_nothing_else_however_much_it_is(store: Store) -> None:
+async def test_many_incognito_messages_hide_nothing_else(store: Store) -> None:
     await talk(store, "The parrot is called Figaro.")
-    session = await talk(store, *[f"parrot {n} that was forgotten" for n in range(HOLDERS + 10)])
+    session = await talk(store, *[f"parrot {n} that was forgotten" for n in range(MIN_READ_LIMIT + 10)])
     messages = (await store.view(session)).tail
 
     def forget(tx: Tx) -> None:
@@ -207,9 +207,9 @@ async def test_what_is_kept_out_of_memory_hides_nothing_else_however_much_it_is(
 
 async def test_a_frequent_word_counts_however_old_a_message_is(store: Store) -> None:
     await talk(store, "the marmot runs in the snow", "the marmot sleeps")
-    await talk(store, *[f"snow again {n}" for n in range(HOLDERS + 10)])
+    await talk(store, *[f"snow again {n}" for n in range(MIN_READ_LIMIT + 10)])
     assert (await ask(store, "marmot snow"))[0] == "the marmot runs in the snow"
-    assert len(await ask(store, "snow", limit=HOLDERS + 100)) == HOLDERS + 11
+    assert len(await ask(store, "snow", limit=MIN_READ_LIMIT + 100)) == MIN_READ_LIMIT + 11
 
 
 async def test_a_search_can_be_narrowed_to_a_time(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""What is kept out of memory, as a range or one message at a time: all who ask see the same, however many there are."""
+"""Incognito messages, as a range or one by one, are hidden from every reader, however many there are."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hermes.types import Draft, Message
 from tests.scale import scale
 
 STEPS = st.lists(st.sampled_from(["say", "off", "on"]) | st.integers(0, 9), max_size=25)
-"""What happens: something is said, incognito begins or ends, or the message at a place is left out."""
+"""A step: a message is stored, incognito begins or ends, or one message is left out."""
 
 
 class Script:
-    """Plays steps in one transaction, and knows what should be left."""
+    """Applies steps in one transaction, and knows which messages should be visible."""
 
     def __init__(self, store: Store, session: str) -> None:
         self._store = store
@@ -56,7 +56,7 @@ class Script:
 @pytest.mark.contract("4.11")
 @settings(max_examples=scale(20, 300))
 @given(STEPS)
-async def test_whatever_is_left_out_in_whatever_order_is_hidden_and_nothing_else(steps: list[str | int]) -> None:
+async def test_exactly_the_left_out_messages_are_hidden_in_any_order(steps: list[str | int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with await Store.open(Path(folder) / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
             session = (await store.create_session("cli")).id

@@ -1,4 +1,4 @@
-"""Turns that are taken back are in no view, list or search, and no row of them is lost."""
+"""Retracted turns are in no view, list or search, and no row of them is lost."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def turn(text: str) -> list[Draft]:
 
 
 @pytest.mark.contract("10.25")
-async def test_what_is_taken_back_is_in_no_view_list_or_search_and_stays_in_the_file(
+async def test_retracted_turns_are_in_no_view_list_or_search_but_stay_in_the_file(
     store: Store, clock: StillClock
 ) -> None:
     await store.create_session("cli", session_id="s")
@@ -83,7 +83,7 @@ async def test_what_is_taken_back_is_in_no_view_list_or_search_and_stays_in_the_
 
 
 @pytest.mark.contract("10.25")
-async def test_a_command_that_runs_again_finds_what_it_took_back(store: Store) -> None:
+async def test_repeated_command_finds_its_earlier_retraction(store: Store) -> None:
     await store.create_session("cli", session_id="s")
     await store.append("s", *turn("stamps"))
     done = await undo(store, "s", cause="item 7")
@@ -109,7 +109,7 @@ def message(key: int, role: str, at: float) -> Message:
     return Message(key, "s", role, f"m{key}", at)
 
 
-def test_what_was_accepted_together_is_one_turn_and_what_came_later_another() -> None:
+def test_messages_of_one_commit_form_one_turn() -> None:
     joined = [message(1, "user", 1.0), message(2, "user", 1.0), message(3, "assistant", 2.0)]
     failed = [message(4, "user", 3.0), message(5, "user", 4.0), message(6, "tool", 4.0), message(7, "assistant", 5.0)]
     before = message(0, "assistant", 0.5)
@@ -154,7 +154,7 @@ async def test_turns_that_were_summarised_since_they_were_read_are_refused(store
 
 
 @pytest.mark.contract("10.25")
-async def test_whoever_summarises_what_is_taken_back_meanwhile_is_refused(store: Store) -> None:
+async def test_compression_of_turns_retracted_meanwhile_is_refused(store: Store) -> None:
     await store.create_session("cli", session_id="s")
     await store.append("s", *turn("stamps"))
     held = await take(store, wanted_lease(store, "a test", compression_lease("s"), "another process", 60.0))
@@ -189,7 +189,7 @@ async def test_old_files_are_marked_as_they_mark_a_rewind_or_beside_the_rows(
 
 
 @pytest.mark.contract("10.25")
-async def test_what_another_version_rewound_counts_as_taken_back(tmp_path: Path) -> None:
+async def test_rewound_messages_of_another_version_count_as_retracted(tmp_path: Path) -> None:
     async with await open_old(old.current_file(tmp_path)) as store:
         assert await taken_back(store, old.REWOUND) == ["rewound secret"]
         assert await taken_back(store, old.COMPACTED) == []
@@ -212,7 +212,7 @@ async def test_a_message_that_a_repair_showed_again_can_be_taken_back(store: Sto
     assert await taken_back(store) == ["stamps", "re: stamps"]
 
 
-async def test_what_another_version_s_compression_wrote_anew_cannot_be_taken_back(store: Store) -> None:
+async def test_copies_by_another_versions_compression_cannot_be_retracted(store: Store) -> None:
     await store.create_session("cli", session_id="s")
     await store.append("s", *turn("stamps"))
     await store.write(lambda tx: tx.execute("UPDATE messages SET active = 0, compacted = 1").rowcount)
@@ -259,7 +259,7 @@ STEPS = st.lists(
 
 @dataclass
 class Expected:
-    """What is live by a model of three lists: turns, what is summarised, and all rows that ever were."""
+    """A model of the live messages, as three lists: turns, summarized rows, and all rows that ever existed."""
 
     turns: list[list[int]] = field(default_factory=list)
     summarised: list[int] = field(default_factory=list)
@@ -320,7 +320,7 @@ async def _take(store: Store, expected: Expected, step: Step, cause: str) -> Non
 
 
 async def _compress(store: Store, expected: Expected, leave: int) -> None:
-    """Whole turns leave the window, as many as there are at most."""
+    """Summarize whole turns, all but the last ones (from index `leave` on)."""
     leaving, expected.turns = expected.turns[:leave], expected.turns[leave:]
     expected.summarised += [key for one in leaving for key in one]
     latest = await store.read(lambda tx: store.compressions.latest(tx, "s"))

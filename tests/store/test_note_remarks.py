@@ -1,4 +1,4 @@
-"""Notes that wait to be told: few of each person, in order, taken once."""
+"""Pending notices: few per person, in order, each taken once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hermes.memory.values import Wording
 from hermes.scope import OWNER, Group, Guest, Scope
 from hermes.store import schema
 from hermes.store import store as opening
-from hermes.store.note_remarks import KEPT, has_remarks, keep_remarks, take_remarks
+from hermes.store.note_remarks import MAX_PENDING_NOTICES, has_remarks, keep_remarks, take_remarks
 from hermes.store.store import Store
 
 ANN = Guest("telegram", "1")
@@ -32,23 +32,23 @@ async def take(store: Store, scope: Scope) -> list[str]:
 
 
 @pytest.mark.contract("4.10")
-async def test_the_newest_of_each_person_wait_in_order(store: Store) -> None:
-    for number in range(KEPT + 3):
+async def test_newest_notices_of_each_person_are_kept_in_order(store: Store) -> None:
+    for number in range(MAX_PENDING_NOTICES + 3):
         await keep(store, ANN, f"fact {number}")
     await keep(store, OWNER, "of the owner")
-    assert await take(store, ANN) == [f"fact {number}" for number in range(3, KEPT + 3)]
+    assert await take(store, ANN) == [f"fact {number}" for number in range(3, MAX_PENDING_NOTICES + 3)]
     assert await take(store, ANN) == []
     assert await take(store, OWNER) == ["of the owner"]
 
 
 @pytest.mark.parametrize("scope", [Group("agent:main:telegram:group:-1"), Guest("api", "bob")])
-async def test_nothing_is_kept_for_who_is_told_nothing(store: Store, scope: Scope) -> None:
+async def test_groups_and_api_guests_get_no_notices(store: Store, scope: Scope) -> None:
     await keep(store, scope, "a fact")
     assert not await store.read(lambda tx: has_remarks(tx, scope))
 
 
 @pytest.mark.contract("7.12")
-async def test_what_is_forgotten_is_not_told_any_more(store: Store) -> None:
+async def test_notices_of_forgotten_notes_are_dropped(store: Store) -> None:
     await keep(store, ANN, "likes figs", "likes dates")
     await store.write(lambda tx: forget_kept(store, tx, Wording(("figs",)), Kept(), now=1.0))
     assert await take(store, ANN) == ["likes dates"]

@@ -1,4 +1,4 @@
-"""Files of older versions open in place: not a row is rewritten, and every row means what it meant."""
+"""Files of older versions open in place: no row is rewritten, and every row keeps its meaning."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ async def test_title_and_prompt_can_be_set_and_taken_away(tmp_path: Path, build:
         assert (await store.read(lambda tx: store.sessions.get(tx, old.ODD))).title is None
 
 
-async def test_value_kept_beside_the_table_is_still_read_when_another_program_adds_the_column(tmp_path: Path) -> None:
+async def test_side_table_value_is_still_read_after_another_program_adds_the_column(tmp_path: Path) -> None:
     file = old.strange_file(tmp_path)
     async with opened(file) as store:
         await store.write(lambda tx: store.sessions.set_title(tx, old.ODD, "beside"))

@@ -1,4 +1,4 @@
-"""What is asked on every turn goes by an index, and a list of sessions looks at each of them once."""
+"""Queries of every turn use an index, and listing sessions reads each session once."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.store.still_clock import StillClock
 
 COUNT = 1_000
 PER_SESSION = 200
-"""Steps of SQLite's machine that a list may cost for each session there is: three times what it does."""
+"""Allowed virtual-machine steps of a list per session: three times what it takes."""
 BY_INDEX = 30_000
-"""Steps that anything else may cost, however many sessions there are."""
+"""Allowed steps of any other query, however many sessions exist."""
 
 
 def scans(tx: Tx, run: Callable[[Tx], object]) -> list[str]:
-    """The steps of everything that `run` executes which read a shared table from end to end."""
+    """Return the plan steps of queries made by `run` that scan a shared table."""
     statements: list[str] = []
     tx.set_trace_callback(statements.append)
     run(tx)
@@ -43,7 +43,7 @@ def _plan(tx: Tx, sql: str) -> list[str]:
 
 
 @pytest.mark.parametrize("build", old.BUILDERS)
-async def test_nothing_on_the_way_of_a_turn_reads_a_table_from_end_to_end(tmp_path: Path, build: old.Builder) -> None:
+async def test_no_query_of_a_turn_scans_a_table(tmp_path: Path, build: old.Builder) -> None:
     async with await Store.open(build(tmp_path).path, clock=StillClock(1.0), lock_timeout=10) as store:
         (last,) = await store.append(old.ODD, Draft("user", "last", platform_message_id="p"))
         made = Compression(old.ODD, 1, last.id, last.id, (last.id,), "sum", f"{old.ODD}.snapshot", 1.0)
@@ -67,7 +67,7 @@ async def test_nothing_on_the_way_of_a_turn_reads_a_table_from_end_to_end(tmp_pa
 
 
 def fill(path: Path) -> None:
-    """Many sessions with long prompts; every tenth was rotated on, and one lineage is long."""
+    """Fill a store with many sessions with long prompts. Every tenth is rotated, and one lineage is long."""
     prompt = "p" * 9_000
     with sqlite3.connect(path) as db:
         for number in range(COUNT):
@@ -84,7 +84,7 @@ def fill(path: Path) -> None:
 
 
 def steps(tx: Tx, run: Callable[[Tx], object]) -> int:
-    """About how many steps SQLite takes for all that `run` executes."""
+    """Return the approximate number of SQLite steps that `run` takes."""
     taken = 0
 
     def count() -> None:

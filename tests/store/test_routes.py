@@ -1,4 +1,4 @@
-"""One key has one live session; bindings of older versions are read where they are."""
+"""One key has one live session; bindings of older versions are read in place."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_key_whose_session_another_program_deleted_is_new_again(tmp_path: 
 
 
 @pytest.mark.parametrize(("content", "said"), [(b"{broken", "not a JSON object"), (b"\xff\xfe", "cannot read")])
-async def test_broken_old_file_is_said_and_not_taken_for_empty(tmp_path: Path, content: bytes, said: str) -> None:
+async def test_broken_old_file_is_reported_not_ignored(tmp_path: Path, content: bytes, said: str) -> None:
     file = old.early_file(tmp_path)
     (tmp_path / "sessions" / "sessions.json").write_bytes(content)
     async with await opened(file.path) as store:

@@ -1,4 +1,4 @@
-"""Search finds what was said, in any script, and nothing that was rewound or deleted."""
+"""Search finds messages in any script, except rewound and deleted ones."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ async def test_words_are_found_in_any_script(store: Store) -> None:
 
 
 @pytest.mark.contract("1.7")
-async def test_what_was_not_said_is_not_found(store: Store) -> None:
+async def test_text_of_no_message_is_not_found(store: Store) -> None:
     await said(store, *SAID)
     for query in MISSES:
         assert await texts(store, query) == [], query
 
 
-async def test_what_holds_more_of_the_words_comes_first_and_quotes_keep_words_together(store: Store) -> None:
+async def test_more_matching_words_rank_higher_and_quotes_match_phrases(store: Store) -> None:
     await said(store, "red apple and green pear", "green apple")
     assert await texts(store, "green zebra pear") == ["red apple and green pear", "green apple"]
     assert await texts(store, "green apple") == ["green apple", "red apple and green pear"]
@@ -115,7 +115,7 @@ def test_punctuation_around_words_changes_nothing(before: str, after: str) -> No
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
-    """A store with everything of `SAID`, to be asked and added to without waiting."""
+    """A store with all of `SAID`, used without waiting."""
     path = tmp_path_factory.mktemp("store") / "state.db"
 
     async def fill() -> Store:

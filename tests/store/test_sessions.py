@@ -1,4 +1,4 @@
-"""Sessions: an id made once and kept for life, foreign ids unchanged, and the one a person means."""
+"""Sessions: their ids never change, foreign ids are kept, and people can find a session by name."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ async def test_id_that_is_taken_is_not_given_again(store: Store) -> None:
 async def test_foreign_id_is_kept_unchanged(store: Store, key: str) -> None:
     assert (await store.create_session("api_server", session_id=key)).id == key
     assert await find(store, key) == key
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         await store.create_session("api_server", session_id=key)
 
 
 @pytest.mark.parametrize("key", ["", "x" * 513, "a\nb", "a\x00b", "\ud800", "s.snapshot.20260101T000000Z"])
-async def test_what_cannot_be_an_id_is_refused(store: Store, key: str) -> None:
+async def test_invalid_session_id_is_refused(store: Store, key: str) -> None:
     with pytest.raises(UsageError):
         await store.create_session("api_server", session_id=key)
 
@@ -63,7 +63,7 @@ async def test_session_is_found_by_id_beginning_or_title(store: Store) -> None:
     assert await find(store, "b") == "beta"
     assert await find(store, "Garden") == "alpha-1"
     assert await find(store, "100% _sure_") == "beta"
-    with pytest.raises(UsageError, match="means more than one session: alpha-"):
+    with pytest.raises(UsageError, match="matches more than one session: alpha-"):
         await find(store, "alpha")
     for text in ("", "%", "gamma", "_"):
         with pytest.raises(NotFoundError):

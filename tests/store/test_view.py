@@ -1,4 +1,4 @@
-"""The live view: no message after the horizon is ever hidden, whatever was appended and compressed in which order."""
+"""The live view: no message after the horizon is ever hidden, in whatever order messages and compressions arrive."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_message_after_the_horizon_is_shown_once_in_order(given: list[Mess
 
 
 @given(MESSAGES, st.none() | COMPRESSIONS, st.randoms(use_true_random=False))
-def test_order_repetition_and_what_is_hidden_anyway_make_no_difference(
+def test_order_repetition_and_hidden_messages_make_no_difference(
     given: list[Message], made: Compression | None, chance: random.Random
 ) -> None:
     unique = list({message.id: message for message in given}.values())
@@ -78,7 +78,7 @@ class Compress:
     horizon: int
     kept: frozenset[int]
     late: int
-    """Messages that arrive between what the compressor saw and its commit."""
+    """Messages that arrive between the compressor's reading and its commit."""
 
 
 STEPS = st.lists(
@@ -120,7 +120,7 @@ async def _replay(folder: Path, steps: list[Append | Compress]) -> None:
 
 
 def _compression(step: Compress, number: int, said: list[Message], latest: Compression | None) -> Compression:
-    """Any horizon between the one in force and the newest message, and any of the session's messages kept."""
+    """Any horizon from the one in force to the newest message, and any of the session's messages kept."""
     floor = latest.horizon_message_id if latest else 0
     upto = said[-1].id if said else 0
     horizon = max(floor, min(step.horizon, upto))

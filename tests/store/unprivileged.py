@@ -1,4 +1,4 @@
-"""A process that may not write where its store is. Root cannot be denied, so it becomes nobody first."""
+"""A process without write permission for its store. Root is never refused, so it changes to the user nobody first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def try_to_open(path: Path) -> str:
 
 
 def main(path: Path, case: str) -> None:
-    """Prints what opening gave, and whether the folder is as before."""
+    """Print the result of opening the store, and whether the folder is unchanged."""
     if case != "there is no file":
         asyncio.run(make(path))
         path.chmod(0o666 if case == "the folder may not be written" else 0o444)

@@ -1,4 +1,4 @@
-"""Exports and imports as a person starts them, in this process, on a wire that can be cut."""
+"""Exports and imports as a person starts them, in this process, over a connection that can be cut."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import httpx
 
 from hermes.transfer.export import export_workspace
 from hermes.transfer.importing import ImportTarget, Progress, import_file
-from hermes.transfer.lines import END, FORMAT, HEAD, MARK, LineProgress, check_file, write_line
+from hermes.transfer.lines import END, FORMAT_VERSION, HEAD, MARK, LineProgress, check_file, write_line
 from hermes.transfer.own_server import OwnSource, OwnTarget
 from hermes.transfer.public_source import PublicSource
 from hermes.transfer.public_target import PublicTarget
@@ -23,11 +23,11 @@ from tests.plain_http import PLAIN
 
 
 class Cut(BaseException):
-    """The process is gone."""
+    """Raised to simulate the end of the process."""
 
 
 class CutTransport(httpx.BaseTransport):
-    """Lets so many requests through. The next one does not reach the server, or its reply does not come back."""
+    """Passes this many requests. The next one does not reach the server, or its response is lost."""
 
     def __init__(self, requests: int, *, after_reply: bool = False) -> None:
         self._inner = httpx.HTTPTransport(verify=PLAIN)
@@ -52,7 +52,7 @@ ALL = 1_000_000
 
 
 def export(served: Served, workspace: str, path: Path, *, public: bool = False, requests: int = ALL) -> dict[str, Any]:
-    """Export, or be cut off after so many requests."""
+    """Export, or be interrupted after this many requests."""
     remote = Remote(served.url, None, workspace, transport=CutTransport(requests))
     try:
         source: Source = PublicSource(remote) if public else OwnSource(remote)
@@ -64,7 +64,7 @@ def export(served: Served, workspace: str, path: Path, *, public: bool = False, 
 def bring(
     served: Served, path: Path, *, public: bool = False, requests: int = ALL, after_reply: bool = False
 ) -> dict[str, Any]:
-    """Import, or be cut off after so many requests."""
+    """Import, or be interrupted after this many requests."""
     checked = check_file(path)
     transport = CutTransport(requests, after_reply=after_reply)
     remote = Remote(served.url, None, checked.workspace, transport=transport)
@@ -79,7 +79,7 @@ def bring(
 
 
 def items(path: Path) -> dict[str, list[Any]]:
-    """The items of an export by section, in order."""
+    """Return the items of an export by section, in order."""
     found: dict[str, list[Any]] = {section: [] for section in SECTIONS}
     for line in path.read_text(encoding="utf-8").split("\n"):
         for section, item in (json.loads(line) if line else {}).items():
@@ -89,10 +89,10 @@ def items(path: Path) -> dict[str, list[Any]]:
 
 
 def write_file(path: Path, workspace: str, given: Sequence[tuple[str, dict[str, Any]]]) -> None:
-    """An export of these items, with one mark at their end."""
+    """Write an export of these items, with one mark at its end."""
     so_far = LineProgress()
     with path.open("wb") as file:
-        write_line(file, so_far, {HEAD: FORMAT, "workspace": workspace, "source": "hermes"})
+        write_line(file, so_far, {HEAD: FORMAT_VERSION, "workspace": workspace, "source": "hermes"})
         for section, item in given:
             write_line(file, so_far, {section: item})
             so_far.counts[section] += 1
@@ -101,7 +101,7 @@ def write_file(path: Path, workspace: str, given: Sequence[tuple[str, dict[str, 
 
 
 def tear(path: Path, chance: random.Random) -> None:
-    """What a process that was killed leaves: the end of what it wrote is missing, in the middle of a line."""
+    """Truncate a file as a killed process leaves it: its end is missing, from the middle of a line."""
     if path.exists():
         with path.open("rb+") as file:
             size = file.seek(0, 2)

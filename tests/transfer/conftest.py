@@ -1,4 +1,4 @@
-"""Servers to carry memories between."""
+"""Servers between which memories are transferred."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tests.transfer.filling import fill
 
 @pytest.fixture(scope="session")
 def old(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server whose memory is taken along."""
+    """The source server."""
     with running(tmp_path_factory.mktemp("old")) as served:
         yield served
 
 
 @pytest.fixture(scope="session")
 def new(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that a memory is brought to."""
+    """The target server."""
     with running(tmp_path_factory.mktemp("new")) as served:
         yield served
 
 
 @pytest.fixture(scope="session")
 def other(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that offers the public API alone."""
+    """A server that offers only the public API."""
     folder = tmp_path_factory.mktemp("other")
     with ending(start_module(["tests.transfer.plain_honcho", str(folder)], folder)) as served:
         yield served
@@ -36,13 +36,13 @@ def other(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def workspace(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses."""
+    """A workspace name that no other test uses."""
     return re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60] + "-" + uuid.uuid4().hex[:8]
 
 
 @pytest.fixture
 def filled(old: Served, workspace: str) -> str:
-    """A workspace of the old server that holds something of everything."""
+    """A workspace of the source server that contains every kind of item."""
     with inside(old, workspace) as http:
         fill(http)
     return workspace

@@ -1,4 +1,4 @@
-"""A workspace with something of everything, and what a server shows of one."""
+"""A workspace with every kind of item, and what a server shows of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MESSAGES = 260
 
 
 def fill(http: httpx.Client) -> None:
-    """Peers, scopes, sessions, members who came and went, messages, conclusions of all kinds, cards, summaries."""
+    """Store peers, scopes, sessions, past and present members, messages, conclusions of all kinds, cards, summaries."""
     http.put(
         str(http.base_url).rstrip("/"),
         json={"metadata": {"über": ["ß", 1]}, "configuration": {"dream": {"enabled": True}}},
@@ -46,7 +46,7 @@ def fill(http: httpx.Client) -> None:
 
 
 def change(http: httpx.Client) -> None:
-    """What only our own server can do: a message is gone from the middle, and a conclusion was corrected."""
+    """Do what only our own server can: delete a message from the middle, and correct a conclusion."""
     gone = http.post("/sessions/talk/messages/list", json={}).json()["items"][7]
     http.delete(f"/ext/sessions/talk/messages/{gone['id']}").raise_for_status()
     settle(http)
@@ -55,7 +55,7 @@ def change(http: httpx.Client) -> None:
 
 
 def listed(http: httpx.Client, method: str, path: str) -> list[dict[str, Any]]:
-    """All items of a list."""
+    """Return all items of a list."""
     items: list[dict[str, Any]] = []
     page = 1
     while True:
@@ -68,7 +68,8 @@ def listed(http: httpx.Client, method: str, path: str) -> list[dict[str, Any]]:
 
 
 def shown(http: httpx.Client) -> dict[str, Any]:
-    """What the public API shows of a workspace, without what another server cannot keep: ids and some dates."""
+    """Return what the public API shows of a workspace, without fields that another server cannot keep: ids and some
+    dates."""
     sessions = [session["id"] for session in listed(http, "POST", "/sessions/list")]
     peers = listed(http, "POST", "/peers/list")
     members = {s: sorted(peer["id"] for peer in listed(http, "GET", f"/sessions/{s}/peers")) for s in sessions}

@@ -1,6 +1,6 @@
-"""A Honcho server without anything of ours: the public routes alone, and keys against writing twice mean nothing.
+"""A Honcho server without our extensions: only the public routes, and idempotency keys are ignored.
 
-`python -m tests.transfer.plain_honcho FOLDER` serves it and says where.
+`python -m tests.transfer.plain_honcho FOLDER` serves it and prints its address.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OURS = b"idempotency-key"
 
 
 class Forgetful:
-    """Passes nothing on that only our server understands."""
+    """Drops headers and fields that only our server understands."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -36,7 +36,7 @@ class Forgetful:
 
 
 def serve(folder: Path) -> None:
-    """Until it is ended."""
+    """Serve until it is ended."""
     built = create_app(
         lambda: open_database(folder),
         clock=SystemClock(),

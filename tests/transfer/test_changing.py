@@ -1,4 +1,4 @@
-"""An export through the public API leaves nothing out that was there all the time, whatever others delete meanwhile."""
+"""An export through the public API contains everything that existed throughout, whatever others delete meanwhile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.contract("9.12"), pytest.mark.processes]
 
 
 class Meddling(httpx.BaseTransport):
-    """Before the page of a list is asked for the first time, somebody does something."""
+    """Runs an action right before a page of a list is first requested."""
 
     def __init__(self, path: str, page: str, meddle: Callable[[], None]) -> None:
         self._inner = httpx.HTTPTransport(verify=PLAIN)
@@ -51,7 +51,7 @@ def export(served: Served, workspace: str, path: Path, transport: httpx.BaseTran
 
 
 def say_many(http: httpx.Client, session: str, count: int) -> list[str]:
-    """The ids of so many messages."""
+    """Return the ids of `count` messages."""
     texts = [f"m{n}" for n in range(count)]
     return [made["id"] for start in range(0, count, 100) for made in say(http, session, *texts[start : start + 100])]
 

@@ -23,7 +23,7 @@ from tests.transfer.carrying import items
 pytestmark = [pytest.mark.contract("9.12"), pytest.mark.processes]
 
 
-def test_commands_carry_a_workspace_and_tell_of_it(
+def test_commands_transfer_a_workspace_and_report_it(
     hermes: Callable[..., Ran], old: Served, new: Served, other: Served, filled: str, tmp_path: Path
 ) -> None:
     file = str(tmp_path / "e.jsonl")
@@ -42,14 +42,14 @@ def test_commands_carry_a_workspace_and_tell_of_it(
     assert "not told by the server: conclusions: which messages they came from" in back.out
 
 
-def test_what_goes_wrong_is_one_line(
+def test_errors_are_one_line(
     hermes: Callable[..., Ran], old: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.transfer.remote.FIRST_WAIT", 0.001)
+    monkeypatch.setattr("hermes.transfer.remote.FIRST_RETRY_DELAY_SECONDS", 0.001)
     for arguments, problem in (
-        (("export", "w", str(tmp_path / "e"), "--from", "http://127.0.0.1:9"), "does not answer"),
+        (("export", "w", str(tmp_path / "e"), "--from", "http://127.0.0.1:9"), "does not respond"),
         (("export", "nowhere", str(tmp_path / "e"), "--from", old.url), "nowhere not found"),
-        (("export", "w", str(tmp_path / "e"), "--from", "nonsense"), "does not answer"),
+        (("export", "w", str(tmp_path / "e"), "--from", "nonsense"), "does not respond"),
         (("import", str(tmp_path / "no"), "--to", old.url), "cannot be read"),
     ):
         told = hermes("memory", *arguments)
@@ -73,7 +73,7 @@ def test_key_is_taken_from_the_environment(
         assert hermes("memory", "import", str(tmp_path / "e")).code == 0
 
 
-def test_memory_of_this_home_is_meant_when_none_is_named_also_on_another_port(
+def test_default_server_is_that_of_this_home_even_on_another_port(
     hermes: Callable[..., Ran], new: Served, workspace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save = Progress.save
@@ -102,9 +102,7 @@ def test_memory_of_this_home_is_meant_when_none_is_named_also_on_another_port(
 
 
 @pytest.mark.stress
-def test_commands_that_are_killed_go_on_where_they_were(
-    old: Served, new: Served, workspace: str, tmp_path: Path
-) -> None:
+def test_killed_commands_resume(old: Served, new: Served, workspace: str, tmp_path: Path) -> None:
     with inside(old, workspace) as http:
         for number in range(30):
             say(http, f"s{number}", *(f"word {number} {n}" for n in range(100)))

@@ -1,4 +1,4 @@
-"""The file of an export: what is not one, is damaged or is not whole is refused with the line."""
+"""Export files: a damaged, incomplete or foreign file is refused, with the line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PEERS = [("peers", {"id": f"p{n}", "metadata": {"text": "ü\u2028\n"}}) for n in
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file that is whole."""
+    """A complete file."""
     made = tmp_path / "e.jsonl"
     write_file(made, "w", PEERS)
     return made
@@ -41,14 +41,14 @@ def test_whole_file_is_read_as_it_was_written(path: Path) -> None:
     [
         (b"", "line 1 is missing"),
         (b"name,age\nann,7\n", "line 1 is not JSON"),
-        (b"[1]\n", "line 1 does not say that this is an export"),
-        (b'{"messages": []}\n', "line 1 does not say that this is an export"),
-        (b'{"hermes_memory_export": 2, "workspace": "w"}\n', "line 1 is of format 2"),
-        (b'{"hermes_memory_export": 1, "workspace": "w"}\n{"jobs": {}}\n', "line 2 holds 'jobs'"),
+        (b"[1]\n", "line 1 is not the first line of a memory export"),
+        (b'{"messages": []}\n', "line 1 is not the first line of a memory export"),
+        (b'{"hermes_memory_export": 2, "workspace": "w"}\n', "line 1 has format 2"),
+        (b'{"hermes_memory_export": 1, "workspace": "w"}\n{"jobs": {}}\n', "line 2 .* invalid item: 'jobs'"),
         (b'{"hermes_memory_export": 1, "workspace": "w"}\n{"peers": {}, "x": 1}\n', "line 2 is not one item"),
-        (b'{"hermes_memory_export": 1, "workspace": "w"}\n{"peers": 7}\n', "line 2 holds 'peers'"),
+        (b'{"hermes_memory_export": 1, "workspace": "w"}\n{"peers": 7}\n', "line 2 .* invalid item: 'peers'"),
         (b'{"hermes_memory_export": 1, "workspace": "w"}\n\xff\xfe\n', "line 2 is not JSON"),
-        (b'{"hermes_memory_export": 1, "workspace": "w"}\n', "ends at line 1 without the last line"),
+        (b'{"hermes_memory_export": 1, "workspace": "w"}\n', "is incomplete: it ends at line 1"),
         (b"[" * 100_000 + b"\n", "line 1 is not JSON"),
     ],
 )
@@ -61,7 +61,7 @@ def test_file_that_is_no_export_is_refused_with_the_line(tmp_path: Path, text: b
 
 def test_changed_letter_is_noticed(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"p3"', b'"q3"'))
-    with pytest.raises(TransferError, match="line 7 does not fit the lines before it"):
+    with pytest.raises(TransferError, match="line 7 has a wrong checksum"):
         check_file(path)
 
 
@@ -73,40 +73,40 @@ def test_file_that_was_cut_is_refused_wherever_it_was_cut(path: Path) -> None:
             check_file(path)
 
 
-def test_what_comes_after_the_end_is_refused(path: Path) -> None:
+def test_lines_after_the_end_are_refused(path: Path) -> None:
     path.write_bytes(path.read_bytes() + b'{"peers":{"id":"more"}}\n')
     with pytest.raises(TransferError, match="line 9 comes after the end"):
         check_file(path)
 
 
-def test_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(TransferError, match="cannot be read: No such file"):
         check_file(tmp_path / "nowhere")
 
 
-def test_lines_and_what_stands_between_two_marks_have_a_bound(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "ITEMS", 4)
+def test_line_length_and_items_between_marks_are_bounded(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_ITEMS_PER_MARK", 4)
     with pytest.raises(TransferError, match="line 5 comes after 4 others without a checksum"):
         check_file(path)
     monkeypatch.undo()
-    monkeypatch.setattr(lines, "LINE_BYTES", 70)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 70)
     with pytest.raises(TransferError, match="line 7 is longer than 70 bytes"):
         check_file(path)
 
 
 class OnePage:
-    """A source with nothing in it."""
+    """A source without items."""
 
     kind = "hermes"
 
     def check(self) -> None:
-        """It is there."""
+        """Accept; the source always exists."""
 
     def pages(self, section: str, after: Any) -> Iterator[SectionPage]:
         yield SectionPage([], None)
 
     def saw(self, section: str, item: TransferItem) -> None:
-        """Nothing comes."""
+        """Ignore the item."""
 
     def lacking(self) -> Lacking:
         return Lacking()
@@ -116,13 +116,13 @@ def export(path: Path, workspace: str = "w") -> None:
     export_workspace(OnePage(), workspace, path, lambda _section, _count: None)
 
 
-def test_export_writes_over_no_file_and_takes_up_no_other_export(path: Path, tmp_path: Path) -> None:
+def test_export_overwrites_no_file_and_resumes_no_other_export(path: Path, tmp_path: Path) -> None:
     before = path.read_bytes()
-    with pytest.raises(TransferError, match="is there already"):
+    with pytest.raises(TransferError, match="already exists"):
         export(path)
     assert path.read_bytes() == before
     path.rename(tmp_path / "f.jsonl.part")
-    with pytest.raises(TransferError, match="is of another export"):
+    with pytest.raises(TransferError, match="belongs to another export"):
         export(tmp_path / "f.jsonl", "another")
     assert (tmp_path / "f.jsonl.part").read_bytes() == before
     with pytest.raises(TransferError, match="cannot be written"):
@@ -145,5 +145,5 @@ def test_progress_of_another_import_is_not_taken_up(tmp_path: Path) -> None:
             Progress.take_up(path, *other)
     for text in ("", "[]", '{"line": 1}'):
         path.write_text(text)
-        with pytest.raises(TransferError, match=r"cannot be read|is not what an import leaves"):
+        with pytest.raises(TransferError, match=r"cannot be read|is not the progress file"):
             Progress.take_up(path, "sha", "http://one", "w")

@@ -1,4 +1,5 @@
-"""From and to a server that offers Honcho's public API alone: what can be carried is, and the rest is told."""
+"""Transfer with a server that offers only Honcho's public API: everything possible is transferred, the rest is
+reported."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ pytestmark = [pytest.mark.contract("9.12"), pytest.mark.processes]
 CUTS = 10
 
 
-def test_public_server_shows_the_same_after_a_way_that_was_cut_ten_times(
+def test_interrupted_transfer_to_a_public_server_is_complete(
     old: Served, other: Served, filled: str, tmp_path: Path
 ) -> None:
     with inside(old, filled) as http:
@@ -50,7 +51,7 @@ def test_public_server_shows_the_same_after_a_way_that_was_cut_ten_times(
     }
 
 
-def test_memory_of_a_public_server_can_be_taken_along_though_the_way_is_cut(
+def test_interrupted_transfer_from_a_public_server_is_complete(
     other: Served, new: Served, workspace: str, tmp_path: Path
 ) -> None:
     with inside(other, workspace) as http:
@@ -78,7 +79,7 @@ def test_memory_of_a_public_server_can_be_taken_along_though_the_way_is_cut(
         assert ours.get("/sessions/talk/summaries").json() == theirs.get("/sessions/talk/summaries").json()
 
 
-def test_whoever_writes_there_meanwhile_is_noticed_where_it_cannot_be_told_what_arrived(
+def test_concurrent_writer_stops_an_import_whose_outcome_is_unknown(
     old: Served, other: Served, filled: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.jsonl"
@@ -99,7 +100,7 @@ def _progress(folder: Path) -> str:
     return (folder / "a.jsonl.progress").read_text(encoding="utf-8")
 
 
-def test_item_that_a_public_server_refuses_is_told_with_its_line_and_the_others_arrive(
+def test_item_that_a_public_server_refuses_is_reported_and_the_others_arrive(
     other: Served, workspace: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.jsonl"
@@ -139,7 +140,7 @@ def test_item_that_a_public_server_refuses_is_told_with_its_line_and_the_others_
         assert [c["content"] for c in listed(http, "POST", "/conclusions/list")] == ["fact 2", "fact 0"]
 
 
-def test_workspace_that_is_not_there_is_not_made(old: Served, other: Served, tmp_path: Path) -> None:
+def test_missing_workspace_is_not_created(old: Served, other: Served, tmp_path: Path) -> None:
     for served, public in ((old, False), (other, True)):
         with pytest.raises(TransferError, match="nowhere"):
             export(served, "nowhere", tmp_path / "x.jsonl", public=public)

@@ -1,4 +1,4 @@
-"""A memory that was carried from one server to another is the same, however often the way was cut."""
+"""A transferred memory is the same on the new server, however often the transfer was interrupted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.contract("9.12"), pytest.mark.processes]
 CUTS = 10
 
 
-def test_memory_of_our_own_is_the_same_after_a_way_that_was_cut_ten_times(
+def test_interrupted_transfer_between_our_servers_is_complete(
     old: Served, new: Served, filled: str, tmp_path: Path
 ) -> None:
     with inside(old, filled) as http:
@@ -49,7 +49,7 @@ def test_memory_of_our_own_is_the_same_after_a_way_that_was_cut_ten_times(
         assert before[section], f"{section} is tried too"
 
 
-def test_imported_memory_is_found_and_goes_on(old: Served, new: Served, filled: str, tmp_path: Path) -> None:
+def test_imported_memory_can_be_searched_and_continued(old: Served, new: Served, filled: str, tmp_path: Path) -> None:
     export(old, filled, tmp_path / "e.jsonl")
     bring(new, tmp_path / "e.jsonl")
     with inside(old, filled) as theirs, inside(new, filled) as ours:
@@ -103,9 +103,7 @@ def test_ids_that_belong_to_another_workspace_are_refused_with_their_lines(
         assert (bad["added"], [one["item"] for one in bad["refused"]]) == (1, [0])
 
 
-def test_numbers_that_could_not_be_counted_on_from_are_refused_item_by_item(
-    old: Served, filled: str, tmp_path: Path
-) -> None:
+def test_unusable_sequence_numbers_are_refused_item_by_item(old: Served, filled: str, tmp_path: Path) -> None:
     export(old, filled, tmp_path / "a.jsonl")
     copied = items(tmp_path / "a.jsonl")
     message, conclusion = copied["messages"][0], copied["conclusions"][0]

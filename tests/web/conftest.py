@@ -1,4 +1,4 @@
-"""One host, one model and one browser for each file of tests."""
+"""Fixtures: one host, one model and one browser for each file of tests."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def page(browser: Browser, web: WebProcess) -> Iterator[Page]:
 
 @pytest.fixture(autouse=True)
 def _nothing_fails_in_the_browser(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No script fails, and nothing is refused by the content security policy, in any test."""
+    """Check after each test that no script failed and the content security policy refused nothing."""
     if "page" not in request.fixturenames:
         yield
         return

@@ -1,4 +1,4 @@
-"""Forms of the page, sent without a browser."""
+"""Sends forms of the page without a browser."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Visitor:
         self.origin = {"Origin": web.url}
 
     def get(self, path: str) -> str:
-        """The text of a page."""
+        """Return the text of a page."""
         return self.client.get(path).text
 
     def send(self, path: str, form: Mapping[str, str]) -> httpx.Response:
-        """Send a form; the page that it leads to."""
+        """Send a form; return the next page."""
         return self.client.post(path, data={"csrf": self.token, **form}, headers=self.origin, follow_redirects=True)
 
 
@@ -36,14 +36,14 @@ def visiting(web: WebProcess) -> Iterator[Visitor]:
 
 
 def field(page: str, name: str) -> str:
-    """The value of the first field with a name."""
+    """Return the value of the first field with a name."""
     found = re.search(rf'name="{re.escape(name)}"[^>]* value="([^"]*)"', page)
     assert found is not None, name
     return unescape(found[1])
 
 
 def problem(page: httpx.Response | str) -> str:
-    """What a page says went wrong; "" for nothing."""
+    """Return the error on a page; "" for none."""
     text = page if isinstance(page, str) else page.text
     found = re.search(r'<div id="problem" role="alert" class="problem">(.*?)</div>', text, re.DOTALL)
     return "" if found is None else unescape(found[1])

@@ -1,4 +1,4 @@
-"""What the memory server of a home holds and who talks there, put there and read past the page."""
+"""Access to a home's memory server and its people behind the page's back."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from tests.web.serving import WebProcess
 
 WORKSPACE = "/v3/workspaces/hermes"
 OWNER, AGENT = "ann", "hermes"
-AT_ONCE = 100
+MAX_LISTED_FACTS = 100
 
 
 @contextmanager
 def server_of(web: WebProcess) -> Iterator[httpx.Client]:
-    """A client of the home's memory server."""
+    """Return a client of the home's memory server."""
     with client_of(connect(place_of(web.home))) as client:
         yield client
 
 
 def hold(client: httpx.Client, facts: Sequence[str], about: str = OWNER) -> list[str]:
-    """Let the agent hold facts about someone; their ids."""
+    """Store facts of the agent about somebody; return their ids."""
     for peer in (AGENT, about):
         assert client.post(f"{WORKSPACE}/peers", json={"id": peer}).is_success
     ids: list[str] = []
-    for start in range(0, len(facts), AT_ONCE):
+    for start in range(0, len(facts), MAX_LISTED_FACTS):
         part = [
-            {"observer_id": AGENT, "observed_id": about, "content": text} for text in facts[start : start + AT_ONCE]
+            {"observer_id": AGENT, "observed_id": about, "content": text}
+            for text in facts[start : start + MAX_LISTED_FACTS]
         ]
         made = client.post(f"{WORKSPACE}/conclusions", json={"conclusions": part})
         assert made.is_success, made.text
@@ -43,14 +44,14 @@ def hold(client: httpx.Client, facts: Sequence[str], about: str = OWNER) -> list
 
 
 def held(client: httpx.Client, about: str = OWNER) -> list[str]:
-    """Everything that is held about someone."""
+    """Return all facts about somebody."""
     asked = {"filters": {"observed_id": about}}
-    found = client.post(f"{WORKSPACE}/conclusions/list", params={"size": AT_ONCE}, json=asked)
+    found = client.post(f"{WORKSPACE}/conclusions/list", params={"size": MAX_LISTED_FACTS}, json=asked)
     return [one["content"] for one in found.json()["items"]]
 
 
 async def meet_people(home: Path) -> None:
-    """Let three people have written on Telegram, of whom one is the owner."""
+    """Store three people who have written on Telegram, one of them the owner."""
     async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=5.0) as store:
         for user_id, name in (("17", "Bob"), ("18", "Rob"), ("19", "Ann")):
             await store.write(lambda tx, one=user_id, called=name: meet(tx, "telegram", one, called))  # type: ignore[misc]

@@ -27,13 +27,13 @@ OWN = Session("own", "cli", NOW)
 
 
 def write(act: Coroutine[Any, Any, None]) -> None:
-    """Run it on a thread of its own: in the one of the tests Playwright has a loop running."""
+    """Run a coroutine in a new thread, because Playwright runs a loop in the tests' thread."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(asyncio.run, act).result()
 
 
 async def fill(home: Path, *sessions: Session) -> None:
-    """Put sessions into a home in each of which somebody speaks of the secret."""
+    """Store sessions in a home, in each of which somebody mentions the secret."""
     home.mkdir(parents=True, exist_ok=True)
     async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=5.0) as store:
         for session in sessions:
@@ -45,7 +45,7 @@ async def fill(home: Path, *sessions: Session) -> None:
 
 
 def wait_for_ever(tx: Tx, session: str, payload: Json) -> None:
-    """Queue what was said for a memory that never takes it."""
+    """Queue entries for a memory that never accepts them."""
     enqueue(tx, queue_name("elsewhere"), session, f"said:{session}", payload, now=NOW, session_id=session)
 
 
@@ -56,5 +56,5 @@ async def change(home: Path, act: Callable[[Tx], object]) -> None:
 
 
 def put_aside(tx: Tx, reason: str = "refused on purpose") -> None:
-    """Put everything aside that waits."""
+    """Turn all waiting entries into dead letters."""
     tx.execute("UPDATE hermes_queue SET state = 'dead', attempts = 3, reason = ? WHERE state = 'waiting'", (reason,))

@@ -1,4 +1,4 @@
-"""Looking at a page as assistive technology does."""
+"""Accessibility checks of pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 
 
 def find_violations(page: Page, axe: str) -> list[Any]:
-    """Return what axe finds serious on the page that is open, each with the element."""
+    """Return the serious violations that axe finds on the open page, each with the element."""
     page.evaluate(axe)
     told = page.evaluate("axe.run()")
     bad = [one for one in told["violations"] if one["impact"] in ("serious", "critical")]

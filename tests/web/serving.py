@@ -1,4 +1,4 @@
-"""`hermes web` as a process of its own with the memory server of its home, and a model that says what a test wants."""
+"""`hermes web` as a process with the memory server of its home, and a model whose answers a test chooses."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.left_behind import end_all
 from tests.llm.beside import beside
 from tests.llm.loopback import Answer, LoopbackServer, Received, says
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 class SaidNext(LoopbackServer):
-    """Answers with what a test puts into `next`, else with `Understood.`."""
+    """A model that answers with what a test puts into `next`, otherwise with `Understood.`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class SaidNext(LoopbackServer):
 
 
 class WebProcess:
-    """A running `hermes web`. It prints a link that works once; `link` waits for the newest."""
+    """A running `hermes web`. It prints one-time links; `link` waits for the newest."""
 
     def __init__(
         self, home: Path, env: Mapping[str, str], *arguments: str, program: Sequence[str] = ("-m", "hermes")
@@ -58,7 +58,7 @@ class WebProcess:
         ]
         for reader in self._readers:
             reader.start()
-        self._last = self._links.get(timeout=PATIENCE_SECONDS)
+        self._last = self._links.get(timeout=TIMEOUT_SECONDS)
         self.url = self._last.partition("/enter")[0]
 
     def _read_links(self) -> None:
@@ -71,23 +71,23 @@ class WebProcess:
         self.told.extend(line.strip() for line in self.process.stderr)
 
     def take_link(self) -> str:
-        """The link that works now; opening it has the process print the next one."""
-        link = self._last or self._links.get(timeout=PATIENCE_SECONDS)
+        """Return the valid link; opening it makes the process print the next one."""
+        link = self._last or self._links.get(timeout=TIMEOUT_SECONDS)
         self._last = ""
         return link
 
     def sign_in(self) -> httpx.Client:
-        """A client with the cookie."""
+        """Return a client with the cookie."""
         entered = httpx.get(self.take_link(), trust_env=False)
         assert entered.status_code == 303
         return httpx.Client(base_url=self.url, cookies=entered.cookies, trust_env=False, timeout=30)
 
     def end(self) -> int:
-        """Ask it to end, and wait; its exit code."""
+        """Stop the process gracefully; return its exit code."""
         self.process.terminate()
-        code = self.process.wait(PATIENCE_SECONDS)
+        code = self.process.wait(TIMEOUT_SECONDS)
         for reader in self._readers:
-            reader.join(PATIENCE_SECONDS)
+            reader.join(TIMEOUT_SECONDS)
         for stream in (self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()
@@ -95,7 +95,7 @@ class WebProcess:
 
 
 def environment(home: Path, model: LoopbackServer | None = None, **more: str) -> dict[str, str]:
-    """A machine with this home alone: memory is on, as it is by default."""
+    """Return the environment of a machine with only this home, with memory on by default."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HERMES_", "OPENAI_", "HONCHO"))}
     kept |= {"HERMES_AUTO_TITLE": "false", "HERMES_MODEL_TOOLS": "on", "HERMES_MEMORY_SERVER_IDLE": "60"}
     if model is not None:
@@ -112,8 +112,8 @@ def serving(
     program: Sequence[str] = ("-m", "hermes"),
     **more: str,
 ) -> Iterator[WebProcess]:
-    """Serve a home's page while the block runs; its memory server ends with it. Options of `hermes` itself, such as
-    `-p`, are `arguments`."""
+    """Serve a home's page while the block runs; its memory server ends with it. `arguments` are options of `hermes`
+    itself, such as `-p`."""
     web = WebProcess(home, environment(home, model, **more), *arguments, program=program)
     try:
         yield web

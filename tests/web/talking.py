@@ -1,4 +1,4 @@
-"""Talking on the page."""
+"""Conversations on the page."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.web.serving import WebProcess
 
-PATIENCE_SECONDS = 30.0
-LOOK_SECONDS = 0.3
+TIMEOUT_SECONDS = 30.0
+POLL_SECONDS = 0.3
 
 
 def replies(page: Page) -> Locator:
@@ -22,7 +22,7 @@ def say(page: Page, text: str) -> None:
 
 
 def begin(page: Page, web: WebProcess, text: str) -> str:
-    """Say something in a new session; its address."""
+    """Send the first message of a session; return its address."""
     page.goto(f"{web.url}/sessions")
     say(page, text)
     page.wait_for_url("**/sessions/*")
@@ -30,7 +30,7 @@ def begin(page: Page, web: WebProcess, text: str) -> str:
 
 
 def tell(page: Page, web: WebProcess, *said: str) -> str:
-    """Say things in a new session, each with its reply; its address."""
+    """Send messages in a new session, each with its reply; return its address."""
     address = begin(page, web, said[0])
     expect(replies(page)).to_have_count(1)
     for number, text in enumerate(said[1:], start=2):
@@ -40,15 +40,15 @@ def tell(page: Page, web: WebProcess, *said: str) -> str:
 
 
 def open_until(page: Page, address: str, wanted: str) -> None:
-    """Load a page again and again until it has an element: memory learns in the background."""
-    end = time.monotonic() + PATIENCE_SECONDS
+    """Reload a page until it has an element, because memory learns in the background."""
+    end = time.monotonic() + TIMEOUT_SECONDS
     page.goto(address)
     while not page.locator(wanted).count():
         assert time.monotonic() < end, f"{wanted} is not on {address}: {page.locator('main').inner_text()[:500]}"
-        page.wait_for_timeout(LOOK_SECONDS * 1000)
+        page.wait_for_timeout(POLL_SECONDS * 1000)
         page.goto(address)
 
 
 def fact(text: str) -> str:
-    """The link to a fact with this text."""
+    """Return the link to a fact with this text."""
     return f'a.fact:text-is("{text}")'

@@ -1,4 +1,4 @@
-"""What is counted over time: turns with the seconds to their replies, and what models were asked."""
+"""Activity over time: turns with the seconds to their replies, and calls of models."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def store(tmp_path: Path, clock: SetClock) -> AsyncIterator[Store]:
 
 
 async def turn(store: Store, clock: SetClock, at: float, seconds: float) -> None:
-    """Say something and let it be answered with a tool in between."""
+    """Run a turn that calls a tool."""
     clock.at = at
     await store.append("s", Draft("user", "How much?"))
     clock.at = at + seconds / 2
@@ -67,9 +67,7 @@ async def test_turns_are_counted_by_hour_and_day_with_the_time_to_their_reply(st
     assert [datetime.fromtimestamp(one.at).hour for one in days] == [0] * DAYS
 
 
-async def test_unanswered_message_is_no_turn_and_a_late_reply_none_that_was_waited_for(
-    store: Store, clock: SetClock
-) -> None:
+async def test_unanswered_messages_and_late_replies_count_as_no_turn(store: Store, clock: SetClock) -> None:
     await store.append("s", Draft("user", "Are you there?"))
     await turn(store, clock, NOON + 50, 3.0)
     await turn(store, clock, NOON + 60, 2 * 86_400)
@@ -92,7 +90,7 @@ async def test_requests_and_tokens_are_counted_when_they_are_spent(store: Store)
 
 
 @pytest.mark.contract("10.75")
-async def test_parts_of_a_request_are_the_view_and_what_stands_before_it(store: Store, clock: SetClock) -> None:
+async def test_parts_of_a_request_are_the_view_and_its_preamble(store: Store, clock: SetClock) -> None:
     for number in range(6):
         await turn(store, clock, NOON + number, 0.5)
     await store.write(lambda tx: store.sessions.set_system_prompt(tx, "s", "You are hermes."))

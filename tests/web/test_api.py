@@ -1,4 +1,4 @@
-"""The pages' data as JSON: who gets it, how much of it, and what it changes."""
+"""The pages' data as JSON: access, amounts, and changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ READ = [
 
 @pytest.fixture(scope="module")
 def web(model: SaidNext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess]:
-    """The page of a home with guests and another profile, where what was said to memory was refused."""
+    """The page of a home with guests, another profile, and entries that memory refused."""
     home = tmp_path_factory.mktemp("api") / "home"
     own = [Session(f"own-{number}", "cli", NOW) for number in range(45)]
     write(fill(home, *HIDDEN.values(), *own, OWN))
@@ -80,12 +80,12 @@ def refusal(answer: httpx.Response) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("path", READ)
-def test_without_cookie_or_key_nothing_is_told(web: WebProcess, path: str) -> None:
+def test_without_cookie_or_key_requests_are_refused(web: WebProcess, path: str) -> None:
     assert refusal(httpx.get(f"{web.url}{path}", trust_env=False)) == (401, "not_signed_in")
 
 
 @pytest.mark.parametrize("path", READ[:-3])
-def test_cookie_and_key_are_told_the_same_things(signed: httpx.Client, client: httpx.Client, path: str) -> None:
+def test_cookie_and_key_get_the_same_data(signed: httpx.Client, client: httpx.Client, path: str) -> None:
     by_cookie, by_key = signed.get(path), client.get(path)
     assert (by_cookie.status_code, by_key.status_code) == (200, 200)
     assert by_cookie.json().keys() == by_key.json().keys()
@@ -96,7 +96,7 @@ def test_key_opens_no_page_and_no_sign_in(client: httpx.Client) -> None:
         assert client.get(path).status_code == 401
 
 
-def test_key_is_kept_as_a_hash_for_its_owner_alone(web: WebProcess, key: str) -> None:
+def test_key_is_stored_as_a_hash_with_mode_0600(web: WebProcess, key: str) -> None:
     path = web.home / FILE
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert key not in path.read_text(encoding="utf-8")
@@ -117,7 +117,7 @@ def test_keys_of_gateway_and_memory_server_and_others_are_refused(web: WebProces
             assert refusal(answer) == (401, "not_signed_in")
 
 
-def test_new_key_ends_the_old_one_and_removing_it_ends_all(model: SaidNext, tmp_path: Path) -> None:
+def test_new_key_replaces_the_old_one_and_removal_revokes_it(model: SaidNext, tmp_path: Path) -> None:
     with serving(tmp_path / "home", model, HERMES_MEMORY_PROVIDER="none") as web:
         first = make_key(web.home)
         with keyed(web, first) as client:
@@ -130,7 +130,7 @@ def test_new_key_ends_the_old_one_and_removing_it_ends_all(model: SaidNext, tmp_
             assert client.get("/api").status_code == 401
 
 
-def test_other_hosts_and_pages_get_nothing_with_the_key(client: httpx.Client) -> None:
+def test_other_hosts_and_pages_are_refused_even_with_the_key(client: httpx.Client) -> None:
     for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
         assert refusal(client.get("/api/health", headers=headers)) == (403, "foreign_request")
         assert refusal(client.post("/api/dead/1/drop", headers=headers)) == (403, "foreign_request")
@@ -161,7 +161,7 @@ def test_guests_groups_and_other_profiles_are_not_in_the_json(client: httpx.Clie
     assert [one["text"] for one in hidden] == [None] * len(HIDDEN)
 
 
-def test_what_memory_holds_of_others_is_not_in_the_json(web: WebProcess, client: httpx.Client) -> None:
+def test_facts_about_others_are_not_in_the_json(web: WebProcess, client: httpx.Client) -> None:
     with server_of(web) as server:
         [theirs] = hold(server, ["I own a zither."], about="17")
         [ours] = hold(server, ["I own a drum."])
@@ -180,20 +180,20 @@ ODD = [
 
 
 @pytest.mark.parametrize("path", ODD, ids=lambda path: str(path)[:50])
-def test_odd_request_is_answered_with_what_is_allowed(client: httpx.Client, path: str) -> None:
+def test_error_of_an_invalid_request_names_the_allowed_values(client: httpx.Client, path: str) -> None:
     answer = client.get(f"/api/{path}")
     assert refusal(answer) == (400, "bad_request")
     assert DEFECT not in answer.text
 
 
-def test_wrong_method_and_unknown_path_are_named(client: httpx.Client) -> None:
+def test_wrong_method_and_unknown_path_have_error_names(client: httpx.Client) -> None:
     assert refusal(client.post("/api/health")) == (405, "wrong_method")
     assert refusal(client.get("/api/dead/1/drop")) == (405, "wrong_method")
     assert refusal(client.get("/api/nowhere")) == (404, "not_found")
     assert refusal(client.post(f"/api/dead/{'9' * 400}/drop")) == (404, "not_found")
 
 
-def test_pages_of_lists_follow_each_other_without_gaps(client: httpx.Client) -> None:
+def test_pages_of_lists_have_no_gaps(client: httpx.Client) -> None:
     pages = [client.get(f"/api/sessions?page={number}").json() for number in (1, 2)]
     assert [page["has_more"] for page in pages] == [True, False]
     ids = [one["id"] for page in pages for one in page["items"]]

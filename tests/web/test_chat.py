@@ -1,4 +1,4 @@
-"""Talking on the page, in a real browser with a real host."""
+"""Conversations on the page, in a real browser with a real host."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from hermes.web.turns import BUSY
 from tests.llm.loopback import Answer, chunk, says
 from tests.web.serving import SaidNext, WebProcess
 from tests.web.talking import begin, replies, say
@@ -16,13 +17,13 @@ pytestmark = pytest.mark.contract("10.61")
 
 
 def held(first: str, rest: str) -> tuple[Answer, threading.Event]:
-    """A reply that stops in the middle until the event is set."""
+    """Return a reply that stops in the middle until the event is set."""
     go = threading.Event()
     chunks = [chunk({"role": "assistant", "content": first}), go, chunk({"content": rest}), chunk({}, "stop")]
     return Answer(chunks=chunks), go
 
 
-def test_reply_is_shown_as_it_grows_and_goes_on_after_a_reload(page: Page, web: WebProcess, model: SaidNext) -> None:
+def test_streamed_reply_continues_after_a_reload(page: Page, web: WebProcess, model: SaidNext) -> None:
     answer, go = held("The first half", " and the second.")
     model.next.append(answer)
     begin(page, web, "Tell me something long.")
@@ -52,7 +53,7 @@ def test_two_tabs_are_one_conversation(page: Page, web: WebProcess, model: SaidN
     page.bring_to_front()
     page.locator("#text").fill("typed while it answers")
     page.keyboard.press("Enter")
-    expect(page.locator("#problem")).to_contain_text("a reply is under way")
+    expect(page.locator("#problem")).to_contain_text(BUSY)
     expect(page.locator("#text")).to_have_value("typed while it answers")
     go.set()
     for one in (page, other):
@@ -62,7 +63,7 @@ def test_two_tabs_are_one_conversation(page: Page, web: WebProcess, model: SaidN
     other.close()
 
 
-def test_stop_keeps_what_was_said_so_far(page: Page, web: WebProcess, model: SaidNext) -> None:
+def test_stop_keeps_the_partial_reply(page: Page, web: WebProcess, model: SaidNext) -> None:
     answer, go = held("Half of it", " never comes")
     model.next.append(answer)
     begin(page, web, "Begin.")
@@ -73,7 +74,7 @@ def test_stop_keeps_what_was_said_so_far(page: Page, web: WebProcess, model: Sai
     go.set()
 
 
-def test_tool_calls_are_folded_with_what_they_were_asked(page: Page, web: WebProcess, model: SaidNext) -> None:
+def test_tool_calls_are_folded_with_their_arguments(page: Page, web: WebProcess, model: SaidNext) -> None:
     model.next += [says(calls=[("session_search", '{"query": "harbour"}')]), says("Nothing about a harbour.")]
     begin(page, web, "Did I speak of a harbour?")
     expect(replies(page).last.locator(".body")).to_have_text("Nothing about a harbour.")
@@ -86,7 +87,7 @@ def test_tool_calls_are_folded_with_what_they_were_asked(page: Page, web: WebPro
     expect(tool.locator("pre")).to_be_visible()
 
 
-def test_markdown_of_a_model_brings_no_html_no_image_and_no_link(page: Page, web: WebProcess, model: SaidNext) -> None:
+def test_markdown_of_a_model_adds_no_html_image_or_link(page: Page, web: WebProcess, model: SaidNext) -> None:
     model.next.append(
         says(
             "**bold** <script>document.title='broken'</script> <img src=x onerror=alert(1)> "
@@ -114,7 +115,7 @@ def test_markdown_of_a_model_brings_no_html_no_image_and_no_link(page: Page, web
     ids=lambda value: value if len(str(value)) < 20 else "",
 )
 @pytest.mark.contract("10.67")
-def test_odd_text_is_shown_as_it_was_typed_and_the_page_keeps_its_width(
+def test_odd_text_is_shown_unchanged_and_does_not_widen_the_page(
     page: Page, web: WebProcess, text: str, name: str
 ) -> None:
     begin(page, web, text)
@@ -149,7 +150,7 @@ def test_session_is_renamed_searched_and_kept_out_of_memory(page: Page, web: Web
     expect(page.locator("h1")).to_have_text("Lighthouses & <b>others</b>")
 
 
-def test_slash_commands_answer_here_too(page: Page, web: WebProcess) -> None:
+def test_slash_commands_work_on_the_page(page: Page, web: WebProcess) -> None:
     begin(page, web, "Hello.")
     expect(replies(page)).to_have_count(1)
     say(page, "/status")
@@ -159,7 +160,7 @@ def test_slash_commands_answer_here_too(page: Page, web: WebProcess) -> None:
     expect(page.locator("#text")).to_have_value("/nonsense")
 
 
-def test_failing_model_is_said_and_the_message_is_kept(page: Page, web: WebProcess, model: SaidNext) -> None:
+def test_model_failure_is_shown_and_the_message_is_kept(page: Page, web: WebProcess, model: SaidNext) -> None:
     model.next += [Answer(status=400, body='{"error": {"message": "no such model"}}')] * 5
     begin(page, web, "Is anybody there?")
     expect(page.locator("#live .problem")).to_contain_text("no such model")
@@ -188,7 +189,7 @@ def test_message_that_is_too_long_keeps_its_text(page: Page, web: WebProcess) ->
 
 
 @pytest.mark.contract("10.60")
-def test_link_that_is_opened_from_another_site_signs_in(browser: Browser, web: WebProcess) -> None:
+def test_link_opened_from_another_site_signs_in(browser: Browser, web: WebProcess) -> None:
     context = browser.new_context()
     context.route("http://elsewhere.example/", lambda route: route.fulfill(body=f"<a href='{web.take_link()}'>x</a>"))
     opened = context.new_page()
@@ -210,7 +211,7 @@ def plain(browser: Browser, web: WebProcess) -> Iterator[Page]:
 
 
 @pytest.mark.contract("10.67")
-def test_without_scripts_everything_of_a_chat_works(plain: Page, web: WebProcess, model: SaidNext) -> None:
+def test_chat_works_without_scripts(plain: Page, web: WebProcess, model: SaidNext) -> None:
     answer, go = held("First", " and last.")
     model.next.append(answer)
     plain.goto(f"{web.url}/sessions")
@@ -225,7 +226,7 @@ def test_without_scripts_everything_of_a_chat_works(plain: Page, web: WebProcess
 
 
 @pytest.mark.contract("10.67")
-def test_keyboard_alone_reaches_everything_of_a_chat(page: Page, web: WebProcess) -> None:
+def test_chat_works_with_the_keyboard_alone(page: Page, web: WebProcess) -> None:
     page.goto(f"{web.url}/sessions")
     page.keyboard.press("Tab")
     expect(page.locator(".skip")).to_be_focused()

@@ -1,4 +1,4 @@
-"""Signing in to the memory provider from the page, with a real browser and our own server."""
+"""Sign-in to the memory provider from the page, with a real browser and our own server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHORT = (
     "import sys, hermes.honcho.web_sign_in as page; page.BrowserSignIn.finish.__defaults__ = (6.0,); "
     "page.ERROR_SECONDS = 4.0; from hermes.__main__ import main; sys.exit(main())",
 )
-"""The program with less patience: six seconds for a person, four for an error."""
+"""Runs the program with shorter timeouts: six seconds for a person, four after an error."""
 
 
 def configure(home: Path, url: str, **block: Any) -> None:
@@ -51,7 +51,7 @@ def block_of(home: Path, host: str = "hermes") -> dict[str, Any]:
 
 @pytest.fixture
 def issuer() -> Iterator[Issuer]:
-    """A server whose page says yes at once."""
+    """A server whose page grants access at once."""
     with Issuer() as made:
         yield made
 
@@ -117,7 +117,7 @@ def test_link_is_a_page_without_scripts_and_is_sent_again_only_when_it_changes(v
 
 @pytest.fixture(scope="module")
 def keyed(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A memory server that asks for keys."""
+    """A memory server that requires keys."""
     with running(tmp_path_factory.mktemp("keyed"), AUTH_USE_AUTH="true", AUTH_JWT_SECRET=SECRET) as served:
         yield served
 
@@ -134,7 +134,7 @@ def signed(browser: Browser, link: str) -> Iterator[Page]:
 
 @contextmanager
 def beginning(page: Page, button: str = "Connect") -> Iterator[Page]:
-    """Click the link; the sign-in page that opens beside."""
+    """Click the link; yield the sign-in page that opens in another window."""
     with page.context.expect_page() as opened:
         page.get_by_role("button", name=button, exact=True).click()
     opened.value.wait_for_selector("button[value=allow]")
@@ -143,7 +143,7 @@ def beginning(page: Page, button: str = "Connect") -> Iterator[Page]:
 
 
 def consent(page: Page, served: Served, home: Path, **fields: str) -> None:
-    """Fill the sign-in page in, with the code that the server's owner is given, and allow it."""
+    """Complete the sign-in page with the code of the server's owner, and grant access."""
     request = re.search(r"hermes memory approve (\w{4})", page.content())
     assert request is not None
     command = ("memory", "approve", request[1], "--data", str(served.folder), "--json")
@@ -162,7 +162,7 @@ def state(page: Page) -> Any:
 
 
 def said_by_session(served: Served, workspace: str) -> dict[str, list[str]]:
-    """What the server holds, by session."""
+    """Return the messages on the server, by session."""
     with served.client(ADMIN_KEY) as client:
         at = f"/v3/workspaces/{workspace}/sessions"
         names = [one["id"] for one in client.post(f"{at}/list", json={}).json()["items"]]
@@ -171,7 +171,7 @@ def said_by_session(served: Served, workspace: str) -> dict[str, list[str]]:
 
 
 def wait_for_said(page: Page, served: Served, workspace: str, text: str) -> str:
-    """Wait until the server holds a message; its session."""
+    """Wait until the server has a message; return its session."""
     for _ in range(150):
         found = [name for name, said in said_by_session(served, workspace).items() if text in said]
         if found:
@@ -181,7 +181,7 @@ def wait_for_said(page: Page, served: Served, workspace: str, text: str) -> str:
 
 
 def find_bad(page: Page, axe: str) -> list[str]:
-    """What axe finds serious on the page."""
+    """Return the serious violations that axe finds on the page."""
     page.evaluate(axe)
     found = page.evaluate("axe.run()")["violations"]
     return [one["id"] for one in found if one["impact"] in ("serious", "critical")]
@@ -189,7 +189,7 @@ def find_bad(page: Page, axe: str) -> list[str]:
 
 @pytest.mark.processes
 @pytest.mark.timeout(180)
-def test_connecting_leads_from_idle_to_a_turn_that_lands(
+def test_connecting_makes_the_next_turn_reach_memory(
     model: SaidNext, browser: Browser, keyed: Served, axe: str, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
@@ -222,7 +222,8 @@ def test_connecting_leads_from_idle_to_a_turn_that_lands(
 
 
 def _mend_an_ended_sign_in(page: Page, web: WebProcess, keyed: Served, home: Path) -> None:
-    """The server knows the sign-in no more; what is said meanwhile arrives after another one, by clicks alone."""
+    """Replace the grant by an invalid one; messages of the meantime arrive after another sign-in, done by clicks
+    alone."""
     document = json.loads((home / "honcho.json").read_text(encoding="utf-8"))
     grant = document["hosts"]["hermes"]["oauth"]
     document["hosts"]["hermes"]["apiKey"] = "hch-at-ended"
@@ -240,7 +241,7 @@ def _mend_an_ended_sign_in(page: Page, web: WebProcess, keyed: Served, home: Pat
 
 @pytest.mark.processes
 @pytest.mark.timeout(120)
-def test_denial_and_a_wait_that_ends_are_said_and_clear_themselves(
+def test_denial_and_timeout_are_shown_and_then_cleared(
     model: SaidNext, browser: Browser, keyed: Served, axe: str, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
@@ -266,7 +267,7 @@ def test_denial_and_a_wait_that_ends_are_said_and_clear_themselves(
 
 @pytest.mark.processes
 @pytest.mark.timeout(120)
-def test_connecting_chooses_the_provider_that_was_only_the_default(
+def test_connecting_saves_the_default_provider_as_the_choice(
     model: SaidNext, browser: Browser, issuer: Issuer, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"

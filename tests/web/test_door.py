@@ -1,4 +1,4 @@
-"""Who may come in, and what nobody gets."""
+"""Access to the page, and what nobody gets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from hermes.web import asking, chat, first, health, memory, model_pages, people_pages, settings_pages, upkeep
-from hermes.web.door import FOREIGN, NO_COOKIE, STALE, USED, WRONG_HOST
+from hermes.web.door import FOREIGN, LINK_USED, NO_COOKIE, STALE, WRONG_HOST
 from hermes.web.routing import DEFECT
 from hermes.web.stream import CROWDED, MAX_FOLLOWERS
 from tests.web.serving import WebProcess
@@ -58,13 +58,13 @@ def test_link_works_once_and_the_next_one_is_printed(web: WebProcess) -> None:
         assert {"HttpOnly", "SameSite=Strict"} <= set(first.headers["set-cookie"].split("; "))
     again = httpx.get(link, trust_env=False)
     assert again.status_code == 401
-    assert USED.split("`")[0] in again.text
+    assert LINK_USED.split("`")[0] in again.text
     assert "set-cookie" not in again.headers
     with web.sign_in() as client:
         assert client.get("/").status_code == 200
 
 
-def test_link_that_nobody_printed_opens_nothing(web: WebProcess) -> None:
+def test_invented_link_is_refused(web: WebProcess) -> None:
     for once in ("", "x", "%00", "é" * 50):
         assert httpx.get(f"{web.url}/enter", params={"once": once}, trust_env=False).status_code == 401
 
@@ -86,7 +86,7 @@ def test_other_host_names_are_refused(web: WebProcess, signed: httpx.Client, hos
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "http://127.0.0.1"])
-def test_other_pages_can_neither_read_nor_change(signed: httpx.Client, origin: str) -> None:
+def test_other_pages_can_neither_read_nor_change_data(signed: httpx.Client, origin: str) -> None:
     form = {"csrf": token(signed), "text": "from elsewhere"}
     for answer in (
         signed.get("/", headers={"Origin": origin}),
@@ -110,7 +110,7 @@ def test_form_needs_an_origin_and_a_token_of_this_start(web: WebProcess, signed:
     assert "not to be said" not in signed.get("/sessions").text
 
 
-def test_scripts_and_styles_come_from_here_alone(signed: httpx.Client) -> None:
+def test_scripts_and_styles_are_served_by_the_page_only(signed: httpx.Client) -> None:
     answer = signed.get("/sessions")
     policy = answer.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'")
@@ -120,14 +120,14 @@ def test_scripts_and_styles_come_from_here_alone(signed: httpx.Client) -> None:
 
 
 def form_paths() -> list[str]:
-    """The address of every form of the page."""
+    """Return the address of every form of the page."""
     modules = (asking, chat, first, health, memory, model_pages, people_pages, settings_pages, upkeep)
     made = [route for module in modules for route in module.routes()]
     return [re.sub(r"\{\w+:\w+\}", "1", route.path) for route in made if route.methods and "POST" in route.methods]
 
 
 @pytest.mark.parametrize("path", form_paths())
-def test_no_form_is_taken_from_elsewhere_or_without_its_token(web: WebProcess, signed: httpx.Client, path: str) -> None:
+def test_foreign_forms_and_forms_without_a_token_are_refused(web: WebProcess, signed: httpx.Client, path: str) -> None:
     form = {"csrf": token(signed)}
     foreign = signed.post(path, data=form, headers={"Origin": "https://evil.example"})
     assert (foreign.status_code, FOREIGN in foreign.text) == (403, True)
@@ -157,7 +157,7 @@ LONG = "000000000001" + "9" * 5000
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_odd_address_is_answered_with_words_and_never_as_a_defect(
+def test_odd_address_gets_an_explanation_and_never_a_500(
     web: WebProcess, signed: httpx.Client, path: str, status: int
 ) -> None:
     answer = signed.get(httpx.URL(web.url).copy_with(raw_path=path.encode()))
@@ -167,14 +167,14 @@ def test_odd_address_is_answered_with_words_and_never_as_a_defect(
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe", b"a=%ff", b"csrf=" + b"x" * 3_000_000, b"&".join([b"a=1"] * 3000)])
-def test_body_that_is_no_form_is_refused(web: WebProcess, signed: httpx.Client, body: bytes) -> None:
+def test_body_other_than_a_form_is_refused(web: WebProcess, signed: httpx.Client, body: bytes) -> None:
     headers = {"Origin": web.url, "Content-Type": "application/x-www-form-urlencoded"}
     answer = signed.post("/sessions", content=body, headers=headers)
     assert answer.status_code == 400
     assert 'role="alert"' in answer.text
 
 
-def test_pages_that_follow_a_session_are_bounded_and_let_go(web: WebProcess, signed: httpx.Client) -> None:
+def test_streams_are_limited_and_closed(web: WebProcess, signed: httpx.Client) -> None:
     made = signed.post("/sessions", data={"csrf": token(signed), "text": "Hello."}, headers={"Origin": web.url})
     path = f"{made.headers['location']}/stream?after=0"
     lines: list[Iterator[str]] = []

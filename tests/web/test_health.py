@@ -31,7 +31,7 @@ TIMELINES = ["/sessions/long/timeline", "/sessions/long/timeline/snapshots/1", "
 
 
 async def fill_long(home: Path) -> None:
-    """Write a session with tool calls that was compressed once, in the middle, and a reply that its chat refuses."""
+    """Store a session with tool calls, one compression in the middle, and a reply that its chat refuses."""
     async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=5.0) as store:
         await store.write(lambda tx: store.sessions.create(tx, LONG))
         for number in range(SAID):
@@ -73,7 +73,7 @@ def web(model: SaidNext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
 
 
 @pytest.mark.contract("10.76")
-def test_what_was_put_aside_is_dropped_after_a_look_or_tried_again(page: Page, web: WebProcess) -> None:
+def test_dead_letter_is_dropped_after_a_preview_or_retried(page: Page, web: WebProcess) -> None:
     page.goto(f"{web.url}/health")
     expect(page.locator("#letters")).to_be_visible()
     assert page.get_by_text("someone else’s, not shown").count() == len(GUESTS)
@@ -96,13 +96,13 @@ def test_what_was_put_aside_is_dropped_after_a_look_or_tried_again(page: Page, w
     expect(row.locator("td").nth(1)).to_have_text("1")
 
 
-def test_entry_that_is_gone_meanwhile_is_said(page: Page, web: WebProcess) -> None:
+def test_missing_dead_letter_is_reported(page: Page, web: WebProcess) -> None:
     page.goto(f"{web.url}/health/letters/999999")
     expect(page.get_by_role("alert")).to_contain_text("there is no entry 999999")
 
 
 @pytest.mark.contract("10.76")
-def test_health_tells_of_turns_models_and_warnings(page: Page, web: WebProcess) -> None:
+def test_health_shows_turns_models_and_warnings(page: Page, web: WebProcess) -> None:
     tell(page, web, "What is an adze?")
     page.goto(f"{web.url}/health")
     expect(page.locator(".tile").first).to_contain_text("Works")
@@ -122,7 +122,7 @@ def test_health_tells_of_turns_models_and_warnings(page: Page, web: WebProcess) 
 
 
 @pytest.mark.contract("10.76")
-def test_without_scripts_the_tables_stand_open_and_letters_are_mended(browser: Browser, web: WebProcess) -> None:
+def test_health_works_without_scripts(browser: Browser, web: WebProcess) -> None:
     context = browser.new_context(java_script_enabled=False)
     try:
         page = context.new_page()
@@ -170,7 +170,7 @@ def test_timeline_shows_parts_messages_and_the_compression(page: Page, web: WebP
 
 
 @pytest.mark.contract("10.75")
-def test_timeline_shows_what_of_the_session_waits(page: Page, web: WebProcess) -> None:
+def test_timeline_shows_waiting_entries_of_the_session(page: Page, web: WebProcess) -> None:
     page.goto(f"{web.url}/sessions/own/timeline")
     waits = page.get_by_role("region", name="What waits").locator("li")
     expect(waits.first).to_contain_text("A compression, which failed 2 times: the model did not answer.")
@@ -179,7 +179,7 @@ def test_timeline_shows_what_of_the_session_waits(page: Page, web: WebProcess) -
 
 @pytest.mark.contract("10.67")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_health_and_timelines_keep_nobody_out(page: Page, web: WebProcess, axe: str, scheme: str) -> None:
+def test_health_and_timelines_are_accessible(page: Page, web: WebProcess, axe: str, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     found, wide = {}, []
     with web.sign_in() as client:

@@ -1,4 +1,4 @@
-"""Looking into memory and correcting it on the page, in a real browser with the memory server of the home."""
+"""Reading and correcting memory on the page, in a real browser with the memory server of the home."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_used_memories_are_exactly_those_of_the_record(page: Page, web: WebProce
     expect(page.locator("#text")).to_have_value("My sister Anna lives in Porto.")
 
 
-def test_corrected_fact_says_what_it_said_before_and_is_used(page: Page, web: WebProcess) -> None:
+def test_corrected_fact_shows_its_old_text_and_is_used(page: Page, web: WebProcess) -> None:
     tell(page, web, "My dentist is called Miller.")
     open_until(page, f"{web.url}/memory?q=dentist", fact("My dentist is called Miller."))
     page.locator(fact("My dentist is called Miller.")).click()
@@ -95,7 +95,7 @@ def test_forgotten_fact_goes_with_its_message_and_a_form_for_it_loses_no_text(pa
     assert page.goto(address).status == 404  # type: ignore[union-attr]
 
 
-def test_change_is_drawn_as_a_time_line_and_undone(page: Page, web: WebProcess) -> None:
+def test_change_is_shown_as_a_timeline_and_undone(page: Page, web: WebProcess) -> None:
     tell(page, web, "I live in Hamburg.")
     open_until(page, f"{web.url}/memory?q=Hamburg", fact("I live in Hamburg."))
     tell(page, web, "I moved to Bremen last week.")
@@ -115,7 +115,7 @@ def test_change_is_drawn_as_a_time_line_and_undone(page: Page, web: WebProcess) 
 
 
 @pytest.mark.contract("10.63")
-def test_first_screen_says_how_memory_is_and_what_is_new(page: Page, web: WebProcess) -> None:
+def test_first_screen_shows_the_state_of_memory_and_news(page: Page, web: WebProcess) -> None:
     tell(page, web, "I play the cello.")
     open_until(page, f"{web.url}/news", fact("I play the cello."))
     expect(page.locator("#sentence")).to_have_text(
@@ -133,7 +133,7 @@ def test_first_screen_says_how_memory_is_and_what_is_new(page: Page, web: WebPro
 
 
 @pytest.mark.contract("10.63")
-def test_what_was_forgotten_is_a_line_with_its_time_and_without_its_words(page: Page, web: WebProcess) -> None:
+def test_forgotten_entries_are_news_without_their_text(page: Page, web: WebProcess) -> None:
     with server_of(web) as server:
         [first, second] = hold(server, ["My parrot swears.", "My parrot bites."])
     for made in (first, second):
@@ -171,7 +171,7 @@ def test_note_is_added_and_bad_ones_are_refused_with_their_text(page: Page, web:
     ids=["HTML", "no blank", "right to left", "Japanese", "Markdown"],
 )
 @pytest.mark.contract("10.67")
-def test_odd_fact_is_shown_as_it_is_and_keeps_the_page_in_its_width(page: Page, web: WebProcess, text: str) -> None:
+def test_odd_fact_is_shown_unchanged_and_does_not_widen_the_page(page: Page, web: WebProcess, text: str) -> None:
     with server_of(web) as server:
         [made] = hold(server, [text])
     page.set_viewport_size({"width": 375, "height": 800})
@@ -183,7 +183,7 @@ def test_odd_fact_is_shown_as_it_is_and_keeps_the_page_in_its_width(page: Page, 
     assert page.title() != "broken"
 
 
-def test_question_to_memory_is_answered_with_its_evidence_and_kept_nowhere(page: Page, web: WebProcess) -> None:
+def test_question_to_memory_is_answered_with_evidence_and_not_stored(page: Page, web: WebProcess) -> None:
     tell(page, web, "My brother Paul works in Leipzig.")
     open_until(page, f"{web.url}/memory?q=Leipzig", fact("My brother Paul works in Leipzig."))
     page.goto(f"{web.url}/memory/ask")
@@ -211,7 +211,7 @@ def test_words_are_forgotten_everywhere_with_a_report_of_the_places(page: Page, 
 
 
 @pytest.mark.parametrize("text", ["x" * 600, "私" * 600], ids=["Latin", "Japanese"])
-def test_long_text_without_a_blank_is_not_taken_for_everything(page: Page, web: WebProcess, text: str) -> None:
+def test_long_text_without_a_blank_does_not_match_everything(page: Page, web: WebProcess, text: str) -> None:
     with server_of(web) as server:
         hold(server, ["I keep bees."])
     page.goto(f"{web.url}/memory/forget?q={text}")
@@ -219,7 +219,7 @@ def test_long_text_without_a_blank_is_not_taken_for_everything(page: Page, web: 
     expect(page.get_by_role("button", name="Forget all of it")).to_have_count(0)
 
 
-def test_deleted_session_is_gone_here_and_in_memory(page: Page, web: WebProcess) -> None:
+def test_deleted_session_is_removed_here_and_in_memory(page: Page, web: WebProcess) -> None:
     address = tell(page, web, "My piano teacher is Ms Okonkwo.")
     open_until(page, f"{web.url}/memory?q=Okonkwo", fact("My piano teacher is Ms Okonkwo."))
     page.goto(f"{address}/delete")
@@ -236,7 +236,7 @@ def test_deleted_session_is_gone_here_and_in_memory(page: Page, web: WebProcess)
         assert not any("Okonkwo" in one for one in held(server))
 
 
-def test_everything_is_exported(page: Page, web: WebProcess) -> None:
+def test_export_contains_all_entries(page: Page, web: WebProcess) -> None:
     with server_of(web) as server:
         hold(server, [f"I have visited island {number}." for number in range(120)])
     page.goto(f"{web.url}/memory")
@@ -246,7 +246,7 @@ def test_everything_is_exported(page: Page, web: WebProcess) -> None:
     assert {f"I have visited island {number}." for number in range(120)} <= {line.get("text") for line in lines}
 
 
-def test_list_goes_on_where_it_ended(page: Page, web: WebProcess) -> None:
+def test_list_continues_on_the_next_page(page: Page, web: WebProcess) -> None:
     with server_of(web) as server:
         hold(server, [f"I own book {number}." for number in range(120)])
     page.goto(f"{web.url}/memory?q=book")
@@ -259,7 +259,7 @@ def test_list_goes_on_where_it_ended(page: Page, web: WebProcess) -> None:
     assert len(set(facts.all_inner_texts())) == 120
 
 
-def test_list_is_limited_to_a_kind_and_finds_words_however_they_are_written(page: Page, web: WebProcess) -> None:
+def test_list_filters_by_kind_and_finds_words_in_any_spelling(page: Page, web: WebProcess) -> None:
     with server_of(web) as server:
         hold(server, ["I ski in Davos.", "うちのねこはﾐｿです", "I met Jose\u0301 in DAVOS."])
     page.goto(f"{web.url}/memory")
@@ -291,7 +291,7 @@ def test_two_names_are_merged_after_a_preview(page: Page, web: WebProcess) -> No
     open_until(page, f"{web.url}/memory?q=Annie", fact("I was called Annie once."))
 
 
-def test_people_are_shown_with_card_and_what_always_holds(page: Page, web: WebProcess) -> None:
+def test_people_are_shown_with_card_and_standing_facts(page: Page, web: WebProcess) -> None:
     tell(page, web, "I am allergic to peanuts.", "Please always answer in short sentences.")
     open_until(page, f"{web.url}/memory/people", fact("Please always answer in short sentences."))
     you = page.locator(".person").first
@@ -328,7 +328,7 @@ def test_without_scripts_a_fact_is_corrected_and_forgotten(plain: Page, web: Web
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.contract("10.67")
-def test_no_page_keeps_assistive_technology_out(page: Page, web: WebProcess, axe: str, scheme: str) -> None:
+def test_pages_of_memory_are_accessible(page: Page, web: WebProcess, axe: str, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     with server_of(web) as server:
         [made] = hold(server, [f"I drink tea, {scheme} or not."])

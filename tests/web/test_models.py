@@ -1,4 +1,4 @@
-"""The models on the page: each is tested before it is kept, and no key goes elsewhere."""
+"""Models on the page: each is tested before it is saved, and no key is sent elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOBODY = "http://127.0.0.1:9/v1"
 
 
 class Other(SaidNext):
-    """Another endpoint, which says so."""
+    """Another endpoint, which names itself in its answers."""
 
     def _choose(self, received: Received) -> Answer:
         is_plain = received.method == "POST" and not self.next
@@ -45,7 +45,7 @@ def visitor(other: Other, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def host_form(visitor: Visitor, **more: str) -> dict[str, str]:
-    """The form of the model that answers, as the page shows it now."""
+    """Return the chat model's form with its present values."""
     page = visitor.get("/settings/models")
     shown = {name: field(page, name) for name in ("url", "name", "seen:url", "seen:name", "seen:has_key")}
     return {**shown, "name": "other-1", **more}
@@ -56,7 +56,7 @@ def config_of(visitor: Visitor) -> str:
 
 
 def wait_for(visitor: Visitor, address: str, text: str) -> None:
-    """Load a page until it says something."""
+    """Reload a page until it has a text."""
     end = time.monotonic() + 30
     while text not in (page := visitor.client.get(address).text):
         assert time.monotonic() < end, page
@@ -64,7 +64,7 @@ def wait_for(visitor: Visitor, address: str, text: str) -> None:
 
 
 def sent_keys(server: LoopbackServer, after: int = 0) -> set[str]:
-    """The keys of all requests but the first ones."""
+    """Return the keys of all requests but the first ones."""
     return {one.headers.get("authorization", "") for one in server.requests[after:]}
 
 
@@ -84,7 +84,7 @@ def test_wrong_url_is_named_and_not_saved(visitor: Visitor) -> None:
     assert "base_url: http://127.0.0.1:9/v2" in config_of(visitor)
 
 
-def test_mended_url_answers_the_next_message_without_a_restart(visitor: Visitor, other: Other) -> None:
+def test_corrected_url_is_used_without_a_restart(visitor: Visitor, other: Other) -> None:
     before, form = len(other.requests), host_form(visitor, url=other.base_url)
     tested = visitor.send("/settings/models/host", {**form, "act": "test"})
     assert "answers (" in tested.text
@@ -96,7 +96,7 @@ def test_mended_url_answers_the_next_message_without_a_restart(visitor: Visitor,
     assert KEY not in config_of(visitor)
 
 
-def test_reply_under_way_ends_as_it_began_while_the_model_is_changed(visitor: Visitor, other: Other) -> None:
+def test_running_reply_keeps_its_model_when_the_model_is_changed(visitor: Visitor, other: Other) -> None:
     visitor.send("/settings/models/host", host_form(visitor, url=other.base_url, act="keep"))
     go = threading.Event()
     other.next.append(Answer(chunks=[chunk({"content": "Before "}), go, chunk({"content": "and after."}, "stop")]))
@@ -119,7 +119,7 @@ def test_key_is_never_shown_and_can_be_forgotten(visitor: Visitor, other: Other)
     assert "sk-second" not in config_of(visitor)
 
 
-def test_form_that_is_out_of_date_overwrites_no_model(visitor: Visitor, other: Other) -> None:
+def test_stale_form_overwrites_no_model(visitor: Visitor, other: Other) -> None:
     form = host_form(visitor, url=other.base_url, name="mine", act="keep")
     visitor.send("/settings/models/host", host_form(visitor, url="http://127.0.0.1:9/v3", name="theirs", act="keep"))
     late = visitor.send("/settings/models/host", form)
@@ -128,7 +128,7 @@ def test_form_that_is_out_of_date_overwrites_no_model(visitor: Visitor, other: O
     assert "theirs" in config_of(visitor)
 
 
-def test_memory_asks_the_model_that_is_chosen_for_it(visitor: Visitor, other: Other) -> None:
+def test_memory_uses_the_model_chosen_for_it(visitor: Visitor, other: Other) -> None:
 
     def send(**form: str) -> str:
         return visitor.send("/settings/models/memory", form).text

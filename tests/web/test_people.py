@@ -1,4 +1,4 @@
-"""Who is who on the page: a preview of anybody, and mending a wrong mapping."""
+"""Identities on the page: a preview of anybody, and the correction of a wrong mapping."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def would_be(visitor: Visitor, user_id: str, platform: str = "telegram") -> str:
     return problem(text) if found is None else re.sub(r"<[^>]+>", "", found[1]).strip()
 
 
-def test_preview_says_who_anybody_on_a_platform_would_be(visitor: Visitor) -> None:
+def test_preview_shows_the_peer_of_any_account(visitor: Visitor) -> None:
     before = (visitor.web.home / "honcho.json").read_bytes()
     assert would_be(visitor, "4711") == "telegram:4711 would be 4711 (by id); reads: their own."
     assert would_be(visitor, "18").startswith("telegram:18 would be carl (by alias)")
@@ -49,7 +49,7 @@ def test_preview_says_who_anybody_on_a_platform_would_be(visitor: Visitor) -> No
     assert (visitor.web.home / "honcho.json").read_bytes() == before
 
 
-def test_wrong_mapping_is_mended_after_a_preview(visitor: Visitor) -> None:
+def test_wrong_mapping_is_corrected_after_a_preview(visitor: Visitor) -> None:
     page = visitor.get("/settings/people?account=telegram:18&name=robert")
     assert "Nothing is known of carl yet." in page
     form = {name: field(page, name) for name in ("account", "name", "before")}
@@ -62,7 +62,7 @@ def test_wrong_mapping_is_mended_after_a_preview(visitor: Visitor) -> None:
     assert problem(late) != ""
 
 
-def test_what_is_known_moves_along_where_that_is_wanted(visitor: Visitor) -> None:
+def test_memory_moves_with_the_mapping_if_requested(visitor: Visitor) -> None:
     with server_of(visitor.web) as server:
         hold(server, ["Bob plays the banjo."], about="17")
     page = visitor.get("/settings/people?account=telegram:17&name=bobby")
@@ -72,7 +72,7 @@ def test_what_is_known_moves_along_where_that_is_wanted(visitor: Visitor) -> Non
     assert would_be(visitor, "17").startswith("telegram:17 would be bobby (by alias)")
 
 
-def test_nobody_becomes_the_owner_without_saying_so(visitor: Visitor) -> None:
+def test_account_becomes_the_owners_only_after_a_tick(visitor: Visitor) -> None:
     page = visitor.get("/settings/people?account=telegram:4711&name=ann")
     assert "is my own account" in page
     form = {name: field(page, name) for name in ("account", "name", "before")}
@@ -83,7 +83,7 @@ def test_nobody_becomes_the_owner_without_saying_so(visitor: Visitor) -> None:
 
 
 @pytest.mark.parametrize("name", ["hermes", "!!", "x" * 300])
-def test_peer_that_nobody_may_become_is_refused_in_words(visitor: Visitor, name: str) -> None:
+def test_forbidden_peer_is_refused_with_a_reason(visitor: Visitor, name: str) -> None:
     before = (visitor.web.home / "honcho.json").read_bytes()
     for answer in (
         visitor.client.get("/settings/people", params={"account": "telegram:5", "name": name}),

@@ -1,4 +1,4 @@
-"""What the owner's page does not show: guests, groups and other profiles."""
+"""Guests, groups and other profiles, which the owner's page does not show."""
 
 from __future__ import annotations
 
@@ -41,16 +41,14 @@ def test_sessions_of_guests_groups_and_profiles_are_not_listed_or_found(
 @pytest.mark.parametrize(
     "rest", ["", "/timeline", "/timeline/snapshots/1", "/stream", "/export?form=jsonl", "/delete", "/turns/1/memory"]
 )
-def test_session_that_is_not_the_owners_is_not_there(
-    signed: tuple[WebProcess, httpx.Client], session: str, rest: str
-) -> None:
+def test_sessions_of_others_get_404(signed: tuple[WebProcess, httpx.Client], session: str, rest: str) -> None:
     answer = signed[1].get(f"/sessions/{session}{rest}")
     assert answer.status_code == 404
     assert "out of tune" not in answer.text
 
 
 @pytest.mark.parametrize("act", ["say", "title", "incognito", "delete"])
-def test_session_that_is_not_the_owners_cannot_be_changed(signed: tuple[WebProcess, httpx.Client], act: str) -> None:
+def test_sessions_of_others_cannot_be_changed(signed: tuple[WebProcess, httpx.Client], act: str) -> None:
     web, client = signed
     token = client.get("/sessions").text.partition('name="csrf" value="')[2].partition('"')[0]
     form = {"csrf": token, "text": "hello", "title": "mine", "everywhere": "1"}
@@ -59,14 +57,14 @@ def test_session_that_is_not_the_owners_cannot_be_changed(signed: tuple[WebProce
         assert answer.status_code == 404
 
 
-def test_words_of_others_that_wait_for_memory_are_not_shown(signed: tuple[WebProcess, httpx.Client]) -> None:
+def test_waiting_entries_of_others_are_not_shown(signed: tuple[WebProcess, httpx.Client]) -> None:
     text = signed[1].get("/memory/waiting").text
     assert f"of {OWN.id} is" in text
     assert [name for name in HIDDEN if f"of {name} is" in text] == []
     assert text.count("not shown") == len(HIDDEN)
 
 
-def test_what_memory_holds_of_others_is_not_shown(signed: tuple[WebProcess, httpx.Client]) -> None:
+def test_facts_about_others_are_not_shown(signed: tuple[WebProcess, httpx.Client]) -> None:
     web, client = signed
     with server_of(web) as server:
         [theirs] = hold(server, ["I own a zither."], about="17")

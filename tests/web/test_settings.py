@@ -1,4 +1,4 @@
-"""Settings on the page: the tables of the command line, with its errors, and nothing overwritten."""
+"""Settings on the page: the tables of the command line with its errors; nothing is overwritten."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_modes_are_saved_where_the_command_line_saves_them(visitor: Visitor) -> 
         ("elsewhere", "log.level", "info", "there is no table of settings 'elsewhere'"),
     ],
 )
-def test_what_cannot_be_set_is_said_and_stays_in_the_form(
+def test_invalid_value_is_reported_and_stays_in_the_form(
     visitor: Visitor, table: str, key: str, value: str, told: str
 ) -> None:
     before = config_of(visitor).read_bytes(), (visitor.web.home / "honcho.json").read_bytes()
@@ -84,7 +84,7 @@ def test_one_wrong_value_of_several_changes_nothing(visitor: Visitor) -> None:
     assert config_of(visitor).read_bytes() == before
 
 
-def test_form_that_is_out_of_date_overwrites_nothing_and_keeps_its_value(visitor: Visitor) -> None:
+def test_stale_form_overwrites_nothing_and_keeps_its_value(visitor: Visitor) -> None:
     path, key = "/settings/all?table=hermes&key=agent.max_steps", "set:agent.max_steps"
     seen = {"table": "hermes", "seen:agent.max_steps": field(visitor.get(path), "seen:agent.max_steps")}
     assert SAVED in visitor.send(path, {**seen, key: "40"}).text
@@ -113,7 +113,7 @@ def test_secrets_are_on_no_page_and_an_empty_field_keeps_them(visitor: Visitor) 
     assert SECRET in config_of(visitor).read_text(encoding="utf-8")
 
 
-def test_change_at_a_terminal_counts_here_without_a_restart(visitor: Visitor) -> None:
+def test_change_in_a_terminal_takes_effect_without_a_restart(visitor: Visitor) -> None:
     with config_of(visitor).open("a", encoding="utf-8") as file:
         file.write("memory:\n  provider: none\n")
     page = visitor.get("/settings")
@@ -126,7 +126,7 @@ def test_change_at_a_terminal_counts_here_without_a_restart(visitor: Visitor) ->
     assert "no memory provider is chosen" not in visitor.get("/memory")
 
 
-def test_file_that_cannot_be_used_is_named_and_what_was_in_force_stays(visitor: Visitor) -> None:
+def test_invalid_file_is_named_and_the_previous_settings_stay(visitor: Visitor) -> None:
     good = config_of(visitor).read_text(encoding="utf-8")
     config_of(visitor).write_text(f"{good}log:\n  level: shout\n", encoding="utf-8")
     for path in ("/settings", "/settings/all", "/settings/people", "/settings/models"):
@@ -137,6 +137,6 @@ def test_file_that_cannot_be_used_is_named_and_what_was_in_force_stays(visitor: 
     assert problem(visitor.get("/settings")) == ""
 
 
-def test_setting_that_is_not_there_is_an_error_on_the_page(visitor: Visitor) -> None:
+def test_unknown_setting_is_an_error_on_the_page(visitor: Visitor) -> None:
     assert "there is no setting 'nope'" in problem(visitor.get("/settings/all?key=nope"))
     assert visitor.client.get("/settings/all?table=nope").status_code == 400

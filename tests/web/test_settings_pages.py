@@ -1,4 +1,4 @@
-"""The pages of settings in a real browser: mended by clicks alone, for everybody, on any screen."""
+"""The pages of settings in a real browser: repairs by clicks alone, for everybody, on any screen."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def web(other: SaidNext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
         yield running
 
 
-def test_wrong_mapping_is_mended_by_clicks(page: Page, web: WebProcess) -> None:
+def test_wrong_mapping_is_corrected_by_clicks(page: Page, web: WebProcess) -> None:
     page.goto(f"{web.url}/settings")
     page.get_by_role("link", name="People", exact=True).click()
     row = page.locator(".facts > li", has_text="telegram:18")
@@ -76,7 +76,7 @@ def test_wrong_mapping_is_mended_by_clicks(page: Page, web: WebProcess) -> None:
     expect(page.locator(".facts > li", has_text="telegram:18")).to_contain_text("robert")
 
 
-def test_owners_peer_is_given_only_after_a_tick(page: Page, web: WebProcess) -> None:
+def test_owners_peer_is_assigned_only_after_a_tick(page: Page, web: WebProcess) -> None:
     page.goto(f"{web.url}/settings/people")
     page.get_by_label("Id of the user there").fill("4711")
     page.get_by_role("button", name="Show").click()
@@ -91,7 +91,7 @@ def test_owners_peer_is_given_only_after_a_tick(page: Page, web: WebProcess) -> 
     expect(page.locator(".facts > li", has_text="telegram:4711")).to_contain_text("everything")
 
 
-def test_wrong_model_address_is_mended_by_clicks(page: Page, web: WebProcess, other: SaidNext) -> None:
+def test_wrong_model_address_is_corrected_by_clicks(page: Page, web: WebProcess, other: SaidNext) -> None:
     begin(page, web, "Do you hear me?")
     expect(page.locator("#live .problem")).to_contain_text("refuses the connection")
     page.goto(f"{web.url}/settings/models")
@@ -108,7 +108,7 @@ def test_wrong_model_address_is_mended_by_clicks(page: Page, web: WebProcess, ot
     expect(replies(page)).to_contain_text("Understood.")
 
 
-def test_recall_mode_is_chosen_by_clicks_and_counts_at_once(page: Page, web: WebProcess) -> None:
+def test_recall_mode_chosen_by_clicks_takes_effect_at_once(page: Page, web: WebProcess) -> None:
     page.goto(f"{web.url}/settings")
     group = page.get_by_role("group", name="What does the model get of memory?")
     expect(group.get_by_role("radio", name=re.compile("^hybrid"))).to_be_checked()
@@ -120,7 +120,7 @@ def test_recall_mode_is_chosen_by_clicks_and_counts_at_once(page: Page, web: Web
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_of_settings_keeps_assistive_technology_out(page: Page, web: WebProcess, axe: str, scheme: str) -> None:
+def test_pages_of_settings_are_accessible(page: Page, web: WebProcess, axe: str, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     found = {}
     for path in PAGES:

@@ -1,4 +1,4 @@
-"""Files of others that the page ships: unchanged, named with their licence, and part of the package."""
+"""Third-party files of the page: unchanged, listed with their licence, and part of the package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STATIC = HERE / "static"
 OURS = {"app.css", "app.js", "charts.js", "icon.svg", "THIRD-PARTY.md"}
 
 
-def test_files_of_others_are_named_with_licence_and_hash() -> None:
+def test_third_party_files_are_listed_with_licence_and_hash() -> None:
     page = (STATIC / "THIRD-PARTY.md").read_text(encoding="utf-8")
     named = dict(re.findall(r"^\| `([\w.-]+)` \|.*`([0-9a-f]{64})` \|$", page, re.MULTILINE))
     assert named.keys() == {path.name for path in STATIC.iterdir()} - OURS
@@ -25,7 +25,7 @@ def test_every_template_can_be_read() -> None:
         templates().get_template(path.name)
 
 
-def test_no_template_has_a_script_or_style_of_its_own() -> None:
+def test_no_template_has_an_inline_script_or_style() -> None:
     for path in (HERE / "templates").iterdir():
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=|javascript:|\|safe\b", text), path.name

@@ -1,4 +1,4 @@
-"""A memory server that dies and comes back, one of another make, and a store that says no."""
+"""Memory servers that die and come back or are of another make, and a store that fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECOVERY_MS = 120_000
 
 
 def configure(home: Path, url: str) -> None:
-    """Let the home's memory be the server at `url`, by a person's choice."""
+    """Choose the server at `url` as the home's memory, as a person would."""
     home.mkdir(parents=True)
     (home / "config.yaml").write_text("memory:\n  provider: honcho\n", encoding="utf-8")
     (home / "honcho.json").write_text(json.dumps({"baseUrl": url, "peerName": "ann"}), encoding="utf-8")
@@ -42,7 +42,7 @@ def signed(browser: Browser, link: str) -> Iterator[Page]:
     context.close()
 
 
-def test_dead_memory_server_is_said_and_its_return_too_and_nothing_is_lost(
+def test_memory_server_outage_and_return_are_shown_and_nothing_is_lost(
     model: SaidNext, browser: Browser, tmp_path: Path
 ) -> None:
     folder = tmp_path / "memory"
@@ -76,7 +76,7 @@ def test_dead_memory_server_is_said_and_its_return_too_and_nothing_is_lost(
 
 @contextmanager
 def misbehaving(upstream: str, *, is_foreign: bool = False) -> Iterator[Misbehaving]:
-    """A server in front of a real one. A foreign one has nothing beyond the API."""
+    """A proxy in front of a server. A foreign one has nothing beyond the API."""
     started, over = threading.Event(), threading.Event()
     server = Misbehaving(upstream, is_foreign=is_foreign)
 
@@ -95,9 +95,7 @@ def misbehaving(upstream: str, *, is_foreign: bool = False) -> Iterator[Misbehav
         thread.join()
 
 
-def test_other_honcho_server_is_shown_with_what_it_cannot_tell(
-    model: SaidNext, browser: Browser, tmp_path: Path
-) -> None:
+def test_foreign_honcho_server_is_shown_with_its_limits(model: SaidNext, browser: Browser, tmp_path: Path) -> None:
     with running(tmp_path / "memory") as served, misbehaving(served.url, is_foreign=True) as server:
         configure(tmp_path / "home", server.url)
         with serving(tmp_path / "home", model) as web, signed(browser, web.take_link()) as page:
@@ -114,9 +112,7 @@ def refuse_messages(method: str, path: str) -> Fault | None:
 
 
 @pytest.mark.contract("10.76")
-def test_refused_entry_is_sent_again_or_dropped_by_clicks_alone(
-    model: SaidNext, browser: Browser, tmp_path: Path
-) -> None:
+def test_refused_entry_is_retried_or_dropped_by_clicks(model: SaidNext, browser: Browser, tmp_path: Path) -> None:
     with running(tmp_path / "memory") as served, misbehaving(served.url) as server:
         configure(tmp_path / "home", server.url)
         with serving(tmp_path / "home", model) as web, signed(browser, web.take_link()) as page:

@@ -1,7 +1,7 @@
-"""Agents: the one a person talks to, and temporary ones that do a single task.
+"""Agents: the one a person talks to, and temporary ones for single tasks.
 
-A temporary agent has no memory provider because its type has no place for one: it can open no provider session, write
-no turn and count no cadence.
+A temporary agent has no field for a memory provider: it cannot open a provider session, record a turn or advance a
+cadence.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ log = logging.getLogger("hermes.agent")
 AgentMemory: TypeAlias = Memory | NoMemory
 
 MEMORY_TOOLS = frozenset({"memory", "session_search", "read_notes"})
-"""Built-in tools that read or write what outlasts a conversation."""
+"""Built-in tools that read or write data which outlives the conversation."""
 
 
 class Policy(Struct, frozen=True):
-    """What an agent may do and how far it may go."""
+    """The limits and switches of an agent."""
 
     max_steps: int = 30
     max_calls: int = 32
     max_requests: int = 200
-    """Requests to the model in one turn, those of its sub-agents included."""
+    """Model requests in one turn, including those of its sub-agents."""
     delegate_steps: int = 8
     delegate_deadline: float = 120.0
     tools_off: frozenset[str] = frozenset()
     review_every: int = 6
     review_deadline: float = 60.0
     tells_notes: bool = True
-    """Whether a person is told of what a review notes."""
+    """Whether a person is notified of what a review notes."""
     titles: Literal["soon", "later", "never"] = "never"
-    """When a session without a title gets one: after its first exchange, or from another process that has the time."""
+    """When a session without a title gets one: after its first exchange, or later from a process with time for it."""
     compresses_itself: bool = True
-    """Else only on request, and when a request could not be sent."""
+    """If False, a session is compressed only on request, or when a request is too long to be sent."""
     compress_at: float = 0.5
     keep_turns: int = 4
     compress_deadline: float = 180.0
@@ -71,49 +71,49 @@ class Policy(Struct, frozen=True):
 
 
 class Agent(Struct):
-    """One agent for one session. Close what it holds with `close`."""
+    """An agent for one session. Release it with `close`."""
 
     session_id: str
     store: Store
     model: Model
-    """The one that answers now: the configured one, unless the session was switched to another."""
+    """The current model: the configured one, unless the session was switched to another."""
     memory: AgentMemory
     notes: Notes
-    """Their scope is the agent's."""
+    """The built-in notes. Their scope is that of the agent."""
     soul_file: Path
     owner: str
     policy: Policy
     tools: Callable[[Agent], list[Tool]]
-    """The agent's own tools; the provider's are added to them, then the policy is applied."""
+    """Builds the agent's own tools; the provider's are added to them, then the policy is applied."""
     answers_from_memory: bool = False
-    """No model is configured: `OfflineModel` speaks."""
+    """True if no model is configured, so that `OfflineModel` answers."""
     offer: ModelOffer | None = None
-    """What the session can be switched to; None where no model is configured."""
+    """The models that the session can be switched to; None without a configured model."""
     models: dict[ChosenModel | None, Model] = field(default_factory=dict)
-    """Those that have answered, None being the configured one; filled with the first switch."""
+    """Models opened so far, None being the configured one; filled by the first switch."""
     spending: Spending = field(default_factory=Spending)
-    """Tokens that are not written down yet; the next commit of a turn does it."""
+    """Tokens not yet recorded; the next commit of a turn records them."""
     turns: int = 0
     background: set[asyncio.Task[bool]] = field(default_factory=set)
     overhead: int = 0
-    """Tokens of the last request that were not of the conversation: prompt, tools, what was recalled."""
+    """Tokens of the last request that were not conversation: prompt, tools, recalled text."""
     untold: list[TurnEvent] = field(default_factory=list)
-    """What is to be said of the host; the next turn tells it."""
+    """Notices about the host, to be sent with the next turn."""
     idle_work: asyncio.Task[None] | None = None
-    """Background work that starts when nobody speaks for a while; the next turn cancels it."""
+    """Background work that starts after a time without messages; the next turn cancels it."""
     titling: asyncio.Task[None] | None = None
-    """A title in the making; the next turn cancels it."""
+    """The task that makes a title; the next turn cancels it."""
     title_settled: bool = False
-    """The session has a title, or shall have none."""
+    """True if the session has a title, or must not get one."""
     given_title: str | None = None
-    """The title that was made here."""
+    """The title that this agent made."""
     note_problems: tuple[str, ...] = ()
-    """The notes that could not be read last time, a line for each."""
+    """The notes that could not be read at the last attempt, a line each."""
     opened_book: MemoryBook | None = None
 
     @property
     def book(self) -> MemoryBook:
-        """What memory holds of whose conversation this is, for that person to see and correct."""
+        """The contents of memory about this conversation's person, for that person to see and correct."""
         if self.opened_book is None:
             self.opened_book = self.memory.open_book(self.store, self.notes)
         return self.opened_book
@@ -124,11 +124,11 @@ class Agent(Struct):
 
     @property
     def scope(self) -> Scope:
-        """How far the agent reaches: in what it searches, notes, delegates, reviews and is told at the start."""
+        """The people and sessions that the agent's searches, notes, sub-agents, reviews and prompt may cover."""
         return self.notes.scope
 
     def incognito(self) -> Agent:
-        """The same agent as it speaks in an incognito turn: nothing is recalled, noted, or told to a provider."""
+        """Return a copy for an incognito turn: it recalls nothing, notes nothing and sends nothing to a provider."""
         return replace(
             self,
             memory=NoMemory(),
@@ -138,11 +138,11 @@ class Agent(Struct):
 
     @property
     def configured_model(self) -> Model:
-        """The model that the agent was opened with."""
+        """The model with which the agent was opened."""
         return self.models.get(None, self.model)
 
     def speak_with(self, chosen: ChosenModel | None) -> None:
-        """Let this model answer from now on; None for the configured one, as for one of another endpoint."""
+        """Switch to a model. None, and a model of another endpoint, mean the configured one."""
         if self.offer is None or (chosen is None and not self.models):
             return
         wanted = chosen if chosen is not None and chosen.endpoint == self.offer.endpoint else None
@@ -152,12 +152,12 @@ class Agent(Struct):
         self.model = self.models[wanted]
 
     def begin_tool_test(self) -> None:
-        """Have it found out, beside everything else, whether the model can use tools."""
+        """Start the background test of whether the model can use tools."""
         if self.offer is not None and self.offer.tool_use is not None:
             self.offer.tool_use.begin(self.model, self.offer)
 
     async def may_use_tools(self) -> bool:
-        """Whether the model that answers now is offered tools. A model that was found unable is reported once."""
+        """Return whether the current model is offered tools. A model that fails the test is reported once."""
         if self.offer is None or self.offer.tool_use is None:
             return True
         may = await self.offer.tool_use.settled(self.model, self.offer)
@@ -170,11 +170,12 @@ class Agent(Struct):
         return [Notice(line, is_outage=True) for line in self.offer.tool_use.take_notices()]
 
     async def take_up_choice(self) -> None:
-        """Speak with the model that the session was switched to, before its first turn here."""
+        """Switch to the model that was chosen for the session, before the first turn in this process."""
         self.speak_with(await self.store.read(lambda tx: chosen_model(tx, self.session_id)))
 
     def read_notes(self) -> NotesRead:
-        """The notes. A note that cannot be read is reported once, and once more when all can be read again."""
+        """Return the notes. A note that cannot be read is reported once; so is the moment when all can be read
+        again."""
         read = self.notes.read_all()
         before, self.note_problems = self.note_problems, tuple(problem.line() for problem in read.problems)
         for line in self.note_problems:
@@ -185,8 +186,8 @@ class Agent(Struct):
             self.untold.append(Notice("All notes can be read again.", is_outage=True))
         return read
 
-    async def be_busy(self) -> None:
-        """Cancel the work that was to be done while nobody speaks."""
+    async def cancel_idle_work(self) -> None:
+        """Cancel background work that was waiting for an idle moment."""
         for task in (self.idle_work, self.titling):
             if task is not None:
                 task.cancel()
@@ -194,11 +195,11 @@ class Agent(Struct):
         self.idle_work = self.titling = None
 
     async def close(self, why: Ending = "exit", *, deadline: float = 5.0) -> list[TurnEvent]:
-        """End background work, then memory. The configured model belongs to whoever opened it.
+        """End background work, then close memory. The configured model belongs to the caller.
 
-        Returns what a person has not been told yet.
+        Returns notices that the person has not seen yet.
         """
-        await self.be_busy()
+        await self.cancel_idle_work()
         if self.background:
             _, late = await asyncio.wait(self.background, timeout=deadline)
             for task in late:
@@ -216,7 +217,7 @@ class Agent(Struct):
         return [*lines, *self.untold, *self._tool_notices()]
 
     async def write_down_spending(self) -> None:
-        """What was spent since the last commit of a turn. It is worth no error."""
+        """Record the tokens spent since the last commit of a turn. A failure is only logged."""
         if not (spent := self.spending.take()):
             return
         try:
@@ -227,26 +228,26 @@ class Agent(Struct):
 
 
 class TemporaryResult(Struct, frozen=True):
-    """What a temporary agent came to; `ok` is False when there is no reply, and `text` then says why."""
+    """The result of a temporary agent. Without a reply, `ok` is False and `text` is the reason."""
 
     text: str
     ok: bool
 
 
 class TemporaryAgent(Struct, frozen=True):
-    """Does one task and is gone. It has a model and tools, and nothing that lasts."""
+    """An agent for a single task. It has a model and tools, but no memory and no store."""
 
     speaker: Responder
     system_prompt: str
 
     async def run(
-        self, task: str, *, now: float, told: Callable[[TurnEvent], None] = lambda _: None
+        self, task: str, *, now: float, on_event: Callable[[TurnEvent], None] = lambda _: None
     ) -> TemporaryResult:
-        """Work on `task` until there is a reply. Cancel it to stop it. `told` hears of every event as it happens."""
+        """Work on `task` until there is a reply. `on_event` is called with each event. Cancel the call to stop it."""
         transcript = ScratchTranscript(self.system_prompt, [Draft("user", task)], now)
         async with aclosing(converse(self.speaker, transcript, "", asyncio.Event())) as events:
             async for event in events:
-                told(event)
+                on_event(event)
         if isinstance(event, Replied):
             return TemporaryResult(event.text, True)
         return TemporaryResult(event.message if isinstance(event, Failed) else "it was stopped", False)

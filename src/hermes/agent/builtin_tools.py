@@ -1,4 +1,4 @@
-"""The tools that every agent has, one line each in `builtin_tools`."""
+"""The built-in tools of every agent, one line each in `builtin_tools`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ_NOTES = ToolSpec(
 
 
 def builtin_tools(agent: Agent) -> list[Tool]:
-    """The tools every agent has. A sub-agent gets those that only read."""
+    """Return the tools of every agent. A sub-agent gets those that only read."""
     reading = [session_search_tool(agent.store, agent.scope, agent.session_id), read_notes_tool(agent.notes)]
     allowed = [tool for tool in reading if tool.spec.name not in agent.policy.tools_off]
     return [
@@ -33,7 +33,7 @@ def builtin_tools(agent: Agent) -> list[Tool]:
 
 
 def read_notes_tool(notes: Notes) -> Tool:
-    """The tool `read_notes`: a sub-agent, which has no notes in its prompt, reads them. It changes nothing."""
+    """Return the tool `read_notes`, for sub-agents, whose prompt has no notes. It changes nothing."""
 
     async def run(_: Mapping[str, Json]) -> ToolResult:
         read = await asyncio.to_thread(notes.read_all)

@@ -1,4 +1,4 @@
-"""How an agent's conversation is kept within the model's window: before a request, on request, and ahead of time."""
+"""Keeps an agent's conversation within the model's window: before a request, on request, and ahead of time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hermes.types import Json, LiveView, Message, ToolSpec
 
 log = logging.getLogger("hermes.compression")
 
-BUSY_POLL = 0.2
+BUSY_POLL_SECONDS = 0.2
 
 
 def compressor_of(agent: Agent) -> Compressor:
-    """What compresses this agent's session. It keeps nothing, so it is made when needed."""
+    """Return a compressor for this agent's session. It holds no state, so each use makes a new one."""
     return Compressor(
         agent.store,
         None if agent.answers_from_memory else agent.model,
@@ -36,8 +36,8 @@ def _policy_of(agent: Agent, window: int) -> CompressionPolicy:
     return CompressionPolicy(window, agent.policy.compress_at, agent.policy.keep_turns, agent.overhead)
 
 
-def waiting_ends(agent: Agent) -> float:
-    """Until when one waits for others who compress the session, from now on."""
+def wait_deadline(agent: Agent) -> float:
+    """Return the time at which waiting for another process's compression ends."""
     return agent.clock.now() + agent.policy.compress_deadline
 
 
@@ -49,12 +49,12 @@ async def make_room(
     tools: Sequence[ToolSpec],
     until: float,
 ) -> tuple[int, CompressionResult | None]:
-    """Before a request of `messages` and `tools`, made of `view`, to a model that takes `window` tokens: compress what
-    was said, if that is needed. About how many tokens the request has, and what came of compressing.
+    """Compress the session if a request needs it. Return the request's estimated tokens, and the compression's result.
 
-    None when the request can be sent as it is, or nothing can be done. After any result it is to be made again; where
-    that says "busy", another process has compressed the session, and the request may still be too long. `until` is
-    when waiting for others ends.
+    The request has `messages` and `tools`, is built from `view` and goes to a model with `window` tokens. A result of
+    None means that it can be sent unchanged, or that nothing can be done. After any other result it must be rebuilt;
+    "busy" means that another process compressed the session, so it may still be too long. Waiting for other processes
+    ends at `until`.
     """
     whole = estimate_request(messages, tools)
     return whole, await _make_room(agent, window, view, whole, until)
@@ -79,14 +79,15 @@ async def _make_room(agent: Agent, window: int, view: LiveView, whole: int, unti
 
 
 async def compress_smaller(agent: Agent) -> bool:
-    """The model refused the request as too long, although we had counted less: compress. True if it is shorter now."""
+    """Compress after the model refused a request as too long, although our estimate fitted. Return True if it is now
+    shorter."""
     view = await agent.store.view(agent.session_id)
     compressor = compressor_of(agent)
     budget = max(1, min(compressor.policy.staying_budget, view_tokens(view) // 3))
     request = Request(must_fit=True, budget=budget)
     result = await compressor.compress(agent.session_id, request)
     if result.outcome == "busy":
-        await _wait_for_others(agent, compressor, waiting_ends(agent))
+        await _wait_for_others(agent, compressor, wait_deadline(agent))
         if (await agent.store.view(agent.session_id)).epoch != view.epoch:
             return True
         result = await compressor.compress(agent.session_id, request)
@@ -94,16 +95,16 @@ async def compress_smaller(agent: Agent) -> bool:
 
 
 async def _wait_for_others(agent: Agent, compressor: Compressor, until: float) -> bool:
-    """Wait while someone compresses the session. False when that takes too long."""
+    """Wait while another process compresses the session. Return False if that lasts beyond `until`."""
     while await compressor.is_busy(agent.session_id):
         if agent.clock.now() >= until:
             return False
-        await agent.clock.sleep(BUSY_POLL)
+        await agent.clock.sleep(BUSY_POLL_SECONDS)
     return True
 
 
 def compress_when_idle(agent: Agent) -> None:
-    """Compress a long conversation once nobody has spoken for a while, so that the next message need not wait."""
+    """Compress a long conversation after an idle time, so that the next message need not wait."""
     if agent.policy.compress_idle <= 0 or not agent.policy.compresses_itself:
         return
 
@@ -111,28 +112,28 @@ def compress_when_idle(agent: Agent) -> None:
         await agent.clock.sleep(agent.policy.compress_idle)
         try:
             await compress_ahead(agent)
-        except HermesError as error:  # nobody waits for it, so the log is where it is said
+        except HermesError as error:  # nobody waits for the result, so it is logged
             log.warning("session %s could not be compressed ahead: %s", agent.session_id, error.line())
 
     agent.idle_work = asyncio.create_task(wait_and_compress())
 
 
 async def compress_ahead(agent: Agent) -> None:
-    """Compress a conversation that is long, so that its next message need not wait for it."""
+    """Compress a long conversation now, so that its next message need not wait."""
     compressor, request = compressor_of(agent), Request(automatic=True)
     view = await agent.store.view(agent.session_id)
     if view_tokens(view) > compressor.policy.room and await compressor.would_try(agent.session_id, request):
         await compressor.compress(agent.session_id, request)
 
 
-def worth_saying(result: CompressionResult) -> str | None:
-    """What a person should hear of a compression nobody asked for: one that was done, or the first that failed."""
+def announcement(result: CompressionResult) -> str | None:
+    """Return a notice for a person about an automatic compression that succeeded, or whose first attempt failed."""
     is_news = result.outcome == "done" or (result.outcome == "failed" and result.failures < 2)
     return describe(result) if is_news else None
 
 
 def describe(result: CompressionResult) -> str:
-    """One line for a person."""
+    """Describe a compression for a person, in one line."""
     if result.outcome == "done":
         whole = "1 message stays" if len(result.messages) == 1 else f"{len(result.messages)} messages stay"
         return (
@@ -146,5 +147,5 @@ def describe(result: CompressionResult) -> str:
 
 
 async def _last_look(agent: Agent, leaving: Sequence[Message]) -> None:
-    """The built-in notes and the provider see what is about to leave the window."""
+    """Let the review of notes and the provider read messages before they leave the window."""
     await asyncio.gather(agent.memory.before_compress(leaving), review_messages(agent, leaving))

@@ -1,4 +1,4 @@
-"""What a request to the model holds: a pure function of the stored view and what was recalled for this turn."""
+"""Builds the messages of a model request: a pure function of the stored view and the recalled text."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from hermes.fence import fence
 from hermes.types import Json, LiveView, Message, ToolCall
 
 SPEAKERS = frozenset({"system", "user", "assistant"})
-INTERRUPTED = "[No result was recorded: this call was interrupted and has not been run again.]"
-SUMMARY = (
+INTERRUPTED_RESULT = "[No result was recorded: this call was interrupted and has not been run again.]"
+SUMMARY_HEADING = (
     "[Summary of the earlier conversation, made when it grew too long. The messages after it follow as they were.]"
 )
 
 
 def build_context(system_prompt: str, view: LiveView, recalled: str = "") -> list[dict[str, Json]]:
-    """The messages of one request, in wire shape.
+    """Return the messages of one request in wire format.
 
-    Recalled text goes into the last user message and nowhere else. A tool call without a recorded result gets one that
-    says so; a result without its call is left out: endpoints refuse both. The same goes for calls that share an id,
-    arguments that are no JSON object, and roles that are no part of a conversation.
+    Recalled text goes only into the last user message. Endpoints reject incomplete histories, so a tool call without a
+    recorded result gets one that says so, and a result without its call is dropped. Duplicate call ids, arguments that
+    are not JSON objects and unknown roles are repaired or dropped as well.
     """
     messages: list[dict[str, Json]] = [{"role": "system", "content": system_prompt}] if system_prompt else []
     messages += _write(view.head)
     if view.summary is not None:
-        messages.append({"role": "user", "content": f"{SUMMARY}\n\n{view.summary}"})
+        messages.append({"role": "user", "content": f"{SUMMARY_HEADING}\n\n{view.summary}"})
     messages += _write(view.tail)
     _put_recalled(messages, recalled)
     return messages
 
 
 class _Waiting(Struct, frozen=True):
-    """A call whose result has not been seen: the id it is sent with and the one it is stored with."""
+    """A call without a result so far: the id in the request, and the id in the store."""
 
     id: str
     stored_id: str
 
 
 def _write(messages: Iterable[Message]) -> Iterator[dict[str, Json]]:
-    """Messages in wire shape, with a result for every call."""
+    """Yield messages in wire format, with a result for every call."""
     waiting: list[_Waiting] = []
     for message in messages:
         role, content = message.role, message.content
@@ -64,12 +64,12 @@ def _write(messages: Iterable[Message]) -> Iterator[dict[str, Json]]:
 
 
 def _write_interrupted(waiting: Iterable[_Waiting]) -> list[dict[str, Json]]:
-    """A result for each call that has none: it says so."""
-    return [{"role": "tool", "tool_call_id": call.id, "content": INTERRUPTED} for call in waiting]
+    """Return a result for each unanswered call, saying that it was interrupted."""
+    return [{"role": "tool", "tool_call_id": call.id, "content": INTERRUPTED_RESULT} for call in waiting]
 
 
 def _sendable(calls: Sequence[ToolCall]) -> list[ToolCall]:
-    """The calls of one message, each with an id of its own and arguments that every endpoint can read."""
+    """Return the calls of one message with unique ids and with arguments that every endpoint accepts."""
     sent: dict[str, ToolCall] = {}
     for number, call in enumerate(calls):
         own = call.id
@@ -88,7 +88,7 @@ def _readable(arguments: str) -> str:
 
 
 def _put_recalled(messages: list[dict[str, Json]], recalled: str) -> None:
-    """Put recalled text before what the person said: a small model answers what it read last."""
+    """Insert recalled text before the person's words: small models answer what they read last."""
     if not recalled:
         return
     last = next((message for message in reversed(messages) if message["role"] == "user"), None)

@@ -1,5 +1,5 @@
-"""The tool `memory` as corrections leave it: what a person corrected or forgot is not noted again, unless the person
-says it anew."""
+"""The tool `memory` with corrections applied: facts that a person corrected or forgot are not noted again, unless the
+person repeats them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hermes.store.corrections import Correction, drop_correction
 from hermes.types import Json
 
 REFUSED = "Not noted: the person {}. Do not note it again."
-TOLD = (
+CORRECTIONS_GUIDE = (
     "The person corrected these by hand. What is right holds, whatever notes, summaries, memory or earlier messages "
     "say; what is wrong is never to be noted or told again."
 )
 
 
-def heeding(agent: Agent, tool: Tool, spoken: str = "") -> Tool:
-    """The tool, which refuses what goes against a correction, also one that was made while the model thought. Where the
-    person says so in what was just `spoken`, it is noted, and the correction holds no more."""
+def respect_corrections(agent: Agent, tool: Tool, spoken: str = "") -> Tool:
+    """Wrap a tool so that it refuses notes that contradict a correction, including corrections made during the turn.
+    If the person repeats the old fact in `spoken`, it is noted and the correction is dropped."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         corrections = await agent.store.read(lambda tx: Corrections.read(tx, agent.scope))
@@ -43,7 +43,7 @@ def heeding(agent: Agent, tool: Tool, spoken: str = "") -> Tool:
 
 
 def _is_said(found: Correction, content: str, spoken: str) -> bool:
-    """Whether the person just said what was taken out before."""
+    """Return True if the person's new message contains the words that the correction removed."""
     words = fact_words(content)
     if found.right:
         taken = words & (fact_words(found.wrong) - fact_words(found.right))

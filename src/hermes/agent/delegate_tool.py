@@ -1,4 +1,4 @@
-"""The tool `delegate`: a sub-agent does one task, as a temporary agent, and the parent gets its answer."""
+"""The tool `delegate`: a sub-agent does one task as a temporary agent, and the parent gets its answer."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ PROMPT = (
     "You are a sub-agent. Do the one task you are given, then answer with the result alone. When your tools cannot "
     "help with it, say so at once."
 )
-LONGEST_RESULT = 16_000
-"""Characters of an answer that the parent gets to see."""
+MAX_RESULT_CHARS = 16_000
+"""Limits the answer that the parent sees."""
 
 
 def delegate_tool(
@@ -34,24 +34,24 @@ def delegate_tool(
     tools: Sequence[Tool],
     clock: Clock,
     policy: Policy,
-    told: Callable[[str, str], Awaitable[None]],
+    on_finished: Callable[[str, str], Awaitable[None]],
 ) -> Tool:
-    """The tool; `told` hears of every task that was finished, with its result."""
+    """Return the tool. `on_finished` is called with each finished task and its result."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         task = strip_fences(text_argument(arguments, "task"))
         worker = TemporaryAgent(Responder(model, Toolbox(tools), policy.delegate_steps, policy.max_calls), PROMPT)
         try:
             async with asyncio.timeout(policy.delegate_deadline):
-                outcome = await worker.run(task, now=clock.now(), told=_show)
+                outcome = await worker.run(task, now=clock.now(), on_event=_show)
         except TimeoutError:
             limit = f"{policy.delegate_deadline:g} s (`agent.delegate_timeout`)"
             return ToolResult(f"The sub-agent did not finish within {limit}.", ok=False)
         if not outcome.ok:
             return ToolResult(f"The sub-agent did not finish: {outcome.text}", ok=False)
-        await told(task, outcome.text)
+        await on_finished(task, outcome.text)
         text = outcome.text
-        return ToolResult(text if len(text) <= LONGEST_RESULT else f"{text[:LONGEST_RESULT]} […]")
+        return ToolResult(text if len(text) <= MAX_RESULT_CHARS else f"{text[:MAX_RESULT_CHARS]} […]")
 
     return Tool(SPEC, run)
 

@@ -1,4 +1,4 @@
-"""What sessions were left without: a review that has read them to the end, a title. It is done outside of any turn."""
+"""Reviews and titles of sessions that ended without them. This work runs outside of turns."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from hermes.types import Session
 
 log = logging.getLogger("hermes.review")
 
-LOOKED_AT = 200
-"""Sessions that are looked at, for ours among them."""
-REVIEWS, TITLES = 20, 5
-"""Sessions that are reviewed and that get a title in one go."""
-FAILURES = 3
-"""Reviews that fail in a row before the others are left for later: the model may be away."""
-AGAIN = 600.0
-"""Seconds after which whoever goes on running looks again."""
+MAX_CANDIDATE_SESSIONS = 200
+"""How many sessions of all sources are read to find ours."""
+MAX_REVIEWS, MAX_TITLES = 20, 5
+"""Limits for one run."""
+MAX_FAILURES_IN_A_ROW = 3
+"""A run stops after this many failed reviews in a row: the model may be unreachable."""
+LEFTOVERS_INTERVAL_SECONDS = 600.0
+"""Long-running processes repeat the work at this interval."""
 
 
-async def see_to_leftovers(
+async def process_leftovers(
     store: Store,
     ours: Callable[[Session], bool],
     use: Callable[[Session], AbstractAsyncContextManager[Agent]],
     left_before: float,
 ) -> None:
-    """Review and name those sessions that are `ours` and were left before then, or failed since, one after another;
-    `use` lends an agent of each. What failed comes last.
+    """Review and title the sessions for which `ours` is True that ended before `left_before`, or failed since, one
+    after another; failed ones come last. `use` opens an agent for a session.
 
-    Must not raise but for being cancelled: what is not done stays due.
+    Must not raise, except when cancelled. Work that is not done stays due.
     """
     try:
         failures = 0
-        for session in islice(filter(ours, await store.unreviewed(left_before, LOOKED_AT)), REVIEWS):
+        for session in islice(filter(ours, await store.unreviewed(left_before, MAX_CANDIDATE_SESSIONS)), MAX_REVIEWS):
             async with use(session) as agent:
                 failures = 0 if await review_now(agent) else failures + 1
-            if failures == FAILURES:
+            if failures == MAX_FAILURES_IN_A_ROW:
                 break
-        for session in islice(filter(ours, await store.untitled(left_before, LOOKED_AT)), TITLES):
+        for session in islice(filter(ours, await store.untitled(left_before, MAX_CANDIDATE_SESSIONS)), MAX_TITLES):
             async with use(session) as agent:
                 await title_now(agent)
     except HermesError as error:
-        log.warning("what was left to review and to name could not be read: %s", error.line())
+        log.warning("sessions without a review or title could not be read: %s", error.line())

@@ -1,4 +1,4 @@
-"""Model ↔ tools, until the model has nothing more to call: one straight path, since a failure is an event too."""
+"""The loop of model requests and tool calls, until the model replies. Failures are events, not exceptions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import count
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hermes.agent.stopping import heeding, unless_done, unless_stopped
+from hermes.agent.stopping import unless_done, unless_stopped, watch_stop
 from hermes.agent.tools import PROGRESS, Toolbox, ToolResult
 from hermes.agent.transcript import Transcript
 from hermes.events import (
@@ -27,24 +27,23 @@ from hermes.events import (
 )
 from hermes.fence import FenceStrainer, strip_fences
 from hermes.llm import events as model_events
-from hermes.llm.assemble import CUT
+from hermes.llm.assemble import FINISHED_BY_LENGTH
 from hermes.llm.events import Completed, ModelEvent, Reply
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.written_calls import CallStrainer, with_written_calls
 from hermes.types import Draft, Json, ToolCall
 
-STOPPED_TOOL = "[The person stopped the turn before this call had a result.]"
-MOST_PROGRESS = 100
-"""Lines of progress that wait to be seen."""
+STOPPED_RESULT = "[The person stopped the turn before this call had a result.]"
+MAX_QUEUED_PROGRESS_LINES = 100
+"""Further progress lines are dropped until the queue is read."""
 EMPTY_REPLY = "the model answered with nothing; try again, or try another model"
-CALL_FOR_REPLY = "the model answered with a tool call, and is offered no tools; try again, or try another model"
+CALL_WITHOUT_TOOLS = "the model answered with a tool call, and is offered no tools; try again, or try another model"
 NO_TOOLS = "[There are no tools here. Answer in plain words.]"
-"""What a model is told that called a tool and is offered none."""
+"""Added to the person's message when a model calls a tool although it is offered none."""
 
 
 class Responder(Struct, frozen=True):
-    """What answers in a conversation: a model and the tools it may call, for at most `max_steps` rounds of `max_calls`
-    calls each."""
+    """A model and the tools it may call, for at most `max_steps` rounds of `max_calls` calls each."""
 
     model: Model
     toolbox: Toolbox
@@ -52,26 +51,26 @@ class Responder(Struct, frozen=True):
     max_calls: int = 32
 
 
-class _Heard(Struct):
-    """What came of one request: how it ended, or None when the person stopped it."""
+class _Response(Struct):
+    """The outcome of one request; without `end`, the person stopped it."""
 
     names: frozenset[str]
-    """The tools that a written call may name."""
+    """The tools that calls written as text may name."""
     calls: CallStrainer
     end: Completed | model_events.ModelFailed | None = None
     said: list[str] = field(default_factory=list)
-    """What may be shown of the text."""
+    """Pieces of the text that may be shown."""
     strainer: FenceStrainer = field(default_factory=FenceStrainer)
 
 
 async def converse(
     speaker: Responder, transcript: Transcript, session_id: str, stop: asyncio.Event
 ) -> AsyncGenerator[TurnEvent, None]:
-    """Go on until there is a reply. The last event is Replied, Stopped or Failed."""
+    """Run requests and tools until there is a reply. The last event is Replied, Stopped or Failed."""
     shrunk = asked_again = False
     for step in count():
         tools = speaker.toolbox.specs if step < speaker.max_steps else ()
-        heard = _Heard(speaker.toolbox.names, CallStrainer(speaker.toolbox.names))
+        heard = _Response(speaker.toolbox.names, CallStrainer(speaker.toolbox.names))
         prepared = await unless_stopped(transcript.request(tools), stop)
         if prepared is None:
             yield Stopped(session_id, "")
@@ -86,28 +85,30 @@ async def converse(
         if _was_too_long(heard) and not shrunk:
             shrunk = await unless_stopped(transcript.shrink(), stop) or False
             if shrunk:
-                yield Notice("The model found the conversation too long; it was compressed and is asked again.")
+                yield Notice(
+                    "The model found the conversation too long; it was compressed, and the request is sent again."
+                )
                 continue
         if step >= speaker.max_steps:
-            heard.end = _insist_on_reply(heard.end, step)
+            heard.end = _require_reply(heard.end, step)
         if not isinstance(heard.end, Completed):
             yield await _break_off(transcript, session_id, heard)
             return
         reply = heard.end.reply
         if reply.tool_calls and not tools:
             if asked_again:
-                yield Failed(session_id, "model", CALL_FOR_REPLY)
+                yield Failed(session_id, "model", CALL_WITHOUT_TOOLS)
                 return
             asked_again = True
             if "".join(heard.said).strip():
                 yield TextDelta("\n\n")
             continue
         if not reply.tool_calls:
-            if cut := _cut_of(reply):
+            if cut := _cut_notice(reply):
                 yield Notice(cut)
             yield await _finish(transcript, session_id, reply)
             return
-        calls, remark = _as_many_as_allowed(reply.tool_calls, speaker.max_calls)
+        calls, remark = _limit_calls(reply.tool_calls, speaker.max_calls)
         if remark:
             yield Notice(remark)
         await transcript.add(_draft(replace(reply, tool_calls=calls)))
@@ -119,10 +120,10 @@ async def converse(
             return
 
 
-def _insist_on_reply(
+def _require_reply(
     end: Completed | model_events.ModelFailed | None, steps: int
 ) -> Completed | model_events.ModelFailed | None:
-    """The last round offers no tools, so that the model has to answer. Calls that it makes all the same are not run."""
+    """Fail if the model calls a tool in the last round, which offers none to force a reply."""
     if isinstance(end, Completed) and end.reply.tool_calls:
         line = f"no reply after {steps} rounds of tool calls; `agent.max_steps` allows more"
         return model_events.ModelFailed("bad_reply", line, retryable=False)
@@ -130,10 +131,10 @@ def _insist_on_reply(
 
 
 async def _listen(
-    model: Model, request: ModelRequest, stop: asyncio.Event, heard: _Heard
+    model: Model, request: ModelRequest, stop: asyncio.Event, heard: _Response
 ) -> AsyncGenerator[TurnEvent, None]:
-    """One request. Leaves what it heard in `heard`; stops listening as soon as the person says so."""
-    async with heeding(stop) as stopped:
+    """Stream one request, recording it in `heard`. Stops reading as soon as the person stops the turn."""
+    async with watch_stop(stop) as stopped:
         async with aclosing(model.stream(request)) as stream:
             while not stop.is_set():
                 event = await unless_done(stopped, anext(stream, None))
@@ -141,12 +142,12 @@ async def _listen(
                     break
                 if shown := _show(event, heard):
                     yield shown
-        if rest := _hear_end(heard):
+        if rest := _end_response(heard):
             yield TextDelta(rest)
 
 
-def _hear_end(heard: _Heard) -> str:
-    """Take calls that were written as text for calls; what else was held back can be shown."""
+def _end_response(heard: _Response) -> str:
+    """Turn calls written as text into tool calls, and return the held-back text that can be shown."""
     if isinstance(heard.end, Completed):
         heard.end = Completed(with_written_calls(heard.end.reply, heard.names))
         is_call = bool(heard.end.reply.tool_calls)
@@ -158,7 +159,7 @@ def _hear_end(heard: _Heard) -> str:
 
 
 def _without_tools(messages: list[dict[str, Json]]) -> list[dict[str, Json]]:
-    """The messages, with the person's last one saying that there are no tools."""
+    """Return the messages with a hint that tools are missing, in the last user message."""
     place = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=None)
     if place is None:
         return messages
@@ -166,13 +167,13 @@ def _without_tools(messages: list[dict[str, Json]]) -> list[dict[str, Json]]:
     return [*messages[:place], plain, *messages[place + 1 :]]
 
 
-def _was_too_long(heard: _Heard) -> bool:
+def _was_too_long(heard: _Response) -> bool:
     return (
         isinstance(heard.end, model_events.ModelFailed) and heard.end.kind == "context_too_long" and not any(heard.said)
     )
 
 
-def _show(event: ModelEvent, heard: _Heard) -> TurnEvent | None:
+def _show(event: ModelEvent, heard: _Response) -> TurnEvent | None:
     match event:
         case model_events.TextPiece(text):
             heard.said.append(shown := heard.calls.feed(text))
@@ -188,23 +189,23 @@ def _show(event: ModelEvent, heard: _Heard) -> TurnEvent | None:
             return None
 
 
-def _as_many_as_allowed(calls: tuple[ToolCall, ...], most: int) -> tuple[tuple[ToolCall, ...], str]:
-    """The calls that are run, and what to say of the others."""
-    if len(calls) <= most:
+def _limit_calls(calls: tuple[ToolCall, ...], max_calls: int) -> tuple[tuple[ToolCall, ...], str]:
+    """Return the calls to run, and a notice about the others."""
+    if len(calls) <= max_calls:
         return calls, ""
-    left = f"The model asked for {len(calls):,} tool calls at once; the first {most:,} are run"
-    return calls[:most], f"{left}, the others are not (`agent.max_calls`)."
+    left = f"The model asked for {len(calls):,} tool calls at once; the first {max_calls:,} are run"
+    return calls[:max_calls], f"{left}, the others are not (`agent.max_calls`)."
 
 
 async def _run_tools(
     toolbox: Toolbox, transcript: Transcript, calls: tuple[ToolCall, ...], stop: asyncio.Event, remark: str
 ) -> AsyncGenerator[TurnEvent, None]:
-    """Run the calls in order, each result recorded before the next begins; `remark` goes with the last one."""
+    """Run the calls in order; each result is recorded before the next call. `remark` is added to the last result."""
     for call in calls:
         yield ToolStarted(call.id, call.name, call.arguments)
         running = _Running(toolbox, call, stop)
-        async with aclosing(running.progress()) as told:
-            async for text in told:
+        async with aclosing(running.progress()) as lines:
+            async for text in lines:
                 yield ToolProgress(call.id, call.name, text)
         result = running.result
         if remark and call is calls[-1]:
@@ -216,50 +217,54 @@ async def _run_tools(
 
 
 class _Running(Struct):
-    """A tool at work. Go through `progress`, then `result` is there: also when the person stopped it."""
+    """A running tool. After `progress` is exhausted, `result` is set, even if the person stopped it."""
 
     toolbox: Toolbox
     call: ToolCall
     stop: asyncio.Event
-    result: ToolResult = ToolResult(STOPPED_TOOL, ok=False)
+    result: ToolResult = ToolResult(STOPPED_RESULT, ok=False)
 
     async def progress(self) -> AsyncGenerator[str, None]:
-        """What it does, as it tells."""
+        """Yield the tool's progress lines as they come."""
         if self.stop.is_set():
             return
-        told: asyncio.Queue[str] = asyncio.Queue(MOST_PROGRESS)
-        running = asyncio.ensure_future(self._call_with(told))
+        lines: asyncio.Queue[str] = asyncio.Queue(MAX_QUEUED_PROGRESS_LINES)
+        running = asyncio.ensure_future(self._call_with(lines))
         stopped = asyncio.ensure_future(self.stop.wait())
-        telling = asyncio.ensure_future(told.get())
+        next_line = asyncio.ensure_future(lines.get())
         try:
             while True:
-                await asyncio.wait({running, stopped, telling}, return_when=asyncio.FIRST_COMPLETED)
-                if telling.done():
-                    yield telling.result()
-                    telling = asyncio.ensure_future(told.get())
+                await asyncio.wait({running, stopped, next_line}, return_when=asyncio.FIRST_COMPLETED)
+                if next_line.done():
+                    yield next_line.result()
+                    next_line = asyncio.ensure_future(lines.get())
                 elif running.done():
                     self.result = running.result()
                     return
                 else:
                     return
         finally:
-            for task in (running, stopped, telling):
+            for task in (running, stopped, next_line):
                 task.cancel()
 
-    async def _call_with(self, told: asyncio.Queue[str]) -> ToolResult:
-        def tell(text: str) -> None:
-            if not told.full():  # nobody needs to see every step of something that fast
-                told.put_nowait(text)
+    async def _call_with(self, lines: asyncio.Queue[str]) -> ToolResult:
+        def report(text: str) -> None:
+            if not lines.full():  # a tool this fast need not show every step
+                lines.put_nowait(text)
 
-        PROGRESS.set(tell)
+        PROGRESS.set(report)
         return await self.toolbox.call(self.call)
 
 
-def _cut_of(reply: Reply) -> str:
-    """What a person should know of a reply that is not whole; "" for one that is."""
+def _cut_notice(reply: Reply) -> str:
+    """Return a notice for a reply that was cut, else ""."""
     if reply.cut_at is not None:
         return f"The reply was cut off after {reply.cut_at:,} characters; `model.longest_reply` allows more."
-    return "The reply is not whole: the model came to its own limit." if reply.finish_reason == CUT else ""
+    return (
+        "The reply is incomplete: the model reached its own length limit."
+        if reply.finish_reason == FINISHED_BY_LENGTH
+        else ""
+    )
 
 
 async def _finish(transcript: Transcript, session_id: str, reply: Reply) -> TurnEvent:
@@ -273,12 +278,12 @@ async def _finish(transcript: Transcript, session_id: str, reply: Reply) -> Turn
         stored.content or "",
         usage.prompt_tokens if usage else None,
         usage.completion_tokens if usage else None,
-        cut=reply.finish_reason == CUT,
+        cut=reply.finish_reason == FINISHED_BY_LENGTH,
     )
 
 
-async def _break_off(transcript: Transcript, session_id: str, heard: _Heard) -> TurnEvent:
-    """Keep what was said, and say why there is no more."""
+async def _break_off(transcript: Transcript, session_id: str, heard: _Response) -> TurnEvent:
+    """Record the partial reply, and return the event that says why it ended."""
     said = strip_fences("".join(heard.said))
     failed = heard.end if isinstance(heard.end, model_events.ModelFailed) else None
     if said.strip():

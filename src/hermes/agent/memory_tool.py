@@ -1,4 +1,4 @@
-"""The tool `memory`: the agent changes its built-in notes, and the person is told."""
+"""The tool `memory`: the agent changes its built-in notes, and the person sees each change."""
 
 from __future__ import annotations
 
@@ -36,17 +36,19 @@ SPEC = ToolSpec(
 )
 
 
-DONE: dict[Literal["add", "replace", "remove"], str] = {
+RESULT_PREFIXES: dict[Literal["add", "replace", "remove"], str] = {
     "add": "Noted in",
     "replace": "Changed in",
     "remove": "Removed from",
 }
-"""How the result begins, by what was done."""
-RESULT = re.compile(rf"({'|'.join(DONE.values())}) ({'|'.join(re.escape(name) for name in FILES.values())}): (.+)")
+"""The first words of a result, by action."""
+RESULT_PATTERN = re.compile(
+    rf"({'|'.join(RESULT_PREFIXES.values())}) ({'|'.join(re.escape(name) for name in FILES.values())}): (.+)"
+)
 
 
 class NoteDone(Struct, frozen=True):
-    """What a call has done to a note: `text` is the entry that it added, changed to, or removed."""
+    """A change of a note, read from a tool result. `text` is the entry that was added, changed to, or removed."""
 
     target: NotesFile
     action: Literal["add", "replace", "remove"]
@@ -54,34 +56,34 @@ class NoteDone(Struct, frozen=True):
 
 
 def read_result(result: str) -> NoteDone | None:
-    """What a call has done, from its result; None where it has changed nothing."""
-    found = RESULT.match(result)
+    """Read a change from a tool result; None if the call changed nothing."""
+    found = RESULT_PATTERN.match(result)
     if found is None:
         return None
     target = next(key for key, name in FILES.items() if name == found[2])
-    return NoteDone(target, next(action for action, word in DONE.items() if word == found[1]), found[3])
+    return NoteDone(target, next(action for action, word in RESULT_PREFIXES.items() if word == found[1]), found[3])
 
 
 def memory_tool(notes: Notes, mirror: Mirror) -> Tool:
-    """The tool for these notes; `mirror` is told of every change, after it was saved.
+    """Return the tool for these notes. `mirror` is called after each saved change.
 
-    It takes what small models send: an action or a target may be missing, `replace` without an entry to replace adds,
-    and what is noted already is no failure. The result tells what is noted now.
+    It accepts what small models send: a missing action or target, `replace` without an entry to replace (which adds),
+    and entries that are already noted. The result quotes the note as it now stands.
     """
 
-    def tell(changed: asyncio.Task[Change]) -> None:
+    def report(changed: asyncio.Task[Change]) -> None:
         if not changed.cancelled() and changed.exception() is None and changed.result().is_new:
             mirror(changed.result().target, changed.result().action, changed.result().text)
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         where = _target(arguments)
         changing = asyncio.create_task(asyncio.to_thread(_change, notes, where, arguments))
-        changing.add_done_callback(tell)
+        changing.add_done_callback(report)
         try:
-            change = await asyncio.shield(changing)  # a thread goes on when we are cancelled; what it saves is mirrored
+            change = await asyncio.shield(changing)  # the thread outlives a cancellation; its change is still mirrored
         except NoteError as error:
             return ToolResult(f"{SPEC.name} failed: {error.line()}\n{_now(notes, where)}", ok=False)
-        done = f"{DONE[change.action]} {FILES[where]}" if change.is_new else "That is noted already"
+        done = f"{RESULT_PREFIXES[change.action]} {FILES[where]}" if change.is_new else "That is noted already"
         used = f"{change.used} of {change.limit} characters used"
         updated = (MemoryUpdated(where, change.action, change.text),) if change.is_new else ()
         return ToolResult(f"{done}: {change.text}\n{_now(notes, change.target)}\n({used})", events=updated)

@@ -1,4 +1,4 @@
-"""The model of a home where none is configured: it answers from memory alone, always in the same words."""
+"""The model for homes without a configured one. It answers from memory alone, with fixed sentences."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ if TYPE_CHECKING:
 SAVED = "Saved"
 HERE_ALONE = "Kept in this conversation alone"
 NOT_KEPT = "Heard, and not kept"
-"""What becomes of what a person says: in a session, in an incognito turn, and where there is no session."""
+"""The fate of a message: in a session, in an incognito turn, and without a session."""
 
 
 class Inquiry(Struct, frozen=True):
-    """A question, what it asks for, and the time that it asks about."""
+    """A question with its topic and the period that it asks about."""
 
     text: str
     topic: Topic | None = None
     since: float = 0.0
     until: float = float("inf")
     period: str = ""
-    """That time in words."""
+    """The period in words."""
 
 
 Recollect: TypeAlias = Callable[[Inquiry], Awaitable[Sequence[RecalledLine]]]
 
 
 async def recollect_nothing(_: Inquiry) -> list[RecalledLine]:
-    """For a model that may look nowhere."""
+    """Return no lines, for models that must not search."""
     return []
 
 
 class OfflineModel(Struct, frozen=True):
-    """A `Model` that thinks nothing up: it says what becomes of what it is told, and quotes what it finds."""
+    """A `Model` without a language model: it says whether a message is kept, and answers questions with quotes."""
 
     recollect: Recollect
     fate: str = SAVED
     now: Callable[[], float] = time.time
     recalled: tuple[RecalledLine, ...] = ()
-    """What memory brought for this turn."""
+    """The lines recalled for this turn."""
     is_whole: bool = True
-    """Whether all of it was there in time."""
+    """True if the recall was complete."""
     asker: str = ""
-    """How the person who asks is called where they ask."""
+    """The asking person's name in a group."""
     name: str = "offline"
     context_length: int = 1_000_000
 
@@ -66,4 +66,4 @@ class OfflineModel(Struct, frozen=True):
         yield Completed(Reply(text=text, finish_reason=ECHO, model=self.name))
 
     async def close(self) -> None:
-        """There is nothing to let go."""
+        """Do nothing: an offline model has no connections."""

@@ -1,7 +1,7 @@
-"""Answers made of memory alone, always in the same words, each with its source.
+"""Answers from memory alone, in fixed sentences, each with its source.
 
-message ── small talk? ── a request? ── a question? ─no─ said what becomes of it
-                                            └─ recalled lines, then local ones ── which answer it ── quoted
+message ── small talk? ── a request? ── a question? ─no─ what becomes of it └─ recalled lines, then local ones ── the
+ones that answer it ── quoted
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hermes.ranking.relative_times import resolve, write_out
 from hermes.ranking.traits import speaks_of_oneself
 from hermes.ranking.utterances import find_small_talk, is_question, is_request, only_asks, wants_forgetting
 from hermes.ranking.words import split_words, telling_words
-from hermes.types import RecalledLine
+from hermes.types import NOT_TOLD, RecalledLine
 
 NEEDS_MODEL = "Without a model I can only keep what you tell me, and answer questions from it."
 HOW_TO_FORGET = "Nothing is forgotten yet: `/memory search WORDS` shows what is kept, `/memory forget N` removes it."
@@ -35,28 +35,30 @@ UNKNOWN: dict[Topic | None, str] = {
 NOT_READ = "But a part of memory could not be read just now: ask again in a moment."
 MAX_QUOTE_CHARS, MAX_QUOTES, MAX_LISTED = 300, 3, 10
 MIN_CERTAINTY = 0.21
-"""Less sure lines are no answer."""
-MIN_SHARE = 0.5
-"""Of a line that nobody weighed, the share of the question's words that it must hold."""
-MIN_OF_BEST = 0.6
-"""A line must be so sure, as a share of the surest."""
-MIN_SURE = 0.5
-"""So sure, a line answers a question about "my cat" without naming the cat."""
+"""Recalled lines with a lower certainty are not quoted."""
+MIN_WORD_SHARE = 0.5
+"""Share of the question's words that a line without a certainty must contain."""
+MIN_SHARE_OF_BEST = 0.6
+"""Minimum certainty of a line, as a share of the best line's."""
+MIN_CERTAINTY_UNNAMED = 0.5
+"""From this certainty on, a line may answer a question about "my cat" without naming the cat."""
 OWNED = re.compile(
     r"\b(?:my|mein(?:e[mnrs]?)?|mis?|mon|ma|mes) (?:(?:fav\w+|new|old|first|last|next|best|own|current) )*(\w{3,})"
     r"|我的(\w)",
     re.IGNORECASE,
 )
-"""The noun that a question says is somebody's own."""
+"""Matches the noun after a possessive, as in "my cat"."""
+CHANGING: tuple[Topic, ...] = ("home", "work")
+"""What a later statement about oneself takes the place of."""
 OF_ANOTHER = re.compile(
     r"\b(?:my|mein\w*|mi|mon|ma) \w+ (?:lives|works|moved|wohnt|lebt|arbeitet|vive|trabaja|habite|travaille)\b",
     re.IGNORECASE,
 )
-"""Says where somebody else lives or works."""
+"""Matches statements of where another person lives or works."""
 
 
 async def reply(model: OfflineModel, said: str) -> str:
-    """Return what an offline model says to a message."""
+    """Return the reply of an offline model to a message."""
     kind = find_small_talk(said)
     if kind == "greeting":
         first = said.strip(" .!?¡¿").splitlines()[0]
@@ -76,7 +78,7 @@ async def reply(model: OfflineModel, said: str) -> str:
 
 
 def read_inquiry(text: str, now: float) -> Inquiry:
-    """Return what a question asks for; a time in it is worked out from now."""
+    """Return the topic and period of a question; relative times count from `now`."""
     topic = find_topic(text)
     times = resolve(text, datetime.fromtimestamp(now)) if topic == "said" else []
     if not times:
@@ -93,7 +95,7 @@ def _mark_own(lines: Iterable[RecalledLine], asker: str) -> list[RecalledLine]:
 def answer(
     inquiry: Inquiry, recalled: Sequence[RecalledLine], local: Sequence[RecalledLine], now: float, asker: str = ""
 ) -> str:
-    """Return what is remembered of what was asked, in words that depend on nothing else."""
+    """Return the answer to a question. Equal arguments give equal words."""
     if inquiry.topic is None:
         quotes = find_answers(inquiry, recalled, local)
         return _quote(quotes, now) if quotes else UNKNOWN[None]
@@ -117,9 +119,13 @@ def find_answers(
     inquiry: Inquiry, recalled: Sequence[RecalledLine], local: Sequence[RecalledLine]
 ) -> list[RecalledLine]:
     """Return the lines that answer a question, the best first: recalled ones, and local ones where those are newer or
-    there are no others."""
+    there are no others. Where memory was not told, only lines that hold every word of the question may answer."""
+    is_told = all(line.certainty != NOT_TOLD for line in recalled)
+    if not is_told:
+        recalled = [replace(line, certainty=None) for line in recalled if _holds_all(line, inquiry)]
+        local = [line for line in local if _holds_all(line, inquiry)]
     fitting = [line for line in recalled if is_answer(line, inquiry)]
-    least = MIN_OF_BEST * max((line.certainty or 0.0 for line in fitting), default=0.0)
+    least = MIN_SHARE_OF_BEST * max((line.certainty or 0.0 for line in fitting), default=0.0)
     found = _once(line for line in fitting if line.certainty is None or line.certainty >= least)
     newest = max((line.at or 0.0 for line in found), default=-1.0)
     more = [line for line in local if (line.at or 0.0) > newest and is_answer(line, inquiry)]
@@ -127,20 +133,25 @@ def find_answers(
 
 
 def is_answer(line: RecalledLine, inquiry: Inquiry) -> bool:
-    """Decide whether a line answers a question. This is the only place that does."""
+    """Return True if a line answers a question. No other function decides that."""
     if not _may_tell(line, inquiry):
         return False
     words = telling_words(split_words(inquiry.text))
     certainty, least = line.certainty, MIN_CERTAINTY
     if certainty is None:
-        certainty, least = share_of(words, line.text), MIN_SHARE
+        certainty, least = share_of(words, line.text), MIN_WORD_SHARE
     owned = [word.lower() for found in OWNED.findall(inquiry.text) for word in found if word]
     names_it = not owned or share_of(owned, line.text) > 0 or all(word not in words for word in owned)
-    return certainty >= least and (names_it or (line.certainty or 0.0) >= MIN_SURE)
+    return certainty >= least and (names_it or (line.certainty or 0.0) >= MIN_CERTAINTY_UNNAMED)
+
+
+def _holds_all(line: RecalledLine, inquiry: Inquiry) -> bool:
+    """Return whether a line holds every word of a question, as it must where memory says that it was not told."""
+    return share_of(telling_words(split_words(inquiry.text)), line.text) == 1.0
 
 
 def share_of(words: Sequence[str], text: str) -> float:
-    """Return the share of the words that a text holds, in any form that differs by its ending alone."""
+    """Return the share of the words that a text contains, allowing for different endings."""
     said = set(split_words(text))
     held = [any(_is_form(word.rstrip("*"), other.rstrip("*")) for other in said) for word in words]
     return sum(held) / max(1, len(held))
@@ -156,7 +167,7 @@ def _is_form(one: str, other: str) -> bool:
 
 
 def _may_tell(line: RecalledLine, inquiry: Inquiry) -> bool:
-    """Whether a line says something, and no secret that was not asked for."""
+    """Return True if a line states something, and is not a secret that the question did not ask for."""
     is_open = holds_secret(inquiry.text) or not holds_secret(line.text)
     return is_open and find_small_talk(line.text) is None and not only_asks(line.text)
 
@@ -178,16 +189,28 @@ def _tell_said(inquiry: Inquiry, newest: Sequence[RecalledLine], now: float) -> 
 
 
 def _tell_all(own: Sequence[RecalledLine], newest: Sequence[RecalledLine], now: float) -> str:
-    """What is noted comes first, then what the person said of themselves, the newest first."""
+    """Return all lines about the person: notes first, then their statements about themselves, newest first."""
     named = find_name(line.text for line in newest)
     noted = [line for line in own if line.at is None]
     said = [line for line in newest if line.at is not None and speaks_of_oneself(line.text, split_words(line.text))]
     first = [line for line in newest if named is not None and line.text == named[1]][:1]
-    listed = _once([*first, *noted, *said])[:MAX_LISTED]
+    listed = _put_outdated_last(_once([*first, *noted, *said])[:MAX_LISTED])
     if not listed:
         return UNKNOWN["oneself"]
     head = "From memory, about you:" if named is None else f"You are {named[0]}. From memory, about you:"
-    return "\n".join([head, *(f"- {_written(line, now)}" for line in listed)])
+    return "\n".join([head, *(f"- {'earlier: ' * is_outdated}{_written(line, now)}" for line, is_outdated in listed)])
+
+
+def _put_outdated_last(lines: Sequence[RecalledLine]) -> list[tuple[RecalledLine, bool]]:
+    """Return each line with whether a later one states another home or work, those behind the others."""
+    marked = [(line, any(_is_outdated(line, other) for other in lines)) for line in lines]
+    return sorted(marked, key=lambda one: one[1])
+
+
+def _is_outdated(line: RecalledLine, other: RecalledLine) -> bool:
+    if line.at is None or other.at is None or other.at <= line.at or line.speaker or other.speaker:
+        return False
+    return any(states(topic, line.text) and states(topic, other.text) for topic in CHANGING)
 
 
 def _quote(lines: Sequence[RecalledLine], now: float) -> str:
@@ -195,7 +218,7 @@ def _quote(lines: Sequence[RecalledLine], now: float) -> str:
 
 
 def _quote_newest(lines: Sequence[RecalledLine], now: float) -> str:
-    """Quote what a person said about one thing. Earlier lines are marked, since they may not hold any more."""
+    """Quote statements about one subject. Earlier ones are marked, since they may be outdated."""
     first = lines[0].at
     before = [line.at is not None and first is not None and line.at < first for line in lines]
     marked = (f"{'earlier: ' * is_before}{_written(line, now)}" for line, is_before in zip(lines, before, strict=True))
@@ -203,7 +226,7 @@ def _quote_newest(lines: Sequence[RecalledLine], now: float) -> str:
 
 
 def _written(line: RecalledLine, now: float) -> str:
-    """A line in quotes, with who said it where it was somebody else, and when where that was not today."""
+    """Return a line in quotes, with its speaker if that is another person, and its date if that is not today."""
     if line.at is None:
         return f"“{_brief(line.text)}”"
     said_on, today = datetime.fromtimestamp(line.at), datetime.fromtimestamp(now)
@@ -214,7 +237,7 @@ def _written(line: RecalledLine, now: float) -> str:
 
 
 def _once(lines: Iterable[RecalledLine]) -> list[RecalledLine]:
-    """The lines, each text once: of a line and an extract of it the line stays, in the place of the first of them."""
+    """Return the lines without duplicates. Of a line and an excerpt of it, the line stays, at the earlier position."""
     kept: list[tuple[str, RecalledLine]] = []
     for line in lines:
         plain = " ".join(line.text.lower().split()).strip(".!。 ")

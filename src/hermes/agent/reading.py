@@ -1,4 +1,4 @@
-"""A turn that reads memory and is kept nowhere: what an agent is told for a conversation that belongs to its client."""
+"""Reads memory for a conversation that its client keeps, without recording anything."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from hermes.types import Draft, Message
 
 
 class Reading(Struct, frozen=True):
-    """The system prompt, with the person's notes, and what was recalled for their last message."""
+    """The system prompt, including the person's notes, and the text recalled for their last message."""
 
     prompt: str
     recalled: str = ""
     notices: Sequence[str] = ()
-    """What the owner should hear of memory now."""
+    """Notices for the owner about memory."""
     found: Recall = Recall()
 
 
 async def read_memory(agent: Agent, messages: Sequence[Draft]) -> Reading:
-    """Recall for the last user message of a conversation, within the deadline of a turn. Memory is told nothing of it,
-    neither the messages nor a turn."""
+    """Recall for the last user message within the deadline of a turn. Neither messages nor a turn are sent to
+    memory."""
     people = [draft for draft in messages if draft.role == "user"]
     corrections = await agent.store.read(lambda tx: Corrections.read(tx, agent.scope))
     await agent.memory.ask_only(len(people))

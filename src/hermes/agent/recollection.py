@@ -1,4 +1,4 @@
-"""What this home itself knows of a question: its notes, and what was said in its sessions that memory may know."""
+"""Local recall: lines from the notes and from stored sessions that memory may use."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hermes.scope import Group, Guest, Scope
 from hermes.store.store import Store
 from hermes.types import Message, RecalledLine
 
-LIMITS = (12, 100, 5_000)
-"""Among how many hits is looked for what is not a question: first few, then more."""
-MAX_NEWEST = 5_000
-"""Messages that are read for a question that no words describe."""
+HIT_LIMITS = (12, 100, 5_000)
+"""Search limits, tried in turn until enough hits are not questions."""
+MAX_NEWEST_MESSAGES = 5_000
+"""Messages read for a question whose topic no words describe."""
 
 
 async def recollect(store: Store, notes: Notes, asked: Inquiry) -> list[RecalledLine]:
-    """Return what may answer a question: entries of the notes, then what was said, the best or newest first. It reaches
-    as far as the notes do."""
+    """Return lines that may answer a question, within the scope of the notes: note entries, then messages, best or
+    newest first."""
     noted = [RecalledLine(line) for line in _noted(notes, asked)]
     await store.index()
     corrections = await store.read(lambda tx: Corrections.read(tx, notes.scope))
@@ -32,8 +32,8 @@ async def recollect(store: Store, notes: Notes, asked: Inquiry) -> list[Recalled
 
 
 def _noted(notes: Notes, asked: Inquiry) -> list[str]:
-    """The entries of the notes that hold a word of a question; all of who the person is where words do not tell. A note
-    that cannot be read is told by the turn itself."""
+    """Return note entries that contain a word of the question; for a question with a topic, also all about the person.
+    Unreadable notes are reported by the turn itself."""
     words = [word.rstrip("*") for word in telling_words(split_words(asked.text))]
     texts = notes.read_all().texts
     lines = [
@@ -49,12 +49,12 @@ def _noted(notes: Notes, asked: Inquiry) -> list[str]:
 
 
 def _said(tx: Tx, store: Store, scope: Scope, asked: Inquiry) -> list[RecalledLine]:
-    """What people said before. However often a question was asked, it does not crowd this out."""
+    """Return people's earlier statements. Repeated questions do not crowd them out."""
     if asked.topic is not None:
-        newest = store.search.newest(tx, scope, since=asked.since, until=asked.until, limit=MAX_NEWEST)
+        newest = store.search.newest(tx, scope, since=asked.since, until=asked.until, limit=MAX_NEWEST_MESSAGES)
         return [_line(message, scope) for message in newest]
     found: list[RecalledLine] = []
-    for limit in LIMITS:
+    for limit in HIT_LIMITS:
         hits = store.search.related(tx, asked.text, scope, limit=limit, roles=("user",))
         found = [_line(hit.message, scope) for hit in hits if not only_asks(hit.message.content or "")]
         if len(found) >= MAX_QUOTES or len(hits) < limit:
@@ -63,7 +63,7 @@ def _said(tx: Tx, store: Store, scope: Scope, asked: Inquiry) -> list[RecalledLi
 
 
 def _line(message: Message, scope: Scope) -> RecalledLine:
-    """A message as data: the person whose conversation it is has no name in it, others have."""
+    """Return a message as a recalled line. `speaker` is empty for the person whose conversation it is."""
     is_own = bool(message.author_is_owner) or message.author_id is None
     if isinstance(scope, Guest):
         is_own = not message.author_is_owner

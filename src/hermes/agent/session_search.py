@@ -1,4 +1,4 @@
-"""The tool `session_search`: everything said before that memory may know."""
+"""The tool `session_search`: a search in all messages that memory may use."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ SPEC = ToolSpec(
         "required": ["query"],
     },
 )
-MOST = 20
-UNDER_WAY = 10
-"""Hits of the running turn that are passed over at most: a question, and what was said before each call of a tool."""
+MAX_HITS = 20
+MAX_SKIPPED_HITS = 10
+"""Hits of the running turn that may be skipped: its question, and the texts before its tool calls."""
 SPEAKERS = ("user", "assistant")
 
 
 def session_search_tool(store: Store, scope: Scope, session_id: str | None = None) -> Tool:
-    """The tool over what `scope` reaches of this store, whatever the model asks for. The message that is being answered
-    in a session is not found: it has the words that are looked for, and the model has it."""
+    """Return the tool, limited to `scope` whatever the model asks for. Messages of the running turn are skipped: they
+    contain the words searched for, and the model has them already."""
 
-    def look(tx: Tx, query: str, most: int) -> list[HistoryHit]:
-        hits = store.search.related(tx, query, scope, limit=most + UNDER_WAY, roles=SPEAKERS)
+    def look(tx: Tx, query: str, max_hits: int) -> list[HistoryHit]:
+        hits = store.search.related(tx, query, scope, limit=max_hits + MAX_SKIPPED_HITS, roles=SPEAKERS)
         asked = store.messages.last_said(tx, session_id) if session_id is not None else 0
-        return [hit for hit in hits if hit.message.session_id != session_id or hit.message.id < asked][:most]
+        return [hit for hit in hits if hit.message.session_id != session_id or hit.message.id < asked][:max_hits]
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         query = text_argument(arguments, "query")
         limit = arguments.get("limit")
-        most = max(1, min(MOST, limit)) if isinstance(limit, int) else 5
+        max_hits = max(1, min(MAX_HITS, limit)) if isinstance(limit, int) else 5
         await store.index()
-        hits = await store.read(lambda tx: look(tx, query, most))
+        hits = await store.read(lambda tx: look(tx, query, max_hits))
         corrections = await store.read(lambda tx: Corrections.read(tx, scope))
         if not hits:
             return ToolResult(f"Nothing was said about: {query}")

@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def heeding(stop: asyncio.Event) -> AsyncIterator[asyncio.Future[Any]]:
-    """What is done once `stop` is set, while the block runs: one task for many calls of `unless_done`."""
+async def watch_stop(stop: asyncio.Event) -> AsyncIterator[asyncio.Future[Any]]:
+    """Yield a future that completes when `stop` is set; one task serves many calls of `unless_done`."""
     stopped = asyncio.ensure_future(stop.wait())
     try:
         yield stopped
@@ -21,7 +21,7 @@ async def heeding(stop: asyncio.Event) -> AsyncIterator[asyncio.Future[Any]]:
 
 
 async def unless_done(stopped: asyncio.Future[Any], work: Awaitable[T]) -> T | None:
-    """The result of `work`; None if `stopped` is done before: then it was cancelled and has ended."""
+    """Return the result of `work`, or None if `stopped` completes first; then `work` was cancelled and has ended."""
     over = False
     limit = asyncio.timeout(None)
 
@@ -44,6 +44,6 @@ async def unless_done(stopped: asyncio.Future[Any], work: Awaitable[T]) -> T | N
 
 
 async def unless_stopped(work: Awaitable[T], stop: asyncio.Event) -> T | None:
-    """The result of `work`; None if the person stops it: then it was cancelled and has ended."""
-    async with heeding(stop) as stopped:
+    """Return the result of `work`, or None if the person stops it; then `work` was cancelled and has ended."""
+    async with watch_stop(stop) as stopped:
         return await unless_done(stopped, work)

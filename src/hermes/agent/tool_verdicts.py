@@ -1,4 +1,4 @@
-"""Which models can use tools, remembered in a file of the home, by endpoint and name."""
+"""Verdicts on tool ability, stored in a file of the home by endpoint and model."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from hermes.llm.tool_use import ToolVerdict
 log = logging.getLogger("hermes.agent")
 
 MAX_VERDICTS = 200
-"""The newest are kept."""
+"""Older verdicts are dropped."""
 MAX_FILE_BYTES = 1_000_000
 
 
 class ToolVerdicts:
-    """The file. What cannot be read is tested again; what cannot be written counts for this process."""
+    """The file of verdicts. If it cannot be read, models are tested again; if it cannot be written, verdicts last for
+    the process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -47,7 +48,7 @@ class ToolVerdicts:
             log.warning("what %s can do is not remembered: %s", name, error.line())
 
     def _read(self) -> dict[str, dict[str, ToolVerdict]]:
-        """Read anew each time: another process may have tested a model."""
+        """Read the file at each call: another process may have tested a model."""
         try:
             return msgspec.json.decode(read_file(self._path, MAX_FILE_BYTES), type=dict[str, dict[str, ToolVerdict]])
         except (OSError, msgspec.DecodeError):

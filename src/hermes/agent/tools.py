@@ -1,7 +1,7 @@
-"""Tools: what the model may call, and the policy that is applied after every tool was added.
+"""Tools that the model may call, and the policy applied to them.
 
-A new tool is a function in `agent/…_tool.py` that makes a `Tool`, and its line in `builtin_tools`. One that
-reads or writes what outlasts a conversation is also named in `agent.MEMORY_TOOLS`: an incognito turn does without it.
+A new tool is a function in `agent/…_tool.py` that returns a `Tool`, and a line in `builtin_tools`. A tool that reads
+or writes data which outlives the conversation is also listed in `agent.MEMORY_TOOLS`, which incognito turns leave out.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hermes.errors import HermesError
 from hermes.events import TurnEvent
 from hermes.types import Json, ToolCall, ToolSpec
 
-LONGEST_PROGRESS = 200
+MAX_PROGRESS_CHARS = 200
 
 
 class ToolResult(Struct, frozen=True):
-    """What a tool gives back: text for the model, and events for the person."""
+    """The result of a tool: text for the model, and events for the person."""
 
     text: str
     ok: bool = True
@@ -28,30 +28,30 @@ class ToolResult(Struct, frozen=True):
 
 
 PROGRESS: ContextVar[Callable[[str], None] | None] = ContextVar("progress", default=None)
-"""Whom the tool that runs now may tell what it does, in one line."""
+"""Receives progress lines of the running tool; None if nobody shows them."""
 
 
 def tell_progress(text: str) -> None:
-    """Let the person see what the running tool does; nothing happens when nobody looks."""
+    """Show the person a line about the running tool's progress, if someone is watching."""
     if (tell := PROGRESS.get()) is not None:
-        tell(" ".join(text.split())[:LONGEST_PROGRESS])
+        tell(" ".join(text.split())[:MAX_PROGRESS_CHARS])
 
 
 class Tool(Struct, frozen=True):
-    """One tool. `run` may raise a HermesError; the model is told what it says."""
+    """A tool. `run` may raise a HermesError, whose text becomes the result."""
 
     spec: ToolSpec
     run: Callable[[Mapping[str, Json]], Awaitable[ToolResult]]
 
 
 class Toolbox:
-    """The tools of one agent. What the policy switches off is neither offered nor callable, and a model that cannot use
-    tools is `offered` none."""
+    """The tools of one agent. Tools in `off` are neither offered nor callable. `offered` is False for a model that
+    cannot use tools."""
 
     def __init__(self, tools: Iterable[Tool], *, off: Iterable[str] = (), offered: bool = True) -> None:
         hidden, known = frozenset(off), list(tools)
         self.names = frozenset(tool.spec.name for tool in known)
-        """Also of those that are not offered: a call of one, written as text, is no reply."""
+        """Names of all tools, offered or not: a call of one that is written as text is never shown as a reply."""
         self._tools = {tool.spec.name: tool for tool in known if offered and tool.spec.name not in hidden}
 
     @property
@@ -59,7 +59,7 @@ class Toolbox:
         return tuple(tool.spec for tool in self._tools.values())
 
     async def call(self, call: ToolCall) -> ToolResult:
-        """Run one call. A call that cannot be run gives a result that says why."""
+        """Run one call. If it cannot be run, the result says why."""
         tool = self._tools.get(call.name)
         if tool is None:
             known = ", ".join(self._tools) or "none"
@@ -79,17 +79,17 @@ class Toolbox:
             return await tool.run(arguments)
         except HermesError as error:
             return ToolResult(f"{call.name} failed: {error.line()}", ok=False)
-        except Exception as error:  # noqa: BLE001 - one tool's defect must not end the turn; the model and the person hear of it
+        except Exception as error:  # noqa: BLE001 - one tool's defect must not end the turn; it becomes a result
             return ToolResult(f"{call.name} failed: {type(error).__name__}: {error}", ok=False)
 
 
 def _needed(spec: ToolSpec) -> list[str]:
-    """What a call cannot do without: what is required and has no default."""
+    """Return the required arguments that have no default."""
     known = spec.parameters.get("properties", {})
     return [name for name in spec.parameters.get("required", ()) if "default" not in known.get(name, {})]
 
 
 def text_argument(arguments: Mapping[str, Json], name: str) -> str:
-    """An argument as text; "" when it is not there."""
+    """Return an argument as text; "" if it is missing."""
     value = arguments.get(name)
     return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

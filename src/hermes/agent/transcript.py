@@ -1,4 +1,4 @@
-"""Where a conversation is written as it goes on, and read back for the next request."""
+"""Transcripts: they record a conversation and build the next request from it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from hermes.types import Draft, Json, LiveView, Message, ToolSpec
 
 
 class PreparedRequest(Struct, frozen=True):
-    """The messages of a request, what a person should know of how they came to be, and about how many tokens it is,
-    where that was counted."""
+    """The messages of a request, a notice for the person about them, and their estimated tokens if counted."""
 
     messages: list[dict[str, Json]]
     notice: str | None = None
@@ -22,23 +21,23 @@ class PreparedRequest(Struct, frozen=True):
 
 
 class Transcript(Protocol):
-    """What the loop between model and tools reads and writes."""
+    """The interface that the loop of model and tools uses."""
 
     async def request(self, tools: Sequence[ToolSpec]) -> PreparedRequest:
-        """The next request, made to fit the model's window."""
+        """Return the next request, fitted to the model's window."""
 
     async def conclude(self, reply: Draft) -> Message:
         """Record the reply that ends a turn."""
 
     async def shrink(self) -> bool:
-        """The model found the request too long. True when the next one is shorter."""
+        """Shorten the conversation after the model refused a request as too long. Return True if it is shorter now."""
 
     async def add(self, *drafts: Draft) -> list[Message]:
-        """Record what was said. When this returns it cannot get lost."""
+        """Record messages. They are durable when this returns."""
 
 
 class ScratchTranscript:
-    """A temporary agent's transcript: it is gone when the agent is."""
+    """The transcript of a temporary agent, kept in memory only."""
 
     def __init__(self, system_prompt: str, messages: Sequence[Draft], now: float, recalled: str = "") -> None:
         self._system_prompt = system_prompt

@@ -14,12 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.agent.agent import Agent, AgentMemory
-from hermes.agent.compress import compress_smaller, compress_when_idle, make_room, waiting_ends, worth_saying
+from hermes.agent.compress import announcement, compress_smaller, compress_when_idle, make_room, wait_deadline
 from hermes.agent.context import build_context
-from hermes.agent.corrected import heeding
+from hermes.agent.corrected import respect_corrections
 from hermes.agent.loop import Responder, converse
 from hermes.agent.offline import OfflineModel
-from hermes.agent.prompt import PromptParts, build_system_prompt, is_current, made_of, read_soul
+from hermes.agent.prompt import PromptParts, build_system_prompt, is_current, prompt_source, read_soul
 from hermes.agent.review import review_soon, wants_review
 from hermes.agent.titles import title_soon, wants_title
 from hermes.agent.tools import Tool, Toolbox, ToolResult
@@ -39,7 +39,7 @@ from hermes.types import Draft, Json, LiveView, Message, ToolSpec
 
 
 async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
-    """Answer one message of the owner's. It is on the disk before the model is asked; the last event says how the turn
+    """Answer one message of the owner. It is stored before the model is called; the last event says how the turn
     ended."""
     said = Draft("user", text, author_is_owner=True)
     async with aclosing(answer(agent, [said], stop, NoRecord())) as events:
@@ -50,12 +50,11 @@ async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerat
 async def answer(
     agent: Agent, said: Sequence[Draft], stop: asyncio.Event, record: TurnRecord
 ) -> AsyncGenerator[TurnEvent, None]:
-    """Answer several messages with one reply. With no drafts, answer messages already stored: an earlier turn crashed
-    before replying.
+    """Answer several messages with one reply. Without drafts, answer messages already stored by a turn that crashed.
 
-    A turn that the person stops while it waits for another turn of the session stores nothing.
+    A turn that is stopped while it waits for another turn of the session stores nothing.
     """
-    await agent.be_busy()
+    await agent.cancel_idle_work()
     try:
         drafts = [replace(draft, content=strip_fences(draft.content or "")) for draft in said]
         begin = opening(agent.store, agent.session_id, drafts, agent.scope, agent.memory, record)
@@ -82,7 +81,7 @@ async def answer(
             yield Failed(agent.session_id, "host", error.line())
     except StoreError as error:
         yield Failed(agent.session_id, "store", error.line())
-    except HermesError as error:  # the notes or the home: the turn ends, the conversation need not
+    except HermesError as error:  # notes or home: only this turn fails
         yield Failed(agent.session_id, "host", error.line())
 
 
@@ -105,9 +104,9 @@ async def _answer_in(agent: Agent, turn: StoredTurn, stop: asyncio.Event) -> Asy
 
 
 async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
-    """Ask memory, within one deadline for all of it, and put the prompt and the tools together."""
+    """Query memory within one common deadline, and build the prompt and the tools."""
     accepted, corrections = turn.opening, Corrections(turn.opening.corrections)
-    # What another agent says asks memory nothing and changes nothing in it; it is told, in a session of its own.
+    # An agent's message neither queries nor changes memory; it is sent to the provider in a separate session.
     by_agent = bool(accepted.messages) and all(message.author_is_agent for message in accepted.messages)
     speaking = agent.incognito() if accepted.incognito or by_agent else agent
     if not agent.answers_from_memory:
@@ -123,13 +122,13 @@ async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     block = await memory.prompt_block(deadline, with_tools=may_use)
     toolbox = Toolbox([*own, *provided], off=speaking.policy.tools_off, offered=may_use)
     prompt = await _prompt(agent, turn, corrections, block, toolbox)
-    model = _informed(speaking.model, recall, corrections, accepted)
+    model = _with_recalled_lines(speaking.model, recall, corrections, accepted)
     speaker = Responder(model, toolbox, agent.policy.max_steps, agent.policy.max_calls)
     return Preparation(prompt, corrections.marked(recall.text), speaker, memory)
 
 
-def _informed(model: Model, recall: Recall, corrections: Corrections, accepted: TurnOpening) -> Model:
-    """The model; one that answers offline gets what was recalled as data."""
+def _with_recalled_lines(model: Model, recall: Recall, corrections: Corrections, accepted: TurnOpening) -> Model:
+    """Return the model; an offline one gets the recalled lines as data."""
     if not isinstance(model, OfflineModel):
         return model
     lines = tuple(replace(line, text=corrections.replaced(line.text)) for line in recall.lines)
@@ -138,17 +137,18 @@ def _informed(model: Model, recall: Recall, corrections: Corrections, accepted: 
 
 
 def _own_tools(agent: Agent, accepted: TurnOpening) -> list[Tool]:
-    """The agent's own tools. The tool `memory` refuses to note what the person corrected, unless they say it themselves
-    now."""
+    """Return the agent's own tools. `memory` refuses to note what the person corrected, unless they repeat it now."""
     spoken = "\n".join(message.content or "" for message in accepted.messages)
-    return [heeding(agent, tool, spoken) if tool.spec.name == "memory" else tool for tool in agent.tools(agent)]
+    return [
+        respect_corrections(agent, tool, spoken) if tool.spec.name == "memory" else tool for tool in agent.tools(agent)
+    ]
 
 
 async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, block: str | None, toolbox: Toolbox) -> str:
-    """The session's kept prompt, byte for byte; a new one, which is then kept, if what it was built from has
+    """Return the session's stored prompt byte for byte, or a new one, which is then stored, if its sources have
     changed."""
     accepted = turn.opening
-    if accepted.incognito:  # nothing of memory is in it, and it is not kept
+    if accepted.incognito:  # it contains nothing from memory and is not stored
         soul, began = read_soul(agent.soul_file), accepted.session.started_at
         return build_system_prompt(PromptParts(soul, began, agent.scope, project=accepted.project))
     notes = agent.read_notes()
@@ -168,12 +168,12 @@ async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, bloc
         )
     )
     if not notes.problems:  # a prompt built without an unreadable note is not kept
-        await turn.keep_prompt(prompt, made_of(agent.scope, block, mark))
+        await turn.keep_prompt(prompt, prompt_source(agent.scope, block, mark))
     return prompt
 
 
 def _provider_tool(agent: Agent, spec: ToolSpec, corrections: Corrections) -> Tool:
-    """A tool of the provider's. What it finds is recalled text, and what it fails with may be a server's words."""
+    """Return a tool of the provider. Its results count as recalled text; its errors may quote a server."""
 
     async def run(arguments: Mapping[str, Json]) -> ToolResult:
         found = await agent.memory.call_tool(spec.name, arguments, new_call_key())
@@ -195,8 +195,8 @@ def _after(agent: Agent, accepted: TurnOpening) -> None:
 
 
 class Preparation(Struct, frozen=True):
-    """What `_prepare` built for the model: the system prompt, the recalled text, the model with its tools, and the
-    memory that is told when the turn ends."""
+    """The results of `_prepare`: the system prompt, the recalled text, the model with its tools, and the memory that
+    is notified at the end of the turn."""
 
     system_prompt: str
     recalled: str
@@ -205,18 +205,18 @@ class Preparation(Struct, frozen=True):
 
 
 class StoredTranscript(Struct):
-    """A session's own transcript, kept within the model's window. Each message is committed when it is added;
-    that raises StaleError once another process has taken the lane."""
+    """A session's stored transcript, kept within the model's window. `add` commits each message; it raises StaleError
+    once another process has taken the lane."""
 
     agent: Agent
     turn: StoredTurn
     prepared: Preparation
     added: int = 0
-    """Messages of this turn, but for what the person said."""
+    """Messages added in this turn, not counting the person's."""
 
     async def request(self, tools: Sequence[ToolSpec]) -> PreparedRequest:
-        until = waiting_ends(self.agent)
-        while True:  # again only while other processes compress the session ("busy"), and no longer than `until`
+        until = wait_deadline(self.agent)
+        while True:  # repeats only while other processes compress the session ("busy"), at most until `until`
             view = await self.turn.view()
             messages = self._build(view)
             window = self.agent.model.context_length
@@ -224,7 +224,7 @@ class StoredTranscript(Struct):
             if made is None:
                 return PreparedRequest(self._reminded(messages), tokens=tokens)
             if made.outcome != "busy":
-                return PreparedRequest(self._reminded(self._build(await self.turn.view())), worth_saying(made))
+                return PreparedRequest(self._reminded(self._build(await self.turn.view())), announcement(made))
 
     def _build(self, view: LiveView) -> list[dict[str, Json]]:
         prompt, *messages = build_context(self.prepared.system_prompt, view, self.prepared.recalled)
@@ -234,7 +234,7 @@ class StoredTranscript(Struct):
         return await compress_smaller(self.agent)
 
     def _reminded(self, messages: list[dict[str, Json]]) -> list[dict[str, Json]]:
-        """The messages with the record's reminder put in where this turn began: before what the turn has added, and
+        """Return the messages with the record's reminder at the start of this turn: before the messages it added, and
         never between a tool call and its results."""
         if not self.turn.opening.reminder:
             return messages

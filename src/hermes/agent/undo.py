@@ -1,8 +1,8 @@
-"""Taking back the last turns, and answering the last one anew.
+"""Undo of the last turns, and retry of the last one.
 
-    lane ── the last turns ── notes of the memory tool ── commit: messages, memory's entries, the record of it ── told
+    lane ── last turns ── notes of the memory tool ── commit: messages, outbox entries, undo record ── provider
 
-A turn that is under way ends first: whoever takes back holds the session's lane.
+A running turn ends first: undo holds the session's lane.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hermes.errors import HermesError, NoteError, UsageError
 from hermes.events import Accepted, Notice, TurnEvent
 from hermes.memory.notes import FILES
 from hermes.memory.outbox import queue_name
-from hermes.memory.undoing import TakenBack, take_back
+from hermes.memory.undoing import Retraction, retract
 from hermes.scope import OWNER
 from hermes.store.held_lease import LaneDoor
 from hermes.store.last_turns import ConversationTurn
@@ -32,15 +32,15 @@ from hermes.store.turns import TurnRecord
 from hermes.store.undone import Undoing, find_undoing
 from hermes.types import Message
 
-MOST_TURNS = 50
-SHOWN = 60
-"""Characters of what was said that are repeated."""
+MAX_UNDO_TURNS = 50
+MAX_QUOTE_CHARS = 60
+"""Limits quotes in messages to the person."""
 UNCHANGED = "Stopped; the conversation is as it was."
-STAYS = "Memory was told of it and cannot take it back."
+STAYS_IN_MEMORY = "Memory has received it and cannot delete it."
 
 
 class _Found(Struct, frozen=True):
-    """The turns to take back; `done` where this very command took them back before a crash."""
+    """The turns to undo. `done` is set if this command undid them before a crash."""
 
     turns: tuple[ConversationTurn, ...] = ()
     done: Undoing | None = None
@@ -53,10 +53,10 @@ async def undo(
     stop: asyncio.Event,
     may_take_back: Callable[[Message], bool] = lambda _: True,
 ) -> str:
-    """Take the last turns back, once for each `cause`; what the person is told. Raises UsageError where there are not
-    so many or some of it may not be taken back, and SessionBusyError when another process talks for too long."""
+    """Undo the last turns, once for each `cause`, and return a message for the person. Raises UsageError if there are
+    fewer turns or some may not be undone, and SessionBusyError if another process holds the session for too long."""
     store = agent.store
-    await agent.be_busy()
+    await agent.cancel_idle_work()
     await agent.memory.undoing()
 
     def look(tx: Tx, _: float) -> _Found:
@@ -76,27 +76,27 @@ async def undo(
         if found.done is not None:
             return _describe(found.done.turns, found.done.messages, "")
         messages = [message for turn in found.turns for message in turn.messages]
-        lines = await take_notes_back(agent, messages)
+        lines = await retract_notes(agent, messages)
 
-        def commit(tx: Tx, now: float) -> tuple[Undoing, list[TakenBack]]:
+        def commit(tx: Tx, now: float) -> tuple[Undoing, list[Retraction]]:
             done = store.turns.undo(tx, cause, found.turns, now=now)
-            return done, take_back(tx, cause, messages, messages[0].timestamp, now=now)
+            return done, retract(tx, cause, messages, messages[0].timestamp, now=now)
 
         done, taken = await door.entered.lane.write(store, commit, last=True)
-    agent.title_settled, agent.given_title = False, None  # it may have been made of what is undone
+    agent.title_settled, agent.given_title = False, None  # the title may come from the undone turns
     lines += await settle_memory(agent, taken)
     return "\n".join([_describe(done.turns, done.messages, messages[0].content or ""), *lines])
 
 
 class RetriedTurn(Struct):
-    """The record of a turn that answers the last one anew: what followed it is taken back in the commit that begins the
-    turn. `record` is told of the turn as of any other."""
+    """The record of a retried turn: the old reply and all after it are undone in the commit that begins the turn.
+    Other calls go to `record`, as for any turn."""
 
     agent: Agent
     cause: str
     record: TurnRecord
     undone: Sequence[Message] = ()
-    taken: Sequence[TakenBack] = ()
+    taken: Sequence[Retraction] = ()
 
     @property
     def reminder(self) -> str:
@@ -112,7 +112,7 @@ class RetriedTurn(Struct):
         store.turns.undo_reply(tx, self.cause, turn, now=now)
         if turn.after:
             self.undone = turn.after
-            self.taken = take_back(tx, self.cause, turn.after, turn.said[-1].timestamp, now=now)
+            self.taken = retract(tx, self.cause, turn.after, turn.said[-1].timestamp, now=now)
         self.record.accepted(tx, turn.said[-1:])
         return turn.said
 
@@ -124,7 +124,7 @@ class RetriedTurn(Struct):
 
 
 async def retry(agent: Agent, cause: str, stop: asyncio.Event, record: TurnRecord) -> AsyncGenerator[TurnEvent, None]:
-    """Answer the last turn anew, as a turn like any other. The person's message stays as it is."""
+    """Answer the last turn again, as a normal turn. The person's message stays as it is."""
     await agent.memory.undoing()
     again = RetriedTurn(agent, cause, record)
     async with aclosing(answer(agent, (), stop, again)) as events:
@@ -133,18 +133,18 @@ async def retry(agent: Agent, cause: str, stop: asyncio.Event, record: TurnRecor
             yield event
             if isinstance(event, Accepted) and not begun:
                 begun = True
-                for line in [*await take_notes_back(agent, again.undone), *await settle_memory(agent, again.taken)]:
+                for line in [*await retract_notes(agent, again.undone), *await settle_memory(agent, again.taken)]:
                     yield Notice(line)
 
 
-async def take_notes_back(agent: Agent, messages: Iterable[Message]) -> list[str]:
-    """Remove the notes that the memory tool added in these messages, each if it still stands there as it was noted. An
-    entry that it changed or removed stays so. What the person is told of it."""
+async def retract_notes(agent: Agent, messages: Iterable[Message]) -> list[str]:
+    """Remove notes that the memory tool added in these messages, if they are unchanged; entries that it changed or
+    removed stay so. Return lines for the person."""
     results = [m.content or "" for m in messages if m.role == "tool" and m.tool_name == MEMORY_SPEC.name]
-    return [await _take_note_back(agent, done) for result in results if (done := read_result(result)) is not None]
+    return [await _retract_note(agent, done) for result in results if (done := read_result(result)) is not None]
 
 
-async def _take_note_back(agent: Agent, done: NoteDone) -> str:
+async def _retract_note(agent: Agent, done: NoteDone) -> str:
     name, text = FILES[done.target], _short(done.text)
     if done.action != "add":
         return f"{name} stays as it was changed ({done.action}): {text}"
@@ -158,9 +158,9 @@ async def _take_note_back(agent: Agent, done: NoteDone) -> str:
     return f"Removed from {name}: {text}"
 
 
-async def settle_memory(agent: Agent, taken: Sequence[TakenBack]) -> list[str]:
-    """Have what was told deleted at once where that can be; what the person is told of it. Which provider there is, and
-    what its server says, is the owner's business."""
+async def settle_memory(agent: Agent, taken: Sequence[Retraction]) -> list[str]:
+    """Delete retracted entries at the provider now if possible, and return lines for the person. Only the owner sees
+    the provider's name and its server's errors."""
     if not taken:
         return []
     await agent.memory.undone([one.lane for each in taken if each.provider == agent.memory.name for one in each.queued])
@@ -169,24 +169,24 @@ async def settle_memory(agent: Agent, taken: Sequence[TakenBack]) -> list[str]:
     return [line for line in lines if line]
 
 
-def _outcome(tx: Tx, taken: TakenBack) -> str:
-    """What became of what one provider was told; "" where it was told nothing."""
+def _outcome(tx: Tx, taken: Retraction) -> str:
+    """Return the outcome of the retraction at one provider; "" if it had received nothing."""
     if taken.stays:
-        return f"{taken.provider} was told of it and cannot take it back: it stays there."
-    items = _undos(tx, taken)
+        return f"{taken.provider} received it and cannot delete it: it stays there."
+    items = _undo_entries(tx, taken)
     if reasons := [item.reason or "" for item in items if item.state == "dead"]:
         return f"Something stays at {taken.provider}: {'; '.join(reasons)}"
     if any(item.state == "waiting" for item in items):
-        return f"{taken.provider} was told of it and deletes it as soon as it can be reached."
-    return f"What was taken back is deleted at {taken.provider} as well." if items else ""
+        return f"{taken.provider} received it and deletes it as soon as it can be reached."
+    return f"The undone messages are deleted at {taken.provider} as well." if items else ""
 
 
-def _outcome_for_others(tx: Tx, taken: TakenBack) -> str:
-    return STAYS if taken.stays or any(item.state == "dead" for item in _undos(tx, taken)) else ""
+def _outcome_for_others(tx: Tx, taken: Retraction) -> str:
+    return STAYS_IN_MEMORY if taken.stays or any(item.state == "dead" for item in _undo_entries(tx, taken)) else ""
 
 
-def _undos(tx: Tx, taken: TakenBack) -> list[Item]:
-    """The entries that wait or waited to be deleted at a provider."""
+def _undo_entries(tx: Tx, taken: Retraction) -> list[Item]:
+    """Return the queued deletions at a provider, finished ones included."""
     found = [find(tx, queue_name(taken.provider), one.ticket) for one in taken.queued]
     return [item for item in found if item is not None]
 
@@ -199,4 +199,4 @@ def _describe(turns: int, messages: int, first: str) -> str:
 
 def _short(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1].rstrip()}…"
+    return line if len(line) <= MAX_QUOTE_CHARS else f"{line[: MAX_QUOTE_CHARS - 1].rstrip()}…"

@@ -1,4 +1,4 @@
-"""Where people spoke: messages in compressed sessions that a person wrote, not a compression that copied them."""
+"""The activity of sessions: where people wrote messages, as opposed to compressions that copied them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from hermes.db.engine import Tx
 from hermes.store.schema import TableShape, live_rows
 from hermes.types import Session
 
-BIRTH = 10.0
-"""Seconds in which a compression fills its child."""
+COMPRESSION_FILL_SECONDS = 10.0
+"""Time in which a compression fills the session that it creates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
     """Ids of a session's newest live message, and of the newest that a person wrote there: after the compression that
-    ended the session, else after the one that made it. 0 where there is none."""
+    ended the session, else after the one that created it. 0 for no message."""
 
     newest: int = 0
     went_on: int = 0
 
 
 def read_activity(tx: Tx, shape: TableShape, sessions: Mapping[str, Session]) -> dict[str, Activity]:
-    """The activity of every session whose messages decide something."""
+    """Return the activity of every session whose messages decide a finding."""
     wanted, live = _of_interest(sessions.values(), sessions), live_rows(shape)
     edges = {
         row["session_id"]: (row["first"], row["newest"])
@@ -49,13 +49,13 @@ def _went_on(session: Session, words: Mapping[str, list[SaidMessage]], filled: i
         later = [said.id for said in own if said.time > session.ended_at or (filled is not None and said.id > filled)]
     else:
         carried = {said.wording for said in words.get(session.parent_session_id or "", ())}
-        birth = session.started_at + BIRTH
+        birth = session.started_at + COMPRESSION_FILL_SECONDS
         later = [said.id for said in own if said.time > birth or said.wording not in carried]
     return max(later, default=0)
 
 
 def _first_filled(sessions: Mapping[str, Session], first: Mapping[str, int]) -> dict[str, int]:
-    """For each session the first message that stands in a child of it: what it got later no child has seen."""
+    """Return, for each parent, the first message in any child: later messages of the parent are in no child."""
     filled: dict[str, int] = {}
     for key, row_id in first.items():
         parent = sessions[key].parent_session_id
@@ -65,7 +65,7 @@ def _first_filled(sessions: Mapping[str, Session], first: Mapping[str, int]) -> 
 
 
 def _of_interest(every: Iterable[Session], sessions: Mapping[str, Session]) -> set[str]:
-    """Sessions with a parent, parents, those that a compression ended, and open ones that share a key."""
+    """Return sessions with a parent, parents, sessions that a compression ended, and open ones that share a key."""
     found: set[str] = set()
     by_key: dict[str, str] = {}
     for session in every:

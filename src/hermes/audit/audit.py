@@ -1,4 +1,4 @@
-"""The whole audit of one profile: log and store, nothing changed."""
+"""The read-only audit of one profile: its log and its store."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from hermes.store.reading import lend_tables, open_unchanged
 
 @dataclass(frozen=True, slots=True)
 class StoreAudit:
-    """What is wrong and can be mended, and what else there is to know."""
+    """The result of an audit: damage that can be repaired, and remarks."""
 
     damage: tuple[Damage, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
 
 def audit_store(home: Home, log: LogAudit, *, lock_timeout: float) -> StoreAudit:
-    """Judge the store of a profile, of any version. Raises a StoreError when it cannot be read."""
+    """Audit the store of a profile, of any version. Raises a StoreError if it cannot be read."""
     with open_unchanged(home.state_file, lock_timeout=lock_timeout) as tx:
         names = {row["name"] for row in tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not {"sessions", "messages"} <= names:
@@ -35,14 +35,14 @@ def audit_store(home: Home, log: LogAudit, *, lock_timeout: float) -> StoreAudit
         case = read_case(tx, home.old_routes_file)
         found = find_damage(tx, case, find_crossings(log.operations))
         remarks = [*find_losses(case), *find_unseen(tx, case, found)]
-        told = {session for damage in found for session in damage.sessions}
-        told |= {session for remark in remarks for session in remark.sessions}
-        remarks += [*_find_differing(tx, home), *find_history(case, told)]
+        reported = {session for damage in found for session in damage.sessions}
+        reported |= {session for remark in remarks for session in remark.sessions}
+        remarks += [*_find_differing(tx, home), *find_history(case, reported)]
         return StoreAudit(tuple(found), tuple(remarks))
 
 
 def find_damage(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> list[Damage]:
-    """Every damage, in the order in which it should be mended: first whose words these are, then where they go."""
+    """Return every damage in the order of repair: first whose messages these are, then where they belong."""
     return [
         *find_crossed(tx, case, crossings),
         *find_doubles(tx, case),
@@ -51,7 +51,7 @@ def find_damage(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> list[Damag
 
 
 def _find_differing(tx: Tx, home: Home) -> Iterator[Remark]:
-    """Keys that mean one session to us and another one to another version."""
+    """Yield keys that lead to one session here and to another in another version."""
     for key, (ours, theirs) in sorted(routes_of(tx, home.old_routes_file).differing(tx).items()):
         detail = f"{key} leads to {ours} here and to {theirs} in the other hermes of this home"
         fix = "What was bound last counts here; say something in that chat with the one that you mean to use"

@@ -1,4 +1,4 @@
-"""A copy of a store file as it is now, checked before anything is changed, and who else has that file open."""
+"""Backups of a store file, verified before the store is changed, and the processes that have the file open."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ UNFINISHED = ".unfinished"
 
 
 def back_up(path: Path, *, now: float, lock_timeout: float) -> Path:
-    """Copy `path` to `<name>.backup-<UTC time>` beside it, for its owner alone.
+    """Copy `path` to `<name>.backup-<UTC time>` beside it, with mode 0600.
 
-    The name is given when the copy is whole and checked: half a backup never looks like one. On failure none is left,
-    and what an earlier one left that was killed goes first. A file that cannot be written is not backed up: nothing
-    will be changed in it.
+    The copy gets its name after verification, so an incomplete one never looks like a backup. A failure leaves no copy,
+    and leftovers of a killed backup are removed first. Raises StoreReadOnlyError for a file that cannot be written,
+    because it will not be changed.
     """
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         raise StoreReadOnlyError(
@@ -32,7 +32,7 @@ def back_up(path: Path, *, now: float, lock_timeout: float) -> Path:
     try:
         os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with open_unchanged(path, lock_timeout=lock_timeout) as source:
-            source.execute("ROLLBACK")  # the backup takes a snapshot of its own
+            source.execute("ROLLBACK")  # the backup takes its own snapshot
             copy_into(source, unfinished)
         check_sound(unfinished)
         with unfinished.open("rb+") as file:
@@ -46,21 +46,21 @@ def back_up(path: Path, *, now: float, lock_timeout: float) -> Path:
 
 
 def clear_litter(path: Path) -> None:
-    """Remove what backups left that were killed or had no room, but for one that is being made right now."""
+    """Remove leftovers of failed or killed backups, but not of one that is running."""
     for left in path.parent.glob(f"{path.name}.backup-*{UNFINISHED}*"):
         if not other_users(left):
             left.unlink(missing_ok=True)
 
 
 def free_name(path: Path, now: float, kind: str) -> Path:
-    """`<name>.<kind>-<UTC time>` beside a file, or the next that is not taken."""
+    """Return `<name>.<kind>-<UTC time>` beside a file, or the next free name."""
     stamp = f"{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}"
     names = (path.with_name(f"{path.name}.{kind}-{stamp}{end}") for end in ("", *(f"-{n}" for n in range(2, 1000))))
     return next(name for name in names if not name.exists())
 
 
 def copy_into(source: sqlite3.Connection, target: Path) -> None:
-    """Make `target` hold what `source` holds, in one transaction: killed, it is as it was."""
+    """Copy the database into `target` in one transaction; if killed, `target` is unchanged."""
     try:
         with closing(sqlite3.connect(target)) as copy:
             copy.execute("PRAGMA synchronous = FULL")
@@ -71,7 +71,7 @@ def copy_into(source: sqlite3.Connection, target: Path) -> None:
 
 
 def check_sound(target: Path) -> None:
-    """Read the copy from end to end."""
+    """Verify the copy by reading all of it. Raises StoreDamagedError."""
     try:
         with closing(open_copy(target)) as copy:
             found = [str(row[0]) for row in copy.execute("PRAGMA integrity_check(1)")]
@@ -82,15 +82,27 @@ def check_sound(target: Path) -> None:
 
 
 def open_copy(path: Path) -> sqlite3.Connection:
-    """A copy that nobody writes to, to be read."""
+    """Open a copy read-only; no process may write to it."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
 
 
 def other_users(path: Path) -> list[int]:
-    """The process ids; none where the system does not say, or only lets the owner look."""
+    """Return the ids of other processes that have a file open; empty where the system does not tell, or tells only the
+    owner."""
     wanted = str(path.resolve())
     others = [entry for entry in Path("/proc").glob("[0-9]*") if int(entry.name) != os.getpid()]
     return sorted(int(entry.name) for entry in others if wanted in _open_files(entry))
+
+
+def users_below(folder: Path) -> list[int]:
+    """Return the processes that have a database below `folder` open, where the system says."""
+    start = f"{folder.resolve()}{os.sep}"
+    others = [entry for entry in Path("/proc").glob("[0-9]*") if int(entry.name) != os.getpid()]
+    return sorted(
+        int(entry.name)
+        for entry in others
+        if any(name.startswith(start) and name.endswith(".db") for name in _open_files(entry))
+    )
 
 
 def _open_files(process: Path) -> set[str]:

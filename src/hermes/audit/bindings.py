@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-from hermes.audit.case import ROTATION, UNKEYED, Case, is_open, may_reopen
+from hermes.audit.case import MAX_ROTATION_SECONDS, UNKEYED, Case, is_open, may_reopen
 from hermes.audit.damage import ORPHANED, ROTATED, SUPERSEDED, Bind, Damage, End, Remark, Reopen, RepairStep
 from hermes.types import Session
 
 
 def find_bindings(case: Case) -> list[Damage]:
-    """Everything that is wrong with the bindings; a session is named by at most one damage."""
+    """Return all damaged bindings; a session is in at most one damage."""
     found: list[Damage] = []
     named: set[str] = set()
     for find in (_find_misrouted, _find_cut_off, _find_orphans, _find_unkeyed, _find_twins):
@@ -21,20 +21,20 @@ def find_bindings(case: Case) -> list[Damage]:
     return found
 
 
-def find_history(case: Case, told: Set[str]) -> Iterator[Remark]:
-    """Keys whose conversation changed its id and is whole all the same: of none of its sessions is anything else
-    `told`."""
+def find_history(case: Case, reported: Set[str]) -> Iterator[Remark]:
+    """Yield keys whose conversation changed its id but is complete, without sessions that have another finding
+    (`reported`)."""
     for key, bound in sorted(case.routes.items()):
         if case.rotated_from(case.sessions[bound]) is not None:
             family = case.family(case.sessions[bound])
-            if told.isdisjoint(member.id for member in family):
+            if reported.isdisjoint(member.id for member in family):
                 first = family[0].id
                 detail = f"an older version changed the id of {key} from {first} to {bound}; it is whole"
                 yield Remark("route-to-child", (first, bound), detail)
 
 
 def find_losses(case: Case) -> Iterator[Remark]:
-    """Keys that lead to a session which began when the one before it had been left by half a compression."""
+    """Yield keys with a session that began anew because a compression of the previous session was cut off."""
     left: dict[str, Session] = {}
     touched = (s for s in case.sessions.values() if s.end_reason == ROTATED or s.parent_session_id is not None)
     for session in sorted(touched, key=lambda session: (session.started_at, session.id)):
@@ -53,7 +53,8 @@ def find_losses(case: Case) -> Iterator[Remark]:
 
 
 def _is_left_behind(case: Case, session: Session) -> bool:
-    """Whether a conversation ends here that nobody ended: a compression broke off, or what it made was not found."""
+    """Return True if a conversation broke off in a session: its compression was cut off, or the session that it created
+    was not found."""
     holds = case.said(session).newest > 0
     if session.end_reason == ROTATED:
         return holds and not any(case.said(child).newest for child in case.children(session))
@@ -67,7 +68,7 @@ def _find_misrouted(case: Case) -> Iterator[Damage]:
             continue  # no compression made it or ended it
         members = case.family(bound)
         if any(set(case.keys_of(member)) - {key} for member in members):
-            continue  # two keys in one family: which of them it belongs to cannot be told
+            continue  # two keys in one family: it may belong to either
         home = case.home(members, bound)
         if not may_reopen(home) or (home == bound and (is_open(home) or case.has_stranger(home))):
             continue
@@ -80,7 +81,7 @@ def _find_misrouted(case: Case) -> Iterator[Damage]:
             )
             yield Damage("route-to-child", named, detail, steps)
         elif home == bound:
-            yield Damage("orphan-child", named, _tell_unfollowed(case, key, bound, members), steps)
+            yield Damage("orphan-child", named, _describe_unfollowed(case, key, bound, members), steps)
         elif _descends(case, home, bound):
             detail = (
                 f"{key} still leads to session {bound.id}, which a compression ended; the conversation went on as "
@@ -88,7 +89,7 @@ def _find_misrouted(case: Case) -> Iterator[Damage]:
             )
             yield Damage("orphan-child", named, detail, steps)
         else:
-            # Where a person spoke in both: no repair makes one conversation of the two.
+            # If a person spoke in both, no repair can merge the two conversations.
             apart = f"; what was said in {bound.id} will be read there alone" if case.said(bound).went_on else ""
             detail = (
                 f"{key} leads to session {bound.id}, which a compression made, but the conversation went on in "
@@ -100,7 +101,8 @@ def _find_misrouted(case: Case) -> Iterator[Damage]:
 def _move_in(
     case: Case, members: Sequence[Session], home: Session, key: str, loser_reason: str
 ) -> tuple[RepairStep, ...]:
-    """The steps after which `key` means `home`, which is open, and no other member is, but for those others use."""
+    """Return the steps after which `key` leads to `home`, `home` is open, and other members are closed unless other
+    keys lead to them."""
     steps: list[RepairStep] = [Bind(key, home.id)]
     if not is_open(home):
         steps.append(Reopen(home.id))
@@ -110,7 +112,7 @@ def _move_in(
     return tuple(steps)
 
 
-def _tell_unfollowed(case: Case, key: str, bound: Session, members: list[Session]) -> str:
+def _describe_unfollowed(case: Case, key: str, bound: Session, members: list[Session]) -> str:
     children = ", ".join(member.id for member in members if member != bound and case.rotated_from(member) == bound)
     if not children:
         return (
@@ -140,7 +142,7 @@ def _descends(case: Case, session: Session, ancestor: Session) -> bool:
 
 
 def _find_cut_off(case: Case) -> Iterator[Damage]:
-    """Sessions that half a compression ended and whose key leads nowhere, because a clean-up dropped it since."""
+    """Yield sessions that an unfinished compression ended and whose key was dropped by a clean-up since."""
     latest: dict[str, Session] = {}
     for session in sorted(case.sessions.values(), key=lambda session: (session.started_at, session.id)):
         if session.session_key:
@@ -168,7 +170,7 @@ def _find_orphans(case: Case) -> Iterator[Damage]:
         parent = case.rotated_from(child)
         if parent is None or not is_open(child) or case.keys_of(child) or not case.is_routed_source(child):
             continue
-        if parent.ended_at is not None and child.started_at - parent.ended_at > ROTATION:
+        if parent.ended_at is not None and child.started_at - parent.ended_at > MAX_ROTATION_SECONDS:
             continue  # more likely a branch that someone made of the old session
         if child.id in case.bound_elsewhere or (child.session_key or parent.session_key) in case.our_keys:
             continue  # our own binding says what is meant today
@@ -176,7 +178,7 @@ def _find_orphans(case: Case) -> Iterator[Damage]:
 
 
 def _adopt_or_end(case: Case, parent: Session, child: Session) -> Damage:
-    """What to do with a child that no key leads to: its key's session if that is free, otherwise it ends."""
+    """Return the repair of a child without a key: it gets its conversation's key if that is free, otherwise it ends."""
     members = case.family(child)
     routed = [member for member in members if case.keys_of(member)]
     key = child.session_key or parent.session_key
@@ -198,7 +200,7 @@ def _adopt_or_end(case: Case, parent: Session, child: Session) -> Damage:
 
 
 def _find_unkeyed(case: Case) -> Iterator[Damage]:
-    """Sessions that are named by their id: a client that kept it went on in what a compression had ended."""
+    """Yield sessions without keys that are in use although a compression ended them: a client kept using their id."""
     ended = (session for session in case.sessions.values() if session.end_reason == ROTATED)
     for parent in sorted(ended, key=lambda session: session.id):
         said = case.said(parent).went_on
@@ -225,12 +227,12 @@ def _find_twins(case: Case) -> Iterator[Damage]:
         bound = case.sessions.get(case.routes.get(key, ""))
         if bound is None or bound in twins:
             yield _end_all_but_one(case, key, twins, bound)
-        elif not is_open(bound):  # an open one under another name is not for us to judge
+        elif not is_open(bound):  # the key may lead to an open session of another name on purpose
             yield _end_all_but_one(case, key, twins, None)
 
 
 def _open_by_key(case: Case) -> dict[str, list[Session]]:
-    """The open sessions that older versions gave each key, the oldest first."""
+    """Return the open sessions that older versions created for each key, the oldest first."""
     by_key: dict[str, list[Session]] = {}
     if not case.has_older_traces:
         return by_key

@@ -1,4 +1,4 @@
-"""The case: everything an audit needs to know about a store's sessions, read in one go, judged without reading on."""
+"""The case: all that an audit needs of a store's sessions, read in one transaction and judged without further reads."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hermes.db.engine import Tx
 from hermes.store.copies import SUMMARY
 from hermes.store.routes import Routes
 from hermes.store.schema import TableShape, as_text, live_rows, read_shape
-from hermes.store.sessions import EARLY, OFFSHOOTS, Sessions
+from hermes.store.sessions import OFFSHOOTS, ROTATION_TOLERANCE_SECONDS, Sessions
 from hermes.types import Session
 
-ROTATION = 600.0
-"""Seconds between a parent's end and a child that was certainly made by the same compression."""
+MAX_ROTATION_SECONDS = 600.0
+"""Longest time between a parent's end and a child that the same compression certainly created."""
 UNKEYED = frozenset({"api_server", "cron"})
-"""Sources whose sessions are named by their id, and where several may share one key."""
-FIELDS = (
+"""Sources whose sessions are addressed by id, and where several may share one key."""
+SESSION_FIELDS = (
     "user_id",
     "session_key",
     "chat_id",
@@ -33,18 +33,18 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Case:
-    """Sessions by id, the bindings in force, the keys of ours among them, and what was said where it matters."""
+    """Sessions by id, the bindings in force, the keys that this version bound, and the activity of sessions."""
 
     sessions: dict[str, Session]
     routes: dict[str, str]
     our_keys: frozenset[str]
     activity: dict[str, Activity]
     has_older_traces: bool
-    """Whether an older version has ever used this file: what only we wrote was not damaged by it."""
+    """True if an older version has ever used this file; otherwise there is nothing to repair."""
     bound_elsewhere: frozenset[str] = frozenset()
-    """Sessions that a key of another version leads to, though ours may lead on: someone began anew since."""
+    """Sessions to which another version's key leads, although our key may lead elsewhere: someone began anew since."""
     offshoots: frozenset[str] = frozenset()
-    """Branches and helpers' runs that say so themselves."""
+    """Sessions marked as branches or as runs of sub-agents."""
     summarised: frozenset[str] = frozenset()
     """Sessions with a live message that begins like a summary."""
 
@@ -55,20 +55,20 @@ class Case:
         return self._keys.get(session.id, [])
 
     def parent(self, child: Session) -> Session | None:
-        """The session that a compression continued in `child`, of whichever conversation."""
+        """Return the session that a compression continued in `child`, of any conversation."""
         parent = self.sessions.get(child.parent_session_id or "")
         if parent is None or parent.end_reason != ROTATED or child.id in self.offshoots:
             return None
         early = (parent.ended_at or 0) - child.started_at
-        return parent if early <= 0 or (early <= EARLY and child.id in self.summarised) else None
+        return parent if early <= 0 or (early <= ROTATION_TOLERANCE_SECONDS and child.id in self.summarised) else None
 
     def rotated_from(self, child: Session) -> Session | None:
-        """The parent, if it is of the same conversation."""
+        """Return the parent if it belongs to the same conversation."""
         parent = self.parent(child)
         return parent if parent is not None and not self.are_strangers(parent, child) else None
 
     def are_strangers(self, parent: Session, child: Session) -> bool:
-        """Whether two sessions certainly belong to different conversations. What is not known is no evidence."""
+        """Return True if two sessions certainly belong to different conversations. Missing data is not evidence."""
         if parent.chat_id and child.chat_id:
             apart = bool(parent.thread_id and child.thread_id) and parent.thread_id != child.thread_id
             return parent.chat_id != child.chat_id or apart
@@ -78,15 +78,15 @@ class Case:
         return known and parent.user_id != child.user_id and (self._is_direct(parent) or self._is_direct(child))
 
     def children(self, parent: Session) -> list[Session]:
-        """What compressions made of a session, in order; of the same conversation only."""
+        """Return the sessions that compressions created from a session, in order, within its conversation."""
         return self._children.get(parent.id, [])
 
     def has_stranger(self, parent: Session) -> bool:
-        """Whether a compression made a session of another conversation out of this one."""
+        """Return True if a compression created a session of another conversation from this one."""
         return parent.id in self._with_strangers
 
     def family(self, session: Session) -> list[Session]:
-        """Every session of a rotated conversation, this one included, the first one first."""
+        """Return every session of a rotated conversation, this one included, the first one first."""
         root, seen = session, {session.id}
         while (before := self.rotated_from(root)) is not None and before.id not in seen:
             seen.add(before.id)
@@ -97,10 +97,10 @@ class Case:
         return found
 
     def home(self, members: Sequence[Session], bound: Session) -> Session:
-        """Where the conversation of a bound session lives today, among its members.
+        """Return the session among `members` in which the conversation of a bound session continues.
 
-        The binding is believed, unless a person's words went to another session after everything that the bound one
-        has. From a session that a compression ended it leads on to the last child that holds something.
+        The binding is trusted, unless a person wrote in another session after every message of the bound one. From a
+        session that a compression ended it leads to the last child with messages.
         """
         newest = self.said(bound).newest
         others = [member for member in members if member != bound and may_reopen(member)]
@@ -113,7 +113,7 @@ class Case:
         return bound if self.said(bound).went_on > self.said(following).newest else following
 
     def last_continuation(self, session: Session) -> Session:
-        """The last descendant that holds messages and that no clean-up put aside; the session itself when none does."""
+        """Return the last descendant that has messages and was not ended by a clean-up, or the session itself."""
         seen = {session.id}
         while (following := self.next_continuation(session)) is not None and following.id not in seen:
             session = following
@@ -121,20 +121,20 @@ class Case:
         return session
 
     def next_continuation(self, session: Session) -> Session | None:
-        """The child in which a session that a compression ended goes on: it holds messages and no clean-up put it
-        aside."""
+        """Return the child that continues a session after a compression: it has messages and was not ended by a
+        clean-up."""
         if session.end_reason != ROTATED:
             return None
         children = [child for child in self.children(session) if child.end_reason != ORPHANED]
         return next((child for child in reversed(children) if self.said(child).newest), None)
 
     def is_routed_source(self, session: Session) -> bool:
-        """Whether sessions from this source are reached by keys at all: a terminal's never are."""
+        """Return True if keys lead to sessions of this source; they never do for a terminal's."""
         by_key = session.source in self._routed_sources and session.source not in UNKEYED
         return by_key or bool(session.session_key or session.chat_id)
 
     def _is_direct(self, session: Session) -> bool:
-        """Whether it is a chat between two, so that another user means another conversation."""
+        """Return True for a chat between two people, where another user means another conversation."""
         return session.chat_type == "dm" or any(":dm:" in key for key in self.keys_of(session))
 
     @cached_property
@@ -167,7 +167,7 @@ class Case:
 
 
 def read_case(tx: Tx, old_routes_file: Path) -> Case:
-    """The case of an open file that has all of our tables, or was lent them."""
+    """Read the case of an open file that has all of our tables, or was lent them."""
     session_shape, message_shape = read_shape(tx)
     sessions = {session.id: session for session in _read_sessions(tx, session_shape)}
     tables = {row["name"] for row in tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -195,18 +195,18 @@ def is_open(session: Session) -> bool:
 
 
 def may_reopen(session: Session) -> bool:
-    """Whether it goes on or was only ended by a compression, not by a person or a reset."""
+    """Return True if a session is open or was ended only by a compression, not by a person or a reset."""
     return is_open(session) or session.end_reason in (ROTATED, ORPHANED)
 
 
 def _read_sessions(tx: Tx, shape: TableShape) -> Iterator[Session]:
-    fields = ", ".join(f"{shape.field(name)} AS {name}" for name in FIELDS)
+    fields = ", ".join(f"{shape.field(name)} AS {name}" for name in SESSION_FIELDS)
     rows = tx.execute(
         f"SELECT t.id, t.source, CAST(t.started_at AS REAL) AS started_at, {fields}, "
         f"CAST({shape.field('ended_at')} AS REAL) AS ended_at FROM sessions t "
         "LEFT JOIN hermes_session_extra x ON x.session_id = t.id WHERE typeof(t.id) = 'text'"
     )
-    names = ("id", "source", "started_at", *FIELDS, "ended_at")
+    names = ("id", "source", "started_at", *SESSION_FIELDS, "ended_at")
     for row in rows:
         yield Session(**dict(zip(names, row, strict=True)))
 

@@ -1,12 +1,12 @@
-"""Compressions that worked on the wrong conversation: their rows are taken out, what they took away comes back."""
+"""Crossed compressions, which worked on the wrong conversation: hides their rows and restores removed ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from hermes.audit.activity import BIRTH
-from hermes.audit.case import ROTATION, Case
+from hermes.audit.activity import COMPRESSION_FILL_SECONDS
+from hermes.audit.case import MAX_ROTATION_SECONDS, Case
 from hermes.audit.damage import Bind, Damage, Detach, Hide, Reopen, RepairStep, Restore
 from hermes.audit.log import DONE, Operation
 from hermes.db.engine import Tx
@@ -14,28 +14,28 @@ from hermes.store.copies import SUMMARY
 from hermes.store.schema import TableShape, as_text, kept_rows, live_rows, read_shape
 from hermes.types import Session
 
-SLACK = 5.0
-"""Seconds between a line of the log and the rows it speaks of."""
-TELLING = 20
-"""Characters from which the same text in two conversations is a copy and no coincidence."""
+LOG_TOLERANCE_SECONDS = 5.0
+"""Longest time between a log line and its rows in the store."""
+MIN_COPY_CHARS = 20
+"""Length from which equal text in two conversations counts as a copy, not as a coincidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """A compression of one session by the task of another, as the log has it."""
+    """A compression of one session by the task of another, from the log."""
 
     session_id: str
     by_id: str
     ended: float
     own_started: float | None
-    """When the session's own compression before it began, if the log knows one."""
+    """When the session's own previous compression began, if the log has it."""
     own_later: bool
-    """Whether the session compressed itself once more since: then that decides what its model reads."""
+    """True if the session compressed itself again since: that compression decides what the model reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignMessage:
-    """A message that came from another session: a copy of one there, or a summary."""
+    """A message from another session: a copy of one there, or a summary."""
 
     id: int
     is_copy: bool
@@ -43,7 +43,7 @@ class ForeignMessage:
 
 
 def find_crossings(operations: Iterable[Operation]) -> list[Crossing]:
-    """The crossed compressions that came to an end and cannot be mistaken for one of the session's own."""
+    """Return the finished crossed compressions that cannot be mistaken for the session's own."""
     done = [found for found in operations if found.end is not None and found.end.event == DONE]
     crossings = []
     for operation in (found for found in done if found.crossed and not found.moved):
@@ -51,22 +51,23 @@ def find_crossings(operations: Iterable[Operation]) -> list[Crossing]:
         assert end is not None
         own = [found for found in done if not found.crossed and found.start.session_id == start.session_id]
         ends = [found.end.time for found in own if found.end is not None]
-        if any(start.time <= time <= end.time + SLACK for time in ends):
+        if any(start.time <= time <= end.time + LOG_TOLERANCE_SECONDS for time in ends):
             continue
         before = [found.start.time for found in own if found.end is not None and found.end.time <= start.time]
-        own_later = any(time > end.time + SLACK for time in ends)
+        own_later = any(time > end.time + LOG_TOLERANCE_SECONDS for time in ends)
         crossings.append(Crossing(start.session_id, start.bracket, end.time, max(before, default=None), own_later))
     return crossings
 
 
 def find_crossed(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> Iterator[Damage]:
-    """Children made for another conversation than their parent's, and what the log's crossings left in the store."""
+    """Yield children that were created for another conversation than their parent's, and the traces of crossings in the
+    store."""
     _, shape = read_shape(tx)
     for child in sorted(case.with_parents, key=lambda session: session.id):
         parent = case.parent(child)
         if parent is None or not case.are_strangers(parent, child):
             continue
-        if parent.ended_at is None or child.started_at - parent.ended_at <= ROTATION:
+        if parent.ended_at is None or child.started_at - parent.ended_at <= MAX_ROTATION_SECONDS:
             yield _separate(tx, case, shape, parent, child)
     for crossing in crossings:
         if crossing.session_id in case.sessions and (damage := _undo(tx, shape, crossing)) is not None:
@@ -74,7 +75,7 @@ def find_crossed(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> Iterator[
 
 
 def _separate(tx: Tx, case: Case, shape: TableShape, parent: Session, child: Session) -> Damage:
-    foreign = _foreign_rows(tx, shape, child.id, parent.id, (0.0, child.started_at + BIRTH))
+    foreign = _foreign_rows(tx, shape, child.id, parent.id, (0.0, child.started_at + COMPRESSION_FILL_SECONDS))
     live = tuple(row.id for row in foreign if row.is_live)
     steps: list[RepairStep] = [Hide(live)] if live else []
     key = _key_of(case, parent, child)
@@ -92,7 +93,7 @@ def _separate(tx: Tx, case: Case, shape: TableShape, parent: Session, child: Ses
 
 
 def _key_of(case: Case, parent: Session, child: Session) -> str | None:
-    """The parent's own key: as the file has it, or one that leads to the child and ends in the parent's person."""
+    """Return the parent's own key: from the file, or a key of the child that ends in the parent's person."""
     if parent.session_key is not None:
         return parent.session_key
     taken = [key for key in case.keys_of(child) if parent.user_id and key.endswith(f":{parent.user_id}")]
@@ -100,13 +101,13 @@ def _key_of(case: Case, parent: Session, child: Session) -> str | None:
 
 
 def _undo(tx: Tx, shape: TableShape, crossing: Crossing) -> Damage | None:
-    """What is not its own is shown no longer. What was taken away comes back, unless the session's own compression has
-    been over it since: a repair never shows in a session what was not said in it."""
-    window = (crossing.ended - SLACK, crossing.ended + SLACK)
+    """Return the repair of a crossing: foreign messages are hidden, and removed ones are restored unless the session's
+    own compression has processed them since. A repair never shows a message in a session where it was not written."""
+    window = (crossing.ended - LOG_TOLERANCE_SECONDS, crossing.ended + LOG_TOLERANCE_SECONDS)
     foreign = _foreign_rows(tx, shape, crossing.session_id, crossing.by_id, window)
     decided = crossing.own_later or any(not row.is_live for row in foreign)
     missing = () if decided else _wrongly_compacted(tx, shape, crossing, {row.id for row in foreign})
-    # A summary whose originals are not there any more is all that is left of them: it stays.
+    # A summary whose originals are gone is all that is left of them: it stays.
     hidden = tuple(row.id for row in foreign if row.is_copy or missing or decided)
     steps: list[RepairStep] = [Restore(missing)] if missing else []
     steps += [Hide(hidden)] if hidden else []
@@ -123,11 +124,11 @@ def _undo(tx: Tx, shape: TableShape, crossing: Crossing) -> Damage | None:
 def _foreign_rows(
     tx: Tx, shape: TableShape, session_id: str, origin_id: str, window: tuple[float, float]
 ) -> list[ForeignMessage]:
-    """Messages that came from another session in a window of time, in order."""
+    """Return messages from another session in a window of time, in order."""
     live = live_rows(shape)
     rows = tx.execute(
         f"""
-        SELECT t.id, t.content, {live} AS live, length(t.content) >= {TELLING} AND EXISTS (
+        SELECT t.id, t.content, {live} AS live, length(t.content) >= {MIN_COPY_CHARS} AND EXISTS (
             SELECT 1 FROM messages o WHERE o.session_id = :origin AND o.role = t.role AND o.content = t.content
         ) AS copied
         FROM messages t WHERE t.session_id = :session AND t.timestamp BETWEEN :first AND :last AND {kept_rows(shape)}
@@ -143,7 +144,7 @@ def _foreign_rows(
 
 
 def _wrongly_compacted(tx: Tx, shape: TableShape, crossing: Crossing, foreign: set[int]) -> tuple[int, ...]:
-    """What the crossed compression took out: everything since the session's own one before it."""
+    """Return the messages that the crossed compression removed: those since the session's own previous compression."""
     if not {"active", "compacted"} <= shape.columns:
         return ()
     rows = tx.execute(
@@ -155,7 +156,7 @@ def _wrongly_compacted(tx: Tx, shape: TableShape, crossing: Crossing, foreign: s
 
 
 def _first_after_own(tx: Tx, crossing: Crossing) -> int:
-    """The first message that the session's own compression left or wrote; its summary is one of them."""
+    """Return the first message that the session's own compression kept or wrote, such as its summary."""
     if crossing.own_started is not None:
         row = tx.execute(
             "SELECT min(id) FROM messages WHERE session_id = ? AND timestamp >= ?",
@@ -165,6 +166,6 @@ def _first_after_own(tx: Tx, crossing: Crossing) -> int:
     rows = tx.execute(
         "SELECT id, substr(content, 1, 64) AS opening FROM messages "
         "WHERE session_id = ? AND timestamp < ? AND active = 0 AND compacted = 1 ORDER BY id DESC",
-        (crossing.session_id, crossing.ended - SLACK),
+        (crossing.session_id, crossing.ended - LOG_TOLERANCE_SECONDS),
     )
     return next((int(row["id"]) for row in rows if SUMMARY.match(as_text(row["opening"]) or "")), 0)

@@ -1,4 +1,4 @@
-"""Damage: one thing that is wrong with conversations, in one sentence, and the steps that mend it; and remarks."""
+"""Damage: a fault in conversations, described in one sentence, with the steps of its repair; and remarks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ RemarkCode = Literal["route-to-child", "began-anew", "left-behind", "routes-diff
 SUPERSEDED = "superseded"
 ORPHANED = "orphaned_compression"
 ROTATED = "compression"
-NAMED = 10
-"""Steps that are named one by one."""
+MAX_NAMED_STEPS = 10
+"""Number of steps that `remedy` lists one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """From now on the key means this session."""
+    """Bind a key to a session."""
 
     session_key: str
     session_id: str
@@ -25,7 +25,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Nothing more is said here."""
+    """End a session."""
 
     session_id: str
     reason: str
@@ -33,28 +33,28 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Reopen:
-    """Its end was a mistake."""
+    """Reopen a session that was ended by mistake."""
 
     session_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Detach:
-    """It is nobody's child."""
+    """Remove a session's parent."""
 
     session_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Hide:
-    """These messages are in no view any more; they stay in the file."""
+    """Hide messages from every view; they stay in the file."""
 
     message_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """These messages are live again."""
+    """Make messages live again."""
 
     message_ids: tuple[int, ...]
 
@@ -64,7 +64,8 @@ RepairStep: TypeAlias = Bind | End | Reopen | Detach | Hide | Restore
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Equal damages are the same damage in the same state: a repair only mends what it would still find."""
+    """A fault and its repair. Equal damages are the same fault in the same state, so a repair verifies that it still
+    exists."""
 
     code: Code
     sessions: tuple[str, ...]
@@ -73,15 +74,19 @@ class Damage:
 
     @property
     def remedy(self) -> str:
-        """What a repair would do, for a person."""
-        more = len(self.steps) - NAMED
-        return "; ".join([*map(_say, self.steps[:NAMED]), *([f"and {more} more of the kind"] if more > 0 else [])])
+        """The repair in words."""
+        more = len(self.steps) - MAX_NAMED_STEPS
+        return "; ".join(
+            [
+                *map(_describe_step, self.steps[:MAX_NAMED_STEPS]),
+                *([f"and {more} more of the kind"] if more > 0 else []),
+            ]
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What there is to know of conversations and no repair changes, in one sentence. `fix` is what a person can do; it
-    is empty where all is well."""
+    """A finding without a repair, in one sentence. `fix` is what a person can do; empty if nothing is wrong."""
 
     code: RemarkCode
     sessions: tuple[str, ...]
@@ -89,7 +94,7 @@ class Remark:
     fix: str = ""
 
 
-def _say(step: RepairStep) -> str:
+def _describe_step(step: RepairStep) -> str:
     match step:
         case Bind(key, session_id):
             return f"lead {key} to {session_id}"

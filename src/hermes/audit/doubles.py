@@ -1,35 +1,39 @@
-"""Rows that an older version wrote twice: a whole conversation once more, or a summary.
+"""Duplicates that an older version wrote: of a whole conversation, or of a summary.
 
-A compression by rotation may write the transcript again before it ends the session; killed there, or used on under its
-old id, the session has everything twice. The copies begin with the session's first message, follow it in order, and
-those of a person keep their time to the fraction of a second. Only where that is so, or where the same summary stands
-in both, is it called a copy: what a person repeats is none.
+A compression by rotation may write the transcript again before it ends the session. If it is killed there, or the
+session is used on under its old id, the session has all messages twice. The copies begin with the session's first
+message and follow it in order, and a person's messages keep their time to the fraction of a second. Only that, or the
+same summary in both, counts as a copy; a message that a person repeats does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from hermes.audit.activity import BIRTH
+from hermes.audit.activity import COMPRESSION_FILL_SECONDS
 from hermes.audit.case import Case
 from hermes.audit.damage import Damage, Hide
 from hermes.audit.messages import SaidMessage, read_messages
 from hermes.db.engine import Tx
 from hermes.store.schema import TableShape, live_rows, read_shape
 
-LONG = 200
-"""Characters from which a text that a compression wrote is one that nobody writes twice in the same second."""
-SAME_MOMENT = 1.0
-SKIPPED = 3
-"""Rows at most in the middle of a copied conversation that are no copies: two messages that became one."""
+MIN_COPIED_TEXT_CHARS = 200
+"""Length from which a compression's text cannot be written twice in the same second by chance."""
+SAME_MOMENT_SECONDS = 1.0
+MAX_SKIPPED_ROWS = 3
+"""Maximum number of other rows within a copied conversation, for example two messages that became one."""
 
 
 def find_doubles(tx: Tx, case: Case) -> Iterator[Damage]:
-    """Every session that shows a conversation or a summary twice. The first copy stays."""
+    """Yield every session that shows a conversation or a summary twice. The first copy stays."""
     if not case.has_older_traces:
         return  # we never store a summary as a message, nor a message twice
     _, shape = read_shape(tx)
-    births = {child.id: child.started_at + BIRTH for child in case.with_parents if case.parent(child) is not None}
+    births = {
+        child.id: child.started_at + COMPRESSION_FILL_SECONDS
+        for child in case.with_parents
+        if case.parent(child) is not None
+    }
     compacted = _last_compacted(tx, shape)
     compressed = births.keys() | compacted.keys()
     rows = read_messages(tx, shape, compressed | _with_equal_times(tx, shape), live_rows(shape))
@@ -38,11 +42,11 @@ def find_doubles(tx: Tx, case: Case) -> Iterator[Damage]:
         again = find_again(own, is_compressed=session_id in compressed)
         rest = [row for row in own if row.id not in again]
         written = find_written_twice(rest, births.get(session_id), compacted.get(session_id))
-        yield from _tell(session_id, sorted(again), written)
+        yield from _describe(session_id, sorted(again), written)
 
 
 def find_again(rows: Sequence[SaidMessage], *, is_compressed: bool) -> set[int]:
-    """The rows that repeat the session from its beginning."""
+    """Return the rows that repeat the session from its beginning."""
     found: set[int] = set()
     place = 1
     while place < len(rows):
@@ -71,7 +75,7 @@ def _is_written_again(rows: Sequence[SaidMessage], place: int, length: int, *, i
 
 
 def _resume(rows: Sequence[SaidMessage], place: int, found: set[int]) -> int:
-    """Go on after a row that is no copy, as long as what follows still has the words and the time of an earlier one."""
+    """Continue after a row that is not copied, while later rows have the text and time of an earlier one."""
     earlier = {(row.wording, row.signs, row.time) for row in rows[:place] if row.id not in found}
     skipped = 0
     for here in range(place, len(rows)):
@@ -81,7 +85,7 @@ def _resume(rows: Sequence[SaidMessage], place: int, found: set[int]) -> int:
             place, skipped = here + 1, 0
         else:
             skipped += 1
-            if skipped > SKIPPED:
+            if skipped > MAX_SKIPPED_ROWS:
                 break
     return place
 
@@ -89,9 +93,12 @@ def _resume(rows: Sequence[SaidMessage], place: int, found: set[int]) -> int:
 def find_written_twice(
     rows: Sequence[SaidMessage], born_until: float | None, last_compacted: int | None
 ) -> list[SaidMessage]:
-    """All but the first copy of each long text that a compression wrote: in a child's first moments, or straight after
-    what was compacted, with nothing that a person said in between. Only the first summary may be copied a while later:
-    what else begins like a summary and comes again may be a person who quotes it."""
+    """Return all but the first copy of each long text that a compression wrote.
+
+    These are in a child's first moments, or directly after the compacted messages, before a person's next message. Only
+    the first summary may be copied a while later: a repeated text that begins like a summary may be a person's
+    quotation.
+    """
     found: list[SaidMessage] = []
     opening: SaidMessage | None = None
     first: dict[int, SaidMessage] = {}
@@ -100,17 +107,19 @@ def find_written_twice(
         fresh = born or (last_compacted is not None and row.id > last_compacted)
         if fresh and not born and row.role == "user" and not row.is_summary:
             break  # from here on people speak
-        if not fresh or row.signs or not (row.is_summary or row.length >= LONG):
+        if not fresh or row.signs or not (row.is_summary or row.length >= MIN_COPIED_TEXT_CHARS):
             continue
         opening = opening or (row if row.is_summary else None)
         before = first.setdefault(row.wording, row)
-        limit = BIRTH if opening is not None and row.wording == opening.wording else SAME_MOMENT
+        limit = (
+            COMPRESSION_FILL_SECONDS if opening is not None and row.wording == opening.wording else SAME_MOMENT_SECONDS
+        )
         if before is not row and abs(row.time - before.time) < limit:
             found.append(row)
     return found
 
 
-def _tell(session_id: str, again: Sequence[int], written: Sequence[SaidMessage]) -> Iterator[Damage]:
+def _describe(session_id: str, again: Sequence[int], written: Sequence[SaidMessage]) -> Iterator[Damage]:
     if again:
         detail = (
             f"session {session_id} holds {len(again)} of its messages twice: a compression wrote the conversation once "
@@ -132,7 +141,7 @@ def _times(copies: Sequence[int]) -> str:
 
 
 def _with_equal_times(tx: Tx, shape: TableShape) -> set[str]:
-    """The sessions in which a person said two things at the very same time."""
+    """Return the sessions in which a person's messages have equal times."""
     rows = tx.execute(
         f"SELECT t.session_id FROM messages t WHERE t.role = 'user' AND {live_rows(shape)} "
         "GROUP BY t.session_id, t.timestamp HAVING count(*) > 1"

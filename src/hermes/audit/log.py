@@ -1,4 +1,4 @@
-"""What a profile's logs say about its compressions: every start is paired with its end."""
+"""Compressions in a profile's logs: every start is paired with its end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import BinaryIO, Literal
 
 from hermes.files import check_file
 
-HINT = b"compression "
+COMPRESSION_HINT = b"compression "
 TEXT = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)\d* +[A-Z]+ +(?:\[(?P<bracket>.*)\] +)?[\w.]+: +"
     r"(?P<message>(?:context )?compression .*)"
@@ -21,14 +21,14 @@ MESSAGE = re.compile(
     r"(?:context )?compression (?P<event>[a-z]+): +session=(?P<session>.+?)"
     r"(?:(?: op=(?P<op>\S+))? +messages=(?P<count>\d+)| was already )"
 )
-NOBODY = "-"
-"""The bracket of a line that names no task."""
+NO_TASK = "-"
+"""The bracket of a line without a task."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """`op` is None in the format of older versions. `time` is Unix seconds, from what this machine calls local time;
-    `count` is how many messages there were when the compression began."""
+    """A log line of a compression. `op` is missing in the format of older versions. `time` is Unix seconds, from local
+    time; `count` is the number of messages when the compression began."""
 
     time: float
     bracket: str
@@ -39,8 +39,8 @@ class LogLine:
 
 
 def parse_line(raw: bytes) -> LogLine | None:
-    """The line, or None when it is about something else or cannot be read."""
-    if HINT not in raw:
+    """Return the parsed line; None for other and unreadable lines."""
+    if COMPRESSION_HINT not in raw:
         return None
     text = raw.decode("utf-8", "replace").strip()
     fields = _json_fields(text) if text.startswith("{") else _text_fields(text)
@@ -60,7 +60,7 @@ def parse_line(raw: bytes) -> LogLine | None:
 
 def _text_fields(text: str) -> tuple[str, str, str] | None:
     found = TEXT.match(text)
-    return (found["time"], found["bracket"] or NOBODY, found["message"]) if found else None
+    return (found["time"], found["bracket"] or NO_TASK, found["message"]) if found else None
 
 
 def _json_fields(text: str) -> tuple[str, str, str] | None:
@@ -76,12 +76,12 @@ def _json_fields(text: str) -> tuple[str, str, str] | None:
     return stamp, bracket, message
 
 
-LONGEST = 64 * 1024
-"""Bytes of a line that are looked at; the rest of a longer one is skipped."""
-OVERLAP = 2.0
-"""Seconds that two compressions of one session must run side by side: a start line comes just before the lease."""
-LONGEST_RUN = 3600.0
-"""Seconds that a compression takes at most."""
+MAX_LINE_BYTES = 64 * 1024
+"""Bytes of a line that are read; the rest is skipped."""
+MIN_OVERLAP_SECONDS = 2.0
+"""Time that two compressions of a session must overlap, because a start line comes just before the lease."""
+MAX_COMPRESSION_SECONDS = 3600.0
+"""Longest duration of a compression."""
 STARTED = "started"
 DONE = "done"
 
@@ -97,23 +97,23 @@ class Operation:
 
     @property
     def crossed(self) -> bool:
-        """Whether a task of one session worked on another: bracket and session differ (anomaly B)."""
-        return self.start.bracket not in (self.start.session_id, NOBODY)
+        """True if a task of one session worked on another: bracket and session differ (anomaly B)."""
+        return self.start.bracket not in (self.start.session_id, NO_TASK)
 
     @property
     def moved(self) -> bool:
-        """Whether it ended in another session than it began in (anomaly A)."""
+        """True if it ended in another session than it began in (anomaly A)."""
         return self.end is not None and self.end.session_id != self.start.session_id
 
     @property
     def ours(self) -> bool:
-        """Whether this version wrote it: then it must not happen at all."""
+        """True if this version wrote it: then the anomaly is a defect of ours."""
         return self.start.op is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """Something that must not be in a log, in one sentence."""
+    """A pattern that must not occur in a log, described in one sentence."""
 
     code: AnomalyCode
     sessions: tuple[str, ...]
@@ -123,7 +123,7 @@ class Anomaly:
 
 @dataclass(slots=True)
 class LogAudit:
-    """Everything that was read. `unreadable` names each file that could not be, and why."""
+    """The result of reading the logs. `unreadable` has each unreadable file with the reason."""
 
     operations: list[Operation] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
@@ -132,7 +132,7 @@ class LogAudit:
 
 
 def log_files(newest: Path) -> list[Path]:
-    """`agent.log` and what was rotated away from it (`agent.log.1`, …), oldest first."""
+    """Return `agent.log` and its rotated files (`agent.log.1`, …), oldest first."""
     rotated = [
         (int(number), path)
         for path in newest.parent.glob(f"{newest.name}.*")
@@ -142,7 +142,8 @@ def log_files(newest: Path) -> list[Path]:
 
 
 def audit_log(newest: Path) -> LogAudit:
-    """Read the log and its rotated files as a stream. What cannot be read or understood is skipped and said."""
+    """Read the log and its rotated files as a stream. Unreadable files are listed in `unreadable`; other lines are
+    skipped."""
     audit = LogAudit()
     try:
         files = log_files(newest)
@@ -160,7 +161,7 @@ def audit_log(newest: Path) -> LogAudit:
 
 
 def pair_lines(lines: Iterable[LogLine]) -> list[Operation]:
-    """Operations in the order of their starts. Ends whose start is not in the log are left out."""
+    """Return the operations in the order of their starts. Ends without a start in the log are ignored."""
     starts: list[LogLine] = []
     ends: dict[int, LogLine] = {}
     waiting: dict[tuple[str, str], list[int]] = {}
@@ -178,10 +179,10 @@ def pair_lines(lines: Iterable[LogLine]) -> list[Operation]:
 
 
 def _name(line: LogLine) -> tuple[str, str]:
-    """What the two lines of an operation have in common: in the format of older versions the task, if it is named."""
+    """Return the common key of an operation's two lines: in the format of older versions the task, if it is named."""
     if line.op is not None:
         return ("op", line.op)
-    return ("session", line.session_id) if line.bracket == NOBODY else ("task", line.bracket)
+    return ("session", line.session_id) if line.bracket == NO_TASK else ("task", line.bracket)
 
 
 def _likeness(start: LogLine, end: LogLine) -> tuple[bool, bool]:
@@ -189,9 +190,9 @@ def _likeness(start: LogLine, end: LogLine) -> tuple[bool, bool]:
 
 
 def _moved_away(end: LogLine, starts: list[LogLine], waiting: dict[tuple[str, str], list[int]]) -> list[int] | None:
-    """The starts among which is that of an end in a new session, under whose name nothing waits: some versions go over
-    to the new name while they rotate. As many messages as it speaks of must have been there when it began, and the
-    session must not have been compressed again since."""
+    """Return the starts that may belong to an end in a new session without a start of that name: some versions switch
+    to the new name while they rotate. Such a start has the same number of messages, and its session was not compressed
+    again since."""
     if end.op is not None or end.event != DONE:
         return None
     newest = {start.session_id: place for place, start in enumerate(starts)}
@@ -201,7 +202,7 @@ def _moved_away(end: LogLine, starts: list[LogLine], waiting: dict[tuple[str, st
         if name[0] != "op"
         for place in places
         if starts[place].count == end.count > 0
-        and 0 <= end.time - starts[place].time <= LONGEST_RUN
+        and 0 <= end.time - starts[place].time <= MAX_COMPRESSION_SECONDS
         and newest[starts[place].session_id] == place
     ]
     return max(alike)[1] if alike else None
@@ -218,9 +219,9 @@ def _read_lines(files: Iterable[Path], unreadable: list[str]) -> Iterator[LogLin
 
 
 def _beginnings(file: BinaryIO) -> Iterator[bytes]:
-    """The beginning of each line, as far as one is looked at."""
+    """Yield the beginning of each line, up to MAX_LINE_BYTES."""
     whole = True
-    while raw := file.readline(LONGEST):
+    while raw := file.readline(MAX_LINE_BYTES):
         begins, whole = whole, raw.endswith(b"\n")
         if begins:
             yield raw
@@ -253,12 +254,17 @@ def _find_crossed(operations: Iterable[Operation]) -> Iterator[Anomaly]:
 
 
 def _find_overlaps(operations: Iterable[Operation]) -> Iterator[Anomaly]:
-    """Only compressions that changed something: one that finds another at work and leaves is as it should be."""
+    """Yield overlapping compressions that both changed something; one that finds another at work and stops is
+    correct."""
     latest: dict[str, Operation] = {}
     done = [operation for operation in operations if operation.end is not None and operation.end.event == DONE]
     for operation in sorted(done, key=lambda found: found.start.time):
         before = latest.get(operation.start.session_id)
-        if before is not None and before.end is not None and before.end.time - operation.start.time >= OVERLAP:
+        if (
+            before is not None
+            and before.end is not None
+            and before.end.time - operation.start.time >= MIN_OVERLAP_SECONDS
+        ):
             yield Anomaly(
                 "log-overlap",
                 (operation.start.session_id,),

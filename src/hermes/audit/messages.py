@@ -1,4 +1,4 @@
-"""What was said in some sessions, as far as it tells whether one message is a copy of another."""
+"""Messages of sessions, reduced to the properties that identify copies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from hermes.db.engine import Tx
-from hermes.store.copies import REMARK, SUMMARY
+from hermes.store.copies import SESSION_META_ROLE, SUMMARY
 from hermes.store.schema import TableShape, as_text, live_rows
 
 
@@ -17,10 +17,10 @@ class SaidMessage:
     role: str
     time: float
     wording: int
-    """A hash of who said what, to see whether two messages are the same."""
+    """A hash of role and text, to compare messages."""
     length: int
     signs: str
-    """Its tool calls, what it answers, and its name on a platform: a compression writes none of these by itself."""
+    """Its tool calls, the call that it answers, and its id on a platform: a compression writes none of these."""
     is_summary: bool
     is_live: bool
 
@@ -29,14 +29,15 @@ class SaidMessage:
 
 
 def read_messages(tx: Tx, shape: TableShape, sessions: Collection[str], which: str) -> dict[str, list[SaidMessage]]:
-    """The messages of some sessions for which the condition `which` holds, in order. They are read in one pass: files
-    of others need not have an index by session."""
+    """Return the messages of some sessions that satisfy the condition `which`, in order. Reads them in one pass,
+    because files of others may lack an index by session."""
     own = [shape.field(name) for name in ("tool_call_id", "tool_calls", "platform_message_id")]
     signs = " || ".join(f"coalesce({field}, '')" for field in own)
     rows = tx.execute(
         f"SELECT t.id, t.session_id, t.role, t.content, CAST(t.timestamp AS REAL) AS time, {signs} AS signs, "
         f"{live_rows(shape)} AS live FROM messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
-        f"WHERE t.session_id IN (SELECT value FROM json_each(?)) AND t.role <> '{REMARK}' AND {which} ORDER BY t.id",
+        f"WHERE t.session_id IN (SELECT value FROM json_each(?)) AND t.role <> '{SESSION_META_ROLE}' "
+        f"AND {which} ORDER BY t.id",
         (json.dumps(sorted(sessions)),),
     )
     found: dict[str, list[SaidMessage]] = {}

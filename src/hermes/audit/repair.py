@@ -1,5 +1,5 @@
-"""Mends what an audit found: a backup first, then a few transactions. Nothing is deleted. The way back: a backup takes
-the place of the store file, whatever lies beside it."""
+"""Repairs what an audit found: a backup first, then a few transactions that delete nothing. `restore` is the way back:
+a backup replaces the store file, whatever files are beside it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from hermes.home import Home
 from hermes.store.mended import hide_rows, restore_rows
 from hermes.store.store import Store
 
-PASSES = 20
-"""Mending one damage may bring another to light; each pass looks again."""
-TOGETHER = 100
-"""Damages that are mended in one transaction."""
+MAX_PASSES = 20
+"""Maximum number of passes: a repair may reveal further damage."""
+MAX_DAMAGES_PER_TRANSACTION = 100
+"""Maximum number of damages repaired in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What became of it. `left` is what could not be mended, because someone else keeps changing it."""
+    """The result of a repair. `left` could not be repaired, because another process keeps changing it."""
 
     backup: Path
     mended: tuple[Damage, ...]
@@ -39,14 +39,14 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What was found, and SQLite's count of what others had committed by then."""
+    """The damage found, and SQLite's count of commits by other connections at that time."""
 
     others: int
     damage: list[Damage]
 
 
 async def repair(home: Home, *, clock: Clock, lock_timeout: float) -> Repair:
-    """Back the file up and mend it. Interrupted, it leaves each damage mended or untouched; call it again."""
+    """Back up the file and repair it. Interrupted, it leaves each damage repaired or untouched; call it again."""
     backup = back_up(home.state_file, now=clock.now(), lock_timeout=lock_timeout)
     crossings = find_crossings(audit_log(home.log_file).operations)
     mended: list[Damage] = []
@@ -54,7 +54,7 @@ async def repair(home: Home, *, clock: Clock, lock_timeout: float) -> Repair:
         home.state_file, clock=clock, lock_timeout=lock_timeout, old_routes_file=home.old_routes_file
     ) as store:
         seen = await store.look(lambda tx: _look(tx, home, crossings))
-        for _ in range(PASSES):
+        for _ in range(MAX_PASSES):
             done = await _mend_all(store, home, crossings, seen)
             before, seen = seen, await store.look(lambda tx: _look(tx, home, crossings))
             mended += done
@@ -64,24 +64,24 @@ async def repair(home: Home, *, clock: Clock, lock_timeout: float) -> Repair:
 
 
 async def _mend_all(store: Store, home: Home, crossings: Sequence[Crossing], seen: _Look) -> list[Damage]:
-    """Mend what was found, up to TOGETHER in one transaction: each costs the disk one wait."""
+    """Repair damage, up to MAX_DAMAGES_PER_TRANSACTION in one transaction: each waits for the disk once."""
 
     def mend(tx: Tx, chosen: Sequence[Damage]) -> list[Damage]:
         there = seen if _committed_by_others(tx) == seen.others else _look(tx, home, crossings)
         still = chosen if there is seen else [damage for damage in chosen if damage in there.damage]
         for damage in still:
-            _take_steps(tx, store, damage)
+            _apply(tx, store, damage)
         return list(still)
 
     done: list[Damage] = []
-    apart = list(_apart(seen.damage))
-    for start in range(0, len(apart), TOGETHER):
-        done += await store.write(partial(mend, chosen=apart[start : start + TOGETHER]))
+    apart = list(_disjoint(seen.damage))
+    for start in range(0, len(apart), MAX_DAMAGES_PER_TRANSACTION):
+        done += await store.write(partial(mend, chosen=apart[start : start + MAX_DAMAGES_PER_TRANSACTION]))
     return done
 
 
-def _apart(found: Iterable[Damage]) -> Iterator[Damage]:
-    """The damages that share no session with an earlier one. The rest is judged again once those are mended."""
+def _disjoint(found: Iterable[Damage]) -> Iterator[Damage]:
+    """Yield damages that share no session with an earlier one. The others are judged again after those repairs."""
     touched: set[str] = set()
     for damage in found:
         if touched.isdisjoint(damage.sessions):
@@ -98,7 +98,7 @@ def _committed_by_others(tx: Tx) -> int:
     return int(tx.execute("PRAGMA data_version").fetchone()[0])
 
 
-def _take_steps(tx: Tx, store: Store, damage: Damage) -> None:
+def _apply(tx: Tx, store: Store, damage: Damage) -> None:
     now = store.clock.now()
     for step in damage.steps:
         match step:
@@ -116,22 +116,23 @@ def _take_steps(tx: Tx, store: Store, damage: Damage) -> None:
                 restore_rows(tx, message_ids, damage.code, now=now)
 
 
-BESIDE = ("", "-wal", "-shm", "-journal")
+STORE_FILE_SUFFIXES = ("", "-wal", "-shm", "-journal")
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What took the place, and where that which was there is kept; None where nothing was there."""
+    """The result of `restore`: the backup that replaced the store, and where the previous store is kept (None without
+    one)."""
 
     backup: Path
     kept: Path | None
 
 
 def restore(path: Path, backup: Path, *, now: float, lock_timeout: float) -> Restored:
-    """Make `path` hold what `backup` holds. Killed at any moment, it holds the one or the other, whole.
+    """Replace the content of `path` by that of `backup`. Killed at any moment, `path` has one or the other, complete.
 
-    Copying the file would leave the log of the old one beside it, which SQLite would then write into the new one. So
-    SQLite itself takes the pages over; a file that it cannot open is moved aside with everything beside it.
+    Copying the file would leave the old WAL beside it, which SQLite would then apply to the new file. So SQLite itself
+    copies the pages; a file that it cannot open is moved aside with all its companions.
     """
     _check_backup(path, backup)
     if users := other_users(path):
@@ -156,12 +157,12 @@ def _check_backup(path: Path, backup: Path) -> None:
 
 
 def _keep(path: Path, now: float, lock_timeout: float) -> Path:
-    """A backup of what is there; what is too damaged for one is moved aside as it is."""
+    """Back up the present store; if it is too damaged, move it aside unchanged."""
     try:
         return back_up(path, now=now, lock_timeout=lock_timeout)
     except StoreDamagedError:
         aside = free_name(path, now, "damaged")
-        for end in BESIDE:
+        for end in STORE_FILE_SUFFIXES:
             if (there := path.with_name(path.name + end)).exists():
                 there.rename(aside.with_name(aside.name + end))
         return aside

@@ -1,26 +1,26 @@
-"""Words that a compression did not see: another process wrote them while it was at work, or later in what it ended."""
+"""Messages that a compression did not see: another process wrote them meanwhile, or later into the ended session."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
-from hermes.audit.activity import BIRTH
+from hermes.audit.activity import COMPRESSION_FILL_SECONDS
 from hermes.audit.case import Case
 from hermes.audit.damage import Damage, Remark
 from hermes.audit.messages import SaidMessage, read_messages
 from hermes.db.engine import Tx
 from hermes.store.schema import TableShape, kept_rows, read_shape
 
-NAMED = 10
-"""Messages that are named one by one."""
+MAX_NAMED_MESSAGES = 10
+"""Number of messages that a remark lists one by one."""
 
 
 def find_unseen(tx: Tx, case: Case, damage: Iterable[Damage]) -> Iterator[Remark]:
-    """What compressions left behind; sessions that a damage names are judged when it is mended.
+    """Yield messages that compressions missed, except in damaged sessions, which are judged after the repair.
 
-    A compression copies the end of a conversation unchanged. What a person said after the first message that it copied,
-    and that is not among the copies, had not been written yet when it read the session.
+    A compression copies the end of a conversation unchanged. A person's message after the first copied one that is not
+    among the copies was written after the compression had read the session.
     """
     named = {session for found in damage for session in found.sessions}
     moved = {
@@ -36,14 +36,17 @@ def find_unseen(tx: Tx, case: Case, damage: Iterable[Damage]) -> Iterator[Remark
         own = [row for row in rows.get(before, []) if row.is_live is (before != today)]
         new = [row for row in rows.get(today, []) if row.is_live]
         began = case.sessions[today].started_at if before != today else max((row.time for row in own), default=0.0)
-        missing = _missing(own, new, began + BIRTH)
+        missing = _missing(own, new, began + COMPRESSION_FILL_SECONDS)
         if missing and (left := _not_contained(tx, missing, new)):
-            yield _tell(before, today, left)
+            yield _describe(before, today, left)
 
 
-def _tell(before: str, today: str, message_ids: Sequence[int]) -> Remark:
-    """`today` is where the conversation goes on: the same session where it was compacted in place."""
-    numbers = ", ".join(map(str, message_ids[:NAMED])) + (", …" if len(message_ids) > NAMED else "")
+def _describe(before: str, today: str, message_ids: Sequence[int]) -> Remark:
+    """Return the remark. `today` is the session that continues the conversation, equal to `before` if it was compacted
+    in place."""
+    numbers = ", ".join(map(str, message_ids[:MAX_NAMED_MESSAGES])) + (
+        ", …" if len(message_ids) > MAX_NAMED_MESSAGES else ""
+    )
     moved = f"moved it on to {today}, or later" if today != before else "was at work"
     detail = f"what a person said in {before} while a compression {moved}, is not seen by the model: message {numbers}"
     fix = f"Say it again if it matters; `hermes sessions show {before}` shows it"
@@ -60,7 +63,7 @@ def _missing(own: Sequence[SaidMessage], new: Sequence[SaidMessage], born: float
 
 
 def _carried(own: Sequence[SaidMessage], new: Sequence[SaidMessage], born: float) -> list[int]:
-    """The messages that a compression wrote below its summary, as they are numbered where it took them from."""
+    """Return the messages that a compression copied below its summary, by their ids in the original session."""
     ids = {row.wording: row.id for row in own}
     start = next((place for place, row in enumerate(new) if row.is_summary), len(new))
     found: list[int] = []
@@ -73,7 +76,8 @@ def _carried(own: Sequence[SaidMessage], new: Sequence[SaidMessage], born: float
 
 
 def _not_contained(tx: Tx, message_ids: Sequence[int], new: Sequence[SaidMessage]) -> tuple[int, ...]:
-    """Those whose text stands nowhere in the rest: a compression may merge what it keeps into a longer message."""
+    """Return the messages whose text is in no other message: a compression may merge kept messages into a longer
+    one."""
     rows = tx.execute(
         "SELECT m.id FROM messages m WHERE m.id IN (SELECT value FROM json_each(:old)) AND NOT EXISTS ("
         "SELECT 1 FROM messages o WHERE o.id IN (SELECT value FROM json_each(:new)) "
@@ -84,7 +88,7 @@ def _not_contained(tx: Tx, message_ids: Sequence[int], new: Sequence[SaidMessage
 
 
 def _compacted(tx: Tx, shape: TableShape) -> set[str]:
-    """The sessions that were compacted in place."""
+    """Return the sessions that were compacted in place."""
     if "compacted" not in shape.columns:
         return set()
     rows = tx.execute("SELECT DISTINCT session_id FROM messages WHERE compacted = 1 AND typeof(session_id) = 'text'")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from importlib import import_module
 from typing import Annotated
@@ -14,7 +14,7 @@ import typer
 from hermes.app import App
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import AT_THE_END, TerminalConversation, find_live
-from hermes.cli.first_start import offer_model, offer_to_memory
+from hermes.cli.first_start import offer_start, offer_to_memory
 from hermes.cli.json_lines import INTERRUPTED, event_line, how_it_ended
 from hermes.cli.lines import read_lines
 from hermes.cli.model import HOW_TO_SEE
@@ -53,11 +53,13 @@ def chat(
         raise UsageError("-c and -s name two sessions", hint="Give one of them")
     try:
         app = load_app(ctx)
-        if question is None and not json and offer_model(app):
+        typed: list[str] = []
+        if question is None and not json:
+            typed = offer_start(app)
             app = load_app(ctx)
-        offer_to_memory(app, may_ask=question is None and not json)
+        typed += offer_to_memory(app, may_ask=question is None and not json)
         asked = None if question is None else ask_with_input(question)
-        return asyncio.run(_chat(app, asked, session, latest, model, json))
+        return asyncio.run(_chat(app, asked, session, latest, model, json, typed))
     except HermesError as error:
         if json and question is not None:
             say(event_line(how_it_ended(error)))
@@ -65,7 +67,13 @@ def chat(
 
 
 async def _chat(
-    app: App, question: str | None, session: str | None, latest: bool, model: str | None, as_json: bool
+    app: App,
+    question: str | None,
+    session: str | None,
+    latest: bool,
+    model: str | None,
+    as_json: bool,
+    typed: Sequence[str],
 ) -> int:
     async with await app.open_store() as store:
         start_home_log(app)
@@ -83,7 +91,7 @@ async def _chat(
                 if as_json or not sys.stdin.isatty():
                     return await _read_lines(conversation, as_json)
                 talking = import_module("hermes.cli.talk")  # by name: only who talks at a terminal needs it
-                code: int = await talking.talk(conversation)
+                code: int = await talking.talk(conversation, typed)
                 return code
             last = await _ask(conversation, question, as_json)
         ended = how_it_ended(last)

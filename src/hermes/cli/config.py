@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, find_home
 from hermes.cli.table import print_table
 from hermes.config_file import load_env, read_entries, write_setting
-from hermes.configuration import MOST_NAMED, configure, name_foreign, read_configuration
+from hermes.configuration import MAX_LISTED_KEYS, configure, name_foreign, read_configuration
 from hermes.errors import UsageError
 from hermes.memory.registry import provider_names
 from hermes.settings import PROVIDER, TABLE, find_setting
@@ -18,6 +19,8 @@ from hermes.settings.kinds import Secret, in_words
 
 app = typer.Typer(help="Look at settings and change them.", no_args_is_help=True, rich_markup_mode=None)
 
+IN_A_PIPE = 3
+"""Columns of the list without a terminal: what a setting takes and does would make lines of 200 characters."""
 SettingName = Annotated[str, typer.Argument(metavar="SETTING", help="A setting's name, such as store.lock_timeout.")]
 
 
@@ -29,16 +32,18 @@ def list_settings(ctx: typer.Context, json: AsJson = False) -> None:
     for problem in found.problems:  # said, but no reason not to list: this is where people look for the way out
         note(f"hermes: {printable(problem.message)}")
     if found.foreign:
-        note(f"hermes: {home.config_file}: {printable(name_foreign(found.foreign, MOST_NAMED))}")
+        note(f"hermes: {home.config_file}: {printable(name_foreign(found.foreign, MAX_LISTED_KEYS))}")
     shown = {setting.key: setting.shown(found.settings.get(setting)) for setting in TABLE}
     if json:
         print_json(shown)
         return
+    columns = ["setting", "value", "from", "takes", "what it does"]
     rows = [
         (setting.key, in_words(shown[setting.key]), found.settings.origin(setting), setting.allowed, setting.help)
         for setting in TABLE
     ]
-    print_table(("setting", "value", "from", "takes", "what it does"), rows)
+    width = len(columns) if sys.stdout.isatty() else IN_A_PIPE
+    print_table(columns[:width], [row[:width] for row in rows])
 
 
 @app.command("get")

@@ -15,6 +15,7 @@ from hermes.errors import UsageError
 
 WIDEST = 100
 PROMPT = ": "
+YES, NO = ("y", "yes"), ("", "n", "no")
 LEAST_MEANING = 24
 """Columns that the meaning of an option has beside its word; where there are fewer it goes below."""
 
@@ -27,6 +28,13 @@ def can_ask() -> bool:
 def confirm(question: str) -> bool:
     """Ask yes or no; Enter is no. Where nobody can be asked it is no too."""
     return can_ask() and bool(typer.confirm(question, default=False, err=True))
+
+
+def ask_or_hear(question: str) -> bool | str:
+    """Ask yes or no; Enter is no. Whoever types anything else did not answer: that text is returned, to be said."""
+    given: str = typer.prompt(f"{question} [y/N]", default="", show_default=False, prompt_suffix=PROMPT, err=True)
+    word = given.strip().lower()
+    return word in YES if word in (*YES, *NO) else given.strip()
 
 
 def agree(question: str, doing: str, done: str, yes: bool) -> None:

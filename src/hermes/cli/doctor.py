@@ -20,7 +20,7 @@ from hermes.cli.own_name import advise
 from hermes.cli.server_check import check_server
 from hermes.cli.start import AsJson, find_home
 from hermes.clock import Clock, SystemClock
-from hermes.doctor import LOCK_TIMEOUT, Finding, examine
+from hermes.doctor import LOCK_TIMEOUT_SECONDS, Finding, examine
 from hermes.errors import StoreDamagedError, UsageError
 from hermes.home import Home
 
@@ -48,7 +48,7 @@ def doctor(
     done = None
     if mend and any(finding.remedy for finding in findings):
         _ask(home, findings, yes)
-        done = asyncio.run(repair(home, clock=clock, lock_timeout=LOCK_TIMEOUT))
+        done = asyncio.run(repair(home, clock=clock, lock_timeout=LOCK_TIMEOUT_SECONDS))
         if not json:
             _tell(done)
         findings = list(examine(home, clock))
@@ -85,7 +85,7 @@ def _go_back(home: Home, clock: Clock, backup: Path, *, mend: bool, yes: bool, q
     if mend:
         raise UsageError("--restore and --repair do not go together", hint="Restore first")
     agree(f"Put {backup} in the place of {home.state_file}?", "restoring", "changed", yes)
-    done = restore(home.state_file, backup, now=clock.now(), lock_timeout=LOCK_TIMEOUT)
+    done = restore(home.state_file, backup, now=clock.now(), lock_timeout=LOCK_TIMEOUT_SECONDS)
     if not quiet:
         kept = f"; what was there is kept as {done.kept}" if done.kept else ""
         say(f"Restored from {done.backup}{kept}\n")

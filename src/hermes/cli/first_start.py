@@ -1,23 +1,27 @@
-"""The first `hermes chat` of a home: where models run on this machine it asks which one shall answer, else it says the
-ways to get one. Scripts are not asked, and nobody is asked twice."""
+"""The first `hermes chat` of a home: it asks the owner's name, and where models run on this machine which one shall
+answer, else it says the ways to get one. Scripts are not asked, nobody is asked twice; `hermes setup` asks again."""
 
 from __future__ import annotations
 
 import asyncio
 from importlib import import_module
 
+import typer
 from msgspec.structs import replace
 
 from hermes.app import App
-from hermes.assembly import has_model
-from hermes.cli.dialog import TerminalDialog, can_ask, confirm
+from hermes.assembly import has_model, open_notes
+from hermes.cli.dialog import TerminalDialog, ask_or_hear, can_ask
 from hermes.cli.model import WAYS, use_endpoint
 from hermes.cli.output import note, printable
-from hermes.config_file import load_shared_env
+from hermes.cli.start import load_app
+from hermes.config_file import load_shared_env, write_setting
 from hermes.embedded.place import Place, find_place
-from hermes.errors import HermesError
-from hermes.llm.discover import LocalEndpoint, find_local, talking
-from hermes.settings import BASE_URL
+from hermes.errors import HermesError, UsageError
+from hermes.home import DEFAULT
+from hermes.llm.discover import LocalEndpoint, chat_models, find_local
+from hermes.scope import OWNER
+from hermes.settings import BASE_URL, MODEL, OWNER_NAME, PROVIDER
 
 NONE = "none"
 MODEL_FILE, MEMORY_FILE = "model.json", "memory.db"
@@ -26,13 +30,99 @@ MAY_MEMORY = (
     "Memory on this machine works from the text alone. It can also ask {} at {} to answer, summarise and conclude. "
     "What was said in your own conversations is then sent there, and what guests said is not."
 )
+NAME_NOTE = "My name is {}."
 SHOWN = 9
 """How many models are offered; `hermes model` shows them all."""
 
 
+NAME_QUESTION = "What is your name? (Enter skips)"
+MAX_NAME_CHARS, MAX_NAME_WORDS = 60, 4
+"""More, or a sentence, is no name: it is said as a message."""
+NAMED = "Hello {}! `hermes setup` changes the name."
+
+
+def offer_start(app: App) -> list[str]:
+    """Ask what a home that nobody has talked in needs. Returns what the person typed that was no answer: it is to be
+    said. The settings may have changed."""
+    if app.home.state_file.exists() or not can_ask():
+        return []
+    said = offer_name(app)
+    offer_model(app)
+    return said
+
+
+def offer_name(app: App) -> list[str]:
+    """Ask the owner's name, unless the settings or the default home know it."""
+    if app.settings.is_given(OWNER_NAME) or OWNER_NAME.env in app.env:
+        return []
+    if app.home.profile is not None and (known := App.load(DEFAULT).settings.get(OWNER_NAME)):
+        write_setting(app.home.config_file, OWNER_NAME, known)
+        return []
+    given = TerminalDialog().ask(NAME_QUESTION)
+    if (name := read_name(given)) is None:
+        return [given] if given else []
+    keep_name(app, name)
+    TerminalDialog().say(f"{NAMED.format(name)}\n")
+    return []
+
+
+def read_name(given: str) -> str | None:
+    """Return the name that an answer gives; None for nothing, or for what is no name."""
+    ranking = import_module("hermes.ranking.personal")  # by name: it takes 35 ms to load, and few starts ask
+    said = ranking.find_name([given])
+    name = " ".join(printable(said[0] if said else given).split())
+    is_name = (
+        len(name) <= MAX_NAME_CHARS and len(name.split()) <= MAX_NAME_WORDS and not set("?!/<>{}0123456789") & set(name)
+    )
+    greets = import_module("hermes.ranking.utterances").find_small_talk(given) is not None
+    return name if name and is_name and not greets else None
+
+
+def keep_name(app: App, name: str) -> None:
+    """Store the owner's name as a setting, and as a note, which the agent reads."""
+    before = app.settings.get(OWNER_NAME)
+    write_setting(app.home.config_file, OWNER_NAME, name)
+    notes = open_notes(app, OWNER)
+    if before and NAME_NOTE.format(before) in notes.entries("user"):
+        notes.forget("user", NAME_NOTE.format(before))
+    notes.add("user", NAME_NOTE.format(name))
+
+
+def setup(ctx: typer.Context) -> None:
+    """Set up one thing after the other: your name, the model, the memory, chat platforms."""
+    if not can_ask():
+        ways = "`hermes config set owner.name NAME`, `hermes model NAME`, `hermes memory setup NAME`"
+        raise UsageError("nobody can be asked here", hint=f"Without questions: {ways}")
+    while True:
+        app = load_app(ctx)
+        get = app.settings.get
+        options = {
+            "name": f"what you are called ({get(OWNER_NAME) or 'not said yet'})",
+            "model": f"which model answers ({get(MODEL) or get(BASE_URL) or 'none yet'})",
+            "memory": f"which memory is used ({get(PROVIDER)})",
+            "platform": "talk over Telegram, Discord or Slack",
+            "done": "leave",
+        }
+        match TerminalDialog().choose("What shall be set up?", options, "done"):
+            case "name":
+                if (name := read_name(TerminalDialog().ask(NAME_QUESTION, get(OWNER_NAME)))) is not None:
+                    keep_name(app, name)
+            case "model":
+                if not has_model(app.settings):
+                    offer_model(app)
+                else:
+                    import_module("hermes.cli.model").model(ctx, None, None, False, False)
+            case "memory":
+                import_module("hermes.cli.memory_setup").setup(ctx, None)
+            case "platform":
+                import_module("hermes.cli.gateway_setup").set_up_platform(ctx, None)
+            case _:
+                return
+
+
 def offer_model(app: App) -> bool:
-    """Let the person choose a model at the first start. True when the settings have changed."""
-    if has_model(app.settings) or app.home.state_file.exists() or not can_ask():
+    """Let the person choose a model where none is configured. True when the settings have changed."""
+    if has_model(app.settings):
         return False
     dialog = TerminalDialog()
     offered = _talkers(asyncio.run(find_local()))
@@ -50,38 +140,43 @@ def offer_model(app: App) -> bool:
     return True
 
 
-def offer_to_memory(app: App, *, may_ask: bool) -> None:
+def offer_to_memory(app: App, *, may_ask: bool) -> list[str]:
     """Ask once whether memory may use the model that answers here, and carry a later change of that model over. Where
     nobody can be asked it may not; `hermes memory model` changes it. Other profiles than the default one, whose models
-    may differ, neither ask nor change it."""
+    may differ, neither ask nor change it. Returns what was typed that was no answer: it is to be said."""
     place = find_place(app.home, load_shared_env(app.home))
     if not has_model(app.settings) or app.home.path != app.home.shared:
-        return
+        return []
     if not (place.folder / MODEL_FILE).exists():
         if may_ask and can_ask() and (place.folder / MEMORY_FILE).exists():
-            _ask_for_memory(app, place)
-        return
+            return _ask_for_memory(app, place)
+        return []
     try:
         import_module("hermes.cli.memory_model").sync_host(app)  # by name: few homes have the file
     except HermesError as error:
         note(f"hermes: {error.line()}")
+    return []
 
 
-def _ask_for_memory(app: App, place: Place) -> None:
+def _ask_for_memory(app: App, place: Place) -> list[str]:
     models = import_module("hermes.cli.memory_model")
     found = models.read_host(app)
     said = BASE_URL.shown(found.url)
     TerminalDialog().say(MAY_MEMORY.format(found.name or "its first model", said))
-    agreed = confirm("May memory use it?")
+    agreed = ask_or_hear("May memory use it?")
+    if isinstance(agreed, str):
+        TerminalDialog().say("That is no answer, so it is said as a message; the next start asks again.\n")
+        return [agreed]
     models.write_settings(place, found if agreed else replace(found, source="off", url="", name="", key=""))
     TerminalDialog().say("`hermes memory model` shows it and changes it.\n")
+    return []
 
 
 def _talkers(found: list[LocalEndpoint]) -> dict[str, LocalEndpoint]:
     """The models that talk, by name, in the order of their endpoints; of two with one name, the first."""
     talkers: dict[str, LocalEndpoint] = {}
     for endpoint in found:
-        for name in talking(endpoint.models):
+        for name in chat_models(endpoint.models):
             if printable(name) == name and name != NONE:
                 talkers.setdefault(name, endpoint)
     return talkers

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
@@ -25,6 +26,7 @@ from hermes.settings import PROVIDER
 
 SHOWN = 50
 LONGEST = 100
+EDIT_INSTEAD = "To correct something instead: `hermes memory search WORDS` shows its id, `hermes memory edit ID TEXT`."
 STAYS_HERE = (
     "Sessions keep what was said (`hermes sessions search` finds it, `hermes sessions delete` deletes it), but the "
     "agent does not look it up there any more."
@@ -42,7 +44,7 @@ def forget(
     json: AsJson = False,
 ) -> int:
     """Delete what memory holds of something. It is shown first; without a terminal nothing is deleted unless --yes.
-    The code is 1 when it was to be deleted and something stays, or may."""
+    The code is 1 when it was not deleted, or something stays, or may."""
     app = load_app(ctx)
     wording = Wording(tuple(word for text in words or () for word in text.split()))
     if bool(wording.words) == bool(entry_id):
@@ -62,6 +64,8 @@ def forget(
         print_json({**to_builtins(found), "deleted": deletes, "stays": stays})
     else:
         _say_what_came(found, wording, deletes, stays)
+    if not found.is_empty and not deletes and not json:
+        return 1
     return 1 if stays and (yes or deletes) else 0
 
 
@@ -78,8 +82,10 @@ def _forget_one(app: App, entry_id: str, *, yes: bool, as_json: bool) -> int:
     if not as_json:
         going = [("entry", entry.text), *(("message", text) for text in said), *(("reply", text) for text in replies)]
         print_table(["kind", "text"], [(kind, _shorten(text)) for kind, text in going])
-    done = None
-    if yes or (not as_json and _is_sure()):
+    done, answer = None, "yes" if yes else "no" if as_json else _ask("Forget it?", {"edit": "correct it instead"})
+    if answer == "edit":
+        return _correct(app, entry)
+    if answer == "yes":
         done = work_on(app, lambda book: book.forget(entry, sources))
     stays = [*(source.text for source in sources if not source.can_go), *(done.stays if done else ())]
     if as_json:
@@ -90,15 +96,27 @@ def _forget_one(app: App, entry_id: str, *, yes: bool, as_json: bool) -> int:
         tell_outcome("done" if done is None else done.settled)
         for line in () if done is None else done.stays:
             say(printable(line))
-    return 1 if done is not None and (done.settled == "refused" or stays) else 0
+    if done is None:
+        return 0 if as_json else 1
+    return 1 if done.settled == "refused" or stays else 0
 
 
-def _is_sure() -> bool:
+def _correct(app: App, entry: Remembering) -> int:
+    """Have a person say what holds instead."""
+    right = TerminalDialog().ask("What holds instead", entry.text)
+    settled = work_on(app, lambda book: book.correct(entry, right))
+    note("Corrected." if right != entry.text else "Nothing was changed.")
+    tell_outcome(settled)
+    return 1 if settled == "refused" else 0
+
+
+def _ask(question: str, more: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Ask what becomes of what was shown; "no" where nobody can be asked."""
     dialog = TerminalDialog()
     if not dialog.can_ask:
         note("`--yes` deletes it.")
-        return False
-    return dialog.choose("Delete all of it?", {"no": "keep it", "yes": "for good"}, "no") == "yes"
+        return "no"
+    return dialog.choose(question, {"no": "keep it", "yes": "for good", **more}, "no")
 
 
 def _is_confirmed(found: FoundEverywhere) -> bool:
@@ -117,7 +135,9 @@ def _is_confirmed(found: FoundEverywhere) -> bool:
     if TerminalDialog().can_ask:
         for line in found.at_provider.stays:
             say(printable(line))
-    return _is_sure()
+    if rows:
+        note(EDIT_INSTEAD)
+    return _ask("Delete all of it?") == "yes"
 
 
 def _merged(items: Sequence[Remembered]) -> list[tuple[str, str, str]]:

@@ -72,7 +72,7 @@ class LivePrompt:
         self._prompt = self._make()
         ticking = asyncio.create_task(self._tick())
         try:
-            await self._prompt.prompt_async(set_exception_handler=False)
+            await self._prompt.prompt_async(pre_run=self._terminal.begin, set_exception_handler=False)
         except EOFError:
             return
         finally:

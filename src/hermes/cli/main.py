@@ -23,26 +23,31 @@ INTERRUPTED = 130
 UNEXPECTED = 70
 
 COMMANDS: dict[str, str] = {
-    "chat": "chat",
-    "model": "model",
-    "gateway": "app",
-    "web": "commands",
-    "sessions": "app",
-    "memory": "build",
-    "config": "app",
-    "profiles": "app",
-    "trust": "trust",
-    "doctor": "doctor",
-    "completion": "completion",
+    "chat": "chat:chat",
+    "setup": "first_start:setup",
+    "model": "model:model",
+    "gateway": "gateway:app",
+    "web": "web:commands",
+    "sessions": "sessions:app",
+    "memory": "memory:build",
+    "config": "config:app",
+    "profiles": "profiles:app",
+    "trust": "trust:trust",
+    "doctor": "doctor:doctor",
+    "backup": "backup:backup",
+    "restore": "backup:restore",
+    "completion": "completion:completion",
+    "help": "main:print_help",
+    "version": "main:print_version",
 }
-"""Each command is a module of this room; this is what it holds: a function, a group of commands, or what makes such a
-group of the word that follows, called `build`."""
+"""Each command's module of this room, and what it holds: a function, a group of commands, or what makes such a group
+of the word that follows, called `build`."""
 
 MEANT = {
     "status": "`hermes doctor` tells how all of it is, `hermes memory status` and `hermes gateway status` one part",
-    "search": "`hermes sessions search WORDS` searches what was said",
+    "search": "`hermes memory search WORDS` searches what memory holds, `hermes sessions search WORDS` what was said",
+    "remember": "`/remember TEXT` in `hermes chat` does it",
     "forget": "`hermes memory forget WORDS` does it",
-    "setup": "`hermes model` chooses a model, `hermes memory setup` a memory, `hermes gateway setup` a platform",
     "serve": "`hermes gateway run` serves the API and chats, `hermes memory serve` the memory",
     "login": "`hermes honcho login` signs in to Honcho",
 }
@@ -56,14 +61,16 @@ def build_app(names: Iterable[str], following: str | None = None) -> typer.Typer
         name="hermes",
         help="An agent host with durable long-term memory.",
         no_args_is_help=True,
+        # rich draws tables alone: start-up is part of the product, and importing rich takes long.
         rich_markup_mode=None,
         add_completion=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(root)
     for name in names:
-        held = getattr(importlib.import_module(f"hermes.cli.{name}"), COMMANDS[name])
-        if COMMANDS[name] == "build":
+        module, _, attribute = COMMANDS[name].partition(":")
+        held = getattr(importlib.import_module(f"hermes.cli.{module}"), attribute)
+        if attribute == "build":
             held = held(following)
         if isinstance(held, typer.Typer):
             app.add_typer(held, name=name)
@@ -110,6 +117,26 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         say(f"hermes {__version__}")
         raise typer.Exit
+
+
+def print_help(
+    words: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]", help="A command, such as `chat`.")] = None,
+) -> None:
+    """Show all commands, or what a COMMAND takes."""
+    raise AssertionError(f"`run` shows the help of {words}")
+
+
+def _as_help(arguments: list[str]) -> list[str]:
+    """Return `help COMMAND` as `COMMAND --help`, which means the same."""
+    if read_command_line(arguments)[1] != "help" or {"-h", "--help"} & set(arguments):
+        return arguments
+    place = arguments.index("help")
+    return [*arguments[:place], *arguments[place + 1 :], "--help"]
+
+
+def print_version() -> None:
+    """Print the version."""
+    _print_version(True)
 
 
 def root(
@@ -166,7 +193,7 @@ def run(arguments: list[str]) -> int:
         note("hermes: standard output is closed")
         return 1
     try:
-        arguments = arguments or ["--help"]
+        arguments = _as_help(arguments or ["--help"])
         TYPED.profile, _, following = read_command_line(arguments)
         app = build_app(_needed(arguments), following)
         _add_provider(app, arguments)

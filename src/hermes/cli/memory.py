@@ -31,6 +31,7 @@ COMMANDS = {
     "outbox": "outbox:app",
     "status": "memory_status:status",
     "list": "memory_book:list_",
+    "search": "memory_book:search",
     "why": "memory_book:why",
     "edit": "memory_book:edit",
     "explain": "explain:explain",
@@ -117,7 +118,7 @@ def serve(
     with take_seat(place) if address is None else nullcontext() as other:
         beside = "" if other is None else f"; programs on this machine use the one that process {other.pid} serves"
         where = f"data in {address or place.folder}"
-        greeting = f"memory server on http://{host}:{listener.getsockname()[1]}, {where}{beside}"
+        greeting = f"memory server on http://{host}:{listener.getsockname()[1]} · {where}{beside}"
         terms = serving.Terms(
             place, listener, options, "serve", serving.key_for_programs(options),
             works=not no_worker, publishes=other is None and address is None, greet=lambda: note(greeting),

@@ -52,8 +52,22 @@ def list_(
     if page.after is not None:
         note(f"There is more: `--limit` shows more than {limit}.")
     elif not rows and not page.remarks:
-        note("Nothing is held.")
+        note(
+            "Nothing is held in which all of this stands; `hermes sessions search` searches what was said."
+            if words
+            else "Nothing is held."
+        )
     return 1 if page.remarks else 0
+
+
+def search(
+    ctx: typer.Context,
+    words: Annotated[list[str], typer.Argument(help="What is looked for must hold all of these words.")],
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many entries, the notes first.")] = 50,
+    json: AsJson = False,
+) -> int:
+    """Search what memory holds of you. `hermes sessions search WORDS` searches what was said."""
+    return list_(ctx, words, limit, json)
 
 
 def why(ctx: typer.Context, entry_id: EntryId, json: AsJson = False) -> None:

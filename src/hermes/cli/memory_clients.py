@@ -132,6 +132,7 @@ def revoke(
     say(_count(ended))
 
 
+# The code goes through the database, not HTTP: no running server, no secret of it and no port is needed.
 def _approve(tx: Tx, request: str, at: int) -> tuple[Record, str]:
     from hermes.memory_server.engine import sign_ins
 

@@ -17,7 +17,7 @@ from hermes.cli.own_name import advise
 from hermes.cli.start import AsJson, load_app
 from hermes.config_file import write_setting
 from hermes.errors import ModelError, NotFoundError, UsageError
-from hermes.llm.discover import ListedModel, LocalEndpoint, LocalServerKind, find_local, talking
+from hermes.llm.discover import ListedModel, LocalEndpoint, LocalServerKind, chat_models, find_local
 from hermes.llm.model import Model
 from hermes.llm.offer import ModelOffer
 from hermes.owner.models import try_model
@@ -196,7 +196,7 @@ async def _use(app: App, kind: LocalServerKind, name: str | None) -> int:
         here = ", ".join(other.kind for other in found) or "nothing"
         hint = f"Found: {here}. Start it first, or choose another of {', '.join(KINDS)}"
         raise NotFoundError(f"no {kind} answers on this machine", hint=hint)
-    chosen = name or next(iter(talking(endpoint.models)), "")
+    chosen = name or next(iter(chat_models(endpoint.models)), "")
     if chosen not in endpoint.models:
         raise NotFoundError(f"{kind} has no model '{chosen}'", hint=f"It has: {', '.join(endpoint.models) or 'none'}")
     use_endpoint(app, endpoint, chosen)

@@ -11,7 +11,7 @@ from hermes.configuration import read_configuration
 from hermes.doctor import Finding
 from hermes.errors import ModelError, SettingsError
 from hermes.home import Home
-from hermes.llm.discover import list_models, talking
+from hermes.llm.discover import chat_models, list_models
 from hermes.settings import API_KEY, BASE_URL, MODEL
 
 PATIENCE = 5.0
@@ -36,7 +36,7 @@ def check_model(home: Home) -> Iterator[Finding]:
         yield Finding(CHECK, "warn", f"{where}: {error.message}", "`hermes model` asks it something and says more")
         return
     names = [model.name for model in listed]
-    if not name and (several := talking(names)):
+    if not name and (several := chat_models(names)):
         where = f"{several[0]}, the first of {len(several)} at {BASE_URL.shown(url)},"
     if name and name not in names:
         known = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")

@@ -1,5 +1,5 @@
-"""How the person can type our name: `hermes` where it is on PATH, else as they did, such as `.venv/bin/hermes`, and
-with the profile that they named."""
+"""How the person can type our name: `hermes` where that is ours on PATH, else `hermes-host` where that is, else as they
+did, such as `.venv/bin/hermes`; and with the profile that they named."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 
 NAME = "hermes"
+NAMES = (NAME, "hermes-host")
+"""The second one is for machines on which another program has the first."""
 QUOTED = f"`{NAME} "
 OF_A_PROFILE = re.compile(rf"{QUOTED}(?!-p |profiles\b)")
 """A command that acts on the profile in use: it names no other, and is not about profiles."""
@@ -57,14 +59,16 @@ def read_command_line(arguments: Sequence[str]) -> tuple[str | None, str | None,
 
 
 def find_own_name(started: str, path: str, here: Path) -> str:
-    """The shortest that leads to the program that was started as `started`. A module (`python -m hermes`) is called by
-    its name alone."""
+    """Return the shortest name that leads to the program that was started as `started`. A module (`python -m
+    hermes`) is called by its name alone."""
     program = here / started
-    if program.name != NAME or not program.exists():
+    if program.name not in NAMES or not program.exists():
         return NAME
-    found = shutil.which(NAME, path=path)
-    if found is not None and Path(found).samefile(program):
-        return NAME
+    real = program.resolve()
+    for name in sorted(NAMES, key=lambda name: name != program.name):  # what was typed comes first
+        found = shutil.which(name, path=path)
+        if found is not None and Path(found).resolve() == real.with_name(name):
+            return name
     if program.parent == here:
-        return f"./{NAME}"
+        return f"./{program.name}"
     return str(program.relative_to(here) if program.is_relative_to(here) else program)

@@ -72,6 +72,7 @@ class PlainLines:
         loop.add_reader(descriptor, read)
         loop.add_signal_handler(signal.SIGINT, interrupt)
         self._ask()
+        self._terminal.begin()
         try:
             await self._closed.wait()
         finally:

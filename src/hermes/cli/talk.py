@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 
 from hermes import __version__
@@ -29,24 +30,24 @@ PATIENCE = 0.5
 """Seconds before anything is said of the end."""
 
 
-async def talk(conversation: TerminalConversation) -> int:
-    """Talk until the person leaves or the terminal goes away. A memory server of ours that runs is kept so long: who
-    comes back to an open chat finds it there."""
+async def talk(conversation: TerminalConversation, typed: Sequence[str] = ()) -> int:
+    """Talk, `typed` first, until the person leaves or the terminal goes away. A memory server of ours that runs is kept
+    so long: who comes back to an open chat finds it there."""
     home = conversation.app.home
     with keeping(find_place(home, load_shared_env(home))):
-        code = await _talk(conversation)
+        code = await _talk(conversation, typed)
     await _leave(conversation)
     return code
 
 
-async def _talk(conversation: TerminalConversation) -> int:
+async def _talk(conversation: TerminalConversation, typed: Sequence[str]) -> int:
     greeting = await _greet(conversation)
     conversation.agents.ask_for_models()
 
     def open_front(terminal: Terminal) -> Front:
         return LivePrompt(terminal, greeting) if can_redraw() else PlainLines(terminal)
 
-    terminal = Terminal(conversation, open_front)
+    terminal = Terminal(conversation, open_front, typed)
     # A closed window and a polite end stop the reply and keep it, rather than losing it.
     with on_signals(("SIGHUP", "SIGTERM"), lambda number: terminal.leave(128 + number)):
         code = await terminal.run()

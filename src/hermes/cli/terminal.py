@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 
 from msgspec.structs import replace
@@ -45,8 +45,14 @@ UNANSWERED = "(It has no reply: `/retry` answers it.)"
 class Terminal:
     """Says what is typed, in order. `/stop` and `/quit` do not wait their turn."""
 
-    def __init__(self, conversation: TerminalConversation, open_front: Callable[[Terminal], Front]) -> None:
+    def __init__(
+        self,
+        conversation: TerminalConversation,
+        open_front: Callable[[Terminal], Front],
+        typed_before: Sequence[str] = (),
+    ) -> None:
         self.conversation = conversation
+        self._typed_before = typed_before
         self._front = open_front(self)
         self.screen = self._new_screen()
         """The rows to show."""
@@ -71,6 +77,11 @@ class Terminal:
     def waiting(self) -> tuple[Typed, ...]:
         """What was typed while a reply came, and is said next."""
         return tuple(self._waiting)
+
+    def begin(self) -> None:
+        """The front listens: say what was typed before it did."""
+        for text in self._typed_before:
+            self.hear(Typed(text, text))
 
     def hear(self, typed: Typed) -> None:
         """The person typed this and pressed Enter."""

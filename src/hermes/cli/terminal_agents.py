@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hermes import assembly
 from hermes.agent.agent import Agent
-from hermes.agent.leftovers import AGAIN, see_to_leftovers
+from hermes.agent.leftovers import LEFTOVERS_INTERVAL_SECONDS, process_leftovers
 from hermes.agent.review import review_now, wants_review
 from hermes.agent.stopping import unless_stopped
 from hermes.app import App
@@ -84,9 +84,9 @@ class TerminalAgents:
         """Review and name the sessions that were left, now and again."""
         now = asyncio.get_running_loop().time()
         if now >= self._looks_back_at and not self._beside:
-            self._looks_back_at = now + AGAIN
+            self._looks_back_at = now + LEFTOVERS_INTERVAL_SECONDS
             self._left_before = self._left_before or self._store.clock.now()
-            leftovers = see_to_leftovers(self._store, is_left, self._lend, self._left_before)
+            leftovers = process_leftovers(self._store, is_left, self._lend, self._left_before)
             self._run_beside(unless_stopped(leftovers, self._ending))
 
     async def end_reviews(self) -> None:

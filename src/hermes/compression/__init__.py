@@ -2,6 +2,7 @@
 
     lease ── cut (pure) ── last look ‖ summarise (the one model call) ── commit: one row, compare-and-set on the epoch
 
-Nothing is rewritten: the row says up to where the model sees a summary. Messages that arrive meanwhile come after the
-horizon and are seen by the next turn. A failed summary removes nothing; at the model's limit a digest takes its place.
+Nothing is rewritten: the row marks a horizon up to which the model sees a summary. Messages that arrive meanwhile come
+after the horizon, and the next turn sees them. A failed summary removes nothing; at the model's limit a digest made
+without a model replaces it.
 """

@@ -1,4 +1,5 @@
-"""Compresses a session: one at a time over all processes, and the id it was given is the id it gives back."""
+"""The compressor of sessions. Over all processes one compression per session runs at a time, and the id stays the
+same."""
 
 from __future__ import annotations
 
@@ -32,18 +33,18 @@ log = logging.getLogger("hermes.compression")
 
 CompressionOutcome = Literal["done", "skipped", "busy", "failed"]
 LastLook: TypeAlias = Callable[[Sequence[Message]], Awaitable[None]]
-"""Called with what is about to leave the window, within a deadline. A HermesError is logged."""
+"""Called with the messages that are about to leave the window, with a time limit. A HermesError is logged."""
 
-LEASE = 30.0
-LAST_LOOK = 20.0
-HEAD_START = 0.05
-READING = 0.03
-"""Seconds. While the model works, the messages are read for facts too: that starts after HEAD_START, and is waited for
-up to READING after the model's answer."""
+LEASE_SECONDS = 30.0
+LAST_LOOK_SECONDS = 20.0
+FACT_SCAN_DELAY_SECONDS = 0.05
+FACT_SCAN_TIMEOUT_SECONDS = 0.03
+"""Times in seconds. While the model writes, another thread scans the messages for facts. The scan starts after
+FACT_SCAN_DELAY_SECONDS, and is waited for up to FACT_SCAN_TIMEOUT_SECONDS after the model's answer."""
 
 
 class Request(Struct, frozen=True):
-    """Why a session is compressed: `automatic` waits after failures; `must_fit` falls back to the digest."""
+    """Why a session is compressed: `automatic` requests wait after failures; `must_fit` falls back to the digest."""
 
     focus: str = ""
     automatic: bool = False
@@ -52,9 +53,9 @@ class Request(Struct, frozen=True):
 
 
 class CompressionResult(Struct, frozen=True):
-    """What became of it. `session_id` is the session that was to be compressed, on every path.
+    """Result of a compression. `session_id` is the requested session in every case.
 
-    `before` and `after` are tokens of the conversation; `failures` counts those in a row, this one included.
+    `before` and `after` are tokens of the conversation; `failures` counts consecutive ones, including this one.
     """
 
     session_id: str
@@ -68,13 +69,13 @@ class CompressionResult(Struct, frozen=True):
 
 
 class _Seen(SeenSession, frozen=True):
-    """What the compressor decided from, weighed."""
+    """The state that the compressor decides from, with its size in tokens."""
 
     tokens: int
 
 
 class _UnderWay(Struct):
-    """A compression under way; `result` is what it has come to so far, also when it is cut off."""
+    """A running compression; `result` is its result if it ended now, even by cancellation."""
 
     session_id: str
     op: str
@@ -83,39 +84,39 @@ class _UnderWay(Struct):
     result: CompressionResult
 
     def end(self, outcome: CompressionOutcome, reason: str, failures: int = 0) -> None:
-        """Nothing changed."""
+        """Set the result of a compression that changes nothing."""
         self.result = _unchanged(self.seen, outcome, reason, failures)
 
 
 class Compressor(Struct, frozen=True):
-    """Compresses sessions of one store with one model; without one only the digest can be made."""
+    """Compresses sessions of one store with one model; without a model it makes digests."""
 
     store: Store
     model: Model | None
     policy: CompressionPolicy
     owner: str
     deadline: float = 180.0
-    lease: float = LEASE
+    lease: float = LEASE_SECONDS
     last_look: LastLook | None = None
-    last_look_deadline: float = LAST_LOOK
+    last_look_deadline: float = LAST_LOOK_SECONDS
 
     async def compress(self, session_id: str, request: Request = Request()) -> CompressionResult:  # noqa: B008 - frozen
-        """Compress `session_id` and no other. One start line and one end line in the log, whatever happens."""
+        """Compress `session_id`. Logs exactly one start line and one end line."""
         with operation(session_id):
             seen = await self._look(session_id)
-            so_far = _unchanged(seen, "failed", "it was cut off")
+            so_far = _unchanged(seen, "failed", "it was interrupted")
             work = _UnderWay(session_id, secrets.token_hex(4), request, seen, so_far)
             name, about = compression_lease(session_id), f"the compression of session {session_id}"
             wanted = wanted_lease(self.store, about, name, self.owner, self.lease)
             try:
                 held = await take(self.store, wanted)
-            except HermesError as error:  # who cannot ask for the lease does not compress
+            except HermesError as error:  # no compression without the lease
                 with self._reported(work):
                     work.end("failed", error.message)
                 return work.result
             if held is None:
                 with self._reported(work):
-                    work.end("busy", "another compression is under way")
+                    work.end("busy", "another compression is running")
             else:
                 # The lines are written while the lease is held, so that those of two compressions never cross.
                 async with kept(self.store, wanted, held):
@@ -125,7 +126,7 @@ class Compressor(Struct, frozen=True):
 
     @contextmanager
     def _reported(self, work: _UnderWay) -> Iterator[None]:
-        """The two lines of an operation around it. What it cannot do becomes its result."""
+        """Log the start and end lines around the block, and turn its HermesErrors into its result."""
         count, tokens = len(work.seen.view.messages), f"{work.seen.tokens:,}"
         log.info(
             "context compression started: session=%s op=%s messages=%d tokens=~%s model=%s",
@@ -146,7 +147,7 @@ class Compressor(Struct, frozen=True):
             )  # fmt: skip
 
     async def would_try(self, session_id: str, request: Request) -> bool:
-        """Whether `compress` has something to do, as far as one can tell without beginning. Nothing is logged."""
+        """Return True if `compress` would have something to do, judged without starting it. Nothing is logged."""
         return isinstance(self._plan(await self._look(session_id), request), Cut)
 
     async def is_busy(self, session_id: str) -> bool:
@@ -163,7 +164,7 @@ class Compressor(Struct, frozen=True):
             work.end("skipped", plan)
 
     def _plan(self, seen: _Seen, request: Request) -> Cut | str:
-        """Where to cut, or why not to."""
+        """Return the cut, or the reason not to compress."""
         patient = request.automatic and not request.must_fit
         if patient and seen.failures.not_before > self.store.clock.now():
             return f"waiting after a failure: {seen.failures.reason}"
@@ -177,7 +178,7 @@ class Compressor(Struct, frozen=True):
         if cut is None:
             return "there is nothing to leave out"
         if patient and cut.tokens < self.policy.least_gain:
-            return "too little would leave"
+            return "it would remove too little"
         return cut
 
     async def _condense(self, work: _UnderWay, cut: Cut, held: HeldLease) -> None:
@@ -192,19 +193,19 @@ class Compressor(Struct, frozen=True):
                 await self._digest(work, cut), remark=f"the summary failed ({made.reason}), a digest was used"
             )
         if estimate_tokens(made.text) >= cut.tokens + estimate_tokens(work.seen.view.summary or ""):
-            work.end("skipped", "it would not be shorter")
+            work.end("skipped", "the summary would not be shorter")
             return
-        # Once handed over the swap may be committed: what became of it is told, also to a log of what was cancelled.
+        # Once submitted, the swap may be committed even if we are cancelled: the log must show its outcome.
         swapping = asyncio.ensure_future(self.store.write(lambda tx: self._swap(tx, work, cut, made, held)))
         try:
             work.result = await asyncio.shield(swapping)
         except asyncio.CancelledError:
-            with suppress(HermesError):  # refused: nothing changed, and the end line says that it was cut off
+            with suppress(HermesError):  # refused: nothing changed, and the end line says that it was interrupted
                 work.result = await swapping
             raise
 
     def _swap(self, tx: Tx, work: _UnderWay, cut: Cut, made: UsableSummary, held: HeldLease) -> CompressionResult:
-        """The whole change, in one transaction: refused when the lease or the epoch was lost."""
+        """Make the whole change in one transaction. Raises StaleError if the lease or the epoch was lost."""
         held.check(tx)
         now = self.store.clock.now()
         snapshot, view = self.store.compressions.swap(tx, work.seen, cut.horizon_id, cut.kept_ids, made.text, now=now)
@@ -232,12 +233,12 @@ class Compressor(Struct, frozen=True):
             summarise(self.model, previous, cut.leaving, budget=budget, focus=focus, deadline=self.deadline)
         )
         try:
-            if (await asyncio.wait({writing}, timeout=HEAD_START))[0]:
+            if (await asyncio.wait({writing}, timeout=FACT_SCAN_DELAY_SECONDS))[0]:
                 return writing.result()
             # Read while the model writes: what a weak model leaves out is quoted.
             reading = asyncio.ensure_future(asyncio.to_thread(read_telling, previous, cut.leaving))
             made = await writing
-            await asyncio.wait({reading}, timeout=READING)
+            await asyncio.wait({reading}, timeout=FACT_SCAN_TIMEOUT_SECONDS)
             return _complete(made, reading.result(), cut, budget // 3) if reading.done() else made
         finally:
             if not writing.done():
@@ -246,16 +247,16 @@ class Compressor(Struct, frozen=True):
 
     async def _digest(self, work: _UnderWay, cut: Cut) -> UsableSummary:
         budget = self._summary_budget(work.request)
-        # A long conversation takes a while to read through; other sessions go on meanwhile.
+        # A long conversation takes a while to scan; other sessions go on meanwhile.
         return UsableSummary(await asyncio.to_thread(make_digest, work.seen.view.summary, cut.leaving, budget))
 
     def _summary_budget(self, request: Request) -> int:
-        """A request that names what may stay wants a summary in proportion."""
+        """Return the summary's size in tokens. A request with its own budget gets a proportional summary."""
         whole = self.policy.summary_budget
         return whole if request.budget is None else min(whole, max(128, request.budget // 2))
 
     async def _give_last_look(self, leaving: Sequence[Message]) -> None:
-        """Notes and provider see what leaves, but for what was said incognito."""
+        """Show the messages that leave the window, except incognito ones, to notes and provider."""
         if self.last_look is None:
             return
         session_id = leaving[0].session_id
@@ -274,7 +275,7 @@ class Compressor(Struct, frozen=True):
         again = self.store.clock.now() + backoff_seconds(count)
 
         def remember(tx: Tx) -> None:
-            held.check(tx)  # whoever took over knows better
+            held.check(tx)  # a new holder has newer failures
             record_failure(tx, work.session_id, Failures(count, again, reason))
 
         await self.store.write(remember)
@@ -289,7 +290,7 @@ class Compressor(Struct, frozen=True):
 
 
 def _unread(cut: Cut, after: LiveView) -> str:
-    """What a person should know when even what they said last is too long for the window."""
+    """Return a notice if even the person's newest message does not fit the window, else ""."""
     left = [message for message in cut.leaving if message.role == "user"]
     staying = [message.id for message in after.messages if message.role == "user"]
     if not left or any(id_ > left[-1].id for id_ in staying):
@@ -300,7 +301,7 @@ def _unread(cut: Cut, after: LiveView) -> str:
 def _complete(
     made: UsableSummary | NoSummary, telling: Sequence[DigestLine], cut: Cut, room: int
 ) -> UsableSummary | NoSummary:
-    """The summary with what it left out, as long as that is still shorter than what it replaces."""
+    """Return the summary with facts that it lacks, if it is still shorter than what it replaces."""
     if isinstance(made, NoSummary):
         return made
     text = add_missing(made.text, telling, room)

@@ -1,8 +1,8 @@
-"""Where to cut: which messages leave the window and which stay. A pure function of the view and a budget.
+"""The cut: which messages leave the window and which stay. A pure function of the view and a budget.
 
-Tool calls stay with their results. The first user message and the last turns stay whole where they fit; when they do
-not, the oldest of them yields first and the newest user message last. User messages that follow each other without an
-answer between them are one turn.
+Tool calls stay with their results. The first user message and the last turns stay whole if they fit. Otherwise the
+oldest of them leaves first, and the newest user message last. Consecutive user messages without an answer between them
+form one turn.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hermes.types import LiveView, Message
 
 
 class Cut(Struct, frozen=True):
-    """Messages up to `horizon_id` leave, but for `kept_ids`; `leaving` are those that left, in order."""
+    """A cut: messages up to `horizon_id` leave, except `kept_ids`; `leaving` are the leaving ones, in order."""
 
     horizon_id: int
     kept_ids: tuple[int, ...]
@@ -29,7 +29,7 @@ class Cut(Struct, frozen=True):
 
 
 class _Group(Struct, frozen=True):
-    """Messages that cannot be parted: a tool call and its results with all between them, or a single message."""
+    """Messages that stay together: a tool call with its results and everything between them, or a single message."""
 
     messages: tuple[Message, ...]
     tokens: int
@@ -40,9 +40,9 @@ class _Group(Struct, frozen=True):
 
 
 def choose_cut(view: LiveView, *, keep_turns: int, budget: int, ceiling: int | None = None) -> Cut | None:
-    """The gentlest cut after which the messages that stay have at most `budget` tokens; None when nothing can leave.
+    """Return the smallest cut after which the staying messages have at most `budget` tokens; None if nothing can leave.
 
-    What the newest turn asks stays beyond the budget, up to `ceiling` tokens.
+    The newest turn's user messages stay beyond the budget, up to `ceiling` tokens.
     """
     groups = list(_groups(view.tail))
     first = next((message for message in view.messages if message.role == "user"), None)
@@ -58,7 +58,7 @@ def choose_cut(view: LiveView, *, keep_turns: int, budget: int, ceiling: int | N
 
 
 def _cut_inside_turn(view: LiveView, groups: list[_Group], starts: list[int], budget: int, ceiling: int) -> Cut | None:
-    """The last turn is too long by itself: keep what it asks if that fits, and as much of its end as does."""
+    """Cut inside a last turn that is too long: keep its user messages and as much of its end as fits."""
     turn = starts[-1] if starts else 0
     asking = list(takewhile(lambda group: group.is_asking, groups[turn:]))
     asked = [group.messages[0] for group in asking] or [m for m in view.head if m.role == "user"][-1:]
@@ -68,7 +68,7 @@ def _cut_inside_turn(view: LiveView, groups: list[_Group], starts: list[int], bu
     while place > turn + len(asking) and groups[place - 1].tokens <= left:
         place -= 1
         left -= groups[place].tokens
-    if asking and place == turn + len(asking):  # all that follows the question stays, so the question need not jump
+    if asking and place == turn + len(asking):  # all that follows the question stays, so it keeps its place
         return _cut(view, groups[: place - len(kept)], [])
     return _cut(view, groups[:place], kept)
 
@@ -87,13 +87,13 @@ def _cut(view: LiveView, leaving: Sequence[_Group], kept: Sequence[Message]) -> 
     gone += [message for group in leaving for message in group.messages if message.id not in kept_ids]
     if not gone or not view.tail:
         return None
-    # Nothing of the tail may leave, and yet what an earlier compression kept: the horizon stays where it is.
+    # The tail stays, but messages kept by an earlier compression leave: the horizon does not move.
     horizon_id = leaving[-1].messages[-1].id if leaving else view.tail[0].id - 1
     return Cut(horizon_id, tuple(sorted(kept_ids)), tuple(gone))
 
 
 def _groups(messages: Sequence[Message]) -> Iterator[_Group]:
-    """The messages in groups between which a cut is allowed."""
+    """Yield the messages in groups between which a cut is allowed."""
     origins = _origins(messages)
     needed = end = len(messages)
     found: list[_Group] = []
@@ -107,7 +107,7 @@ def _groups(messages: Sequence[Message]) -> Iterator[_Group]:
 
 
 def _origins(messages: Sequence[Message]) -> list[int]:
-    """For each message the place it may not be parted from: for a result that of its call, else its own."""
+    """Return for each message the index that it must stay with: a tool result's call, otherwise its own index."""
     called: dict[str, int] = {}
     origins = list(range(len(messages)))
     for place, message in enumerate(messages):

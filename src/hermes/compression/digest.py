@@ -1,8 +1,8 @@
-"""A summary without a model: the sentences that carry facts, decisions, open tasks and identifiers, word for word.
+"""A summary without a model: sentences with facts, decisions, open tasks and identifiers, word for word.
 
-The same messages always give the same digest. It is used when the model's limit is reached and no summary can be had,
-and when there is no model. What an earlier summary said competes with what is new on the same terms, and identifiers
-that no chosen sentence holds are listed at the end as far as they fit.
+The same messages always give the same digest. It is used without a model, and when the model's limit is reached and
+the summary fails. Lines of an earlier summary compete with new sentences on equal terms. Identifiers that no chosen
+sentence contains are listed at the end as far as they fit.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from hermes.llm.tokens import estimate_tokens
 from hermes.types import Message
 
 SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？])|\n+")
-LONGEST = 240
-"""Characters of one entry; a longer sentence becomes several."""
+MAX_SENTENCE_CHARS = 240
+"""Maximum length of one entry; longer sentences are split."""
 
 IDENTIFIER = re.compile(
     r"""
@@ -49,26 +49,26 @@ WEIGHTS = (
     (re.compile("我叫|我的|我是|我住|喜欢|名前|私は|住んで|好き|過敏|过敏|アレルギー"), 2.5),
 )  # fmt: skip
 ROLE_WEIGHTS = {"user": 1.5, "assistant": 1.0, "tool": 0.2}
-"""How much what was said weighs, by who said it: a tool's listing has many identifiers and few that matter."""
-PLAIN = 1.0
-"""What a sentence is worth that tells nothing in particular."""
-NEW_IDENTIFIER = 2.0
-NEW_NAME = 0.7
-COUNTED = 4
-"""Identifiers of one sentence that count: a list of hundreds is no better than four."""
+"""Weight of a sentence by its speaker: a tool's listing has many identifiers, of which few matter."""
+PLAIN_SCORE = 1.0
+"""Value of a sentence without any special content."""
+NEW_IDENTIFIER_SCORE = 2.0
+NEW_NAME_SCORE = 0.7
+MAX_IDENTIFIER_COUNT = 4
+"""Maximum number of identifiers that count in one sentence: a list of hundreds is not worth more."""
 
-TELLING = PLAIN + 2.0
-STRONG = 5
+FACT_SCORE = PLAIN_SCORE + 2.0
+MIN_STRONG_CHARS = 5
 WORD = re.compile(r"\w{4,}")
 MISSING = "Also said, word for word:"
 OPENING = "Digest (made without a model, quoting what was said):"
 ALSO = "- also mentioned: "
 ALSO_SHARE = 5
-"""The part of the room, as a divisor, that is left for identifiers without their sentences."""
+"""Divisor: this part of the room is reserved for identifiers without their sentences."""
 
 
 class DigestLine(Struct, frozen=True):
-    """A line that may stand in the digest, and what speaks for it."""
+    """A candidate line of the digest, with the factors of its value."""
 
     place: int
     line: str
@@ -80,24 +80,30 @@ class DigestLine(Struct, frozen=True):
 
     @property
     def strong_identifiers(self) -> list[str]:
-        """Those long enough to be told from any other number."""
-        return [mark for mark in self.identifiers if len(mark) >= STRONG]
+        """Return the identifiers that are long enough to be distinctive."""
+        return [mark for mark in self.identifiers if len(mark) >= MIN_STRONG_CHARS]
 
     def is_in(self, text: str, words: Collection[str]) -> bool:
-        """Whether a text with these words says it: with its identifiers and most of its longer words."""
+        """Return True if a text with these words contains the line's identifiers and most of its longer words."""
         own = set(WORD.findall(self.line.casefold()))
         return all(mark in text for mark in self.strong_identifiers) and 2 * len(own.intersection(words)) >= len(own)
 
     def value(self, covered: set[str]) -> float:
-        """Worth per token; what others hold already is worth nothing, so it only falls as the digest grows."""
+        """Return the value per token. Content that the digest already covers does not count, so the value only
+        falls."""
         new = sum(mark not in covered for mark in self.identifiers)
         names = sum(mark not in covered for mark in self.names)
-        worth = self.base + NEW_IDENTIFIER * min(new, COUNTED) + NEW_NAME * min(names, COUNTED)
+        worth = (
+            self.base
+            + NEW_IDENTIFIER_SCORE * min(new, MAX_IDENTIFIER_COUNT)
+            + NEW_NAME_SCORE * min(names, MAX_IDENTIFIER_COUNT)
+        )
         return self.weight * worth / (12 + self.cost)
 
 
 def make_digest(previous: str | None, leaving: Sequence[Message], budget: int) -> str:
-    """The most telling sentences of `previous` and of what leaves, in order, within `budget` tokens."""
+    """Return the most valuable sentences of `previous` and of the leaving messages, in order, within `budget`
+    tokens."""
     room = budget - estimate_tokens(OPENING) - 1
     entries = list(_entries(previous, leaving))
     covered: set[str] = set()
@@ -112,16 +118,16 @@ def make_digest(previous: str | None, leaving: Sequence[Message], budget: int) -
 
 
 def read_telling(previous: str | None, leaving: Sequence[Message]) -> list[DigestLine]:
-    """What people and the assistant said, not tools, that names a fact, a decision, a task or an identifier."""
+    """Return sentences of people and the assistant that contain a fact, a decision, a task or an identifier."""
     return [
         entry
         for entry in _entries(previous, leaving)
-        if entry.weight > ROLE_WEIGHTS["tool"] and (entry.base >= TELLING or entry.strong_identifiers)
+        if entry.weight > ROLE_WEIGHTS["tool"] and (entry.base >= FACT_SCORE or entry.strong_identifiers)
     ]
 
 
 def add_missing(summary: str, telling: Sequence[DigestLine], room: int) -> str:
-    """`summary`, and within `room` tokens the best of those sentences that it has not taken up, word for word."""
+    """Return `summary` with the best sentences that it lacks, word for word, within `room` tokens."""
     words = set(WORD.findall(summary.casefold()))
     missing = [entry for entry in telling if not entry.is_in(summary, words)]
     chosen = _choose(missing, room - estimate_tokens(MISSING) - 2, set())
@@ -130,7 +136,7 @@ def add_missing(summary: str, telling: Sequence[DigestLine], room: int) -> str:
 
 
 def _choose(entries: Iterable[DigestLine], room: int, covered: set[str]) -> list[DigestLine]:
-    """The best that fit, one after another; a value is worked out anew only when it comes to the top."""
+    """Return the most valuable entries that fit. A value is recomputed only when its entry reaches the top."""
     heap = [(-entry.value(covered), -entry.place, entry) for entry in entries]
     heapq.heapify(heap)
     chosen: list[DigestLine] = []
@@ -148,7 +154,7 @@ def _choose(entries: Iterable[DigestLine], room: int, covered: set[str]) -> list
 
 
 def _also(entries: Sequence[DigestLine], previous: str | None, covered: set[str], room: int) -> list[str]:
-    """Identifiers that no chosen sentence holds: those of an earlier list, then the newest."""
+    """Return a line of identifiers that no chosen sentence contains: the newest ones, then those of an earlier list."""
     listed = [line.removeprefix(ALSO) for line in (previous or "").splitlines() if line.startswith(ALSO)]
     earlier = [mark for line in listed for mark in line.split(", ")]
     new = [mark for entry in reversed(entries) if entry.weight > ROLE_WEIGHTS["tool"] for mark in entry.identifiers]
@@ -177,7 +183,7 @@ def _entries(previous: str | None, leaving: Sequence[Message]) -> Iterator[Diges
 
 
 def _spoken(previous: str | None, leaving: Sequence[Message]) -> Iterator[tuple[str, float, str]]:
-    """Who said what, and how much that weighs. Lines of an earlier digest say it themselves."""
+    """Yield speaker, weight and text. Lines of an earlier digest contain their speaker."""
     for line in (previous or "").splitlines():
         if line in (OPENING, MISSING) or line.startswith(ALSO):
             continue
@@ -194,10 +200,10 @@ def _sentences(text: str) -> Iterator[str]:
     for part in SENTENCE_END.split(text):
         sentence = " ".join(part.split())
         start = 0
-        while len(sentence) - start > LONGEST:
-            around = start + LONGEST // 2, start + LONGEST
+        while len(sentence) - start > MAX_SENTENCE_CHARS:
+            around = start + MAX_SENTENCE_CHARS // 2, start + MAX_SENTENCE_CHARS
             end = max(sentence.rfind(" ", *around), sentence.rfind("，", *around) + 1)
-            end = end if end > start else start + LONGEST
+            end = end if end > start else start + MAX_SENTENCE_CHARS
             yield sentence[start:end].strip()
             start = end
         if rest := sentence[start:].strip():
@@ -205,7 +211,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _identifiers(text: str) -> Iterator[str]:
-    """Looked for only among words that are more than letters: most are not, and the pattern is a slow one."""
+    """Yield identifiers. The slow pattern runs only on words that are more than letters, which are few."""
     if "`" in text:
         yield from QUOTED.findall(text)
     if unusual := [word for word in text.split() if not word.rstrip(",.;:!?").isalpha()]:
@@ -214,7 +220,7 @@ def _identifiers(text: str) -> Iterator[str]:
 
 def _entry(place: int, speaker: str, weight: float, text: str) -> DigestLine:
     line = f"- {speaker}: {text}" if speaker else f"- {text}"
-    base = PLAIN + sum(worth for pattern, worth in WEIGHTS if pattern.search(text))
+    base = PLAIN_SCORE + sum(worth for pattern, worth in WEIGHTS if pattern.search(text))
     base -= (0.5 if text.endswith(("?", "？")) else 0.0) + (0.4 if len(text) < 12 else 0.0)
     identifiers = tuple(dict.fromkeys(mark.strip("`") for mark in _identifiers(text)))
     names = tuple(dict.fromkeys(NAME.findall(text)))

@@ -1,4 +1,4 @@
-"""The one model call of a compression. It has no tools and no memory provider; a failure is a value."""
+"""The one model call of a compression, without tools or memory provider. Failures are return values."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ PROMPT = (
     "the summary alone."
 )
 GAP = " […] "
-LONGEST_FOCUS = 200
+MAX_FOCUS_TOKENS = 200
 PROMPT_TOKENS = 500
-"""Tokens: of what a summary is to pay attention to, and of all that stands around the conversation in a request."""
-TOOL_RESULT = 1500
-"""Characters of a tool's result that the summariser gets to see."""
+"""Maximum number of tokens of the focus, and of everything around the conversation in a request."""
+MAX_TOOL_RESULT_CHARS = 1500
+"""Maximum number of characters of a tool result in the request."""
 
 REFUSALS = ("i'm sorry", "i am sorry", "i cannot", "i can't", "i can’t", "sorry, but", "as an ai")
 
 
 class UsableSummary(Struct, frozen=True):
-    """A summary that may be used, and what a person should know of it."""
+    """A usable summary, with a notice for the person."""
 
     text: str
     remark: str = ""
 
 
 class NoSummary(Struct, frozen=True):
-    """There is none, and why."""
+    """A failed summary, with the reason."""
 
     reason: str
 
@@ -47,13 +47,14 @@ class NoSummary(Struct, frozen=True):
 async def summarise(
     model: Model, previous: str | None, leaving: Sequence[Message], *, budget: int, focus: str, deadline: float
 ) -> UsableSummary | NoSummary:
-    """Condense what leaves, starting from the last summary; what the model cannot read at once goes piece by piece.
+    """Summarise the leaving messages, starting from the last summary; input too long for one request goes piece by
+    piece.
 
-    No request is larger than the model's window: a summary so far that would take too much of it is condensed again.
+    No request exceeds the model's window: an earlier summary that is too long is summarised again.
     """
     lines = list(_lines(leaving))
     replaced = estimate_tokens(previous or "") + sum(map(estimate_tokens, lines))
-    focus = fit_tokens(focus, LONGEST_FOCUS)
+    focus = fit_tokens(focus, MAX_FOCUS_TOKENS)
     summary = previous
     if estimate_tokens(previous or "") > 2 * budget:
         summary, lines = None, [*(previous or "").splitlines(), *lines]
@@ -64,7 +65,7 @@ async def summarise(
                 if isinstance(result, NoSummary):
                     return result
                 if estimate_tokens(result.text) > 2 * budget:
-                    return NoSummary("the summary was far longer than asked for")
+                    return NoSummary("the summary was far too long")
                 summary = result.text
     except TimeoutError:
         return NoSummary(f"the model took longer than {deadline:g} s")
@@ -76,13 +77,13 @@ async def summarise(
 
 
 def _room(window: int, budget: int) -> int:
-    """Tokens of conversation in one request: what the prompt, the summary so far and the next one leave, where that is
-    a quarter of the window or more."""
+    """Return the tokens of conversation per request: the window less prompt, earlier and next summary, but at least a
+    quarter of the window."""
     return max(window // 4, min(window // 2, window - 4 * budget - PROMPT_TOKENS))
 
 
 def _pieces(lines: Sequence[str], room: int) -> Iterator[list[str]]:
-    """The conversation in pieces that the summariser can read."""
+    """Yield the conversation in pieces that fit one request."""
     piece: list[str] = []
     used = 0
     for line in lines:
@@ -98,7 +99,7 @@ def _pieces(lines: Sequence[str], room: int) -> Iterator[list[str]]:
 
 
 def _shorten(line: str, room: int) -> str:
-    """One message larger than the summariser's window is read at its beginning and its end."""
+    """Return the beginning and end of a message that is larger than the model's window."""
     return keep_ends(line, room, GAP)
 
 
@@ -106,14 +107,14 @@ def _lines(messages: Sequence[Message]) -> Iterator[str]:
     for message in messages:
         content = message.content or ""
         if message.role == "tool":
-            if len(content) > TOOL_RESULT:
-                content = f"{content[: TOOL_RESULT // 2]}{GAP}{content[-TOOL_RESULT // 2 :]}"
+            if len(content) > MAX_TOOL_RESULT_CHARS:
+                content = f"{content[: MAX_TOOL_RESULT_CHARS // 2]}{GAP}{content[-MAX_TOOL_RESULT_CHARS // 2 :]}"
             yield f"result of {message.tool_name or 'a tool'}: {content}"
             continue
         if content:
             yield f"{message.role}: {content}"
         for call in message.tool_calls:
-            yield f"assistant calls {call.name}: {call.arguments[:TOOL_RESULT]}"
+            yield f"assistant calls {call.name}: {call.arguments[:MAX_TOOL_RESULT_CHARS]}"
 
 
 async def _ask(

@@ -1,5 +1,5 @@
-"""The store's database, and what keeps order between processes.
+"""The store's database, and order between processes.
 
 `engine` opens the file and runs functions in transactions; `leases` and `queue` are such functions. A lease has an
-owner and a fencing epoch that only grows; the queue keeps order per lane by holding the lane as a lease.
+owner and a fencing epoch that only grows. The queue keeps order per lane by holding the lane as a lease.
 """

@@ -1,5 +1,5 @@
-"""The store's file: the driver's own connection is the transaction, and rows know their columns by name. Our own tables
-are made and changed in numbered steps; tables that are not ours are never touched here."""
+"""The store's file. A transaction is the driver's own connection, with rows by column name. Our tables are created and
+changed in numbered migrations; tables of other programs are never changed here."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from hermes.sqlite.reading import ReadLane
 Tx: TypeAlias = sqlite3.Connection
 """An open transaction. Functions that take one must have no effect outside it."""
 
-LANES = (ReadLane(threads=4),)
+READ_LANES = (ReadLane(threads=4),)
 
 
 class StoreDatabase(SqliteDatabase[Tx]):
-    """An open file. When `write` returns, what was written is on the disk."""
+    """An open file. When `write` returns, its changes are on disk."""
 
     def __init__(self, path: Path, *, lock_timeout: float, inspect: Callable[[Tx], None] = accept) -> None:
-        """Open a file or make it. `inspect` sees it before a byte is changed, and raises to refuse it."""
+        """Open a file or create it. `inspect` sees it before any change, and raises an error to refuse it."""
         super().__init__(
             path,
             partial(connect_plainly, path),
             lock_timeout=lock_timeout,
-            lanes=LANES,
+            lanes=READ_LANES,
             pragmas=("temp_store = MEMORY",),
             inspect=inspect,
         )
 
 
 class Migration(Struct, frozen=True):
-    """One step. Its statements run once, in order, in one transaction."""
+    """One migration. Its statements run once, in order, in one transaction."""
 
     version: int
     statements: tuple[str, ...]
 
 
 def current_version(tx: Tx) -> int:
-    """The last step that was applied to this file; 0 for a file that has none of our tables."""
+    """Return the newest migration applied to this file; 0 if it has none of our tables."""
     known = tx.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'hermes_migrations'").fetchone()
     if known is None:
         return 0
@@ -61,7 +61,7 @@ def refuse_newer(tx: Tx, migrations: Sequence[Migration]) -> None:
 
 
 def migrate(tx: Tx, migrations: Sequence[Migration], now: float) -> None:
-    """Apply what is missing. A file from a newer version is refused untouched."""
+    """Apply the missing migrations. Raises StoreNewerError, and changes nothing, for a file of a newer version."""
     refuse_newer(tx, migrations)
     have = current_version(tx)
     if have == 0:

@@ -1,8 +1,8 @@
-"""Isolation: an item that may be the cause of crashes is handled while no other lane of the process is.
+"""Isolation: an item that may be the cause of crashes is handled while no other lane of the process runs.
 
-Other lanes go first: such an item waits until nothing runs, for HOLD_SECONDS at most. Then no new lane begins until it
-had its turn. If the lanes that run still have not ended after as long again, it is handled beside them, and a crash
-does not count against it.
+Other lanes go first: such an item waits until nothing runs, for at most HOLD_SECONDS. After that no new lane begins
+until the item had its turn. If running lanes have not ended after HOLD_SECONDS more, it is handled beside them, and a
+crash does not count against it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from hermes.db.queue import Claim
 
 HOLD_SECONDS = 10.0
 MAX_ALONE_SECONDS = 60.0
-"""The other lanes wait no longer than this for one that is handled alone."""
+"""Maximum time that other lanes wait for an item that is handled alone."""
 
 
 class Taken(Struct, frozen=True):
-    """Lanes that a worker has claimed; `put_off` is a suspect's lane that could not begin."""
+    """Lanes that a worker has claimed. `put_off` is the lane of a suspect item that could not begin."""
 
     claims: list[Claim]
     is_alone: bool = False
@@ -27,7 +27,7 @@ class Taken(Struct, frozen=True):
 
 
 class Isolation:
-    """The lanes that run in one process, over all workers of one store."""
+    """The running lanes of one process, over all workers of one store."""
 
     def __init__(self) -> None:
         self.taking = asyncio.Lock()
@@ -54,7 +54,7 @@ class Isolation:
         return self._waiting[1]
 
     def begin(self, queue: str, taken: Taken, now: float) -> None:
-        """Note what a worker has claimed."""
+        """Record a worker's claims."""
         self.alone = taken.claims[0] if taken.is_alone else None
         if taken.is_alone:
             self._since, self._waiting = now, None

@@ -22,7 +22,7 @@ SCHEMA = (
     """,
     "CREATE INDEX hermes_lanes_due ON hermes_lanes (queue, due_at) WHERE due_at IS NOT NULL",
 )
-"""`due_at` is when a lane is next worth a claim: its head's time, the end of its lease, or NULL when it is empty."""
+"""`due_at` is when a lane is next worth a claim: its head's time, the end of its lease, or NULL if it is empty."""
 
 
 def lease_name(queue: str, lane: str) -> str:
@@ -30,7 +30,8 @@ def lease_name(queue: str, lane: str) -> str:
 
 
 def hold_lane(tx: Tx, queue: str, lane: str, owner: str, *, ttl: float, now: float) -> Lease | None:
-    """Take a lane without taking items from it (a terminal that resumes a session); None while another holds it."""
+    """Take a lane without its items (for a terminal that resumes a session); return None while another owner holds
+    it."""
     name = lease_name(queue, lane)
     lease = leases.acquire(tx, name, owner, ttl=ttl, now=now)
     held = lease or leases.holder(tx, name, now=now)
@@ -43,13 +44,13 @@ def hold_lane(tx: Tx, queue: str, lane: str, owner: str, *, ttl: float, now: flo
 
 
 def release_lane(tx: Tx, queue: str, lane: str, lease: Lease) -> None:
-    """Let a lane go, so that whoever is next can take it at once."""
+    """Release a lane, so that the next owner can take it at once."""
     leases.release(tx, lease)
     schedule(tx, queue, lane)
 
 
 def revoke_lane(tx: Tx, queue: str, lane: str) -> None:
-    """Take a lane away from whoever holds it: what they do in it from now on is refused."""
+    """Take a lane from its holder, whose later writes in it are refused."""
     leases.revoke(tx, lease_name(queue, lane))
     schedule(tx, queue, lane)
 
@@ -63,8 +64,8 @@ def free_lanes(tx: Tx, queue: str, *, now: float) -> None:
 
 
 def heed_clock(tx: Tx, queue: str, *, now: float) -> None:
-    """Let no waiting item have been queued or tried at a time that the clock has not reached: it was set back, and what
-    was put off then would wait for it to get there again, with all that follows in the lane."""
+    """Correct the times of waiting items after the clock was set back. Times in the future become `now`; otherwise
+    delayed items, and their lanes, would wait until the clock reaches those times again."""
     tx.execute(
         "UPDATE hermes_queue SET not_before = :now, created_at = min(created_at, :now), tried_at = min(tried_at, :now) "
         "WHERE queue = :queue AND state = 'waiting' AND not_before > :now AND (created_at > :now OR tried_at > :now)",
@@ -76,9 +77,9 @@ def heed_clock(tx: Tx, queue: str, *, now: float) -> None:
 
 
 def join_lanes(tx: Tx, queue: str, lane: str, into: str, *, patch: dict[str, Json] | None = None) -> None:
-    """What waits in `lane` waits in `into` from now on, in the order of arrival; what is under way is left alone.
+    """Move the waiting items of `lane` to the lane `into`, in order of arrival. Claimed items stay.
 
-    `patch` replaces fields in the payload of each item that is moved; payloads must be objects then.
+    `patch` replaces fields in the payload of each moved item; payloads must be objects then.
     """
     tx.execute(
         "INSERT INTO hermes_lanes (queue, lane, due_at) VALUES (?, ?, NULL) ON CONFLICT DO NOTHING", (queue, into)
@@ -96,7 +97,7 @@ def join_lanes(tx: Tx, queue: str, lane: str, into: str, *, patch: dict[str, Jso
 def move_items(
     tx: Tx, queue: str, keys: Iterable[str], into: str, *, not_before: float, patch: dict[str, Json]
 ) -> None:
-    """Move items that were never taken to another lane, with a new time; see `join_lanes`."""
+    """Move items that were never claimed to another lane, with a new time; see `join_lanes`."""
     tx.execute(
         "INSERT INTO hermes_lanes (queue, lane, due_at) VALUES (?, ?, NULL) ON CONFLICT DO NOTHING", (queue, into)
     )
@@ -113,7 +114,7 @@ def move_items(
 
 
 def busy_lanes(tx: Tx, queue: str, prefix: str) -> list[str]:
-    """The lanes whose names begin with `prefix` and in which something waits."""
+    """Return the lanes with waiting items whose names begin with `prefix`."""
     rows = tx.execute(
         "SELECT lane FROM hermes_lanes WHERE queue = :queue AND lane >= :first AND lane < :last AND due_at IS NOT NULL",
         {"queue": queue, "first": prefix, "last": prefix[:-1] + chr(ord(prefix[-1]) + 1)},
@@ -127,7 +128,7 @@ def _patch_payloads(tx: Tx, rows: Iterable[sqlite3.Row], patch: dict[str, Json])
 
 
 def head_time(tx: Tx, queue: str, lane: str) -> float | None:
-    """From when on the first waiting item of a lane may be taken; None when nothing waits in it."""
+    """Return the time from which the first waiting item of a lane may be claimed; None for an empty lane."""
     head = tx.execute(
         "SELECT not_before FROM hermes_queue WHERE queue = ? AND lane = ? AND state = 'waiting' ORDER BY id LIMIT 1",
         (queue, lane),
@@ -136,7 +137,8 @@ def head_time(tx: Tx, queue: str, lane: str) -> float | None:
 
 
 def schedule(tx: Tx, queue: str, lane: str, *, not_before: float = 0.0) -> None:
-    """Set a lane's `due_at` to the time of its first item. Too early for one that is held: the next claim mends it."""
+    """Set a lane's `due_at` to the time of its first item. For a lane that is held this is too early; the next claim
+    corrects it."""
     tx.execute(
         """
         UPDATE hermes_lanes SET due_at = (

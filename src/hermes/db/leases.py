@@ -1,8 +1,8 @@
-"""Leases with fencing epochs: who may act on a name, until when, and proof that it is still so.
+"""Leases with fencing epochs: who may act on a name, until when, and a check that this still holds.
 
-An epoch only grows, also when a lease is released or taken over, so that a result under an old epoch can be refused.
-An owner is a process, by a name that tells whether it is still there: one that has certainly ended holds nothing. What
-takes a `tx` runs inside the caller's transaction; `now` is passed in.
+An epoch only grows, even when a lease is released or taken over, so that a result under an old epoch can be refused.
+An owner is a process; its name shows whether the process still runs, and one that has certainly ended holds nothing.
+Functions with a `tx` run inside the caller's transaction; `now` is passed in.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ CREATE TABLE hermes_leases (
 
 
 class Lease(Struct, frozen=True):
-    """Held by `owner` until `expires_at`; `epoch` tells it from every earlier holding of the same name."""
+    """A lease held by `owner` until `expires_at`. `epoch` distinguishes it from every earlier lease of the same
+    name."""
 
     name: str
     owner: str
@@ -38,7 +39,7 @@ class Lease(Struct, frozen=True):
 
 
 def acquire(tx: Tx, name: str, owner: str, *, ttl: float, now: float) -> Lease | None:
-    """The lease, or None while someone else holds it. A name one holds already is not given a second time."""
+    """Return the lease, or None while anybody holds it, including `owner` itself."""
     free_from_gone(tx, name, now=now)
     row = tx.execute(
         """
@@ -53,13 +54,13 @@ def acquire(tx: Tx, name: str, owner: str, *, ttl: float, now: float) -> Lease |
 
 
 def holder(tx: Tx, name: str, *, now: float) -> Lease | None:
-    """Who holds `name` now, or None."""
+    """Return the current lease on `name`, or None."""
     lease = _granted(tx, name, now)
     return None if lease is None or is_gone(lease.owner) else lease
 
 
 def free_from_gone(tx: Tx, name: str, *, now: float) -> bool:
-    """End the lease of an owner that is gone before it expires; False when there was none."""
+    """End the lease of an owner whose process has ended; return False without such a lease."""
     lease = _granted(tx, name, now)
     if lease is None or not is_gone(lease.owner):
         return False
@@ -68,7 +69,7 @@ def free_from_gone(tx: Tx, name: str, *, now: float) -> bool:
 
 
 def revoke(tx: Tx, name: str) -> None:
-    """End the lease on `name`, whoever holds it: what they do under it from now on is refused."""
+    """End the lease on `name`. Later writes of its holder are refused."""
     tx.execute("UPDATE hermes_leases SET owner = NULL, expires_at = 0 WHERE name = ?", (name,))
 
 
@@ -80,9 +81,9 @@ def _granted(tx: Tx, name: str, now: float) -> Lease | None:
 
 
 def check(tx: Tx, lease: Lease) -> None:
-    """Raise StaleError unless `lease` is still the newest holding of its name.
+    """Raise StaleError unless `lease` is still the newest lease of its name.
 
-    A lease past its expiry that nobody took over still passes: the epoch, not the clock, decides.
+    An expired lease that nobody took over still passes: the epoch, not the clock, decides.
     """
     row = tx.execute("SELECT owner, epoch FROM hermes_leases WHERE name = ?", (lease.name,)).fetchone()
     if row is None or row["owner"] != lease.owner or row["epoch"] != lease.epoch:
@@ -90,44 +91,44 @@ def check(tx: Tx, lease: Lease) -> None:
 
 
 def renew(tx: Tx, lease: Lease, *, ttl: float, now: float) -> Lease:
-    """Hold on for another `ttl`. Raises StaleError when the lease was lost."""
+    """Extend a lease by `ttl` from now. Raises StaleError if it was lost."""
     check(tx, lease)
     tx.execute("UPDATE hermes_leases SET expires_at = ? WHERE name = ?", (now + ttl, lease.name))
     return replace(lease, expires_at=now + ttl)
 
 
 def release(tx: Tx, lease: Lease) -> None:
-    """Let go. Raises StaleError when the lease was lost before."""
+    """Release a lease. Raises StaleError if it was lost."""
     check(tx, lease)
     revoke(tx, lease.name)
 
 
-_OURS: set[str] = set()
-"""The names that this process has given itself."""
+_OWN_NAMES: set[str] = set()
+"""Owner names that this process has created."""
 
 
 def new_owner() -> str:
-    """A name for this process, different at every start."""
+    """Return an owner name for this process, different at every start."""
     owner = f"{_place()}:{os.getpid()}:{secrets.token_hex(4)}"
-    _OURS.add(owner)
+    _OWN_NAMES.add(owner)
     return owner
 
 
 def describe_owner(owner: str) -> str:
-    """The process behind `owner`, for a person; where it runs is said when that is not here."""
+    """Describe the process of `owner` for people, with its machine if that is not this one."""
     place, _, rest = owner.partition(":")
     where = "" if place == _place() else f" on {place.partition('/')[0]}"
     return f"process {rest.partition(':')[0]}{where}"
 
 
 def is_gone(owner: str) -> bool:
-    """Whether the process behind `owner` has certainly ended: only then may its lease be taken before it expires."""
+    """Return True if the process of `owner` has certainly ended: only then may its lease be taken before it expires."""
     place, _, rest = owner.partition(":")
     pid = rest.partition(":")[0]
     if os.name == "nt" or place != _place() or not pid.isdigit():
         return False
     if int(pid) == os.getpid():  # in a container each start may get the same id: an owner we never were is gone
-        return owner not in _OURS
+        return owner not in _OWN_NAMES
     try:
         os.kill(int(pid), 0)
     except ProcessLookupError:
@@ -138,7 +139,8 @@ def is_gone(owner: str) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether a process has ended and only waits for its parent to notice; False where the system does not tell."""
+    """Return True if a process has ended and waits for its parent to collect it; False if the system does not show
+    that."""
     try:
         told = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -148,7 +150,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 def _place() -> str:
-    """Where our process ids mean something: this machine and, on Linux, this container."""
+    """Return the scope of our process ids: this machine and, on Linux, this container."""
     try:
         container = Path("/proc/self/ns/pid").stat().st_ino
     except OSError:

@@ -1,4 +1,4 @@
-"""What becomes of an item of the queue that was handled, and which outcomes of several count."""
+"""Outcomes of queue items that were handled, and the rules for which of several count."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import TypeAlias
 from msgspec import Struct
 
 MAX_CRASHES = 5
-"""How often in a row the handler of an item may raise, or the process end while it handles nothing else, before the
-item is dead. In a queue that keeps lost items (`WorkerTerms.keeps_lost`) only what the handler raises counts."""
+"""Number of consecutive crashes after which an item is dead: its handler raised, or the process ended while it handled
+nothing else. In a queue that keeps lost items (`WorkerTerms.keeps_lost`) only exceptions of the handler count."""
 
 GIVEN_UP = f"the process ended {MAX_CRASHES} times while it handled nothing else"
-SUSPECT_CRASHES = 3
-"""Crashes and losses in a row from which on an item is a suspect: its lane is handled while no other runs."""
-SPLIT_LOSSES = 5
-"""Losses in a row from which on an item is also claimed without its neighbours, so that the one to blame shows."""
+MIN_SUSPECT_CRASHES = 3
+"""Number of consecutive crashes and losses that make an item a suspect: its lane is handled while no other runs."""
+MIN_SPLIT_LOSSES = 5
+"""Number of consecutive losses after which an item is also claimed without its neighbours, to find the culprit."""
 
 
 class Done(Struct, frozen=True):
-    """Handled; never again. `note` is kept with the item: what came of it."""
+    """Handled, finally. `note` is stored with the item as its result."""
 
     note: str | None = None
 
 
 class Retry(Struct, frozen=True):
-    """Not now, for as long as it takes: once more at `at`. What follows in the lane waits too."""
+    """Try again at `at`, without a limit on attempts. Later items of the lane wait too."""
 
     at: float
     reason: str
 
 
 class Defect(Struct, frozen=True):
-    """The handler raised: once more at `at`, from the third time on alone, and after the fifth in a row dead.
+    """The handler raised: try again at `at`, alone from the third time on; the fifth time in a row makes the item dead.
 
-    Of items that were handled together each gets one, since nobody knows which of them it was.
+    Items handled together get one each, since nobody knows which of them is to blame.
     """
 
     at: float
@@ -42,14 +42,15 @@ class Defect(Struct, frozen=True):
 
 
 class Postponed(Struct, frozen=True):
-    """Neither it nor what is behind it was begun: as if not claimed, with `tried_at` and attempts as they were."""
+    """Neither this item nor later ones were begun: they count as not claimed, with `tried_at` and attempts
+    unchanged."""
 
     at: float
     reason: str | None = None
 
 
 class Dead(Struct, frozen=True):
-    """Never by itself again; the lane goes on."""
+    """Never retried automatically; the lane continues."""
 
     reason: str
 
@@ -58,9 +59,9 @@ ItemOutcome: TypeAlias = Done | Retry | Defect | Postponed | Dead
 
 
 def weigh(outcomes: Sequence[ItemOutcome], crashes: Sequence[int]) -> list[ItemOutcome]:
-    """The outcomes that count, for the items of a claim, first to last, that had so many crashes before.
+    """Return the outcomes that count, for the items of a claim in order, given each item's earlier crashes.
 
-    Nothing counts behind an item that must wait, but for Defects that stand together; one too many is Dead.
+    Outcomes behind an item that must wait do not count, except consecutive Defects. A Defect too many becomes Dead.
     """
     weighed: list[ItemOutcome] = []
     for outcome, before in zip(outcomes, crashes, strict=False):

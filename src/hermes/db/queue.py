@@ -1,11 +1,11 @@
-"""The one durable queue: inbox, outbound and memory outbox are three users of it.
+"""The durable queue behind the inbox, the outbound messages and the memory outbox.
 
     enqueue (once per key) ──> lane, in order ──claim──> handler ──settle──> done | waiting again | dead, with a reason
-       └─ held until its time, or `release`
+     └─ held until its time, or `release`
 
-A lane is held as a lease while its items are handled, so one owner at a time works on it and a stale owner's outcome
-is refused. Functions run inside the caller's transaction: an item is written with what caused it, and settled with
-its effect. `now` and chance are passed in.
+A lane is held as a lease while its items are handled, so that one owner at a time works on it and a former owner's
+outcome is refused. Functions run inside the caller's transaction: an item is committed together with its cause, and
+settled together with its effect. `now` and the source of random numbers are passed in.
 """
 
 from __future__ import annotations
@@ -24,7 +24,17 @@ from hermes.db.engine import Tx
 from hermes.db.lanes import SCHEMA as LANES
 from hermes.db.lanes import head_time, hold_lane, release_lane, schedule
 from hermes.db.leases import Lease
-from hermes.db.outcomes import SPLIT_LOSSES, SUSPECT_CRASHES, Dead, Defect, Done, ItemOutcome, Postponed, Retry, weigh
+from hermes.db.outcomes import (
+    MIN_SPLIT_LOSSES,
+    MIN_SUSPECT_CRASHES,
+    Dead,
+    Defect,
+    Done,
+    ItemOutcome,
+    Postponed,
+    Retry,
+    weigh,
+)
 from hermes.errors import StaleError
 from hermes.types import Json
 
@@ -61,18 +71,18 @@ TRIED_AT = (
     "CREATE INDEX hermes_queue_held ON hermes_queue (queue, lane, not_before) "
     "WHERE state = 'waiting' AND tried_at IS NULL",
 )
-"""A later migration: when an item was last taken (NULL: never), and the index that `release` uses."""
+"""A later migration: when an item was last claimed (NULL: never), and the index that `release` uses."""
 
 LOST = "ALTER TABLE hermes_queue ADD COLUMN lost INTEGER NOT NULL DEFAULT 0"
-"""A later migration: how often in a row the owner of an item vanished."""
+"""A later migration: number of consecutive times that the owner of an item vanished."""
 
 ItemState = Literal["waiting", "done", "dead"]
 
 
 class Item(Struct, frozen=True):
-    """One piece of work. `attempts` counts this one.
+    """One piece of work. `attempts` includes the current attempt.
 
-    `tried_at` is when it was taken the last time before this one: what was begun then may have had its effect.
+    `tried_at` is the time of the previous attempt, which may have had its effect.
     """
 
     id: int
@@ -92,8 +102,8 @@ class Item(Struct, frozen=True):
 
     @property
     def is_apart(self) -> bool:
-        """True for an item that is claimed without its neighbours: one of them may be the cause of crashes."""
-        return self.lost >= SPLIT_LOSSES or (self.crashes > 0 and self.crashes + self.lost >= SUSPECT_CRASHES)
+        """True if the item is claimed without its neighbours, since one of them may cause crashes."""
+        return self.lost >= MIN_SPLIT_LOSSES or (self.crashes > 0 and self.crashes + self.lost >= MIN_SUSPECT_CRASHES)
 
     @classmethod
     def from_row(cls, row: sqlite3.Row) -> Item:
@@ -103,7 +113,7 @@ class Item(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True):
-    """A lane that is ours, with the items to handle, in order."""
+    """A lane that we hold, with the items to handle, in order."""
 
     lease: Lease
     items: tuple[Item, ...]
@@ -128,9 +138,9 @@ def enqueue(
     session_id: str | None = None,
     not_before: float | None = None,
 ) -> bool:
-    """Add an item at the end of its lane. False when `key` was there before: nothing is added twice.
+    """Add an item at the end of its lane. Return False, and add nothing, if `key` was used before.
 
-    Until `not_before` it is held, and with it what follows in the lane, unless `release` lets it go.
+    The item, and later ones of its lane, are held until `not_before`, or until `release`.
     """
     due_at = now if not_before is None else not_before
     added = tx.execute(
@@ -153,9 +163,9 @@ def enqueue(
 
 
 def release(tx: Tx, queue: str, *lanes: str, now: float) -> int:
-    """Let what is held in these lanes be taken at once; returns how many items that were.
+    """Let items that are held in these lanes be claimed at once; return their number.
 
-    Whatever was tried before keeps its time: no back-off is cut short.
+    Items that were tried before keep their time, so that no back-off is shortened.
     """
     released = 0
     for lane in lanes:
@@ -181,9 +191,9 @@ def claim(
     lane: str | None = None,
     lost_pause: Callable[[int], float] = lambda _: 0.0,
 ) -> Claim | None:
-    """Take the lane that has waited longest, or `lane` and no other, and up to `limit` of its items.
+    """Claim the lane that has waited longest, or only `lane`, and up to `limit` of its items.
 
-    None when nothing is due, or all that is due is held by others. An item that is lost again and again waits for
+    Returns None if nothing is due, or other owners hold everything that is. An item that is lost repeatedly waits for
     `lost_pause(n)` seconds after its n-th loss as a suspect.
     """
     while (due := _due_lane(tx, queue, lane, now)) is not None:
@@ -199,7 +209,7 @@ def claim(
 
 
 def _due_lane(tx: Tx, queue: str, lane: str | None, now: float) -> str | None:
-    """The lane that has waited longest, or `lane` itself; None when nothing is due."""
+    """Return the lane that has waited longest, or `lane` itself if it is due; None if nothing is due."""
     if lane is not None:
         head = head_time(tx, queue, lane)
         return None if head is None or head > now else lane
@@ -210,7 +220,7 @@ def _due_lane(tx: Tx, queue: str, lane: str | None, now: float) -> str | None:
 
 
 def heartbeat(tx: Tx, claimed: Claim, *, ttl: float, now: float) -> Claim:
-    """Keep a claim for another `ttl`. Raises StaleError when it was lost."""
+    """Extend a claim by `ttl` from now. Raises StaleError if it was lost."""
     return replace(claimed, lease=leases.renew(tx, claimed.lease, ttl=ttl, now=now))
 
 
@@ -218,15 +228,15 @@ def renew_expired(tx: Tx, held: dict[str, Claim], *, ttl: float, now: float) -> 
     """Renew the claims of these lanes after the clock has jumped: they look expired, but nobody else took them."""
     for lane, claimed in list(held.items()):
         if claimed.lease.expires_at <= now:
-            with suppress(StaleError):  # lost indeed: whoever handles it finds out when it is settled
+            with suppress(StaleError):  # really lost: its handler notices at the settlement
                 held[lane] = heartbeat(tx, claimed, ttl=ttl, now=now)
 
 
 def settle(tx: Tx, claimed: Claim, outcomes: Sequence[ItemOutcome], *, now: float) -> list[ItemOutcome]:
-    """Record what became of the items, first to last, and let the lane go. Items without an outcome wait as before.
+    """Record the outcomes of a claim's items, in order, and release the lane. Items without an outcome wait as before.
 
-    Returns what was recorded: nothing behind an item that must wait, and a Defect that was one too many as Dead.
-    Raises StaleError, and changes nothing, when the claim was lost: run it in the transaction of the effect.
+    Returns the recorded outcomes (see `weigh`). Raises StaleError, and changes nothing, if the claim was lost: call it
+    in the transaction of the effect.
     """
     leases.check(tx, claimed.lease)
     recorded = weigh(outcomes, [item.crashes for item in claimed.items])
@@ -257,27 +267,28 @@ def _record(tx: Tx, item: Item, outcome: ItemOutcome, now: float) -> None:
 
 
 def backoff(attempts: int, chance: Callable[[], float], *, base: float = 0.5, cap: float = 300.0) -> float:
-    """Seconds to wait after `attempts` failures: doubling from `base` to `cap`, cut by up to half by chance."""
+    """Return the delay in seconds after `attempts` failures: doubling from `base` to `cap`, shortened at random by up
+    to half."""
     return min(cap, base * 2.0 ** min(attempts - 1, 60)) * (1.0 - 0.5 * chance())
 
 
 def count_alone(tx: Tx, claimed: Claim, *, alone: bool) -> None:
-    """Count a crash for an item in advance while it is handled alone: if the process ends now, it is to blame. Of
-    several items nobody can tell which. Settling the claim, or `alone=False`, takes it back."""
+    """Count a crash in advance for an item that is handled alone: if the process ends now, the item is to blame. Claims
+    of several items are not counted. Settling the claim, or `alone=False`, removes the count."""
     for item in claimed.items if len(claimed.items) == 1 else ():
         tx.execute("UPDATE hermes_queue SET crashes = ? WHERE id = ? AND claimed = 1", (item.crashes + alone, item.id))
 
 
 def _count_lost(tx: Tx, queue: str, lane: str, now: float, lost_pause: Callable[[int], float]) -> None:
-    """Count one more loss for items that were under way when their owner vanished."""
+    """Count one more loss for items that were claimed when their owner vanished."""
     lost = tx.execute(
         "UPDATE hermes_queue SET lost = lost + 1, claimed = 0 "
         "WHERE queue = ? AND lane = ? AND claimed = 1 RETURNING id, lost",
         (queue, lane),
     ).fetchall()
     for row in lost:
-        if row["lost"] >= SUSPECT_CRASHES:
-            at = now + lost_pause(row["lost"] - SUSPECT_CRASHES + 1)
+        if row["lost"] >= MIN_SUSPECT_CRASHES:
+            at = now + lost_pause(row["lost"] - MIN_SUSPECT_CRASHES + 1)
             pause = (at, f"the process ended {row['lost']} times while this was handled", row["id"])
             tx.execute("UPDATE hermes_queue SET not_before = ?, reason = ? WHERE id = ? AND state = 'waiting'", pause)
 
@@ -310,7 +321,8 @@ def _wait(tx: Tx, item: Item, at: float, reason: str | None, crashes: int) -> No
 
 
 def _leave(tx: Tx, item: Item, *, begun: bool) -> None:
-    """An item without an outcome: its attempt does not count, but what was begun may have had its effect."""
+    """Return an item without an outcome to the queue. Its attempt does not count, but a begun one may have had its
+    effect."""
     tx.execute(
         "UPDATE hermes_queue SET claimed = 0, attempts = attempts - 1, tried_at = iif(?, tried_at, ?), crashes = ? "
         "WHERE id = ? AND state = 'waiting'",
@@ -319,7 +331,7 @@ def _leave(tx: Tx, item: Item, *, begun: bool) -> None:
 
 
 def _finish(tx: Tx, item_id: int, state: ItemState, reason: str | None, now: float) -> None:
-    """An item that was dropped while it was handled stays dropped."""
+    """Finish an item, unless it was dropped while it was handled."""
     tx.execute(
         "UPDATE hermes_queue SET state = ?, claimed = 0, reason = ?, finished_at = ? "
         "WHERE id = ? AND state = 'waiting'",

@@ -1,4 +1,4 @@
-"""Items of the queue one by one: found, listed and counted, revived, dropped, forgotten. No lane is held for it."""
+"""Single items of the queue: find, list, count, revive, drop and delete them, without holding a lane."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hermes.errors import NotFoundError
 
 
 class QueueStats(Struct, frozen=True):
-    """What `status` and the doctor show."""
+    """Counts for `status` and the doctor."""
 
     waiting: int
     dead: int
@@ -25,13 +25,13 @@ class QueueStats(Struct, frozen=True):
 
 
 def find(tx: Tx, queue: str, key: str) -> Item | None:
-    """The item with this key, whatever its state; None when there never was one, or it was forgotten."""
+    """Return the item with this key in any state; None if it never existed or was pruned."""
     row = tx.execute("SELECT * FROM hermes_queue WHERE queue = ? AND key = ?", (queue, key)).fetchone()
     return None if row is None else Item.from_row(row)
 
 
 def drop_field(tx: Tx, items: Iterable[Item], name: str) -> None:
-    """Take a field out of the payloads of items: it is large and not needed any more."""
+    """Remove a large, obsolete field from the payloads of items."""
     tx.executemany(
         "UPDATE hermes_queue SET payload = json_remove(payload, '$.' || ?) WHERE id = ?",
         [(name, item.id) for item in items],
@@ -39,7 +39,7 @@ def drop_field(tx: Tx, items: Iterable[Item], name: str) -> None:
 
 
 def get(tx: Tx, item_id: int) -> Item | None:
-    """The item, whatever its state; None when there is none."""
+    """Return the item in any state, or None."""
     row = tx.execute("SELECT * FROM hermes_queue WHERE id = ?", (item_id,)).fetchone()
     return None if row is None else Item.from_row(row)
 
@@ -47,9 +47,9 @@ def get(tx: Tx, item_id: int) -> Item | None:
 def items(
     tx: Tx, queue: str, state: ItemState, *, lane: str | None = None, after_id: int = 0, limit: int = 100
 ) -> list[Item]:
-    """The oldest items in `state`, of one lane where it is named; `after_id` goes on behind a page."""
+    """Return the oldest items in `state`, optionally of one lane; `after_id` continues after a page."""
     in_lane = "" if lane is None else "AND lane = :lane"
-    # The state is written into the statement, since only then can the index of that state be used.
+    # The state is part of the statement's text, since SQLite can use the partial index only then.
     rows = tx.execute(
         f"SELECT * FROM hermes_queue WHERE queue = :queue AND state = '{state}' {in_lane} AND id > :after "
         "ORDER BY id LIMIT :limit",
@@ -59,7 +59,7 @@ def items(
 
 
 def made_since(tx: Tx, queue: str, session_id: str, prefix: str, since: float) -> list[Item]:
-    """A session's items in any state that were queued since then under keys that begin with `prefix`, in order."""
+    """Return a session's items in any state that were queued since then under keys with `prefix`, in order."""
     rows = tx.execute(
         "SELECT * FROM hermes_queue WHERE session_id = ? AND queue = ? AND created_at >= ? AND substr(key, 1, ?) = ? "
         "ORDER BY id",
@@ -69,7 +69,7 @@ def made_since(tx: Tx, queue: str, session_id: str, prefix: str, since: float) -
 
 
 def unsettled(tx: Tx, session_id: str, *, limit: int) -> list[Item]:
-    """Return a session's oldest items of all queues that wait or are dead."""
+    """Return a session's oldest waiting or dead items, of all queues."""
     rows = tx.execute(
         "SELECT * FROM hermes_queue WHERE session_id = ? AND state <> 'done' ORDER BY id LIMIT ?", (session_id, limit)
     )
@@ -77,7 +77,7 @@ def unsettled(tx: Tx, session_id: str, *, limit: int) -> list[Item]:
 
 
 def not_done_before(tx: Tx, queue: str, prefix: str, then: float) -> list[Item]:
-    """Items under keys that begin with `prefix`, in order, but for those that were done before then."""
+    """Return items under keys with `prefix`, in order, except those that were done before `then`."""
     rows = tx.execute(
         "SELECT * FROM hermes_queue WHERE queue = ? AND key >= ? AND key < ? "
         "AND (state <> 'done' OR finished_at >= ?) ORDER BY id",
@@ -87,7 +87,7 @@ def not_done_before(tx: Tx, queue: str, prefix: str, then: float) -> list[Item]:
 
 
 def all_waiting(tx: Tx, items: Sequence[Item]) -> bool:
-    """Whether none of these items is finished or dropped."""
+    """Return True if none of these items is finished or dropped."""
     marks = ", ".join("?" * len(items))
     waiting = tx.execute(
         f"SELECT count(*) FROM hermes_queue WHERE id IN ({marks}) AND state = 'waiting'", [item.id for item in items]
@@ -96,7 +96,7 @@ def all_waiting(tx: Tx, items: Sequence[Item]) -> bool:
 
 
 def stats(tx: Tx, queue: str, *, now: float) -> QueueStats:
-    """How much waits, how much is dead, and since when."""
+    """Return the numbers of waiting and dead items, the age of the oldest, and the last reason."""
     waiting = tx.execute(
         "SELECT count(*), count(DISTINCT lane), min(created_at) FROM hermes_queue "
         "WHERE queue = ? AND state = 'waiting'",
@@ -113,7 +113,7 @@ def stats(tx: Tx, queue: str, *, now: float) -> QueueStats:
 
 
 def overdue(tx: Tx, queue: str, *, now: float) -> tuple[int, str | None]:
-    """How many items wait that were tried in vain or could have been handled by now, and why the newest was not."""
+    """Return how many waiting items failed before or are due, and the newest reason."""
     late = "FROM hermes_queue WHERE queue = ? AND state = 'waiting' AND (reason IS NOT NULL OR not_before <= ?)"
     count = tx.execute(f"SELECT count(*) {late}", (queue, now)).fetchone()[0]
     last = tx.execute(f"SELECT reason {late} AND reason IS NOT NULL ORDER BY id DESC LIMIT 1", (queue, now)).fetchone()
@@ -121,13 +121,13 @@ def overdue(tx: Tx, queue: str, *, now: float) -> tuple[int, str | None]:
 
 
 def queues(tx: Tx, prefix: str = "") -> list[str]:
-    """The names of all queues that were ever used in this file, or of those that begin with `prefix`."""
+    """Return the names of all queues ever used in this file, or of those that begin with `prefix`."""
     names = [row["queue"] for row in tx.execute("SELECT DISTINCT queue FROM hermes_lanes ORDER BY queue")]
     return [name for name in names if name.startswith(prefix)]
 
 
 def revive(tx: Tx, item_id: int, *, now: float) -> None:
-    """Give a dead item another life, at its old place in its lane."""
+    """Make a dead item wait again, at its old place in its lane."""
     row = tx.execute(
         """
         UPDATE hermes_queue
@@ -145,7 +145,7 @@ def revive(tx: Tx, item_id: int, *, now: float) -> None:
 
 
 def conclude(tx: Tx, queue: str, key: str, note: str, *, now: float) -> None:
-    """An item had its effect outside of its lane: it is done, and `note` tells what came of it."""
+    """Mark an item as done whose effect happened outside its lane; `note` is its result."""
     tx.execute(
         "UPDATE hermes_queue SET state = 'done', claimed = 0, reason = ?, finished_at = ? WHERE queue = ? AND key = ?",
         (note, now, queue, key),
@@ -153,7 +153,7 @@ def conclude(tx: Tx, queue: str, key: str, note: str, *, now: float) -> None:
 
 
 def assign(tx: Tx, items: Sequence[Item], session_id: str) -> None:
-    """Items turned out to belong to this session: they go when it goes."""
+    """Assign waiting items to a session, with which they will be deleted."""
     tx.executemany(
         "UPDATE hermes_queue SET session_id = ? WHERE id = ? AND state = 'waiting'",
         [(session_id, item.id) for item in items],
@@ -161,7 +161,7 @@ def assign(tx: Tx, items: Sequence[Item], session_id: str) -> None:
 
 
 def find_held(tx: Tx, ids: Iterable[int], *, now: float) -> list[Lease]:
-    """The leases under which any of these items is being handled now."""
+    """Return the leases under which any of these items is handled now."""
     lanes: set[tuple[str, str]] = set()
     for item_id in ids:
         row = tx.execute("SELECT queue, lane FROM hermes_queue WHERE id = ? AND claimed = 1", (item_id,)).fetchone()
@@ -172,26 +172,26 @@ def find_held(tx: Tx, ids: Iterable[int], *, now: float) -> list[Lease]:
 
 
 def is_any_tried(tx: Tx, ids: Iterable[int], *, since: float) -> bool:
-    """Whether one of these items was taken since then and waits again."""
+    """Return True if one of these items was claimed since then and waits again."""
     tried = "SELECT 1 FROM hermes_queue WHERE id = ? AND state = 'waiting' AND claimed = 0 AND tried_at >= ?"
     return any(tx.execute(tried, (item_id, since)).fetchone() is not None for item_id in ids)
 
 
 def is_held(tx: Tx, lease: Lease, *, now: float) -> bool:
-    """Whether what was taken under this lease may still be under way."""
+    """Return True if items claimed under this lease may still be handled."""
     held = leases.holder(tx, lease.name, now=now)
     return held is not None and held.epoch == lease.epoch
 
 
 def prune(tx: Tx, queue: str, *, before: float) -> int:
-    """Forget what was done before then, keys included: keep them for longer than a sender repeats itself."""
+    """Delete items done before then, with their keys. Keep keys for longer than a sender repeats itself."""
     return tx.execute(
         "DELETE FROM hermes_queue WHERE queue = ? AND state = 'done' AND finished_at < ?", (queue, before)
     ).rowcount
 
 
 def drop(tx: Tx, ids: Iterable[int]) -> int:
-    """Forget items in any state, also under way. Only the keys stay, so that a replay still has no effect."""
+    """Drop items in any state, even claimed ones. Their keys stay, so that a replay has no effect."""
     changed: set[tuple[str, str]] = set()
     dropped = 0
     for item_id in ids:
@@ -210,7 +210,8 @@ def drop(tx: Tx, ids: Iterable[int]) -> int:
 
 
 def withdraw(tx: Tx, items: Iterable[Item]) -> list[Item]:
-    """Undo that items were queued, keys included, so that they can be again: those that were never taken."""
+    """Delete items that were never claimed, with their keys, so that they can be queued again. Return the deleted
+    ones."""
     gone = []
     for item in items:
         untaken = "id = ? AND state = 'waiting' AND claimed = 0 AND tried_at IS NULL"
@@ -222,6 +223,6 @@ def withdraw(tx: Tx, items: Iterable[Item]) -> list[Item]:
 
 
 def drop_session(tx: Tx, session_id: str) -> int:
-    """Forget what is queued for a session that goes."""
+    """Drop the items of a session that is deleted."""
     rows = tx.execute("SELECT id FROM hermes_queue WHERE session_id = ?", (session_id,)).fetchall()
     return drop(tx, [row["id"] for row in rows])

@@ -1,10 +1,10 @@
-"""The one queue worker: takes lanes that are due, keeps them while they are handled, and records what came of it.
+"""The queue worker: claims lanes that are due, keeps them while they are handled, and records the outcomes.
 
     claim ──> heartbeat while ──> work.handle ──> settle: done, dead, or once more after a back-off ──> the next claim
 
-Lanes are handled side by side, up to `at_once`. What goes wrong is dealt with here and nowhere else: a lane that was
-lost is left to its new owner, trouble of the store is tried again for as long as it takes, a defect a few times. All
-time is the clock's, so that a worker runs under one that tests move by hand.
+Lanes are handled side by side, up to `at_once`. All failures are dealt with here: a lost lane is left to its new
+owner, store errors are retried without a limit, exceptions of a handler a few times. All times come from the clock, so
+that tests can move it by hand.
 """
 
 from __future__ import annotations
@@ -25,63 +25,63 @@ from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.isolation import Isolation, Taken
 from hermes.db.lanes import free_lanes, head_time, heed_clock
-from hermes.db.outcomes import GIVEN_UP, MAX_CRASHES, SUSPECT_CRASHES, Dead, Defect, ItemOutcome, Postponed, Retry
+from hermes.db.outcomes import GIVEN_UP, MAX_CRASHES, MIN_SUSPECT_CRASHES, Dead, Defect, ItemOutcome, Postponed, Retry
 from hermes.db.queue import Claim, backoff
 from hermes.errors import StaleError, StoreError
 
 T = TypeVar("T")
 log = logging.getLogger("hermes.queue")
 
-LOOK_AGAIN = 0.2
-"""Seconds between two looks at a lane that another process holds, while someone waits for it."""
-SUSPECTS_PER_LOOK = 8
-SET_BACK = 1.0
-"""Seconds by which the clock must go back to count as set back."""
+LANE_POLL_SECONDS = 0.2
+"""Time between two checks of a lane that another process holds, while a caller waits for it."""
+MAX_SUSPECTS_PER_CLAIM = 8
+MIN_SET_BACK_SECONDS = 1.0
+"""Minimum backward jump of the clock that counts as set back."""
 
 
 class QueueStore(Protocol):
-    """Where the queue is."""
+    """The database of the queue."""
 
     async def write(self, run: Callable[[Tx], T], /) -> T:
-        """What `run` returns, once it is committed."""
+        """Return the result of `run` once it is committed."""
 
 
 class Work(ABC):
-    """What the items of a queue mean."""
+    """The handler of a queue's items."""
 
     @abstractmethod
     async def handle(self, claimed: Claim) -> Sequence[ItemOutcome] | None:
-        """Handle items of one lane, in order. Returns the outcomes of the first so many; None when it has settled the
-        claim itself. What it raises is a Defect of all of them, but for StaleError (the lane is another's by now) and
-        StoreError (tried again for as long as it takes). Cancelled at the end of `drain`: then all is given back."""
+        """Handle items of one lane, in order. Return the outcomes of the first ones; None if the claim is settled
+        already. An exception counts as a Defect of all of them, except StaleError (the lane was lost) and StoreError
+        (retried without a limit). Cancelled at the end of `drain`, which returns all items to the queue."""
 
     async def gather(self) -> None:  # noqa: B027 - may wait for nothing
-        """Before the worker looks again, unless more was due than it had room for: may wait a moment, so that what
-        comes meanwhile is handled together. Nobody who waits for a lane (`run_lane`) waits for this."""
+        """Wait for more items before the next claim, so that they are handled together. Called unless more was due than
+        fit. Callers of `run_lane` do not wait for it."""
 
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:  # noqa: B027 - may add nothing
-        """In the transaction in which the worker records outcomes: write with them what follows from them."""
+        """Called in the transaction that records outcomes, to write their consequences with them."""
 
     def settled(self, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:  # noqa: B027 - may add nothing
-        """After that transaction, on the worker's loop."""
+        """Called on the worker's event loop after that transaction."""
 
 
 class WorkerTerms(Struct, frozen=True):
-    """How a worker goes about it. Times are in seconds."""
+    """Parameters of a worker. Times are in seconds."""
 
     ttl: float = 30.0
-    """How long a lane is held without a heartbeat; there is one every third of it."""
+    """Lifetime of a lane's lease without a heartbeat, which is sent every third of it."""
     batch: int = 1
-    """Items of a lane that are handled together at most."""
+    """Maximum number of items of a lane that are handled together."""
     at_once: int = 8
-    """Lanes that are handled side by side at most."""
+    """Maximum number of lanes that are handled side by side."""
     poll: float = 1.0
-    """Between two looks when nobody wakes the worker."""
+    """Time between two claims unless the worker is woken."""
     longest_wait: float = 60.0
-    """The cap of the back-off, which begins with one second."""
+    """Maximum back-off, which begins with one second."""
     keeps_lost: bool = False
-    """Whether an item whose owners vanish again and again is tried for as long as it takes. Otherwise it is handled
-    alone (see `isolation.py`), and dead once that has ended the process MAX_CRASHES times."""
+    """True to retry an item whose owners vanish again and again without a limit. Otherwise it is handled alone (see
+    `isolation.py`), and is dead once that has ended the process MAX_CRASHES times."""
 
 
 def log_trouble(error: StoreError) -> None:
@@ -89,7 +89,7 @@ def log_trouble(error: StoreError) -> None:
 
 
 class QueueWorker:
-    """Handles one queue for one process. Set `wake` when there is something new."""
+    """Handles one queue for one process. Set `wake` after adding an item."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class QueueWorker:
         on_trouble: Callable[[StoreError], None] = log_trouble,
         isolation: Isolation | None = None,
     ) -> None:
-        """`on_trouble` hears of every failure of the store; workers of one process share `isolation`."""
+        """`on_trouble` is called with every store error; workers of one process share `isolation`."""
         self.wake = wake
         self._on_trouble = on_trouble
         self._db = db
@@ -116,22 +116,22 @@ class QueueWorker:
         self._terms = terms
         self._chance = chance
         self._running: dict[asyncio.Task[None], str] = {}
-        """What is under way, with its lane."""
+        """Running tasks, with their lanes."""
         self._held: dict[str, Claim] = {}
-        """The lanes that are ours, with their leases as they are."""
+        """The claims that we hold, with their current leases."""
         self._unrecorded: list[tuple[Claim, Sequence[ItemOutcome]]] = []
-        """What came of lanes when it could not be stored."""
+        """Outcomes that could not be stored yet."""
         self._isolation = isolation or Isolation()
         self._isolation.wakes.append(wake)
         self._paused_until = 0.0
         self._latest = 0.0
-        """The time of the last look."""
+        """Time of the last clock check."""
         self._is_set_back = True
-        """Whether the clock may have been set back since the times of the items were looked at."""
-        self._context = contextvars.copy_context()  # a lane is nobody's turn, also when a turn asks for it
+        """True if the clock may have been set back since item times were last corrected."""
+        self._context = contextvars.copy_context()  # lanes run outside any turn, even if a turn requests them
 
     async def run(self) -> None:
-        """Handle what is due until cancelled; what is under way then goes on until `drain`."""
+        """Handle due items until cancelled; running handlers then continue until `drain`."""
         try:
             await self._db.write(lambda tx: free_lanes(tx, self._name, now=self._clock.now()))
         except StoreError as error:  # they are free when their leases have run out
@@ -149,10 +149,10 @@ class QueueWorker:
                 await self._work.gather()
 
     async def run_lane(self, lane: str, until: float) -> bool:
-        """Handle one lane now, ahead of all others; True as soon as nothing waits in it.
+        """Handle one lane now, before all others. Return True as soon as no item waits in it.
 
-        False when `until` has come, or what waits is not due by then. Only the waiting ends then, not the handling.
-        Raises StoreError when the queue cannot be read.
+        Returns False when `until` has passed, or if the next item is due later. Only the waiting ends then, not the
+        handling. Raises StoreError if the queue cannot be read.
         """
         while (now := self._clock.now()) < until:
             ours = [task for task, name in self._running.items() if name == lane]
@@ -164,11 +164,11 @@ class QueueWorker:
                 head = await self._db.write(lambda tx: head_time(tx, self._name, lane))
                 if head is None or head >= until:
                     return head is None
-                await self._wait(min(until, max(head, now + LOOK_AGAIN)))
+                await self._wait(min(until, max(head, now + LANE_POLL_SECONDS)))
         return False
 
     async def finish(self, seconds: float) -> None:
-        """Handle what is due until nothing is or the time is over; what is under way then is left to `drain`."""
+        """Handle due items until none is left or the time is over; running handlers are left to `drain`."""
         until = self._clock.now() + seconds
         while True:
             under_way = [*self._running]  # a lane that ends while we look may have more, which the look has not found
@@ -177,7 +177,7 @@ class QueueWorker:
             await self._wait(until, *under_way, *self._running)
 
     async def drain(self, seconds: float) -> None:
-        """Let what is under way come to an end; what does not is cancelled and given back. `run` must have ended."""
+        """Let running handlers finish, then cancel the rest and return their items. `run` must have ended."""
         until = self._clock.now() + seconds
         while self._running and self._clock.now() < until:
             await self._wait(until, *self._running)
@@ -188,11 +188,11 @@ class QueueWorker:
             await asyncio.wait(late)
 
     def pause(self, until: float) -> None:
-        """Take no lane until then: where the items go to is down for all of them. What is under way goes on."""
+        """Claim no lane until then, because the destination of all items is down. Running handlers continue."""
         self._paused_until = max(self._paused_until, until)
 
     async def _begin_due(self) -> int:
-        """Begin with every lane that is due, as many as there is room for; returns how many that were."""
+        """Begin every due lane that fits, and return how many."""
         unrecorded, self._unrecorded = self._unrecorded, []
         for claimed, outcomes in unrecorded:
             await self._record(claimed, outcomes)
@@ -203,8 +203,8 @@ class QueueWorker:
             return 0
 
     async def _begin(self, lane: str | None) -> int:
-        """All that is due, or this lane alone, in one transaction. What was taken while we are being cancelled is
-        given back: nobody would handle it."""
+        """Claim all due lanes, or only `lane`, in one transaction. If we are cancelled meanwhile, return the claims,
+        which nobody would handle."""
         isolation = self._isolation
         async with isolation.taking:
             self._look_at_clock()
@@ -232,9 +232,9 @@ class QueueWorker:
             return len(taken.claims)
 
     def _look_at_clock(self) -> None:
-        """A clock that was set back ends a pause, which might last for as long as it was ahead."""
+        """End a pause if the clock was set back, since it might last as long as the clock was ahead."""
         now = self._clock.now()
-        if now < self._latest - SET_BACK:
+        if now < self._latest - MIN_SET_BACK_SECONDS:
             log.warning("%s: the clock was set back by %.0f seconds", self._name, self._latest - now)
             self._is_set_back, self._paused_until = True, 0.0
         self._latest = now
@@ -254,7 +254,7 @@ class QueueWorker:
                 queue.count_alone(tx, claimed, alone=True)
                 return Taken([claimed], is_alone=True)
             taken.append(claimed)
-        while len(taken) < room and len(suspects) < SUSPECTS_PER_LOOK and (claimed := self._claim(tx, lane, now)):
+        while len(taken) < room and len(suspects) < MAX_SUSPECTS_PER_CLAIM and (claimed := self._claim(tx, lane, now)):
             (suspects if self._is_suspect(claimed) else taken).append(claimed)
         is_alone = bool(suspects) and not (taken or isolation.running)
         if is_alone:
@@ -270,7 +270,7 @@ class QueueWorker:
 
     def _is_suspect(self, claimed: Claim) -> bool:
         head = claimed.items[0]
-        return not self._terms.keeps_lost and head.lost >= SUSPECT_CRASHES and head.crashes < MAX_CRASHES
+        return not self._terms.keeps_lost and head.lost >= MIN_SUSPECT_CRASHES and head.crashes < MAX_CRASHES
 
     def _ended(self, claimed: Claim, task: asyncio.Task[None]) -> None:
         del self._running[task]
@@ -278,7 +278,7 @@ class QueueWorker:
         self.wake.set()  # its lane may have more, and there is room
 
     async def _handle(self, claimed: Claim) -> None:
-        """Handle one claim. Whatever happens, it is settled in the end, or its lease runs out."""
+        """Handle one claim. In any case it is settled in the end, or its lease expires."""
         heart = asyncio.create_task(self._keep(claimed))
         self._held[claimed.lane] = claimed
         try:
@@ -309,7 +309,7 @@ class QueueWorker:
         return [Dead(GIVEN_UP)]
 
     async def _settle(self, claimed: Claim, outcomes: Sequence[ItemOutcome]) -> None:
-        """Settle a claim, even while we are being cancelled, so that what was done is not done again."""
+        """Settle a claim, even while we are being cancelled, so that finished work is not repeated."""
         settling = asyncio.ensure_future(self._record(claimed, outcomes))
         try:
             await asyncio.shield(settling)
@@ -318,7 +318,7 @@ class QueueWorker:
             raise
 
     async def _record(self, claimed: Claim, outcomes: Sequence[ItemOutcome]) -> None:
-        """Must not raise: what cannot be recorded is held, and recorded as soon as that can be done."""
+        """Record outcomes. Never raises: on failure they are kept and recorded as soon as possible."""
 
         def settle(tx: Tx) -> list[ItemOutcome]:
             recorded = queue.settle(tx, claimed, outcomes, now=self._clock.now())
@@ -360,7 +360,7 @@ class QueueWorker:
         return backoff(attempts, self._chance, base=1.0, cap=self._terms.longest_wait)
 
     async def _wait(self, until: float, *others: asyncio.Future[Any]) -> None:
-        """Until then, or until one of the others is done."""
+        """Wait until then, or until one of the futures is done."""
         sleeping = asyncio.ensure_future(self._clock.sleep(max(0.0, until - self._clock.now())))
         try:
             await asyncio.wait({sleeping, *others}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,9 +1,9 @@
-"""The memory server as a background process of its own: how one finds it, starts it and asks it to end.
+"""The memory server as a background process: how to find, start and stop it.
 
-    connect ── rendezvous file ── does its server prove itself? ── address and key
-                    └── none, or a dead one's ── start, under a lock ── wait for the rendezvous of the new one
+    connect ── rendezvous file ── does its server prove its identity? ── address and key
+        └── no file, or a dead server's ── start, under a lock ── wait for the new server's rendezvous
 
     server ── the folder's lock, for life ── answers ── publishes its rendezvous ── withdraws it ── ends
 
-Nothing of the server is imported here: whoever talks to it needs an address and a key.
+Nothing of the server is imported here: clients need only an address and a key.
 """

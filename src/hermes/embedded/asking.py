@@ -1,4 +1,4 @@
-"""Requests to a server that was found: to prove that it is ours, to say how it is, to end."""
+"""Requests to a memory server that was found: verify that it is ours, read its health, stop it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from msgspec import Struct
 from hermes.embedded.rendezvous import Rendezvous
 from hermes.loopback import CHALLENGE, PROOF, is_proof
 
-SECONDS = 3.0
-"""How long a server has for one of these answers."""
-LARGEST = 64 * 1024
+RESPONSE_TIMEOUT_SECONDS = 3.0
+"""Time limit for one of these responses."""
+MAX_RESPONSE_BYTES = 64 * 1024
 Presence = Literal["ours", "nobody", "stranger", "silent"]
-"""Who is at an address: the server that wrote the rendezvous file, nobody, another program, or one that does not
-answer."""
+"""Identity of the program at an address: the server that wrote the rendezvous file, nobody, another program, or one
+that does not respond."""
 
 
 def look(found: Rendezvous) -> tuple[Presence, Mapping[str, Any]]:
-    """Who is at the address, and what `/health` says when it is the server that wrote the rendezvous. No secret is
-    sent: another program may have the port by now."""
+    """Return the identity of the program at the address, and the `/health` response of the server that wrote the
+    rendezvous. No secret is sent, since another program may have the port by now."""
     challenge = secrets.token_hex(16)
     try:
         answer, body = _ask(found.url, "GET", "/health", {CHALLENGE: challenge})
@@ -42,17 +42,17 @@ def look(found: Rendezvous) -> tuple[Presence, Mapping[str, Any]]:
 
 
 def show_key(found: Rendezvous) -> None:
-    """Let the server, which has proved itself, note that it is still needed."""
+    """Show the server, whose identity is verified, that it is still needed."""
     _ask_with_key(found, "GET", "/health")
 
 
 def ask_to_end(found: Rendezvous) -> bool:
-    """Whether the server, which has proved itself, agreed to finish what it is doing and end."""
+    """Return True if the server, whose identity is verified, agreed to finish its work and end."""
     return _ask_with_key(found, "POST", "/stop") == 202
 
 
 def _ask_with_key(found: Rendezvous, method: str, path: str) -> int | None:
-    """The status of the answer; None when there is none."""
+    """Return the status of the response, or None without one."""
     try:
         answer, _ = _ask(found.url, method, path, {"Authorization": f"Bearer {found.api_key}"})
     except (OSError, HTTPException, ValueError):
@@ -61,12 +61,14 @@ def _ask_with_key(found: Rendezvous, method: str, path: str) -> int | None:
 
 
 def _ask(url: str, method: str, path: str, headers: Mapping[str, str]) -> tuple[HTTPResponse, Mapping[str, Any]]:
-    """One question over a connection of its own, past any proxy."""
+    """Send one request over a new connection, bypassing any proxy."""
     address = urlsplit(url)
     lines = [f"{method} {path} HTTP/1.1", f"Host: {address.netloc}", "Connection: close", "Content-Length: 0"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
-    end = time.monotonic() + SECONDS
-    with socket.create_connection((address.hostname or "", address.port or 80), timeout=SECONDS) as connection:
+    end = time.monotonic() + RESPONSE_TIMEOUT_SECONDS
+    with socket.create_connection(
+        (address.hostname or "", address.port or 80), timeout=RESPONSE_TIMEOUT_SECONDS
+    ) as connection:
         connection.sendall("\r\n".join([*lines, "\r\n"]).encode("ascii"))
         answer = HTTPResponse(_Received(_read_all(connection, end)))  # type: ignore[arg-type]
     answer.begin()
@@ -77,18 +79,18 @@ def _ask(url: str, method: str, path: str, headers: Mapping[str, str]) -> tuple[
 def _read_all(connection: socket.socket, end: float) -> bytes:
     """Read until the other side closes the connection or sends too much. Raises TimeoutError when it takes too long."""
     received = b""
-    while len(received) <= LARGEST:
+    while len(received) <= MAX_RESPONSE_BYTES:
         if (left := end - time.monotonic()) <= 0:
             raise TimeoutError
         connection.settimeout(left)
-        if not (part := connection.recv(LARGEST)):
+        if not (part := connection.recv(MAX_RESPONSE_BYTES)):
             return received
         received += part
     raise ValueError("the answer is too long")
 
 
 class _Received(Struct, frozen=True):
-    """What was received, in the place of a socket."""
+    """Received bytes in the place of a socket."""
 
     raw: bytes
 

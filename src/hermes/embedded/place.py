@@ -1,5 +1,5 @@
-"""Where the one memory server of a folder is found, and where it writes. Who holds the lock is the server, and the lock
-ends with the process."""
+"""Paths of the memory server of a folder. The process that holds its lock is the server; the lock ends with the
+process."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Place(Struct, frozen=True):
 
     @property
     def rendezvous(self) -> Path:
-        """Says how the server is reached; its lock is held by who is starting one."""
+        """File with the server's address; its lock is held while a process starts the server."""
         return self.folder / "server.json"
 
     @property
     def seat(self) -> Path:
-        """What the server holds the lock of, for life."""
+        """File whose lock the server holds for life."""
         return self.folder / "server"
 
     @property
@@ -36,7 +36,7 @@ class Place(Struct, frozen=True):
 
     @property
     def start_log(self) -> Path:
-        """What a server says before it can log, made anew at every start."""
+        """Output of a server before it can log, recreated at every start."""
         return self.home / "logs" / "memory-start.log"
 
     @property
@@ -45,7 +45,7 @@ class Place(Struct, frozen=True):
 
 
 def find_place(home: Home, env: Mapping[str, str], data: Path | None = None) -> Place:
-    """The folder that was given, else HERMES_MEMORY_DATA, else `memory/` of the default home: all profiles share it."""
+    """Return `data`, else HERMES_MEMORY_DATA, else `memory/` of the default home, which all profiles share."""
     if data is None and (given := env.get("HERMES_MEMORY_DATA")):
         data = Path(given)
     return Place(home.memory if data is None else data.expanduser().absolute(), home.shared)
@@ -53,7 +53,7 @@ def find_place(home: Home, env: Mapping[str, str], data: Path | None = None) -> 
 
 @contextmanager
 def try_lock(path: Path, timeout: float = 0.0) -> Iterator[bool]:
-    """The lock beside `path` for the length of a block; False when another process held it all the while."""
+    """Hold the lock beside `path` for the length of a block. Yields False if another process held it throughout."""
     lock, ours = locked(path, timeout=timeout), True
     try:
         lock.__enter__()
@@ -65,10 +65,10 @@ def try_lock(path: Path, timeout: float = 0.0) -> Iterator[bool]:
         yield ours
     finally:
         if ours:
-            lock.__exit__(None, None, None)  # what goes wrong in the block is no fault of the lock
+            lock.__exit__(None, None, None)  # without the block's exception, which is not the lock's
 
 
 def is_taken(place: Place) -> bool:
-    """Whether a server holds the folder now, also one that is starting or ending."""
+    """Return True if a server holds the folder, even one that is starting or ending."""
     with try_lock(place.seat) as free:
         return not free

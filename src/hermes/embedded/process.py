@@ -1,4 +1,4 @@
-"""The background process: how it is started, and what it said when it did not come up."""
+"""The background process: how it is started, and its output after a failed start."""
 
 from __future__ import annotations
 
@@ -12,51 +12,50 @@ from hermes.embedded.place import Place
 from hermes.errors import MemoryServerError
 from hermes.files import check_room
 
-PROGRAM = "hermes.cli.memory_background"
-DETACHED = 0x00000008
-"""What Windows calls a process that has no console of ours."""
-TAIL = 2000
-"""Characters of what a process said that are looked at."""
+SERVER_MODULE = "hermes.cli.memory_background"
+
+MAX_TAIL_BYTES = 2000
+"""Number of bytes at the end of the output that are read."""
 
 
 def start_process(place: Place) -> subprocess.Popen[bytes]:
-    """Start a server of the folder, which outlives this process. Raises MemoryServerError when the folder cannot be
-    written."""
+    """Start a server of the folder, which outlives this process. Raises MemoryServerError if the folder is not
+    writable."""
     _check_room(place.folder, place.start_log.parent)
     try:
         place.start_log.unlink(missing_ok=True)  # not cut short: a server that is ending may still write to it
         with os.fdopen(os.open(place.start_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as said:
             return subprocess.Popen(
                 # -P: the folder where it stands is no place to import from
-                [sys.executable, "-P", "-m", PROGRAM, str(place.home), str(place.folder)],
+                [sys.executable, "-P", "-m", SERVER_MODULE, str(place.home), str(place.folder)],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
                 cwd=place.home,
                 start_new_session=os.name != "nt",
-                creationflags=DETACHED if os.name == "nt" else 0,
+                creationflags=0x00000008 if os.name == "nt" else 0,  # DETACHED_PROCESS: without our console
             )
     except OSError as error:
         raise MemoryServerError(f"cannot start the memory server: {error}") from error
 
 
 def let_run(process: subprocess.Popen[bytes]) -> None:
-    """Let the process go on without us. Should it end first, its exit status is collected, so that no zombie stays."""
+    """Leave the process running. If it ends first, a thread collects its exit status, so that no zombie stays."""
     threading.Thread(target=process.wait, daemon=True, name="memory-server-ended").start()
 
 
 def last_words(place: Place) -> str:
-    """The last line that the process left when it could not start."""
+    """Return the last line of output of a process that could not start."""
     try:
-        said = place.start_log.read_bytes()[-TAIL:].decode(errors="replace")
+        said = place.start_log.read_bytes()[-MAX_TAIL_BYTES:].decode(errors="replace")
     except OSError as error:
-        return f"what it said cannot be read: {error.strerror}"
+        return f"its output cannot be read: {error.strerror}"
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[-1].removeprefix("hermes: ") if lines else f"it said nothing; {place.log} may tell"
+    return lines[-1].removeprefix("hermes: ") if lines else f"no output; see {place.log}"
 
 
 def _check_room(*folders: Path) -> None:
-    """Each folder is there, may be written, and its disk has room."""
+    """Check that each folder exists and is writable, and that its disk has space."""
     disks: set[int] = set()
     for folder in folders:
         try:

@@ -1,4 +1,4 @@
-"""The rendezvous file: address and key of a running memory server, for the owner of the folder alone."""
+"""The rendezvous file: address and key of a running memory server, readable only by the folder's owner."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hermes import __version__
 from hermes.errors import MemoryServerError
 from hermes.files import check_file, replace_file
 
-LARGEST = 16 * 1024
-NO_RENDEZVOUS = "it does not say where a memory server is"
+MAX_FILE_BYTES = 16 * 1024
+NO_RENDEZVOUS = "it contains no address of a memory server"
 ServerMode = Literal["background", "serve"]
-"""Started by itself, or by a person with `hermes memory serve`."""
+"""Started automatically, or by a person with `hermes memory serve`."""
 
 
 class Rendezvous(Struct, frozen=True):
-    """A server that answers. `start_id` is never sent: a server proves with it that it is the one that wrote this."""
+    """A running server. `start_id` is never sent; the server uses it to prove that it wrote this file."""
 
     url: str
     api_key: str
@@ -32,27 +32,27 @@ class Rendezvous(Struct, frozen=True):
     kind: ServerMode
     started_at: float
     folder: str = ""
-    """The folder that it serves, by the name that it has for the server; "" where an earlier version did not say."""
+    """The folder that it serves, by its name on the server's side; "" in files of earlier versions."""
 
 
 def new_rendezvous(url: str, api_key: str, start_id: str, kind: ServerMode, folder: Path) -> Rendezvous:
-    """That of the server in this process."""
+    """Return the rendezvous of the server in this process."""
     return Rendezvous(url, api_key, start_id, os.getpid(), __version__, kind, time.time(), str(folder.resolve()))
 
 
 def new_secret() -> str:
-    """A text that nobody guesses."""
+    """Return an unguessable text."""
     return secrets.token_urlsafe(32)
 
 
 def read_rendezvous(path: Path) -> Rendezvous | None:
-    """What the file says; None when there is none. Raises MemoryServerError for anything that a server of ours, run by
-    this user, did not write."""
+    """Return the content of the file, or None if it does not exist. Raises MemoryServerError for a file that no server
+    of ours, run by this user, wrote."""
     try:
         check_file(path)
         _check_owner(path, path.stat().st_uid)
         with path.open("rb") as file:
-            raw = file.read(LARGEST)
+            raw = file.read(MAX_FILE_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -61,13 +61,13 @@ def read_rendezvous(path: Path) -> Rendezvous | None:
 
 
 def publish(path: Path, rendezvous: Rendezvous) -> None:
-    """Write the file, in one step, readable by its owner alone. What stands there is replaced if it was a server's."""
+    """Write the file atomically, readable only by its owner. An existing file is replaced only if it was a server's."""
     read_rendezvous(path)
     replace_file(path, msgspec.json.format(msgspec.json.encode(rendezvous), indent=1).decode())
 
 
 def withdraw(path: Path, rendezvous: Rendezvous) -> None:
-    """Remove the file while it is this server's. One that cannot be removed is stale, and is taken for that."""
+    """Remove the file if it belongs to this server. One that cannot be removed stays behind as stale."""
     try:
         found = read_rendezvous(path)
         if found is not None and found.start_id == rendezvous.start_id:
@@ -77,17 +77,17 @@ def withdraw(path: Path, rendezvous: Rendezvous) -> None:
 
 
 def _check_owner(path: Path, owner: int) -> None:
-    """On systems where files have owners."""
+    """Check the owner, on systems where files have owners."""
     user = getattr(os, "geteuid", None)
     if user is not None and owner != user():
         raise MemoryServerError(
             f"{path} belongs to another user",
-            hint="Whoever may write there could read along; set HERMES_MEMORY_DATA to a folder of your own",
+            hint="Its owner could read your memory; set HERMES_MEMORY_DATA to a folder of your own",
         )
 
 
 def _parse(path: Path, raw: bytes) -> Rendezvous:
-    """What else the file holds is a later version's."""
+    """Decode the file. Unknown fields of later versions are ignored."""
     try:
         found = msgspec.json.decode(raw, type=Rendezvous)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

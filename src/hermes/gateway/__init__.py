@@ -3,5 +3,5 @@
     platform ── intake (who may talk) ── inbox (committed before the ack) ── lane (one per chat, held as a lease)
              ── turn ── reply + outbound + inbox settled (one transaction) ── delivery ── platform
 
-A platform only translates. Everything that must not get lost is in the store before anyone is told so.
+A platform only translates. A message is acknowledged only after its commit.
 """

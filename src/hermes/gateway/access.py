@@ -1,4 +1,5 @@
-"""Who may talk: an allow-list, and people the owner has confirmed. Strangers are told once how to ask."""
+"""Access control: an allow-list, and people whom the owner has confirmed. A stranger gets one reply that explains how
+to ask."""
 
 from __future__ import annotations
 
@@ -13,21 +14,21 @@ from hermes.store import inbox
 from hermes.store.inbox import first_chat_id
 from hermes.store.people import meet
 
-ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
-"""Without letters and digits that look alike."""
+PAIRING_CODE_ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
+"""Excludes letters and digits that look alike."""
 
-CODE_LENGTH = 8
+PAIRING_CODE_CHARS = 8
 
 
 class Verdict(Struct, frozen=True):
-    """Whether someone may talk; `refusal` is what a stranger is told, the first time only."""
+    """The decision on one author. `refusal` is the reply to a stranger, sent for the first message only."""
 
     kind: Literal["welcome", "refused", "ignored"]
     refusal: str = ""
 
 
 class Access(Struct, frozen=True):
-    """The rule for one gateway. `allow` holds `platform:user id`, `platform:chat id`, `platform:*` or `*`."""
+    """The access rules of one gateway. `allow` holds `platform:user id`, `platform:chat id`, `platform:*` or `*`."""
 
     allow: frozenset[str]
     agents: frozenset[str]
@@ -35,7 +36,7 @@ class Access(Struct, frozen=True):
     choose: Callable[[str], str]
 
     def judge(self, tx: Tx, message: Inbound, *, now: float) -> Verdict:
-        """May the author of this message talk? Runs in the transaction that would accept it."""
+        """Decide whether the author of a message may talk. Runs in the transaction that would accept the message."""
         platform, user = message.chat.platform, message.author_id
         if message.author_is_agent:
             is_heard = f"{platform}:{user}" in self.agents and message.chat.chat_type != "dm"
@@ -53,7 +54,7 @@ class Access(Struct, frozen=True):
             return Verdict("welcome" if known.state == "allowed" else "ignored")
         if message.chat.chat_type != "dm":
             return Verdict("ignored")
-        code = "".join(self.choose(ALPHABET) for _ in range(CODE_LENGTH))
+        code = "".join(self.choose(PAIRING_CODE_ALPHABET) for _ in range(PAIRING_CODE_CHARS))
         inbox.ask_pairing(tx, platform, user, message.author_name or user, code, now=now)
         return Verdict(
             "refused",
@@ -62,7 +63,8 @@ class Access(Struct, frozen=True):
         )
 
     def _listed(self, tx: Tx, message: Inbound) -> bool:
-        """A chat that got another id is the same chat."""
+        """Return True if the allow-list names the author or the chat, also by the id that the chat had before it
+        moved."""
         platform, chat_id = message.chat.platform, message.chat.chat_id
         ids = {message.author_id, message.author_alt, chat_id, first_chat_id(tx, platform, chat_id)} - {None}
         return bool(self.allow & {"*", f"{platform}:*", *(f"{platform}:{one}" for one in ids)})

@@ -1,4 +1,4 @@
-"""Agents that stay warm between messages. One is closed when it is evicted, and never while it is at work."""
+"""A cache of agents between messages. An agent is closed when it is evicted, but never during a turn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger("hermes.gateway")
 
 
 class Person(NamedTuple):
-    """Who speaks, by the ids the platform gave."""
+    """The author of a message, by the ids that the platform gave."""
 
     user_id: str | None = None
     user_id_alt: str | None = None
@@ -41,21 +41,21 @@ class _Entry(Struct):
     used_at: float
     users: int = 0
     retired: Ending | None = None
-    """Why it was let go, once it was."""
+    """Why the agent left the cache; None while it is cached."""
 
 
 class AgentCache(Struct):
-    """Keyed by session key, session, scope, the person of a direct chat, and the provider's signature. So a person who
-    is marked as the owner, or no longer is, gets another agent."""
+    """A cache of agents, keyed by session key, session, scope, the person of a direct chat, and the provider's
+    signature. A person who is marked as the owner, or no longer is, therefore gets another agent."""
 
     make: MakeAgent
     signature: Signature | None
-    """None where nothing of the settings is frozen into an agent."""
+    """Return the provider's settings that an agent freezes; None without a provider."""
     largest: int
     idle: float
     now: Callable[[], float]
     _entries: OrderedDict[Hashable, _Entry] = field(default_factory=OrderedDict)
-    """The longest unused first."""
+    """The least recently used first."""
     _making: WeakValueDictionary[Hashable, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
     _ending: asyncio.Event = field(default_factory=asyncio.Event)
@@ -65,7 +65,7 @@ class AgentCache(Struct):
 
     @asynccontextmanager
     async def use(self, session: Session, key: str, scope: Scope, person: Person) -> AsyncIterator[Agent]:
-        """The agent for one message. A changed signature gives a fresh one."""
+        """Yield the agent for one message. A changed signature creates a new agent."""
         speaker = NOBODY if isinstance(scope, Group) else person
         entry = await self._enter((key, session.id, scope, speaker), session, scope, speaker)
         try:
@@ -77,7 +77,8 @@ class AgentCache(Struct):
             self.evict()
 
     def evict(self) -> None:
-        """Let go what is idle for too long, and the longest unused above the limit. Closing keeps nobody waiting."""
+        """Evict agents that are idle for too long, then the least recently used above the limit. Closes in the
+        background."""
         for key, entry in list(self._entries.items()):
             expired = self.now() - entry.used_at > self.idle
             if not expired and len(self._entries) <= self.largest:
@@ -86,13 +87,13 @@ class AgentCache(Struct):
                 self._retire(key, "idle")
 
     def retire(self, session_id: str) -> None:
-        """A new session took this one's place: let its agents go as soon as they are done."""
+        """Evict the agents of a session that another one replaced. Each is closed when its turn ends."""
         for key, entry in list(self._entries.items()):
             if entry.agent.session_id == session_id:
                 self._retire(key, "new")
 
     async def close(self, why: Ending = "shutdown") -> None:
-        """Close every agent, and wait until all are. What a review has not read yet is read after the next start."""
+        """Close every agent and wait. Messages that no review has read yet are read after the next start."""
         self._ending.set()
         for key in list(self._entries):
             self._retire(key, why, at_work=True)
@@ -100,8 +101,7 @@ class AgentCache(Struct):
             await asyncio.wait(self._closing)
 
     async def _enter(self, key: Hashable, session: Session, scope: Scope, person: Person) -> _Entry:
-        """Find or make an entry and count one more user of it. Only callers that want the same entry wait for each
-        other."""
+        """Find or create an entry and count one more user. Only callers of the same entry wait for each other."""
         signature = None if self.signature is None else await self.signature()
         lock = self._making.setdefault(key, asyncio.Lock())
         async with lock:
@@ -125,15 +125,15 @@ class AgentCache(Struct):
     def _close_unused(self, entry: _Entry) -> None:
         if entry.users or entry.retired is None:
             return
-        task = asyncio.create_task(self._let_go(entry.agent, entry.retired))
+        task = asyncio.create_task(self._close_agent(entry.agent, entry.retired))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    async def _let_go(self, agent: Agent, why: Ending) -> None:
-        """Close an agent that is not needed for now. Unless we are ending, a review reads what is unread first."""
+    async def _close_agent(self, agent: Agent, why: Ending) -> None:
+        """Close an agent. Unless the process is ending, a review first reads the unread messages."""
         if agent.turns and why != "settings":
             await unless_stopped(review_now(agent), self._ending)
         try:
             await agent.close(why)
-        except Exception:  # nobody waits for it who could be told
+        except Exception:  # a background task: no caller could handle it
             log.exception("the agent of session %s did not close", agent.session_id)

@@ -1,4 +1,4 @@
-"""Slash commands in chats. They take their turn in the lane like any message, but for those that overtake."""
+"""Slash commands in chats. They run in the order of their lane, except those that overtake, such as `/stop`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from hermes.slash.here import Surface
 from hermes.store.store import Store
 from hermes.types import Message
 
-NAMED = "Your program names this session, so it stays the same one: begin a new chat there, or use another session id."
+SESSION_IS_NAMED = (
+    "Your program names this session, so it stays the same one: begin a new chat there, or use another session id."
+)
 
 
 class InChat(Struct, frozen=True):
-    """A chat as a command sees it: a `Here`."""
+    """The context of a command in a chat (implements `Here`)."""
 
     store: Store
     inbox: Inbox
@@ -36,7 +38,7 @@ class InChat(Struct, frozen=True):
         return self.agent
 
     def may_take_back(self, message: Message) -> bool:
-        """The owner anything, others what they said themselves."""
+        """Return True if the author may undo a message: the owner any message, others their own."""
         if self.is_owner:
             return True
         if message.author_id is not None:
@@ -47,12 +49,12 @@ class InChat(Struct, frozen=True):
 
     async def begin_session(self) -> str:
         if self.message.session_id is not None:
-            return NAMED
+            return SESSION_IS_NAMED
         return f"A new session begins: {await self.store.write(self._begin)}. What was said before is kept."
 
     def _begin(self, tx: Tx) -> str:
-        """Begin a new session, unless the present one is still empty: a `/new` that runs again after a crash must not
-        begin a second one."""
+        """Begin a new session, unless the present one is empty: a `/new` that runs again after a crash must not begin a
+        second one."""
         now = self.store.clock.now()
         bound = self.inbox.chats.open_session(tx, self.key, self.message, now=now)
         if self.store.messages.last_id(tx, bound.id) == 0:

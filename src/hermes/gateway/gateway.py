@@ -1,4 +1,4 @@
-"""A running gateway: its platforms, lanes and delivery, from start to a shutdown that loses nothing."""
+"""A running gateway: its platforms, lanes and delivery, from start to a shutdown that loses no message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from hermes.agent.agent import Agent
-from hermes.agent.leftovers import AGAIN, see_to_leftovers
+from hermes.agent.leftovers import LEFTOVERS_INTERVAL_SECONDS, process_leftovers
 from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
 from hermes.db.isolation import Isolation
@@ -29,7 +29,7 @@ from hermes.gateway.access import Access
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.inbox import INBOX, Inbox, Received
 from hermes.gateway.inbox_record import Ledger, TurnEnding, recall_ending
-from hermes.gateway.lanes import JOINED, InboxTurns, Lanes
+from hermes.gateway.lanes import MAX_MESSAGES_PER_TURN, InboxTurns, Lanes
 from hermes.gateway.outbound import OUTBOUND, OutboundWork
 from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
 from hermes.gateway.remarks import RemarkTerms
@@ -45,35 +45,36 @@ from hermes.types import Session
 
 log = logging.getLogger("hermes.gateway")
 
-TTL = 15.0
-DRAIN = 20.0
-RESTART_AFTER = 5.0
-TOLD = {"ok": "is there", "failing": "fails, and is tried again"}
-"""What is told of how a platform is."""
-RENEW_EVERY = 5
-"""Seconds between two renewals of the gateway's lease."""
-REMEMBER = 7 * 86_400.0
-"""Seconds that a message's key is kept after it was handled: a sender that repeats itself for longer is not known."""
+GATEWAY_LEASE_SECONDS = 15.0
+DEFAULT_DRAIN_SECONDS = 20.0
+PLATFORM_RESTART_SECONDS = 5.0
+STATE_WORDS = {"ok": "is up", "failing": "fails and is retried"}
+"""The words for a platform's state in the terminal."""
+LEASE_RENEWAL_SECONDS = 5
+"""Time between two renewals of the gateway's lease."""
+MESSAGE_KEY_RETENTION_SECONDS = 7 * 86_400.0
+"""How long the key of a handled message is kept. A message that a sender repeats later counts as a new one."""
 
 TurnListener: TypeAlias = Callable[[TurnEvent], None]
 
 
 class GatewayTerms(Struct, frozen=True):
-    """How a gateway behaves."""
+    """Options of a gateway."""
 
     agent_name: str = "main"
     allow: frozenset[str] = frozenset()
     agents: frozenset[str] = frozenset()
     agent_replies: int = 6
-    """Replies to other agents in a row, without a word of a person."""
+    """Maximum number of replies to other agents in a row while no person speaks."""
     at_once: int = 64
-    drain: float = DRAIN
+    drain: float = DEFAULT_DRAIN_SECONDS
     people: People = field(default_factory=People)
     remarks: RemarkTerms = field(default_factory=RemarkTerms)
 
 
 class Gateway:
-    """One per home: a second one is refused. `listen` lets a platform hear the events of a message it handed in."""
+    """The gateway of one home; a second one is refused. A platform subscribes with `listen` to the events of a
+    message."""
 
     def __init__(
         self, store: Store, agents: AgentCache, terms: GatewayTerms, deliveries: Deliveries | None = None
@@ -87,17 +88,17 @@ class Gateway:
         self._locks: WeakValueDictionary[Chat, asyncio.Lock] = WeakValueDictionary()
         self._listeners: dict[str, list[TurnListener]] = {}
         self.ending = False
-        """Whether the gateway is shutting down: nothing new is taken in."""
+        """True during the shutdown: new messages are refused."""
         self._platforms: dict[str, Platform] = {}
-        self._watch = StoreWatch(store, self._turn_away)
+        self._watch = StoreWatch(store, self._fail_open_requests)
         access = Access(terms.allow, terms.agents, secrets.choice)
         chats = Chats(store, terms.agent_name, terms.people)
         self._inbox = Inbox(store, chats, access, stop=self._stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
-        turns = InboxTurns(ledger, self._platforms, self._lock_of, self._hear, terms.remarks)
+        turns = InboxTurns(ledger, self._platforms, self._lock_of, self._publish, terms.remarks)
         self._lanes = Lanes(store, self._inbox, agents, ledger, turns, terms.agent_replies)
         self._isolation = Isolation() if deliveries is None else deliveries.isolation
-        side_by_side = WorkerTerms(batch=JOINED, at_once=terms.at_once)
+        side_by_side = WorkerTerms(batch=MAX_MESSAGES_PER_TURN, at_once=terms.at_once)
         self._answering = self._worker(INBOX, self._lanes, side_by_side, self._wake)
         sending = OutboundWork(store.clock, self._platforms, self._lock_of, random.random)
         self._delivery = self._worker(OUTBOUND, sending, outbound.TERMS, self._wake_delivery)
@@ -118,8 +119,8 @@ class Gateway:
         )
 
     async def receive(self, message: Inbound) -> Received:
-        """Take a message in; see `Inbox.receive`. A refusal is sent at once. Raises StoreError when it cannot be kept,
-        at once while it is known that nothing can be."""
+        """Accept a message; see `Inbox.receive`. A refusal is sent at once. Raises StoreError if the message cannot be
+        stored, without trying while the store is known to fail."""
         self._watch.check()
         try:
             received = await self._inbox.receive(message)
@@ -131,24 +132,24 @@ class Gateway:
         return received
 
     async def move(self, moved: Moved) -> None:
-        """Take note that a chat has another id; see `Inbox.move`."""
+        """Record that a chat has another id; see `Inbox.move`."""
         await self._inbox.move(moved)
 
     def reading_agent(self, session: Session, scope: Scope, person: Person) -> AbstractAsyncContextManager[Agent]:
-        """An agent that reads memory for a conversation which is not stored; `session` only names it."""
+        """Return an agent that reads memory for a conversation that is not stored; `session` only names it."""
         return self._agents.use(session, session.session_key or "", scope, person)
 
     @property
     def trouble(self) -> StoreError | None:
-        """Why nothing can be stored, and so nothing is taken in; None while all is well."""
+        """The store's error while it cannot be written and messages are refused; None otherwise."""
         return self._watch.trouble
 
-    def _turn_away(self, error: StoreError) -> None:
-        """Nobody waits for an answer that cannot be recorded."""
-        self._hear(list(self._listeners), Failed("", "store", f"{error.message}; the message is kept"))
+    def _fail_open_requests(self, error: StoreError) -> None:
+        """End all waiting requests: their answers cannot be stored."""
+        self._publish(list(self._listeners), Failed("", "store", f"{error.message}; the message is kept"))
 
     async def ending_of(self, item_key: str) -> TurnEnding | None:
-        """How the turn of an inbox item ended, or None while it has not."""
+        """Return how the turn of an inbox item ended, or None while it runs or waits."""
 
         def look(tx: Tx) -> TurnEnding | None:
             item = queue_items.find(tx, INBOX, item_key)
@@ -158,7 +159,7 @@ class Gateway:
 
     @contextmanager
     def listen(self, item_key: str, hear: TurnListener) -> Iterator[None]:
-        """Hear every event of the turn that answers an inbox item, while the block runs."""
+        """Pass every event of the turn that answers an inbox item to `hear`, inside the `with` block."""
         self._listeners.setdefault(item_key, []).append(hear)
         try:
             yield
@@ -174,12 +175,12 @@ class Gateway:
         tell: Callable[[str], None] = log.warning,
         begun: Callable[[], None] = lambda: None,
     ) -> None:
-        """Serve until `stopping` is set, then drain. What is not finished goes on after the next start.
+        """Serve until `stopping` is set, then drain. Unfinished messages are answered after the next start.
 
-        `begun` is called once it is ours to run: while another gateway serves this home it is refused before that.
-        `tell` is told where each platform is to be found, when it starts to fail and when it is there again.
+        `begun` is called once this process holds the gateway's lease; GatewayRunningError is raised before that. `tell`
+        gets a line for the terminal with each platform's address, and when it starts to fail or recovers.
         """
-        lease = await self._store.write(self._take_over)
+        lease = await self._store.write(self._acquire_lease)
         begun()
         self._platforms.update({platform.name: platform for platform in platforms})
         if self._deliveries is not None:
@@ -187,10 +188,10 @@ class Gateway:
         workers = [
             asyncio.create_task(self._answering.run(), name="lanes"),
             asyncio.create_task(self._delivery.run(), name="delivery"),
-            asyncio.create_task(self._keep(lease, stopping), name="lease"),
+            asyncio.create_task(self._hold_lease(lease, stopping), name="lease"),
         ]
         intakes = [asyncio.create_task(self._serve(platform, tell), name=platform.name) for platform in platforms]
-        intakes.append(asyncio.create_task(self._look_back(), name="reviews"))
+        intakes.append(asyncio.create_task(self._review_leftovers(), name="reviews"))
         waiting = asyncio.create_task(stopping.wait())
         try:
             await asyncio.wait({waiting, *workers}, return_when=asyncio.FIRST_COMPLETED)
@@ -201,8 +202,8 @@ class Gateway:
             if worker.done() and not worker.cancelled() and (error := worker.exception()):
                 raise error
 
-    async def _look_back(self) -> None:
-        """Read what no review has read, from before the last end or since it failed, and name what has no title."""
+    async def _review_leftovers(self) -> None:
+        """Review messages that no review has read, from before the last end or after a failure, and title sessions."""
 
         @asynccontextmanager
         async def use(session: Session) -> AsyncIterator[Agent]:
@@ -212,11 +213,11 @@ class Gateway:
 
         started = self._store.clock.now()
         while True:
-            await see_to_leftovers(self._store, lambda session: session.session_key is not None, use, started)
-            await self._store.clock.sleep(AGAIN)
+            await process_leftovers(self._store, lambda session: session.session_key is not None, use, started)
+            await self._store.clock.sleep(LEFTOVERS_INTERVAL_SECONDS)
 
     async def _serve(self, platform: Platform, tell: Callable[[str], None]) -> None:
-        """Keep a platform running: one that falls over is said and begun again, the others go on."""
+        """Run a platform. A failed one is reported and started again; the others are not affected."""
         intake = _IntakeOf(self, self._inbox, platform.name, tell)
         for failures in count():
             await self._inbox.report(platform.name, "starting", "")
@@ -227,21 +228,22 @@ class Gateway:
                 log.exception("platform %s failed", platform.name)
                 reason = f"{type(error).__name__}: {error}"
                 if failures == 0:
-                    tell(f"gateway: {platform.name} failed: {reason} (tried again every {RESTART_AFTER:.0f} s)")
+                    again = f"retried every {PLATFORM_RESTART_SECONDS:.0f} s"
+                    tell(f"gateway: {platform.name} failed: {reason} ({again})")
                 await self._inbox.report(platform.name, "failing", reason)
-            await self._store.clock.sleep(RESTART_AFTER)
+            await self._store.clock.sleep(PLATFORM_RESTART_SECONDS)
 
     async def _shut_down(
         self, lease: Lease, workers: Sequence[asyncio.Task[None]], intakes: Sequence[asyncio.Task[None]]
     ) -> None:
-        """Take nothing more, finish what is under way within the deadline, leave the rest in the queues."""
+        """Refuse new messages, finish running turns within the deadline, and leave the rest in the queues."""
         self.ending = True
         answering, delivering, _ = workers
         for task in (*intakes, answering):
             task.cancel()
         await asyncio.wait({answering})
         await self._answering.drain(self._terms.drain)
-        self._hear(list(self._listeners), Failed("", "ending", "the gateway is ending; the message is kept"))
+        self._publish(list(self._listeners), Failed("", "ending", "the gateway is shutting down; the message is kept"))
         if intakes:
             await asyncio.wait(intakes)
         delivering.cancel()
@@ -257,27 +259,27 @@ class Gateway:
             await self._deliveries.provider.close()
         try:
             await self._store.write(lambda tx: let_go(tx, lease))
-        except StoreError as error:  # whoever comes next finds that we are gone
+        except StoreError as error:  # the lease expires by itself
             log.warning("could not release the gateway's lease: %s", error.line())
 
-    def _take_over(self, tx: Tx) -> Lease:
-        lease = leases.acquire(tx, LEASE, self._owner, ttl=TTL, now=self._store.clock.now())
+    def _acquire_lease(self, tx: Tx) -> Lease:
+        lease = leases.acquire(tx, LEASE, self._owner, ttl=GATEWAY_LEASE_SECONDS, now=self._store.clock.now())
         if lease is None:
-            raise GatewayRunningError("a gateway is running for this home already")
+            raise GatewayRunningError("a gateway is already running for this home")
         inbox_rows.clear_status(tx)
         return lease
 
-    async def _keep(self, lease: Lease, stopping: asyncio.Event) -> None:
-        """Hold the gateway's lease, look for a request to stop, and let go what nobody needs."""
+    async def _hold_lease(self, lease: Lease, stopping: asyncio.Event) -> None:
+        """Renew the gateway's lease, look for a request to stop, and prune queues and agents."""
         for second in count(1):
             await self._store.clock.sleep(1.0)
             try:
-                if second % RENEW_EVERY == 0:
+                if second % LEASE_RENEWAL_SECONDS == 0:
                     await self._store.write(lambda tx: self._renew(tx, lease))
                 if await self._store.read(stop_requested):
                     stopping.set()
             except StaleError:
-                log.error("another gateway has taken over this home; this one ends")
+                log.error("another gateway has taken over this home; this one stops")
                 stopping.set()
                 return
             except StoreError as error:  # the next beat may succeed
@@ -287,14 +289,14 @@ class Gateway:
 
     def _renew(self, tx: Tx, lease: Lease) -> None:
         now = self._store.clock.now()
-        leases.renew(tx, lease, ttl=TTL, now=now)
+        leases.renew(tx, lease, ttl=GATEWAY_LEASE_SECONDS, now=now)
         for name in (INBOX, OUTBOUND):
-            queue_items.prune(tx, name, before=now - REMEMBER)
+            queue_items.prune(tx, name, before=now - MESSAGE_KEY_RETENTION_SECONDS)
 
     def _stop_turn(self, session_id: str) -> bool:
         return self._lanes.stop_turn(session_id)
 
-    def _hear(self, keys: Sequence[str], event: TurnEvent) -> None:
+    def _publish(self, keys: Sequence[str], event: TurnEvent) -> None:
         for key in keys:
             for hear in tuple(self._listeners.get(key, ())):
                 hear(event)
@@ -309,8 +311,8 @@ class _IntakeOf(Intake):
     inbox: Inbox
     platform: str
     tell: Callable[[str], None]
-    told: str = ""
-    """How the platform was when it was last told of."""
+    printed_state: str = ""
+    """The state that was last printed."""
 
     async def receive(self, message: Inbound) -> None:
         await self.gateway.receive(message)
@@ -326,6 +328,6 @@ class _IntakeOf(Intake):
 
     async def report(self, part: str, state: str, detail: str) -> None:
         await self.inbox.report(part, state, detail)
-        if state in TOLD and state != self.told:
-            self.told = state
-            self.tell(f"gateway: {part} {TOLD[state]}: {detail}")
+        if state in STATE_WORDS and state != self.printed_state:
+            self.printed_state = state
+            self.tell(f"gateway: {part} {STATE_WORDS[state]}: {detail}")

@@ -1,6 +1,5 @@
-"""The durable inbox: a message is committed before its platform hears that it arrived, and one that comes twice has one
-effect.
-"""
+"""The durable inbox: a message is committed before it is acknowledged to its platform, and a message that arrives twice
+has one effect."""
 
 from __future__ import annotations
 
@@ -33,10 +32,10 @@ log = logging.getLogger("hermes.gateway")
 
 
 class Received(Struct, frozen=True):
-    """What became of a message: a fresh inbox item, or nothing new.
+    """The result of receiving a message: a new inbox item, or one that exists already.
 
-    `session_id` is the session that it goes to, None for someone who may not talk. `stopped` tells of a `/stop` whether
-    it ended a turn, `other` that its id was given to another text before: this one is not taken.
+    `session_id` is the message's session, None if the author may not talk. `stopped` is, for `/stop`, whether it ended
+    a turn. `other` is True if the message id belongs to an earlier message with another text; this one is refused.
     """
 
     key: str
@@ -49,18 +48,18 @@ class Received(Struct, frozen=True):
 
 
 class OpenedSession(Struct, frozen=True):
-    """The session that a batch is said in."""
+    """The session in which a batch is answered."""
 
     session: Session
     scope: Scope
     owners: tuple[bool, ...]
-    """Of each message, whether the owner says it."""
+    """Whether the owner wrote it, per message."""
     known: Mapping[int, int]
-    """The items that were said before a crash, with their messages."""
+    """Item id -> message id, for items that were stored as messages before a crash."""
 
 
 class Inbox(Struct, frozen=True):
-    """Takes messages in. `stop` ends the running turn of a session; `wake` tells the lanes and the delivery."""
+    """Accepts messages. `stop` ends the running turn of a session; `wake` wakes the lanes."""
 
     store: Store
     chats: Chats
@@ -69,23 +68,23 @@ class Inbox(Struct, frozen=True):
     wake: asyncio.Event
 
     async def receive(self, message: Inbound) -> Received:
-        """Commit a message. When this returns it cannot get lost, and the same one again has no effect. Raises
-        UsageError for a session id that no session may have. A NUL becomes U+FFFD: not every memory can store one."""
+        """Commit a message. After the return it cannot be lost, and receiving it again has no effect. Raises UsageError
+        for a session id that is not allowed. Replaces NUL by U+FFFD, because not every memory provider can store
+        NUL."""
         message = replace(message, text=message.text.replace("\0", "\ufffd"))
         received = await self.store.write(lambda tx: self._commit(tx, message))
         if received.fresh and is_stop(message.typed):
             received = replace(received, stopped=self.stop(received.session_id or ""))
-            await self.store.write(lambda tx: self._tell_of_stop(tx, message, received))
+            await self.store.write(lambda tx: self._record_stop_answer(tx, message, received))
         if received.fresh:
             self.wake.set()
         return received
 
     async def move(self, moved: Moved) -> None:
-        """A chat has another id now: its conversation goes on there. When this returns that is known for good, and the
-        same again has no effect."""
+        """Record that a chat has another id and continue its conversation there. Committed on return; idempotent."""
         if await self.store.write(lambda tx: self._move(tx, moved.old, moved.new)):
             log.info("%s: chat %s is %s now", moved.old.platform, moved.old.chat_id, moved.new.chat_id)
-            self.wake.set()  # what waited in a lane of the new id waits in the other one now
+            self.wake.set()  # items of the new id's lane have joined the other lane
 
     async def report(self, part: str, state: str, detail: str) -> None:
         log.log(logging.INFO if state in ("ok", "starting") else logging.WARNING, "%s: %s %s", part, state, detail)
@@ -109,9 +108,9 @@ class Inbox(Struct, frozen=True):
         queue.enqueue(tx, INBOX, lane, item_key, message.to_json(), now=now, session_id=session.id)
         return Received(key, item_key, session.id, True, verdict)
 
-    def _tell_of_stop(self, tx: Tx, message: Inbound, received: Received) -> None:
-        """Record the answer to `/stop`, so that a repeated one gets the same, and queue it for a chat. Over HTTP the
-        open request gets it."""
+    def _record_stop_answer(self, tx: Tx, message: Inbound, received: Received) -> None:
+        """Record the answer to `/stop`, so that a repeated one gets the same, and enqueue it for a chat. Over HTTP the
+        open request returns it."""
         now, text = self.store.clock.now(), STOPPED if received.stopped else NOT_RUNNING
         note = done_with(Replied(received.session_id or "", 0, text)).note
         queue_items.conclude(tx, INBOX, received.item_key, note or "", now=now)
@@ -119,8 +118,8 @@ class Inbox(Struct, frozen=True):
             enqueue_text(tx, message.chat, received.key, f"stop:{received.item_key}", text, now=now)
 
     def _move(self, tx: Tx, old: Chat, new: Chat) -> bool:
-        """Record that a chat has a new id; False if that is known. If people already spoke under the new id, that
-        session ends and the older conversation goes on."""
+        """Record that a chat has a new id; return False if that is known. If people already spoke under the new id,
+        that session ends and the older conversation continues."""
         now, routes = self.store.clock.now(), self.store.routes
         before, after = self.chats.key_of_chat(tx, old), self.chats.key_of_chat(tx, new)
         if not record_move(tx, old.platform, old.chat_id, new.chat_id, now=now):
@@ -136,7 +135,7 @@ class Inbox(Struct, frozen=True):
         return True
 
     async def open_batch(self, batch: Batch) -> OpenedSession:
-        """The session of a batch at this moment. It carries the key that the message came by, which memory is told."""
+        """Return the session of a batch at this moment, with the key that the message came by, which memory uses."""
 
         def open_batch(tx: Tx) -> OpenedSession:
             session, scope, owners = self.chats.enter(tx, batch.messages, now=self.store.clock.now())
@@ -147,11 +146,11 @@ class Inbox(Struct, frozen=True):
 
 
 INBOX = "inbox"
-"""The queue of what people said. Its lanes are conversations."""
+"""The queue of received messages, with one lane per conversation."""
 
 
 def item_key_of(message: Inbound) -> str:
-    """The inbox key of a message: the platform's message id, together with how the message names its conversation."""
+    """Return the inbox key of a message: the platform's message id, and how the message names its conversation."""
     if message.session_id is not None:
         return _in_session(message, message.session_id)
     if message.session_key is not None:
@@ -161,7 +160,7 @@ def item_key_of(message: Inbound) -> str:
 
 
 def _find_item(tx: Tx, chats: Chats, message: Inbound) -> Item | None:
-    """The inbox item of a message that arrived before, even if it named the same session in another way then."""
+    """Return the inbox item of a message that arrived before, even if it named the same session in another way."""
     found = queue_items.find(tx, INBOX, item_key_of(message))
     if found is not None or (message.session_id is None and message.session_key is None):
         return found

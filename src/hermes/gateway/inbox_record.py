@@ -1,7 +1,6 @@
-"""What is recorded of the inbox: what became of its items, with what a chat is told of it, in one transaction.
+"""Records of the inbox: the outcome of each item and its reply to the chat are stored in one transaction.
 
-A reply and the items that it answers are settled together. What came of an item is kept as a note with it, so that a
-client that asks again is told the same.
+The outcome is kept as a note with the item, so that a client that repeats its request gets the same response.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from hermes.gateway.live_reply import LiveReply
 from hermes.gateway.outbound import enqueue_text
 from hermes.gateway.platform import Chat, Platform
 from hermes.gateway.remarks import Remarks
-from hermes.llm.assemble import CUT
+from hermes.llm.assemble import FINISHED_BY_LENGTH
 from hermes.store.inbox import record_messages
 from hermes.store.store import Store
 from hermes.types import Message
 
 TurnEnding = Replied | Stopped | Failed
-FORGOTTEN = "the message was handled, but its reply is gone"
+REPLY_GONE = "the message was answered, but the reply was deleted"
 
 
 def done_with(ending: TurnEnding) -> Done:
-    """The outcome of an item whose turn ended so. A stored reply is pointed to, never copied."""
+    """Return the outcome of an item whose turn ended so. A stored reply is referenced, never copied."""
     match ending:
         case Replied(message_id=message_id) if message_id:
             return Done(json.dumps({"reply": message_id}))
@@ -45,29 +44,29 @@ def done_with(ending: TurnEnding) -> Done:
 
 
 def recall_ending(tx: Tx, store: Store, item: Item) -> TurnEnding | None:
-    """How the turn of an item ended, or None while it has not."""
+    """Return how the turn of an item ended, or None while it is waiting."""
     session_id = item.session_id or ""
     if item.state == "waiting":
         return None
     if item.state == "dead":
-        return Failed(session_id, "host", item.reason or "it was given up")
+        return Failed(session_id, "host", item.reason or "the message was given up")
     if item.session_id is None:
         return Failed("", "gone", GONE)
     note = json.loads(item.reason or "{}")
     if "reply" in note:
         message = store.messages.get(tx, note["reply"])
         if message is not None:
-            cut = message.finish_reason == CUT
+            cut = message.finish_reason == FINISHED_BY_LENGTH
             return Replied(message.session_id, message.id, message.content or "", None, message.token_count, cut)
     if "said" in note:
         return Replied(session_id, 0, note["said"])
     if "stopped" in note:
         return Stopped(session_id, note["stopped"])
-    return Failed(session_id, note.get("failed", "host"), note.get("message", FORGOTTEN))
+    return Failed(session_id, note.get("failed", "host"), note.get("message", REPLY_GONE))
 
 
 class Ledger(Struct, frozen=True):
-    """Settles claims of the inbox. `wake_delivery` tells the delivery that there is something to send."""
+    """Settles claims of the inbox. Sets `wake_delivery` when the outbound queue has something to send."""
 
     store: Store
     platforms: Mapping[str, Platform]
@@ -82,8 +81,8 @@ class Ledger(Struct, frozen=True):
         edit_id: str | None = None,
         remark: str = "",
     ) -> None:
-        """Record the outcomes, and in the same commit queue `say` and then `remark` for the chat of the first item.
-        Raises StaleError when the claim was lost."""
+        """Record the outcomes and, in the same commit, enqueue `say` and then `remark` for the chat of the first item.
+        Raises StaleError if the claim was lost."""
         first = claimed.items[0]
 
         def settle(tx: Tx) -> None:
@@ -109,7 +108,7 @@ class Ledger(Struct, frozen=True):
         edit_id: str | None = None,
         session_id: str | None = None,
     ) -> None:
-        """Queue a text for a chat. Nothing is queued for the HTTP API: there the open request gets the answer."""
+        """Enqueue a text for a chat. Does nothing for the HTTP API, where the open request returns the answer."""
         platform = self.platforms.get(chat.platform)
         if chat.chat_type == "api" or platform is None:
             return
@@ -117,12 +116,12 @@ class Ledger(Struct, frozen=True):
         enqueue_text(tx, chat, lane, key, text, now=now, longest=longest, edit_id=edit_id, session_id=session_id)
 
 
-QUOTED = 300
-"""Characters of a message that the model is reminded of."""
+MAX_REMINDER_QUOTE_CHARS = 300
+"""Longest quotation in the reminder of an unanswered message."""
 
 
 class AnsweredError(Exception):
-    """The first `count` items of a batch were said before a crash, and someone has answered them since."""
+    """Raised when the first `count` items of a batch were stored before a crash and have been answered since."""
 
     def __init__(self, reply: Message, count: int) -> None:
         super().__init__(f"message {reply.id} is the reply")
@@ -131,17 +130,17 @@ class AnsweredError(Exception):
 
 
 class DroppedError(Exception):
-    """Items of a batch went with their session while it waited for its turn."""
+    """Raised when items of a batch were deleted together with their session."""
 
 
 class InboxRecord(Struct):
     """Settles the items of a batch in the commit of their reply.
 
-    `accepted` refuses a turn that must not run: with AnsweredError when the first item got its reply before a crash,
-    and with DroppedError when the items were deleted with their session.
+    `accepted` refuses a turn that must not run: with AnsweredError if the first item got its reply before a crash, and
+    with DroppedError if the items were deleted with their session.
 
-    A stored reply belongs to an item only if nobody else spoke in between. Otherwise it was meant for somebody in
-    another place: the item gets a reply of its own, and the model is reminded of what it has to answer.
+    A stored reply belongs to an item only if nobody else spoke in between. Otherwise it answered somebody in another
+    chat: the item then gets its own reply, and the model is reminded of the message to answer.
     """
 
     ledger: Ledger
@@ -151,9 +150,9 @@ class InboxRecord(Struct):
     live: LiveReply | None
     fresh: Sequence[Item]
     known: Mapping[int, int]
-    """Item id -> message id, for items whose text a crashed turn has stored already."""
+    """Item id -> message id, for items that a turn stored before it crashed."""
     remarks: Remarks
-    """What is said after the reply, recorded with it."""
+    """Notices that follow the reply, recorded with it."""
     reminder: str = ""
 
     @property
@@ -163,8 +162,8 @@ class InboxRecord(Struct):
     def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:
         if not queue_items.all_waiting(tx, self.batch.items):
             raise DroppedError
-        others = self._said_by_others(tx, messages)
-        self._look_for_reply(tx, others)
+        others = self._messages_by_others(tx, messages)
+        self._check_for_reply(tx, others)
         new = dict(zip([item.id for item in self.fresh], messages, strict=True))
         record_messages(tx, self.session_id, [(item, message.id) for item, message in new.items()])
         stored = self.ledger.store.messages
@@ -173,15 +172,15 @@ class InboxRecord(Struct):
         self.reminder = remind([message for message in answered if others and message.id < others[-1]])
         return answered
 
-    def _said_by_others(self, tx: Tx, messages: Sequence[Message]) -> list[int]:
-        """Ids, in order, of messages that others said in the session after the first known item of this batch."""
+    def _messages_by_others(self, tx: Tx, messages: Sequence[Message]) -> list[int]:
+        """Return the ids, in order, of messages by others after the first known item of this batch."""
         if not self.known:
             return []
         ours = {*self.known.values(), *(message.id for message in messages)}
         said = self.ledger.store.messages.said_after(tx, self.session_id, min(self.known.values()))
         return [message_id for message_id in said if message_id not in ours]
 
-    def _look_for_reply(self, tx: Tx, others: Sequence[int]) -> None:
+    def _check_for_reply(self, tx: Tx, others: Sequence[int]) -> None:
         replies: list[Message] = []
         for item in self.batch.items:
             said = self.known.get(item.id)
@@ -218,7 +217,7 @@ class InboxRecord(Struct):
 
 
 def remind(overtaken: Sequence[Message]) -> str:
-    """What the model is told of messages that others have spoken after; nothing for none."""
+    """Return the reminder of messages that others have spoken after; "" for no messages."""
     if not overtaken:
         return ""
     quoted = ", ".join(f"“{_short(message.content or '')}”" for message in overtaken)
@@ -229,4 +228,4 @@ def remind(overtaken: Sequence[Message]) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= QUOTED else f"{text[:QUOTED].rstrip()} …"
+    return text if len(text) <= MAX_REMINDER_QUOTE_CHARS else f"{text[:MAX_REMINDER_QUOTE_CHARS].rstrip()} …"

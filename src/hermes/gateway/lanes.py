@@ -1,6 +1,6 @@
-"""Lanes: each chat's messages are handled one after another, many chats side by side.
+"""Lanes: the messages of each chat are handled in order, and chats in parallel.
 
-claim ── batch ─┬─ turn: shown as it goes on, heard by whoever asked ─┬─ settled at its end
+claim ── batch ─┬─ turn: shown as a preview, events to listeners ─────┬─ settled at its end
                 └─ command ───────────────────────────────────────────┘
 """
 
@@ -47,17 +47,17 @@ from hermes.types import Draft
 
 log = logging.getLogger("hermes.gateway")
 
-BUSY_PAUSE = 1.0
+BUSY_RETRY_SECONDS = 1.0
 NOT_NOW = "That cannot be done now."
 CHAIN_ENDED = "(I have answered other agents {replies} times in a row, and wait until a person speaks.)"
-KEPT = "The message is kept and will be answered; ask again with its Idempotency-Key"
+MESSAGE_KEPT = "The message is stored and will be answered; repeat the request with its Idempotency-Key"
 
 Hear: TypeAlias = Callable[[Sequence[str], TurnEvent], None]
-"""Told every event of a turn, with the keys of the items it answers."""
+"""Called with every event of a turn and the keys of the items that the turn answers."""
 
 
 class InboxTurns(Struct, frozen=True):
-    """Runs them. How a turn ended is heard only once that is on the disk."""
+    """Runs the turns of inbox items. The end of a turn is published only after its commit."""
 
     ledger: Ledger
     platforms: Mapping[str, Platform]
@@ -85,9 +85,9 @@ class InboxTurns(Struct, frozen=True):
                     _show(live, event)
                     remarks.hear(event)
                     if isinstance(event, Waiting):
-                        await self._tell_waiting(claimed, batch)
+                        await self._announce_wait(claimed, batch)
                     if isinstance(event, Replied | Stopped | Failed):
-                        end = end or event  # what fails after a reply does not undo it
+                        end = end or event  # a failure after the reply does not undo it
                     if not isinstance(event, Stopped | Failed) and may_hear(event, opened.scope):
                         self.hear(batch.keys, event)
         except AnsweredError as answered:
@@ -104,7 +104,7 @@ class InboxTurns(Struct, frozen=True):
         await self._end_turn(claimed, batch, end, record, accepted=accepted)
 
     async def _settle_answered(self, claimed: Claim, batch: Batch, answered: AnsweredError) -> None:
-        """Settle the items that got their reply before a crash. Those behind them are claimed next."""
+        """Settle the items that got their reply before a crash. The items behind them are claimed next."""
         reply, store = answered.reply, self.ledger.store
         ending = Replied(reply.session_id, reply.id, reply.content or "", None, reply.token_count)
 
@@ -117,8 +117,8 @@ class InboxTurns(Struct, frozen=True):
         self.hear(batch.keys[: answered.count], ending)
         self.ledger.wake_delivery.set()
 
-    async def _tell_waiting(self, claimed: Claim, batch: Batch) -> None:
-        """Tell a chat why it waits, once however often we try."""
+    async def _announce_wait(self, claimed: Claim, batch: Batch) -> None:
+        """Send the chat the reason for the wait, once for any number of tries."""
         text, key = f"{WAITING} /stop ends the wait.", f"waiting:{batch.keys[0]}"
         await self.ledger.store.write(lambda tx: self.ledger.enqueue(tx, batch.first.chat, claimed.lane, text, key))
         self.ledger.wake_delivery.set()
@@ -132,20 +132,20 @@ class InboxTurns(Struct, frozen=True):
     async def _end_turn(
         self, claimed: Claim, batch: Batch, end: TurnEnding, record: InboxRecord, *, accepted: bool
     ) -> None:
-        """A reply was settled with its own transaction; anything else is settled here."""
+        """Settle a turn without a reply. A reply is settled in its own transaction."""
         ledger, live = self.ledger, record.live
         remark, done = record.remarks.line if accepted else "", [done_with(end)] * len(batch.items)
         match end:
             case Failed(kind="busy", message=message):
-                await ledger.settle(claimed, [Retry(self._later(BUSY_PAUSE), message)])
-                if not accepted:  # whoever waits over HTTP has waited long enough
-                    self.hear(batch.keys, replace(end, message=f"{message}. {KEPT}"))
+                await ledger.settle(claimed, [Retry(self._time_in(BUSY_RETRY_SECONDS), message)])
+                if not accepted:  # the HTTP request has waited long enough
+                    self.hear(batch.keys, replace(end, message=f"{message}. {MESSAGE_KEPT}"))
             case Failed(kind="gone"):
                 await ledger.settle(claimed, done, say=apology(end, record.remarks.scope))
                 self.hear(batch.keys, end)
-            case Failed(message=message) if not accepted:  # it is in the inbox alone, so there it stays
+            case Failed(message=message) if not accepted:  # stored in the inbox only: try again later
                 wait = backoff(claimed.items[0].attempts, random.random, base=1.0, cap=60.0)
-                await ledger.settle(claimed, [Retry(self._later(wait), message)])
+                await ledger.settle(claimed, [Retry(self._time_in(wait), message)])
             case Failed():
                 text = f"{apology(end, record.remarks.scope)} Your message is kept."
                 edit_id = live.message_id if live else None
@@ -157,7 +157,7 @@ class InboxTurns(Struct, frozen=True):
             case Replied() if batch.first.chat.chat_type != "api":
                 ledger.wake_delivery.set()
 
-    def _later(self, seconds: float) -> float:
+    def _time_in(self, seconds: float) -> float:
         return self.ledger.store.clock.now() + seconds
 
 
@@ -170,13 +170,13 @@ def _show(live: LiveReply | None, event: TurnEvent) -> None:
         live.restart()
 
 
-JOINED = 50
-"""Waiting messages of a chat that join one turn at most."""
+MAX_MESSAGES_PER_TURN = 50
+"""Maximum number of waiting messages of a chat that one turn answers."""
 
 
 @dataclass(slots=True)
 class Lanes(Work):
-    """Handles the inbox: messages become turns, commands run."""
+    """Handles the inbox: runs a turn for messages, and executes commands."""
 
     store: Store
     inbox: Inbox
@@ -184,28 +184,28 @@ class Lanes(Work):
     ledger: Ledger
     turns: InboxTurns
     agent_replies: int
-    """Replies to other agents in a row, without a word of a person."""
+    """Maximum number of replies to other agents in a row while no person speaks."""
     stops: dict[str, asyncio.Event] = field(default_factory=dict)
 
     def stop_turn(self, session_id: str) -> bool:
-        """End the running turn or command of a session; False when none runs."""
+        """End the running turn or command of a session; return False if none runs."""
         running = self.stops.get(session_id)
         if running is not None:
             running.set()
         return running is not None
 
     async def handle(self, claimed: Claim) -> Sequence[ItemOutcome] | None:
-        """One batch of a lane; it is settled with its reply."""
+        """Handle one batch of a lane. It is settled with its reply."""
         batch = next_batch(claimed.items)
-        if is_stop(batch.first.typed):  # its effect was at once; here it only leaves the inbox, after a crash
+        if is_stop(batch.first.typed):  # it took effect on receipt; after a crash it only leaves the inbox
             return [done_with(Replied(batch.items[0].session_id or "", 0, NOT_RUNNING))]
         await self._answer(claimed, batch)
         return None
 
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
-        """Tell the chat of messages that were given up, and record it in the session, unless it would stand there as
-        the reply to a later message that waits for its own."""
-        for item, failed in _given_up(claimed, recorded):
+        """Report dead messages to the chat and store the report in the session, unless it would follow a later message
+        that waits for its own reply."""
+        for item, failed in _dead_items(claimed, recorded):
             text = apology(failed, self.inbox.chats.reach_of(tx, Inbound.from_json(item.payload)))
             self.ledger.enqueue(tx, Chat(*item.payload["chat"]), claimed.lane, text, f"note:{item.key}")
             said = said_already(tx, [item.id]).get(item.id)
@@ -216,7 +216,7 @@ class Lanes(Work):
                 self.store.messages.append(tx, failed.session_id, [reply], now=self.store.clock.now())
 
     def settled(self, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
-        for item, failed in _given_up(claimed, recorded):
+        for item, failed in _dead_items(claimed, recorded):
             self.ledger.wake_delivery.set()
             self.turns.hear([item.key], failed)
 
@@ -231,7 +231,7 @@ class Lanes(Work):
             async with self.agents.use(session, key, opened.scope, person) as agent:
                 if batch.first.author_is_agent and await self._ends_chain(claimed, batch, opened):
                     return
-                to_say = await self._to_say(claimed, batch, opened, key, agent, stop)
+                to_say = await self._batch_for_turn(claimed, batch, opened, key, agent, stop)
                 if to_say is not None:
                     await self.turns.run(claimed, to_say, opened, agent, stop)
         finally:
@@ -240,8 +240,8 @@ class Lanes(Work):
             SESSION.reset(token)
 
     async def _ends_chain(self, claimed: Claim, batch: Batch, opened: OpenedSession) -> bool:
-        """Keep messages of another agent without a reply when there were as many replies since a person spoke as are
-        allowed. The chat is told once."""
+        """Store messages of another agent without a reply if there were as many replies as allowed since a person
+        spoke. The chat gets one explanation."""
         session_id, store, now = opened.session.id, self.store, self.store.clock.now()
 
         def keep(tx: Tx) -> bool:
@@ -262,11 +262,11 @@ class Lanes(Work):
             self.ledger.wake_delivery.set()
         return ended
 
-    async def _to_say(
+    async def _batch_for_turn(
         self, claimed: Claim, batch: Batch, opened: OpenedSession, key: str, agent: Agent, stop: asyncio.Event
     ) -> Batch | None:
-        """What is answered in a turn, None for a command that leads to none. One that has led to a turn before a crash
-        is not run again."""
+        """Return the batch to answer in a turn; None for a command without a turn. A command whose turn began before a
+        crash is not run again."""
         if batch.command is None or batch.items[0].id in opened.known:
             return batch
         here = InChat(self.store, self.inbox, agent, key, batch.first, stop, batch.keys[0], opened.owners[0])
@@ -275,10 +275,10 @@ class Lanes(Work):
             return replace(batch, messages=(replace(batch.first, text=answer.text),), command=None)
         if isinstance(answer, Again):
             return replace(batch, command=None, again=answer)
-        await self._tell(claimed, batch, key, agent, answer)
+        await self._settle_command(claimed, batch, key, agent, answer)
         return None
 
-    async def _tell(self, claimed: Claim, batch: Batch, key: str, agent: Agent, text: str) -> None:
+    async def _settle_command(self, claimed: Claim, batch: Batch, key: str, agent: Agent, text: str) -> None:
         ending = Replied(agent.session_id, 0, text)
         await self.ledger.settle(claimed, [done_with(ending)], say=text)
         self.turns.hear(batch.keys, ending)
@@ -290,14 +290,14 @@ class Lanes(Work):
 async def _run_command(typed: TypedCommand, here: InChat) -> Answer:
     try:
         return await typed.run(here)
-    except (UsageError, NoteError, SessionBusyError) as error:  # the person can do something about it; we cannot
+    except (UsageError, NoteError, SessionBusyError) as error:  # the person can act on it
         return error.line()
-    except (ProviderError, HomeError) as error:  # its words are the owner's business, as a failed turn's are
+    except (ProviderError, HomeError) as error:  # only the owner may read the error, as for a failed turn
         log.warning("/%s could not be done: %s", typed.command.name, error.line())
         return error.line() if here.agent.scope == OWNER else NOT_NOW
 
 
-def _given_up(claimed: Claim, recorded: Sequence[ItemOutcome]) -> Iterator[tuple[Item, Failed]]:
+def _dead_items(claimed: Claim, recorded: Sequence[ItemOutcome]) -> Iterator[tuple[Item, Failed]]:
     for item, outcome in zip(claimed.items, recorded, strict=False):
         if isinstance(outcome, Dead):
             yield item, Failed(item.session_id or "", "host", f"this message could not be handled: {outcome.reason}")

@@ -1,4 +1,4 @@
-"""A reply that grows before the person's eyes, where the platform can edit, and the sign that one is coming."""
+"""Live replies: a typing sign, and a preview that is edited while the model writes, where the platform can edit."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from hermes.gateway.platform import Chat, Platform, SendLater, SendNever
 
 log = logging.getLogger("hermes.gateway")
 
-TYPING_EVERY = 4.0
-EDIT_EVERY = {"dm": 1.0}
-IN_GROUPS = 3.0
-"""Seconds between edits: platforms take about one a second in a direct chat, and twenty a minute in a group."""
-FIRST_AFTER = 40
-"""Characters until a first draft is shown."""
-PATIENCE = 10.0
-"""Seconds that the reply waits for a preview that is being sent, so as to replace it."""
+TYPING_SECONDS = 4.0
+EDIT_SECONDS = {"dm": 1.0}
+GROUP_EDIT_SECONDS = 3.0
+"""Seconds between edits outside direct chats. Platforms take about one edit a second in a direct chat, and twenty a
+minute in a group."""
+MIN_PREVIEW_CHARS = 40
+"""A shorter reply gets no preview."""
+PREVIEW_TIMEOUT_SECONDS = 10.0
+"""Time that the final reply waits for a preview in flight, so that it can replace it."""
 
 
 class LiveReply:
-    """Shows what is said so far. It is only a preview: the reply itself goes through the outbound queue."""
+    """A preview of one reply. The reply itself is delivered by the outbound queue."""
 
     def __init__(self, platform: Platform, chat: Chat, lock: asyncio.Lock) -> None:
         self._platform = platform
@@ -32,33 +33,33 @@ class LiveReply:
         self._ended = False
         self._sending: asyncio.Task[None] | None = None
         self.message_id: str | None = None
-        """The message that shows a preview: the reply shall replace it."""
+        """Id of the message with the preview, which the reply replaces; None while none was sent."""
         self._task = asyncio.create_task(self._run())
 
     def add(self, text: str) -> None:
         self._text += text
 
     def restart(self) -> None:
-        """What was said so far was not the reply: tools run, and it begins anew."""
+        """Discard the text so far: it preceded a tool call and is not the reply."""
         self._text = ""
 
     async def end(self) -> None:
-        """No more previews. One that is being sent is waited for, so that `message_id` is known."""
+        """Stop previews, and wait for one in flight, so that `message_id` is known."""
         self._ended = True
         self._task.cancel()
         await asyncio.wait({self._task})
         if self._sending is not None:
-            await asyncio.wait({self._sending}, timeout=PATIENCE)
+            await asyncio.wait({self._sending}, timeout=PREVIEW_TIMEOUT_SECONDS)
 
     async def _run(self) -> None:
-        """Must not raise: a preview that fails is no failure of the turn."""
+        """Update the typing sign and the preview until cancelled. Must not raise: a failed preview fails no turn."""
         typed = 0.0
         while True:
-            pause = EDIT_EVERY.get(self._chat.chat_type, IN_GROUPS)
+            pause = EDIT_SECONDS.get(self._chat.chat_type, GROUP_EDIT_SECONDS)
             try:
                 if typed <= 0:
                     await self._platform.show_typing(self._chat)
-                    typed = TYPING_EVERY
+                    typed = TYPING_SECONDS
                 await self._show()
             except SendLater as error:
                 log.debug("no preview in %s: %s", self._chat.chat_id, error)
@@ -74,16 +75,18 @@ class LiveReply:
 
     async def _show(self) -> None:
         text = cut_text(self._text.strip(), self._platform.longest_message)
-        if not self._platform.can_edit or len(text) < FIRST_AFTER or text == self._shown:
+        if not self._platform.can_edit or len(text) < MIN_PREVIEW_CHARS or text == self._shown:
             return
         self._shown = text
         self._sending = asyncio.create_task(self._put(text))
-        self._sending.add_done_callback(lambda task: task.cancelled() or task.exception())  # heard below, or by nobody
+        self._sending.add_done_callback(
+            lambda task: task.cancelled() or task.exception()
+        )  # read, so that asyncio logs nothing
         await asyncio.shield(self._sending)
 
     async def _put(self, text: str) -> None:
         async with self._lock:
-            if self._ended:  # the reply itself may be on its way: nothing older shall come after it
+            if self._ended:  # the reply may be in flight: no older text may follow it
                 return
             if self.message_id is None:
                 self.message_id = await self._platform.send(self._chat, text)

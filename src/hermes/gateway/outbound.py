@@ -1,5 +1,5 @@
-"""The outbound queue: a reply is recorded before it is sent, and sent in order, once where the platform can tell. A
-long one goes in pieces that the platform takes, cut at paragraphs, then lines, then words, and nothing is lost."""
+"""The outbound queue: each reply is recorded before it is sent, and each chat gets its messages in order, once where
+the platform can tell. Long replies are split where a paragraph, line or word ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger("hermes.gateway")
 
 OUTBOUND = "outbound"
 TERMS = WorkerTerms(ttl=60.0, batch=1, at_once=1000)
-"""Each message is recorded as sent before the next one goes: a crash repeats at most the one that was under way."""
+"""One item per claim: each message is recorded as sent before the next one, so a crash repeats at most one."""
 
 
 def enqueue_text(
@@ -37,7 +37,7 @@ def enqueue_text(
     edit_id: str | None = None,
     session_id: str | None = None,
 ) -> None:
-    """Queue a text for a chat, in pieces; the first one replaces the message `edit_id` where there is one."""
+    """Enqueue a text for a chat, split into pieces; the first piece replaces the message `edit_id`, if given."""
     for number, piece in enumerate(split_text(text, longest)):
         payload = {
             "chat": astuple(chat),
@@ -49,7 +49,7 @@ def enqueue_text(
 
 @dataclass(slots=True)
 class OutboundWork(Work):
-    """Sends what is queued. One chat waits for nobody but itself."""
+    """Sends queued messages. A slow chat delays no other chat."""
 
     clock: Clock
     platforms: Mapping[str, Platform]
@@ -72,32 +72,32 @@ class OutboundWork(Work):
             wait = error.wait if error.wait is not None else backoff(item.attempts, self.chance, base=1.0, cap=60.0)
             return Retry(self.clock.now() + wait, str(error))
         except SendNever as error:
-            log.warning("a message to %s was given up: %s", item.lane, error)
+            log.warning("gave up a message to %s: %s", item.lane, error)
             return Dead(str(error))
 
 
 async def _put(platform: Platform, chat: Chat, item: Item) -> None:
-    """Replace the preview, where there is one and it is still there; else send."""
+    """Replace the preview if it still exists; otherwise send a message."""
     try:
         if item.payload["edit_id"]:
             await platform.edit(chat, item.payload["edit_id"], item.payload["text"])
             return
     except MessageGone:
-        log.info("the preview in %s is gone; the reply is sent anew", item.lane)
+        log.info("the preview in %s is gone; sending the reply as a new message", item.lane)
     key = f"{item.key} {item.created_at}"  # a home that is made anew counts from one again
     if item.attempts > 1 and await platform.was_sent(chat, key, item.created_at):
-        log.info("a message to %s had been sent before it was recorded", item.lane)
+        log.info("a message to %s was already sent before a restart", item.lane)
         return
     await platform.send(chat, item.payload["text"], key)
 
 
 def split_text(text: str, longest: int) -> list[str]:
-    """`text` in pieces of at most `longest` UTF-16 units, in order; blank text gives none. Telegram and Discord count
-    so, and it is never less than characters."""
+    """Split `text` into pieces of at most `longest` UTF-16 units, in order; blank text gives no pieces. Telegram and
+    Discord count UTF-16 units, of which a text has at least as many as characters."""
     pieces: list[str] = []
     rest = text.strip()
     while len(window := cut_text(rest, longest)) < len(rest):
-        cut = _cut_place(rest, max(1, len(window)))
+        cut = _cut_position(rest, max(1, len(window)))
         head, rest = rest[:cut], rest[cut:]
         pieces.append(head.rstrip())
         rest = rest.lstrip("\n") if head.endswith("\n") else rest.lstrip(" ")  # an indented line stays indented
@@ -105,7 +105,7 @@ def split_text(text: str, longest: int) -> list[str]:
 
 
 def cut_text(text: str, longest: int) -> str:
-    """As much of the beginning of `text` as fits."""
+    """Return the longest prefix of `text` with at most `longest` UTF-16 units."""
     window = text[:longest]
     while (over := count_units(window) - longest) > 0:
         window = window[: -((over + 1) // 2)]
@@ -113,12 +113,12 @@ def cut_text(text: str, longest: int) -> str:
 
 
 def count_units(text: str) -> int:
-    """How long a text is: what lies beyond the basic plane, such as most emoji, counts twice."""
+    """Return the number of UTF-16 units: characters beyond the basic plane, such as most emoji, count twice."""
     return len(text) + sum(character > "\uffff" for character in text)
 
 
-def _cut_place(text: str, longest: int) -> int:
-    """The last good place for a cut, in the second half where there is one."""
+def _cut_position(text: str, longest: int) -> int:
+    """Return the last good place for a cut, in the second half of the window if there is one."""
     for mark in ("\n\n", "\n", ". ", " "):
         place = text.rfind(mark, longest // 2, longest)
         if place > 0:

@@ -1,4 +1,5 @@
-"""What a platform is to the gateway: something that translates. One adapter is one file in `platforms/`."""
+"""The platform interface. An adapter translates between one platform and the gateway; it is one module in
+`platforms/`."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ ChatType = Literal["dm", "group", "channel", "api"]
 
 
 class Chat(Struct, frozen=True):
-    """Where messages go: a chat of a platform, or a thread in it."""
+    """A destination of messages: a chat of a platform, or a thread in it."""
 
     platform: str
     chat_type: ChatType
@@ -23,7 +24,7 @@ class Chat(Struct, frozen=True):
 
 
 class Inbound(Struct, frozen=True):
-    """A message as a platform gave it. `message_id` is the platform's own: the same one twice has one effect."""
+    """A received message. `message_id` is the platform's: a message that arrives twice has one effect."""
 
     chat: Chat
     message_id: str
@@ -31,23 +32,23 @@ class Inbound(Struct, frozen=True):
     author_id: str | None = None
     author_name: str | None = None
     author_alt: str | None = None
-    """Another id of the same person, such as a user name."""
+    """Another id of the author, such as a user name."""
     author_is_agent: bool = False
-    """Whether another program speaks: an agent that the owner allowed."""
+    """True if the author is another program, an agent that the owner allowed."""
     session_key: str | None = None
-    """A client's own key, instead of the one that is made of the chat."""
+    """The session key that a client chose; None to derive it from the chat."""
     session_id: str | None = None
-    """A client's own session."""
+    """The session that a client chose."""
     earlier: tuple[tuple[str, str], ...] = ()
-    """Role and text of what the model is to see before the session's own messages. None of it is stored as said."""
+    """Role and text of messages that the model sees before those of the session. They are not stored as messages."""
 
     @property
     def typed(self) -> str:
-        """The text where commands are looked for: those of other agents are text."""
+        """The text in which commands are looked for; "" for other agents, whose messages are never commands."""
         return "" if self.author_is_agent else self.text
 
     def to_json(self) -> Json:
-        """As it lies in the inbox."""
+        """Return the inbox payload."""
         return {**asdict(self), "chat": astuple(self.chat)}
 
     @classmethod
@@ -57,14 +58,14 @@ class Inbound(Struct, frozen=True):
 
 
 class Moved(Struct, frozen=True):
-    """A chat got another id on its platform. Nobody said anything, and it is the same conversation."""
+    """A chat has another id on its platform. It stays the same conversation."""
 
     old: Chat
     new: Chat
 
 
 class SendLater(Exception):
-    """The platform cannot take it now: `wait` seconds, or None for as long as seems right."""
+    """The platform cannot send now. `wait` is in seconds; None leaves it to the retry policy."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -72,30 +73,30 @@ class SendLater(Exception):
 
 
 class SendNever(Exception):
-    """The platform will never take it: the chat is gone, the bot was blocked, the message is not allowed."""
+    """The platform will never send this: the chat is gone, the bot was blocked, or the message is not allowed."""
 
 
 class MessageGone(SendNever):
-    """The message that should be edited is not there any more, or may not be edited; a new one can be sent."""
+    """The message to edit is gone or may not be edited; a new message can be sent."""
 
 
 class Intake(Protocol):
-    """Where a platform hands in what it received."""
+    """The gateway as an adapter sees it."""
 
     async def receive(self, message: Inbound) -> None:
-        """Take a message. When this returns, the platform may be told that it arrived. Raises when it may not."""
+        """Store a message. After the return the platform may acknowledge it. Raises if it was not stored."""
 
     async def move(self, moved: Moved) -> None:
-        """Take note that a chat has another id. When this returns it is known for good; told again, nothing happens."""
+        """Record that a chat has another id. Committed on return; idempotent."""
 
     async def read_positions(self) -> dict[str, str]:
-        """Return how far each place of this platform was read, as `write_positions` stored it."""
+        """Return the read position of each channel of this platform, as `write_positions` stored it."""
 
     async def write_positions(self, positions: Mapping[str, str | None]) -> None:
-        """Store how far places were read, for a platform that repeats nothing; None forgets a place."""
+        """Store read positions, for a platform that does not repeat missed messages. None deletes a position."""
 
     async def report(self, part: str, state: str, detail: str) -> None:
-        """Tell how the platform is; loud when it changes."""
+        """Report the state of a part of the platform. A change is logged and printed."""
 
 
 class Platform(Protocol):
@@ -103,32 +104,32 @@ class Platform(Protocol):
 
     @property
     def name(self) -> str:
-        """As it stands in session keys."""
+        """The platform's name in session keys."""
 
     @property
     def longest_message(self) -> int:
-        """UTF-16 units that one message may have (`outbound.py` counts them)."""
+        """Maximum length of a message in UTF-16 units; see `outbound.count_units`."""
 
     @property
     def can_edit(self) -> bool:
-        """Whether a reply can be shown while it grows."""
+        """True if sent messages can be edited, so that a reply can be shown while it grows."""
 
     async def run(self, intake: Intake) -> None:
-        """Receive until cancelled. Comes back by itself from anything that passes; raises only what never will."""
+        """Receive until cancelled. Recovers from passing failures; raises only for permanent ones."""
 
     async def send(self, chat: Chat, text: str, key: str = "") -> str:
-        """Send one message; the id that `edit` finds it by. Sent again with the same `key` it is the same message,
+        """Send one message and return the id that `edit` takes. Sending again with the same `key` has no second effect,
         where the platform can tell."""
 
     async def was_sent(self, chat: Chat, key: str, since: float) -> bool:
-        """Return True if an earlier `send` with this key had its effect, where only the chat's history since then can
-        tell. Asked before a message is sent again."""
+        """Return True if an earlier `send` with this key had its effect and only the chat's history since then can
+        tell. Called before a message is sent again."""
 
     async def edit(self, chat: Chat, message_id: str, text: str) -> None:
-        """Replace the text of a message we sent. Raises MessageGone when it can only be sent anew."""
+        """Replace the text of a sent message. Raises MessageGone if only a new message can be sent."""
 
     async def show_typing(self, chat: Chat) -> None:
         """Show that a reply is coming."""
 
     async def close(self) -> None:
-        """Let go of what it holds. Comes after the last send."""
+        """Release all resources. Called after the last send."""

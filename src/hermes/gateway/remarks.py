@@ -1,11 +1,11 @@
-"""What a chat is told beside a reply, in one line after it: notices, and that a note changed.
+"""Notices that follow a reply in one line: warnings of the turn, and that a note changed.
 
-owner, alone   notices, outages too; his notes
-guest, alone   notices that are no outages; the guest's notes
+owner, alone   all notices with outages; the owner's notes
+guest, alone   notices other than outages; the guest's notes
 group          nothing
-over HTTP      nothing here: a request has a field for notices
+over HTTP      nothing: the response has a field for notices
 
-What a review noted meanwhile is told with the person's next reply, on whichever platform that is.
+Notes of a review are announced with the person's next reply, on any platform.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from hermes.gateway.platform import Chat
 from hermes.scope import OWNER, Group, Scope
 from hermes.store.note_remarks import take_remarks
 
-NOTED = "💾 Memory updated"
-LONGEST = 1000
+MEMORY_UPDATED = "💾 Memory updated"
+MAX_NOTICE_LINE_CHARS = 1000
 
 
 class RemarkTerms(Struct, frozen=True):
-    """What is said at all."""
+    """Which notices are sent."""
 
     notices: bool = True
     notes: bool = True
 
 
 class Remarks(Struct, frozen=True):
-    """The remarks of one turn, as they come up."""
+    """The notices of one turn."""
 
     terms: RemarkTerms
     chat: Chat
@@ -40,46 +40,46 @@ class Remarks(Struct, frozen=True):
     _heard: dict[str, None] = field(default_factory=dict)
 
     def hear(self, event: TurnEvent) -> None:
-        """Take down what this chat should be told of an event."""
-        if not self._are_told:
+        """Collect the notice of an event, if this chat may read it."""
+        if not self._are_shown:
             return
         match event:
             case Notice(text, is_outage) if self.scope == OWNER or not is_outage:
                 self._heard[" ".join(text.split())] = None
             case MemoryUpdated() if self.terms.notes:
-                self._heard[NOTED] = None
+                self._heard[MEMORY_UPDATED] = None
             case _:
                 pass
 
     @property
     def line(self) -> str:
-        """All of it in one line; "" when there is nothing to say."""
+        """All notices in one line; "" without notices."""
         return _one_line(self._heard)
 
     def line_of_reply(self, tx: Tx) -> str:
-        """The same with what reviews have noted and this person was not told of yet. It is taken for the reply that the
-        transaction records, so that it is told once."""
-        if not self._are_told or not self.terms.notes or not take_remarks(tx, self.scope):
+        """Return `line` together with unannounced notes of reviews. Marks them as announced in the transaction that
+        records the reply, so that each is announced once."""
+        if not self._are_shown or not self.terms.notes or not take_remarks(tx, self.scope):
             return self.line
-        return _one_line({NOTED: None, **self._heard})
+        return _one_line({MEMORY_UPDATED: None, **self._heard})
 
     @property
-    def _are_told(self) -> bool:
+    def _are_shown(self) -> bool:
         return self.terms.notices and self.chat.chat_type == "dm" and not isinstance(self.scope, Group)
 
 
 def _one_line(heard: Iterable[str]) -> str:
-    return " · ".join(heard)[:LONGEST]
+    return " · ".join(heard)[:MAX_NOTICE_LINE_CHARS]
 
 
 def may_hear(event: TurnEvent, scope: Scope) -> bool:
-    """Whether those who talk in a conversation of this scope may hear of an event at all."""
+    """Return True if the people in a conversation of this scope may see an event."""
     return scope == OWNER or not (isinstance(event, Notice) and event.is_outage)
 
 
 def apology(failed: Failed, scope: Scope) -> str:
-    """What a chat is told of a turn that failed: the owner why, others not. A model's error may name addresses, files
-    and accounts; the log has it."""
+    """Return the reply for a failed turn. Only the owner gets the reason, because a model's error may name addresses,
+    files and accounts; the log has it."""
     tells = scope == OWNER or failed.kind == "gone"
     end = "" if failed.message.endswith((".", "?", "!")) else "."
     return f"I could not answer: {failed.message}{end}" if tells else "I could not answer."

@@ -1,4 +1,5 @@
-"""Whether the store can be written. A failure is reported once, so is the recovery; in between `status` shows it."""
+"""Watches whether the store can be written. A failure is reported once, and so is the recovery; `hermes gateway status`
+shows it in between."""
 
 from __future__ import annotations
 
@@ -15,42 +16,42 @@ from hermes.store.store import Store
 
 log = logging.getLogger("hermes.gateway")
 
-PART = "store"
-"""Its name in the gateway's status."""
+STATUS_PART = "store"
+"""The store's name in the gateway's status."""
 
 
 class StoreWatch(Struct):
-    """Told of every failure of the store. `on_trouble` hears of the first one of a row."""
+    """The state of the store. `on_trouble` is called for the first failure of a row."""
 
     store: Store
     on_trouble: Callable[[StoreError], None]
     trouble: StoreError | None = None
-    """Why nothing can be stored; None while all is well."""
+    """The error while the store cannot be written; None otherwise."""
 
     def hear(self, error: StoreError) -> None:
-        """Take note of a failure. A lock that another process held for too long is no trouble: it passes by itself."""
+        """Record a failure. A lock that another process held for too long is ignored: it passes by itself."""
         if isinstance(error, StoreBusyError):
             log.warning("%s", error.line())
             return
         first, self.trouble = self.trouble is None, error
         if first:
-            log.error("nothing can be stored, so nothing is taken in: %s", error.line())
+            log.error("the store cannot be written; new messages are refused: %s", error.line())
             self.on_trouble(error)
 
     def check(self) -> None:
-        """Raise while there is trouble: what cannot be stored is refused at once."""
+        """Raise the current error, if any, so that a message is refused at once."""
         if self.trouble is not None:
             raise type(self.trouble)(self.trouble.message, hint=self.trouble.hint)
 
     async def look(self) -> None:
-        """While there is trouble, see whether it is over. Raises StoreGoneError: that is never over."""
+        """Check whether a failure is over. Raises StoreGoneError, which is permanent."""
         if self.trouble is None:
             return
         if isinstance(self.trouble, StoreGoneError):
             raise self.trouble
         try:
             await asyncio.to_thread(check_room, self.store.db.path.parent)
-            await self.store.write(lambda tx: set_status(tx, PART, "ok", "", now=self.store.clock.now()))
+            await self.store.write(lambda tx: set_status(tx, STATUS_PART, "ok", "", now=self.store.clock.now()))
         except OSError:
             return
         except StoreError as error:

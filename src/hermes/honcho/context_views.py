@@ -30,6 +30,12 @@ class Whose(Struct, frozen=True):
     """The person of a guest's direct chat, who must be alone in its session with the agent."""
     agents: frozenset[str] = frozenset()
     """Agents of all profiles: a guest's chats with two of them may share one session."""
+    called: str = ""
+    """What the person is called, where that is another name than the peer's."""
+
+    def name_of(self, peer: str) -> str:
+        """Return how headings name a peer."""
+        return self.called if self.called and peer == self.user else peer
 
     def view(self, peer: str) -> tuple[str, str | None]:
         """Return observer and target. A peer's view of itself has no target."""
@@ -68,10 +74,11 @@ def choose_views(whose: Whose, members: Sequence[str], *, searched: bool) -> lis
     if whose.user is not None:
         agents, *own = whose.pairs(whose.user)
         view = {**agents, "searched": searched, "max_conclusions": MAX_FACTS_PER_VIEW, "card": True}
-        asked.append(AskedView(view, USER, f"What is known about {whose.user}", f"Key facts about {whose.user}"))
+        name = whose.name_of(whose.user)
+        asked.append(AskedView(view, USER, f"What is known about {name}", f"Key facts about {name}"))
         for held in own:
             view = {**held, "searched": searched, "max_conclusions": MAX_OWN_VIEW_FACTS}
-            asked.append(AskedView(view, USER, f"What else {whose.user} has said"))
+            asked.append(AskedView(view, USER, f"What else {name} has said"))
     for peer in members:
         asked.append(AskedView({**whose.pairs(peer)[0], **here}, USER, f"What {peer} said here"))
     itself = {**pair(whose.ai, whose.ai), "max_conclusions": MAX_FACTS_PER_VIEW}

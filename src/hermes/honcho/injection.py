@@ -220,14 +220,19 @@ class _SaidLines:
     """The normalized lines of earlier parts."""
 
     def __init__(self) -> None:
-        self.text = "\n"
-        self.triples: set[str] = set()
+        self._text = "\n"
+        self._triples: set[str] = set()
 
     def add(self, text: str) -> None:
-        forms = [_form(line) for line in text.splitlines()]
-        self.text += "".join(f"{form.plain}\n" for form in forms)
+        self.add_forms([_form(line) for line in text.splitlines()])
+
+    def add_forms(self, forms: Sequence[_Form]) -> None:
+        self._text += "".join([f"{form.plain}\n" for form in forms])
         for form in forms:
-            self.triples.update(form.triples)
+            self._triples.update(form.triples)
+
+    def has(self, form: _Form) -> bool:
+        return self._triples.issuperset(form.triples) and form.plain in self._text
 
 
 def _split_units(text: str) -> list[str]:
@@ -244,28 +249,25 @@ def _split_units(text: str) -> list[str]:
 def _leave_out(units: Iterable[str], said: _SaidLines, room: int = READ_FACTOR * MAX_INJECTED_CHARS) -> list[str]:
     """Return the units with at least one line that neither `said` nor an earlier unit has, up to `room` characters.
     A unit is kept whole: its indented lines make no sense without its first line."""
-    text, triples = said.text, set(said.triples)
-    compared: set[str] = set()
+    before = _SaidLines()
+    compared: set[str | None] = set()
     kept: list[str] = []
     for unit in units:
-        forms = [_form(line) for line in unit.splitlines() if not (line[0].isspace() and line.endswith(":"))]
-        if all(form.plain.isspace() for form in forms) or _is_heading(unit):
+        forms = _unit_forms(unit)
+        if forms is None:
             kept.append(unit)
             continue
-        # What is noted is told as it is, and again as something that its person says.
-        if not all(
-            form.plain in compared
-            or form.unsigned in compared
-            or (triples.issuperset(form.triples) and form.plain in text)
-            for form in forms
-        ):
-            kept.append(unit)
-            room -= len(unit)
-            if room < 0:
+        for form in forms:
+            # What is noted is told as it is, and again as something that its person says.
+            is_compared = form.plain in compared or form.unsigned in compared
+            if not (is_compared or said.has(form) or before.has(form)):
+                kept.append(unit)
+                room -= len(unit)
+                if room < 0:
+                    return kept
+                before.add_forms(forms)
                 break
-            text += "".join(f"{form.plain}\n" for form in forms)
-            triples.update(*(form.triples for form in forms))
-        compared.update(form.plain for form in forms)
+        compared.update([form.plain for form in forms])
     return kept
 
 
@@ -288,6 +290,17 @@ def _is_heading(line: str) -> bool:
     return line.startswith("#") or (line.endswith(":") and len(line) < 40 and line[:1].isalpha())
 
 
+def _unit_forms(unit: str) -> tuple[_Form, ...] | None:
+    """Return the normalized lines of a unit; None for a heading and for a unit without words."""
+    return _unit_forms_again(unit) if len(unit) <= MAX_CACHED_LINE_CHARS else _make_unit_forms(unit)
+
+
+def _make_unit_forms(unit: str) -> tuple[_Form, ...] | None:
+    lines = (line for line in unit.splitlines() if not (line[0].isspace() and line.endswith(":")))
+    forms = tuple(map(_form, lines))
+    return None if _is_heading(unit) or all(form.plain.isspace() for form in forms) else forms
+
+
 def _form(line: str) -> _Form:
     """Return the normalized line. Lines of usual length are cached, since the next turn often recalls them again."""
     return _form_again(line) if len(line) <= MAX_CACHED_LINE_CHARS else _make_form(line)
@@ -307,3 +320,4 @@ def _make_plain(line: str) -> str:
 
 
 _form_again = lru_cache(MAX_CACHED_LINES)(_make_form)
+_unit_forms_again = lru_cache(MAX_CACHED_LINES)(_make_unit_forms)

@@ -9,7 +9,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from hermes.clock import Clock
-from hermes.embedded.connect import PATIENCE as FINDING
+from hermes.embedded.connect import CONNECT_TIMEOUT_SECONDS as FINDING
 from hermes.embedded.connect import connect
 from hermes.errors import HermesError
 from hermes.honcho.carrying import move_misfiled
@@ -132,7 +132,7 @@ class Links:
         """Return our own server, started if it does not run."""
         seconds = min(FINDING, max(1.0, until - self._clock.now() - 1.0))
         try:
-            found = await asyncio.to_thread(connect, self._machine.memory, patience=seconds)
+            found = await asyncio.to_thread(connect, self._machine.memory, timeout=seconds)
         except HermesError as error:
             raise Unreached(error.line()) from error
         return HonchoServer("embedded", found.base_url, found.api_key)

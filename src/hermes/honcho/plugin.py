@@ -204,7 +204,7 @@ class HonchoPlugin(MemoryPlugin):
             "workspace": config.workspace,
             "you": config.identities.owner,
             "agent": config.identities.ai,
-            "switched": "on" if is_on else "off",
+            "enabled": "yes" if is_on else "no: `hermes honcho enable` switches it on",
             "writing": _writing(config) if is_on else "nothing",
             "recall": config.get(RECALL_MODE) if is_on else "nothing",
         }

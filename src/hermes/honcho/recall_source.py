@@ -113,12 +113,12 @@ class RecallSource:
         if self.whose.reach == "here":
             return (*await self._summary(tokens), *await self._said_here(peer))
         observer, target = self.whose.view(peer)
-        search = search[:MAX_SEARCH_CHARS]
+        search, name = search[:MAX_SEARCH_CHARS], self.whose.name_of(peer)
         if not await self._may_read_session():
             known = {"target": target, **({"search_query": search} if search else {})}
             held, card = await asyncio.gather(self._represent(observer, known), self.card(peer))
             return self._sections(
-                (USER, f"What is known about {peer}", held), (USER_CARD, f"Key facts about {peer}", "\n".join(card))
+                (USER, f"What is known about {name}", held), (USER_CARD, f"Key facts about {name}", "\n".join(card))
             )
         context = self.reader.get(
             Context,
@@ -132,9 +132,9 @@ class RecallSource:
         found = told or Context()
         return self._sections(
             (SUMMARY, SUMMARY_TITLE, found.summary.content if found.summary else ""),
-            (USER, f"What is known about {peer}", found.peer_representation),
-            (USER_CARD, f"Key facts about {peer}", "\n".join(found.peer_card or ())),
-            (USER, f"What else {peer} has said", without_repeats(own, found.peer_representation or "")),
+            (USER, f"What is known about {name}", found.peer_representation),
+            (USER_CARD, f"Key facts about {name}", "\n".join(found.peer_card or ())),
+            (USER, f"What else {name} has said", without_repeats(own, found.peer_representation or "")),
         )
 
     async def about_agent(self) -> tuple[Section, ...]:

@@ -59,10 +59,12 @@ class HonchoSession(MemorySession):
         self._conversation = conversation
         target = EntryTarget.from_json(address.data)
         reader = RecallReader(links, host.clock.now, target.workspace)
-        source = RecallSource(reader, find_whose(config, conversation, target))
+        source = RecallSource(reader, find_whose(config, conversation, target, host.owner_name))
         mode = config.get(keys.RECALL_MODE) if config.get(keys.ENABLED) is not False else None
         person = peer_in(config, conversation).name
-        who = "" if conversation.person is None else WHO.format(person=person, agent=target.ai_peer)
+        is_owner = conversation.person is not None and conversation.person.is_owner
+        called = f"{person} ({host.owner_name})" if is_owner and host.owner_name else person
+        who = "" if conversation.person is None else WHO.format(person=called, agent=target.ai_peer)
         self.prompt_block = "" if mode is None else BLOCKS[mode] + who
         self.block_without_tools = BLOCKS["context"] + who if mode == "hybrid" else None
         self.tools = tool_specs(config) if mode in ("hybrid", "tools") else ()
@@ -98,7 +100,9 @@ class HonchoSession(MemorySession):
         return peer_in(self._config, self._conversation, question.said[-1].speaker if question.said else None).name
 
 
-def find_whose(config: HonchoConfiguration, conversation: Conversation, target: EntryTarget) -> Whose:
+def find_whose(
+    config: HonchoConfiguration, conversation: Conversation, target: EntryTarget, owner_name: str = ""
+) -> Whose:
     """Return a conversation's participants and its reach. A person with a shared peer reads only the conversation
     itself."""
     person = peer_in(config, conversation)
@@ -112,4 +116,5 @@ def find_whose(config: HonchoConfiguration, conversation: Conversation, target: 
         config.observation["ai"]["observeMe"],
         person.name if conversation.reach == "own" else None,
         config.agents,
+        owner_name if conversation.person is not None and conversation.person.is_owner else "",
     )

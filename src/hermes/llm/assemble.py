@@ -1,5 +1,5 @@
-"""A reply out of the chunks of its stream, whatever endpoints do to text and tool calls on the way. However the stream
-was cut, the reply is the same."""
+"""Assemble a reply from the chunks of its stream, and repair what endpoints do to text and tool calls on the way. The
+result does not depend on where the stream was cut."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from msgspec import Struct, field
 from hermes.llm.events import Delta, ReasoningPiece, Reply, TextPiece, Usage
 from hermes.types import Json, ToolCall
 
-SURROGATE = re.compile("[\ud800-\udfff]")
+SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def mend(text: str) -> str:
-    """`text` with the halves of characters joined; a half that stands alone cannot be stored and becomes U+FFFD."""
-    if not SURROGATE.search(text):
+    """Return `text` with surrogate pairs joined; a lone surrogate, which cannot be stored, becomes U+FFFD."""
+    if not SURROGATES.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def string(value: Json) -> str:
-    """`value` if it is text, else nothing."""
+    """Return `value` if it is a string, else an empty string."""
     return value if isinstance(value, str) else ""
 
 
 def mapping(value: Json) -> dict[str, Json]:
-    """`value` if it is a JSON object, else an empty one."""
+    """Return `value` if it is a JSON object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def mappings(value: Json) -> list[dict[str, Json]]:
-    """The JSON objects of a list; nothing if it is none."""
+    """Return the JSON objects in a list; an empty list for any other value."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 class TextPieces:
-    """Text out of pieces; a character whose two halves came in different pieces is made whole again."""
+    """Text joined from pieces. A character whose two surrogates arrive in different pieces is made whole again."""
 
     def __init__(self) -> None:
         self._ready: list[str] = []
         self._half = ""
 
     def add(self, piece: str) -> str:
-        """What can be shown now."""
+        """Add a piece and return the text that can be shown now."""
         piece = self._half + piece
         self._half = ""
         if piece and "\ud800" <= piece[-1] <= "\udbff":
@@ -52,7 +52,7 @@ class TextPieces:
         return self._keep(mend(piece))
 
     def close(self) -> str:
-        """What was held back for its other half."""
+        """Return the half character that was held back, if any."""
         half, self._half = self._half, ""
         return self._keep(mend(half))
 
@@ -70,7 +70,7 @@ MAX_TOOL_NAME_CHARS = 1_000
 
 
 class MalformedChunk(Exception):
-    """A piece of the stream is not what the protocol allows."""
+    """A chunk of the stream that breaks the protocol."""
 
 
 class _Call(Struct):
@@ -79,10 +79,10 @@ class _Call(Struct):
     name: str = ""
     arguments: list[str] = field(default_factory=list)
 
-    def is_over(self, id_: str, name: str) -> bool:
-        """Whether a piece with the same index begins another call.
+    def is_followed_by(self, id_: str, name: str) -> bool:
+        """Return True if a piece with the same index begins another call.
 
-        Some endpoints number all parallel calls 0, or not at all; some give each piece an id of its own.
+        Some endpoints number all parallel calls 0, or not at all; some give each piece of one call a different id.
         """
         if id_ and self.id:
             return id_ != self.id and bool(name)
@@ -96,7 +96,7 @@ class _Call(Struct):
 
 
 def call_texts(piece: dict[str, Json]) -> tuple[str, str, str]:
-    """The id, the name and the arguments in a piece of a call; "" for what it has not."""
+    """Return the id, name and arguments in a piece of a call; "" for each that is missing."""
     function = mapping(piece.get("function"))
     arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) else "" if arguments is None else json.dumps(arguments)
@@ -104,7 +104,7 @@ def call_texts(piece: dict[str, Json]) -> tuple[str, str, str]:
 
 
 class CallPieces:
-    """Tool calls out of pieces, in the order in which they began."""
+    """Tool calls joined from pieces, in the order in which they began."""
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
@@ -114,13 +114,13 @@ class CallPieces:
         return len(self._calls)
 
     def add(self, piece: dict[str, Json]) -> None:
-        """Put a piece where it belongs. Arguments stay the text that the model wrote."""
+        """Add a piece to its call. Arguments stay the text that the model wrote."""
         id_, name, text = call_texts(piece)
         index = piece.get("index")
         self._find(index if isinstance(index, int) else None, id_, name).add(id_, name, text)
 
     def joined(self, salt: str) -> tuple[ToolCall, ...]:
-        """The calls so far, each with an id of its own: `salt` makes one for those that came without."""
+        """Return the calls so far with unique ids; calls without a usable id get one made from `salt`."""
         taken: set[str] = set()
         calls: list[ToolCall] = []
         for number, call in enumerate(self._calls):
@@ -131,7 +131,7 @@ class CallPieces:
 
     def _find(self, index: int | None, id_: str, name: str) -> _Call:
         call = self._latest.get(index)
-        if call is not None and not call.is_over(id_, name):
+        if call is not None and not call.is_followed_by(id_, name):
             return call
         if len(self._calls) == MAX_TOOL_CALLS:
             raise MalformedChunk(f"a reply with more than {MAX_TOOL_CALLS:,} tool calls")
@@ -141,13 +141,13 @@ class CallPieces:
 
 
 DONE = "[DONE]"
-CUT = "length"
-"""The reason of an end that is no end, in the endpoints' own words."""
-LONGEST = 200_000
+FINISHED_BY_LENGTH = "length"
+"""The `finish_reason` with which endpoints report that a reply was cut at a length limit."""
+MAX_REPLY_CHARS = 200_000
 
 
 class StreamedError(Exception):
-    """The endpoint put an error into the stream, in place of a piece of the reply."""
+    """An error that the endpoint sent in the stream, in place of a piece of the reply."""
 
     def __init__(self, body: Json) -> None:
         super().__init__("the stream holds an error")
@@ -155,21 +155,21 @@ class StreamedError(Exception):
 
 
 class Assembler:
-    """Takes the chunks of one reply in order, up to `longest` characters of text, thoughts and calls together.
+    """Joins the chunks of one reply, in order, up to `max_chars` characters of text, reasoning and calls together.
 
     `salt` makes ids for tool calls that came without one.
     """
 
-    def __init__(self, salt: str = "", longest: int = LONGEST) -> None:
+    def __init__(self, salt: str = "", max_chars: int = MAX_REPLY_CHARS) -> None:
         self.done = False
-        self.is_over = False
-        """It has more than `longest` characters: what is too much was left out."""
+        self.is_truncated = False
+        """True once the reply has exceeded `max_chars`; the excess is dropped."""
         self.size = 0
-        """Characters so far: it grows with every word of the reply."""
+        """Characters so far; grows with every piece of the reply."""
         self.has_choice = False
         self.finish_reason: str | None = None
         self._salt = salt
-        self._longest = longest
+        self._max_chars = max_chars
         self._text = TextPieces()
         self._reasoning = TextPieces()
         self._calls = CallPieces()
@@ -177,7 +177,10 @@ class Assembler:
         self._model: str | None = None
 
     def feed(self, data: str, name: str = "") -> list[Delta]:
-        """What the chunk adds. Raises MalformedChunk or StreamedError; what came before it stays."""
+        """Add a chunk and return what it contributes to the reply.
+
+        Raises MalformedChunk or StreamedError; earlier chunks stay.
+        """
         if data.strip() == DONE:
             self.done = True
             return []
@@ -194,11 +197,11 @@ class Assembler:
         return [delta for choice in mappings(chunk.get("choices")) for delta in self._take(choice)]
 
     def close(self) -> list[Delta]:
-        """What was held back in case more came."""
+        """Return the text that was held back for its second half."""
         return _deltas(self._reasoning.close(), self._text.close())
 
     def reply(self) -> Reply:
-        """The reply as far as it came."""
+        """Return the reply as received so far."""
         return Reply(
             text=self._text.joined(),
             reasoning=self._reasoning.joined(),
@@ -206,13 +209,13 @@ class Assembler:
             finish_reason=self.finish_reason,
             usage=self._usage,
             model=self._model,
-            cut_at=self._longest if self.is_over else None,
+            cut_at=self._max_chars if self.is_truncated else None,
         )
 
-    def end_at_limit(self) -> bool:
-        """Take what came as the reply, as if the endpoint had ended it there. False when that would be half a call, or
-        nothing at all."""
-        self.finish_reason = CUT
+    def finish_at_limit(self) -> bool:
+        """Accept the truncated text as the reply. Return False if it has no text, or a tool call that may be
+        incomplete."""
+        self.finish_reason = FINISHED_BY_LENGTH
         return bool(self._text.joined()) and not self._calls
 
     def _take(self, choice: dict[str, Json]) -> list[Delta]:
@@ -223,8 +226,8 @@ class Assembler:
         # An endpoint that does not stream sends one `message` in place of the deltas.
         piece = mapping(choice.get("delta")) or mapping(choice.get("message"))
         for call in mappings(piece.get("tool_calls")):
-            self._admit("".join(call_texts(call)) + " ")  # a call without a word is not without end either
-            if self.is_over:
+            self._admit("".join(call_texts(call)) + " ")  # an empty call counts as well: there may be endlessly many
+            if self.is_truncated:
                 return []
             self._calls.add(call)
         thought, said = _read_content(piece.get("content"))
@@ -234,11 +237,11 @@ class Assembler:
         return _deltas(self._reasoning.add(thought), self._text.add(said))
 
     def _admit(self, piece: str) -> str:
-        """What of a piece there is room for."""
-        room = self._longest - self.size
-        self.is_over = self.is_over or len(piece) > room
-        self.size = min(self._longest, self.size + len(piece))
-        return piece[:room]
+        """Return the part of a piece that fits the limit, and count it."""
+        room_chars = self._max_chars - self.size
+        self.is_truncated = self.is_truncated or len(piece) > room_chars
+        self.size = min(self._max_chars, self.size + len(piece))
+        return piece[:room_chars]
 
 
 def _deltas(thought: str, said: str) -> list[Delta]:
@@ -247,7 +250,7 @@ def _deltas(thought: str, said: str) -> list[Delta]:
 
 
 def _read_content(content: Json) -> tuple[str, str]:
-    """The reasoning and the text of a message's content, which may be a list of parts."""
+    """Return the reasoning and the text of a message's content, which may be a list of parts."""
     if isinstance(content, str):
         return "", content
     thought = said = ""
@@ -270,7 +273,7 @@ def _read_usage(value: Json) -> Usage | None:
 
 
 def _count(value: Json) -> int:
-    """A number of tokens; what cannot be one counts as none."""
+    """Return a token count; 0 for a value that cannot be one."""
     if isinstance(value, float):
         value = int(value) if value.is_integer() else 0
     return value if isinstance(value, int) and 0 < value < 2**53 else 0

@@ -1,4 +1,4 @@
-"""Endpoints on this machine, and the models of an endpoint."""
+"""Discovery of model servers on this machine, and of the models that an endpoint offers."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from hermes.llm.assemble import mapping, mappings, string
 from hermes.llm.connection import ConnectionPool
 from hermes.llm.endpoint import Endpoint
 from hermes.llm.failures import ModelFault, bad_reply, from_status, read_error
-from hermes.llm.patience import Patience, Timeouts
+from hermes.llm.timeouts import TimeBudget, Timeouts
 from hermes.types import Json
 
-LARGEST_LIST = 16 * 1024 * 1024
-MOST_TOKENS = 2**53
-"""No context is as long: what an endpoint says beyond it is no length."""
-LENGTHS = ("context_length", "max_model_len", "context_window")
-"""How endpoints call the length of a model's context."""
-NO_TALK = ("embed", "rerank", "whisper", "tts", "dall-e", "moderation")
-"""What the names of models hold that are made for something else than talking."""
-GLANCE = 0.3
-"""Seconds that each question to this machine may take."""
+MAX_LIST_BYTES = 16 * 1024 * 1024
+MAX_CONTEXT_TOKENS = 2**53
+"""An upper bound for plausible context lengths; larger values are ignored."""
+CONTEXT_LENGTH_KEYS = ("context_length", "max_model_len", "context_window")
+"""The keys under which endpoints report a model's context length."""
+NON_CHAT_WORDS = ("embed", "rerank", "whisper", "tts", "dall-e", "moderation")
+"""Parts of model names that mark models for other uses than chat."""
+PROBE_TIMEOUT_SECONDS = 0.3
+"""Time limit for each request to a local server."""
 
 
 class NoModelListError(ModelError):
-    """An endpoint answers, and does not list its models: a name that is configured may be asked for all the same."""
+    """An endpoint answers but does not list its models. A configured model may still work."""
 
 
 class ListedModel(Struct, frozen=True):
-    """A model that an endpoint offers, with its context length where the endpoint tells."""
+    """A model that an endpoint offers, with its context length if the endpoint reports one."""
 
     name: str
     context_length: int | None = None
 
 
 LocalServerKind = Literal["ollama", "lm-studio", "llama.cpp"]
-"""The kinds of server that are looked for."""
+"""The kinds of local server that are probed."""
 
 
 class LocalEndpoint(Struct, frozen=True):
-    """Something on this machine that answers. `context_length` is what it has loaded, where it tells."""
+    """A model server on this machine. `context_length` is that of the loaded model, if reported."""
 
     kind: LocalServerKind
     base_url: str
@@ -53,7 +53,8 @@ class LocalEndpoint(Struct, frozen=True):
 
 
 class Probe(Struct, frozen=True):
-    """How to recognise one kind of server: a path that lists its models, and one that tells its context length."""
+    """How to recognise one kind of server: the path that lists its models, and the one that reports a context
+    length."""
 
     kind: LocalServerKind
     port: int
@@ -63,7 +64,7 @@ class Probe(Struct, frozen=True):
 
 
 def _largest(values: list[Json]) -> int | None:
-    counts = [value for value in values if isinstance(value, int) and 0 < value < MOST_TOKENS]
+    counts = [value for value in values if isinstance(value, int) and 0 < value < MAX_CONTEXT_TOKENS]
     return max(counts, default=None)
 
 
@@ -92,14 +93,14 @@ PROBES = (
 )
 
 
-async def find_local(probes: tuple[Probe, ...] = PROBES, timeout: float = GLANCE) -> list[LocalEndpoint]:
-    """The model servers that run on this machine, in the order of `probes`; each is given `timeout` to answer."""
+async def find_local(probes: tuple[Probe, ...] = PROBES, timeout: float = PROBE_TIMEOUT_SECONDS) -> list[LocalEndpoint]:
+    """Return the model servers on this machine in the order of `probes`. Each request may take `timeout` seconds."""
     found = await asyncio.gather(*(_probe(probe, timeout) for probe in probes))
     return [endpoint for endpoint in found if endpoint is not None]
 
 
 async def list_models(base_url: str, api_key: str | None = None, timeout: float = 10.0) -> list[ListedModel]:
-    """The models that an endpoint offers, in its own order. Raises ModelError when it does not say."""
+    """Return an endpoint's models in its own order. Raises ModelError if it cannot list them."""
     endpoint = Endpoint.parse(base_url, api_key)
     try:
         models = _read_models(await _fetch(endpoint, "/models", timeout))
@@ -111,14 +112,13 @@ async def list_models(base_url: str, api_key: str | None = None, timeout: float 
     return models
 
 
-def talking(names: Sequence[str]) -> list[str]:
-    """Those of an endpoint's models that talk, to go by their names; all of them where none seems to. The first answers
-    where nobody chose one."""
-    return [name for name in names if not any(word in name.lower() for word in NO_TALK)] or list(names)
+def chat_models(names: Sequence[str]) -> list[str]:
+    """Return the models that look like chat models by name, or all of them if none does. The first is the default."""
+    return [name for name in names if not any(word in name.lower() for word in NON_CHAT_WORDS)] or list(names)
 
 
 async def _probe(probe: Probe, timeout: float) -> LocalEndpoint | None:
-    """What answers there, or None when nothing does that we know."""
+    """Return the server that answers a probe; None without an answer of this kind."""
     root = Endpoint.parse(f"http://127.0.0.1:{probe.port}")
     try:
         models = _read_models(await _fetch(root, probe.models_path, timeout))
@@ -134,12 +134,12 @@ async def _probe(probe: Probe, timeout: float) -> LocalEndpoint | None:
 
 
 async def _fetch(endpoint: Endpoint, path: str, timeout: float) -> Json:
-    """The JSON at `path`, or a ModelFault."""
+    """Return the JSON at `path`. Raises ModelFault."""
     timeouts = Timeouts(connect=timeout, first_byte=timeout, idle=timeout, total=timeout, named="")
     connection = ConnectionPool(endpoint, timeouts)
     try:
-        async with connection.exchange("GET", path, Patience(timeout)) as answer:
-            text = await answer.text(LARGEST_LIST)
+        async with connection.exchange("GET", path, TimeBudget(timeout)) as answer:
+            text = await answer.text(MAX_LIST_BYTES)
     finally:
         await connection.close()
     if answer.status != 200:
@@ -151,7 +151,7 @@ async def _fetch(endpoint: Endpoint, path: str, timeout: float) -> Json:
 
 
 def _read_models(body: Json) -> list[ListedModel] | None:
-    """The models of a list in OpenAI's or Ollama's shape, None when it is neither."""
+    """Return the models of a list in OpenAI's or Ollama's shape, or None if it has neither shape."""
     entries = mapping(body).get("data", mapping(body).get("models"))
     if not isinstance(entries, list):
         return None
@@ -160,5 +160,5 @@ def _read_models(body: Json) -> list[ListedModel] | None:
 
 
 def _context_length(entry: Mapping[str, Json]) -> int | None:
-    """What an endpoint tells of a model; llama.cpp tells what it has loaded beside what the model could take."""
-    return _largest([*(entry.get(key) for key in LENGTHS), mapping(entry.get("meta")).get("n_ctx")])
+    """Return a model's context length. llama.cpp reports the loaded length beside the model's maximum."""
+    return _largest([*(entry.get(key) for key in CONTEXT_LENGTH_KEYS), mapping(entry.get("meta")).get("n_ctx")])

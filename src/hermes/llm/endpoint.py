@@ -1,4 +1,4 @@
-"""Where a model is, and the secrets that are sent there but never shown."""
+"""The address of a model endpoint, with secrets that are sent to it but never shown."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hermes.loopback import is_loopback
 
 URL_HINT = "It looks like https://api.example.com/v1 or http://127.0.0.1:11434/v1"
 KEY_HINT = "Copy the key again, without spaces"
-SHORT_SECRET = 8
-UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - nothing is bound: whoever asks these asks this machine
+SHORT_SECRET_CHARS = 8
+UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - nothing is bound: as targets, these addresses mean this machine
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address that was checked. `repr` and `hide` keep its key out of sight."""
+    """A validated address. `repr` and `hide` keep its key out of sight."""
 
     scheme: str
     netloc: str
@@ -29,11 +29,12 @@ class Endpoint:
 
     @classmethod
     def parse(cls, base_url: str, api_key: str | None = None) -> Endpoint:
-        """Raises SettingsError for what cannot be called; a user and password in the URL become a header."""
+        """Parse a URL and key. A user and password in the URL become a header. Raises SettingsError if either is
+        unusable."""
         parts = _split(base_url)
         key = (api_key or "").strip()
         if not key.isascii() or not key.isprintable() or " " in key:
-            raise SettingsError("the API key holds characters that no key has", hint=KEY_HINT)
+            raise SettingsError("the API key contains characters that are not allowed in a key", hint=KEY_HINT)
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         basic = base64.b64encode(f"{user}:{password}".encode()).decode() if user or password else ""
         authorization = f"Bearer {key}" if key else f"Basic {basic}" if basic else None
@@ -48,7 +49,7 @@ class Endpoint:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it is on this machine, so that no proxy may stand in between."""
+        """True if the endpoint is on this machine, so that no proxy may be used."""
         host = (urlsplit(f"//{self.netloc}").hostname or "").rstrip(".")
         return is_loopback(host) or host.endswith(".localhost") or host in UNSPECIFIED
 
@@ -56,14 +57,14 @@ class Endpoint:
         return f"{self.scheme}://{self.netloc}{self.path}{path}" + (f"?{self.query}" if self.query else "")
 
     def headers(self) -> dict[str, str]:
-        """What proves who we are."""
+        """Return the Authorization header, if there is one."""
         return {"Authorization": self._authorization} if self._authorization else {}
 
     def hide(self, text: str) -> str:
-        """`text` without the secrets, for anything that a person or a log may see."""
+        """Return `text` with the secrets replaced, for people and logs."""
         for secret in self._secrets:
             # A short key ("none", "x") is only a secret where it stands alone.
-            edge = r"(?<!\w){}(?!\w)" if len(secret) < SHORT_SECRET else "{}"
+            edge = r"(?<!\w){}(?!\w)" if len(secret) < SHORT_SECRET_CHARS else "{}"
             text = re.sub(edge.format(re.escape(secret)), "***", text)
         return text
 

@@ -1,4 +1,4 @@
-"""What a call to a model gives, as one tagged union. Exactly one Completed or ModelFailed comes, and it comes last."""
+"""The events of a call to a model, as one tagged union. The last event is the only Completed or ModelFailed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ModelFailureKind = Literal[
     "bad_reply",
     "interrupted",
 ]
-"""`refused`: no connection was made. `interrupted`: it was lost before the reply ended."""
+"""`refused`: no connection was made. `interrupted`: the connection was lost before the reply ended."""
 
 
 class Usage(Struct, frozen=True):
-    """Tokens as the endpoint counted them. `cached_tokens` is the part of the prompt that it had in its cache."""
+    """Token counts from the endpoint. `cached_tokens` is the part of the prompt that was in its cache."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -31,7 +31,7 @@ class Usage(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """What the model said. `finish_reason` and `model` are the endpoint's own words, None where it gave none."""
+    """A model's reply. `finish_reason` and `model` are the endpoint's own words, None if it sent none."""
 
     text: str = ""
     reasoning: str = ""
@@ -40,7 +40,7 @@ class Reply(Struct, frozen=True):
     usage: Usage | None = None
     model: str | None = None
     cut_at: int | None = None
-    """Characters after which we ended it ourselves, since it had more than a reply may have; None when we did not."""
+    """The character limit at which we cut the reply; None if it was not cut."""
 
 
 class TextPiece(Struct, frozen=True):
@@ -50,7 +50,7 @@ class TextPiece(Struct, frozen=True):
 
 
 class ReasoningPiece(Struct, frozen=True):
-    """The next piece of what the model thought aloud."""
+    """The next piece of the model's reasoning."""
 
     text: str
 
@@ -64,15 +64,15 @@ class Retrying(Struct, frozen=True):
 
 
 class Completed(Struct, frozen=True):
-    """The reply is whole. The deltas, joined, are its text and reasoning."""
+    """The end of a complete reply. The joined deltas equal its text and reasoning."""
 
     reply: Reply
 
 
 class ModelFailed(Struct, frozen=True):
-    """There is no whole reply. `message` is one line for a person; `partial` is what had been streamed by then.
+    """The end of a call without a complete reply. `message` is one line for a person; `partial` is what arrived.
 
-    `retryable` means that the same request may succeed later, after `retry_after` seconds where the endpoint said so.
+    `retryable` means that the same request may succeed later; `retry_after` is in seconds, if the endpoint sent it.
     """
 
     kind: ModelFailureKind

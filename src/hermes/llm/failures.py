@@ -1,8 +1,8 @@
-"""What can go wrong with an endpoint, and what it means to a person: a few tables and the functions that read them.
+"""Endpoint failures and their meaning for a person: tables, and the functions that read them.
 
     HTTP status, error body, error in the stream, transport error ──> ModelFault(kind, one line) ──> ModelFailed
 
-A line names the host, what happened and what to do. Secrets are taken out before a line is cut to length.
+A line names the host, what happened and what to do. Secrets are removed before a line is cut to length.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from hermes.types import Json
 TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 MESSAGE_KEYS = ("message", "msg", "detail", "error_description", "error")
 CODE_KEYS = ("code", "type", "status")
-DEEPEST = 6
-"""Proxies wrap the error of the endpoint behind them, as JSON or as text of JSON, once or twice."""
+MAX_NESTING_DEPTH = 6
+"""Limits how deep an error is unwrapped: proxies nest the error of the endpoint behind them once or twice."""
 
 
 class ErrorBody(Struct, frozen=True):
-    """The innermost message, every code on the way to it, and the HTTP status if one of them was one."""
+    """The innermost message of an error, all codes on the way to it, and the HTTP status if one of them is one."""
 
     message: str
     codes: tuple[str, ...] = ()
@@ -51,15 +51,15 @@ def read_error(text: str) -> ErrorBody:
 
 
 def read_error_value(value: Json) -> ErrorBody:
-    """Read an error that is JSON already."""
+    """Read an error that is already parsed JSON."""
     codes: list[str] = []
-    message = mend(_read(value, codes, DEEPEST))
+    message = mend(_read(value, codes, MAX_NESTING_DEPTH))
     statuses = [int(code) for code in codes if code.isdecimal() and 400 <= int(code[:4]) <= 599]
     return ErrorBody(message, tuple(codes), statuses[-1] if statuses else None)
 
 
 def _read(value: Json, codes: list[str], depth: int) -> str:
-    """The message in `value`; codes found on the way are added to `codes`."""
+    """Return the message in `value`; add codes found on the way to `codes`."""
     if depth == 0 or value is None:
         return ""
     if isinstance(value, str):
@@ -68,7 +68,7 @@ def _read(value: Json, codes: list[str], depth: int) -> str:
         return next((said for entry in value if (said := _read(entry, codes, depth - 1))), "")
     fields = mapping(value)
     codes.extend(str(fields[key]) for key in CODE_KEYS if isinstance(fields.get(key), str | int))
-    # What a router was told by the endpoint behind it says more than its own words.
+    # A router's own message says less than the error it got from the endpoint behind it.
     inner = _read(string(mapping(fields.get("metadata")).get("raw")), codes, depth - 1)
     return inner or next((said for key in MESSAGE_KEYS if (said := _read(fields.get(key), codes, depth - 1))), "")
 
@@ -82,11 +82,11 @@ def _read_text(text: str, codes: list[str], depth: int) -> str:
         return text
 
 
-LONGEST_DETAIL = 240
+MAX_DETAIL_CHARS = 240
 
 
 class ModelFault(Exception):
-    """A failure on its way to becoming the last event. It does not leave this room."""
+    """A failure that becomes the last event of a call. It is not raised outside this package."""
 
     def __init__(self, kind: ModelFailureKind, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -95,13 +95,14 @@ class ModelFault(Exception):
         self.retry_after = retry_after
 
     def to_event(self, partial: Reply) -> ModelFailed:
-        return ModelFailed(self.kind, self.message, self.kind in RETRYABLE, partial, self.retry_after)
+        return ModelFailed(self.kind, self.message, self.kind in RETRYABLE_KINDS, partial, self.retry_after)
 
 
-TRIED_AGAIN: frozenset[ModelFailureKind] = frozenset({"refused", "rate_limited", "server", "interrupted"})
-"""What we try again ourselves. Not a time-out: who was silent for minutes would only be silent for as long again."""
-RETRYABLE: frozenset[ModelFailureKind] = TRIED_AGAIN | {"timeout", "bad_reply"}
-"""The same request may succeed later."""
+RETRIED_KINDS: frozenset[ModelFailureKind] = frozenset({"refused", "rate_limited", "server", "interrupted"})
+"""Failures that are retried automatically. Not a timeout: after minutes of silence, a retry would wait as long
+again."""
+RETRYABLE_KINDS: frozenset[ModelFailureKind] = RETRIED_KINDS | {"timeout", "bad_reply"}
+"""Failures after which the same request may succeed later."""
 
 STATUSES: dict[int, tuple[ModelFailureKind, str]] = {
     400: ("bad_request", ""),
@@ -133,7 +134,7 @@ CODES: dict[str, tuple[ModelFailureKind, str]] = {
 }
 
 CONTEXT_STATUSES = frozenset({400, 413, 422, 500})
-"""Only with these are the words below looked for: a rate limit speaks of too many tokens, too."""
+"""The phrases below are searched only for these statuses: rate limits mention too many tokens, too."""
 
 CONTEXT_PHRASES = (
     r"maximum (context|model|prompt|input|sequence) length",
@@ -149,7 +150,7 @@ CONTEXT_PHRASES = (
     r"reduce the length of the (messages|prompt|input)",
     r"tokens.{0,4} \+ .{0,4}max_new_tokens",
 )
-"""How OpenAI, llama.cpp, Ollama, LM Studio, vLLM, SGLang, TGI, Anthropic, Google and others say it."""
+"""How OpenAI, llama.cpp, Ollama, LM Studio, vLLM, SGLang, TGI, Anthropic, Google and others report a full context."""
 
 CONTEXT_WORDS = re.compile("|".join(CONTEXT_PHRASES), re.IGNORECASE)
 
@@ -170,19 +171,19 @@ TRANSPORT: dict[str, tuple[ModelFailureKind, str]] = {
     "TooManyRedirects": ("bad_request", "redirects without end: check the URL"),
     "InvalidURL": ("bad_request", "has a URL that cannot be used"),
 }
-"""By the name of httpx's class, so that reading this table does not import it."""
+"""Keys are names of httpx classes, so that this table does not import httpx."""
 
-CAUSES: tuple[tuple[type[BaseException], str], ...] = (
+CONNECT_ERROR_CAUSES: tuple[tuple[type[BaseException], str], ...] = (
     (ConnectionRefusedError, "refuses the connection: is it running?"),
     (socket.gaierror, "is not a known name: check the URL and the network"),
     (ssl.SSLCertVerificationError, "has a certificate that is not trusted: check the URL, or set SSL_CERT_FILE"),
     (ssl.SSLError, "does not speak TLS here: is it http:// and not https://?"),
 )
-"""Why no connection was made, most telling first."""
+"""Reasons for a failed connection, the most specific first."""
 
 
 def from_status(endpoint: Endpoint, status: int, body: ErrorBody, retry_after: float | None = None) -> ModelFault:
-    """What an answer other than 200 means."""
+    """Return the fault for a response whose status is not 200."""
     kind, advice = _judge(status, body)
     said = _detail(endpoint, body.message)
     line = f"{endpoint.netloc} answered {status}" + (f" ({said})" if said else "") + (f": {advice}" if advice else "")
@@ -190,7 +191,7 @@ def from_status(endpoint: Endpoint, status: int, body: ErrorBody, retry_after: f
 
 
 def from_stream(endpoint: Endpoint, body: ErrorBody) -> ModelFault:
-    """What an error that came in place of a chunk means."""
+    """Return the fault for an error that was sent inside the stream."""
     status = body.status or (400 if "invalid_request_error" in body.codes else 500)
     kind, advice = _judge(status, body)
     said = _detail(endpoint, body.message) or "no reason given"
@@ -198,17 +199,19 @@ def from_stream(endpoint: Endpoint, body: ErrorBody) -> ModelFault:
 
 
 def from_transport(endpoint: Endpoint, error: BaseException) -> ModelFault:
-    """What a failed connection means."""
+    """Return the fault for a transport error."""
     names = [kind.__name__ for kind in type(error).__mro__]
     kind, what = next((TRANSPORT[name] for name in names if name in TRANSPORT), ("refused", "cannot be reached"))
     if "ConnectError" in names:
         causes = list(_causes(error))
-        what = next((said for cause, said in CAUSES if any(isinstance(one, cause) for one in causes)), what)
+        what = next(
+            (said for cause, said in CONNECT_ERROR_CAUSES if any(isinstance(one, cause) for one in causes)), what
+        )
     return ModelFault(kind, f"{endpoint.netloc} {what}")
 
 
 def bad_reply(endpoint: Endpoint, what: str, advice: str = "is the URL that of a model endpoint?") -> ModelFault:
-    """An answer of 200 that is no reply."""
+    """Return the fault for a response of status 200 that is not a reply."""
     return ModelFault("bad_reply", f"{endpoint.netloc} sent {_detail(endpoint, what)}: {advice}")
 
 
@@ -227,10 +230,10 @@ def _judge(status: int, body: ErrorBody) -> tuple[ModelFailureKind, str]:
 
 
 def _detail(endpoint: Endpoint, text: str) -> str:
-    """`text` on one line, without secrets and control characters, cut to length."""
+    """Return `text` on one line, without secrets and control characters, cut to length."""
     hidden = hide_tokens(endpoint.hide(text))
     line = " ".join("".join(character if character.isprintable() else " " for character in hidden).split())
-    return line if len(line) <= LONGEST_DETAIL else line[: LONGEST_DETAIL - 1] + "…"
+    return line if len(line) <= MAX_DETAIL_CHARS else line[: MAX_DETAIL_CHARS - 1] + "…"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -1,4 +1,4 @@
-"""Models whose tokens are counted, as the endpoint says or else estimated, and whose requests are limited."""
+"""Wrappers of `Model`: one counts its tokens (or estimates them), one limits its requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hermes.types import Spent
 
 
 class Spending(Struct):
-    """What was spent and is not written down yet, by the model's name."""
+    """Tokens spent but not yet stored, by model name."""
 
     unwritten: dict[str, Spent] = field(default_factory=dict)
 
@@ -23,13 +23,13 @@ class Spending(Struct):
         self.unwritten[name] = spent if before is None else before + spent
 
     def take(self) -> dict[str, Spent]:
-        """All of it, to be written down in the next commit; what that cannot commit is not counted."""
+        """Return and clear all spending, to be stored in the next commit. If that commit fails, it is not counted."""
         taken, self.unwritten = self.unwritten, {}
         return taken
 
 
 class _Wrapper:
-    """The part of a `Model` that another one answers as it is."""
+    """Base class that passes name, context length and `close` to the wrapped model."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -47,7 +47,7 @@ class _Wrapper:
 
 
 class Metered(_Wrapper):
-    """A `Model` that answers as another one does and adds up what it spends."""
+    """A `Model` that passes requests to another one and adds up the tokens spent."""
 
     def __init__(self, model: Model, spending: Spending) -> None:
         super().__init__(model)
@@ -66,25 +66,25 @@ class Metered(_Wrapper):
                         usage = reply.usage
                         said += [call.name + call.arguments for call in reply.tool_calls]
                     yield event
-        finally:  # also when nobody wants to hear the rest
+        finally:  # also when the consumer leaves early
             if usage is not None or said:
                 self._spending.add(self.name, _spent(request, usage, said))
 
 
 class Limited(_Wrapper):
-    """A `Model` for one turn and its sub-agents, which answers `most` requests and fails each further one."""
+    """A `Model` for one turn and its sub-agents. It passes on `max_requests` requests and fails all further ones."""
 
-    def __init__(self, model: Model, most: int) -> None:
+    def __init__(self, model: Model, max_requests: int) -> None:
         super().__init__(model)
-        self._most = most
-        self._asked = 0
+        self._max_requests = max_requests
+        self._requests = 0
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        if self._asked == self._most:
-            line = f"the turn has used up its {self._most:,} model requests; `agent.max_requests` allows more"
+        if self._requests == self._max_requests:
+            line = f"the turn has used up its {self._max_requests:,} model requests; `agent.max_requests` allows more"
             yield ModelFailed("bad_reply", line, retryable=False)
             return
-        self._asked += 1
+        self._requests += 1
         async with aclosing(self._model.stream(request)) as events:
             async for event in events:
                 yield event

@@ -1,4 +1,4 @@
-"""What the rest of the house knows of a model."""
+"""The interface of a model, as the other packages use it."""
 
 from __future__ import annotations
 
@@ -12,41 +12,42 @@ from hermes.types import Json, ToolSpec
 
 
 class ModelRequest(Struct, frozen=True):
-    """One call: messages in wire shape, and the tools on offer. `max_tokens` None is left to the endpoint; `tokens` is
-    about how many the call has, where that was counted already."""
+    """One call to a model: messages in wire format, and the tools it may call. `max_tokens` None means the endpoint's
+    default. `tokens` is the estimated size of the request, if already counted."""
 
     messages: Sequence[dict[str, Json]]
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int | None = None
     tokens: int | None = None
     response_format: Json = None
-    """The form of the reply, as OpenAI takes it; few endpoints do."""
+    """A response format in OpenAI's notation; few endpoints support it."""
     may_resend: Callable[[], Awaitable[bool]] | None = None
-    """Called before a request whose form was refused is sent again in another one: False forbids it."""
+    """Called before a refused request is sent again in another form; a result of False prevents that."""
 
 
 def tool_to_wire(tool: ToolSpec) -> dict[str, Json]:
-    """The shape that OpenAI-compatible endpoints take."""
+    """Return the tool in the format of OpenAI-compatible endpoints."""
     described = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": described}
 
 
 class Model(Protocol):
-    """Something that answers."""
+    """A model that can be called."""
 
     @property
     def name(self) -> str:
-        """What the endpoint calls it."""
+        """The model's name at the endpoint."""
 
     @property
     def context_length(self) -> int:
-        """Tokens that request and reply may have together."""
+        """The maximum of request and reply together, in tokens."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """The reply as it comes; the last event is Completed or ModelFailed. Raises nothing the endpoint caused.
+        """Yield the reply as it arrives; the last event is Completed or ModelFailed. Must not raise for endpoint
+        failures.
 
         Wrap it in `contextlib.aclosing` to hang up at once when leaving early.
         """
 
     async def close(self) -> None:
-        """Let go of connections. A later `stream` opens new ones."""
+        """Close connections. A later `stream` opens new ones."""

@@ -1,5 +1,5 @@
-"""The models that one endpoint offers: their list, asked for now and then, each of them to talk to, and the first that
-talks, where no model is named."""
+"""The models of the configured endpoint: a cached list, each of them to open, and a default where none is
+configured."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from msgspec import Struct
 
 from hermes.clock import Clock
 from hermes.errors import ModelError
-from hermes.llm.discover import ListedModel, NoModelListError, talking
+from hermes.llm.discover import ListedModel, NoModelListError, chat_models
 from hermes.llm.events import ModelEvent, ModelFailed
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.tool_use import ToolAbility
 
-FRESH = 60.0
-"""Seconds for which a list is not asked for again."""
+LIST_CACHE_SECONDS = 60.0
+"""A list is reused for this long."""
 
 
 class ModelOffer(Struct):
-    """What can be chosen at the endpoint that is configured. Nothing is asked of it before the first `list`."""
+    """The models to choose from at the configured endpoint. The endpoint is first contacted by `list`."""
 
     endpoint: str
-    """Where it is, for people: without a password."""
+    """The address for people, without a password."""
     default: str
-    """The configured model's name; "" for the first of the list that talks."""
+    """The configured model; "" for the first chat model of the list."""
     find: Callable[[], Coroutine[None, None, Sequence[ListedModel]]]
     open: Callable[[str, int | None], Model]
-    """A model by its name, with its context length where that is known. Close it."""
+    """Open a model by name, with its context length if known. The caller closes it."""
     clock: Clock
     tool_use: ToolAbility | None = None
-    """Which of them are offered tools; None where all are."""
+    """Decides which models are offered tools; None if all are."""
     _asking: asyncio.Task[Sequence[ListedModel]] | None = None
     _asked_at: float = 0.0
     _listed: Sequence[ListedModel] = ()
@@ -40,12 +40,12 @@ class ModelOffer(Struct):
 
     @property
     def answering(self) -> str:
-        """The model that answers where a session chose none; "" while that is not known."""
+        """The model for sessions that chose none; "" while that is unknown."""
         return self.default or next(iter(self._talking), "")
 
     @property
     def remark(self) -> str:
-        """What is to be said where nobody chose among several models; "" while there is nothing to say."""
+        """A notice for people if several models exist and none was chosen; else ""."""
         if self.default or len(self._talking) < 2:
             return ""
         return (
@@ -54,39 +54,38 @@ class ModelOffer(Struct):
         )
 
     async def list(self) -> Sequence[ListedModel]:
-        """The models in the endpoint's order, as they were a minute ago at most. Raises ModelError when it does not
-        say.
+        """Return the models in the endpoint's order, at most a minute old. Raises ModelError if it cannot list them.
 
-        All who ask at the same time wait for one answer, and who gives up does not take it from the others.
+        Concurrent callers share one request; cancelling one caller does not cancel the request for the others.
         """
-        stale = self.clock.now() - self._asked_at > FRESH
+        stale = self.clock.now() - self._asked_at > LIST_CACHE_SECONDS
         if self._asking is None or (self._asking.done() and (stale or _failed(self._asking))):
             self._asked_at = self.clock.now()
             self._asking = asyncio.create_task(self.find())
             self._asking.add_done_callback(_failed)
         listed = await asyncio.shield(self._asking)
-        self._listed, self._talking = listed, talking([one.name for one in listed])
+        self._listed, self._talking = listed, chat_models([one.name for one in listed])
         return listed
 
     def context_length(self, name: str) -> int | None:
-        """How long a model's context is, where the list that came last tells it."""
+        """Return a model's context length if the latest list has it."""
         return next((one.context_length for one in self._listed if one.name == name), None)
 
 
-def _failed(asked: asyncio.Task[Sequence[ListedModel]]) -> bool:
-    """Whether there was no list. Having looked, nobody is warned of an error that nobody waited for."""
-    return asked.cancelled() or asked.exception() is not None
+def _failed(request: asyncio.Task[Sequence[ListedModel]]) -> bool:
+    """Return True if the request failed. Reading the exception also prevents asyncio's warning that nobody did."""
+    return request.cancelled() or request.exception() is not None
 
 
 HOW_TO_NAME = "`hermes config set model.default NAME` names the model"
-UNNAMED = "default"
-"""What an endpoint that lists nothing is asked for."""
+UNNAMED_MODEL = "default"
+"""The model name sent to an endpoint that lists no models."""
 
 
 class ConfiguredModel:
-    """The `Model` that answers where a session chose none. Opening it needs no network: where none is named, the
-    endpoint is asked for its list with the first request, and the name is "" until then. Its context has `length`
-    tokens; where that `is_guess`, what the list tells counts as soon as it is known."""
+    """The `Model` for sessions that chose none. Opening it needs no network: if no model is configured, the first
+    request fetches the endpoint's list, and the name is "" until then. Its context has `length` tokens; if that
+    `is_guess`, the length from the list is used once it is known."""
 
     def __init__(self, offer: ModelOffer, length: int, *, is_guess: bool) -> None:
         self._offer = offer
@@ -101,8 +100,8 @@ class ConfiguredModel:
 
     @property
     def context_length(self) -> int:
-        told = self._offer.context_length(self.name) if self._is_guess else None
-        return told or self._length
+        listed = self._offer.context_length(self.name) if self._is_guess else None
+        return listed or self._length
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         if self._found is None:
@@ -110,18 +109,18 @@ class ConfiguredModel:
                 if not self._offer.default:
                     await self._offer.list()
                 elif self._is_guess:
-                    self._look_beside()
+                    self._fetch_list_in_background()
             except ModelError as error:
                 advice = f" ({HOW_TO_NAME})" if isinstance(error, NoModelListError) else ""
                 yield ModelFailed("refused", f"{error.line()}{advice}", retryable=True)
                 return
-            self._found = self._offer.open(self._offer.answering or UNNAMED, None)
+            self._found = self._offer.open(self._offer.answering or UNNAMED_MODEL, None)
         async with aclosing(self._found.stream(request)) as events:
             async for event in events:
                 yield event
 
-    def _look_beside(self) -> None:
-        """Ask for the list, and let the request go on meanwhile: it is known which model answers."""
+    def _fetch_list_in_background(self) -> None:
+        """Fetch the list in the background: the request need not wait, since the model is known."""
         self._looking = asyncio.create_task(self._offer.list())
         self._looking.add_done_callback(_failed)
 

@@ -1,4 +1,4 @@
-"""The body of an answer: server-sent events, out of bytes that were cut anywhere, read as the pieces of a reply."""
+"""Read the body of a response: decode server-sent events from bytes and yield the pieces of the reply."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ BOM = "\ufeff".encode()
 
 
 class ServerEvent(Struct, frozen=True):
-    """One event: its name (empty when the server gave none) and its data lines, joined."""
+    """A server-sent event: its name (empty if the server sent none) and its joined data lines."""
 
     name: str
     data: str
 
 
 class EventDecoder:
-    """Bytes in, whole events out. Lines may end in CR, LF or CRLF; events without data are dropped."""
+    """Decodes bytes into events. Lines may end in CR, LF or CRLF; events without data are dropped."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self.waiting = 0
-        """Bytes that wait for the end of their event."""
+        """Bytes of an event that is still incomplete."""
         self._at_start = True
         self._name = ""
         self._data: list[str] = []
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
-        """The events that `chunk` completes."""
-        # A CR that came last may be half of a CRLF: its line is only complete with the next byte.
+        """Return the events that `chunk` completes."""
+        # A final CR may be the first half of a CRLF: only the next byte completes its line.
         waiting = bool(self._pieces) and self._pieces[-1].endswith(b"\r")
         self._pieces.append(chunk)
         self.waiting += len(chunk)
@@ -48,13 +48,13 @@ class EventDecoder:
         return events
 
     def close(self) -> list[ServerEvent]:
-        """What is left when the bytes end: servers forget the last empty line."""
+        """Return the last event: servers may omit the empty line after it."""
         lines = [b"".join(self._pieces).rstrip(b"\r"), b""]
         self._pieces = []
         return [event for line in lines if (event := self._take(line)) is not None]
 
     def _take(self, line: bytes) -> ServerEvent | None:
-        """Read one line; the event that it ends, if it ends one."""
+        """Read one line and return the event that it ends, if any."""
         if self._at_start:
             self._at_start = False
             line = line.removeprefix(BOM)
@@ -78,44 +78,45 @@ class EventDecoder:
         return event
 
 
-LARGEST_BODY = 64 * 1024 * 1024
-LARGEST_EVENT = 16 * 1024 * 1024
-LONGEST_START = 1024
-"""Bytes: of one event of a stream, and of the blanks before the first one that are kept."""
-AFTER_FINISH = 5.0
-"""Seconds to wait for the token counts, which come after the model has finished."""
+MAX_BODY_BYTES = 64 * 1024 * 1024
+MAX_EVENT_BYTES = 16 * 1024 * 1024
+MAX_START_BYTES = 1024
+"""Blank bytes kept before the first byte that shows what the body is."""
+USAGE_WAIT_SECONDS = 5.0
+"""How long to wait for token counts, which are sent after the model has finished."""
 
-AFTER_DONE = 0.25
-"""Seconds to wait for the end of the body, so that the connection can be used again."""
+BODY_END_WAIT_SECONDS = 0.25
+"""How long to wait for the end of the body, so that the connection can be reused."""
 
 
 async def read_reply(answer: OpenResponse, assembler: Assembler, endpoint: Endpoint) -> AsyncGenerator[Delta, None]:
-    """Feed the whole answer to `assembler`, giving what can be shown. Raises ModelFault unless the reply is whole."""
+    """Feed the whole body to `assembler` and yield what can be shown. Raises ModelFault unless the reply is
+    complete."""
     start = await _read_start(answer)
     if start.lstrip()[:1] == b"{":
-        body = start.decode(errors="replace") + await answer.text(LARGEST_BODY)
+        body = start.decode(errors="replace") + await answer.text(MAX_BODY_BYTES)
         for delta in _feed(assembler, ServerEvent("", body), endpoint):
             yield delta
         assembler.done = True
     elif start.lstrip()[:1] == b"<":
-        page = read_error(start.decode(errors="replace") + await answer.text(LARGEST_BODY))
+        page = read_error(start.decode(errors="replace") + await answer.text(MAX_BODY_BYTES))
         raise bad_reply(endpoint, page.message, "check the URL; most end in /v1")
     else:
         async for delta in _read_events(start, answer, assembler, endpoint):
             yield delta
     for delta in assembler.close():
         yield delta
-    if not assembler.is_over:
+    if not assembler.is_truncated:
         _check_whole(assembler, endpoint)
-    elif not assembler.end_at_limit():
+    elif not assembler.finish_at_limit():
         raise bad_reply(endpoint, "more than a reply may have", "try again; `model.longest_reply` allows more")
 
 
 async def _read_start(answer: OpenResponse) -> bytes:
-    """The body up to the first bytes that tell what it is. Content types are often wrong."""
+    """Return the body up to the first bytes that show its type. Content-Type headers are often wrong."""
     start = b""
     while not start.strip() and (chunk := await answer.next_chunk()) is not None:
-        start = start[-LONGEST_START:] + chunk
+        start = start[-MAX_START_BYTES:] + chunk
     return start
 
 
@@ -125,15 +126,15 @@ async def _read_events(
     decoder = EventDecoder()
     chunk: bytes | None = start
     while chunk is not None:
-        heard = assembler.size
+        size_before = assembler.size
         for event in decoder.feed(chunk):
             for delta in _feed(assembler, event, endpoint):
                 yield delta
-        if assembler.is_over:
+        if assembler.is_truncated:
             return
-        if assembler.size > heard:
-            answer.hear_words()
-        if decoder.waiting > LARGEST_EVENT:
+        if assembler.size > size_before:
+            answer.mark_progress()
+        if decoder.waiting > MAX_EVENT_BYTES:
             raise bad_reply(endpoint, "an event without an end", "try again")
         chunk = await _next_chunk(answer, assembler)
     for event in decoder.close():
@@ -142,11 +143,12 @@ async def _read_events(
 
 
 async def _next_chunk(answer: OpenResponse, assembler: Assembler) -> bytes | None:
-    """More of the stream. Once the model has finished, neither a silence nor a lost connection takes the reply away."""
+    """Return the next chunk. Once the model has finished, neither a timeout nor a lost connection discards the
+    reply."""
     if not assembler.done and not assembler.finish_reason:
         return await answer.next_chunk()
     try:
-        return await answer.next_chunk(AFTER_DONE if assembler.done else AFTER_FINISH)
+        return await answer.next_chunk(BODY_END_WAIT_SECONDS if assembler.done else USAGE_WAIT_SECONDS)
     except ModelFault:
         return None
 
@@ -163,7 +165,7 @@ def _feed(assembler: Assembler, event: ServerEvent, endpoint: Endpoint) -> list[
 
 
 def _feed_last(assembler: Assembler, event: ServerEvent, endpoint: Endpoint) -> list[Delta]:
-    """Feed what had no end of its own: half an event means that the rest of it was lost."""
+    """Feed a final event without its empty line. If it is incomplete, the rest of the reply was lost."""
     try:
         return _feed(assembler, event, endpoint)
     except ModelFault as fault:

@@ -1,4 +1,4 @@
-"""How many tokens a text is, near enough to decide what fits. No vocabulary, no model: a count of characters."""
+"""Token estimates, close enough to decide what fits. Characters are counted; no vocabulary or model is needed."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from hermes.llm.model import tool_to_wire
 from hermes.types import Json, LiveView, Message, ToolSpec
 
 WIDE = re.compile("[\u1100-\u11ff\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U0001f000-\U0003ffff]+")
-"""Han, kana, hangul, emoji: about a token for each character."""
+"""Han, kana, hangul and emoji: about one token per character."""
 
 OTHER = re.compile("[\u0370-\u10ff\u1200-\u1dff]+")
-"""Greek, Cyrillic, Hebrew, Arabic, Indic and other alphabets: about a token for two."""
+"""Greek, Cyrillic, Hebrew, Arabic, Indic and other alphabets: about one token per two characters."""
 
-PER_MESSAGE = 4
-"""Role and separators, of a message in a request."""
+MESSAGE_OVERHEAD_TOKENS = 4
+"""Role and separators of a message in a request."""
 
-PER_STORED = 8
-"""The same of a stored message, with what a request may add to it."""
+STORED_MESSAGE_OVERHEAD_TOKENS = 8
+"""Role and separators of a stored message, with what a request may add to it."""
 
-PER_ATTACHMENT = 1000
-"""A picture or another part that is not text."""
-ATTACHMENTS = ("image_url", "input_audio", "file")
+ATTACHMENT_TOKENS = 1000
+"""Estimate for an image or another part that is not text."""
+ATTACHMENT_TYPES = ("image_url", "input_audio", "file")
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens `text` is. Empty text is none."""
+    """Return about how many tokens `text` has."""
     if text.isascii():
         return (len(text) + 3) // 4
     wide = sum(map(len, WIDE.findall(text)))
@@ -36,28 +36,28 @@ def estimate_tokens(text: str) -> int:
 
 
 def estimate_request(messages: Iterable[dict[str, Json]], tools: Sequence[ToolSpec] = ()) -> int:
-    """About how many tokens a request is, with all that the endpoint adds around it."""
+    """Return about how many tokens a request has, including role markers and tool schemas."""
     schemas = sum(estimate_tokens(json.dumps(tool_to_wire(tool), ensure_ascii=False)) for tool in tools)
-    return schemas + sum(PER_MESSAGE + _estimate_object(message) for message in messages)
+    return schemas + sum(MESSAGE_OVERHEAD_TOKENS + _estimate_object(message) for message in messages)
 
 
 def message_tokens(message: Message) -> int:
-    """About how many tokens a stored message has in a request."""
-    tokens = PER_STORED + estimate_tokens(message.content or "")
+    """Return about how many tokens a stored message has in a request."""
+    tokens = STORED_MESSAGE_OVERHEAD_TOKENS + estimate_tokens(message.content or "")
     for call in message.tool_calls:
         tokens += estimate_tokens(call.name) + estimate_tokens(call.arguments)
     return tokens
 
 
 def view_tokens(view: LiveView) -> int:
-    """About how many tokens a view has in a request."""
+    """Return about how many tokens a view has in a request."""
     stored = sum(map(message_tokens, view.head)) + sum(map(message_tokens, view.tail))
     return estimate_tokens(view.summary or "") + stored
 
 
 def _estimate_object(value: dict[str, Json]) -> int:
-    if value.get("type") in ATTACHMENTS:
-        return PER_ATTACHMENT
+    if value.get("type") in ATTACHMENT_TYPES:
+        return ATTACHMENT_TOKENS
     tokens = 0
     for key, inner in value.items():
         if key not in ("role", "type"):
@@ -76,7 +76,7 @@ def _estimate_value(value: Json) -> int:
 
 
 def fit_tokens(text: str, tokens: int) -> str:
-    """The longest beginning of `text` that is about `tokens` tokens or fewer."""
+    """Return the longest prefix of `text` with about `tokens` tokens or fewer."""
     if estimate_tokens(text) <= tokens:
         return text
     low, high = 0, max(0, tokens) * 4

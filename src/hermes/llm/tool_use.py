@@ -1,8 +1,8 @@
-"""Whether a model can use tools: a short fixed self-test, taken once per endpoint and model, and what came of it.
+"""Tool ability of models: a short self-test, run once per endpoint and model, and its stored verdicts.
 
 A small model that is offered tools answers worse than without them: it invents arguments, or writes calls as text. So
-a model is offered tools only once it has looked something up and used what it found. Where the endpoint fails there is
-no verdict, and the test is taken again.
+a model is offered tools only after it has looked something up and used the result. If the endpoint fails, there is no
+verdict, and the test is run again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from hermes.llm.model import Model, ModelRequest
 from hermes.types import Json, ToolCall, ToolSpec
 
 ToolSwitch: TypeAlias = Literal["auto", "on", "off"]
-TEST_SECONDS = 120.0
-"""Seconds that the whole test may take; after that there is no verdict."""
+SELF_TEST_TIMEOUT_SECONDS = 120.0
+"""Limits the whole test; a test that takes longer gives no verdict."""
 TURN_WAIT_SECONDS = 8.0
-"""Seconds that a turn waits for a test that began with it. Then it goes on, without tools."""
-MAX_REQUESTS = 3
+"""How long a turn waits for the test that it started; then it continues without tools."""
+MAX_SELF_TEST_REQUESTS = 3
 MAX_REPLY_TOKENS = 400
-NUMBER = "555-0142"
-UNABLE = (
+PHONE_NUMBER = "555-0142"
+NO_TOOLS_NOTICE = (
     "{name} is offered no tools: {why}. It answers from what is recalled for it, and notes are kept for it. "
     "`hermes model --test` tests it again; `hermes config set model.tools on` offers them all the same."
 )
@@ -50,7 +50,7 @@ TASK: Sequence[dict[str, Json]] = (
 
 
 class ToolVerdict(Struct, frozen=True):
-    """What a test came to: whether the model is offered tools, when it was tested, and why not."""
+    """The result of a test: whether the model is offered tools, when it was tested, and why not."""
 
     can_use: bool
     tested_at: float
@@ -58,33 +58,34 @@ class ToolVerdict(Struct, frozen=True):
 
 
 class Listing(Protocol):
-    """What an endpoint has: the name of a model that is not named yet."""
+    """Looks up the model of an endpoint for which none is configured."""
 
     @property
     def answering(self) -> str:
-        """The model that answers where none is named; "" while that is not known."""
+        """The default model; "" while that is unknown."""
 
     async def list(self) -> object:
-        """Find it out. Raises ModelError."""
+        """Fetch the endpoint's list. Raises ModelError."""
 
 
 class Verdicts(Protocol):
-    """Where verdicts are remembered."""
+    """A store of verdicts."""
 
     def get(self, endpoint: str, name: str) -> ToolVerdict | None:
-        """The last verdict on a model; None where there is none."""
+        """Return the last verdict on a model, or None."""
 
     def last(self, endpoint: str) -> str:
-        """The model of this endpoint that was tested last; "" where none was."""
+        """Return the model of this endpoint that was tested last, or ""."""
 
     def put(self, endpoint: str, name: str, verdict: ToolVerdict) -> None:
-        """Remember it, durably."""
+        """Save the verdict durably."""
 
 
 async def run_self_test(model: Model, now: Callable[[], float]) -> ToolVerdict | None:
-    """Ask for two tool calls, the second of which needs the result of the first. None where the endpoint failed."""
+    """Ask for two tool calls, the second of which needs the result of the first. Return None if the endpoint
+    failed."""
     messages = list(TASK)
-    for _ in range(MAX_REQUESTS):
+    for _ in range(MAX_SELF_TEST_REQUESTS):
         end = await _ask(model, messages)
         if not isinstance(end, Completed):
             refused = end is not None and end.kind == "bad_request" and "tool" in end.message.lower()
@@ -94,7 +95,7 @@ async def run_self_test(model: Model, now: Callable[[], float]) -> ToolVerdict |
             return ToolVerdict(False, now(), "it answered in words where a tool call was due")
         sent = [_arguments(call).get("number") for call in reply.tool_calls if call.name == SEND.name]
         if sent:
-            knows = all(_digits(number).endswith(_digits(NUMBER)) for number in sent)
+            knows = all(_digits(number).endswith(_digits(PHONE_NUMBER)) for number in sent)
             return ToolVerdict(knows, now(), "" if knows else "it invented what it should have looked up")
         messages = [*messages, *_answered(reply)]
     return ToolVerdict(False, now(), "it did not come to its second call")
@@ -119,23 +120,23 @@ def _digits(number: Json) -> str:
 
 
 def _answered(reply: Reply) -> list[dict[str, Json]]:
-    """The calls of a reply, with their results. A name that is not Ada's finds nobody."""
+    """Return the calls of a reply with their results. Looking up any name but Ada's finds nobody."""
     calls: list[dict[str, Json]] = [call.to_wire() for call in reply.tool_calls]
     said: dict[str, Json] = {"role": "assistant", "content": reply.text, "tool_calls": calls}
     results: list[dict[str, Json]] = []
     for call in reply.tool_calls:
         is_ada = "ada" in string(_arguments(call).get("name")).lower()
-        found = json.dumps({"number": NUMBER}) if is_ada else "nobody found"
+        found = json.dumps({"number": PHONE_NUMBER}) if is_ada else "nobody found"
         results.append({"role": "tool", "tool_call_id": call.id, "content": found})
     return [said, *results]
 
 
 class ToolAbility:
-    """Who of an endpoint's models is offered tools, for one process: by the setting, else by the verdict of a test."""
+    """Decides which of an endpoint's models are offered tools: by the setting, else by the verdict of a test."""
 
     def __init__(self, endpoint: str, setting: Callable[[str], ToolSwitch], verdicts: Verdicts, clock: Clock) -> None:
         self.setting = setting
-        """What the settings say of a model."""
+        """Returns the setting for a model."""
         self._endpoint = endpoint
         self._verdicts = verdicts
         self._clock = clock
@@ -144,22 +145,22 @@ class ToolAbility:
         self._notices: list[str] = []
 
     def verdict(self, name: str) -> ToolVerdict | None:
-        """What the last test of this model came to; None where there was none."""
+        """Return the verdict of the last test of this model, or None."""
         return self._verdicts.get(self._endpoint, name)
 
     def last_tested(self) -> str:
-        """The model that was tested last; "" where none was."""
+        """Return the model that was tested last, or ""."""
         return self._verdicts.last(self._endpoint)
 
     def is_offered(self, name: str) -> bool | None:
-        """Whether this model is offered tools; None while that is not known."""
+        """Return whether this model is offered tools; None while that is unknown."""
         if (switch := self.setting(name)) != "auto":
             return switch == "on"
         verdict = self.verdict(name)
         return None if verdict is None else verdict.can_use
 
     def describe(self, name: str) -> str:
-        """The same in words for a person."""
+        """Describe for a person whether this model is offered tools."""
         if (switch := self.setting(name)) != "auto":
             return f"{'offered' if switch == 'on' else 'none'}, by `model.tools`"
         verdict = self.verdict(name)
@@ -168,7 +169,7 @@ class ToolAbility:
         return "offered: it passed the test" if verdict.can_use else f"none: {verdict.why}"
 
     def begin(self, model: Model, listing: Listing) -> None:
-        """Test the model unless it is known, beside everything else."""
+        """Start a background test of the model unless its verdict is known."""
         name = model.name or listing.answering
         running = self._tests.get(name)
         if self.is_offered(name) is None and (running is None or running.done()):
@@ -176,7 +177,7 @@ class ToolAbility:
             self._wait_until.setdefault(name, asyncio.get_running_loop().time() + TURN_WAIT_SECONDS)
 
     async def settled(self, model: Model, listing: Listing) -> bool:
-        """Whether the model is offered tools. The turn that began the first test waits for it, and no other."""
+        """Return whether the model is offered tools. Only turns in the first seconds of the first test wait for it."""
         name = model.name or listing.answering
         test = self._tests.get(name) or self._tests.get("")
         left = self._wait_until.get(name, self._wait_until.get("", 0.0)) - asyncio.get_running_loop().time()
@@ -185,9 +186,10 @@ class ToolAbility:
         return self.is_offered(model.name or listing.answering) is True
 
     async def test(self, model: Model) -> ToolVerdict | None:
-        """Test the model now, whatever is known of it, and remember the verdict; None where there is none."""
+        """Test the model now, even if a verdict exists, and save the new one. Return None if the test gave no
+        verdict."""
         try:
-            async with asyncio.timeout(TEST_SECONDS):
+            async with asyncio.timeout(SELF_TEST_TIMEOUT_SECONDS):
                 verdict = await run_self_test(model, self._clock.now)
         except TimeoutError:
             return None
@@ -196,16 +198,16 @@ class ToolAbility:
         return verdict
 
     def take_notices(self) -> list[str]:
-        """What is to be said of models that were found unable, each once."""
+        """Return and clear the notices about models that failed the test."""
         taken, self._notices = self._notices, []
         return taken
 
     async def _settle(self, model: Model, listing: Listing) -> None:
         if not (model.name or listing.answering):
-            with suppress(ModelError):  # the turn says it
+            with suppress(ModelError):  # the turn reports it
                 await listing.list()
         if self.is_offered(model.name or listing.answering) is not None:
             return
         verdict = await self.test(model)
         if verdict is not None and not verdict.can_use:
-            self._notices.append(UNABLE.format(name=model.name, why=verdict.why))
+            self._notices.append(NO_TOOLS_NOTICE.format(name=model.name, why=verdict.why))

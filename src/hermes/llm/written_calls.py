@@ -1,12 +1,12 @@
-"""Tool calls that a model wrote as text, in the forms that are common: they are calls, and never a reply.
+"""Tool calls that a model wrote as text, in the common forms. They are run as calls and never shown as a reply.
 
     <tool_call>{"name": "x", "arguments": {…}}</tool_call>        [TOOL_CALLS][{"name": "x", "arguments": {…}}]
     {"name": "x", "parameters": {…}}, also between ``` marks       [TOOL_CALLS]x{…}
     CALL {"name": "x", "arguments": {…}} END                       <function=x>{…}</function>
     x(one="…", two=3)                                              <function=x><parameter=one>…</parameter></function>
 
-Only a text that ends with calls, of known names, is taken for one. What may begin a call is held back while it streams;
-whatever else a model writes, JSON and code included, is shown after a few characters.
+A text is read as calls only if it ends with calls of known tools. While a reply streams, text that may begin a call is
+held back; everything else, JSON and code included, is shown after a few characters.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from hermes.llm.events import Reply
 from hermes.types import Json, ToolCall
 
 HEAD_CHARS = 200
-"""Characters within which a text has to look like a call to be held back."""
-MAX_TRIES = 8
-"""Places of a reply that are tried as the beginning of its calls."""
+"""Text is held back only if it looks like a call within this many characters."""
+MAX_CALL_STARTS = 8
+"""How many positions in a reply are tried as the beginning of its calls."""
 MAX_PYTHON_CHARS = 20_000
-NAMES = ("name", "function", "tool", "tool_name")
-ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input")
+NAME_KEYS = ("name", "function", "tool", "tool_name")
+ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "tool_input")
 
 _SPACE = r"\s{0,99}+"
 _MARK = r"(?:<tool_call>|<\|tool_call\|>|<\|python_tag\|>|\[TOOL_CALLS\]|CALL(?=[\s{])|```\w{0,20}|<tools?>)"
@@ -39,7 +39,7 @@ _MARKS = re.compile(rf"{_SPACE}(?:{_MARK}{_SPACE}){{0,3}}")
 _BEGUN = ("<tool_call>", "<|tool_call|>", "<|python_tag|>", "[TOOL_CALLS]", "CALL", "<tools>", "```")
 _CLOSING = r"(?:</(?:tool_call|tools?)>|<\|/?(?:tool_call|im_end|eot_id)\|>|END\b|```|[;,\]])"
 _AFTER = re.compile(rf"{_SPACE}(?:{_CLOSING}{_SPACE}){{0,20}}")
-_KEYS = "|".join((*NAMES, *ARGUMENTS, "type", "id"))
+_KEYS = "|".join((*NAME_KEYS, *ARGUMENT_KEYS, "type", "id"))
 _OTHER_KEY = rf'[^\s"]|"(?!(?:{_KEYS})")[^"]{{0,80}}"'
 _OTHER_NAME = rf'"(?:name|tool|tool_name)"{_SPACE}:{_SPACE}"[^"]{{0,99}}"'
 _NO_CALL = re.compile(rf"\[?{_SPACE}\{{{_SPACE}(?:{_OTHER_KEY}|{_OTHER_NAME})")
@@ -52,18 +52,18 @@ _DECODER = json.JSONDecoder()
 
 class _Parsed(Struct, frozen=True):
     calls: tuple[tuple[str, str], ...]
-    """Names and arguments, as JSON."""
+    """Pairs of a tool name and its arguments, as JSON."""
     end: int
 
 
 def with_written_calls(reply: Reply, names: frozenset[str]) -> Reply:
-    """The reply, with the calls that its text ends with as calls. One that has real calls, or ends otherwise, is given
-    back as it is."""
+    """Return the reply with the calls at the end of its text turned into tool calls. A reply that has real calls, or
+    that does not end with written ones, is returned unchanged."""
     if reply.tool_calls or not names:
         return reply
     heads = _heads(names)
     for tried, head in enumerate(heads.finditer(reply.text)):
-        if tried == MAX_TRIES:
+        if tried == MAX_CALL_STARTS:
             break
         if (found := _read_all(reply.text, head.start(), names)) is not None:
             salt = secrets.token_hex(4)
@@ -74,19 +74,19 @@ def with_written_calls(reply: Reply, names: frozenset[str]) -> Reply:
 
 @lru_cache(maxsize=64)
 def _heads(names: frozenset[str]) -> re.Pattern[str]:
-    """How a call of one of these names begins, at the beginning of a line."""
+    """Return a pattern for the beginning of a call of one of these tools, at the start of a line."""
     known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     colon = rf"{_SPACE}:{_SPACE}"
     named = rf'"(?:name|tool|tool_name)"{colon}"(?:{known})"'
     function = rf'"function"{colon}(?:\{{{_SPACE}"name"{colon})?"(?:{known})"'
-    unnamed = rf'"(?:{"|".join(ARGUMENTS)})"{colon}|"type"{colon}"function"|"id"{colon}'
+    unnamed = rf'"(?:{"|".join(ARGUMENT_KEYS)})"{colon}|"type"{colon}"function"|"id"{colon}'
     body = rf"\[?{_SPACE}\{{{_SPACE}(?:{named}|{function}|{unnamed})|<function=(?:{known})>|(?:{known})\("
     marked = rf"(?:{_MARK}{_SPACE}){{1,3}}(?:{body}|(?:{known}){_SPACE}(?:\[ARGS\])?{_SPACE}\{{)"
     return re.compile(rf"^[ \t]{{0,40}}(?:{marked}|{body})", re.MULTILINE)
 
 
 def _read_all(text: str, start: int, names: frozenset[str]) -> list[tuple[str, str]] | None:
-    """The calls that the text consists of from there to its end; None when it holds anything else."""
+    """Return the calls from `start` to the end of the text, or None if there is anything else."""
     calls: list[tuple[str, str]] = []
     place = start
     while place < len(text):
@@ -115,7 +115,7 @@ def _read_one(text: str, place: int, *, is_marked: bool) -> _Parsed | None:
 
 
 def _decode(text: str, place: int) -> tuple[Json, int]:
-    """The JSON value that begins there, and where it ends; None and the end of the text for what is none."""
+    """Return the JSON value at `place` and its end; None and the end of the text for invalid JSON."""
     try:
         value, end = _DECODER.raw_decode(text, place)
     except (ValueError, RecursionError):
@@ -125,7 +125,7 @@ def _decode(text: str, place: int) -> tuple[Json, int]:
 
 def _read_json(text: str, place: int) -> _Parsed | None:
     value, end = _decode(text, place)
-    if value is None:  # it begins as a call and is cut off or malformed: the model is told so
+    if value is None:  # a call that is cut off or malformed: running it reports that to the model
         name = re.search(r'"name"\s*:\s*"([\w.-]{1,64})"', text[place : place + HEAD_CHARS])
         return None if name is None else _Parsed(((name[1], text[place:]),), end)
     calls = [_read_object(item) for item in (value if isinstance(value, list) else [value])]
@@ -134,13 +134,13 @@ def _read_json(text: str, place: int) -> _Parsed | None:
 
 
 def _read_object(value: Json) -> tuple[str, str] | None:
-    """The name and arguments of a call; None for an object that is something else."""
+    """Return the name and arguments of a call, or None for any other object."""
     if not isinstance(value, dict):
         return None
     if isinstance(inner := value.get("function"), dict):
         value = inner
-    name = next((value[key] for key in NAMES if isinstance(value.get(key), str)), None)
-    given = next((value[key] for key in ARGUMENTS if key in value), None)
+    name = next((value[key] for key in NAME_KEYS if isinstance(value.get(key), str)), None)
+    given = next((value[key] for key in ARGUMENT_KEYS if key in value), None)
     if name is None or (given is None and len(value) > 1) or not isinstance(given, dict | str | None):
         return None
     return name, given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
@@ -163,7 +163,7 @@ def _read_function(text: str, function: re.Match[str]) -> _Parsed | None:
 
 
 def _read_python(text: str, place: int) -> _Parsed | None:
-    """`name(key=literal, …)`, alone to the end of the text."""
+    """Read `name(key=literal, …)` up to the end of the text."""
     written = text[place : place + MAX_PYTHON_CHARS].strip().removesuffix("```").rstrip()
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -178,7 +178,7 @@ def _read_python(text: str, place: int) -> _Parsed | None:
 
 
 class CallStrainer:
-    """Holds back what may be a written call, in a text that comes in pieces."""
+    """Holds back possible written calls in a text that arrives in pieces."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
@@ -191,7 +191,7 @@ class CallStrainer:
         self._in_line = False
 
     def feed(self, piece: str) -> str:
-        """What can be shown by now."""
+        """Add a piece and return the text that can be shown now."""
         if self._heads is None:
             return piece
         if self._is_call:
@@ -200,18 +200,19 @@ class CallStrainer:
         return "".join(self._release("".join(self._held) + piece, self._heads))
 
     def end(self, *, is_call: bool) -> str:
-        """What was held back, unless it turned out to be a call. A call that nothing ended is none to show either."""
+        """Return the text that was held back, or "" if it was a call. `is_call` is also true of a call that never
+        ended."""
         rest = "" if is_call else "".join(self._held)
         self._held, self._is_call = [], False
         return rest
 
     @property
     def holds_call(self) -> bool:
-        """Whether what is held back begins as a call of a known name."""
+        """True if the text held back begins as a call of a known tool."""
         return self._is_call
 
     def _release(self, text: str, heads: re.Pattern[str]) -> Iterator[str]:
-        """The text line by line, up to a line that may begin a call; the rest is held."""
+        """Yield the text line by line, up to a line that may begin a call; hold back the rest."""
         self._held = []
         while text:
             if not self._in_line:
@@ -225,7 +226,7 @@ class CallStrainer:
             text = text[cut:] if cut else ""
 
     def _may_begin(self, text: str) -> bool:
-        """Whether a call could begin here, for all that has come by now."""
+        """Return True if a call may begin with `text`, as far as it has arrived."""
         if len(text) > HEAD_CHARS:
             return False
         marks = _MARKS.match(text)

@@ -1,4 +1,4 @@
-"""The provider that a profile has chosen, as one process sees it: its plugin on a thread, its health and its outbox."""
+"""The chosen provider of a profile in one process: its plugin in a thread, its health and its outbox."""
 
 from __future__ import annotations
 
@@ -32,23 +32,26 @@ from hermes.types import Json
 T = TypeVar("T")
 log = logging.getLogger("hermes.memory")
 
-TRY_AGAIN = 30.0
-"""Seconds after which a provider that did not start is tried again."""
-PLUGIN = "plugin"
+RESTART_INTERVAL_SECONDS = 30.0
+"""A provider that failed to start is tried again after this time."""
+PLUGIN_LINE = "plugin"
 """The line of hooks that belong to no conversation."""
-START = "is_available"
-"""The hook that a plugin starts with."""
-PREPARING = 16
-"""Conversations that prepare their next recall at a time; others wait their turn."""
+START_HOOK = "is_available"
+"""The first hook that is called; it decides whether the plugin starts."""
+MAX_CONCURRENT_PREPARATIONS = 16
+"""Limits how many conversations prepare their next recall at a time; others wait."""
 BUSY_RECALLS, BUSY_SECONDS, BUSY_TURNS = 5, 1.0, 3
-"""A process is busy while so many of its turns have recalled in so short a time, and so many are running at once: a
-program that tells and asks one thing after the other keeps nobody waiting."""
-YIELD_SECONDS = 2.0
-"""How long a busy process puts off, at most, what is done after a turn: delivering it, preparing the next recall."""
+"""A process is busy while this many turns recalled within so many seconds and this many turns run. A program that
+sends one question after another does not make it busy."""
+PAUSE_SECONDS = 0.05
+"""Preparing the next recall waits this long after a turn: a message that follows at once, as a program's may, does not
+compete with it, and would not get its result in time anyway."""
+MAX_YIELD_SECONDS = 2.0
+"""A busy process postpones deliveries and the next recall's preparation, but no longer than this."""
 
 
 class Deadlines(Struct, frozen=True):
-    """Seconds that someone may be kept waiting, by occasion."""
+    """Time limits in seconds."""
 
     first_turn: float = 3.0
     turn: float = 2.0
@@ -57,25 +60,27 @@ class Deadlines(Struct, frozen=True):
     close: float = 5.0
     prepare: float = 120.0
     delivered: float = 5.0
-    """How long a turn waits for its delivery, where the provider asks for it."""
+    """How long a turn waits for its delivery, if the provider asks for it."""
     deliver: float = 45.0
-    """How long a provider may take to deliver what it is handed: shorter than the lane is held."""
+    """How long `deliver` may take; shorter than the lease of a lane."""
 
 
 class Surroundings(Struct, frozen=True):
-    """What a plugin is told of where it runs."""
+    """The environment that a plugin sees through its host."""
 
     home: Path
     profile: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     is_chosen: bool = True
-    """Whether a person chose the provider, or it is the default."""
+    """True if a person chose the provider, False if it is the default."""
     ask_model: Callable[[str, str], Coroutine[Any, Any, str]] | None = None
-    """Has the configured model answer a text by instructions, on the host's loop; None where there is no model."""
+    """Calls the configured model with instructions and a text, on the host's loop; None without a model."""
+    owner_name: str = ""
 
 
 class ActiveProvider:
-    """One per process and profile. The plugin is found and made with the first question; close it at the end."""
+    """The active provider; one per process and profile. The plugin is loaded at the first call. Close it at the
+    end."""
 
     def __init__(
         self,
@@ -91,13 +96,13 @@ class ActiveProvider:
         self.health = ProviderHealth(name)
         self.outbox = Outbox(name)
         self.background = Background(name)
-        self.preparing = asyncio.Semaphore(PREPARING)
+        self.preparing = asyncio.Semaphore(MAX_CONCURRENT_PREPARATIONS)
         self._recalled_at: deque[float] = deque(maxlen=BUSY_RECALLS)
         self._turns_running: set[str] = set()
         self.wake = asyncio.Event()
-        """Set when there may be something to deliver."""
+        """Set when the outbox may have something to deliver."""
         self.deliver_lane: Callable[[str, float], Awaitable[bool]] | None = None
-        """Delivers a lane ahead of others, until a moment of the clock; None while nobody delivers in this process."""
+        """Delivers a lane before others, until a time of the clock; None while this process delivers nothing."""
         self._make = make
         self._surroundings = surroundings
         self._thread: PluginThread | None = None
@@ -110,7 +115,7 @@ class ActiveProvider:
         self._closed = False
 
     def within(self, seconds: float) -> Deadline:
-        """Return the moment in so many seconds."""
+        """Return the deadline that is `seconds` from now."""
         return Deadline.after(seconds, self.store.clock)
 
     async def call(
@@ -120,29 +125,30 @@ class ActiveProvider:
         expect: Expected[T],
         deadline: Deadline,
         *,
-        line: str = PLUGIN,
+        line: str = PLUGIN_LINE,
         whose: str = EVERYWHERE,
         flaw: Callable[[T], str] = lambda _: "",
     ) -> HookResult[T]:
-        """Call one hook until then. A `flaw` of its answer is reported, the answer still given."""
+        """Call one hook within a deadline. `flaw` describes an error in the result, which is reported but still
+        returned."""
         result = await self._call_in_time(hook, run, expect, deadline, line)
         flawed = flaw(result.value) if isinstance(result, Returned) else ""
         self.report(hook, Missed(f"{hook} returned {flawed}") if flawed else result, whose)
         return result
 
     def turn_recalls(self, session_id: str) -> None:
-        """Record that a turn recalls."""
+        """Record that a turn recalls, to detect a busy process."""
         self._turns_running.add(session_id)
         self._recalled_at.append(asyncio.get_running_loop().time())
 
     def turn_over(self, session_id: str) -> None:
-        """Record the end of a turn, and have what it left delivered."""
+        """Record the end of a turn, and wake deliveries."""
         self._turns_running.discard(session_id)
         self.wake.set()
 
     async def yield_to_turns(self) -> None:
-        """Return when the process is not busy with turns, or after a while."""
-        now, deadline, recalls = asyncio.get_running_loop().time, self.within(YIELD_SECONDS), self._recalled_at
+        """Wait until the process is not busy with turns, for a limited time."""
+        now, deadline, recalls = asyncio.get_running_loop().time, self.within(MAX_YIELD_SECONDS), self._recalled_at
         while len(self._turns_running) >= BUSY_TURNS and (left := deadline.seconds_left()):
             busy_until = recalls[0] + BUSY_SECONDS if len(recalls) == BUSY_RECALLS else 0.0
             if busy_until <= now():
@@ -150,32 +156,34 @@ class ActiveProvider:
             await asyncio.sleep(min(left, busy_until - now()))
 
     def report(self, hook: str, result: HookResult[T], whose: str = EVERYWHERE) -> None:
-        """Keep how a hook did. One that was skipped did nothing: it was said what it was skipped for."""
+        """Record the result of a hook. Skipped hooks are ignored: the reason was reported before."""
         if isinstance(result, Returned):
             self.health.worked(hook, whose)
         elif not result.skipped:
             self.health.missed(hook, result.reason, whose)
 
     def report_late_open(self, whose: str) -> None:
-        """Report that opening a session took too long, and which hook has not come back."""
-        hook, where = ("open", whose) if self._starting is not None and self._starting.done() else (START, EVERYWHERE)
+        """Report that opening a session timed out, and which hook has not returned."""
+        hook, where = (
+            ("open", whose) if self._starting is not None and self._starting.done() else (START_HOOK, EVERYWHERE)
+        )
         self.health.missed(hook, f"{hook} has not come back", where)
 
     def let_go(self, session_id: str) -> None:
-        """A conversation is closed: nothing more is asked for it."""
+        """Drop the state of a closed conversation."""
         self._turns_running.discard(session_id)
         self.health.forget(session_id)
         if self._thread is not None:
             self._thread.forget(session_id)
 
     def warm_up(self) -> None:
-        """Have the plugin make ready what a first question will need, once and beside everything else."""
+        """Start `warm_up` in the background, once: the plugin prepares for a first question."""
         if self._warming is None:
             self._warming = asyncio.create_task(self._warm_up(), name="memory-warm-up")
 
     async def signature(self) -> str | None:
-        """The provider's signature as one text: when it changes, agents are made anew. If the provider is late, the
-        last answer counts; None if there never was one."""
+        """Return the provider's signature as text; agents are reopened when it changes. If the provider is late, the
+        last signature is returned, or None."""
 
         async def ask(plugin: MemoryPlugin) -> dict[str, Json] | None:
             return plugin.cache_busting_signature()
@@ -188,47 +196,47 @@ class ActiveProvider:
         return self._signature
 
     async def status(self) -> Mapping[str, Json]:
-        """What the plugin says of itself."""
+        """Return the plugin's status lines."""
         deadline = self.within(self.deadlines.close)
         ask: Hook[Mapping[str, Json]] = methodcaller("status", deadline.wall_time)
         found = await self.call("status", ask, (dict,), deadline)
         return found.value if isinstance(found, Returned) else {}
 
     async def flush(self, lane: str, seconds: float) -> None:
-        """Wait until nothing waits in a lane, because it was delivered, or what does is not due by then. Trouble of the
-        store is logged: a turn goes on without it."""
+        """Wait until the lane is empty, or its remaining entries are not due within `seconds`. Store errors are only
+        logged, so that a turn can continue."""
         if self.deliver_lane is not None:
             with self.background.logged(f"delivering lane {lane}"):
                 await self.deliver_lane(lane, self.store.clock.now() + seconds)
 
     async def flush_all(self, lanes: Iterable[str], seconds: float) -> None:
-        """Have the provider hear of what waits in these lanes at once, within so many seconds for all of them."""
+        """Deliver the pending entries of these lanes now, within `seconds` for all of them."""
         self.wake.set()
         deadline = self.within(seconds)
         for lane in dict.fromkeys(lanes):
             await self.flush(lane, deadline.seconds_left())
 
     def mirror_soon(self, mirrored: Mirrored, change: NoteChange | None) -> None:
-        """Tell the provider what changed in notes, off the turn; `change` is what was just changed, if anything."""
+        """Send changes of the notes to the provider in the background; `change` is the one just made, if any."""
         self.background.begin(self._mirror(mirrored, change), "mirroring the notes")
 
     def address_soon(self) -> None:
-        """Address what was recorded while the plugin could not say where it goes, off the turn."""
+        """Address waiting entries in the background, as `address_waiting` does."""
         if self._addressing is None or self._addressing.done():
             self._addressing = self.background.begin(self.address_waiting(), "addressing entries")
 
     async def address_waiting(self) -> None:
-        """Address what was recorded while the plugin could not say where it goes, and let it go."""
+        """Give addresses to entries that were recorded while the plugin had none for them, and release them."""
         for place, known in (await self.store.read(self.outbox.unaddressed)).items():
             session = "session_id" in known.about
             about = Conversation.from_json(known.about, known.bound) if session else Notebook.from_json(known.about)
             address = await self.find_address(place, about)
             if address is None:
-                return  # the plugin cannot say now: asked again later
+                return  # the plugin has no address now: asked again later
             await self.address_place(Spot(place, about, address), address)
 
     async def find_address(self, place: str, about: Conversation | Notebook) -> Address | None:
-        """Ask the plugin where a place's entries go; None when it cannot say."""
+        """Ask the plugin for the address of a place's entries; None if it has none."""
 
         async def ask(plugin: MemoryPlugin) -> Address:
             return plugin.address(about)
@@ -238,25 +246,25 @@ class ActiveProvider:
         return found.value if isinstance(found, Returned) and not address_flaw(found.value) else None
 
     async def address_place(self, spot: Spot, address: Address) -> None:
-        """Record the address of a place. What waited for it gets it, and is released unless it waits for a reply."""
+        """Record the address of a place. Waiting entries get it, and are released unless they wait for a reply."""
         outbox, now = self.outbox, self.store.clock.now()
 
         def settle(tx: Tx) -> None:
             if outbox.settle_known(tx, spot, now=now) is not None:
                 outbox.join_waiting(tx, spot, address)
                 if not spot.asked:
-                    outbox.let_go(tx, spot, now=now)
+                    outbox.release_by_pace(tx, spot, now=now)
 
         await self.store.write(settle)
         self.wake.set()
 
     async def write_beside(self, run: Callable[[Tx], None], what: str) -> None:
-        """Commit something that a turn can go on without: when it fails it is logged."""
+        """Commit a change that a turn does not depend on: a failure is only logged."""
         with self.background.logged(what):
             await self.store.write(run)
 
     async def close(self) -> None:
-        """Let the plugin go, within its deadline. Sessions are closed before."""
+        """Shut the plugin down within its deadline. Sessions must be closed before."""
         if self._warming is not None:
             self._warming.cancel()
             await asyncio.wait({self._warming})
@@ -296,14 +304,14 @@ class ActiveProvider:
         return await self._running().call(hook, run, line=line, expect=expect, seconds=seconds)
 
     async def _started(self, deadline: Deadline) -> bool:
-        """Start the plugin once, for whoever asks; a start that failed is tried again after a while."""
+        """Start the plugin once for all callers. Return True if it runs; a failed start is retried after a while."""
         started = self._starting
         if started is None or (started.done() and not started.result() and not self._try_again.seconds_left()):
             started = self._starting = asyncio.create_task(self._start())
         if not started.done():
             await asyncio.wait({started}, timeout=deadline.seconds_left())
         if not started.done():
-            self.health.missed(START, f"{START} has not come back")
+            self.health.missed(START_HOOK, f"{START_HOOK} has not come back")
         return started.done() and started.result()
 
     async def _start(self) -> bool:
@@ -313,11 +321,13 @@ class ActiveProvider:
                 await plugin.start()
             return is_available
 
-        available = await self._running().call(START, ask, line=PLUGIN, expect=bool, seconds=self.deadlines.tool)
+        available = await self._running().call(
+            START_HOOK, ask, line=PLUGIN_LINE, expect=bool, seconds=self.deadlines.tool
+        )
         if isinstance(available, Returned) and not available.value:
-            available = Missed(f"{START} says that it is not configured")
-        self.report(START, available)
-        self._try_again = self.within(TRY_AGAIN)
+            available = Missed(f"{START_HOOK} reports that it is not configured")
+        self.report(START_HOOK, available)
+        self._try_again = self.within(RESTART_INTERVAL_SECONDS)
         return isinstance(available, Returned)
 
     def _running(self) -> PluginThread:
@@ -337,6 +347,7 @@ class ActiveProvider:
             profile=here.profile,
             env=here.env,
             is_chosen=here.is_chosen,
+            owner_name=here.owner_name,
             store=self.store,
             outbox=self.outbox,
             report_trouble=lambda about, line: loop.call_soon_threadsafe(self._trouble, about, line),

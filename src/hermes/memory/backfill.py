@@ -1,8 +1,8 @@
-"""Backfill: earlier conversations become rows of the outbox, as if the provider had been there.
+"""Backfill: earlier conversations become outbox rows, as if the provider had been active then.
 
-    sessions, the oldest first ──> messages it was not told of ──> a batch of rows in one commit ──> room? ──> the next
+    sessions, oldest first ──> messages not sent before ──> a batch of rows in one commit ──> room? ──> the next
 
-A message is marked in the commit of its row, so whoever begins again, also after a kill, goes on with the rest.
+A message is marked as sent in the commit of its row, so a repeated or killed backfill continues with the rest.
 """
 
 from __future__ import annotations
@@ -21,23 +21,22 @@ from hermes.store.memory_rows import find_place
 from hermes.store.people import People
 from hermes.types import Message, Session
 
-BATCH = 200
-"""Messages in one commit."""
+MAX_MESSAGES_PER_COMMIT = 200
 Describe = Callable[[Tx, Session], Conversation]
-"""What is known of a conversation that nobody has open."""
-Room = Callable[[], Awaitable[bool]]
-"""Returns when more may be queued; False when that is not to be expected soon."""
+"""Describes a session that nobody has open."""
+WaitForRoom = Callable[[], Awaitable[bool]]
+"""Waits until more entries may be queued; False if that is not expected soon."""
 
 
 class Earlier(Struct, frozen=True):
-    """A session, and how many of its messages a provider was not told of."""
+    """A session, and the number of its messages that a provider has not received."""
 
     session_id: str
     messages: int
 
 
 class BackfillProgress(Struct, frozen=True):
-    """How far it is. `refused` are messages that the provider's settings leave out."""
+    """The progress of a backfill. `refused` counts messages that the provider's settings exclude."""
 
     sessions: int = 0
     messages: int = 0
@@ -45,7 +44,7 @@ class BackfillProgress(Struct, frozen=True):
 
 
 class Backfill:
-    """Takes in what one provider was not told of. What is incognito stays out."""
+    """Queues the messages that one provider has not received. Incognito messages stay out."""
 
     def __init__(self, provider: ActiveProvider, people: People, describe: Describe) -> None:
         self._provider = provider
@@ -54,7 +53,7 @@ class Backfill:
         self._describe = describe
 
     async def find(self) -> list[Earlier]:
-        """The sessions with something to take in, the oldest first."""
+        """Return the sessions with unsent messages, oldest first."""
         name, untold = self._provider.name, self._store.untold
         found: list[Earlier] = []
         for session_id in await self._store.read(lambda tx: untold.sessions(tx, name)):
@@ -63,10 +62,10 @@ class Backfill:
         return found
 
     async def take_in(
-        self, sessions: Sequence[Earlier], room: Room, tell: Callable[[BackfillProgress], object]
+        self, sessions: Sequence[Earlier], room: WaitForRoom, tell: Callable[[BackfillProgress], object]
     ) -> tuple[BackfillProgress, bool]:
-        """Queue what these sessions hold, batch by batch; how much that was, and whether it is all of it. Raises
-        ProviderError when the provider cannot say where something goes."""
+        """Queue the unsent messages of these sessions in batches. Return the progress, and whether all were queued.
+        Raises ProviderError if the provider has no address for a session."""
         done = BackfillProgress()
         for earlier in sessions:
             messages = await self._read(earlier.session_id)
@@ -76,10 +75,10 @@ class Backfill:
             if not {"said", "reply"} & address.wants:
                 done = BackfillProgress(done.sessions, done.messages, done.refused + len(messages))
                 continue
-            for start in range(0, len(messages), BATCH):
+            for start in range(0, len(messages), MAX_MESSAGES_PER_COMMIT):
                 if not await room():
                     return done, False
-                taken = await self._queue(spot, messages[start : start + BATCH])
+                taken = await self._queue(spot, messages[start : start + MAX_MESSAGES_PER_COMMIT])
                 done = BackfillProgress(done.sessions, done.messages + taken, done.refused)
                 tell(done)
             done = BackfillProgress(done.sessions + 1, done.messages, done.refused)
@@ -91,7 +90,7 @@ class Backfill:
         return await self._store.read(lambda tx: untold.messages(tx, name, session_id))
 
     async def _address(self, session_id: str) -> tuple[Spot, Address]:
-        """A conversation that the provider knows keeps what it is known by."""
+        """Return the spot and address of a session. One that the provider already knows keeps its binding."""
         store, provider = self._store, self._provider
 
         def look(tx: Tx) -> Conversation:
@@ -125,7 +124,8 @@ class Backfill:
         return taken
 
     def _speaker(self, tx: Tx, about: object, session: Session, message: Message) -> Speaker:
-        """Who said it. Other versions do not keep whether it was the owner, older ones only the session's person."""
+        """Return a message's speaker. Other versions do not store whether it was the owner; older ones store only the
+        session's person."""
         assert isinstance(about, Conversation)
         person, is_owner = about.person, message.author_is_owner
         if is_owner is None and message.author_id is not None:
@@ -136,6 +136,6 @@ class Backfill:
 
 
 def _is_with_one(session: Session) -> bool:
-    """Whether a session has a person and nothing says that there are others in its chat."""
+    """Return True if the session has one person, and nothing suggests others in its chat."""
     is_alone = session.chat_id in (None, session.user_id)
     return bool(session.user_id) and session.chat_type is None and not session.session_key and is_alone

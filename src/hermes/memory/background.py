@@ -1,4 +1,4 @@
-"""What memory does off the turn. When it fails it is logged: nobody waits for it who could be told."""
+"""Background work of memory. Failures are logged, since nobody waits for the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("hermes.memory")
 
 
 class Background:
-    """The work of one provider that keeps no turn waiting."""
+    """The background tasks of one provider."""
 
     def __init__(self, provider: str) -> None:
         self._provider = provider
@@ -39,7 +39,7 @@ class Background:
             log.warning("memory provider %s: %s failed: %s", self._provider, what, error.line())
 
     async def settle(self, seconds: float = 60.0) -> None:
-        """Return when all of it has ended, or so much time has passed."""
+        """Wait until all tasks have ended, or `seconds` have passed."""
         until = asyncio.get_running_loop().time() + seconds
         while self._tasks and (left := until - asyncio.get_running_loop().time()) > 0:
             await asyncio.wait(self._tasks, timeout=left)

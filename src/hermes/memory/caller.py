@@ -1,9 +1,9 @@
-"""The memory of one conversation: the only thing that a turn knows of a provider.
+"""The memory of one conversation: the only interface between a turn and a provider.
 
-    accept ──said(tx)──> recall ──> model ↔ tools ──replied(tx)──> turn_over ──> after_turn (off the turn)
+    accept ──said(tx)──> recall ──> model ↔ tools ──replied(tx)──> turn_over ──> after_turn (background)
 
-`said`, `replied` and what is noted become rows of the outbox, written in the turn's own commits; the rest are questions
-to the provider's session, each within its deadline: `Memory` asks its `ActiveProvider`, which asks the `PluginThread`.
+`said`, `replied` and note changes become outbox rows in the turn's own commits. All else is a call to the provider's
+session within a deadline: `Memory` calls its `ActiveProvider`, which calls the `PluginThread`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from hermes.db.engine import Tx
 from hermes.errors import StoreError
-from hermes.memory.active import ActiveProvider
+from hermes.memory.active import PAUSE_SECONDS, ActiveProvider
 from hermes.memory.book import MemoryBook
 from hermes.memory.deadline import Deadline
 from hermes.memory.forgetting import forgotten_at, replies_marked_at, without_forgotten
@@ -50,15 +50,15 @@ from hermes.types import Json, Message, RecalledLine, ToolSpec
 
 T = TypeVar("T")
 MAX_BLOCK_CHARS, MAX_RESULT_CHARS = 16_000, 64_000
-"""Characters that a provider may bring; more would crowd the conversation out of the model's window."""
+"""Limits of a provider's texts; longer ones would crowd the conversation out of the model's window."""
 MAX_DELEGATED_CHARS = 16_000
-"""Characters of a task, and of its result, that a provider is told."""
+"""Limits the task of a sub-agent and its result, each, that a provider receives."""
 NOTHING = type(None)
 NOT_OPEN = Missed("the provider's session is not open", skipped=True)
 
 
 class Recall(Struct, frozen=True):
-    """What memory brought for one turn; `missed` says why something is not there that should be."""
+    """The recall of one turn. `missed` explains why parts are missing."""
 
     text: str = ""
     missed: str | None = None
@@ -66,13 +66,13 @@ class Recall(Struct, frozen=True):
 
     @property
     def lines(self) -> tuple[RecalledLine, ...]:
-        """The same as data."""
+        """The recalled lines as data."""
         return recall_lines(self.recalled)
 
 
 class Memory:
-    """The memory of one agent: a session of the active provider, or none. The session is opened with the first turn
-    that memory may know of, and closed once."""
+    """The memory of one agent: a session of the active provider, opened in the first turn that memory may know of, and
+    closed once."""
 
     def __init__(self, provider: ActiveProvider, conversation: Conversation, notes: Notes) -> None:
         self.provider = provider
@@ -81,13 +81,13 @@ class Memory:
         self._opened: OpenedMemory | None = None
         self._opening: asyncio.Task[None] | None = None
         self._usable: tuple[frozenset[str], tuple[ToolSpec, ...], str] | None = None
-        """The session's tools that can be offered beside others, and what is wrong with the rest."""
+        """The tools that can be offered beside a set of others, and a description of the unusable ones."""
         self._given_up: Deadline | None = None
-        """The deadline of the turn that goes on without a session."""
+        """The deadline of the turn that continues without a session."""
         self._preparing: asyncio.Task[None] | None = None
         self._next: list[Question | None] = []
         self._asked: tuple[int, ...] = ()
-        """The messages of the turn that is under way, which has no reply yet."""
+        """The messages of the running turn, while it has no reply."""
         self._told = Told(provider.name)
         self._turn = 1
         self._speaker = conversation.person or Speaker()
@@ -95,29 +95,29 @@ class Memory:
         # Values when the turn began; compared at its end, to see whether something was forgotten meanwhile.
         self._forgotten_at = self._replies_marked_at = 0.0
         self._fetched_since = 0.0
-        """What was fetched before then is not recalled. Never later than the turn's beginning, also when the clock was
-        ahead while something was forgotten."""
+        """Text fetched before this time is not recalled. Never later than the start of the turn, even if the clock was
+        ahead when something was forgotten."""
         self._late = Lateness()
         self._may_know = False
-        """Whether this home has told the provider anything yet."""
+        """True if this home has sent anything to the provider."""
         self._injection: Injection | None = None
-        """What was recalled for the turn that is under way, until it is recorded."""
+        """The record of the running turn's recall, until it is stored."""
 
     @property
     def name(self) -> str:
-        """How `memory.provider` calls it."""
+        """The provider's name in the setting `memory.provider`."""
         return self.provider.name
 
     @property
     def state(self) -> Literal["off", "ok", "failing"]:
-        """What a status line shows: 'off' when the provider accepts no kind of entry."""
+        """The state for a status line: 'off' if the provider accepts no kind of entry."""
         if self._opened is not None and not self._opened.address.wants:
             return "off"
         return "failing" if self._failing() else "ok"
 
     def take_notices(self) -> list[str]:
-        """What the owner should hear now: once when something starts to fail and once when it works again. Guests and
-        groups hear nothing of it."""
+        """Return notices for the owner: one when something starts to fail, one when it works again. Others get
+        none."""
         if self._conversation.reach != "everything":
             return []
         failing = self._failing()
@@ -126,16 +126,16 @@ class Memory:
         return late + self._told.news({**self._told.failing, **failing} if self._closed else failing)
 
     def open_book(self, store: Store, notes: Notes) -> MemoryBook:
-        """What memory holds about the person or group of this conversation."""
+        """Return the memory of this conversation's person or group."""
         return MemoryBook(store, notes, self.provider, notebook_of(notes.scope, self._conversation))
 
-    # What a turn writes, inside its own commits.
+    # Writes of a turn, inside its own commits.
 
     def said(self, tx: Tx, messages: Sequence[Message]) -> None:
-        """Record what people said, with who said it."""
+        """Record people's messages with their speakers."""
         if not messages:
             return
-        if self._opened is None and self._conversation.title is not None:  # it may have been given incognito
+        if self._opened is None and self._conversation.title is not None:  # it may have been set while incognito
             title = told_title(tx, self._conversation.session_id, self._conversation.title)
             self._conversation = replace(self._conversation, title=title)
         spoken = [(message, self._speaker_of(message)) for message in messages]
@@ -148,7 +148,7 @@ class Memory:
         self._asked = tuple(message.id for message in messages)
 
     async def ask_only(self, turn: int) -> None:
-        """A turn begins that the provider is asked about and never told of: the so many-th of its conversation."""
+        """Begin a turn of which the provider receives nothing; `turn` is its number in the conversation."""
 
         def look(tx: Tx) -> tuple[float, bool]:
             known = get_health(tx, self.provider.name).last_success is not None
@@ -158,8 +158,8 @@ class Memory:
         self._turn, self._fetched_since = turn, min(forgotten, self._clock_now())
 
     def replied(self, tx: Tx, message: Message) -> None:
-        """Record a reply, or as much of it as was kept when the person stopped it. When the owner had words forgotten
-        since the turn began, the reply may hold them and stays out of memory."""
+        """Record a reply, also one that the person stopped. If the owner forgot words since the turn began, the reply
+        may contain them and stays out of memory."""
         outbox, spot, now = self.provider.outbox, self._spot, self._clock_now()
         if replies_marked_at(tx, self.provider.name) != self._replies_marked_at:
             self.provider.store.incognito.leave_out(tx, spot.place, message.id)
@@ -170,15 +170,15 @@ class Memory:
         self._asked = ()
         self._record(tx)
 
-    # What a turn asks, while a person waits.
+    # Calls of a turn, while a person waits.
 
     def begin(self) -> Deadline:
-        """A turn begins: by when all its questions to the provider must have ended."""
+        """Begin a turn, and return the deadline of all its calls to the provider."""
         deadlines = self.provider.deadlines
         return self.provider.within(deadlines.first_turn if self._turn == 1 else deadlines.turn)
 
     async def prompt_block(self, deadline: Deadline, *, with_tools: bool = True) -> str | None:
-        """The session's text for the system prompt; None when it cannot be had now."""
+        """Return the session's text for the system prompt; None if it is not available now."""
         opened = await self._open(deadline)
         if opened is None:
             return None
@@ -188,7 +188,7 @@ class Memory:
         return block[:MAX_BLOCK_CHARS]
 
     async def tools(self, deadline: Deadline, taken: Collection[str] = ()) -> tuple[ToolSpec, ...]:
-        """The session's tools; those that are malformed or named like one of `taken` are left out and reported."""
+        """Return the session's tools. Malformed ones, and those with a name in `taken`, are dropped and reported."""
         opened = await self._open(deadline)
         if opened is None:
             return ()
@@ -198,8 +198,8 @@ class Memory:
         return self._usable[1]
 
     async def recall(self, messages: Sequence[Message], deadline: Deadline, *, is_read: bool = True) -> Recall:
-        """What to recall for this turn. It is recorded with the turn. `is_read`: the reply goes by it, so the person
-        hears of it when it is late; not while the provider cannot know anything from here."""
+        """Recall for this turn; the result is stored with the turn. A late recall is reported to the person if the
+        reply depends on it (`is_read`) and the provider may know something from this home."""
         left = deadline.seconds_left()
         question = self._question(messages, deadline)
         found: HookResult[Recalled] = NOT_OPEN
@@ -226,7 +226,7 @@ class Memory:
         return Recall(text, said or None, recalled)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Json], key: str) -> HookResult[str]:
-        """Run one of the session's tools. Missed says what failed."""
+        """Run one of the session's tools. A failure is returned as Missed."""
         deadline = self.provider.within(self.provider.deadlines.tool)
         if await self._open(deadline) is None:
             return NOT_OPEN
@@ -236,17 +236,17 @@ class Memory:
             call,
             str,
             deadline,
-            # A line of its own: what only writes the outbox waits neither for a late recall nor for another tool.
+            # A separate line: a tool that only writes the outbox waits neither for a late recall nor for another tool.
             line=f"tool:{name}",
             flaw=lambda text: excess(text, MAX_RESULT_CHARS),
         )
         return Returned(found.value[:MAX_RESULT_CHARS]) if isinstance(found, Returned) else found
 
-    # What happens at the end of a turn, and off it.
+    # The end of a turn, and background work.
 
     async def turn_over(self) -> None:
-        """A turn has ended. Outbox rows held back until the reply are released if there was none. With the pace "turn"
-        this waits until the turn's rows are delivered, within the deadline `delivered`."""
+        """End a turn. Without a reply, rows held for one are released. With the pace "turn", wait until the turn's
+        rows are delivered, within the deadline `delivered`."""
         spot, turn, provider = self._spot, self._turn, self.provider
         if spot.asked:
             self._asked = ()
@@ -262,12 +262,12 @@ class Memory:
             await self.flush(provider.deadlines.delivered)
 
     def after_turn(self, messages: Sequence[Message]) -> None:
-        """Have the session prepare the next recall, off the turn."""
+        """Prepare the next recall in the background."""
         if self._opened is not None:
             self._prepare(self._question(messages, self.provider.within(self.provider.deadlines.prepare)))
 
     def note_written(self, target: Literal["memory", "user"], action: Action, text: str) -> None:
-        """A built-in note changed: mirror it, off the turn. A crash in between is made up for at the next start."""
+        """Mirror a change of a built-in note in the background. After a crash, the next start mirrors it."""
         old, new = (text, "") if action == "remove" else ("", text)
         mirrored = Mirrored.of(self._notes, self._conversation)
         self.provider.mirror_soon(mirrored, NoteChange(target, action, old, new))
@@ -284,7 +284,7 @@ class Memory:
         await store.write(record)
 
     async def before_compress(self, messages: Sequence[Message]) -> None:
-        """Give an open session a last look at what leaves the window, and deliver what waits, in one deadline."""
+        """Show an open session the messages that leave the window, and deliver its entries, within one deadline."""
         deadline = self.provider.within(self.provider.deadlines.compress)
         if self._opened is not None:
             look = methodcaller("before_compress", messages, deadline.wall_time)
@@ -299,12 +299,11 @@ class Memory:
             await self._ask("retitled", methodcaller("retitled", title), NOTHING, deadline)
 
     async def flush(self, seconds: float) -> None:
-        """Wait, at most so many seconds, until the due outbox rows of this conversation have been delivered."""
+        """Wait up to `seconds` until the due outbox rows of this conversation are delivered."""
         await self.provider.flush(self._spot.lane, seconds)
 
     async def undoing(self) -> None:
-        """Something is about to be taken back: keep what the provider wants of this conversation now, which may be more
-        than when it was asked last."""
+        """Prepare an undo: record the kinds of entries that the provider accepts now, which may have changed."""
         spot, now, outbox = self._spot, self._clock_now(), self.provider.outbox
         address = spot.address or await self.provider.find_address(spot.place, spot.about)
 
@@ -315,17 +314,17 @@ class Memory:
             await self.provider.write_beside(keep, "keeping an address")
 
     async def undone(self, lanes: Iterable[str]) -> None:
-        """Something was taken back: have the provider hear of it at once, within the deadline of a turn."""
+        """Deliver the entries of an undo now, within the deadline of a turn."""
         await self.provider.flush_all(lanes, self.provider.deadlines.turn)
 
     async def settle(self) -> None:
-        """Return when all work off the turn has ended."""
+        """Wait until background work has ended."""
         if self._preparing is not None:
             await asyncio.wait({self._preparing})
         await self.provider.background.settle()
 
     async def close(self, why: Ending = "exit") -> None:
-        """Close the provider's session, within the deadline. What was held back is released: it needs no session."""
+        """Close the provider's session within the deadline. Held rows are released; they need no session."""
         if self._closed:
             return
         self._closed = True
@@ -339,7 +338,7 @@ class Memory:
             await self._ask("close", methodcaller("close", why, deadline.wall_time), NOTHING, deadline)
         self.provider.let_go(self._conversation.session_id)
 
-    # The provider's session: opened when it is first needed, asked one question at a time, prepared beside them.
+    # The provider's session: opened when first needed, one call at a time, prepared in the background.
 
     @property
     def _spot(self) -> Spot:
@@ -348,7 +347,7 @@ class Memory:
         return Spot(self._conversation.session_id, self._conversation, address, self._asked)
 
     async def _open(self, deadline: Deadline) -> OpenedMemory | None:
-        """The session; None when it cannot be opened by then. It is then opened for the next turn."""
+        """Return the session, or None if it is not open by the deadline; then it opens for the next turn."""
         if self._opened is not None or deadline == self._given_up:
             return self._opened
         if self._opening is None or self._opening.done():
@@ -401,13 +400,13 @@ class Memory:
     ) -> HookResult[T]:
         """Call a hook of the open session."""
         opened, whose = self._opened, self._conversation.session_id
-        assert opened is not None, "only an open session is asked"
+        assert opened is not None, "the session is open"
         return await self.provider.call(
             hook, lambda _: run(opened.session), expect, deadline, line=f"{line}:{whose}", whose=whose, flaw=flaw
         )
 
     def _prepare(self, question: Question | None) -> None:
-        """Have the session prepare its next recall. While it does, the newest question waits and others are let go."""
+        """Prepare the next recall. While a preparation runs, only the newest question waits; others are dropped."""
         self._next = [question]
         if self._preparing is None or self._preparing.done():
             self._preparing = asyncio.create_task(self._prepare_next())
@@ -416,13 +415,14 @@ class Memory:
         while self._next and self._opened is not None:
             async with self.provider.preparing:
                 if self._next[0] is not None:  # the first turn may already wait for what is prepared for it
+                    await asyncio.sleep(PAUSE_SECONDS)
                     await self.provider.yield_to_turns()
                 question = self._next.pop()
                 deadline = self.provider.within(self.provider.deadlines.prepare)
                 await self._ask("prepare", methodcaller("prepare", question), NOTHING, deadline, line="prepare")
 
     def _record(self, tx: Tx) -> None:
-        """Record what was recalled for the turn, once; not when something was forgotten since, which may be in it."""
+        """Store the record of the recall, unless something that it may contain was forgotten since."""
         made, self._injection = self._injection, None
         if made is not None and forgotten_at(tx, self.provider.name) == self._forgotten_at:
             keep_injection(tx, made)

@@ -1,5 +1,4 @@
-"""A plugin outside conversations: commands make one to ask it about its configuration, and tell it who talks on chat
-platforms."""
+"""A plugin outside of conversations: commands create one to query its configuration and to show it who uses chats."""
 
 from __future__ import annotations
 
@@ -21,20 +20,22 @@ from hermes.store.people import everyone, named
 from hermes.types import Json
 
 T = TypeVar("T")
-PATIENCE = 10.0
-"""Seconds that a provider has to say something about its configuration."""
+CONFIGURATION_TIMEOUT_SECONDS = 10.0
+"""Time limit for a provider's answers about its configuration."""
 
 
 class CommandHost(Struct, frozen=True):
-    """See `hermes.memory.provider.Host`. There is no outbox and no loop here: what needs one is refused."""
+    """A `hermes.memory.provider.Host` for commands. It has no outbox and no loop: methods that need one are
+    refused."""
 
     home: Path
     profile: str | None
     env: Mapping[str, str]
     clock: Clock
     tell: Callable[[str], object]
-    """Takes a line about something that is wrong."""
+    """Receives a line about a problem."""
     is_chosen: bool = True
+    owner_name: str = ""
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         work.close()
@@ -74,20 +75,20 @@ def _refuse(what: str) -> NoReturn:
 
 
 def make_plugin(name: str, plugins: Path, host: CommandHost) -> MemoryPlugin:
-    """The provider called `name`. Raises ProviderError when there is none, or it cannot be made."""
+    """Create the provider's plugin. Raises ProviderError if it does not exist or cannot be created."""
     make = find_provider(name, plugins)
     return guarded(name, "making it", lambda: make(host))
 
 
 class Overview(Struct, frozen=True):
-    """What a provider says of its configuration."""
+    """The state of a provider's configuration."""
 
     is_configured: bool
     remarks: Sequence[str]
 
 
 def look_over(name: str, plugins: Path, host: CommandHost, people: Sequence[Acquaintance]) -> Overview:
-    """Ask a provider about its configuration. Raises ProviderError when it cannot be asked, or does not come back."""
+    """Check a provider's configuration. Raises ProviderError if it fails or does not answer in time."""
 
     def look() -> Overview:
         plugin = make_plugin(name, plugins, host)
@@ -95,13 +96,15 @@ def look_over(name: str, plugins: Path, host: CommandHost, people: Sequence[Acqu
         return Overview(configured, list(guarded(name, "remarks", lambda: plugin.remarks(people))))
 
     try:
-        return DaemonPool(1, f"look over {name}").submit(look).result(PATIENCE)
+        return DaemonPool(1, f"look over {name}").submit(look).result(CONFIGURATION_TIMEOUT_SECONDS)
     except TimeoutError as error:
-        raise ProviderError(f"memory provider {name} has not come back for {PATIENCE:g} s") from error
+        raise ProviderError(
+            f"memory provider {name} did not answer within {CONFIGURATION_TIMEOUT_SECONDS:g} s"
+        ) from error
 
 
 def guarded(name: str, hook: str, run: Callable[[], T], *passing: type[BaseException]) -> T:
-    """What a hook gives. Whatever it raises becomes a ProviderError, but for what is for people and for `passing`."""
+    """Return the result of a hook. Its errors become ProviderError, except HermesErrors and those in `passing`."""
     kept: tuple[type[BaseException], ...] = (HermesError, *passing)
     try:
         return run()
@@ -112,12 +115,12 @@ def guarded(name: str, hook: str, run: Callable[[], T], *passing: type[BaseExcep
 
 
 def invited(allowed: Iterable[str]) -> list[Acquaintance]:
-    """Those whom the settings alone let in: where there is no store yet, nobody else is known."""
+    """Return the people whom the settings allow; without a store, no others are known."""
     return [Acquaintance(platform, user_id) for platform, user_id in named(allowed)]
 
 
 def acquaintances(tx: Tx, allowed: Iterable[str]) -> list[Acquaintance]:
-    """Everyone who is known or may talk, as a provider knows them."""
+    """Return everyone who is known or allowed, as providers see them."""
     return [
         Acquaintance(one.platform, one.user_id, one.name, one.is_owner, one.marked_at is not None)
         for one in everyone(tx, allowed)

@@ -1,8 +1,8 @@
-"""Signing in to memory providers over HTTP, as routes that a server of pages mounts. Nothing in them is one provider's.
+"""HTTP routes for signing in to any memory provider; a web server mounts them.
 
-`begin`, `status` and `disconnect` are the owner's: whoever mounts the routes lets nobody else in, and says with `admit`
-which requests may change something. `callback` is opened
-by a browser that another site sends back; the provider takes its `state` once, and that is all it needs.
+`begin`, `status` and `disconnect` are for the owner: the server must let nobody else in, and `admit` decides which
+requests may change something. `callback` is opened by a browser that another site redirects; the provider accepts its
+`state` once, and needs nothing else.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ DONE = "This answer was taken. You can close this page and go back."
 FOREIGN = "Another web page sent this request. Nothing was changed"
 SOURCES: tuple[ConnectSource, ...] = get_args(ConnectSource)
 FindConnect = Callable[[str, str], Connect | None]
-"""Returns the sign-in of a profile ("" for the default one) at the provider with a name; None if there is none."""
+"""Returns the sign-in of a profile ("" for the default one) at a provider, or None."""
 ConnectHandler = Callable[[Request, Connect], Response]
 Admit = Callable[[Request], None]
-"""Raises UsageError for a request that may not begin or end a sign-in."""
+"""Raises UsageError for requests that may not start or end a sign-in."""
 
 
 def refuse_foreign(request: Request) -> None:
-    """Refuse what another web page sent."""
+    """Refuse requests that another web page sent."""
     if request.headers.get("sec-fetch-site", "none") not in OWN_SITES:
         raise UsageError(FOREIGN)
 
 
 def connect_routes(find: FindConnect, admit: Admit = refuse_foreign) -> list[Route]:
-    """Return the routes for all providers and profiles; `?profile=` names one that is not the default."""
+    """Return the routes for all providers and profiles; `?profile=` selects one other than the default."""
 
     def route(name: str, method: str, answer: ConnectHandler) -> Route:
-        def respond(request: Request) -> Response:  # no coroutine: it runs on a thread, since providers block
+        def respond(request: Request) -> Response:  # not async: starlette runs it in a thread, since providers block
             try:
                 if method == "POST":
                     admit(request)

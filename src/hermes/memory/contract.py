@@ -1,9 +1,9 @@
-"""What any provider must hold to: run it in the provider's own tests.
+"""The contract test of providers: run it in a provider's own tests.
 
     assert await check_plugin(create_plugin, tmp_path) == []
 
-It takes the plugin through conversations as the host would, on a real store in `home`, and delivers everything twice.
-It writes to what the plugin writes to: give it a home, and a server, of its own.
+It drives the plugin through conversations as the host would, on a real store in `home`, and delivers everything twice.
+It writes to the plugin's server, so give it a separate home and server.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from hermes.store.store import Store
 from hermes.types import Json, Message, ToolSpec
 
 T = TypeVar("T")
-PATIENCE = 10.0
-DEADLINES = Deadlines(*[PATIENCE] * 8)
+HOOK_TIMEOUT_SECONDS = 10.0
+DEADLINES = Deadlines(*[HOOK_TIMEOUT_SECONDS] * 8)
 NOTHING = type(None)
 AWKWARD = ["hello", "Grüße, 会话 👋\u0000", "<memory-context>x</memory-context>", "x" * 100_000]
 OWNER = Speaker(is_owner=True)
 ANN, BOB = Speaker("17", name="Ann"), Speaker("23", "@bob")
-WORD = "zanzibar-{}"
+CODE_WORD = "zanzibar-{}"
 GROUPS_NOTES = Notebook(None, "telegram", "agent:main:telegram:group:-100")
 PLACES = (
     Conversation("s-owner", "cli", "everything", OWNER, directory=Path("work")),
@@ -60,7 +60,7 @@ PLACES = (
 
 
 async def check_plugin(make: Factory, home: Path) -> list[str]:
-    """Every violation, one line each; none when the plugin holds the contract."""
+    """Return all violations of the contract, one line each."""
     found = _check_shape(make)
     async with await Store.open(home / "contract.db", clock=SystemClock(), lock_timeout=30.0) as store:
         for place in PLACES:
@@ -94,7 +94,7 @@ def _needs(function: Callable[..., object]) -> int:
 
 
 class _Check:
-    """One process of a host, with every hook called as it does."""
+    """One host process that calls every hook."""
 
     def __init__(self, provider: ActiveProvider) -> None:
         self._provider = provider
@@ -112,7 +112,7 @@ class _Check:
         return self._found
 
     async def _address(self, place: Conversation | Notebook) -> Address | None:
-        """Where a place's entries go must be the same whenever it is asked, and something that JSON can say."""
+        """Check that the address of a place is stable and JSON-compatible."""
 
         async def ask(plugin: MemoryPlugin) -> Address:
             return plugin.address(place)
@@ -141,7 +141,7 @@ class _Check:
             return
         address, session = opened
         await self._ask("prepare", partial(session.prepare, None), NOTHING)
-        for turn, text in enumerate([*AWKWARD, WORD.format(place.session_id)], start=1):
+        for turn, text in enumerate([*AWKWARD, CODE_WORD.format(place.session_id)], start=1):
             question = Question((Said(text, place.person or ANN),), turn, self._until())
             recalled = await self._ask("recall", partial(session.recall, question), Recalled)
             if recalled is not None and not all(isinstance(part, Part) for part in recalled.parts):
@@ -155,7 +155,7 @@ class _Check:
         await self._ask("close", partial(session.close, "exit", self._until()), NOTHING)
 
     async def _deliver(self, entries: Sequence[Entry]) -> None:
-        """The same entries twice, the second time as ones that may have arrived."""
+        """Deliver the entries twice, the second time as entries that may have arrived."""
         for tried_at in (None, self._provider.store.clock.now() - 60):
             given = [replace(entry, tried_at=tried_at) for entry in entries]
             until = self._until()
@@ -174,24 +174,24 @@ class _Check:
                 self._found.append(f"deliver returned {flaw}")
 
     async def _kept_apart(self) -> None:
-        """Nobody recalls what another person said in a chat of their own; a group recalls only its own."""
+        """Check that nobody recalls another person's private chat, and that a group recalls only its own messages."""
         for place in PLACES[1:]:
             opened = await self._open(place)
             if opened is None:
                 return
             for other in (one for one in PLACES if one is not place):
-                asked = Said(f"what about {WORD.format(other.session_id)}?", place.person or BOB)
+                asked = Said(f"what about {CODE_WORD.format(other.session_id)}?", place.person or BOB)
                 question = Question((asked,), 9, self._until())
                 recalled = await self._ask("recall", partial(opened[1].recall, question), Recalled)
                 said = (
                     " ".join(str(getattr(part, "text", "")) for part in recalled.parts) if recalled is not None else ""
                 )
-                if WORD.format(other.session_id) in said.replace(asked.text, ""):
+                if CODE_WORD.format(other.session_id) in said.replace(asked.text, ""):
                     self._found.append(f"recall of {place.session_id} shows what was said in {other.session_id}")
             await self._ask("close", partial(opened[1].close, "exit", self._until()), NOTHING)
 
     async def _facts(self, place: Conversation) -> None:
-        """What a person is shown is about that person: nothing that another said."""
+        """Check that the facts shown to a person contain nothing that others said."""
         whose = Notebook(place.person, place.platform, None if place.person else place.gateway_session_key)
         found = await self._call("facts", lambda plugin: plugin.facts(whose, FactQuery()), Facts)
         if found is None:
@@ -201,7 +201,7 @@ class _Check:
             self._found.append("facts returned something that is no Fact with an id")
             return
         for other in (one for one in PLACES if one is not place):
-            if any(WORD.format(other.session_id) in fact.text for fact in found.items):
+            if any(CODE_WORD.format(other.session_id) in fact.text for fact in found.items):
                 self._found.append(f"facts of {place.session_id} show what was said in {other.session_id}")
         if found.items:
             first = found.items[0]
@@ -223,7 +223,8 @@ class _Check:
             self._found.append("call_tool answers for a tool that it does not have; it should raise")
 
     async def _call_tool(self, session: MemorySession, spec: ToolSpec, speaker: Speaker) -> None:
-        """A tool may refuse arguments by raising; it may not hang or answer with something that is no text."""
+        """Check that a tool neither hangs nor returns something other than text. It may refuse arguments by
+        raising."""
         for arguments in ({}, dict.fromkeys(spec.parameters.get("properties", {}), "x")):
             use = ToolUse(spec.name, arguments, f"{spec.name}-{len(arguments)}", self._until())
 
@@ -258,7 +259,7 @@ class _Check:
                 self._found.append(f"{hook} should return {wanted}")
 
     def _until(self) -> float:
-        return self._provider.store.clock.now() + PATIENCE
+        return self._provider.store.clock.now() + HOOK_TIMEOUT_SECONDS
 
     async def _ask(self, hook: str, begin: Callable[[], Awaitable[T]], expect: Expected[T]) -> T | None:
         return await self._call(hook, lambda _: begin(), expect)
@@ -271,11 +272,11 @@ class _Check:
         return None
 
     async def _result(self, hook: str, run: Hook[T], expect: Expected[T]) -> HookResult[T]:
-        return await self._provider.call(hook, run, expect, self._provider.within(PATIENCE), line=hook)
+        return await self._provider.call(hook, run, expect, self._provider.within(HOOK_TIMEOUT_SECONDS), line=hook)
 
 
 def _entries(place: Conversation, address: Address, turn: int, text: str) -> list[Entry]:
-    """What a turn leaves in the outbox, as far as the plugin wants it."""
+    """Return the outbox entries of a turn, of the kinds that the plugin accepts."""
     key, person = f"{place.session_id}-{turn}", place.person or ANN
     said = Entry(f"{key}-said", "said", address.data, text, float(turn), person, place.session_id)
     reply = Entry(f"{key}-reply", "reply", address.data, "fine", float(turn), None, place.session_id)

@@ -1,4 +1,4 @@
-"""A moment by which something must have ended."""
+"""A deadline for calls to a plugin."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hermes.clock import Clock
 
 
 class Deadline(Struct, frozen=True):
-    """The same moment by two clocks: that of the running loop, by which the host waits, and the store's, which a plugin
-    is told."""
+    """One moment on two clocks: that of the running loop, by which the host waits, and the store's, which plugins
+    see."""
 
     loop_time: float
     wall_time: float
@@ -21,5 +21,5 @@ class Deadline(Struct, frozen=True):
         return cls(asyncio.get_running_loop().time() + seconds, clock.now() + seconds)
 
     def seconds_left(self) -> float:
-        """Return the seconds until then; 0 when it has passed."""
+        """Return the remaining seconds; 0 after the deadline."""
         return max(0.0, self.loop_time - asyncio.get_running_loop().time())

@@ -1,5 +1,5 @@
-"""Deliveries: rows of the outbox become entries, the plugin delivers them, and what came of it is recorded. Every
-process that talks with people has a worker for it."""
+"""Deliveries: outbox rows become entries, the plugin delivers them, and their outcomes are recorded. Every process
+that talks with people runs a worker for it."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ from hermes.memory.values import Delivered, Entry, EntryKind, Later, Outcome, Pa
 from hermes.store.memory_rows import record_delivery
 from hermes.store.store import Store
 
-LEASE = 60.0
-"""Seconds that a lane is held for one batch."""
-BATCH = 50
-BASE, CAP, CAP_FOR_ALL = 1.0, 300.0, 60.0
-"""Seconds of the back-off: its first step and its longest, and the longest while the whole provider is down, so that it
-is soon seen when a key or the server was changed."""
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 86_400.0
-"""Seconds of a pause that a plugin may ask for."""
-LONGEST_REASON = 1000
-"""Characters of a note or reason that are kept."""
-GONE = "gone"
-ADDRESS_EVERY = 60.0
-"""Seconds between two looks at entries that have no address yet."""
-KEPT_DONE = 7 * 86_400.0
-"""Seconds that what was delivered is kept: the key of an entry has no second effect for so long."""
-NOT_NOW = 5.0
-"""Seconds until a lane is tried again whose delivery could not be begun."""
-PAUSE = 15.0
-"""Seconds for which no lane is tried when a provider says that its server is down, unless it says for how long."""
-WISHES: frozenset[EntryKind] = frozenset({"forget", "undo"})
-"""Entries that ask a provider to delete something."""
-OUTAGE = 3
-"""Deliveries in a row that are put off before it is said."""
+LEASE_SECONDS = 60.0
+"""The lease of a lane, for one batch."""
+MAX_BATCH_ENTRIES = 50
+MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, MAX_OUTAGE_BACKOFF_SECONDS = 1.0, 300.0, 60.0
+"""The first and the longest back-off. While the whole provider is down the limit is lower, so that a new key or a
+repaired server is noticed soon."""
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 86_400.0
+"""Limits of a pause that a plugin asks for."""
+MAX_REASON_CHARS = 1000
+"""Limits stored notes and reasons."""
+NOTHING_TO_SEND = "gone"
+ADDRESS_INTERVAL_SECONDS = 60.0
+"""How often entries without an address are tried again."""
+DONE_RETENTION_SECONDS = 7 * 86_400.0
+"""How long delivered rows are kept. During that time, an entry with the same key has no effect."""
+SKIPPED_RETRY_SECONDS = 5.0
+"""When a lane is tried again whose delivery could not start."""
+OUTAGE_PAUSE_SECONDS = 15.0
+"""How long all lanes pause when a provider reports that its server is down, unless it names a time."""
+DELETIONS: frozenset[EntryKind] = frozenset({"forget", "undo"})
+"""Kinds of entries that ask a provider to delete something."""
+OUTAGE_THRESHOLD = 3
+"""An outage is reported after this many postponed deliveries in a row."""
 
 
 class Left(Struct, frozen=True):
-    """Lanes with something to deliver, and how many entries that is."""
+    """The number of lanes with undelivered entries, and of these entries."""
 
     lanes: int
     entries: int
 
 
 class Deliveries(Work):
-    """Delivers what is due of one provider's outbox, several lanes at a time."""
+    """Delivers the due outbox rows of one provider, several lanes at a time."""
 
     def __init__(
         self, provider: ActiveProvider, owner: str, at_once: int, chance: Callable[[], float] = random.random
@@ -77,14 +77,14 @@ class Deliveries(Work):
             provider.outbox.queue,
             self,
             owner=owner,
-            terms=WorkerTerms(ttl=LEASE, batch=BATCH, at_once=at_once, keeps_lost=True),
+            terms=WorkerTerms(ttl=LEASE_SECONDS, batch=MAX_BATCH_ENTRIES, at_once=at_once, keeps_lost=True),
             chance=chance,
             wake=provider.wake,
             isolation=self.isolation,
         )
 
     def start(self) -> None:
-        """Begin to deliver. Beginning twice is fine."""
+        """Start delivering. A second call does nothing."""
         if not self._running:
             self.provider.deliver_lane = self._worker.run_lane
             self._running = [
@@ -93,7 +93,7 @@ class Deliveries(Work):
             ]
 
     async def finish(self, seconds: float) -> bool:
-        """Deliver what is due, for so long, then stop. False when something is left, due or not."""
+        """Deliver due entries for up to `seconds`, then stop. Return False if entries are left, due or not."""
         if not self._running:
             return True
         loop = asyncio.get_running_loop()
@@ -117,7 +117,7 @@ class Deliveries(Work):
         """Deliver one batch of a lane."""
         now = self._store.clock.now()
         if is_waiting_lane(claimed.lane):
-            return [Postponed(now + ADDRESS_EVERY, "the provider has not said yet where this goes")]
+            return [Postponed(now + ADDRESS_INTERVAL_SECONDS, "the provider has not given an address yet")]
         batch = await self._store.read(lambda tx: [(item, read_entry(self._store, tx, item)) for item in claimed.items])
         entries = [entry for _, entry in batch if entry is not None]
         if not entries:
@@ -136,102 +136,106 @@ class Deliveries(Work):
         return self._settle(batch, found.value, now)
 
     async def gather(self) -> None:
-        """Deliver what several turns left together, while they keep the process busy."""
+        """Wait while turns keep the process busy, so that the entries of several turns are delivered together."""
         await self.provider.yield_to_turns()
 
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
-        """Record with the outcomes how deliveries go. What was given back, or had nothing to send, tells nothing."""
+        """Record the state of deliveries together with the outcomes. Entries given back, or without content, do not
+        count."""
         if is_waiting_lane(claimed.lane) or not recorded:
             return
         last, now = recorded[-1], self._store.clock.now()
         over = [item for item, outcome in zip(claimed.items, recorded, strict=False) if isinstance(outcome, Done)]
         drop(tx, [item.id for item in over if _is_forgetting(item)])
         if any(item.payload and item.payload["kind"] == "undo" for item in claimed.items[: len(recorded)]):
-            mark_forgotten(tx, self.provider.name, now=now)  # what was fetched until now may still hold it
-        if isinstance(last, Done) and last.note != GONE:
+            mark_forgotten(tx, self.provider.name, now=now)  # text fetched before now may contain it
+        if isinstance(last, Done) and last.note != NOTHING_TO_SEND:
             record_delivery(tx, self.provider.name, None, now=now)
         elif not isinstance(last, Done) and last.reason is not None:
             record_delivery(tx, self.provider.name, last.reason, now=now)
 
     def settled(self, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:  # noqa: ARG002 - the shape
-        """Ask where entries go that have no address yet: now that their lane is free they can follow it."""
+        """Address entries that have no address yet: their lane is free now, so they can follow."""
         if is_waiting_lane(claimed.lane):
             self.provider.address_soon()
 
     async def _look_after(self) -> None:
-        """Every now and then address what has no address yet, and forget what was delivered long ago."""
+        """Regularly address waiting entries, and delete rows that were delivered long ago."""
         while True:
             self.provider.address_soon()
-            self.provider.background.begin(self._prune(), "forgetting what was delivered")
-            await self._store.clock.sleep(ADDRESS_EVERY)
+            self.provider.background.begin(self._prune(), "deleting delivered rows")
+            await self._store.clock.sleep(ADDRESS_INTERVAL_SECONDS)
 
     async def _prune(self) -> None:
-        name, before = self.provider.outbox.queue, self._store.clock.now() - KEPT_DONE
+        name, before = self.provider.outbox.queue, self._store.clock.now() - DONE_RETENTION_SECONDS
         await self._store.write(lambda tx: prune(tx, name, before=before))
 
     def _settle(
         self, batch: Iterable[tuple[Item, Entry | None]], outcomes: Iterable[Outcome], now: float
     ) -> list[ItemOutcome]:
-        """What became of the items, first to last, up to where the plugin said nothing more."""
-        told = iter(outcomes)
+        """Return the outcomes of the items, in order; those that the plugin left out are retried."""
+        given = iter(outcomes)
         settled: list[ItemOutcome] = []
         for item, entry in batch:
             if entry is None:
-                settled.append(Done(GONE))
+                settled.append(Done(NOTHING_TO_SEND))
                 continue
-            match next(told, None):
+            match next(given, None):
                 case None:
                     settled.append(Retry(now + self._pause(item), "the provider gave no outcome"))
                 case Delivered(note):
-                    settled.append(Done(note and note[:LONGEST_REASON]))
+                    settled.append(Done(note and note[:MAX_REASON_CHARS]))
                 case Parked(reason):
-                    settled.append(Dead(reason[:LONGEST_REASON]))
+                    settled.append(Dead(reason[:MAX_REASON_CHARS]))
                 case Later(reason, after, everyone):
-                    pause = min(self._pause(item), CAP_FOR_ALL if everyone else CAP)
+                    pause = min(self._pause(item), MAX_OUTAGE_BACKOFF_SECONDS if everyone else MAX_BACKOFF_SECONDS)
                     at = now + (pause if after is None else asked_pause(after))
-                    settled.append(Retry(at, reason[:LONGEST_REASON]))
+                    settled.append(Retry(at, reason[:MAX_REASON_CHARS]))
         return settled
 
     def _pause(self, item: Item) -> float:
-        """Seconds until an item is tried again, longer each time."""
-        return backoff(item.attempts, self._chance, base=BASE, cap=CAP)
+        """Return the back-off of an item in seconds."""
+        return backoff(item.attempts, self._chance, base=MIN_BACKOFF_SECONDS, cap=MAX_BACKOFF_SECONDS)
 
     def _missed(self, items: Sequence[Item], missed: Missed, now: float) -> Sequence[ItemOutcome]:
-        """The plugin was not asked, raised, or was too late: then what it had begun may have arrived."""
+        """Return the outcomes of a failed call. If the plugin raised or was too late, its requests may still have
+        arrived."""
         if missed.skipped:
-            return [Postponed(now + NOT_NOW, missed.reason)]
+            return [Postponed(now + SKIPPED_RETRY_SECONDS, missed.reason)]
         at = now + self._pause(items[0])
         return [Defect(at, missed.reason) if missed.defect else Retry(at, missed.reason) for _ in items]
 
     def _note_outage(self, entries: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
-        """Say it when deliveries are put off again and again or refused, and when they work: the last outcome counts.
-        A wish to delete that cannot be met is no outage. Let a server that is down alone."""
+        """Report an outage when deliveries are repeatedly postponed or refused, and its end; the last outcome counts.
+        Refused deletions are not counted. Pause all lanes if the server is down."""
         later = next((outcome for outcome in outcomes if isinstance(outcome, Later)), None)
         if later is None:
             self._put_off = 0
             match outcomes[-1:]:
                 case [Delivered()]:
                     self.provider.health.worked("delivery")
-                case [Parked()] if entries[len(outcomes) - 1].kind in WISHES:
+                case [Parked()] if entries[len(outcomes) - 1].kind in DELETIONS:
                     self.provider.health.worked("delivery")
                 case [Parked(reason)]:
-                    self.provider.health.missed("delivery", f"delivery is refused: {reason[:LONGEST_REASON]}")
+                    self.provider.health.missed("delivery", f"delivery is refused: {reason[:MAX_REASON_CHARS]}")
             return
         self._put_off += 1
-        if self._put_off >= OUTAGE:
+        if self._put_off >= OUTAGE_THRESHOLD:
             self.provider.health.missed("delivery", f"delivery is put off: {later.reason}")
         if later.everyone:
-            self._worker.pause(self._store.clock.now() + (PAUSE if later.after is None else asked_pause(later.after)))
+            self._worker.pause(
+                self._store.clock.now() + (OUTAGE_PAUSE_SECONDS if later.after is None else asked_pause(later.after))
+            )
 
 
 def _is_forgetting(item: Item) -> bool:
-    """Whether an entry holds only what a person had forgotten: once it is delivered, its words go too."""
-    told = item.payload
-    return bool(told) and told["kind"] in ("correct", "note") and not told["text"]
+    """Return True if an entry contains only forgotten words, which are deleted after its delivery."""
+    row = item.payload
+    return bool(row) and row["kind"] in ("correct", "note") and not row["text"]
 
 
 def read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
-    """The entry to deliver; None for one whose message was deleted or is incognito, which has nothing left to send."""
+    """Return the entry to deliver; None if its message was deleted or is incognito."""
     row = item.payload
     if row is None:
         return None
@@ -259,12 +263,12 @@ def read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
 
 
 def asked_pause(seconds: float) -> float:
-    """The pause that a plugin asks for, within bounds."""
-    return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, seconds))
+    """Return the pause that a plugin asks for, within the limits."""
+    return min(MAX_PAUSE_SECONDS, max(MIN_PAUSE_SECONDS, seconds))
 
 
 def outcomes_flaw(outcomes: Sequence[object]) -> str:
-    """What makes outcomes impossible to record, in words; "" when they are fine."""
+    """Describe why outcomes cannot be recorded; "" if they can."""
     for outcome in outcomes:
         match outcome:
             case Delivered(note) if note is None or _is_text(note):
@@ -283,7 +287,7 @@ def outcomes_flaw(outcomes: Sequence[object]) -> str:
 def _is_text(value: object) -> bool:
     try:
         return isinstance(value, str) and bool(value.encode() or True)
-    except UnicodeEncodeError:  # half a character: no database takes it
+    except UnicodeEncodeError:  # a lone surrogate: no database accepts it
         return False
 
 

@@ -1,7 +1,7 @@
-"""Forgetting what holds certain words, as far as the host has it: entries that wait, what was said, records of recall.
+"""Forgets everything on the host that contains certain words: queued entries, messages, records of recall.
 
-What was said stays in its session, where a person can read and delete it; memory does not know of it any more. Notes
-are a person's to edit, and known to every turn until then: it is only said which hold the words.
+Messages stay in their session, where a person can read and delete them, but memory no longer uses them. Notes are for
+people to edit and stay known until then: only the notes that contain the words are named.
 """
 
 from __future__ import annotations
@@ -31,21 +31,20 @@ from hermes.store.store import Store
 from hermes.store.told import told_providers
 from hermes.types import Json
 
-PAGE = 1000
-STATES: tuple[ItemState, ...] = ("waiting", "dead")
+PAGE_ROWS = 1000
+UNDELIVERED_STATES: tuple[ItemState, ...] = ("waiting", "dead")
 KIND, KEY, REPLIES = "forgotten", "at", "replies"
-OLD = "it was fetched before something was forgotten"
-WORDS_OF = {"note": ("old",), "correct": ("old",), "delegation": ("task",)}
-"""Where the data of an entry has words that people or agents wrote."""
-MAY_ARRIVE = 90.0
-"""Seconds after an attempt to deliver in which what got no answer may still arrive: as long as a provider may take, and
-then its server."""
-NO_WORDS = frozenset({"act", "about", "conclusion", "id", "ids", "key"})
-"""Names under which an entry of the provider's own has marks and ids; elsewhere it may have words."""
+FETCHED_TOO_EARLY = "fetched before something was forgotten"
+FIELDS_WITH_WORDS = {"note": ("old",), "correct": ("old",), "delegation": ("task",)}
+"""Fields of an entry's data with words that people or agents wrote, by kind."""
+LATE_ARRIVAL_SECONDS = 90.0
+"""How long after an attempt an unanswered entry may still arrive: the time limits of provider and server together."""
+FIELDS_WITHOUT_WORDS = frozenset({"act", "about", "conclusion", "id", "ids", "key"})
+"""Fields of a provider's own entry with marks and ids; other fields may have words."""
 
 
 class QueuedEntry(Struct, frozen=True):
-    """An entry of a provider's outbox, and what it would tell."""
+    """An entry of a provider's outbox, with its words."""
 
     id: int
     provider: str
@@ -53,8 +52,8 @@ class QueuedEntry(Struct, frozen=True):
 
 
 class Kept(Struct, frozen=True):
-    """What the host has: entries of outboxes, and messages (session, id). `upto` and `queued_upto` are the last message
-    and the last entry looked at."""
+    """Matches on the host: outbox entries, and messages (session, id). `upto` and `queued_upto` are the last message
+    and entry that were read."""
 
     entries: tuple[QueuedEntry, ...] = ()
     messages: tuple[tuple[str, int], ...] = ()
@@ -66,17 +65,17 @@ class Kept(Struct, frozen=True):
         return not (self.entries or self.messages)
 
 
-class UnderWay(Struct, frozen=True):
-    """What of the entries that were dropped may reach the provider all the same: the leases under which some are being
-    delivered, and whether some were tried a moment ago and got no answer."""
+class InFlight(Struct, frozen=True):
+    """Dropped entries that may still reach the provider: leases of running deliveries, and whether an entry was tried
+    recently without an answer."""
 
     held: tuple[Lease, ...] = ()
     was_tried: bool = False
 
 
 def find_kept(store: Store, tx: Tx, wording: Wording, before: Kept | None = None) -> Kept:
-    """What the host has in which these words stand; a message that memory does not know of is left out. What was looked
-    at `before` is not read again."""
+    """Find everything on the host that contains these words, except messages that memory does not use. Rows read
+    `before` are not read again."""
     before = before or Kept()
     said, upto = [*before.messages], before.upto
     for session, upto, text in _messages(tx, before.upto):
@@ -90,13 +89,14 @@ def find_kept(store: Store, tx: Tx, wording: Wording, before: Kept | None = None
     return Kept(tuple(entries), _known(store, tx, said), upto, queued_upto)
 
 
-def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: float) -> tuple[Kept, UnderWay]:
-    """Drop entries, keep messages out of memory for good, and delete records of recall and remarks that hold the words:
-    what was found `before`, and what has come since. All of that, and which of the entries may still arrive."""
+def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: float) -> tuple[Kept, InFlight]:
+    """Drop matching entries, exclude messages from memory for good, and delete matching records of recall, notices and
+    corrections. Covers matches found `before` and rows added since. Return all matches, and the entries that may still
+    arrive."""
     kept = find_kept(store, tx, wording, before)
     dropped = [one.id for one in kept.entries]
-    was_tried = is_any_tried(tx, dropped, since=now - MAY_ARRIVE)
-    under_way = UnderWay(tuple(find_held(tx, dropped, now=now)), was_tried)
+    was_tried = is_any_tried(tx, dropped, since=now - LATE_ARRIVAL_SECONDS)
+    under_way = InFlight(tuple(find_held(tx, dropped, now=now)), was_tried)
     drop(tx, dropped)
     for session, message in kept.messages:
         store.incognito.leave_out(tx, session, message)
@@ -107,43 +107,44 @@ def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: fl
 
 
 def find_told(tx: Tx) -> list[str]:
-    """The providers that were told anything, or were to be."""
+    """Return the providers that received anything, or have queued entries."""
     prefix = queue_name("")
     return sorted({*told_providers(tx), *(name.removeprefix(prefix) for name in queues(tx, prefix))})
 
 
 def mark_forgotten(tx: Tx, provider: str, *, now: float) -> None:
-    """From now on nothing is recalled that was fetched before."""
+    """Exclude everything fetched before `now` from recall."""
     set_value(tx, provider, KIND, KEY, now)
 
 
 def mark_replies(tx: Tx, provider: str, *, now: float) -> None:
-    """Replies that are under way, in any chat, may hold it and stay out of memory. For the owner alone to decide."""
+    """Keep running replies of all chats out of memory, since they may contain forgotten words. Only the owner may
+    cause that."""
     set_value(tx, provider, KIND, REPLIES, now)
 
 
 def replies_marked_at(tx: Tx, provider: str) -> float:
-    """When replies that were under way were last kept out of memory; 0 for never."""
+    """Return when running replies were last kept out of memory; 0 for never."""
     return float(get_value(tx, provider, KIND, REPLIES) or 0.0)
 
 
 def forgotten_at(tx: Tx, provider: str) -> float:
-    """When something was last forgotten; 0 for never."""
+    """Return when something was last forgotten; 0 for never."""
     return float(get_value(tx, provider, KIND, KEY) or 0.0)
 
 
 def without_forgotten(recalled: Recalled, since: float) -> Recalled:
-    """What was recalled, without what was fetched before something was forgotten. Lines do not say when they were
-    fetched: all go then."""
+    """Return a recall without parts fetched before something was forgotten. Lines have no fetch time, so all of them
+    are dropped then."""
     old = [part for part in recalled.parts if _is_older(part, since)]
     if not old:
         return recalled
     kept = tuple(part for part in recalled.parts if part not in old)
-    return Recalled(kept, {**recalled.missed, **{str(part.layer): OLD for part in old}})
+    return Recalled(kept, {**recalled.missed, **{str(part.layer): FETCHED_TOO_EARLY for part in old}})
 
 
 def _is_older(part: object, since: float) -> bool:
-    """A plugin may give anything."""
+    """Return True if a part was fetched too early. A plugin may return anything as a part."""
     as_of: object = part.as_of if isinstance(part, Part) else None
     return isinstance(as_of, int | float) and as_of < since
 
@@ -151,7 +152,7 @@ def _is_older(part: object, since: float) -> bool:
 def _messages(tx: Tx, after: int) -> Iterator[tuple[str, int, str]]:
     while page := tx.execute(
         "SELECT id, session_id, content FROM messages WHERE id > ? AND content IS NOT NULL ORDER BY id LIMIT ?",
-        (after, PAGE),
+        (after, PAGE_ROWS),
     ).fetchall():
         for row in page:
             yield str(row["session_id"]), int(row["id"]), str(row["content"])
@@ -159,7 +160,7 @@ def _messages(tx: Tx, after: int) -> Iterator[tuple[str, int, str]]:
 
 
 def _known(store: Store, tx: Tx, said: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-    """Those messages that are there, not incognito, and not taken back."""
+    """Return the messages that exist, are not incognito and were not undone."""
     numbers = json.dumps([number for _, number in said])
     rows = tx.execute("SELECT id FROM messages WHERE id IN (SELECT value FROM json_each(?))", (numbers,))
     there = {row["id"] for row in rows} - store.messages.undone_among(tx, [number for _, number in said])
@@ -169,34 +170,34 @@ def _known(store: Store, tx: Tx, said: Sequence[tuple[str, int]]) -> tuple[tuple
 
 def _is_queued(tx: Tx, entry: int) -> bool:
     item = get(tx, entry)
-    return item is not None and item.state in STATES
+    return item is not None and item.state in UNDELIVERED_STATES
 
 
 def _queued(tx: Tx, behind: int) -> Iterator[Item]:
-    """The entries of all outboxes that came after one."""
+    """Yield the undelivered entries of all outboxes after an id."""
     for name in queues(tx, queue_name("")):
-        for state in STATES:
+        for state in UNDELIVERED_STATES:
             after = behind
-            while page := items(tx, name, state, after_id=after, limit=PAGE):
+            while page := items(tx, name, state, after_id=after, limit=PAGE_ROWS):
                 yield from page
                 after = page[-1].id
 
 
 def entry_text(tx: Tx, item: Item) -> str:
-    """What an entry would tell: a message, or words of its own."""
+    """Return the words that an entry would send: a message, or its own."""
     row = tx.execute("SELECT content FROM messages WHERE id = ?", (item.payload.get("message"),)).fetchone()
     said = "" if row is None else row["content"] or ""
     return " ".join(filter(None, (said, *_words_of(item.payload))))
 
 
 def _words_of(payload: Json) -> Iterator[str]:
-    """The words that an entry holds itself: no names of fields, ids or marks."""
+    """Yield an entry's own words, without field names, ids and marks."""
     yield payload.get("text") or ""
     data = payload.get("data")
     if payload.get("kind") == "own":
         yield from _strings(data)
     elif isinstance(data, dict):
-        yield from _strings([data.get(name) for name in WORDS_OF.get(payload.get("kind"), ())])
+        yield from _strings([data.get(name) for name in FIELDS_WITH_WORDS.get(payload.get("kind"), ())])
 
 
 def _strings(value: Json) -> Iterator[str]:
@@ -206,11 +207,13 @@ def _strings(value: Json) -> Iterator[str]:
         for one in value:
             yield from _strings(one)
     elif isinstance(value, dict):
-        yield from _strings([one for name, one in value.items() if name not in NO_WORDS and not name.endswith("_id")])
+        yield from _strings(
+            [one for name, one in value.items() if name not in FIELDS_WITHOUT_WORDS and not name.endswith("_id")]
+        )
 
 
 def find_noted(home: Home, wording: Wording) -> list[str]:
-    """In words, which notes hold it or cannot be read: the owner's by name, others' by how many they are."""
+    """Describe which notes contain the words or cannot be read: the owner's by name, others by their number."""
     own = Notes(home.path, OWNER, {})
     found = [
         f"{path} {why}: what stands there stays known until you edit it"

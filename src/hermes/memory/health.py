@@ -1,7 +1,7 @@
-"""What works of a provider and what does not: said once when it starts, and once when it ends.
+"""The health of a provider. A failure is reported once when it starts, and once when it ends.
 
-One per provider and process. A hook may fail in one conversation and work in another; the log says when the first one
-fails and when the last one works again, and each conversation of the owner's is told of what concerns it.
+There is one health per provider and process. A hook may fail in one conversation and work in another: the log reports
+the first failure and the last recovery, and each conversation of the owner gets notices about what affects it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from hermes.memory.provider import STILL_IN_FORCE
 log = logging.getLogger("hermes.memory")
 
 EVERYWHERE = ""
-"""Whose failure concerns every conversation: the plugin's own hooks, deliveries."""
+"""The key of failures that affect all conversations: the plugin's own hooks, deliveries."""
 
 MAX_LOGGED_REASONS = 20
-"""Reasons of one failing hook that are logged until it works again."""
+"""Limits the logged reasons of one failing hook until it works again."""
 
-OFFERED = frozenset({"tools", "prompt_block"})
-"""What a session offers: a flaw of it is no outage of the provider, which is told as one, whichever hooks it fails."""
+OFFERED_BY_SESSION = frozenset({"tools", "prompt_block"})
+"""Hooks with fixed offers of a session. Their errors are reported apart from an outage, which is one notice however
+many hooks fail."""
 
-LATE = "memory was not there in time: this reply goes without it"
+LATE_NOTICE = "memory did not answer in time: this reply goes without it"
 
 
 class ProviderHealth:
@@ -42,7 +43,7 @@ class ProviderHealth:
         self._failing.setdefault(hook, {})[whose] = reason
 
     def worked(self, hook: str, whose: str = EVERYWHERE) -> None:
-        """The hook did what it should. After a failure it is logged."""
+        """Record a success, and log it after a failure."""
         failing = self._failing.get(hook)
         if failing is None or failing.pop(whose, None) is None or failing:
             return
@@ -50,12 +51,12 @@ class ProviderHealth:
         log.info("memory provider %s: %s works again", self._provider, hook)
 
     def forget(self, whose: str) -> None:
-        """A conversation is closed: what failed in it is no longer known."""
+        """Drop the failures of a closed conversation."""
         for hook in [hook for hook, failing in self._failing.items() if failing.pop(whose, None) and not failing]:
             del self._failing[hook], self._logged[hook]
 
     def failing(self, whose: str = EVERYWHERE) -> dict[str, str]:
-        """Why, by hook, of all that fails everywhere or in one conversation."""
+        """Return the reasons of current failures by hook, of all conversations and of this one."""
         concerned = {whose, EVERYWHERE}
         return {
             hook: next(reason for who, reason in failing.items() if who in concerned)
@@ -65,24 +66,24 @@ class ProviderHealth:
 
 
 class Told:
-    """What one conversation was told of a provider's health."""
+    """The health notices that one conversation has received."""
 
     def __init__(self, provider: str) -> None:
         self._provider = provider
         self.failing: dict[str, str] = {}
-        """What it was told that fails."""
+        """The failures that the conversation knows of."""
 
     def news(self, failing: dict[str, str]) -> list[str]:
-        """At most one line about what began to fail since the last time, and one about what works again."""
-        was_out, is_out = self.failing.keys() - OFFERED, failing.keys() - OFFERED
+        """Return at most one line about new failures, and one about recovery."""
+        was_out, is_out = self.failing.keys() - OFFERED_BY_SESSION, failing.keys() - OFFERED_BY_SESSION
         began = [hook for hook in failing if hook not in self.failing and not (was_out and hook in is_out)]
         ended = [hook for hook in self.failing if hook not in failing and not (is_out and hook in was_out)]
         self.failing = dict(failing)
         lines = []
         if began:
             reason = failing[began[0]]
-            goes_on = "" if reason.endswith(STILL_IN_FORCE) else "; going on without it"
-            lines.append(f"memory provider {self._provider}: {reason}{goes_on}")
+            continues = "" if reason.endswith(STILL_IN_FORCE) else "; going on without it"
+            lines.append(f"memory provider {self._provider}: {reason}{continues}")
         if ended:
             rest = ", but not all of it" if failing else ""
             lines.append(f"memory provider {self._provider} works again{rest}")
@@ -90,19 +91,19 @@ class Told:
 
 
 class Lateness:
-    """Turns that memory brought nothing to because it was not there in time: the first of them in a row is said."""
+    """Reports the first turn in a row that got no recalled text because memory was too late."""
 
     def __init__(self) -> None:
         self._is_late = False
-        self._is_told = False
+        self._is_reported = False
 
     def recalled(self, text: str, *, missed: bool) -> None:
-        """What a turn was given."""
+        """Record the recall of a turn."""
         self._is_late = missed and not text
-        self._is_told = self._is_told and self._is_late
+        self._is_reported = self._is_reported and self._is_late
 
     def news(self, failing: dict[str, str]) -> list[str]:
-        """The line to say, once; none where it is said what fails."""
-        is_new = self._is_late and not self._is_told and not failing
-        self._is_told = self._is_told or self._is_late
-        return [LATE] if is_new else []
+        """Return the notice once; nothing if failures are reported anyway."""
+        is_new = self._is_late and not self._is_reported and not failing
+        self._is_reported = self._is_reported or self._is_late
+        return [LATE_NOTICE] if is_new else []

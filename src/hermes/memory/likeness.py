@@ -1,4 +1,4 @@
-"""Whether two texts say the same: small models tell one fact again and again in nearly the same words."""
+"""Comparison of facts: small models state one fact repeatedly in nearly the same words."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ FILLERS = frozenset(
     to user users was we were who your you
     """.split()  # noqa: SIM905 - one word a line would be a page
 )
-"""Words that carry no fact. Those that turn one into its opposite ("not", "never", "no") are none of them."""
+"""Words without meaning for a fact. Words that negate one ("not", "never", "no") are not among them."""
 LINKS = frozenset("also as at by call called for from in name named own owns with".split())  # noqa: SIM905 - as above
-"""More words without weight, for who compares words in any order."""
+"""Further words without weight when the order of words is ignored."""
 
 
 def says_the_same(one: str, other: str) -> bool:
-    """Whether two texts have the same words in the same order, but for case, marks, plurals and words without weight.
+    """Return True if two texts have the same words in the same order, ignoring case, punctuation, plurals and fillers.
 
-    "Collects stamps" and "The user collects stamps." are the same; who or what, how many and "not" always count.
+    "Collects stamps" and "The user collects stamps." are the same; names, numbers and "not" always count.
     """
     words = _words(one)
     return words == _words(other) and bool(words)
 
 
 def fact_words(text: str) -> frozenset[str]:
-    """The words of a text that carry a fact, as they are compared."""
+    """Return the meaningful words of a text, normalised for comparison."""
     return frozenset(word for word in _words(text) if word not in LINKS)
 
 
 def marking_words(text: str, *, first: bool = True) -> frozenset[str]:
-    """Those fact words that look like names, with a capital, or like numbers that are no year: of four digits or
-    more. A capital at the beginning of a sentence tells little: without `first` such words are left out."""
+    """Return the fact words that look like names (capitalised) or numbers of four digits or more, except years.
+    Without `first`, capitalised words at the start of a sentence are left out, since they may not be names."""
     words = WORD.finditer(MARKS.sub("", unicodedata.normalize("NFKC", text)))
     return fact_words(" ".join(found[0] for found in words if _is_marking(found, first)))
 

@@ -1,7 +1,7 @@
-"""The built-in notes as a provider knows them: what changed since it was last told becomes rows of the outbox.
+"""Mirrors the built-in notes to a provider: changes since the last mirrored state become outbox rows.
 
-Notes are files that people edit by hand, so a change is found by comparing: after each change of ours, and when a
-conversation is opened. A crash between the file and the row, and an edit by hand, are the same case.
+People edit notes by hand, so changes are found by comparison: after each change of ours, and when a conversation
+opens. That also covers a crash between writing the file and the row.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from hermes.store.memory_rows import get_value, set_value
 from hermes.store.sessions import NOTES
 
 MIRRORED = "mirrored"
-LONGEST_NOTE = 16_000
-"""Characters of a note's entry that a provider is told."""
+MAX_NOTE_CHARS = 16_000
+"""Limits an entry of a note that a provider receives."""
 Action = Literal["add", "replace", "remove"]
 
 
 class NoteChange(Struct, frozen=True):
-    """One entry of a note that changed. `old` is what it was, `text` what it is; "" where there is none."""
+    """A changed entry of a note, from `old` to `text`; either may be ""."""
 
     target: NotesFile
     action: Action
@@ -38,14 +38,14 @@ class NoteChange(Struct, frozen=True):
 
 
 class Mirrored(Struct, frozen=True):
-    """Notes, and the notebook that a provider knows them as."""
+    """Notes, with the notebook that identifies them to a provider."""
 
     notes: Notes
     notebook: Notebook
 
     @classmethod
     def of(cls, notes: Notes, conversation: Conversation) -> Mirrored:
-        """The notes that are kept in a conversation."""
+        """Return the notes of a conversation."""
         return cls(notes, notebook_of(notes.scope, conversation))
 
     @property
@@ -53,12 +53,12 @@ class Mirrored(Struct, frozen=True):
         return f"{NOTES}{self.notes.scope.name}"
 
     def kept_as(self, target: NotesFile) -> str:
-        """The name under which it is kept what the provider was told of a note."""
+        """Return the name under which the mirrored state of a note is stored."""
         return target if self.notes.scope == OWNER else f"{target}:{self.notes.scope.name}"
 
 
 def notebook_of(scope: Scope, conversation: Conversation) -> Notebook:
-    """The notes of a scope as a provider knows them. A guest is known by the ids that the conversation has."""
+    """Return the notebook of a scope's notes. A guest is identified by the ids of the conversation."""
     match scope:
         case Owner():
             return Notebook(Speaker(is_owner=True))
@@ -71,13 +71,13 @@ def notebook_of(scope: Scope, conversation: Conversation) -> Notebook:
 def mirror_notes(
     tx: Tx, outbox: Outbox, mirrored: Mirrored, address: Address | None, first: NoteChange | None, *, now: float
 ) -> int:
-    """Record what changed in the notes since the provider was last told; how many changes that are.
+    """Queue the changes of the notes since the last mirrored state, and return their number.
 
-    A provider that was never told begins with the notes as they are: `first` is the change that was just made, if one
-    was. The files are read inside the transaction, so that of two processes the later one compares with what the
-    earlier one recorded.
+    A provider without a mirrored state starts with the notes as they are; only `first`, the change just made, is sent.
+    Files are read inside the transaction, so that the later of two processes compares with the state recorded by the
+    earlier one.
     """
-    read = mirrored.notes.read_all().texts  # one that cannot be read is said elsewhere, and compared when it can be
+    read = mirrored.notes.read_all().texts  # unreadable notes are reported elsewhere and compared later
     found = [
         change
         for target in read
@@ -85,8 +85,8 @@ def mirror_notes(
     ]
     spot = Spot(mirrored.place, mirrored.notebook, address)
     for change in found:
-        data = {"target": change.target, "action": change.action, "old": change.old[:LONGEST_NOTE]}
-        text, whose = change.text[:LONGEST_NOTE], mirrored.notebook.person
+        data = {"target": change.target, "action": change.action, "old": change.old[:MAX_NOTE_CHARS]}
+        text, whose = change.text[:MAX_NOTE_CHARS], mirrored.notebook.person
         outbox.put(tx, spot, "note", secrets.token_hex(8), text, data, whose, now=now)
     return len(found)
 

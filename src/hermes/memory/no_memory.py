@@ -1,4 +1,4 @@
-"""The memory of an agent that has none, and of an incognito turn: nobody is asked and nobody told."""
+"""The memory of agents without one, and of incognito turns: it recalls nothing and records nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes.types import Json, Message, ToolSpec
 
 
 class NoMemory:
-    """Has every method of `hermes.memory.caller.Memory`, and does nothing."""
+    """A `hermes.memory.caller.Memory` whose methods do nothing."""
 
     name = "none"
     state: Literal["off", "ok", "failing"] = "off"

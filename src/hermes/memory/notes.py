@@ -1,10 +1,10 @@
 """The built-in notes: `MEMORY.md` (what the agent should know) and `USER.md` (who the person is).
 
-Files are text that people edit by hand and that an existing Hermes reads and writes too: each keeps its shape
-(`entries.py`). A change is made under the lock that all processes take, an existing Hermes as well, checked against the
-size limit, and replaces the file in one step; what stood there before it is kept beside it.
+Notes are text files that people edit by hand and that an existing Hermes also reads and writes; each keeps its format
+(`entries.py`). A change takes the lock that all processes use, an existing Hermes included, checks the size limit, and
+replaces the file atomically. The previous version is kept beside it.
 
-Each person has their own: these are the owner's, a guest's and a group's are in `memories/people/`, a folder each.
+The owner, each guest and each group have separate notes; those of guests and groups are in `memories/people/`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from msgspec import Struct, field
 from hermes.errors import HomeError, NoteError
 from hermes.fence import strip_fences
 from hermes.files import locked, read_file, replace_file
-from hermes.memory.entries import PARTING, NoteLines, add_entry, find_entries, remove_entry, replace_entry
+from hermes.memory.entries import SEPARATOR, NoteLines, add_entry, find_entries, remove_entry, replace_entry
 from hermes.memory.likeness import says_the_same
 from hermes.scope import OWNER, Scope
 
 NotesFile = Literal["memory", "user"]
 FILES: dict[NotesFile, str] = {"memory": "MEMORY.md", "user": "USER.md"}
-BEFORE = ".before"
-"""The end of the name under which the last version of a note is kept."""
+BACKUP_SUFFIX = ".before"
+"""The suffix of a note's previous version."""
 UTF8_HINT = "Save it as UTF-8, or move it away; until then nothing is written to it"
 
 
@@ -37,11 +37,11 @@ class Change(Struct, frozen=True):
     used: int
     limit: int
     is_new: bool = True
-    """False when the note says so already and stayed as it was: `text` is how."""
+    """False if the note already contained such an entry, which is then `text`."""
 
 
 class NotesRead(Struct, frozen=True):
-    """The notes that can be read, when each was changed last, and what is wrong with the others."""
+    """The readable notes with the times of their last change, and the problems of the others."""
 
     texts: dict[NotesFile, str]
     problems: tuple[HomeError, ...] = ()
@@ -49,7 +49,7 @@ class NotesRead(Struct, frozen=True):
 
 
 class Notes:
-    """The notes that one scope has in a home: the owner's, or a guest's or group's own beside them."""
+    """The notes of one scope in a home: of the owner, a guest or a group."""
 
     def __init__(self, home: Path, scope: Scope, limits: dict[NotesFile, int]) -> None:
         self.scope = scope
@@ -57,11 +57,11 @@ class Notes:
         self._limits = limits
 
     def read(self, target: NotesFile) -> str:
-        """The whole note; "" when nothing was noted yet."""
+        """Return a note's text; "" if it does not exist."""
         return _shown(_text_of(self.path(target)))
 
     def read_all(self) -> NotesRead:
-        """Every note; one that cannot be read is a problem to tell, and keeps nobody from talking."""
+        """Return all notes. An unreadable note becomes a problem in the result and stops nobody from talking."""
         texts: dict[NotesFile, str] = {}
         changed: dict[NotesFile, float] = {}
         problems: list[HomeError] = []
@@ -72,18 +72,19 @@ class Notes:
             except HomeError as error:
                 problems.append(error)
             else:
-                with suppress(OSError):  # gone since it was read: a date is not worth a turn
+                with suppress(OSError):  # deleted since it was read: only the date is missing
                     if texts[target]:
                         changed[target] = path.stat().st_mtime
         return NotesRead(texts, tuple(problems), changed)
 
     def add(self, target: NotesFile, text: str) -> Change:
-        """Add one entry. One that says the same, in this note or another, is left as it is, so that a repeated call has
-        no second effect."""
+        """Add an entry. If this or another note already says the same, nothing changes, so repeated calls are
+        harmless."""
         return self.replace(target, "", text)
 
     def replace(self, target: NotesFile, old: str, text: str) -> Change:
-        """Replace the one entry that contains `old`; its kind and its neighbours stay. Where none does it is added."""
+        """Replace the only entry that contains `old`, keeping its kind and neighbours. Without such an entry, add
+        one."""
         entry = _one_line(text)
         with self._locked(target) as present:
             entries = find_entries(present)
@@ -98,7 +99,7 @@ class Notes:
             return self._write(target, "replace", entry, present, replace_entry(present, place, entry))
 
     def remove(self, target: NotesFile, old: str) -> Change:
-        """Remove the one entry that contains `old`."""
+        """Remove the only entry that contains `old`."""
         with self._locked(target) as present:
             place = _find(target, find_entries(present), old)
             if place is None:
@@ -106,41 +107,41 @@ class Notes:
             return self._write(target, "remove", place.text, present, remove_entry(present, place))
 
     def entries(self, target: NotesFile) -> list[str]:
-        """The entries of a note, as they can be corrected and forgotten; headings are none."""
+        """Return the entries of a note that can be corrected and forgotten, so without headings."""
         return [
             entry.text for entry in find_entries(_text_of(self.path(target))) if "#" not in entry.marker and entry.text
         ]
 
     def check_correct(self, target: NotesFile, old: str, text: str) -> str:
-        """How an entry that is exactly `old` would be noted after `correct`; what that would raise is raised now."""
+        """Return the text that `correct` would store, raising any error that it would raise."""
         entry, present = _one_line(text), _text_of(self.path(target))
         self._check_size(target, present, replace_entry(present, _find_exact(target, present, old), entry))
         return entry
 
     def correct(self, target: NotesFile, old: str, text: str) -> Change:
-        """Let the entry that is exactly `old` say something else."""
+        """Replace the entry whose text is exactly `old`."""
         entry = _one_line(text)
         with self._locked(target) as present:
             place = _find_exact(target, present, old)
             return self._write(target, "replace", entry, present, replace_entry(present, place, entry))
 
     def check_forget(self, target: NotesFile, old: str) -> None:
-        """Raise what `forget` would raise now."""
+        """Raise any error that `forget` would raise."""
         _find_exact(target, _text_of(self.path(target)), old)
 
     def forget(self, target: NotesFile, old: str) -> Change:
-        """Remove the entry that is exactly `old`, also from the version that is kept beside the note."""
+        """Remove the entry whose text is exactly `old`, also from the previous version of the note."""
         with self._locked(target) as present:
             whole = remove_entry(present, _find_exact(target, present, old))
             change = self._write(target, "remove", old, present, whole)
             path = self.path(target)
-            replace_file(path.with_name(f"{path.name}{BEFORE}"), whole)
+            replace_file(path.with_name(f"{path.name}{BACKUP_SUFFIX}"), whole)
             return change
 
     def _noted_elsewhere(self, target: NotesFile, entry: str) -> Change | None:
-        """The entry of another note that says the same. A note that cannot be read says nothing."""
+        """Return an entry of another note that says the same. Unreadable notes are skipped."""
         for other in FILES.keys() - {target}:
-            with suppress(HomeError):  # it is told when the notes are read for a turn
+            with suppress(HomeError):  # reported when a turn reads the notes
                 whole = _text_of(self.path(other))
                 for there in find_entries(whole):
                     if says_the_same(there.text, entry):
@@ -154,12 +155,12 @@ class Notes:
         used = self._check_size(target, present, whole)
         path = self.path(target)
         if present:
-            replace_file(path.with_name(f"{path.name}{BEFORE}"), present)
+            replace_file(path.with_name(f"{path.name}{BACKUP_SUFFIX}"), present)
         replace_file(path, whole)
         return Change(target, action, text, used, self._limits[target])
 
     def _check_size(self, target: NotesFile, present: str, whole: str) -> int:
-        """The characters of a changed note. Refuses one that is too long, unless it becomes shorter."""
+        """Return the length of a changed note. Raises NoteError if it is too long, unless it became shorter."""
         limit, used = self._limits[target], len(_shown(whole))
         if used > limit and used >= len(_shown(present)):
             raise NoteError(
@@ -169,7 +170,8 @@ class Notes:
         return used
 
     def path(self, target: NotesFile) -> Path:
-        """The owner's in `memories/`, or in the home itself where an older version put it; others have folders."""
+        """Return a note's path. The owner's is in `memories/`, or in the home itself if an older version put it
+        there."""
         folder = self._home / "memories"
         if self.scope != OWNER:
             return folder / "people" / self.scope.name / FILES[target]
@@ -178,13 +180,13 @@ class Notes:
 
     @contextmanager
     def _locked(self, target: NotesFile) -> Iterator[str]:
-        """The file to the letter, while no other process changes it."""
+        """Lock the note against other processes and yield its exact text."""
         with locked(self.path(target)):
             yield _text_of(self.path(target))
 
 
 def _find(target: NotesFile, entries: Sequence[NoteLines], old: str) -> NoteLines | None:
-    """The one entry that contains `old`, in this case or another; None when none does."""
+    """Return the only entry that contains `old`, preferring exact case, or None. Raises NoteError if several do."""
     wanted = " ".join(old.split())
     for form in (str, str.casefold):
         places = [entry for entry in entries if wanted and form(wanted) in form(" ".join(entry.text.split()))]
@@ -201,18 +203,18 @@ def _find(target: NotesFile, entries: Sequence[NoteLines], old: str) -> NoteLine
 def _find_exact(target: NotesFile, present: str, old: str) -> NoteLines:
     found = next((entry for entry in find_entries(present) if entry.text == old), None)
     if found is None:
-        raise NoteError(f"{FILES[target]} has changed: this entry is not there any more", hint="List the notes again")
+        raise NoteError(f"{FILES[target]} has changed: this entry no longer exists", hint="List the notes again")
     return found
 
 
 def _text_of(path: Path) -> str:
-    """The file to the letter; "" when it is not there."""
+    """Return a file's exact text; "" if it does not exist."""
     try:
         return read_file(path).decode()
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise HomeError(f"cannot read {path}: {error.strerror}", hint="Mend it or move it away") from error
+        raise HomeError(f"cannot read {path}: {error.strerror}", hint="Repair the file or move it away") from error
     except UnicodeDecodeError as error:
         raise HomeError(f"cannot read {path}: it is not UTF-8 text", hint=UTF8_HINT) from error
 
@@ -224,6 +226,6 @@ def _shown(text: str) -> str:
 def _one_line(text: str) -> str:
     entry = " ".join(strip_fences(text).split())
     entry = entry.removeprefix("- ") if entry != "-" else ""
-    if not entry.strip(PARTING):
+    if not entry.strip(SEPARATOR):
         raise NoteError("an entry cannot be empty", hint="Say what to note")
     return entry

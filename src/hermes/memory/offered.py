@@ -1,5 +1,4 @@
-"""What of a provider's answers can be used: tools that no endpoint would refuse, addresses and recalled parts that rows
-can hold."""
+"""Checks of a provider's results: tools that endpoints accept, and addresses and recalls that rows can hold."""
 
 from __future__ import annotations
 
@@ -18,21 +17,21 @@ from hermes.memory.values import Address, EntryKind, Part, Recalled
 from hermes.store.injections import InjectedPart
 from hermes.types import RecalledLine, ToolSpec
 
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-MOST = 64
+TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MAX_TOOLS = 64
 MAX_RECALL_CHARS = 32_000
-"""Characters of a recall that are used; more would crowd the conversation out of the model's window."""
+"""Limits the recalled text; more would crowd the conversation out of the model's window."""
 MAX_SOURCES, MAX_SOURCE_CHARS = 200, 500
-MAX_LINES = 200
+MAX_RECALLED_LINES = 200
 MAX_LAYER_CHARS, MAX_REASON_CHARS = 100, 300
 MAX_NUMBER = 32503680000.0
-"""The year 3000 in seconds: a larger time or number from a plugin is dropped."""
-LONGEST_LANE, LONGEST_DATA = 1000, 16_000
-"""Characters of a lane's name, and of the data that each row of it holds."""
+"""The year 3000 in seconds: larger times or numbers from a plugin are dropped."""
+MAX_LANE_CHARS, MAX_DATA_CHARS = 1000, 16_000
+"""Limits a lane's name, and the address data in each of its rows."""
 
 
 class OpenedMemory(Struct, frozen=True):
-    """A session that is open, and what is the same for its life."""
+    """An open session, with its values that never change."""
 
     session: MemorySession
     address: Address
@@ -42,11 +41,11 @@ class OpenedMemory(Struct, frozen=True):
 
 
 def usable_tools(given: Sequence[object], taken: Collection[str]) -> tuple[tuple[ToolSpec, ...], str]:
-    """The tools that can be offered beside those whose names are `taken`, and what is wrong with the first other."""
+    """Return the tools that can be offered beside those named in `taken`, and the first problem with another."""
     good: dict[str, ToolSpec] = {}
     problem = ""
     for spec in given:
-        wrong = "more tools than can be offered" if len(good) == MOST else _wrong(spec)
+        wrong = "more tools than can be offered" if len(good) == MAX_TOOLS else _wrong(spec)
         if not wrong and isinstance(spec, ToolSpec):
             if spec.name in taken:
                 wrong = f"a tool '{spec.name}', which is a built-in one"
@@ -59,11 +58,12 @@ def usable_tools(given: Sequence[object], taken: Collection[str]) -> tuple[tuple
 
 
 def address_flaw(address: Address) -> str:
-    """What is wrong with an address; "" for a good one. It is written in the commits of turns, which must not fail."""
+    """Describe why an address is unusable; "" if it is usable. Addresses are written in turns' commits, which must not
+    fail."""
     lane, wants, pace = cast(object, address.lane), cast(object, address.wants), cast(object, address.pace)
     good = {
-        "a lane": type(lane) is str and 0 < len(lane) <= LONGEST_LANE and lane[0] != UNADDRESSED and is_json(lane),
-        "data": is_json(address.data) and len(json.dumps(address.data)) <= LONGEST_DATA,
+        "a lane": type(lane) is str and 0 < len(lane) <= MAX_LANE_CHARS and lane[0] != UNADDRESSED and is_json(lane),
+        "data": is_json(address.data) and len(json.dumps(address.data)) <= MAX_DATA_CHARS,
         "wants": isinstance(wants, Set) and wants <= set(get_args(EntryKind)),
         "a pace": pace in ("async", "turn", "session") or (type(pace) is int and pace > 0),
     }
@@ -76,7 +76,7 @@ def _wrong(spec: object) -> str:
         return f"a {type(spec).__name__}, which is no ToolSpec"
     name: object = spec.name
     description: object = spec.description
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
         return "a tool whose name is not 1 to 64 letters, digits, '_' or '-'"
     if not isinstance(description, str):
         return f"a tool '{name}' without a description"
@@ -86,7 +86,7 @@ def _wrong(spec: object) -> str:
 
 
 def is_json(value: object) -> bool:
-    """Whether a row can hold it, as JSON."""
+    """Return True if a row can store the value as JSON."""
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError):
@@ -95,7 +95,7 @@ def is_json(value: object) -> bool:
 
 
 def opened_flaw(opened: OpenedMemory) -> str:
-    """What of an opened session is not what it should be: a plugin may give anything."""
+    """Describe why an opened session is unusable; "" if it is usable. A plugin may return anything."""
     parts: dict[str, tuple[object, type]] = {
         "MemorySession": (opened.session, MemorySession),
         "Address": (opened.address, Address),
@@ -110,37 +110,37 @@ def opened_flaw(opened: OpenedMemory) -> str:
 
 
 def recall_text(parts: Iterable[object]) -> str:
-    """Return the text of a recall, whole."""
+    """Return the complete text of a recall."""
     return "\n\n".join(part.text for part in parts if _is_part(part) and part.text)
 
 
 def recall_flaw(recalled: Recalled) -> str:
-    """What is wrong with a recall; "" for a good one."""
+    """Describe why a recall is unusable; "" if it is usable."""
     if not all(map(_is_part, recalled.parts)):
         return "something that is no Part"
     return excess(recall_text(recalled.parts), MAX_RECALL_CHARS)
 
 
 def recall_lines(recalled: Recalled) -> tuple[RecalledLine, ...]:
-    """Return what was recalled as data. The text of a plugin that gives none is split into lines."""
+    """Return the recalled lines. If the plugin gives none, its text is split into lines."""
     given = [replace(line, text=disarm(line.text)) for line in recalled.lines if _is_line(line)]
     text = "" if given else recall_text(recalled.parts)[:MAX_RECALL_CHARS]
     split = (line.strip().lstrip("-*• ") for line in text.splitlines() if line[:1] != "#")
-    return tuple(given or (RecalledLine(line) for line in split if line))[:MAX_LINES]
+    return tuple(given or (RecalledLine(line) for line in split if line))[:MAX_RECALLED_LINES]
 
 
-def excess(text: str, most: int) -> str:
-    """Say that a text is longer than is used; "" when it is not."""
-    return f"{len(text)} characters, {most} are used" if len(text) > most else ""
+def excess(text: str, max_chars: int) -> str:
+    """Describe that a text is longer than its limit; "" if it is not."""
+    return f"{len(text)} characters, {max_chars} are used" if len(text) > max_chars else ""
 
 
 def storable_parts(parts: Iterable[object]) -> tuple[InjectedPart, ...]:
-    """Return the parts of a recall as they are recorded. A plugin may give anything for a number."""
+    """Return the parts of a recall as stored in its record. A plugin may give anything for a number."""
     return tuple(_storable_part(part) for part in parts if _is_part(part))
 
 
 def storable_reasons(missed: Mapping[str, str]) -> dict[str, str]:
-    """Return why layers were missed, as it is recorded."""
+    """Return the reasons for missed layers as stored in the record."""
     return {
         _storable(str(name), MAX_LAYER_CHARS): _storable(str(why), MAX_REASON_CHARS) for name, why in missed.items()
     }
@@ -167,9 +167,9 @@ def _storable_texts(given: object) -> tuple[str, ...]:
 
 
 def _number(value: object) -> float | None:
-    """Return a number that a row can hold; None for what is none."""
+    """Return a number that a row can store; None for anything else."""
     return float(value) if isinstance(value, int | float) and -MAX_NUMBER < value < MAX_NUMBER else None
 
 
-def _storable(text: str, most: int) -> str:
-    return text[:most].encode("utf-8", "replace").decode()
+def _storable(text: str, max_chars: int) -> str:
+    return text[:max_chars].encode("utf-8", "replace").decode()

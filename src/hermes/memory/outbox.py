@@ -1,9 +1,9 @@
-"""The outbox: what a provider is to be told, as rows of the durable queue, written in the commit of what they tell of.
+"""The outbox: entries for a provider, as rows of the durable queue, written in the commit of their cause.
 
     said (held for its reply) ── reply ── release ──> due ──> delivery
 
-A row of what was said holds a reference and no text: it is read from the log when it is delivered, so that a message
-that was deleted has nothing left to send. Rows are recorded per provider; those of one that is no longer active wait.
+A row for a message holds a reference instead of text. The text is read when it is delivered, so that a deleted message
+leaves nothing to send. Rows belong to one provider; those of an inactive provider wait.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from hermes.store.memory_rows import EntryPlace, count_turn, find_place, set_pla
 from hermes.store.told import mark_told, unmark_told
 from hermes.types import ECHO, Json, Message
 
-HOLD_FOR_REPLY = 120.0
-"""Seconds that a question waits for its reply, so that both go together; after a crash time lets it go."""
-HOLD_AT_MOST = 3600.0
-"""Seconds that anything is held back at most."""
+REPLY_WAIT_SECONDS = 120.0
+"""How long a question is held for its reply, so that both are delivered together; also the limit after a crash."""
+MAX_HOLD_SECONDS = 3600.0
+"""The longest time that any entry is held."""
 UNADDRESSED = "?"
-"""What a waiting lane begins with, and no lane of a provider does."""
+"""The prefix of waiting lanes; lanes of a provider must not start with it."""
 
 
 def queue_name(provider: str) -> str:
@@ -38,7 +38,7 @@ def queue_name(provider: str) -> str:
 
 
 class Spot(Struct, frozen=True):
-    """A place, its address where it is known in this process, and the messages of the turn that is under way there."""
+    """A place, its address if this process knows it, and the messages of the turn that is running there."""
 
     place: str
     about: Conversation | Notebook
@@ -54,22 +54,22 @@ class Spot(Struct, frozen=True):
         return self.about.session_id if isinstance(self.about, Conversation) else None
 
     def wants(self, kind: EntryKind) -> bool:
-        """Whether the provider takes such entries. Until it has said so, they are kept for it."""
+        """Return True if the provider accepts such entries. Until that is known, they are kept."""
         return self.address is None or kind in self.address.wants
 
 
 def waiting_lane(place: str) -> str:
-    """The lane of entries whose provider has not said yet where they go."""
+    """Return the lane of entries whose provider has not given an address yet."""
     return f"{UNADDRESSED}{place}"
 
 
 def is_waiting_lane(lane: str) -> bool:
-    """Whether the entries of a lane have no address yet."""
+    """Return True if the entries of a lane have no address yet."""
     return lane.startswith(UNADDRESSED)
 
 
 class Outbox(Struct, frozen=True):
-    """The rows of one provider. Every method runs inside the caller's transaction."""
+    """The outbox of one provider. All methods run inside the caller's transaction."""
 
     provider: str
 
@@ -78,15 +78,15 @@ class Outbox(Struct, frozen=True):
         return queue_name(self.provider)
 
     def settle_spot(self, tx: Tx, spot: Spot, *, now: float) -> Spot:
-        """Keep what is known of a place. The spot with its address: this process's, else the one that was kept.
+        """Store a place and its address, and return the spot with an address: this process's, or the stored one.
 
-        Entries that waited for the address get it, in their order. When it changed, what is being asked follows it, so
-        that a question goes where its reply goes; what was asked before stays where it was to go.
+        Entries that waited for the address get it, in order. If it changed, the current question moves to the new
+        address, where its reply will go; earlier entries keep the old one.
         """
         known = find_place(tx, self.provider, spot.place)
         about = spot.about.to_json()
         if known is not None and known.about.get("directory"):
-            about["directory"] = known.about["directory"]  # it began there, wherever it goes on
+            about["directory"] = known.about["directory"]  # the directory in which it began, wherever it continues
         address = None if spot.address is None else spot.address.to_json()
         if known is None or known.about != about or (address is not None and known.address != address):
             set_place(tx, self.provider, spot.place, about, address, address and address["data"])
@@ -96,28 +96,28 @@ class Outbox(Struct, frozen=True):
         if known.address is None:
             self.join_waiting(tx, spot, spot.address)
         else:
-            queue.release(tx, self.queue, known.address["lane"], now=now)  # nobody else would
+            queue.release(tx, self.queue, known.address["lane"], now=now)  # nothing else releases the old lane
         keys, not_before = [f"said:{message}" for message in spot.asked], now + _hold(spot.address)
-        self._leave_out(tx, (find(tx, self.queue, key) for key in keys), spot.address)
+        self._withdraw_unwanted(tx, (find(tx, self.queue, key) for key in keys), spot.address)
         patch = {"address": spot.address.data}
         move_items(tx, self.queue, keys, spot.address.lane, not_before=not_before, patch=patch)
         return spot
 
     def settle_known(self, tx: Tx, spot: Spot, *, now: float) -> Spot | None:
-        """The same for a place that was recorded before; None when it is gone, because its session was deleted."""
+        """Do the same for a place that is already stored. Return None if it was deleted with its session."""
         return None if find_place(tx, self.provider, spot.place) is None else self.settle_spot(tx, spot, now=now)
 
     def join_waiting(self, tx: Tx, spot: Spot, address: Address) -> None:
-        """Give entries that waited for their address theirs; those that are not wanted there go."""
+        """Give waiting entries their address, and drop those that the provider does not want."""
         lane = waiting_lane(spot.place)
         after = 0
         while page := items(tx, self.queue, "waiting", lane=lane, after_id=after):
-            self._leave_out(tx, page, address)
+            self._withdraw_unwanted(tx, page, address)
             after = page[-1].id
         join_lanes(tx, self.queue, lane, address.lane, patch={"address": address.data})
 
     def unaddressed(self, tx: Tx) -> dict[str, EntryPlace]:
-        """The places whose entries wait for an address."""
+        """Return the places whose entries wait for an address."""
         lanes = busy_lanes(tx, self.queue, UNADDRESSED)
         found = {
             lane: find_place(tx, self.provider, lane) for lane in (name.removeprefix(UNADDRESSED) for name in lanes)
@@ -125,7 +125,7 @@ class Outbox(Struct, frozen=True):
         return {place: known for place, known in found.items() if known is not None}
 
     def said(self, tx: Tx, spot: Spot, messages: Sequence[tuple[Message, Speaker]], *, now: float) -> int:
-        """Record what people said in a turn, each message for itself. Which turn it is, from 1."""
+        """Queue the messages of people in a turn, one row each. Return the number of the turn, from 1."""
         spot = self._settle_for("said", tx, spot, now=now)
         turn = count_turn(tx, self.provider, spot.place, messages[-1][0].id)
         if spot.wants("said"):
@@ -138,17 +138,17 @@ class Outbox(Struct, frozen=True):
     def replied(
         self, tx: Tx, spot: Spot, message: Message, turn: int, *, now: float, agent: Speaker | None = None
     ) -> None:
-        """Record a reply, to another agent where one is given, and release what the flush policy allows. Replies that
-        only quote memory are skipped."""
+        """Queue a reply, to another agent if one is given, and release what the flush policy allows. Replies that only
+        quote memory are skipped."""
         spot = self._settle_for("reply", tx, spot, now=now)
         if spot.wants("reply") and message.finish_reason != ECHO:
             mark_told(tx, self.provider, [message.id])
-            self._enqueue_reply(tx, spot, message, now=now, not_before=now + HOLD_AT_MOST, agent=agent)
-        self.let_go(tx, spot, turn, now=now)
+            self._enqueue_reply(tx, spot, message, now=now, not_before=now + MAX_HOLD_SECONDS, agent=agent)
+        self.release_by_pace(tx, spot, turn, now=now)
 
     def take_in(self, tx: Tx, spot: Spot, messages: Sequence[tuple[Message, Speaker]], *, now: float) -> int:
-        """Record what was said and replied earlier, behind all that waits; how many of the messages are new to the
-        provider: it is told of the others already, or was."""
+        """Queue earlier messages and replies after all pending rows. Return how many of them are new to the
+        provider."""
         spot = self.settle_spot(tx, spot, now=now)
         new = mark_told(tx, self.provider, [message.id for message, _ in messages])
         for message, speaker in messages:
@@ -159,12 +159,12 @@ class Outbox(Struct, frozen=True):
         return len(new)
 
     def turn_over(self, tx: Tx, spot: Spot, turn: int, *, now: float) -> None:
-        """A turn has ended without a reply: let go what the pace allows."""
+        """End a turn without a reply: release what the flush policy allows."""
         if known := self.settle_known(tx, spot, now=now):
-            self.let_go(tx, known, turn, now=now)
+            self.release_by_pace(tx, known, turn, now=now)
 
-    def let_go(self, tx: Tx, spot: Spot, turn: int = 1, *, now: float) -> None:
-        """Let go what the pace allows after so many turns."""
+    def release_by_pace(self, tx: Tx, spot: Spot, turn: int = 1, *, now: float) -> None:
+        """Release held rows if the flush policy (`pace`) allows it after this turn."""
         address = spot.address
         if address is None or address.pace == "session" or (isinstance(address.pace, int) and turn % address.pace):
             return
@@ -182,8 +182,8 @@ class Outbox(Struct, frozen=True):
         *,
         now: float,
     ) -> str | None:
-        """Record an entry by value and let it go at once, with all that was held before it. Its ticket; None when the
-        provider does not want such entries. The same key twice is one entry."""
+        """Queue an entry by value, and release it and all rows held before it. Return its ticket, or None if the
+        provider does not want such entries. Repeating a key has no effect."""
         spot = self.settle_spot(tx, spot, now=now)
         if not spot.wants(kind):
             return None
@@ -194,8 +194,8 @@ class Outbox(Struct, frozen=True):
         return ticket
 
     def forget(self, tx: Tx, session_id: str, *, now: float) -> bool:
-        """Record the wish that the provider forgets a conversation, everywhere it was told of it and behind all that it
-        was told there. Call it before the session is deleted; False when the provider does not take such wishes."""
+        """Queue deletions of a conversation at every address that it had, after all earlier rows there. Call it before
+        the session is deleted. Return False if the provider does not accept deletions."""
         known = find_place(tx, self.provider, session_id)
         if known is None or known.address is None or "forget" not in known.address["wants"]:
             return False
@@ -206,16 +206,17 @@ class Outbox(Struct, frozen=True):
         return True
 
     def release(self, tx: Tx, spot: Spot, *, now: float) -> None:
-        """Let everything go that was held back in the lane; what was tried keeps its time."""
+        """Release all held rows of the lane; rows that were tried keep their time."""
         queue.release(tx, self.queue, spot.lane, now=now)
 
     def _settle_for(self, kind: EntryKind, tx: Tx, spot: Spot, *, now: float) -> Spot:
-        """`settle_spot`; but what the kept address does not want waits until this process knows what is wanted now."""
+        """Do `settle_spot`, but keep entries that the stored address does not want until this process knows the
+        current address."""
         settled = self.settle_spot(tx, spot, now=now)
         return settled if spot.address is not None or settled.wants(kind) else spot
 
-    def _leave_out(self, tx: Tx, entries: Iterable[Item | None], address: Address) -> None:
-        """Take back entries that are not wanted: the provider counts as not told of them."""
+    def _withdraw_unwanted(self, tx: Tx, entries: Iterable[Item | None], address: Address) -> None:
+        """Withdraw entries that the provider does not want, and mark their messages as unsent."""
         unwanted = [item for item in entries if item and item.payload and item.payload["kind"] not in address.wants]
         gone = withdraw(tx, unwanted)
         unmark_told(tx, self.provider, [item.payload["message"] for item in gone if "message" in item.payload])
@@ -246,27 +247,27 @@ class Outbox(Struct, frozen=True):
         self, tx: Tx, spot: Spot, kind: EntryKind, key: str, payload: dict[str, Json], *, now: float, not_before: float
     ) -> None:
         address = None if spot.address is None else spot.address.data
-        whole = {**payload, "kind": kind, "key": secrets.token_hex(16), "address": address}
-        queue.enqueue(tx, self.queue, spot.lane, key, whole, now=now, session_id=spot.session_id, not_before=not_before)
+        row = {**payload, "kind": kind, "key": secrets.token_hex(16), "address": address}
+        queue.enqueue(tx, self.queue, spot.lane, key, row, now=now, session_id=spot.session_id, not_before=not_before)
 
 
 class QueuedWish(Struct, frozen=True):
-    """An entry `forget` or `undo` that waits."""
+    """A queued `forget` or `undo` entry."""
 
     ticket: str
     lane: str
 
 
 def may_arrive(entries: Iterable[Item]) -> dict[str, Json]:
-    """When each of these was last tried, by its key: what was sent then may arrive though nobody waits for it."""
+    """Return the last attempt of each entry by its key: what was sent then may still arrive."""
     return {item.payload["key"]: item.tried_at for item in entries if item.payload and item.tried_at is not None}
 
 
 def enqueue_wish(
     tx: Tx, provider: str, known: EntryPlace, kind: EntryKind, cause: str, data: Json, *, now: float
 ) -> tuple[QueuedWish, ...]:
-    """Queue one entry for each address that a conversation had, each behind all that was told there. They belong to no
-    session: they stay when this one is deleted."""
+    """Queue one deletion for each address of a conversation, after all earlier rows there. The rows belong to no
+    session, so they outlive this one."""
     addresses = {(one["lane"], json.dumps(one["data"])): one["data"] for one in (*known.earlier, known.address)}
     queued = []
     for number, ((lane, _), address) in enumerate(addresses.items(), 1):
@@ -278,5 +279,5 @@ def enqueue_wish(
 
 
 def _hold(address: Address | None) -> float:
-    """Seconds that a question waits for its reply."""
-    return HOLD_AT_MOST if address is not None and address.pace not in ("async", "turn") else HOLD_FOR_REPLY
+    """Return the seconds that a question is held for its reply."""
+    return MAX_HOLD_SECONDS if address is not None and address.pace not in ("async", "turn") else REPLY_WAIT_SECONDS

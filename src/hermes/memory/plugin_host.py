@@ -1,4 +1,4 @@
-"""What a plugin is given of the host: home and clock, durable entries and values, locks, a way to say trouble."""
+"""The host that a plugin receives: home and clock, durable entries and values, locks, and reports of trouble."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from hermes.db.queue_items import find
 from hermes.errors import ProviderError
 from hermes.memory.command_host import acquaintances
 from hermes.memory.outbox import Outbox, Spot
-from hermes.memory.plugin_thread import LONGEST_REASON
+from hermes.memory.plugin_thread import MAX_REASON_CHARS
 from hermes.memory.provider import Acquaintance
 from hermes.memory.values import Conversation, Delivered, Parked, Speaker
 from hermes.store.memory_rows import all_places, find_place, get_value, set_value
 from hermes.store.store import Store
 from hermes.types import Json
 
-POLL = 0.05
-"""Seconds between two looks at what became of an entry, or at a lock that another process holds."""
-KEPT = "kept"
-LONGEST_VALUE = 64_000
-"""Characters of an entry of the plugin's own, and of a value to keep."""
+POLL_SECONDS = 0.05
+"""How often the outcome of an entry, and a lock held by another process, are checked."""
+KEPT_KIND = "kept"
+MAX_VALUE_CHARS = 64_000
+"""Limits an entry of the plugin's own, and a value to keep."""
 
 
 class PluginHost(Struct, frozen=True):
-    """See `hermes.memory.provider.Host`. Its methods run on the plugin's thread."""
+    """The `hermes.memory.provider.Host` of a running agent. Its methods run in the plugin's thread."""
 
     home: Path
     profile: str | None
@@ -44,7 +44,8 @@ class PluginHost(Struct, frozen=True):
     run_beside: Callable[[Coroutine[Any, Any, None], str], None]
     wake_delivery: Callable[[], object]
     begin_asking: Callable[[str, str], Future[str]] | None = None
-    """Has the model answer on the host's loop; None where no model is configured."""
+    """Calls the configured model on the host's loop; None without a model."""
+    owner_name: str = ""
 
     @property
     def clock(self) -> Clock:
@@ -54,13 +55,13 @@ class PluginHost(Struct, frozen=True):
         self.run_beside(work, name)
 
     async def put(self, session_id: str, key: str, data: Json, speaker: Speaker | None = None) -> str:
-        if len(repr(data)) > LONGEST_VALUE:
-            raise ProviderError(f"an entry for memory has more than {LONGEST_VALUE} characters", hint="Shorten it")
+        if len(repr(data)) > MAX_VALUE_CHARS:
+            raise ProviderError(f"an entry for memory has more than {MAX_VALUE_CHARS} characters", hint="Shorten it")
 
         def commit(tx: Tx) -> str:
             known = find_place(tx, self.outbox.provider, session_id)
             if known is None or not self.store.sessions.exists(tx, session_id):
-                raise ProviderError(f"there is no conversation {session_id} that memory knows", hint="")
+                raise ProviderError(f"memory knows no conversation {session_id}", hint="")
             if self.store.incognito.is_on(tx, session_id):
                 raise ProviderError("the conversation is incognito: nothing of it is kept", hint="")
             spot = Spot(session_id, Conversation.from_json(known.about))
@@ -82,10 +83,10 @@ class PluginHost(Struct, frozen=True):
                 return Parked(item.reason or "")
             if self.clock.now() >= until:
                 return None
-            await self.clock.sleep(POLL)
+            await self.clock.sleep(POLL_SECONDS)
 
     def trouble(self, about: str, line: str | None) -> None:
-        self.report_trouble(about, None if line is None else " ".join(line.split())[:LONGEST_REASON])
+        self.report_trouble(about, None if line is None else " ".join(line.split())[:MAX_REASON_CHARS])
 
     async def ask_model(self, instructions: str, text: str, until: float) -> str:
         if self.begin_asking is None:
@@ -108,19 +109,19 @@ class PluginHost(Struct, frozen=True):
             except Timeout:
                 if self.clock.now() >= until:
                     raise TimeoutError(f"another process holds {path}.lock") from None
-            await self.clock.sleep(POLL)
+            await self.clock.sleep(POLL_SECONDS)
         try:
             yield
         finally:
             lock.release()
 
     async def kept(self, key: str) -> Json:
-        return await self.store.read(lambda tx: get_value(tx, self.outbox.provider, KEPT, key))
+        return await self.store.read(lambda tx: get_value(tx, self.outbox.provider, KEPT_KIND, key))
 
     async def keep(self, key: str, value: Json) -> None:
-        if len(key) + len(repr(value)) > LONGEST_VALUE:
-            raise ProviderError(f"a value to keep has more than {LONGEST_VALUE} characters", hint="")
-        await self.store.write(lambda tx: set_value(tx, self.outbox.provider, KEPT, key, value))
+        if len(key) + len(repr(value)) > MAX_VALUE_CHARS:
+            raise ProviderError(f"a value to keep has more than {MAX_VALUE_CHARS} characters", hint="")
+        await self.store.write(lambda tx: set_value(tx, self.outbox.provider, KEPT_KIND, key, value))
 
     async def conversations(self) -> Sequence[Conversation]:
         rows = await self.store.read(lambda tx: all_places(tx, self.outbox.provider))

@@ -1,7 +1,7 @@
-"""A plugin on a thread of its own: whatever it does, the host waits no longer than it wants to.
+"""Runs a plugin in a separate thread, so that the host never waits longer for it than it wants to.
 
-One thread and one event loop for all conversations of a process and profile. A hook that is late holds up the next
-hook of the same line (a session's questions, one lane's deliveries) and nothing else.
+One thread with one event loop serves all conversations of a process and profile. A late hook delays only later hooks
+of the same line (the calls of a session, or the deliveries of a lane).
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from hermes.memory.thread_pool import DaemonPool
 
 T = TypeVar("T")
 log = logging.getLogger("hermes.memory")
-THREAD = "hermes-memory"
-"""How the names of threads that run a plugin's code begin."""
-BLOCKING_CALLS = 16
-"""Threads for what hooks hand to `asyncio.to_thread`."""
-SPAWNED = 64
-"""Tasks of the plugin's own that may run at a time."""
-LONGEST_REASON = 300
-GRACE = 0.05
-"""Seconds of a deadline that are left to a late hook to end when it is cancelled, so that the next can be asked."""
-LAST_MOMENT = 0.2
-"""Seconds that `close` waits for the thread."""
+THREAD_NAME = "hermes-memory"
+"""The prefix of names of threads that run a plugin's code."""
+MAX_BLOCKING_CALLS = 16
+"""Limits the threads for `asyncio.to_thread` in hooks."""
+MAX_SPAWNED_TASKS = 64
+"""Limits the plugin's own background tasks."""
+MAX_REASON_CHARS = 300
+CANCEL_GRACE_SECONDS = 0.05
+"""The part of a deadline in which a cancelled late hook may end, so that the line is free again."""
+CLOSE_TIMEOUT_SECONDS = 0.2
+"""How long `close` waits for the thread."""
 
 
 class Returned(Struct, Generic[T], frozen=True):
-    """The hook returned in time, and what it should."""
+    """The result of a hook that returned a valid value in time."""
 
     value: T
 
 
 class Missed(Struct, frozen=True):
-    """The hook gave nothing that can be used. `reason` is one line; `skipped` when the hook was not even called,
-    `defect` when it raised or returned what it should not."""
+    """A failed hook. `reason` is one line; `skipped` means that the hook was not called, `defect` that it raised or
+    returned an invalid value."""
 
     reason: str
     skipped: bool = False
@@ -53,13 +53,13 @@ class Missed(Struct, frozen=True):
 HookResult: TypeAlias = Returned[T] | Missed
 Hook: TypeAlias = Callable[[MemoryPlugin], Awaitable[T]]
 Expected: TypeAlias = type[T] | tuple[type, ...]
-"""What a hook is to return."""
+"""The type or types that a hook must return."""
 
 
 class _Started(Generic[T]):
-    """A hook under way in the plugin's thread; `ended` is set when it has really ended, also after a cancel.
+    """A hook running in the plugin's thread. `ended` is set once it has really ended, also after a cancellation.
 
-    It never holds an exception: nobody could be sure to fetch it.
+    It never holds an exception, since nobody is sure to retrieve it.
     """
 
     def __init__(self, hook: str) -> None:
@@ -76,7 +76,7 @@ class _Started(Generic[T]):
 
 
 class _OwnOutput:
-    """Standard output without what a plugin prints, which is logged: programs read what the host prints."""
+    """Standard output that logs a plugin's prints instead: programs parse the host's output."""
 
     def __init__(self, stdout: TextIO) -> None:
         self._stdout = stdout
@@ -85,15 +85,15 @@ class _OwnOutput:
         return getattr(self._stdout, name)
 
     def write(self, text: str) -> int:
-        if not threading.current_thread().name.startswith(THREAD):
+        if not threading.current_thread().name.startswith(THREAD_NAME):
             return self._stdout.write(text)
         if line := text.strip():
-            log.info("the memory provider printed: %s", line[:LONGEST_REASON])
+            log.info("the memory provider printed: %s", line[:MAX_REASON_CHARS])
         return len(text)
 
 
 class PluginThread:
-    """Makes a plugin in its own thread and calls its hooks there, each for as long as its caller wants to wait."""
+    """Creates a plugin in its own thread and calls its hooks there, each for a limited time."""
 
     def __init__(self, make: Callable[[], MemoryPlugin]) -> None:
         self._make = make
@@ -103,21 +103,22 @@ class PluginThread:
         self._closing = False
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(_log_stray)
-        self._loop.set_default_executor(DaemonPool(BLOCKING_CALLS, f"{THREAD}-call"))
+        self._loop.set_default_executor(DaemonPool(MAX_BLOCKING_CALLS, f"{THREAD_NAME}-call"))
         if not isinstance(sys.stdout, _OwnOutput):
             sys.stdout = cast(TextIO, _OwnOutput(sys.stdout))
-        self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
         self._thread.start()
 
     async def call(self, hook: str, run: Hook[T], *, line: str, expect: Expected[T], seconds: float) -> HookResult[T]:
-        """Call one hook; skipped while an earlier one of its `line` is out. Never raises what the plugin raised."""
+        """Call one hook, or skip it while an earlier hook of its `line` is running. Never raises the plugin's
+        errors."""
         if (late := self._late.get(line)) is not None and not late.ended.done():
             return Missed(f"{hook} was skipped, {late.hook} has not come back", skipped=True)
         started: _Started[T] = _Started(hook)
         if not self._begin(started, run, expect):
             return Missed(f"{hook} was skipped, the provider's thread has ended", skipped=True)
         ended = asyncio.wrap_future(started.ended)
-        grace = min(GRACE, seconds / 10)
+        grace = min(CANCEL_GRACE_SECONDS, seconds / 10)
         try:
             await asyncio.wait({ended}, timeout=seconds - grace)
         finally:
@@ -133,7 +134,7 @@ class PluginThread:
         return Missed(f"{hook} took longer than {seconds:.2g} s{blocking}")
 
     def forget(self, session_id: str) -> None:
-        """Forget the lines of a session: nothing more will be called in them."""
+        """Drop the lines of a closed session."""
         self._late = {line: late for line, late in self._late.items() if not line.endswith(f":{session_id}")}
 
     def _came_back(self, line: str, started: _Started[Any]) -> None:
@@ -141,34 +142,36 @@ class PluginThread:
             del self._late[line]
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run a task of the plugin's own on its loop. Called on the plugin's thread."""
-        if len(self._spawned) >= SPAWNED:
+        """Run a background task of the plugin on its loop. Must be called in the plugin's thread."""
+        if len(self._spawned) >= MAX_SPAWNED_TASKS:
             work.close()
-            raise ProviderError(f"{SPAWNED} tasks of the provider run already, so {name} was not begun", hint="")
+            raise ProviderError(
+                f"{MAX_SPAWNED_TASKS} tasks of the provider run already, so {name} was not begun", hint=""
+            )
         task = self._loop.create_task(work, name=name)
         self._spawned.add(task)
         task.add_done_callback(self._spawned.discard)
 
     def close(self) -> None:
-        """Stop the thread. One that hangs is left behind; it is a daemon and ends with the process."""
+        """Stop the thread. A hanging thread is abandoned; it is a daemon and ends with the process."""
         self._closing = True
         self._tell(self._loop.stop)
-        self._thread.join(timeout=LAST_MOMENT)
+        self._thread.join(timeout=CLOSE_TIMEOUT_SECONDS)
 
     def _begin(self, started: _Started[T], run: Hook[T], expect: Expected[T]) -> bool:
         async def call() -> HookResult[T]:
             try:
-                return _judge(started.hook, await run(self._made()), expect)
+                return _check_result(started.hook, await run(self._made()), expect)
             except asyncio.CancelledError:
-                raise  # it was told so because it was late, or cancelled itself
-            except ProviderError as error:  # in words of the plugin's, which need no name of a hook
+                raise  # cancelled because it was late, or by itself
+            except ProviderError as error:  # the plugin's own wording needs no hook name
                 return Missed(describe(error), defect=True)
-            except BaseException as error:  # noqa: BLE001 - the seam: not even an exit in a hook may reach the host
+            except BaseException as error:  # noqa: BLE001 - not even an exit in a hook may reach the host
                 return Missed(f"{started.hook} failed: {describe(error)}", defect=True)
 
         def begin() -> None:
             started.task = self._loop.create_task(call(), name=started.hook)
-            started.task.add_done_callback(started.end)  # also of one that is cancelled before it could begin
+            started.task.add_done_callback(started.end)  # called even if it is cancelled before it starts
 
         return self._tell(begin)
 
@@ -181,14 +184,14 @@ class PluginThread:
         return self._plugin
 
     def _blocking(self, started: _Started[T]) -> str:
-        """Which other hook holds the thread, if one does."""
+        """Name another hook that blocks the thread, if there is one."""
         running = asyncio.current_task(self._loop)
         return (
             f", {running.get_name()} blocks its thread" if running is not None and running is not started.task else ""
         )
 
     def _tell(self, what: Callable[[], object]) -> bool:
-        """Have the thread do something; False when it has ended."""
+        """Run a function in the thread. Return False if the thread has ended."""
         try:
             self._loop.call_soon_threadsafe(what)
         except RuntimeError:  # the loop is closed
@@ -200,9 +203,9 @@ class PluginThread:
         while True:
             try:
                 self._loop.run_forever()
-                if self._closing:  # else a hook has stopped the loop
+                if self._closing:  # otherwise a hook stopped the loop
                     break
-            except (SystemExit, KeyboardInterrupt) as error:  # out of a task that a hook left behind
+            except (SystemExit, KeyboardInterrupt) as error:  # raised by a task that a hook left behind
                 log.debug("memory provider's thread: %s was ignored", type(error).__name__)
         try:
             self._end_tasks()
@@ -210,16 +213,16 @@ class PluginThread:
             self._loop.close()
 
     def _end_tasks(self) -> None:
-        """Give what still runs one moment to end; what does not is let go. What was closed last gives up its socket."""
+        """Cancel remaining tasks and give them a moment to end; the last iteration lets closed sockets go."""
         if left := asyncio.all_tasks(self._loop):
             for task in left:
                 task.cancel()
-            self._loop.run_until_complete(asyncio.wait(left, timeout=LAST_MOMENT / 2))
+            self._loop.run_until_complete(asyncio.wait(left, timeout=CLOSE_TIMEOUT_SECONDS / 2))
         self._loop.run_until_complete(asyncio.sleep(0))
 
 
 def describe(error: BaseException) -> str:
-    """One line, whatever the provider put into its error."""
+    """Describe an error in one line, even if its own text cannot be read."""
     if isinstance(error, HermesError):
         return error.message
     try:
@@ -227,16 +230,16 @@ def describe(error: BaseException) -> str:
     except BaseException:  # noqa: BLE001 - the provider's own code again
         said = "(it cannot be described)"
     named = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    return named if len(named) <= LONGEST_REASON else f"{named[: LONGEST_REASON - 1]}…"
+    return named if len(named) <= MAX_REASON_CHARS else f"{named[: MAX_REASON_CHARS - 1]}…"
 
 
-def _judge(hook: str, value: T, expect: Expected[T]) -> HookResult[T]:
+def _check_result(hook: str, value: T, expect: Expected[T]) -> HookResult[T]:
     if isinstance(value, expect):
         return Returned(value)
     return Missed(f"{hook} returned {'nothing' if value is None else type(value).__name__}", defect=True)
 
 
 def _log_stray(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What a provider's own tasks left behind: one line in the log, never a traceback on a person's screen."""
+    """Log errors of a provider's own tasks in one line, never as a traceback on a person's screen."""
     error = context.get("exception")
     log.debug("memory provider's thread: %s %s", context.get("message"), describe(error) if error else "")

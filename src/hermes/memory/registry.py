@@ -1,4 +1,4 @@
-"""Finds providers: the entry-point group `hermes.memory_providers`, and folders in `plugins/` of the home."""
+"""Finds providers in the entry-point group `hermes.memory_providers`, and in folders in `plugins/` of the home."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from hermes.memory.provider import Host, MemoryPlugin
 
 GROUP = "hermes.memory_providers"
 FACTORY = "create_plugin"
-"""What a plugin folder's `__init__.py` defines: a class, or a function, that takes a Host and gives a MemoryPlugin."""
+"""The name that a plugin folder's `__init__.py` defines: a class or function that takes a Host and returns a
+MemoryPlugin."""
 NONE = "none"
-"""The name that chooses no provider."""
-PAGE = "docs/memory-providers.md"
+"""The setting's value for no provider."""
+DOCS_PAGE = "docs/memory-providers.md"
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 OLD_FACTORY = "create_provider"
@@ -27,7 +28,7 @@ Factory = Callable[[Host], MemoryPlugin]
 
 
 def find_provider(name: str, plugins: Path) -> Factory:
-    """How to make the provider called `name`. Raises ProviderError when there is none or it cannot be loaded."""
+    """Return the factory of a provider. Raises ProviderError if it does not exist or cannot be loaded."""
     folder = plugins / name
     if NAME.fullmatch(name) and (folder / "__init__.py").is_file():
         return _load_folder(name, folder)
@@ -73,7 +74,7 @@ def _load_folder(name: str, folder: Path) -> Factory:
     except ProviderError:
         del sys.modules[module_name]
         raise
-    except BaseException as error:  # a plugin that calls sys.exit() is one that cannot be loaded
+    except BaseException as error:  # includes a plugin that calls sys.exit()
         del sys.modules[module_name]
         raise _not_loaded(f"'{name}' in {folder}", error) from error
 
@@ -85,4 +86,4 @@ def _not_loaded(which: str, error: BaseException) -> ProviderError:
 
 
 def _too_old(which: str) -> ProviderError:
-    return ProviderError(f"memory provider {which} is written for an older hermes; {PAGE} tells what changed")
+    return ProviderError(f"memory provider {which} is written for an older hermes; {DOCS_PAGE} describes what changed")

@@ -1,4 +1,5 @@
-"""Threads for a provider's blocking calls (`asyncio.to_thread`): so many and no more; none keeps the process alive."""
+"""A bounded pool of threads for a provider's blocking calls (`asyncio.to_thread`) that never keeps the process
+alive."""
 
 from __future__ import annotations
 
@@ -14,15 +15,15 @@ T = TypeVar("T")
 
 
 class DaemonPool(ThreadPoolExecutor):
-    """Like its base, but Python waits for none of its threads when it ends, however long a call hangs. A thread ends
-    when no call waits for it."""
+    """A thread pool whose threads do not delay the end of the process, however long a call hangs. Idle threads end at
+    once."""
 
-    def __init__(self, most: int, name: str) -> None:
-        self._most = most
+    def __init__(self, max_threads: int, name: str) -> None:
+        self._max_threads = max_threads
         self._name = name
         self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._guard = threading.Lock()
-        self._at_work = 0
+        self._running = 0
         self._ended = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -32,13 +33,13 @@ class DaemonPool(ThreadPoolExecutor):
             if self._ended:
                 raise RuntimeError("the provider's threads have ended")
             self._waiting.append((future, partial(fn, *args, **kwargs)))
-            if self._at_work < self._most:
-                self._at_work += 1
+            if self._running < self._max_threads:
+                self._running += 1
                 threading.Thread(target=self._work, name=self._name, daemon=True).start()
         return future
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - nobody is waited for
-        """Take no more calls; those at work end by themselves, or with the process."""
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - never waits
+        """Accept no more calls; running ones end by themselves, or with the process."""
         with self._guard:
             self._ended = True
             while self._waiting:
@@ -48,7 +49,7 @@ class DaemonPool(ThreadPoolExecutor):
         while True:
             with self._guard:
                 if not self._waiting:
-                    self._at_work -= 1
+                    self._running -= 1
                     return
                 future, call = self._waiting.popleft()
             _run(future, call)
@@ -59,7 +60,7 @@ def _run(future: Future[Any], call: Callable[[], Any]) -> None:
         return
     try:
         result = call()
-    except BaseException as error:  # noqa: BLE001 - whoever awaits the future gets it
+    except BaseException as error:  # noqa: BLE001 - the caller gets it from the future
         future.set_exception(error)
     else:
         future.set_result(result)

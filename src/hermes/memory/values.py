@@ -1,4 +1,4 @@
-"""What host and provider say to each other: who spoke, where, what is to be delivered, asked and recalled.
+"""The values that host and provider exchange: speakers, conversations, entries, questions and recalls.
 
 Plain values, the same in every process. Times are Unix seconds of the host's clock.
 """
@@ -18,30 +18,30 @@ from hermes.ranking.words import SPACELESS
 from hermes.types import Json, Message, RecalledLine
 
 EntryKind = Literal["said", "reply", "note", "delegation", "own", "forget", "correct", "undo"]
-"""What an entry is: words of a person, a reply, a change of the built-in notes, a task that a sub-agent finished,
-something of the provider's own (`Host.put`), the wish to forget a conversation, a fact that a person corrected or
-forgot, or the wish to forget some messages."""
+"""The kind of an entry: a person's message, a reply, a change of the built-in notes, a finished task of a sub-agent,
+an entry of the provider's own (`Host.put`), a deletion of a conversation, a fact that a person corrected or forgot, or
+a deletion of some messages."""
 
 Pace: TypeAlias = Literal["async", "turn", "session"] | int
-"""When entries are delivered: at once; before the turn ends; when the conversation ends; after so many turns."""
+"""When entries are delivered: at once; before the turn ends; when the conversation ends; after this many turns."""
 
 Reach = Literal["everything", "own", "here"]
-"""What may be read: all of it (the owner, alone), what is the person's own (a guest, alone), or what belongs to this
-conversation (a group, whoever speaks)."""
+"""The extent of a conversation's recall: everything (the owner alone), the person's own (a guest alone), or what
+belongs to this conversation (a group, whoever speaks)."""
 
 Ending = Literal["new", "switch", "exit", "idle", "settings", "deleted", "shutdown"]
-"""Why a session is closed. `settings`: it is opened again at once, with what changed."""
+"""Why a session is closed. `settings`: it is reopened at once with new settings."""
 
 
 class Speaker(Struct, frozen=True):
-    """Who spoke, by the ids that the platform gave, unchanged. The terminal's is `Speaker(is_owner=True)`."""
+    """A speaker, by the unchanged ids of the platform. In the terminal it is `Speaker(is_owner=True)`."""
 
     user_id: str | None = None
     user_id_alt: str | None = None
     name: str | None = None
     is_owner: bool = False
     is_agent: bool = False
-    """Another program, which the owner allowed to talk in groups."""
+    """True for another program that the owner allowed to talk in groups."""
 
     def to_json(self) -> Json:
         return asdict(self)
@@ -52,30 +52,30 @@ class Speaker(Struct, frozen=True):
 
 
 def speaker_of(person: Speaker | None, message: Message, *, is_owner: bool) -> Speaker:
-    """Who said a message: the person of a direct chat, else its author. The owner may speak in anyone's."""
+    """Return a message's speaker: the person of a direct chat, else its author. The owner may write in any chat."""
     if person is not None and (person.is_owner or not is_owner):
         return person
     return Speaker(message.author_id, message.author_alt, message.author_name, is_owner, bool(message.author_is_agent))
 
 
 class Conversation(Struct, frozen=True):
-    """One conversation. It is kept in the store, so that a process that never opened it says the same of it."""
+    """A conversation. It is stored, so that processes that never opened it describe it in the same way."""
 
     session_id: str
     platform: str
     reach: Reach
     person: Speaker | None = None
-    """Of a direct chat; None in a group, where each message has its own."""
+    """The person of a direct chat; None in a group, where each message has its own speaker."""
     chat_type: str | None = None
     gateway_session_key: str | None = None
     title: str | None = None
     directory: Path | None = None
-    """Where a terminal stood when the conversation began."""
+    """The terminal's directory when the conversation began."""
     bound: Json = None
-    """`Address.data` as it was first given for this conversation, which must not be moved away from it."""
+    """The first `Address.data` of this conversation, from which it must not be moved."""
 
     def to_json(self) -> Json:
-        """All but `bound`, which is kept beside it."""
+        """Return all fields but `bound`, which is stored separately."""
         kept = to_builtins(self, enc_hook=str)
         del kept["bound"]
         return kept
@@ -86,7 +86,8 @@ class Conversation(Struct, frozen=True):
 
 
 class Notebook(Struct, frozen=True):
-    """Built-in notes of the owner, a guest, or (by `gateway_session_key`) a group: of no conversation."""
+    """The built-in notes of the owner, a guest, or (by `gateway_session_key`) a group, independent of a
+    conversation."""
 
     person: Speaker | None
     platform: str | None = None
@@ -104,10 +105,9 @@ DEFAULT_WANTS: frozenset[EntryKind] = frozenset({"said", "reply", "note", "own",
 
 
 class Address(Struct, frozen=True):
-    """Where entries go. Those of one `lane` are delivered in order, by one process at a time. `data` is kept in each
-    row and comes back with it. Kinds that are not in `wants` are not recorded.
-
-    A lane has 1 to 1,000 characters and does not begin with `?`; data is JSON of up to 16,000 characters."""
+    """The destination of entries. Entries of one `lane` are delivered in order, by one process at a time. `data` is
+    stored in each row and returned with it. Kinds that are not in `wants` are not recorded. A lane has 1 to 1,000
+    characters and does not begin with `?`; data is JSON of up to 16,000 characters."""
 
     lane: str
     data: Json = None
@@ -123,48 +123,49 @@ class Address(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """One row of the outbox. `key` is random, made with the row, and the same at every attempt."""
+    """An outbox row. `key` is random, made with the row, and the same at every attempt."""
 
     key: str
     kind: EntryKind
     address: Json
     text: str
-    """What was said, whole and without fences, read from the store when it is delivered; "" where `data` says it."""
+    """The complete text without fences, read from the store at delivery; "" if the content is in `data`."""
     at: float
     speaker: Speaker | None
-    """Of `said`, `note` and `own`; of a `reply` to another agent, that agent."""
+    """The speaker of a `said`, `note` or `own` entry; for a `reply` to another agent, that agent."""
     session_id: str | None
     data: Json = None
-    """own: what `put` was given. note: target, action, old. delegation: task. reply: `{"stopped": true}` for one that
-    the person cut off. forget: the session_id of a conversation that was deleted. correct: the `id` of a fact and what
-    it said (`old`); the entry's text is what holds, and "" has the fact forgotten. undo: the session_id, `times` of the
-    messages that were taken back (the `at` of their entries), and `entries` that tools put meanwhile or that tell of
-    sub-agents, each with kind, data and the note of its delivery. forget and undo: `may_arrive`, when entries were last
-    tried that will not come again, by key: a server may still be busy with them."""
+    """The content by kind. own: the data given to `put`. note: target, action, old. delegation: task. reply:
+    `{"stopped": true}` if the person cut it off. forget: the session_id of a deleted conversation. correct: the `id`
+    of a fact and its former text (`old`); the entry's text is the right one, or "" to forget the fact. undo: the
+    session_id, `times` of the retracted messages (the `at` of their entries), and `entries` that tools made meanwhile
+    or that describe sub-agents, each with kind, data and the note of its delivery. forget and undo: `may_arrive`, the
+    last attempts of entries that will not come again, by key: a server may still be processing them."""
     tried_at: float | None = None
-    """When the last attempt began that may have arrived: look before you repeat it."""
+    """The start of the last attempt that may have arrived: check the server before repeating it."""
     queued_at: float | None = None
-    """When the row was made: no attempt is older. What was said long before may be told later."""
+    """The time when the row was made; no attempt is older. Old messages may be sent much later."""
 
 
 class Delivered(Struct, frozen=True):
-    """Done for good. `note` is kept and shown, such as the server's id."""
+    """A final success. `note` is stored and shown, such as the server's id."""
 
     note: str | None = None
 
 
 class Later(Struct, frozen=True):
-    """Not now, for as long as it takes; what follows in the lane waits too. `everyone`: it is the server's fault and
-    not this entry's, so no lane is tried for a while."""
+    """A temporary failure without a limit of attempts; later entries of the lane wait too. `everyone` means that the
+    server is at fault, not this entry, so that all lanes pause."""
 
     reason: str
     after: float | None = None
-    """Seconds to wait, a day at most; None leaves it to the host, which waits longer each time."""
+    """Seconds to wait, at most a day; None leaves it to the host's growing back-off."""
     everyone: bool = False
 
 
 class Parked(Struct, frozen=True):
-    """Never by itself again: refused for good, or nobody can tell whether it arrived. It is shown; the lane goes on."""
+    """A final failure: refused for good, or it is unknown whether it arrived. It is shown to people; the lane
+    continues."""
 
     reason: str
 
@@ -178,53 +179,52 @@ class Said(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """What a turn is about. `turn` counts the turns of the conversation that memory may know, from 1, over restarts.
-    `until` is when the answer is due."""
+    """The question of a turn. `turn` counts the conversation's turns that memory may know, from 1, across restarts.
+    `until` is the deadline of the answer."""
 
     said: tuple[Said, ...]
     turn: int
     until: float
     since: float = 0.0
-    """Something was forgotten or taken back then: what was fetched before may hold it, and is not to be recalled."""
+    """When something was last forgotten or undone: text fetched earlier may contain it and must not be recalled."""
 
     @property
     def text(self) -> str:
-        """All that was said, in one piece."""
+        """The messages as one text."""
         return "\n".join(said.text for said in self.said)
 
 
 class Part(Struct, frozen=True):
-    """One piece of recalled text, as it goes into the request."""
+    """A piece of recalled text, as it goes into the request."""
 
     layer: str
     text: str
     as_of: float
-    """When it was fetched."""
+    """The time at which it was fetched."""
     tokens: int
     cut: int = 0
-    """Characters that were left out to fit."""
+    """Characters omitted to fit."""
     sources: tuple[str, ...] = ()
-    """Why each line that begins with "- " is there, in their order."""
+    """The reason for each line that begins with "- ", in order."""
     left_out: tuple[str, ...] = ()
-    """Lines that did not fit, in brief."""
+    """Shortened lines that did not fit."""
 
 
 class Recalled(Struct, frozen=True):
-    """What was recalled, in the order of the request. `missed` names what was not there in time, and why."""
+    """The result of a recall, in the order of the request. `missed` maps what was not ready in time to the reason."""
 
     parts: tuple[Part, ...] = ()
     missed: Mapping[str, str] = field(default_factory=dict)
     lines: tuple[RecalledLine, ...] = ()
-    """The same as data, the best first, for answers without a model."""
+    """The same as data, best first, for answers without a model."""
 
 
 UNSPACED = re.compile(f"[{SPACELESS}]")
-"""Characters of scripts without spaces between words: there a word is looked for anywhere in the text."""
+"""Matches scripts without spaces between words, in which a word is found anywhere in a text."""
 
 
 class Wording(Struct, frozen=True):
-    """Words that must all occur in a text, as whole words and in any order. Case does not matter, nor does the way in
-    which Unicode writes a character."""
+    """Words that must all occur in a text, as whole words in any order, ignoring case and Unicode form."""
 
     words: tuple[str, ...]
 
@@ -244,17 +244,17 @@ def _stands_in(word: str, text: str) -> bool:
 
 
 FactKind = Literal["stated", "derived"]
-"""Whether a fact was said, or concluded from what was said."""
+"""The origin of a fact: stated by a person, or derived from statements."""
 
 
 class FactQuery(Struct, frozen=True):
-    """Which facts are wanted: with all of the words, with this id, or those that an injected line says; up to `limit`,
-    `after` those given before. `as_of` leaves those that held at a time, `kind` those of one kind."""
+    """A query for facts: with all `words`, with an `id`, or those behind an `injected` line; at most `limit`,
+    following the cursor `after`. `as_of` selects facts valid at a time, `kind` those of one kind."""
 
     words: Wording | None = None
     id: str | None = None
     injected: tuple[str, str] | None = None
-    """A line of a recall, and why it was there, both as they were recorded."""
+    """A recalled line and its source, as recorded."""
     as_of: float | None = None
     after: str = ""
     limit: int = 20
@@ -262,63 +262,63 @@ class FactQuery(Struct, frozen=True):
 
 
 class Fact(Struct, frozen=True):
-    """One thing that is held about a person. `id` is the provider's own, and stays the same for this text."""
+    """A fact about a person. `id` is the provider's own, and constant for the same text."""
 
     id: str
     text: str
     at: float | None = None
     origin: str = ""
-    """Where it comes from, in a few words."""
+    """The origin in a few words."""
     until: float | None = None
-    """Until when it held; None for what holds."""
+    """The end of its validity; None for a current fact."""
 
 
 class Facts(Struct, frozen=True):
-    """Facts, and after which the next come, if there are more. `remark` says what is not among them, and why."""
+    """A page of facts. `after` is the cursor of the next page, if any; `remark` says what is missing, and why."""
 
     items: tuple[Fact, ...] = ()
     after: str | None = None
     remark: str = ""
     total: int | None = None
-    """How many are held altogether; None where nobody counted."""
+    """The number of all facts; None if unknown."""
 
 
 class Portrait(Struct, frozen=True):
-    """What is known of someone at a glance. `lacks` says in words what this server cannot tell or do."""
+    """A summary of a person or agent. `lacks` describes what the server cannot provide."""
 
     name: str
     is_agent: bool = False
     card: tuple[str, ...] = ()
     standing: tuple[tuple[str, Fact], ...] = ()
-    """What always holds, each with what kind of thing it is."""
+    """Permanent facts, each with its category."""
     total: int | None = None
     lacks: tuple[str, ...] = ()
 
 
 class FactSource(Struct, frozen=True):
-    """Words that a fact was learnt from. `session_id` is the conversation, where it was one of this home."""
+    """A message that a fact was learnt from. `session_id` is set for conversations of this home."""
 
     text: str
     at: float | None = None
     session_id: str | None = None
     can_go: bool = True
-    """False where the provider cannot delete it."""
+    """False if the provider cannot delete it."""
 
 
 class FactChange(Struct, frozen=True):
-    """Another fact that a fact changed, was changed by, or contradicts."""
+    """A fact that another fact changed, was changed by, or contradicts."""
 
     text: str
     at: float | None
-    """When the later of the two was said."""
+    """The time of the later fact."""
     is_newer: bool
-    """Whether the other fact is the later one."""
+    """True if this fact is the later one."""
     is_contradiction: bool = False
     is_undone: bool = False
 
 
 class Remembered(Struct, frozen=True):
-    """One thing that a provider holds. `id` is the provider's own."""
+    """An item that a provider holds. `id` is the provider's own."""
 
     kind: str
     id: str
@@ -327,8 +327,8 @@ class Remembered(Struct, frozen=True):
 
 
 class Holding(Struct, frozen=True):
-    """What a provider holds that fits some words, and in words what of it cannot be deleted there, or was not looked
-    at. `profiles` are the other ones that tell the same memory."""
+    """A provider's items that match some words. `stays` describes what it cannot delete or did not search; `profiles`
+    are others with the same memory."""
 
     items: tuple[Remembered, ...] = ()
     stays: tuple[str, ...] = ()
@@ -336,7 +336,7 @@ class Holding(Struct, frozen=True):
 
 
 class ToolUse(Struct, frozen=True):
-    """One call by the model. `key` is unique for ever: put entries under it."""
+    """A tool call by the model. `key` is unique: use it for entries of this call."""
 
     name: str
     arguments: Mapping[str, Json]

@@ -18,8 +18,8 @@ from hermes.db.queue_items import is_held
 from hermes.errors import HermesError
 from hermes.memory.command_host import guarded
 from hermes.memory.forgetting import (
+    InFlight,
     Kept,
-    UnderWay,
     find_kept,
     find_noted,
     find_told,
@@ -72,7 +72,7 @@ class HostMemory(Struct, frozen=True):
 
     app: App
     seen: Kept
-    under_way: UnderWay = UnderWay()
+    under_way: InFlight = InFlight()
 
 
 def find_everywhere(
@@ -146,7 +146,7 @@ def _forget_here(host: HostMemory, wording: Wording) -> HostMemory:
             mark_replies(tx, name, now=app.clock.now())
         kept, found = forget_kept(store, tx, wording, seen, now=app.clock.now())
         before = host.under_way
-        return HostMemory(app, kept, UnderWay((*before.held, *found.held), before.was_tried or found.was_tried))
+        return HostMemory(app, kept, InFlight((*before.held, *found.held), before.was_tried or found.was_tried))
 
     async def work(store: Store) -> HostMemory:
         # Read first: while this one writes nobody else can, and what is new by then is little.

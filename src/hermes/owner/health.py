@@ -10,7 +10,7 @@ from hermes.app import App
 from hermes.db import queue_items
 from hermes.db.engine import Tx
 from hermes.files import check_room
-from hermes.gateway.store_watch import PART
+from hermes.gateway.store_watch import STATUS_PART
 from hermes.logs import read_warnings
 from hermes.memory.active import ActiveProvider
 from hermes.owner.server import read_server
@@ -58,5 +58,5 @@ def _store_status(app: App) -> list[inbox.PartStatus]:
         check_room(app.home.path)
     except OSError as error:
         detail = f"nothing can be written in {app.home.path} ({error.strerror})"
-        return [inbox.PartStatus(PART, "failing", detail, app.clock.now())]
+        return [inbox.PartStatus(STATUS_PART, "failing", detail, app.clock.now())]
     return []

@@ -149,7 +149,7 @@ SEVERAL = frozenset(
     frère sœur ami amie fils fille enfant chien chat 哥哥 弟弟 姐姐 妹妹 朋友 儿子 女儿 孩子 狗 猫
     """.split()  # noqa: SIM905
 )
-"""Things that a person may have several of: another value is no change."""
+"""Things that a person may have several of: another value changes nothing."""
 ENDS = re.compile(
     r"\bno longer\b|\bany ?more\b|\bstopped\b|\bused to\b|\bnicht mehr\b|\bkeine?n? .{1,30}\bmehr\b|\bya no\b"
     r"|\bne \w+ plus\b|\bn['’]\w+ plus\b|不再",

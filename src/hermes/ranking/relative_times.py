@@ -1,4 +1,4 @@
-"""Relative times in a text ("last week", "am Freitag", "三年前"), resolved from the day on which it was said.
+"""Relative times in a text ("last week", "am Freitag", "三年前"), resolved from the day of the text.
 
 Each word becomes a letter, its code (see `time_words`), and one regular expression over these letters finds the
 phrases. So the languages share one grammar, and the time grows only with the length of the text.
@@ -67,7 +67,7 @@ class RelativeTime:
 
     @property
     def is_span(self) -> bool:
-        """True for the whole time from then until the text was said."""
+        """True for the whole time from then until the day of the text."""
         return self.written.startswith(SINCE)
 
 

@@ -1,4 +1,4 @@
-"""Kinds that are made of others: lists, maps, one of two, and none as a value."""
+"""Kinds made of other kinds: lists, maps, alternatives, and none as a value."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
 
-MOST_ITEMS = 10_000
+MAX_ITEMS = 10_000
 NONE_WORDS = frozenset({"none", "null"})
 
 
 @dataclass(frozen=True, slots=True)
 class List(Kind[tuple[T, ...]]):
-    """Several of one kind. As text they are parted by commas, or a JSON list."""
+    """Several values of one kind. As text they are separated by commas, or a JSON list."""
 
     item: Kind[T]
 
@@ -30,8 +30,8 @@ class List(Kind[tuple[T, ...]]):
 
     def parse(self, raw: object) -> tuple[T, ...]:
         items = self._items(raw)
-        if len(items) > MOST_ITEMS:
-            raise self.refusal(raw, f"at most {MOST_ITEMS:,} items")
+        if len(items) > MAX_ITEMS:
+            raise self.refusal(raw, f"at most {MAX_ITEMS:,} items")
         return tuple(_parse_at(f" item {place}", self.item, item) for place, item in enumerate(items, 1))
 
     def _items(self, raw: object) -> Sequence[object]:
@@ -52,7 +52,7 @@ class List(Kind[tuple[T, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Map(Kind[Mapping[str, T]]):
-    """Names that people choose, each with a value of one kind."""
+    """A map from freely chosen names to values of one kind."""
 
     value: Kind[T]
 
@@ -64,8 +64,8 @@ class Map(Kind[Mapping[str, T]]):
         named = _to_mapping(raw)
         if named is None:
             raise self.refusal(raw)
-        if len(named) > MOST_ITEMS:
-            raise self.refusal(raw, f"at most {MOST_ITEMS:,} names")
+        if len(named) > MAX_ITEMS:
+            raise self.refusal(raw, f"at most {MAX_ITEMS:,} names")
         return {name: _parse_at(f".{name}", self.value, value) for name, value in named.items()}
 
     def describe(self) -> str:
@@ -77,7 +77,7 @@ class Map(Kind[Mapping[str, T]]):
 
 @dataclass(frozen=True, slots=True)
 class Fields(Kind[Mapping[str, Any]]):
-    """Names that are given, each with a kind of its own. A name that is left out is not in the value."""
+    """A map with known names, each with its own kind. Names may be left out."""
 
     fields: Mapping[str, Kind[Any]]
 
@@ -100,7 +100,7 @@ class Fields(Kind[Mapping[str, Any]]):
 
 @dataclass(frozen=True, slots=True)
 class OpenFields(Fields):
-    """Fields to which other programs may add. A name that is not known is not used, and `unknown` names it."""
+    """Fields to which other programs may add names. Unknown names are ignored; `unknown` lists them."""
 
     def parse(self, raw: object) -> Mapping[str, Any]:
         named = _to_mapping(raw)
@@ -108,7 +108,7 @@ class OpenFields(Fields):
         return Fields.parse(self, raw if known is None else known)
 
     def unknown(self, raw: object, path: str) -> Iterator[tuple[str, str | None]]:
-        """Yield the path of every unknown name, beginning with `path`, and of the name that was probably meant."""
+        """Yield the path of every unknown name, beginning with `path`, and the path that was probably meant."""
         for name, value in (_to_mapping(raw) or {}).items():
             kind, inner = self.fields.get(name), f"{path}.{name}"
             if isinstance(kind, OpenFields):
@@ -120,7 +120,7 @@ class OpenFields(Fields):
 
 @dataclass(frozen=True, slots=True)
 class Either(Kind[A | B]):
-    """Two kinds; the first that takes a value has it."""
+    """Two alternative kinds; the first that accepts a value parses it."""
 
     first: Kind[A]
     second: Kind[B]
@@ -152,7 +152,7 @@ class Either(Kind[A | B]):
 
 @dataclass(frozen=True, slots=True)
 class Nothing(Kind[None]):
-    """The absence of a value, said on purpose."""
+    """An explicit absence of a value."""
 
     def parse(self, raw: object) -> None:
         if raw is not None and not (isinstance(raw, str) and raw.strip().lower() in NONE_WORDS):
@@ -163,12 +163,12 @@ class Nothing(Kind[None]):
 
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
-    """Values of `kind`, or none, which is a value too: it hides what less important layers say."""
+    """Return the kind of values of `kind` or none. None is a value too: it hides values of less important layers."""
     return Either(Nothing(), kind)
 
 
 def takes_nothing(kind: Kind[Any]) -> bool:
-    """Whether none is a value of this kind."""
+    """Return True if none is a value of this kind."""
     try:
         return kind.parse(None) is None
     except RefusedValue:
@@ -183,7 +183,7 @@ def _parse_at(step: str, kind: Kind[T], raw: object) -> T:
 
 
 def _to_mapping(raw: object) -> dict[str, object] | None:
-    """Names and values; a number that YAML read in the place of a name is that name."""
+    """Return a map with text keys, or None; YAML may read a key as a number."""
     if isinstance(raw, str):
         raw = _from_json(raw)
     if not isinstance(raw, Mapping) or any(isinstance(name, bool) for name in raw):

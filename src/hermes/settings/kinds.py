@@ -1,9 +1,9 @@
-"""What a setting's value may be. A kind is a value: it parses, says what it takes, and shows without secrets.
+"""Kinds of setting values. A kind parses a value, describes what it accepts, and shows values without secrets.
 
     Text  Secret  Url  Choice  Boolean  Integer  Number      here
     List  Map  Fields  Either  optional                      made of others, in `compound_kinds`
 
-Every kind also reads text, since a variable and a command line have nothing else: `a, b` for a list, JSON for a map.
+Every kind also reads text, for variables and command lines: `a, b` for a list, JSON for a map.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from hermes.redaction import HIDDEN, hide_passwords, hide_url
 T_co = TypeVar("T_co", covariant=True)
 N = TypeVar("N", int, float)
 
-LONGEST_TEXT = 10_000
-LONGEST_QUOTE = 120
+MAX_TEXT_CHARS = 10_000
+MAX_QUOTE_CHARS = 120
 TRUE_WORDS = frozenset({"true", "yes", "on", "1"})
 FALSE_WORDS = frozenset({"false", "no", "off", "0"})
 
 
 class RefusedValue(Exception):
-    """A kind does not take a value. `path` leads from the setting to what is wrong: `.user`, ` item 2`."""
+    """A kind refuses a value. `path` leads from the setting to the problem: `.user`, ` item 2`."""
 
     def __init__(self, shown: str, allowed: str, path: tuple[str, ...] = ()) -> None:
         super().__init__(f"{''.join(path)} is {shown}, but takes {allowed}")
@@ -37,45 +37,45 @@ class RefusedValue(Exception):
         self.path = path
 
     def inside(self, step: str) -> RefusedValue:
-        """The same, seen from one level further out."""
+        """Return the same error with one more outer step in its path."""
         return RefusedValue(self.shown, self.allowed, (step, *self.path))
 
 
 class Kind(ABC, Generic[T_co]):
-    """One kind of values. `parse` raises `RefusedValue`; what it returned once it takes again and returns unchanged."""
+    """One kind of values. `parse` raises `RefusedValue`; it returns its own results unchanged."""
 
     @property
     def secret(self) -> bool:
-        """Whether a value may hold what nobody should see."""
+        """True if a value may contain a secret."""
         return False
 
     @abstractmethod
     def parse(self, raw: object) -> T_co:
-        """The value that `raw` means."""
+        """Return the value that `raw` stands for."""
 
     @abstractmethod
     def describe(self) -> str:
-        """What is allowed, in words that follow "takes"."""
+        """Return the accepted values, in words that follow "takes"."""
 
     def show(self, value: Any) -> Any:
-        """A value of this kind as a person may see it, in lists and maps that JSON has too."""
+        """Return a value in a form that is safe to show, with JSON's lists and maps."""
         return value
 
     def quote(self, raw: object) -> str:
-        """What someone wrote, right or wrong, as an error may repeat it."""
+        """Return a given value, right or wrong, as error texts may quote it."""
         if self.secret:
             return HIDDEN
         text = hide_passwords(repr(plain(raw)))
-        return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…"
+        return text if len(text) <= MAX_QUOTE_CHARS else f"{text[:MAX_QUOTE_CHARS]}…"
 
     def refusal(self, raw: object, allowed: str = "") -> RefusedValue:
-        """What `parse` raises for `raw`."""
+        """Return the error that `parse` raises for `raw`."""
         return RefusedValue(self.quote(raw), allowed or self.describe())
 
 
 @dataclass(frozen=True, slots=True)
 class Text(Kind[str]):
-    """Any text. `spellings` are words that mean another one."""
+    """Any text. `spellings` maps alternative spellings to the text they mean."""
 
     spellings: Mapping[str, str] = field(default_factory=dict)
 
@@ -83,8 +83,8 @@ class Text(Kind[str]):
         if isinstance(raw, bool) or not isinstance(raw, str | int | float):
             raise self.refusal(raw)
         text = str(raw)
-        if len(text) > LONGEST_TEXT:
-            raise self.refusal(text, f"{self.describe()} of at most {LONGEST_TEXT:,} characters")
+        if len(text) > MAX_TEXT_CHARS:
+            raise self.refusal(text, f"{self.describe()} of at most {MAX_TEXT_CHARS:,} characters")
         return self.spellings.get(text, text)
 
     def describe(self) -> str:
@@ -93,7 +93,7 @@ class Text(Kind[str]):
 
 @dataclass(frozen=True, slots=True)
 class Secret(Text):
-    """Text that nobody should see."""
+    """Text that must stay secret."""
 
     @property
     def secret(self) -> bool:
@@ -105,10 +105,10 @@ class Secret(Text):
 
 @dataclass(frozen=True, slots=True)
 class Url(Kind[str]):
-    """Where something is on the web. It may hold a password, which is not shown. Empty means nowhere."""
+    """A web URL, or "" for none. A password in it is not shown."""
 
     def parse(self, raw: object) -> str:
-        if not isinstance(raw, str) or len(raw) > LONGEST_TEXT:
+        if not isinstance(raw, str) or len(raw) > MAX_TEXT_CHARS:
             raise self.refusal(raw)
         url = raw.strip()
         try:
@@ -132,7 +132,7 @@ class Url(Kind[str]):
 
 @dataclass(frozen=True, slots=True)
 class Choice(Kind[str]):
-    """One of a few words. `spellings` are further words that mean one of them."""
+    """One of a few words. `spellings` maps further words to one of them."""
 
     words: tuple[str, ...]
     spellings: Mapping[str, str] = field(default_factory=dict)
@@ -179,7 +179,7 @@ class Number(Kind[float]):
 
 @dataclass(frozen=True, slots=True)
 class Integer(Kind[int]):
-    """A whole number within bounds. Where it is `clamped`, one outside means the nearest bound."""
+    """A whole number within bounds. If `clamped`, a number outside becomes the nearest bound."""
 
     minimum: int | None = None
     maximum: int | None = None
@@ -201,14 +201,14 @@ class Integer(Kind[int]):
 
 
 def plain(value: object) -> Any:
-    """Tuples and mappings of any make as lists and dicts, for YAML, JSON and error texts."""
+    """Return tuples and mappings of any type as lists and dicts, for YAML, JSON and error texts."""
     if isinstance(value, Mapping):
         return {name: plain(inner) for name, inner in value.items()}
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def in_words(value: object) -> str:
-    """A shown value as one line of text that `parse` understands."""
+    """Return a shown value as one line of text that `parse` accepts."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
@@ -229,7 +229,7 @@ def _to_float(raw: object) -> float | None:
 
 
 def _to_whole(raw: object, number: float) -> int:
-    """All the digits, which a float has no room for."""
+    """Return all digits of a whole number, which a float might not hold."""
     try:
         return int(raw) if isinstance(raw, int | str) else int(number)
     except ValueError:  # "5.0"

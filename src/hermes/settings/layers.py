@@ -1,4 +1,4 @@
-"""Which value is in force: layers of given values, the most important first, below them the defaults.
+"""Layers of given values, the most important first, with the defaults below them.
 
 try_resolve(table, [Layer("environment", …), Layer("file", …)]) ──> Settings ──get(SETTING)──> a value of its kind
 """
@@ -19,7 +19,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value as someone wrote it, and where, in words for an error: `config.yaml, line 7`."""
+    """A value as it was written, and its location for error texts: `config.yaml, line 7`."""
 
     key: str
     value: object
@@ -35,11 +35,11 @@ class Layer:
 
     @classmethod
     def of(cls, name: str, values: Mapping[str, object], where: str) -> Layer:
-        """The layer of a mapping that stands in one place, such as a block of a JSON file."""
+        """Return the layer of a mapping from one location, such as a block of a JSON file."""
         return cls(name, {key: Given(key, value, where) for key, value in values.items()})
 
     def find(self, setting: Setting[Any]) -> Given | None:
-        """What this layer says of a setting. A null is said only where none is a value, else it is left open."""
+        """Return this layer's value of a setting, or None. A null counts only for kinds of which none is a value."""
         for key in setting.keys:
             given = self.values.get(key)
             if given is not None and (given.value is not None or takes_nothing(setting.kind)):
@@ -48,7 +48,7 @@ class Layer:
 
 
 def environment(table: Iterable[Setting[Any]], env: Mapping[str, str]) -> Layer:
-    """The layer of the variables that these settings name. An empty variable says nothing."""
+    """Return the layer of the environment variables that these settings name. Empty variables are ignored."""
     named = ((setting.key, setting.env, env.get(setting.env)) for setting in table if setting.env)
     values = {key: Given(key, value, f"environment variable {name}") for key, name, value in named if value}
     return Layer("environment", values)
@@ -56,7 +56,7 @@ def environment(table: Iterable[Setting[Any]], env: Mapping[str, str]) -> Layer:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A value in force, the name of its layer, and where it stands in it."""
+    """A value in force, the name of its layer, and its location in it."""
 
     value: Any
     origin: str
@@ -65,30 +65,30 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting's value and where it came from."""
+    """The value of every setting, with its source."""
 
     found: Mapping[str, Resolved]
 
     def get(self, setting: Setting[T]) -> T:
-        """The value in force."""
+        """Return the value in force."""
         value: T = self.found[setting.key].value
         return value
 
     def origin(self, setting: Setting[Any]) -> str:
-        """The name of the layer that the value came from, or `default`."""
+        """Return the name of the value's layer, or `default`."""
         return self.found[setting.key].origin
 
     def is_given(self, setting: Setting[Any]) -> bool:
-        """Whether anybody said it, whatever it is."""
+        """Return True if the value was given, even if it equals the default."""
         return self.origin(setting) != DEFAULT
 
     def where(self, setting: Setting[Any]) -> str:
-        """Where the value stands: a file's line, a variable; `default` when nobody gave one."""
+        """Return the value's location: a line of a file, a variable, or `default`."""
         return self.found[setting.key].where
 
 
 def try_resolve(table: Table, layers: Sequence[Layer]) -> tuple[Settings, list[SettingsError]]:
-    """The settings in force and everything that is wrong with them; a wrong value leaves the default in force."""
+    """Return the settings in force and every error in them; a wrong value leaves the default in force."""
     found: dict[str, Resolved] = {}
     problems: list[SettingsError] = []
     for setting in table:
@@ -101,7 +101,7 @@ def try_resolve(table: Table, layers: Sequence[Layer]) -> tuple[Settings, list[S
 
 
 def check(problems: Sequence[SettingsError]) -> None:
-    """Raise the first problem, if there is one, and say how many more there are."""
+    """Raise the first problem, if any, with the number of further ones."""
     if problems:
         more = f" (and {len(problems) - 1} more: `hermes doctor` lists them)" if len(problems) > 1 else ""
         raise SettingsError(problems[0].message + more, hint=problems[0].hint)

@@ -1,4 +1,4 @@
-"""One setting, a table of them, and which one was probably meant by a key that is hardly another on purpose."""
+"""Settings, tables of settings, and suggestions for mistyped keys."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Setting(Generic[T_co]):
-    """One row of a table: of ours in config.yaml, or of a memory plugin in a file of its own."""
+    """One row of a table: a setting in config.yaml, or of a memory plugin in its own file."""
 
     key: str
     kind: Kind[T_co]
     default: T_co
     help: str
     env: str | None = None
-    """The environment variable that says it too."""
+    """The environment variable of the setting."""
     env_wins: bool = False
-    """Whether that variable comes before the file; else it fills in what the file leaves open."""
+    """True if that variable overrides the file; otherwise it applies only where the file has no value."""
     also: tuple[str, ...] = ()
-    """Other keys that mean the same. They are read where `key` is not given, and never written."""
+    """Alternative keys. They are read if `key` is not given, and never written."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Every key it is read from, the most important first."""
+        """Return every key it is read from, the most important first."""
         return (self.key, *self.also)
 
     @property
@@ -39,11 +39,12 @@ class Setting(Generic[T_co]):
 
     @property
     def allowed(self) -> str:
-        """What it takes, in words."""
+        """Return the accepted values, in words."""
         return self.kind.describe()
 
     def parse(self, raw: object, where: str, key: str = "") -> T_co:
-        """The value that `raw` means, or a SettingsError that names `where`, the key, the value and what is allowed."""
+        """Return the value that `raw` stands for. Raises SettingsError with `where`, the key, the value and what is
+        allowed."""
         try:
             return self.kind.parse(raw)
         except RefusedValue as refused:
@@ -58,12 +59,13 @@ Table: TypeAlias = Sequence[Setting[Any]]
 
 
 def collect(namespace: Mapping[str, object]) -> Table:
-    """The settings of a module or a class (`vars(…)`), in the order in which they stand there."""
+    """Return the settings of a module or class (`vars(…)`), in the order of their definition."""
     return tuple(found for found in namespace.values() if isinstance(found, Setting))
 
 
 def nearest(key: str, known: Iterable[str]) -> str | None:
-    """The key that is one letter away, or has the same words in another order; None when there is none or several."""
+    """Return the key that is one letter away, or has the same words in another order; None unless there is exactly
+    one."""
     close = [other for other in known if _is_one_letter_away(key, other) or _words(key) == _words(other)]
     return close[0] if len(close) == 1 else None
 
@@ -73,7 +75,7 @@ def _words(key: str) -> list[str]:
 
 
 def _is_one_letter_away(one: str, other: str) -> bool:
-    """One letter more, less or different, or two beside each other that changed places."""
+    """Return True if the texts differ by one letter more, less or different, or by two adjacent letters swapped."""
     shorter, longer = sorted((one.lower(), other.lower()), key=len)
     same = next((place for place, (a, b) in enumerate(zip(shorter, longer, strict=False)) if a != b), len(shorter))
     if len(longer) > len(shorter):

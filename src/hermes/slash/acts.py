@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hermes.agent.agent import Agent
 from hermes.agent.compress import compressor_of, describe
 from hermes.agent.stopping import unless_stopped
-from hermes.agent.undo import MOST_TURNS, undo
+from hermes.agent.undo import MAX_UNDO_TURNS, undo
 from hermes.compression.compressor import Request
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
@@ -104,8 +104,8 @@ async def compress(here: Here, focus: str) -> str:
 
 async def retract(here: Here, text: str) -> str:
     count = read_number(text) if text else 1
-    if not 1 <= count <= MOST_TURNS:
-        raise UsageError(f"/undo takes a number of turns from 1 to {MOST_TURNS}, not '{text[:MAX_QUOTED_CHARS]}'")
+    if not 1 <= count <= MAX_UNDO_TURNS:
+        raise UsageError(f"/undo takes a number of turns from 1 to {MAX_UNDO_TURNS}, not '{text[:MAX_QUOTED_CHARS]}'")
     return await undo(await agent_of(here, NOTHING_SAID), count, here.cause, here.stop, here.may_take_back)
 
 

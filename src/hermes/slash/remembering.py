@@ -1,4 +1,5 @@
 """`/memory`: list, correct and forget memory entries of this person by number; and incognito.
+`/remember`, `/search` and `/forget` are short ways to the same.
 
 A number always means the entry that it was last shown with, so that a command never changes another entry.
 """
@@ -28,13 +29,19 @@ WORDS = {
     "more": "The next entries.",
     "search": "Entries with all of these words.",
     "edit": "Correct an entry: its number, then what holds.",
-    "forget": "Forget an entry for good.",
+    "forget": "Forget an entry for good: its number, or words to look for.",
     "why": "Where an entry comes from.",
     "undo": "Let an entry and what changed it both hold.",
     "on": "Recall, note and send again.",
     "off": "Incognito from here on.",
 }
 TAKES = "[more|search WORDS|edit N TEXT|forget N|why N|undo N|on|off]"
+FACTS, ENDED = "Facts, from what was said:", "No longer so:"
+"""Headings of a listing, below those of the notes."""
+MOST_SAID = 5
+SAID = "Said in conversations:"
+IN_INCOGNITO = "nothing is noted in an incognito conversation"
+REMEMBERED_TEXT = "Noted: {}. `/forget` takes it out again."
 HOW = "`/memory edit N TEXT` corrects an entry, `/memory forget N` forgets it, `/memory why N` says where it is from."
 MORE = "There is more: `/memory more`."
 NOT_LISTED = "`/memory` lists what there is, with numbers; `/memory search WORDS` what holds these words"
@@ -73,6 +80,37 @@ async def memory(here: Here, text: str) -> str:
     return UNCHANGED if told is None else told
 
 
+async def remember(here: Here, text: str) -> str:
+    """Note something about the person, in their own words."""
+    place = await here.place()
+    if not text:
+        raise UsageError("what shall be remembered?", hint="`/remember TEXT`")
+    if isinstance(place.book.notes.scope, Group):
+        raise UsageError(GROUPS)
+    if await _is_incognito(place):
+        raise UsageError(IN_INCOGNITO, hint="`/memory on` switches memory on again")
+    return REMEMBERED_TEXT.format(_cut((await place.book.add(text)).text).rstrip("."))
+
+
+async def search(here: Here, text: str) -> str:
+    """Search what memory holds, and what was said in conversations that this one reaches."""
+    place = await here.place()
+    told = await unless_stopped(_search(here, place.book, text), here.stop)
+    if told is None:
+        return UNCHANGED
+    hits = await place.book.search_said(text, MOST_SAID)
+    said = [f"- {_cut(hit.snippet)} ({_date(hit.message.timestamp)}, {hit.message.session_id})" for hit in hits]
+    return "\n".join([told, "", SAID, *said]) if said else told
+
+
+async def forget(here: Here, text: str) -> str:
+    """Forget an entry, by its number or by words that it holds."""
+    place = await here.place()
+    if not text:
+        raise UsageError("what shall be forgotten?", hint="`/forget WORDS`, or `/forget N` with a number of `/memory`")
+    return await _forget(here, place.book, text)
+
+
 async def memory_words(_here: Here, _typed: str) -> Sequence[Word]:
     return list(WORDS.items())
 
@@ -85,7 +123,7 @@ async def _list(here: Here, book: MemoryBook, _: str) -> str:
 
 async def _search(here: Here, book: MemoryBook, text: str) -> str:  # noqa: ARG001
     if not text:
-        raise UsageError("which words?", hint="`/memory search WORDS`")
+        raise UsageError("which words?", hint="`/search WORDS`")
     return (
         await _show(book, Wording(tuple(text.split())), "") or f"Nothing holds all of this: {text[:MAX_QUOTED_CHARS]}"
     )
@@ -102,12 +140,33 @@ async def _show(book: MemoryBook, words: Wording | None, after: str) -> str:
     """Show the next page and store the numbers of its entries; return "" for an empty page."""
     page = await book.page(words, after)
     first = len(book.shown) if after else 0
-    book.shown = [*book.shown[:first], *page.entries]
+    entries = sorted(page.entries, key=lambda one: (one.target is None, bool(one.until)))
+    book.shown = [*book.shown[:first], *entries]
     book.going_on = None if page.after is None else (words, page.after)
-    numbered = enumerate(page.entries, start=first + 1)
-    lines = [f"{number}. {_cut(one.text)}\n   {_origin(book, one)}" for number, one in numbered]
+    lines, heading = list[str](), ""
+    for number, one in enumerate(entries, start=first + 1):
+        if (group := _group(book, one)) != heading:
+            lines += [*([""] if heading else []), group]
+            heading = group
+        lines.append(f"{number}. {_cut(one.text)}{_since(one)}")
     ending = [*_remarks(book, page), *([HOW] if lines else []), *([MORE] if page.after is not None else [])]
     return "\n".join([*lines, *([""] if lines and ending else []), *ending])
+
+
+def _group(book: MemoryBook, entry: Remembering) -> str:
+    """The heading that an entry stands under. Where files are is the owner's business."""
+    if entry.target is None:
+        return ENDED if entry.until else FACTS
+    place = str(book.notes.path(entry.target)) if book.notes.scope == OWNER else entry.origin
+    return f"Notes in {place}:"
+
+
+def _since(entry: Remembering) -> str:
+    """When a fact was said, or until when it held, behind its text."""
+    if entry.target is not None:
+        return ""
+    when = f"until {_date(entry.until)}" if entry.until else _date(entry.at)
+    return f" ({when})" if when else ""
 
 
 def _origin(book: MemoryBook, entry: Remembering) -> str:
@@ -139,12 +198,20 @@ async def _edit(here: Here, book: MemoryBook, rest: str) -> str:
 
 async def _forget(here: Here, book: MemoryBook, rest: str) -> str:
     number, _, sure = rest.partition(" ")
+    if rest and not number.isdecimal():
+        found = await _search(here, book, rest)
+        if len(book.shown) != 1 or book.going_on is not None:
+            return found
+        number, sure = "1", ""
     entry = _chosen(book, number)
     sources = await book.sources(entry)
     if sure.strip() not in ("--yes", "yes"):
         sources = [*sources, *await book.late(entry, sources)]
         going = _going(sources, await book.replies(sources), await book.titles(sources))
-        confirm = f"`/memory forget {number} --yes` forgets it. Your sessions keep what was said."
+        confirm = (
+            f"`/memory forget {number} --yes` forgets it, `/memory edit {number} TEXT` corrects it instead. "
+            "Your sessions keep what was said."
+        )
         elsewhere = ELSEWHERE if book.notes.scope == OWNER else ""
         return "\n".join([f"This would be forgotten: {_cut(entry.text)}", *going, confirm + elsewhere])
     done = await book.forget(entry, sources)

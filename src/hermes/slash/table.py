@@ -22,7 +22,6 @@ MAX_USAGE_COLUMNS = 24
 MAX_COMPLETIONS = 500
 """Completions offered at once; an endpoint may list any number of models."""
 IN_A_SHELL = {
-    "search": "`hermes sessions search WORDS`",
     "delete": "`hermes sessions delete ID`",
     "config": "`hermes config list`",
     "doctor": "`hermes doctor`",
@@ -99,8 +98,11 @@ TABLE = (
         "What memory holds of you, to see, correct and forget; off makes this conversation incognito.",
         remembering.memory,
         words=remembering.memory_words,
-        elsewhere=("forget", "incognito"),
+        elsewhere=("incognito",),
     ),
+    Command("remember", "TEXT", "Note something about you, in your words.", remembering.remember, elsewhere=("note",)),
+    Command("search", "WORDS", "Search memory, and what was said.", remembering.search, elsewhere=("find", "recall")),
+    Command("forget", "WORDS", "Find an entry of memory and forget it.", remembering.forget, elsewhere=("unremember",)),
     Command(
         "model",
         "[NAME]",

@@ -1,10 +1,10 @@
-"""A SQLite file that many threads and processes share: what every database of ours is made of.
+"""A SQLite file that many threads and processes share: the base of all our databases.
 
     write(fn) ──> one writer thread ──BEGIN IMMEDIATE, all waiting writes, COMMIT (fsync)──> acknowledged
-    look(fn)  ──> the writer thread, on a snapshot of its own connection
+    look(fn)  ──> the writer thread, on a snapshot of its connection
     read(fn)  ──> a reader thread, on a snapshot of its own; slow reads among themselves
 
-`database` is the door, `writer` the thread that writes, `reading` those that read, `connection` opens the file and
-waits for its locks, `faults` says what SQLite's result codes mean. What a transaction looks like to the functions that
-run in it, the room above decides.
+`database` is the entry point, `writer` the writing thread, `reading` the reading ones, `connection` opens the file and
+waits for its locks, `faults` maps SQLite's result codes to errors. The packages built on this one define what a
+transaction looks like to functions that run in it.
 """

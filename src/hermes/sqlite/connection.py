@@ -13,22 +13,23 @@ from msgspec import Struct
 
 from hermes.sqlite.faults import is_busy
 
-UNREADABLE = "Could not decode to UTF-8"
-"""How the message of Python's sqlite3 begins for text that is not UTF-8."""
-LOCK_PAUSE = (0.001, 0.005)
-"""Seconds between two tries for the write lock. SQLite's own pauses grow: whoever waits longest would come last."""
+DECODE_ERROR_PREFIX = "Could not decode to UTF-8"
+"""Prefix of the error message of Python's sqlite3 for text that is not UTF-8."""
+LOCK_PAUSE_SECONDS = (0.001, 0.005)
+"""Range of the pause between two attempts to get the write lock. SQLite's own pauses grow, so that the longest waiter
+would come last."""
 
 
 class Closable(Protocol):
-    """Can be closed."""
+    """An object with a `close` method."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its resources."""
 
 
 T = TypeVar("T")
 Tx = TypeVar("Tx", bound=Closable)
-"""What a function is given as its transaction."""
+"""Type of the transaction that functions receive."""
 
 
 class Opened(Struct, Generic[Tx], frozen=True):
@@ -38,20 +39,19 @@ class Opened(Struct, Generic[Tx], frozen=True):
     tx: Tx
 
     def run(self, run: Callable[[Tx], T], undo: Callable[[], object] = lambda: None) -> T:
-        """What `run` returns. When it meets text that is no UTF-8, it is undone and runs again, and from then on such
-        text is read with U+FFFD in place of what cannot be read. To be asked for every text would make fetching rows
-        two thirds slower."""
+        """Return the result of `run`. If it meets text that is not UTF-8, call `undo` and run it again; from then on
+        bad bytes are read as U+FFFD. Decoding every text in Python would slow fetching down by two thirds."""
         try:
             return run(self.tx)
         except sqlite3.OperationalError as error:
-            if self.raw.text_factory is read_text or not str(error).startswith(UNREADABLE):
+            if self.raw.text_factory is read_text or not str(error).startswith(DECODE_ERROR_PREFIX):
                 raise
         undo()
         self.raw.text_factory = read_text
         return run(self.tx)
 
     def run_and_undo(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` in the transaction that was begun, then end it without a trace."""
+        """Run `run` in the open transaction, then roll back."""
         try:
             return self.run(run)
         finally:
@@ -60,19 +60,19 @@ class Opened(Struct, Generic[Tx], frozen=True):
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection that waits for no lock, begins no transaction by itself and may go from thread to thread."""
+    """Return a connection that waits for no lock, begins no transaction by itself, and may be used by any thread."""
     return sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
 
 
 def connect_plainly(path: Path) -> Opened[sqlite3.Connection]:
-    """A connection that functions see as the driver has it; rows know their columns by name."""
+    """Return a connection that functions see as the driver has it, with rows by column name."""
     connection = connect(path)
     connection.row_factory = sqlite3.Row
     return Opened(connection, connection)
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Which file stands under a name; None when there is none."""
+    """Return device and inode of the file with this name, or None."""
     try:
         found = path.stat()
     except OSError:
@@ -81,12 +81,12 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def read_text(raw: bytes) -> str:
-    """A stored text, also where another program left what is no UTF-8: with U+FFFD in its place."""
+    """Decode stored text, with U+FFFD in place of bytes that are not UTF-8."""
     return raw.decode("utf-8", "replace")
 
 
 def wait_for_lock(act: Callable[[], object], timeout: float) -> None:
-    """Do what needs a lock, trying again for `timeout` seconds."""
+    """Call `act`, which needs a lock, and retry for `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while True:
         try:
@@ -96,4 +96,4 @@ def wait_for_lock(act: Callable[[], object], timeout: float) -> None:
                 raise
         else:
             return
-        time.sleep(random.uniform(*LOCK_PAUSE))
+        time.sleep(random.uniform(*LOCK_PAUSE_SECONDS))

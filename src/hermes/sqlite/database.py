@@ -1,6 +1,6 @@
 """An open file with one writer and a few readers.
 
-`look` reads through the writer's own connection: only there can SQLite tell our own changes from those of other
+`look` reads through the writer's own connection: only there can SQLite distinguish our own changes from those of other
 processes (`data_version`).
 """
 
@@ -19,15 +19,15 @@ from hermes.sqlite.reading import Readers, ReadLane
 from hermes.sqlite.writer import Writer
 
 Synchronous = Literal["FULL", "NORMAL"]
-"""FULL: a write is on the disk when it is acknowledged. NORMAL: it may be undone, whole, by a power cut."""
+"""FULL: an acknowledged write is on disk. NORMAL: a power cut may undo it, as a whole."""
 
 
 def accept(tx: object) -> None:
-    """Refuse no file, change nothing."""
+    """Accept any file and change nothing: the default of `inspect` and `prepare`."""
 
 
 class SqliteDatabase(Generic[Tx]):
-    """`write` and `read` run a function in a transaction, for its result. What SQLite refuses is a StoreError."""
+    """A file whose `write` and `read` run a function in a transaction and return its result. Errors are StoreErrors."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class SqliteDatabase(Generic[Tx]):
         inspect: Callable[[Tx], None] = accept,
         prepare: Callable[[Tx], None] = accept,
     ) -> None:
-        """Open a file or make it. `inspect` sees it before a byte is changed, and raises to refuse it; `prepare` is
+        """Open a file or create it. `inspect` sees it before any change, and raises an error to refuse it; `prepare` is
         the first write. A read takes at most `read_seconds`."""
         self.path = path
         self._connect = connect
@@ -55,31 +55,31 @@ class SqliteDatabase(Generic[Tx]):
         self._file, self._log = identity(path), identity(self._log_path)
 
     async def write(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` in a write transaction. When this returns, what it wrote is committed."""
+        """Run `run` in a write transaction. When this returns, its changes are committed."""
         self._check_open()
         return await self._writer.write(run)
 
     async def look(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` on one consistent snapshot of the writer's connection; what it writes is undone. Keep it short:
+        """Run `run` on one consistent snapshot of the writer's connection; its changes are undone. Keep it short:
         writes wait meanwhile."""
         self._check_open()
         return await self._writer.look(run)
 
     async def read(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` on one consistent snapshot. It cannot write, and may be begun more than once."""
+        """Run `run` on one consistent snapshot. It cannot write, and may be started more than once."""
         self._check_open()
         return await self._readers.read(run)
 
     async def empty_log(self) -> None:
-        """Bring the write-ahead log into the file and cut it to nothing: what was deleted, or written over, is in
-        neither any more. Refused as locked when somebody reads or writes all the time."""
+        """Copy the write-ahead log into the file and truncate it: deleted or overwritten text is then in neither.
+        Raises StoreBusyError if others read or write all the time."""
         self._check_open()
         await asyncio.to_thread(empty_log, self.path)
 
     def is_replaced(self) -> bool:
-        """Return True if the file or its write-ahead log was deleted, moved or exchanged under us. A log of ours that
-        is left beside another file is renamed, since SQLite would apply it to that file, and its index deleted: as long
-        as anybody has it open, nobody could read the other file."""
+        """Return True if the file or its write-ahead log was deleted, moved or replaced while open. A log of ours that
+        is left beside another file is renamed, since SQLite would apply it to that file. Its index is deleted: while
+        any process has it open, nobody could read the other file."""
         file, log = identity(self.path), identity(self._log_path)
         self._log = self._log or log
         if (file, log) == (self._file, self._log):
@@ -91,7 +91,7 @@ class SqliteDatabase(Generic[Tx]):
         return True
 
     async def close(self) -> None:
-        """Finish every accepted write, then close the file. Closing twice is fine."""
+        """Finish every accepted write, then close the file. Safe to call twice."""
         self._stop()
         await asyncio.to_thread(self._shut)
 

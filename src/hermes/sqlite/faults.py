@@ -1,4 +1,4 @@
-"""What SQLite's result codes mean to a person: one table."""
+"""Faults: the errors that SQLite's result codes become, in one table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAULTS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: (StoreBusyError, "{path} is locked by another process"),
     sqlite3.SQLITE_LOCKED: (StoreBusyError, "{path} is locked by another process"),
     sqlite3.SQLITE_PROTOCOL: (StoreBusyError, "{path} is locked by another process"),
-    sqlite3.SQLITE_FULL: (StoreFullError, "there is no room to write to {path}"),
+    sqlite3.SQLITE_FULL: (StoreFullError, "no space left to write to {path}"),
     sqlite3.SQLITE_IOERR: (
         StoreFullError,
         "{path} cannot be read or written ({detail}); the disk may be full",
@@ -33,8 +33,8 @@ FAULTS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_IOERR_SHORT_READ: (StoreDamagedError, "{path} cannot be read ({detail})"),
     sqlite3.SQLITE_IOERR_CORRUPTFS: (StoreDamagedError, "{path} cannot be read ({detail})"),
     sqlite3.SQLITE_IOERR_DATA: (StoreDamagedError, "{path} cannot be read ({detail})"),
-    sqlite3.SQLITE_READONLY: (StoreReadOnlyError, "{path} may not be written"),
-    sqlite3.SQLITE_PERM: (StoreReadOnlyError, "{path} may not be written"),
+    sqlite3.SQLITE_READONLY: (StoreReadOnlyError, "{path} is read-only"),
+    sqlite3.SQLITE_PERM: (StoreReadOnlyError, "{path} is read-only"),
     sqlite3.SQLITE_CANTOPEN: (StoreReadOnlyError, "{path} cannot be opened"),
     sqlite3.SQLITE_CONSTRAINT_TRIGGER: (StoreMovedError, "{path}: {detail}"),
     sqlite3.SQLITE_CORRUPT: (StoreDamagedError, "{path} is damaged ({detail})"),
@@ -43,12 +43,12 @@ FAULTS: dict[int, tuple[type[StoreError], str]] = {
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether trying again a little later may help."""
+    """Return True if a retry a little later may help."""
     return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL)
 
 
 def translate(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> StoreError:
-    """The error a person should see for `error`. A message of SQLite's that cannot be decoded quotes a damaged file."""
+    """Return the error to show for `error`. An SQLite message that cannot be decoded quotes a damaged file."""
     if isinstance(error, UnicodeDecodeError):
         return StoreDamagedError(f"{path} is damaged (its tables have names that are no text)")
     exact = FAULTS.get(getattr(error, "sqlite_errorcode", 0))
@@ -58,7 +58,7 @@ def translate(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> StoreErr
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Let what SQLite refuses leave as the error that a person should see."""
+    """Raise SQLite's errors as StoreErrors."""
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:

@@ -1,11 +1,11 @@
-"""Reads: each on a snapshot of its own, in lanes.
+"""Reads: each on its own snapshot, in lanes.
 
     read ── lane 1 (many threads, little time each) ── lane 2 ── … ── the last lane (until the deadline)
 
-A read that takes more processor time than its lane allows is started again in the next lane, so that a few slow reads
-keep nobody else waiting. Within a lane, whoever usually asks for little goes first. In the slower lanes one read works
-at a time and pauses while others read, because several would compete for Python's global lock and slow everybody down.
-A read that nobody waits for any more is stopped. SQLite's progress callback does all this, in the read's own thread.
+A read that needs more CPU time than its lane allows is restarted in the next lane, so that a few slow reads delay
+nobody else. Within a lane, light clients go first. In the slower lanes one read works at a time and pauses while others
+read, because several would compete for Python's global lock (GIL) and slow everybody down. A read whose caller was
+cancelled is stopped. SQLite's progress callback does all this, in the read's own thread.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from hermes.sqlite.connection import Opened, T, Tx
 from hermes.sqlite.faults import translated
 from hermes.sqlite.scheduling import Threads, Turn, asker
 
-STEPS, SLOW_STEPS = 50_000, 5_000
-"""The progress callback runs after so many steps of SQLite's machine, about a millisecond; more often for slow reads,
+STEPS_PER_CHECK, SLOW_STEPS_PER_CHECK = 50_000, 5_000
+"""Number of SQLite virtual-machine steps between two progress callbacks, about a millisecond; fewer for slow reads,
 whose steps may be Python functions of ours."""
 
 
 class ReadLane(Struct, frozen=True):
-    """Threads that read side by side, how many seconds of a processor a read may take there, and how many an answer may
-    wait for the next, to be handed back together."""
+    """A group of reader threads: their number, the CPU seconds that a read may take in this lane (None: no limit), and
+    the seconds that a result may wait for the next one, to be returned together."""
 
     threads: int
     seconds: float | None = None
@@ -39,7 +39,7 @@ class ReadLane(Struct, frozen=True):
 
 
 class _NextLaneError(Exception):
-    """The read needs more time than its lane gives."""
+    """The read needs more time than its lane allows."""
 
 
 class TimedRead:
@@ -51,11 +51,11 @@ class TimedRead:
         self._stopped = False
         self._until: float | None = None
         self.spent = 0.0
-        """Seconds of a processor, over all lanes."""
+        """CPU seconds over all lanes."""
         self.turn: Turn | None = None
 
     def run(self, run: Callable[[], T], lane: ReadLane, turn: Turn | None) -> T:
-        """Run in a lane, in its thread; with a `turn`, when it comes."""
+        """Run `run` in a lane's thread; with a `turn`, wait for the turn first."""
         begun = time.thread_time()
         self._until = None if lane.seconds is None else begun + lane.seconds
         self.turn = turn
@@ -72,17 +72,17 @@ class TimedRead:
             self.spent += time.thread_time() - begun
 
     def stop(self) -> None:
-        """Nobody waits for it any more."""
+        """Stop the read, whose caller is gone."""
         self._stopped = True
 
     def ask(self) -> Exception | None:
-        """Let others go on, when it is time to. Why it may not go on, if it may not."""
+        """Pause for others if it is time to, then return the reason to stop, or None."""
         if self.turn is not None:
             self.turn.give_way()
         return self.refusal()
 
     def refusal(self) -> Exception | None:
-        """Why it may not go on, if it may not."""
+        """Return the reason to stop, or None."""
         if self._stopped:
             return StoreStoppedError("a read was stopped: nobody waits for it")
         if self._deadline is not None and time.monotonic() > self._deadline:
@@ -100,7 +100,7 @@ _current = _Current()
 
 
 def check_reading() -> None:
-    """To be called by long work inside a read: raises when the read must stop. Outside of a read it does nothing."""
+    """Raise if the current read must stop; do nothing outside a read. Long computations inside a read call this."""
     reading = _current.reading
     if reading is not None and (refusal := reading.ask()) is not None:
         raise refusal
@@ -112,7 +112,7 @@ def _is_refused() -> bool:
 
 
 class Readers(Generic[Tx]):
-    """Threads that read one file, each with a connection of its own."""
+    """Threads that read one file, each with its own connection."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Readers(Generic[Tx]):
         lanes: Sequence[ReadLane],
         seconds: float | None,
     ) -> None:
-        """`seconds` is how long a read may take from the moment it is asked for; None: as long as it needs."""
+        """`seconds` limits a read from the moment it is requested; None: no limit."""
         self._path = path
         self._connect = connect
         self._lock_timeout = lock_timeout
@@ -135,7 +135,7 @@ class Readers(Generic[Tx]):
         self._opened: list[Opened[Tx]] = []
 
     async def read(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` on one consistent snapshot. It may be begun more than once, and must have no effect outside."""
+        """Run `run` on one consistent snapshot. It may be started more than once, and must have no effect outside."""
         reading = TimedRead(self._seconds)
         who = asker.get()
         self._under_way += 1
@@ -155,20 +155,20 @@ class Readers(Generic[Tx]):
         raise AssertionError("the last lane has no limit")
 
     def close(self) -> None:
-        """Wait for what is being read, then close the connections. Twice is fine."""
+        """Wait for running reads, then close the connections. Safe to call twice."""
         for _, threads in self._lanes:
             threads.end()
         for opened in self._opened:
             opened.tx.close()
 
     def _run(self, run: Callable[[Tx], T], reading: TimedRead, place: int) -> T:
-        """Read in the lane at a place."""
+        """Read in the lane with this index."""
         lane, turn = self._lanes[place][0], None
         if place:
             turn = Turn(self._slow, lambda: self._under_way > 1, place, lambda: reading.refusal() is not None)
         try:
             with translated(self._path):
-                opened = self._connection(SLOW_STEPS if place else STEPS)
+                opened = self._connection(SLOW_STEPS_PER_CHECK if place else STEPS_PER_CHECK)
                 opened.raw.execute("BEGIN")
                 return opened.run_and_undo(lambda tx: reading.run(lambda: run(tx), lane, turn))
         except StoreStoppedError:

@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 from hermes.sqlite.thread_results import ThreadResult, awaited_result, hand_back
 
 T = TypeVar("T")
-LITTLE = 0.01
-"""A client whose requests take less than so many seconds of CPU time on average counts as light."""
-NEWEST = 0.2
+LIGHT_CPU_SECONDS = 0.01
+"""Maximum average CPU time per request of a light client."""
+NEWEST_WEIGHT = 0.2
 """Weight of the newest request in a client's running average of CPU time."""
-TURN = 0.002
-"""Seconds that a slow read runs before it pauses for others."""
-LOOK = 0.02
-"""Seconds between two checks whether a slow read that waits for its turn was cancelled."""
+TURN_SECONDS = 0.002
+"""Time that a slow read runs before it pauses for others."""
+CANCEL_CHECK_SECONDS = 0.02
+"""Time between two checks whether a slow read that waits for its turn was cancelled."""
 
 
 class Asker:
@@ -34,28 +34,28 @@ class Asker:
 
     def took(self, seconds: float) -> None:
         """Record the CPU seconds of the last request."""
-        self._usual += NEWEST * (seconds - self._usual)
+        self._usual += NEWEST_WEIGHT * (seconds - self._usual)
 
     @property
     def rank(self) -> int:
         """0 for light clients, plus 1 for each doubling of average CPU time. Lower goes first."""
-        return int(self._usual / LITTLE).bit_length()
+        return int(self._usual / LIGHT_CPU_SECONDS).bit_length()
 
 
 asker: ContextVar[Asker | None] = ContextVar("asker", default=None)
-"""The client whose request is being answered; None for our own reads."""
+"""The client whose request is being handled; None for our own reads."""
 
 
 class Threads:
     """A thread pool that runs the lowest rank first; started by the first call."""
 
     def __init__(self, count: int, name: str, together: float = 0.0) -> None:
-        """`together`: seconds that a finished result may wait for the next one, to be handed back with it."""
+        """`together`: seconds that a finished result may wait for the next one, to be returned with it."""
         self._together = together
         self._waiting: list[_QueuedRead] = []
-        """A heap of the calls that wait, by rank and order of arrival."""
+        """A heap of the waiting calls, by rank and order of arrival."""
         self._news: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        """One True for each call that waits, one False for each thread that is to end."""
+        """One True for each waiting call, one False for each thread that must end."""
         self._numbers = itertools.count()
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}_{number}", daemon=True) for number in range(count)
@@ -64,7 +64,8 @@ class Threads:
         self._begun = self._ended = False
 
     async def run(self, run: Callable[[], T], rank: int) -> T:
-        """The result of `run` in one of the threads. If this is cancelled before a thread took it, it never runs."""
+        """Return the result of `run` in one of the threads. If this is cancelled before a thread took it, it never
+        runs."""
         answer = awaited_result()
         with self._guard:
             if self._ended:
@@ -105,7 +106,8 @@ class Threads:
         hand_back(ready)
 
     def _wait(self, ready: list[ThreadResult], since: float) -> bool:
-        """Wait for the next call, handing back results unless it is there already. False: the thread ends."""
+        """Wait for the next call; return results first unless it is there already. Return False if the thread must
+        end."""
         if ready and self._may_wait(since):
             with suppress(queue.Empty):
                 return self._news.get_nowait()
@@ -115,7 +117,8 @@ class Threads:
         return self._news.get()
 
     def _may_wait(self, since: float) -> bool:
-        """Whether a result may wait for the next: if a light client's call is next, and for `together` at most."""
+        """Return True if results may wait: the next call is a light client's, and less than `together` seconds have
+        passed."""
         with self._guard:
             is_little = bool(self._waiting) and self._waiting[0][0] == 0
         return is_little and time.perf_counter() - since < self._together
@@ -125,28 +128,29 @@ _QueuedRead = tuple[int, int, ThreadResult, Callable[[], Any]]
 
 
 class Turn:
-    """The turn of one slow read, used in its thread: of those that share a lock one runs at a time."""
+    """The turn of one slow read, used in its thread: one read at a time among those that share a lock."""
 
     def __init__(
         self, lock: threading.Lock, others: Callable[[], bool], share: int, is_over: Callable[[], bool]
     ) -> None:
-        """`others`: whether other work waits. With a `share` of 2 the read pauses for it twice as long as it runs."""
+        """`others` returns True while other work waits. With a `share` of 2 the read pauses twice as long as it
+        runs."""
         self._lock, self._others, self._share, self._is_over = lock, others, share, is_over
         self._has = False
         self._since = 0.0
 
     def give_way(self) -> None:
-        """Pause for others if this read has run for longer than `TURN` seconds."""
+        """Pause for others if this read has run for longer than `TURN_SECONDS` seconds."""
         worked = time.perf_counter() - self._since
-        if worked > TURN and self._others():
+        if worked > TURN_SECONDS and self._others():
             self.leave()
             time.sleep(self._share * worked)
             self.take()
 
     def take(self) -> None:
-        """Wait for the turn, or until `is_over` says that nobody wants the result."""
+        """Wait for the turn, or until `is_over` returns True because nobody wants the result."""
         while not self._has and not self._is_over():
-            self._has = self._lock.acquire(timeout=LOOK)
+            self._has = self._lock.acquire(timeout=CANCEL_CHECK_SECONDS)
         self._since = time.perf_counter()
 
     def leave(self) -> None:

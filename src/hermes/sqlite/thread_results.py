@@ -1,4 +1,4 @@
-"""What a thread has worked out, handed back to the event loops whose callers wait for it."""
+"""Results of worker threads, returned to the event loops of their callers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class ThreadResult(Struct):
-    """A call's result or error, and the caller who waits for it."""
+    """A call's result or error, and its waiting caller."""
 
     loop: asyncio.AbstractEventLoop
     caller: asyncio.Future[Any]
@@ -21,7 +21,7 @@ class ThreadResult(Struct):
     error: BaseException | None = None
 
     def work_out(self, run: Callable[[], object]) -> None:
-        """Keep what `run` returns or raises."""
+        """Store the return value of `run`, or its exception."""
         try:
             self.result = run()
         except BaseException as error:  # noqa: BLE001 - handed to the caller
@@ -29,14 +29,14 @@ class ThreadResult(Struct):
 
 
 def awaited_result() -> ThreadResult:
-    """A result for the caller in the running event loop, to be worked out."""
+    """Return an empty result for the caller in the running event loop."""
     loop = asyncio.get_running_loop()
     return ThreadResult(loop, loop.create_future())
 
 
 def hand_back(results: Sequence[ThreadResult]) -> None:
-    """Give each caller what it waits for. A loop wakes once for all of its results: each time it wakes, it and the
-    threads compete for Python's global lock (GIL)."""
+    """Give each caller its result. A loop wakes once for all of its results: each wake-up makes it compete with the
+    threads for Python's global lock (GIL)."""
     loops: dict[asyncio.AbstractEventLoop, list[ThreadResult]] = {}
     for result in results:
         loops.setdefault(result.loop, []).append(result)

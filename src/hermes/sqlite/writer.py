@@ -1,9 +1,9 @@
-"""The thread that writes.
+"""The writer thread.
 
-Writes that wait at the same moment share one transaction and so one fsync; each runs in a savepoint of its own, so
-that one that fails takes nothing else with it. The writes of whoever usually asks for much come after them, each in a
-transaction of its own: others wait for one of them at most. A write is acknowledged after its COMMIT and not before,
-and only while the file is where it was: one that was deleted under us takes every write and keeps none.
+Writes that wait at the same moment share one transaction and so one fsync. Each runs in a savepoint, so that a failed
+one affects no other. Writes of heavy clients come last, each in a transaction of its own, so that others wait for at
+most one of them. A write is acknowledged after its COMMIT, and only if the file is still in its place: writes into a
+deleted file succeed and are lost.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from hermes.sqlite.faults import translated
 from hermes.sqlite.scheduling import Asker, asker
 from hermes.sqlite.thread_results import ThreadResult, awaited_result, hand_back
 
-GROUP_LIMIT = 128
-"""How many waiting writes share one commit."""
+MAX_GROUPED_WRITES = 128
+"""Maximum number of waiting writes that share one commit."""
 
 
 class _Task(Struct, frozen=True):
@@ -54,19 +54,19 @@ class Writer(Generic[Tx]):
         self._thread.start()
 
     async def write(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` in a write transaction; done when that is committed."""
+        """Run `run` in a write transaction; return once it is committed."""
         return await self._accept(run, commits=True)
 
     async def look(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` on one snapshot; what it writes is undone."""
+        """Run `run` on one snapshot; its changes are undone."""
         return await self._accept(run, commits=False)
 
     def stop(self) -> None:
-        """Finish what was accepted, then end. Nothing may be handed over after this."""
+        """Finish accepted work, then end. Nothing may be submitted after this."""
         self._tasks.put(None)
 
     def join(self) -> None:
-        """Wait for the end, then close the connection. Twice is fine."""
+        """Wait for the end, then close the connection. Safe to call twice."""
         self._thread.join()
         self._opened.tx.close()
 
@@ -77,7 +77,7 @@ class Writer(Generic[Tx]):
         return task.answer.caller
 
     def _work(self) -> None:
-        """Must not raise: whatever goes wrong belongs to the tasks that were under way."""
+        """Run until stopped. Never raises: every error belongs to the tasks that were running."""
         heavy: deque[_Task] = deque()
         is_open = True
         while is_open or heavy:
@@ -89,9 +89,9 @@ class Writer(Generic[Tx]):
             del tasks  # else this thread would keep their objects alive until the next call
 
     def _take(self, *, wait: bool) -> tuple[list[_Task], bool]:
-        """What was handed over, and whether more may come."""
+        """Return the submitted tasks, and whether more may come."""
         tasks: list[_Task] = []
-        while len(tasks) < GROUP_LIMIT and ((wait and not tasks) or not self._tasks.empty()):
+        while len(tasks) < MAX_GROUPED_WRITES and ((wait and not tasks) or not self._tasks.empty()):
             task = self._tasks.get()
             if task is None:
                 return tasks, False

@@ -1,5 +1,5 @@
-"""Fingerprints of what clients of the HTTP API said in conversations that they send whole with each request, by which
-such a conversation is recognised as one session. A row lives as long as its session."""
+"""Fingerprints of the user messages in conversations that HTTP clients resend whole with every request. They identify
+the session that such a conversation belongs to. A row is deleted with its session."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SCHEMA = (
     "CREATE INDEX hermes_api_turns_by_words ON hermes_api_turns (words)",
     "CREATE INDEX hermes_api_turns_by_session ON hermes_api_turns (session_id)",
 )
-CANDIDATES = 8
-"""Turns with the same words that are looked at, the newest first."""
+MAX_CANDIDATE_TURNS = 8
+"""Maximum number of turns with equal `words` that a lookup returns."""
 
 
 class ApiTurn(Struct, frozen=True):
-    """One message of a person. `chain` is the hash of it and all before it, `words` of its own text; both differ from
-    person to person. `item` is its message id in the inbox: of the last request that had it answered."""
+    """One user message. `chain` hashes it together with all user messages before it, `words` hashes its text alone;
+    both hashes depend on the person. `item` is the inbox message id of the latest request that had it answered."""
 
     id: int
     chain: str
@@ -37,7 +37,7 @@ class ApiTurn(Struct, frozen=True):
     session_id: str
     item: str
     is_delivered: bool
-    """Whether a client took the reply to `item` whole."""
+    """True once a client received the whole reply to `item`."""
 
 
 def find_turn(tx: Tx, chain: str) -> ApiTurn | None:
@@ -46,19 +46,19 @@ def find_turn(tx: Tx, chain: str) -> ApiTurn | None:
 
 
 def turns_with_words(tx: Tx, words: str) -> list[ApiTurn]:
-    """The newest turns with these words, of any conversation of the person."""
+    """Return the newest turns with these words, from any conversation of the person."""
     query = "SELECT * FROM hermes_api_turns WHERE words = ? ORDER BY id DESC LIMIT ?"
-    return [_turn(row) for row in tx.execute(query, (words, CANDIDATES))]
+    return [_turn(row) for row in tx.execute(query, (words, MAX_CANDIDATE_TURNS))]
 
 
 def words_until(tx: Tx, turn: ApiTurn, count: int) -> list[str]:
-    """Return the words of a turn and of those before it in its session, the newest first, at most `count`."""
+    """Return the `words` of a turn and of the turns before it in its session, newest first, at most `count`."""
     query = "SELECT words FROM hermes_api_turns WHERE session_id = ? AND id <= ? ORDER BY id DESC LIMIT ?"
     return [row[0] for row in tx.execute(query, (turn.session_id, turn.id, count))]
 
 
 def extent_of(tx: Tx, session_id: str) -> tuple[int, int]:
-    """How many turns a session has, and the id of the last one."""
+    """Return the number of turns of a session, and the id of its last turn."""
     query = "SELECT count(*), coalesce(max(id), 0) FROM hermes_api_turns WHERE session_id = ?"
     count, last = tx.execute(query, (session_id,)).fetchone()
     return int(count), int(last)
@@ -72,7 +72,7 @@ def add_turn(tx: Tx, chain: str, words: str, session_id: str, item: str) -> None
 
 
 def answer_anew(tx: Tx, turn: ApiTurn, item: str) -> None:
-    """Another request has the message of a turn answered anew."""
+    """Store the item of a newer request that has the turn's message answered again."""
     tx.execute("UPDATE hermes_api_turns SET item = ?, is_delivered = 0 WHERE id = ?", (item, turn.id))
 
 
@@ -81,7 +81,7 @@ def drop_turn(tx: Tx, turn: ApiTurn) -> None:
 
 
 def mark_delivered(tx: Tx, session_id: str, item: str) -> None:
-    """A client took the reply whole."""
+    """Record that a client received the whole reply."""
     tx.execute("UPDATE hermes_api_turns SET is_delivered = 1 WHERE session_id = ? AND item = ?", (session_id, item))
 
 

@@ -1,4 +1,4 @@
-"""What a question asks for."""
+"""Questions to the message history: their words, quoted phrases, dates, and whose messages they ask for."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from hermes.ranking.words import split_words, telling_words
 from hermes.store.words import only_words
 
 QUOTED = re.compile(r'"([^"]+)"')
-YEAR = 4
-"""Digits of a year."""
+YEAR_DIGIT_COUNT = 4
+"""Number of digits of a year."""
 ADDRESSED = frozenset({"you", "your", "yours", "yourself", "du", "dich", "dir", "dein", "deine", "tú", "ti", "tus"})
-"""Who is asked is meant by these."""
+"""Words that address the agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuestion:
-    """A question. Nothing in it is an operator, but for quotes."""
+    """A question to the history. Apart from quotes, its text has no operators."""
 
     text: str
     words: tuple[str, ...]
-    """What is looked for: words that tell something, and what stands in quotes as one."""
+    """Words to search for, without stop words; a quoted phrase counts as one word."""
     of_dates: tuple[str, ...]
-    """Words of the dates in it. They say when something was said, not what."""
+    """Words that are part of a date. They describe the time of a message, so they are not searched for."""
     phrases: tuple[str, ...]
-    """What stands in quotes, and must occur."""
+    """Quoted phrases. A result must contain all of them."""
     role: str | None
-    """Whose words it speaks of, where it says "I" or "you"."""
+    """Role of the messages that the question asks for: "user" if it says "I", "assistant" if it says "you"."""
     dates: Dates
     asks_when: bool
 
     def named(self, people: Iterable[str]) -> list[str]:
-        """Those of the people whom it names, by their whole name or the first of it."""
+        """Return the people whom the question names, by full name or first name."""
         asked = {spelling.casefold() for spelling in spellings(self.text)}
         return [name for name in people if any(part.casefold() in asked for part in _parts(name))]
 
     def words_without(self, people: Iterable[str]) -> frozenset[str]:
-        """The words to look for without these names, which say whose words are meant; all, if nothing is left."""
+        """Return the search words without the names of `people`; all search words if nothing else is left."""
         left = leave_out(self.text, [part for name in people for part in _parts(name)])
         return frozenset([*telling_words(split_words(left)), *self.phrases])
 
@@ -64,14 +64,15 @@ def understand(text: str) -> HistoryQuestion:
 
 
 def _is_of(dates: Dates, word: str) -> bool:
-    """Is it a part of one of the dates?"""
+    """Return True if `word` is part of one of the dates."""
     if not word.isdecimal():
         return MONTHS.get(word) in dates.months
-    return len(word) <= YEAR and int(word) in dates.years | dates.months | dates.days
+    return len(word) <= YEAR_DIGIT_COUNT and int(word) in dates.years | dates.months | dates.days
 
 
 def _role(text: str) -> str | None:
-    """A question with "I" means what people said; one with "you" means what the agent said."""
+    """Return "user" for a question about oneself, "assistant" for one that addresses the agent, None for neither or
+    both."""
     of_oneself = bool(traits_of(text) & OF_ONESELF)
     is_addressed = not ADDRESSED.isdisjoint(split_words(text))
     if of_oneself == is_addressed:

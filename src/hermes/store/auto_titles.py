@@ -1,4 +1,4 @@
-"""Titles that sessions get by themselves: which still wait for one, and which are settled."""
+"""Automatic titles: which sessions still need a title, and which are settled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CREATE TABLE hermes_auto_titles (
     made_upto INTEGER
 ) WITHOUT ROWID
 """
-"""`made_upto` is the last message that a title was made of; NULL for one that a person chose."""
+"""`made_upto` is the last message that the title summarizes; NULL if a person set the title."""
 
 
 def is_title_due(tx: Tx, session_id: str) -> bool:
@@ -23,7 +23,7 @@ def is_title_due(tx: Tx, session_id: str) -> bool:
 
 
 def mark_title_due(tx: Tx, session: Session, *, now: float) -> None:
-    """A session without a title gets one as soon as some process has time for it. One that is settled stays so."""
+    """Queue a session for a title. Sessions that have a title are settled at once; settled sessions stay settled."""
     tx.execute(
         "INSERT INTO hermes_auto_titles VALUES (?, ?, ?, 0, NULL) ON CONFLICT DO NOTHING",
         (session.id, session.title is None, now),
@@ -31,7 +31,7 @@ def mark_title_due(tx: Tx, session: Session, *, now: float) -> None:
 
 
 def settle_title(tx: Tx, session_id: str, made_upto: int | None = None) -> None:
-    """No title is to be made: one was made of the messages up to this one, or a person set one or took it away."""
+    """Mark a session as settled: its title was made from messages up to `made_upto`, or a person set or removed it."""
     tx.execute(
         "INSERT INTO hermes_auto_titles VALUES (?, 0, 0, 0, ?) "
         "ON CONFLICT (session_id) DO UPDATE SET is_due = 0, made_upto = excluded.made_upto",
@@ -40,7 +40,8 @@ def settle_title(tx: Tx, session_id: str, made_upto: int | None = None) -> None:
 
 
 def unmake_title(tx: Tx, session_id: str, first_id: int, *, now: float) -> bool:
-    """Messages from this one on were taken back. True when the title was made of some of them: a new one is due."""
+    """Return True, and queue a new title, if the title was made from messages since `first_id`, which were
+    retracted."""
     made = "session_id = ? AND is_due = 0 AND made_upto >= ?"
     return bool(
         tx.execute(
@@ -51,14 +52,15 @@ def unmake_title(tx: Tx, session_id: str, first_id: int, *, now: float) -> bool:
 
 
 def count_title_try(tx: Tx, session_id: str) -> int:
-    """Making a title failed once more; how often by now."""
+    """Count a failed attempt to make a title and return the number of failed attempts."""
     counted = "UPDATE hermes_auto_titles SET tries = tries + 1 WHERE session_id = ? RETURNING tries"
     row = tx.execute(counted, (session_id,)).fetchone()
     return 0 if row is None else int(row["tries"])
 
 
 def untitled_sessions(tx: Tx, *, left_before: float, limit: int) -> list[str]:
-    """Sessions that wait for a title since before then, or after a failure: fewest failures, then newest, first."""
+    """Return sessions that need a title: idle since before `left_before` or failed before. Those with the fewest
+    failures come first, then the newest."""
     rows = tx.execute(
         "SELECT session_id FROM hermes_auto_titles WHERE is_due AND (since < ? OR tries > 0) "
         "ORDER BY tries, since DESC LIMIT ?",

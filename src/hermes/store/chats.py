@@ -1,4 +1,4 @@
-"""Chats: which session a message is said in, and whether its author may speak there."""
+"""Chats: the session that a message belongs to, and whether its author may write there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hermes.types import Session
 
 
 class ChatAddress(Protocol):
-    """A chat of a platform, or a thread in it."""
+    """A chat on a platform, or a thread in a chat."""
 
     @property
     def platform(self) -> str: ...
@@ -31,7 +31,7 @@ class ChatAddress(Protocol):
 
 
 class Addressed(Protocol):
-    """A message, as far as it tells where it belongs: a chat, and the key or session that a client names."""
+    """The routing fields of a message: its chat, its author, and the session or session key that a client names."""
 
     @property
     def chat(self) -> ChatAddress: ...
@@ -55,7 +55,8 @@ class Chats:
         self._routes = store.routes
 
     def key_of(self, tx: Tx, message: Addressed) -> str:
-        """The session key of a message: the client's own, that of the session it names, or made of the chat."""
+        """Return the session key of a message: the one the client names, that of the session it names, or that of the
+        chat."""
         if message.session_key is not None:
             return _first_key(tx, message.session_key)
         named = self._sessions.look_up(tx, message.session_id) if message.session_id is not None else None
@@ -64,13 +65,14 @@ class Chats:
         return self.key_of_chat(tx, message.chat)
 
     def key_of_chat(self, tx: Tx, chat: ChatAddress) -> str:
-        """A chat that got another id keeps its key. Its threads are new ones: there were none before."""
+        """Return the session key of a chat. A chat whose id changed keeps its key; its threads always use the new
+        id."""
         chat_id = first_chat_id(tx, chat.platform, chat.chat_id) if chat.thread_id is None else chat.chat_id
         return session_key(self._agent_name, chat.platform, chat.chat_type, chat_id, chat.thread_id)
 
     def enter(self, tx: Tx, messages: Sequence[Addressed], *, now: float) -> tuple[Session, Scope, tuple[bool, ...]]:
-        """The session of messages that are said together, how far it reaches, and of each whether the owner says it.
-        The session carries the key that the first one came by, which memory is told."""
+        """Return the session of messages that are sent together, its scope, and for each message whether the owner
+        wrote it. The session carries the key of the first message, which memory providers receive."""
         key = self.key_of(tx, messages[0])
         session = self.open_session(tx, key, messages[0], now=now)
         owners = [
@@ -79,8 +81,8 @@ class Chats:
         return replace(session, session_key=key), self._people.scope_of(tx, session), tuple(owners)
 
     def open_session(self, tx: Tx, key: str, message: Addressed, *, now: float) -> Session:
-        """The session that a message names, else the one its key is bound to. A new one is made, and a key that is new
-        is bound, in the same transaction. A key that is bound already is never moved by this."""
+        """Return the session that a message names, else the one its key is bound to. Create the session and bind the
+        key if they are new. A key that is bound already keeps its binding."""
         sessions, named = self._sessions, message.session_id
         bound = self._bound(tx, key, message)
         if named is None and bound is not None:
@@ -94,14 +96,14 @@ class Chats:
         return session
 
     def _bound(self, tx: Tx, key: str, message: Addressed) -> str | None:
-        """The session that a key is bound to, or None if the author may not talk in it. So a client that has taken a
-        chat's key before the chat used it never gets what others say."""
+        """Return the session that a key is bound to, or None if the author may not write in it. So a client that claims
+        a chat's key before the chat uses it never receives what others write there."""
         bound = self._routes.lookup(tx, key)
         return bound if bound is not None and self._admits(tx, bound, message) else None
 
     def may_name(self, tx: Tx, key: str, message: Addressed) -> bool:
-        """Whether the author may use the session or key that the message names: their own, or a new one. Raises
-        UsageError for an id that no session may have."""
+        """Return True if the author may use the session or key that the message names: their own, or a new one. Raises
+        UsageError for an invalid session id."""
         sessions, named = self._sessions, message.session_id
         if named is not None:
             check_foreign_id(named)
@@ -111,14 +113,15 @@ class Chats:
         return all(self._admits(tx, one, message) for one in meant)
 
     def _admits(self, tx: Tx, session_id: str, message: Addressed) -> bool:
-        """Whether a message may be said in a session: the owner's over the API in any, others in their own alone."""
+        """Return True if the message may go to the session. Over the API the owner may use any session; everyone else
+        only their own."""
         reach = self.reach_of(tx, message)
         if message.chat.chat_type == API and reach == OWNER:
             return True
         return _same(tx, self._people.scope_of(tx, self._sessions.get(tx, session_id)), reach)
 
     def reach_of(self, tx: Tx, message: Addressed) -> Scope:
-        """How far the chat reaches that a message comes from."""
+        """Return the scope of the chat that a message comes from."""
         if message.chat.chat_type in DIRECT:
             return self._people.scope_of_person(tx, message.chat.platform, message.author_id)
         return Group(self.key_of_chat(tx, message.chat))
@@ -126,19 +129,19 @@ class Chats:
     def new_session(
         self, tx: Tx, key: str, message: Addressed, *, now: float, session_id: str | None = None
     ) -> Session:
-        """A fresh session for a chat; `key` names its lane."""
+        """Create a session for a chat; `key` names its lane."""
         chat, chosen = message.chat, self._sessions.new_id(tx, now) if session_id is None else session_id
         author = message.author_id if chat.chat_type in DIRECT else None
         session = Session(chosen, chat.platform, now, author, key, chat.chat_id, chat.chat_type, chat.thread_id)
         return self._sessions.create(tx, session)
 
     def lane_of(self, session: Session) -> str:
-        """The inbox lane of a session, the same however a message names the session. After `/new` the next session uses
+        """Return the inbox lane of a session, however a message names the session. The session that follows `/new` uses
         the same lane, so that order is kept."""
         return session.session_key or session_key(self._agent_name, API, API, session.id)
 
     def names_of(self, tx: Tx, message: Addressed) -> tuple[Collection[str], set[str]]:
-        """Every session id and every key by which one can name the session that a message names."""
+        """Return every session id and every key that refer to the conversation that a message names."""
         named = message.session_id or self._routes.lookup(tx, message.session_key or "")
         if named is None or not self._sessions.exists(tx, named):
             return (), set()
@@ -149,14 +152,14 @@ class Chats:
 
 
 def _same(tx: Tx, one: Scope, other: Scope) -> bool:
-    """Whether two scopes are one. A group that got another id is the same group."""
+    """Return True if both scopes are the same. A group whose id changed is the same group."""
     if isinstance(one, Group) and isinstance(other, Group):
         return _first_key(tx, one.session_key) == _first_key(tx, other.session_key)
     return one == other
 
 
 def _first_key(tx: Tx, key: str) -> str:
-    """The key that a chat's conversation has for life, where `key` is made of a later id of the chat."""
+    """Return the key made of the chat's first id, which the conversation keeps when the chat's id changes."""
     parts = key.split(":")
     if len(parts) != 5 or parts[0] != "agent":
         return key

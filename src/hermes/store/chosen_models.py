@@ -1,4 +1,4 @@
-"""Which model a session was switched to. Without a row the configured one answers."""
+"""The model that a person switched a session to. A session without a row uses the configured model."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ CREATE TABLE hermes_chosen_models (
 
 
 class ChosenModel(Struct, frozen=True):
-    """A model by the name that its endpoint has for it. It counts only while that endpoint is the configured one."""
+    """A model, by its name at the endpoint. The choice is ignored once another endpoint is configured."""
 
     name: str
     endpoint: str
     context_length: int | None = None
-    """Tokens, where the endpoint told."""
+    """Context length in tokens, if the endpoint reports it."""
 
 
 def chosen_model(tx: Tx, session_id: str) -> ChosenModel | None:
-    """What the session was switched to; None for the configured model."""
+    """Return the model that the session was switched to, or None for the configured one."""
     row = tx.execute(
         "SELECT name, endpoint, context_length FROM hermes_chosen_models WHERE session_id = ?", (session_id,)
     ).fetchone()
@@ -34,7 +34,7 @@ def chosen_model(tx: Tx, session_id: str) -> ChosenModel | None:
 
 
 def set_chosen_model(tx: Tx, session_id: str, chosen: ChosenModel | None) -> None:
-    """Switch the session, in every process from its next turn on; None goes back to the configured model."""
+    """Switch the session for every process, from its next turn on. None returns to the configured model."""
     tx.execute("DELETE FROM hermes_chosen_models WHERE session_id = ?", (session_id,))
     if chosen is not None:
         tx.execute(

@@ -16,8 +16,8 @@ from hermes.store.sessions import Sessions
 from hermes.store.view import grow, live_view
 from hermes.types import Compression, LiveView
 
-TICK = 2e-6
-"""Two snapshots of a session are at least so many seconds apart, since their ids hold the time in microseconds."""
+MIN_SNAPSHOT_DISTANCE_SECONDS = 2e-6
+"""Minimum distance of a session's snapshots in seconds: their ids contain the time in microseconds."""
 
 
 class Failures(Struct, frozen=True):
@@ -27,7 +27,7 @@ class Failures(Struct, frozen=True):
 
 
 class SeenSession(Struct, frozen=True):
-    """What a compression is decided from: the view, the newest message, and how often it failed before."""
+    """The state that a compression is decided from: the view, the newest message, and the failures so far."""
 
     view: LiveView
     last_id: int
@@ -42,7 +42,7 @@ class Compressions:
         self._messages = messages
 
     def latest(self, tx: Tx, session_id: str) -> Compression | None:
-        """The compression in force, or None."""
+        """Return the compression in force, or None."""
         row = tx.execute(
             "SELECT * FROM hermes_compressions WHERE session_id = ? ORDER BY epoch DESC LIMIT 1",
             (session_id,),
@@ -50,17 +50,18 @@ class Compressions:
         return None if row is None else compression_from_row(row)
 
     def epoch(self, tx: Tx, session_id: str) -> int:
-        """The epoch of the compression in force, or 0."""
+        """Return the epoch of the compression in force, or 0."""
         row = tx.execute("SELECT max(epoch) FROM hermes_compressions WHERE session_id = ?", (session_id,)).fetchone()
         return int(row[0] or 0)
 
     def all(self, tx: Tx, session_id: str) -> list[Compression]:
-        """Every compression of a session, oldest first."""
+        """Return every compression of a session, oldest first."""
         rows = tx.execute("SELECT * FROM hermes_compressions WHERE session_id = ? ORDER BY epoch", (session_id,))
         return [compression_from_row(row) for row in rows]
 
     def commit(self, tx: Tx, compression: Compression) -> None:
-        """Swap the view. Raises StaleError, and changes nothing, when another compression came first."""
+        """Insert a compression, which changes the view. Raises StaleError, and changes nothing, if another one came
+        first."""
         self._sessions.get(tx, compression.session_id)
         latest = self.latest(tx, compression.session_id)
         if compression.epoch != (latest.epoch if latest else 0) + 1:
@@ -77,19 +78,19 @@ class Compressions:
         tx.execute(f"INSERT INTO hermes_compressions ({', '.join(values)}) VALUES ({marks})", values)
 
     def look(self, tx: Tx, session_id: str) -> SeenSession:
-        """The session as it is now; NotFoundError when there is no such session."""
+        """Return the state of a session. Raises NotFoundError if it does not exist."""
         view = self.view(tx, session_id)
         return SeenSession(view, self._messages.last_id(tx, session_id), read_failures(tx, session_id))
 
     def swap(
         self, tx: Tx, seen: SeenSession, horizon_id: int, kept_ids: tuple[int, ...], summary: str, *, now: float
     ) -> tuple[str, LiveView]:
-        """Show what was seen up to the horizon as a summary, but for what is kept, and forget that it failed before.
-        Returns the snapshot's id and the new view. Raises as `commit` does."""
+        """Replace messages up to the horizon by a summary, except those in `kept_ids`, and clear earlier failures.
+        Returns the snapshot's id and the new view. Raises the errors of `commit`."""
         session_id = seen.view.session_id
         latest = self.latest(tx, session_id)
         if latest is not None:
-            now = max(now, latest.created_at + TICK)
+            now = max(now, latest.created_at + MIN_SNAPSHOT_DISTANCE_SECONDS)
         snapshot = snapshot_id(session_id, now)
         row = Compression(session_id, seen.view.epoch + 1, horizon_id, seen.last_id, kept_ids, summary, snapshot, now)
         self.commit(tx, row)
@@ -97,21 +98,21 @@ class Compressions:
         return snapshot, self.view(tx, session_id)
 
     def view(self, tx: Tx, session_id: str) -> LiveView:
-        """What the model sees now; NotFoundError when there is no such session."""
+        """Return what the model sees now. Raises NotFoundError if the session does not exist."""
         self._sessions.get(tx, session_id)
         latest = self.latest(tx, session_id)
         return live_view(session_id, latest, self._messages.live(tx, session_id, latest))
 
     def view_since(self, tx: Tx, seen: LiveView) -> LiveView:
-        """What the model sees now of a session of which `seen` was read before: only what came after it is read, or all
-        of it where there was a compression meanwhile. Rows that someone rewrote stay as they were seen."""
+        """Return what the model sees now, given an earlier view. Reads only newer messages, or everything if the
+        session was compressed since. Later edits of old rows by other programs are not picked up."""
         if not seen.tail or self.epoch(tx, seen.session_id) != seen.epoch:
             return self.view(tx, seen.session_id)
         self._sessions.require(tx, seen.session_id)
         return grow(seen, self._messages.live_after(tx, seen.session_id, seen.tail[-1].id))
 
     def snapshot(self, tx: Tx, snapshot_id: str) -> LiveView:
-        """The view as it was just before the compression that made this snapshot."""
+        """Return the view as it was just before the compression that made this snapshot."""
         row = tx.execute("SELECT * FROM hermes_compressions WHERE snapshot_id = ?", (snapshot_id,)).fetchone()
         if row is None:
             raise NotFoundError(f"there is no snapshot '{snapshot_id}'")
@@ -124,7 +125,7 @@ class Compressions:
         return self._view_upto(tx, taken, previous)
 
     def swapped(self, tx: Tx, compression: Compression) -> LiveView:
-        """The view as it was just after a compression, but for what had arrived meanwhile."""
+        """Return the view as it was just after a compression, without messages that arrived while it ran."""
         return self._view_upto(tx, compression, compression)
 
     def _view_upto(self, tx: Tx, seen: Compression, in_force: Compression | None) -> LiveView:
@@ -139,13 +140,13 @@ def compression_from_row(row: sqlite3.Row) -> Compression:
 
 
 def read_failures(tx: Tx, session_id: str) -> Failures:
-    """The failures since the last success."""
+    """Return the failures since the last success."""
     row = tx.execute("SELECT * FROM hermes_compression_failures WHERE session_id = ?", (session_id,)).fetchone()
     return Failures() if row is None else Failures(row["failures"], row["not_before"], row["reason"])
 
 
 def record_failure(tx: Tx, session_id: str, failures: Failures) -> None:
-    """Remember a failure, so that a restart does not forget to wait."""
+    """Store a failure, so that the waiting time survives a restart."""
     tx.execute(
         "INSERT OR REPLACE INTO hermes_compression_failures VALUES (?, ?, ?, ?)",
         (session_id, failures.count, failures.not_before, failures.reason),

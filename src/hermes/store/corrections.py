@@ -1,7 +1,8 @@
-"""What people corrected or forgot by hand. It outlasts the conversation it came from, so that nobody notes it again.
+"""Facts that people corrected or forgot by hand. They outlast the conversation, so that nobody notes the old fact
+again.
 
-Of what was corrected the wrong and the right words are kept. Of what was forgotten no words are: only hashes of each,
-which tell whether a text says it again.
+A correction keeps the wrong and the right words. A forgotten fact keeps no words, only a hash of each, which tells
+whether a text repeats the fact.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ SCHEMA = (
     """,
     "CREATE INDEX hermes_corrections_by_scope ON hermes_corrections (scope)",
 )
-KEPT = 200
-"""Corrections of one person that are kept; older ones are dropped."""
+MAX_CORRECTIONS = 200
+"""Maximum number of corrections kept per person; older ones are dropped."""
 
 
 class Correction(Struct, frozen=True):
-    """`wrong` is what a person corrected, `right` what holds instead; both are "" for what was forgotten, which has
-    `traces` of its words."""
+    """A correction: `wrong` was replaced by `right`. Both are "" for a forgotten fact, which has `traces` of its
+    words."""
 
     id: int
     at: float
@@ -46,12 +47,12 @@ class Correction(Struct, frozen=True):
     traces: frozenset[str] = frozenset()
 
     def is_trace(self, word: str) -> bool:
-        """Whether a word stood in what was forgotten."""
+        """Return True if a word occurred in the forgotten fact."""
         return _trace(self.salt, word) in self.traces
 
 
 def corrections_of(tx: Tx, scope: Scope) -> list[Correction]:
-    """What was corrected and forgotten by the person or group of a scope, the newest first."""
+    """Return the corrections and forgotten facts of a person or group, newest first."""
     found = tx.execute("SELECT * FROM hermes_corrections WHERE scope = ? ORDER BY id DESC", (scope.name,))
     return [
         Correction(row["id"], row["at"], row["wrong"], row["holds"], row["salt"], frozenset(json.loads(row["traces"])))
@@ -60,14 +61,15 @@ def corrections_of(tx: Tx, scope: Scope) -> list[Correction]:
 
 
 def keep_correction(tx: Tx, scope: Scope, wrong: str, right: str, *, now: float) -> None:
-    """A person says that `right` holds and `wrong` does not; this goes for all that was once corrected to `wrong`."""
+    """Store that `right` replaces `wrong`. Earlier corrections to `wrong` now lead to `right`."""
     tx.execute("UPDATE hermes_corrections SET holds = ? WHERE scope = ? AND holds = ?", (right, scope.name, wrong))
     tx.execute("DELETE FROM hermes_corrections WHERE scope = ? AND wrong IN (?, ?)", (scope.name, wrong, right))
     _insert(tx, scope, now, wrong, right)
 
 
 def keep_forgotten(tx: Tx, scope: Scope, text: str, words_of: Callable[[str], Collection[str]], *, now: float) -> None:
-    """A person had `text` forgotten, and with it what was once corrected to it. `words_of`: its fact words."""
+    """Store that a person had `text` forgotten, with every correction that led to it. `words_of` returns a text's fact
+    words."""
     gone = tx.execute(
         "DELETE FROM hermes_corrections WHERE scope = ? AND holds = ? RETURNING wrong", (scope.name, text)
     )
@@ -77,12 +79,12 @@ def keep_forgotten(tx: Tx, scope: Scope, text: str, words_of: Callable[[str], Co
 
 
 def drop_correction(tx: Tx, correction: int) -> None:
-    """The person says otherwise by now."""
+    """Delete a correction that no longer holds."""
     tx.execute("DELETE FROM hermes_corrections WHERE id = ?", (correction,))
 
 
 def drop_corrections(tx: Tx, is_to_go: Callable[[str], bool]) -> None:
-    """Delete those whose words are to be forgotten."""
+    """Delete the corrections whose words are to be forgotten."""
     for row in tx.execute("SELECT id, wrong, holds FROM hermes_corrections").fetchall():
         if is_to_go(row["wrong"]) or is_to_go(row["holds"]):
             drop_correction(tx, row["id"])
@@ -98,7 +100,7 @@ def _insert(
     tx.execute(
         "DELETE FROM hermes_corrections WHERE scope = :scope AND id NOT IN "
         "(SELECT id FROM hermes_corrections WHERE scope = :scope ORDER BY id DESC LIMIT :kept)",
-        {"scope": scope.name, "kept": KEPT},
+        {"scope": scope.name, "kept": MAX_CORRECTIONS},
     )
 
 

@@ -1,4 +1,4 @@
-"""Deleting a session: first say what would go, then take all of it."""
+"""Deleting a conversation: plan what to remove, then remove it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hermes.store.untold import Untold
 
 
 class Deletion(Struct, frozen=True):
-    """What deleting a conversation removes. A rotated one is all of its sessions."""
+    """Counts of what deleting a conversation removes. A rotated conversation includes all of its sessions."""
 
     session_ids: tuple[str, ...]
     messages: int
@@ -28,7 +28,7 @@ OLD_ROUTE = "CASE WHEN json_valid(entry_json) THEN json_extract(entry_json, '$.s
 
 
 class Deletions:
-    """Deletes from one store. Every method runs inside the caller's transaction."""
+    """Deletes conversations from one store. Every method runs inside the caller's transaction."""
 
     def __init__(
         self, sessions: Sessions, untold: Untold, search: Search, shape: TableShape, has_old_routes: bool
@@ -50,14 +50,14 @@ class Deletions:
         )
 
     def delete(self, tx: Tx, session_id: str) -> Deletion:
-        """Delete a session with its messages, snapshots, queued work, bindings and search entries."""
+        """Delete a conversation with its messages, snapshots, queued work, bindings and search entries."""
         planned = self.plan(tx, session_id)
         for key in planned.session_ids:
             self._untold.keep_copies_out(tx, key)
             self._search.forget(tx, key)
             queue_items.drop_session(tx, key)
             forget_place(tx, key)
-            # Whoever still works on it can write nothing more, not even into a later session of the same id.
+            # Processes that still use the session cannot write any more, not even into a later one with its id.
             lanes.revoke_lane(tx, SESSIONS, key)
             leases.revoke(tx, compression_lease(key))
             for table in ("hermes_message_extra", "hermes_mended", "hermes_memory_told"):
@@ -101,7 +101,7 @@ class Deletions:
         )
 
     def _detach_children(self, tx: Tx, session_id: str) -> None:
-        """Branches and sub-agents' runs stay; they just have no parent any more."""
+        """Clear the parent of branches and sub-agent runs, which stay."""
         if "parent_session_id" in self._shape.columns:
             tx.execute("UPDATE sessions SET parent_session_id = NULL WHERE parent_session_id = ?", (session_id,))
         tx.execute(
@@ -111,7 +111,7 @@ class Deletions:
 
 
 def _foreign_tables(tx: Tx) -> list[str]:
-    """Tables of older versions that keep something per session (usage, locks, delegations), quoted."""
+    """Return the tables of other versions that store rows per session (usage, locks, delegations), quoted."""
     rows = tx.execute(
         """
         SELECT '"' || replace(t.name, '"', '""') || '"' AS name FROM sqlite_master t, pragma_table_info(t.name) c

@@ -19,8 +19,8 @@ def to_jsonl(
     compressions: Sequence[Compression],
     undone: Collection[int] = (),
 ) -> Iterator[str]:
-    """One line for the session, one for each message in order, one for each compression. Those messages whose ids are
-    among `undone` are marked."""
+    """Yield one line for the session, one for each message in order, one for each compression. Messages whose ids are
+    in `undone` are marked."""
     yield _line("session", to_builtins(session))
     for message in messages:
         yield _line("message", message_to_json(message, undone))
@@ -34,7 +34,7 @@ def to_json(
     compressions: Sequence[Compression],
     undone: Collection[int] = (),
 ) -> dict[str, Json]:
-    """The session, its messages in order and its compressions as one value."""
+    """Return the session, its messages in order, and its compressions as one JSON value."""
     return {
         "session": to_builtins(session),
         "messages": [message_to_json(message, undone) for message in messages],
@@ -48,7 +48,7 @@ def to_markdown(
     compressions: Sequence[Compression],
     undone: Collection[int] = (),
 ) -> Iterator[str]:
-    """A readable transcript; a compression is noted where its horizon lies, and so is what was taken back."""
+    """Yield a readable transcript. It marks compressions at their horizon, and messages that were retracted."""
     yield f"# {session.title or session.id}"
     yield f"\n`{session.id}` · {session.source} · started {_time(session.started_at)}"
     for message in with_compressions(messages, compressions):
@@ -66,8 +66,8 @@ def to_markdown(
 def with_compressions(
     messages: Iterable[Message], compressions: Sequence[Compression]
 ) -> Iterator[Message | Compression]:
-    """Messages in order, and every compression, the oldest first, where its horizon lies: several may share one, and it
-    need not be a message of the session."""
+    """Yield messages and compressions in order, each compression at its horizon. Several compressions may share a
+    horizon, which need not be a message of the session."""
     waiting = deque(compressions)
     for message in messages:
         while waiting and waiting[0].horizon_message_id < message.id:
@@ -77,7 +77,7 @@ def with_compressions(
 
 
 def message_to_json(message: Message, undone: Collection[int] = ()) -> dict[str, Json]:
-    """A message as plain JSON values, without the fields it does not have; one among `undone` is marked."""
+    """Return a message as JSON values, without empty fields; messages in `undone` are marked."""
     values = {name: value for name, value in to_builtins(message).items() if value not in (None, ())}
     if message.id in undone:
         values["undone"] = True

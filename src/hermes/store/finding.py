@@ -1,7 +1,7 @@
-"""From a question to the messages that fit it, ordered by all evidence together.
+"""History search: from a question to matching messages, ranked by all evidence together.
 
 question ── words, quotes, names, dates ── holders of each word ─┐
-                                       └── what was said then ───┴─ the message after each ── evidence ── score
+                                       └── messages of a date ───┴─ the message after each ── evidence ── score
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from hermes.db.engine import Tx
 from hermes.ranking import traits
 from hermes.ranking.scoring import MIN_LONG_WORDS, Evidence, Floats, score
 from hermes.store.asking import HistoryQuestion, understand
-from hermes.store.holders import LASTED, Held, Ids, parse_ids, read_held, read_ids, said_then
+from hermes.store.holders import LASTED, Held, Ids, find_by_date, parse_ids, read_held, read_ids
 from hermes.store.reach import SearchReach
 from hermes.store.schema import as_text, as_time, storable
 
-BY_WORDS = 60
-"""So many of the messages that hold words are scored; the others follow unscored."""
-BY_LETTERS = 2000
-"""A text without any word, such as an emoji, is looked for in so many of the newest messages."""
-REPEATED = 3
-"""A word that a session repeats counts at most so many times."""
-LARGE = 400
-"""In a session of more messages than this, what the session is about does not count."""
-DAY = 86_400
-ALWAYS = {"since": 0.0, "until": 1e12}
-"""The time of a search that is not narrowed to one."""
+MAX_SCORED_MESSAGES = 60
+"""Number of messages with matching words that are scored; further ones follow unscored."""
+MAX_SCANNED_MESSAGES = 2000
+"""Number of newest messages that are scanned for a text without words, such as an emoji."""
+MAX_WORD_COUNT = 3
+"""Number of times that a word counts within one session."""
+MAX_TOPIC_SESSION_SIZE = 400
+"""Sessions with more messages than this are not ranked by their topic."""
+DAY_SECONDS = 86_400
+ANY_TIME = {"since": 0.0, "until": 1e12}
+"""Time span of a search that is not limited in time."""
 
 
 class KnownMessage(NamedTuple):
@@ -44,20 +44,20 @@ class KnownMessage(NamedTuple):
     author: str | None
     session_size: int
     is_shown: bool
-    """Whether it may be a result. A message that may not still serves as the context of the next one."""
+    """True if the message may be a result. Others only serve as context of the next message."""
 
 
 def rank(tx: Tx, reach: SearchReach, text: str, limit: int) -> list[int]:
-    """The ids of the messages that fit best, the best first; `limit` and more, as far as there are. Only those within
-    reach are weighed; of what comes after them some may not be."""
+    """Return the ids of matching messages, best first: at least `limit`, if there are as many. Scored messages are
+    within reach; unscored ones at the end may not be."""
     asked = understand(text)
-    then = said_then(tx, reach, asked.dates) if asked.dates and not asked.phrases else []
+    then = find_by_date(tx, reach, asked.dates) if asked.dates and not asked.phrases else []
     if not asked.words and not then:
         asked = replace(asked, words=asked.of_dates)
     hidden = parse_ids(None) if reach.hidden is None else read_ids(tx, reach.hidden, {})
     held = read_held(tx, asked, _allowed(tx, reach), hidden, limit)
     if not len(held.ids) and not then:
-        return [] if asked.words else _by_letters(tx, reach, text, limit)
+        return [] if asked.words else _scan_newest(tx, reach, text, limit)
     found = _gather(tx, reach, held, then)
     named = asked.named({one.author for one, _ in found if one.author})
     if named and held.keep(asked.words_without(named)):
@@ -74,32 +74,34 @@ def rank(tx: Tx, reach: SearchReach, text: str, limit: int) -> list[int]:
 
 
 def _answers(asked: HistoryQuestion, before: KnownMessage | None) -> bool:
-    """Whether a message without the words may be an answer: it follows a question with some. Quotes must occur."""
+    """Return True if a message without the words may be an answer: it follows a question with them, and nothing is
+    quoted."""
     return not asked.phrases and before is not None and bool(before.traits & traits.ASKS)
 
 
 def _allowed(tx: Tx, reach: SearchReach) -> Ids | None:
-    """The messages of the sessions and the time that are reached, in order; None for all."""
+    """Return the message ids within the reached sessions and time, in order; None if the search is not limited."""
     conditions = [] if reach.sessions is None else [f"t.session_id IN ({reach.sessions})"]
     if reach.time:
         conditions += [f"t.session_id IN ({LASTED})", reach.time]
     if not conditions:
         return None
-    return read_ids(tx, f"SELECT t.id FROM messages t WHERE {' AND '.join(conditions)}", {**ALWAYS, **reach.values})
+    return read_ids(tx, f"SELECT t.id FROM messages t WHERE {' AND '.join(conditions)}", {**ANY_TIME, **reach.values})
 
 
 def _gather(
     tx: Tx, reach: SearchReach, held: Held, then: Sequence[int]
 ) -> list[tuple[KnownMessage, KnownMessage | None]]:
-    """The messages that hold most of the words or were said then, and those right after; each with the one before."""
-    direct = {*held.by_words()[:BY_WORDS].tolist(), *then}
+    """Return the candidates, each with the message before it: messages with most of the words or of the date, and those
+    that follow them."""
+    direct = {*held.by_words()[:MAX_SCORED_MESSAGES].tolist(), *then}
     before = _with_following(tx, reach, [*direct])
     known = _read(tx, reach, [*{*before, *before.values()}])
     return [(known[key], known.get(earlier)) for key, earlier in before.items() if key in known]
 
 
 def _with_following(tx: Tx, reach: SearchReach, direct: Sequence[int]) -> dict[int, int]:
-    """These messages and those that came right after them, and for each the one that came before it; 0 for none."""
+    """Map each of these messages, and each that directly follows one, to the message before it (0 for none)."""
     near = (
         "SELECT t.id FROM messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
         "WHERE t.session_id = m.session_id AND t.role IN ('user', 'assistant') AND t.content <> '' "
@@ -136,8 +138,8 @@ def _read(tx: Tx, reach: SearchReach, ids: Sequence[int]) -> dict[int, KnownMess
 
 
 def _day(seconds: float) -> int:
-    """The day of a time, as this machine's people count days."""
-    return int(seconds + time.localtime(seconds).tm_gmtoff) // DAY
+    """Return the number of the local calendar day of a time."""
+    return int(seconds + time.localtime(seconds).tm_gmtoff) // DAY_SECONDS
 
 
 def _weigh(
@@ -147,7 +149,7 @@ def _weigh(
     shown: Sequence[tuple[KnownMessage, KnownMessage | None]],
     named: Sequence[str],
 ) -> Evidence:
-    """What speaks for each of the messages."""
+    """Return the evidence for each of the messages."""
     chosen, before = [one for one, _ in shown], [one for _, one in shown]
     kinds = np.array([one.traits for one in chosen], dtype=np.int64)
     kinds_before = np.array([one.traits if one else 0 for one in before], dtype=np.int64)
@@ -187,8 +189,8 @@ def _ids(messages: Sequence[KnownMessage | None]) -> Ids:
 
 
 def _session_words(tx: Tx, held: Held, sizes: Mapping[str, int], weights: Floats) -> Floats:
-    """The share of the question's words that each session holds, more when they come again; 0 for a huge one."""
-    small = [place for place, size in enumerate(sizes.values()) if size <= LARGE]
+    """Return each session's share of the question's words, higher for repeated words; 0 for large sessions."""
+    small = [place for place, size in enumerate(sizes.values()) if size <= MAX_TOPIC_SESSION_SIZE]
     if len(sizes) < 2 or not small or not held.words:
         return np.zeros(len(sizes))
     keys = [*sizes]
@@ -200,12 +202,12 @@ def _session_words(tx: Tx, held: Held, sizes: Mapping[str, int], weights: Floats
     session = np.repeat([*said], [len(ids) for ids in said.values()])
     holds = held.of(np.concatenate([*said.values()]))
     counts = np.stack([np.bincount(session[line], minlength=len(sizes)) for line in holds])
-    shares: Floats = weights @ np.sqrt(np.minimum(counts, REPEATED) / REPEATED)
+    shares: Floats = weights @ np.sqrt(np.minimum(counts, MAX_WORD_COUNT) / MAX_WORD_COUNT)
     return shares
 
 
-def _by_letters(tx: Tx, reach: SearchReach, text: str, limit: int) -> list[int]:
-    """Those of the newest messages that hold a text without any word, such as an emoji, letter by letter."""
+def _scan_newest(tx: Tx, reach: SearchReach, text: str, limit: int) -> list[int]:
+    """Return the ids of recent messages that contain a text without words, such as an emoji."""
     part = text.strip('" \t\n')
     if not part:
         return []
@@ -213,6 +215,6 @@ def _by_letters(tx: Tx, reach: SearchReach, text: str, limit: int) -> list[int]:
     rows = tx.execute(
         f"SELECT t.id FROM {reach.rows} WHERE t.id > :after AND instr(t.content, :part) AND {reach.where} "
         "ORDER BY t.id DESC LIMIT :limit",
-        {**reach.values, "after": newest - BY_LETTERS, "part": storable(part), "limit": limit},
+        {**reach.values, "after": newest - MAX_SCANNED_MESSAGES, "part": storable(part), "limit": limit},
     )
     return [row[0] for row in rows]

@@ -1,4 +1,4 @@
-"""How a store file is, found out without changing it."""
+"""Checks of a store file that do not change it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hermes.store.schema import MIGRATIONS
 
 
 class Undecodable(Struct, frozen=True):
-    """A row of a shared table with text that is no UTF-8. `session_id` as it is shown, with U+FFFD."""
+    """A row of a shared table with text that is not UTF-8. `session_id` is shown with U+FFFD in place of bad bytes."""
 
     table: str
     key: str
@@ -23,7 +23,7 @@ class Undecodable(Struct, frozen=True):
 
 
 class StoreHealth(Struct, frozen=True):
-    """What was found. `damage` is empty for a sound file."""
+    """Result of a check. `damage` is empty for an intact file."""
 
     damage: tuple[str, ...]
     journal_mode: str
@@ -39,7 +39,7 @@ class StoreHealth(Struct, frozen=True):
 
 
 def inspect(path: Path, *, lock_timeout: float, now: float) -> StoreHealth:
-    """Read the whole file and check it. Raises a StoreError when it cannot be read at all."""
+    """Read the whole file and check it. Raises a StoreError if it cannot be read."""
     with open_unchanged(path, lock_timeout=lock_timeout) as tx:
         return _inspect(tx, now)
 
@@ -85,5 +85,5 @@ def _is_utf8(raw: bytes) -> bool:
 
 
 def _count(tx: Tx, is_there: bool, rows: str) -> int:
-    """How many rows there are; 0 where the tables are not."""
+    """Return the number of rows, or 0 if the tables do not exist."""
     return int(tx.execute(f"SELECT count(*) FROM {rows}").fetchone()[0]) if is_there else 0

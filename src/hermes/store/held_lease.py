@@ -1,7 +1,8 @@
-"""A lease held for as long as a piece of work takes: renewed while it lasts, let go at its end, and given back when
-whoever asked for it was cancelled meanwhile.
+"""Leases held for the length of a task: renewed while it runs, released when it ends, and released as well if the task
+is cancelled while it acquires one.
 
-A session's lane is one: whoever holds it may speak in the session, one turn after another, over all processes.
+The lane of a session is such a lease: its holder may write in the session. Turns of all processes take it one after
+another.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from hermes.store.store import Store
 
 T = TypeVar("T")
 Step: TypeAlias = Callable[[Tx, float], T]
-"""Called as `step(tx, now)` in a transaction that has checked that we hold the lane."""
+"""A function called as `step(tx, now)` in a transaction that has checked that we hold the lane."""
 log = logging.getLogger("hermes.leases")
 WAITING = "Waiting for another turn of this conversation, in another place."
-"""Shown to the person whose turn waits for the lane for longer than `LaneTerms.silence`."""
-UNSAID = "Stopped while waiting: this was not said, and is no part of the conversation."
-"""Shown to the person who stopped a turn while it waited for the lane: their message was not stored."""
+"""Shown to the person whose turn has waited for the lane for longer than `LaneTerms.notice_delay`."""
+UNSAID = "Stopped while waiting: your message was not stored and is not part of the conversation."
+"""Shown to the person who stopped a turn that still waited for the lane: their message was not stored."""
 
 
 class WantedLease(Struct, frozen=True):
-    """How to take and release one lease. `name` is what the log calls it; `ttl` is how many seconds it lasts without
-    being renewed. `take` and `release` run inside a transaction."""
+    """How to take and release one lease. `name` is its name in the log; it expires after `ttl` seconds unless renewed.
+    `take` and `release` run inside a transaction."""
 
     name: str
     take: Callable[[Tx], Lease | None]
@@ -42,20 +43,20 @@ class WantedLease(Struct, frozen=True):
 
 
 class HeldLease:
-    """A lease that is held. `check` inside a transaction proves that it still is."""
+    """A lease that we hold. `check` verifies that inside a transaction."""
 
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
         self.is_over = False
-        """It was released already, in the transaction of the holder's last write."""
+        """True if the transaction of the holder's last write released it."""
 
     def check(self, tx: Tx) -> None:
-        """Raise StaleError when another process has taken over."""
+        """Raise StaleError if another process has taken over."""
         leases.check(tx, self.lease)
 
 
 def wanted_lease(store: Store, about: str, name: str, owner: str, ttl: float) -> WantedLease:
-    """How to take the plain lease called `name`; `about` is what the log calls it."""
+    """Return how to take the plain lease called `name`; `about` is its name in the log."""
 
     def acquire(tx: Tx) -> Lease | None:
         return leases.acquire(tx, name, owner, ttl=ttl, now=store.clock.now())
@@ -64,7 +65,7 @@ def wanted_lease(store: Store, about: str, name: str, owner: str, ttl: float) ->
 
 
 async def take(store: Store, wanted: WantedLease) -> HeldLease | None:
-    """The lease, or None while another holds it. A lease that is granted while we are cancelled is given back."""
+    """Return the lease, or None while another process holds it. If we are cancelled meanwhile, release it again."""
 
     def acquire(tx: Tx) -> Lease | None:
         if (left := store.unreleased.get(wanted.name)) is not None:
@@ -77,7 +78,7 @@ async def take(store: Store, wanted: WantedLease) -> HeldLease | None:
         lease = await asyncio.shield(taking)
     except asyncio.CancelledError:
         if (lease := await taking) is not None:
-            await _let_go(store, wanted, HeldLease(lease))
+            await _release(store, wanted, HeldLease(lease))
         raise
     store.unreleased.pop(wanted.name, None)
     return None if lease is None else HeldLease(lease)
@@ -85,18 +86,18 @@ async def take(store: Store, wanted: WantedLease) -> HeldLease | None:
 
 @asynccontextmanager
 async def kept(store: Store, wanted: WantedLease, held: HeldLease) -> AsyncIterator[HeldLease]:
-    """Renew the lease while the block runs, then release it: it is free when this ends, also if that is cancelled."""
+    """Renew the lease while the block runs, then release it. It is released when this returns, even if cancelled."""
     renewal = asyncio.create_task(_renew(store, wanted, held))
     try:
         yield held
     finally:
         renewal.cancel()
         if not held.is_over:
-            letting_go = asyncio.ensure_future(_let_go(store, wanted, held))
+            releasing = asyncio.ensure_future(_release(store, wanted, held))
             try:
-                await asyncio.shield(letting_go)
+                await asyncio.shield(releasing)
             except asyncio.CancelledError:
-                await letting_go
+                await releasing
                 raise
 
 
@@ -114,13 +115,13 @@ async def _renew(store: Store, wanted: WantedLease, held: HeldLease) -> None:
             log.warning("could not renew %s: %s", wanted.name, error.line())
 
 
-async def _let_go(store: Store, wanted: WantedLease, held: HeldLease) -> None:
-    """Must not raise: the work is already committed, and the lease expires by itself. One that cannot be let go now is
-    let go by whoever wants it next in this process."""
+async def _release(store: Store, wanted: WantedLease, held: HeldLease) -> None:
+    """Release the lease. Never raises: the work is committed already, and the lease expires by itself. After a failure,
+    the next caller in this process that wants the lease releases it."""
     try:
         await store.write(lambda tx: wanted.release(tx, held.lease))
     except StaleError:
-        pass  # lost already: there is nothing to let go
+        pass  # lost already
     except StoreError as error:
         log.warning("could not release %s, which ends by itself in %g s: %s", wanted.name, wanted.ttl, error.line())
         now = store.clock.now()
@@ -129,23 +130,24 @@ async def _let_go(store: Store, wanted: WantedLease, held: HeldLease) -> None:
 
 
 class LaneTerms(Struct, frozen=True):
-    """Times in seconds. A lane is free again `ttl` after its holder's last sign of life. Whoever waits for it asks
-    every `poll`, gives up after `patience`, and tells the person after `silence` that it waits."""
+    """Times in seconds. A lane is free `ttl` after its holder's last renewal. Waiting callers ask every `poll`, give up
+    after `timeout`, and notify the person after `notice_delay`."""
 
     ttl: float = 30.0
     poll: float = 0.1
-    patience: float = 120.0
-    silence: float = 3.0
+    timeout: float = 120.0
+    notice_delay: float = 3.0
 
 
 class Lane(Struct, frozen=True):
-    """The right to speak in one session, while we hold it."""
+    """The right to write in one session, while we hold it."""
 
     session_id: str
     held: HeldLease
 
     async def write(self, store: Store, run: Step[T], *, last: bool = False) -> T:
-        """Run `run` in a transaction, which lets the lane go if it is `last`. Raises StaleError when it was lost."""
+        """Run `run` in a transaction, which also releases the lane if it is the `last`. Raises StaleError if the lane
+        was lost."""
 
         def write(tx: Tx) -> T:
             if last:
@@ -160,16 +162,16 @@ class Lane(Struct, frozen=True):
 
 
 class Entered(Struct, Generic[T], frozen=True):
-    """A lane that was taken, and what the step returned that ran in the transaction that took it."""
+    """A lane that was taken, and the return value of the step that ran in the same transaction."""
 
     lane: Lane
     begun: T
 
 
 class LaneDoor(Generic[T]):
-    """An `async with` block that waits for a session's lane, and lets it go at the end of the block.
+    """An `async with` block that waits for a session's lane and releases it at the end of the block.
 
-    `begin` runs in the transaction that takes the lane. When it raises, the lane is not taken.
+    `begin` runs in the transaction that takes the lane. If it raises, the lane is not taken.
     """
 
     def __init__(self, store: Store, session_id: str, owner: str, terms: LaneTerms, begin: Step[T]) -> None:
@@ -177,11 +179,11 @@ class LaneDoor(Generic[T]):
         self._session_id = session_id
         self._terms = terms
         self._begun: list[T] = []
-        """What `begin` returned; empty until the transaction that takes the lane has run."""
+        """Return value of `begin`; empty until the transaction that takes the lane has run."""
         self._wanted = _wanted_lane(store, session_id, owner, terms, lambda tx, now: self._begun.append(begin(tx, now)))
         self._held = AsyncExitStack()
         self.entered: Entered[T] | None = None
-        """None before `wait` has ended, and when the person stopped it."""
+        """Set when `wait` has ended, unless the person stopped it."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -190,20 +192,20 @@ class LaneDoor(Generic[T]):
         await self._held.aclose()
 
     async def wait(self, stop: asyncio.Event) -> AsyncGenerator[None, None]:
-        """Wait until the lane is ours (`entered` is set) or `stop` is set.
+        """Wait until we hold the lane (`entered` is set) or `stop` is set.
 
-        Yields once, after `silence` seconds, so that the caller can tell the person that it waits. Raises
-        SessionBusyError when it takes longer than `patience`.
+        Yields once, after `notice_delay` seconds, so that the caller can notify the person. Raises SessionBusyError
+        after `timeout` seconds.
         """
-        since, told = self._store.clock.now(), False
+        since, notified = self._store.clock.now(), False
         while (held := await take(self._store, self._wanted)) is None:
             if stop.is_set():
                 return
             waited = self._store.clock.now() - since
-            if waited >= self._terms.patience:
-                raise SessionBusyError(f"session {self._session_id} is being talked to by another process")
-            if waited >= self._terms.silence and not told:
-                told = True
+            if waited >= self._terms.timeout:
+                raise SessionBusyError(f"another process is using session {self._session_id}")
+            if waited >= self._terms.notice_delay and not notified:
+                notified = True
                 yield
             await self._store.clock.sleep(self._terms.poll)
         await self._held.enter_async_context(kept(self._store, self._wanted, held))

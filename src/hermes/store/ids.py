@@ -1,5 +1,5 @@
-"""Ids and names of conversations: how ours are made, how a snapshot is told from a session, and under which names
-processes hold a session while they work on it: its lane and its compression."""
+"""Ids and names of conversations: session ids, snapshot ids, session keys, and the names under which processes lock a
+session (its lane and its compression lease)."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from datetime import UTC, datetime
 SNAPSHOT = re.compile(r"\A(?P<session>.+)\.snapshot\.(?P<stamp>\d{8}T\d{6}(?:\d{6})?Z)")
 
 SESSIONS = "session"
-"""The queue name under which sessions have their lanes. It differs from the inbox's: the gateway holds a lane of the
-inbox while a turn holds the session's, and the two must not have the same name."""
+"""Queue name of session lanes. It differs from the inbox's: the gateway holds an inbox lane while a turn holds the
+session's lane, and the two must not collide."""
 
 
 def new_session_id(now: float, random_hex: Callable[[int], str]) -> str:
-    """`YYYYMMDD_HHMMSS_<8 hex>`, in UTC. `random_hex(n)` gives 2n hex digits."""
+    """Return `YYYYMMDD_HHMMSS_<8 hex>`, in UTC. `random_hex(n)` returns 2n hex digits."""
     return f"{datetime.fromtimestamp(now, UTC):%Y%m%d_%H%M%S}_{random_hex(4)}"
 
 
 def snapshot_id(session_id: str, now: float) -> str:
-    """`<session id>.snapshot.<UTC time>`, to the microsecond so that two never meet."""
+    """Return `<session id>.snapshot.<UTC time>`, to the microsecond so that no two are equal."""
     return f"{session_id}.snapshot.{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S%fZ}"
 
 
 def snapshot_session(name: str) -> str | None:
-    """The session that a snapshot's id belongs to, or None when `name` is no snapshot's id."""
+    """Return the session that a snapshot id belongs to, or None if `name` is not a snapshot id."""
     found = SNAPSHOT.fullmatch(name)
     return found["session"] if found else None
 
 
 def session_key(agent: str, platform: str, chat_type: str, chat_id: str, thread_id: str | None = None) -> str:
-    """`agent:<agent>:<platform>:<chat type>:<chat id>[:<thread id>]`."""
+    """Return `agent:<agent>:<platform>:<chat type>:<chat id>[:<thread id>]`."""
     parts = ["agent", agent, platform, chat_type, chat_id]
     return ":".join(parts if thread_id is None else [*parts, thread_id])
 
 
 def compression_lease(session_id: str) -> str:
-    """The lease that whoever compresses a session holds."""
+    """Return the name of the lease that is held while a session is compressed."""
     return f"compression:{session_id}"

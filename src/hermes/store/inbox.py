@@ -1,7 +1,7 @@
-"""What the gateway keeps beside its queues: which inbox item became which message, who may talk, how things are, and
-who runs it: one at a time, known by a lease, asked to stop by a mark.
+"""Gateway state beside its queues: which inbox item became which message, pairings, component status, and the lease and
+stop request of the running gateway.
 
-Rows are written in the transaction of what they tell of.
+Each row is written in the transaction of the event that it records.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SCHEMA = (
 )
 
 NOT_ANSWERED = {"failed": "gone", "message": "the message was taken back before it was answered"}
-"""What became of a message that nobody waits for any more."""
+"""Outcome of an inbox item whose message was retracted before its reply."""
 
 MOVED_CHATS = """
 CREATE TABLE hermes_moved_chats (
@@ -61,7 +61,8 @@ CREATE TABLE hermes_moved_chats (
     PRIMARY KEY (platform, chat_id)
 ) WITHOUT ROWID
 """
-"""Chats that a platform gave another id, such as a group that became a supergroup: the conversation stays the same."""
+"""Chats to which a platform gave another id, such as a group that became a supergroup: the conversation stays the
+same."""
 
 READ_POSITIONS = """
 CREATE TABLE hermes_read_positions (
@@ -71,13 +72,13 @@ CREATE TABLE hermes_read_positions (
     PRIMARY KEY (platform, place)
 ) WITHOUT ROWID
 """
-"""How far each chat was read on platforms that repeat nothing: what came later is asked for after a start."""
+"""Read position per chat, for platforms that do not redeliver: after a start, later messages are fetched."""
 
 PairingState = Literal["pending", "allowed"]
 
 
 class Pairing(Struct, frozen=True):
-    """Someone who asked to talk."""
+    """A person who asked to talk, and whether the owner allowed it."""
 
     platform: str
     user_id: str
@@ -88,7 +89,7 @@ class Pairing(Struct, frozen=True):
 
 
 class PartStatus(Struct, frozen=True):
-    """How one part of a gateway is."""
+    """Status of one part of a gateway."""
 
     part: str
     state: str
@@ -97,7 +98,7 @@ class PartStatus(Struct, frozen=True):
 
 
 def record_messages(tx: Tx, session_id: str, pairs: Iterable[tuple[int, int]]) -> None:
-    """Remember which inbox items are messages of the log now: a replay after a crash does not say them again."""
+    """Record which inbox items are stored as messages, so that a replay after a crash does not store them again."""
     tx.executemany(
         "INSERT INTO hermes_inbox_messages (item_id, session_id, message_id) VALUES (?, ?, ?)",
         [(item_id, session_id, message_id) for item_id, message_id in pairs],
@@ -105,7 +106,7 @@ def record_messages(tx: Tx, session_id: str, pairs: Iterable[tuple[int, int]]) -
 
 
 def said_already(tx: Tx, item_ids: Iterable[int]) -> dict[int, int]:
-    """Those inbox items that are messages of the log, with the id of the message."""
+    """Return the message id of each inbox item that is stored as a message."""
     found = {
         item_id: tx.execute("SELECT message_id FROM hermes_inbox_messages WHERE item_id = ?", (item_id,)).fetchone()
         for item_id in item_ids
@@ -122,7 +123,7 @@ def is_followed(tx: Tx, session_id: str, message_id: int) -> bool:
 
 
 def settle_undone(tx: Tx, session_id: str, message_ids: Iterable[int], *, now: float) -> None:
-    """Messages were taken back: those of them that still wait for their reply are not answered any more."""
+    """Conclude the inbox items of retracted messages that still wait for their reply."""
     rows = tx.execute(
         "SELECT item_id FROM hermes_inbox_messages WHERE session_id = ? "
         "AND message_id IN (SELECT value FROM json_each(?))",
@@ -134,7 +135,8 @@ def settle_undone(tx: Tx, session_id: str, message_ids: Iterable[int], *, now: f
 
 
 def record_move(tx: Tx, platform: str, old: str, new: str, *, now: float) -> bool:
-    """Remember that chat `old` is called `new` now; False when that is known, or makes no sense."""
+    """Record that the id of chat `old` changed to `new`. Return False if that is known already, or leads back to the
+    first id."""
     first = first_chat_id(tx, platform, old)
     if first == new:
         return False
@@ -146,7 +148,7 @@ def record_move(tx: Tx, platform: str, old: str, new: str, *, now: float) -> boo
 
 
 def first_chat_id(tx: Tx, platform: str, chat_id: str) -> str:
-    """The id that a chat had first: its conversation is named by it for life."""
+    """Return the first id of a chat, which names its conversation for life."""
     row = tx.execute(
         "SELECT first_chat_id FROM hermes_moved_chats WHERE platform = ? AND chat_id = ?", (platform, chat_id)
     ).fetchone()
@@ -154,13 +156,13 @@ def first_chat_id(tx: Tx, platform: str, chat_id: str) -> str:
 
 
 def read_positions(tx: Tx, platform: str) -> dict[str, str]:
-    """Return the id of the last message that was taken in, by place."""
+    """Return the id of the last received message by place."""
     rows = tx.execute("SELECT place, position FROM hermes_read_positions WHERE platform = ?", (platform,))
     return {row["place"]: row["position"] for row in rows}
 
 
 def write_positions(tx: Tx, platform: str, positions: Mapping[str, str | None]) -> None:
-    """Store how far places were read; None forgets a place."""
+    """Store the read positions of places; None deletes one."""
     for place, position in positions.items():
         tx.execute("DELETE FROM hermes_read_positions WHERE platform = ? AND place = ?", (platform, place))
         if position is not None:
@@ -168,23 +170,23 @@ def write_positions(tx: Tx, platform: str, positions: Mapping[str, str | None]) 
 
 
 def find_pairing(tx: Tx, platform: str, user_id: str) -> Pairing | None:
-    """What is known of someone, or None for a stranger."""
+    """Return the pairing of a person, or None for a stranger."""
     row = tx.execute("SELECT * FROM hermes_pairings WHERE platform = ? AND user_id = ?", (platform, user_id)).fetchone()
     return None if row is None else Pairing(**dict(row))
 
 
 def pairings(tx: Tx) -> list[Pairing]:
-    """Everyone who ever asked, newest first."""
+    """Return all pairings, newest first."""
     return [Pairing(**dict(row)) for row in tx.execute("SELECT * FROM hermes_pairings ORDER BY created_at DESC")]
 
 
 def ask_pairing(tx: Tx, platform: str, user_id: str, name: str, code: str, *, now: float) -> None:
-    """A stranger asks to talk; the owner confirms with the code."""
+    """Store a pairing request; the owner confirms it with the code."""
     tx.execute("INSERT INTO hermes_pairings VALUES (?, ?, ?, ?, 'pending', ?)", (platform, user_id, name, code, now))
 
 
 def find_code(tx: Tx, code: str) -> Pairing:
-    """Whoever was told a code."""
+    """Return the pairing with this code. Raises NotFoundError."""
     row = tx.execute("SELECT * FROM hermes_pairings WHERE code = ?", (code.strip().upper(),)).fetchone()
     if row is None:
         raise NotFoundError(f"nobody has the pairing code '{code}'", hint="`hermes gateway pair` lists who asked")
@@ -192,21 +194,21 @@ def find_code(tx: Tx, code: str) -> Pairing:
 
 
 def allow_pairing(tx: Tx, code: str) -> None:
-    """The owner confirms."""
+    """Allow the person with this code to talk."""
     found = find_code(tx, code)
     tx.execute("UPDATE hermes_pairings SET state = 'allowed' WHERE code = ?", (found.code,))
     meet(tx, found.platform, found.user_id, found.name)
 
 
 def remove_pairing(tx: Tx, platform: str, user_id: str) -> bool:
-    """Forget someone; True when there was someone to forget."""
+    """Delete a pairing; return True if it existed."""
     return bool(
         tx.execute("DELETE FROM hermes_pairings WHERE platform = ? AND user_id = ?", (platform, user_id)).rowcount
     )
 
 
 def set_status(tx: Tx, part: str, state: str, detail: str, *, now: float) -> None:
-    """Tell how a part is; `since` only moves when its state changes."""
+    """Store the status of a part. `since` changes only with the state."""
     tx.execute(
         "INSERT INTO hermes_gateway_status VALUES (:part, :state, :detail, :now) ON CONFLICT (part) DO UPDATE SET "
         "since = CASE WHEN state = :state THEN since ELSE :now END, state = :state, detail = :detail",
@@ -215,12 +217,12 @@ def set_status(tx: Tx, part: str, state: str, detail: str, *, now: float) -> Non
 
 
 def read_status(tx: Tx) -> list[PartStatus]:
-    """How every part was when it last told."""
+    """Return the last status of every part."""
     return [PartStatus(**dict(row)) for row in tx.execute("SELECT * FROM hermes_gateway_status ORDER BY part")]
 
 
 def clear_status(tx: Tx) -> None:
-    """A gateway begins or ends: what was told before is over."""
+    """Delete all status rows, when a gateway starts or ends."""
     tx.execute("DELETE FROM hermes_gateway_status")
 
 
@@ -230,7 +232,7 @@ STOP_PART = "stop"
 
 
 def stop_requested(tx: Tx) -> bool:
-    """Whether someone asked the running gateway to end."""
+    """Return True if the running gateway was asked to end."""
     return any(part.part == STOP_PART for part in read_status(tx))
 
 
@@ -245,7 +247,7 @@ def let_go(tx: Tx, lease: Lease) -> None:
 
 
 def request_stop(tx: Tx, *, now: float) -> bool:
-    """Ask the running gateway to end; False when none runs."""
+    """Ask the running gateway to end; return False if none runs."""
     if running_gateway(tx, now=now) is None:
         return False
     set_status(tx, STOP_PART, "requested", "", now=now)
@@ -253,6 +255,6 @@ def request_stop(tx: Tx, *, now: float) -> bool:
 
 
 def running_gateway(tx: Tx, *, now: float) -> str | None:
-    """Who runs the gateway of this home, or None."""
+    """Return the owner of the running gateway's lease, or None."""
     held = leases.holder(tx, LEASE, now=now)
     return None if held is None else held.owner

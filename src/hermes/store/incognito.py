@@ -1,4 +1,4 @@
-"""Incognito: ranges of a session's messages that stay out of memory for good. No two of a session overlap."""
+"""Incognito: ranges of a session's messages that stay out of memory for good. The ranges of a session never overlap."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CREATE TABLE hermes_incognito (
 
 
 class Range(Struct, frozen=True):
-    """Messages after `after_id` up to `upto_id`, which is None while it goes on."""
+    """Messages after `after_id` up to `upto_id`; None if the range is still open."""
 
     after_id: int
     upto_id: int | None
@@ -32,7 +32,7 @@ class Range(Struct, frozen=True):
 
 
 def is_hidden(ranges: Sequence[Range], message_id: int) -> bool:
-    """Whether one of a session's ranges, given in order, covers a message."""
+    """Return True if one of a session's ranges, given in order, covers the message."""
     place = bisect_left(ranges, message_id, key=attrgetter("after_id"))
     return place > 0 and ranges[place - 1].covers(message_id)
 
@@ -41,7 +41,7 @@ class Incognito:
     """The incognito ranges of one store. Every method runs inside the caller's transaction."""
 
     def begin(self, tx: Tx, session_id: str) -> None:
-        """From the next message on. Beginning twice is fine."""
+        """Open a range at the next message, unless one is open."""
         if not self.is_on(tx, session_id):
             tx.execute(
                 "INSERT OR REPLACE INTO hermes_incognito (session_id, after_id, upto_id) VALUES (?, ?, NULL)",
@@ -49,14 +49,14 @@ class Incognito:
             )
 
     def end(self, tx: Tx, session_id: str) -> None:
-        """Up to the last message so far. Ending what has not begun is fine."""
+        """Close the open range, if any, after the last message so far."""
         tx.execute(
             "UPDATE hermes_incognito SET upto_id = ? WHERE session_id = ? AND upto_id IS NULL",
             (_last_id(tx), session_id),
         )
 
     def leave_out(self, tx: Tx, session_id: str, message_id: int) -> None:
-        """Keep one message out of memory from now on, whatever was known of it before."""
+        """Keep one message out of memory from now on, even if memory already has it."""
         row = tx.execute(
             "SELECT after_id, upto_id FROM hermes_incognito WHERE session_id = ? AND after_id < ? "
             "ORDER BY after_id DESC LIMIT 1",
@@ -69,25 +69,26 @@ class Incognito:
         tx.execute("INSERT OR REPLACE INTO hermes_incognito VALUES (?, ?, ?)", (session_id, begins, message_id))
 
     def is_on(self, tx: Tx, session_id: str) -> bool:
-        """Whether the session is incognito now."""
+        """Return True if the session is incognito now."""
         row = tx.execute("SELECT 1 FROM hermes_incognito WHERE session_id = ? AND upto_id IS NULL", (session_id,))
         return row.fetchone() is not None
 
     def ranges(self, tx: Tx, session_id: str) -> list[Range]:
-        """Every range of a session, oldest first."""
+        """Return every range of a session, oldest first."""
         rows = tx.execute("SELECT * FROM hermes_incognito WHERE session_id = ? ORDER BY after_id", (session_id,))
         return [Range(row["after_id"], row["upto_id"]) for row in rows]
 
     def remembered(self, tx: Tx, session_id: str, messages: Iterable[Message]) -> list[Message]:
-        """Only those messages that memory may know of."""
+        """Return the messages that memory may have."""
         ranges = self.ranges(tx, session_id)
         return [message for message in messages if not is_hidden(ranges, message.id)]
 
 
 def _last_id(tx: Tx) -> int:
-    """The newest message of the whole store: ids grow over all sessions, and the log keeps count of deleted ones.
+    """Return the newest message id of the whole store: ids grow over all sessions, and SQLite keeps the count after
+    deletions.
 
-    A file that another program made may keep no count; then the newest row that is left says it.
+    A file made by another program may not keep that count; then the newest remaining row decides.
     """
     row = tx.execute(
         "SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'messages'), 0), "

@@ -1,4 +1,5 @@
-"""What memory put into a turn's request, kept so that a person can see it: the newest turns of each session."""
+"""Injections: the memory text that was put into a turn's request, kept for people to inspect, for each session's newest
+turns."""
 
 from __future__ import annotations
 
@@ -20,16 +21,16 @@ CREATE TABLE hermes_injections (
     PRIMARY KEY (session_id, turn)
 ) WITHOUT ROWID
 """
-MARK = "- "
-"""How a line begins that has a source."""
+MEMORY_PREFIX = "- "
+"""Prefix of a line that has a source."""
 HEADING_CHARS = 40
-KEPT = 50
-"""Turns of a session whose records are kept."""
+MAX_TURNS_KEPT = 50
+"""Number of turns per session whose records are kept."""
 
 
 class InjectedPart(Struct, frozen=True):
-    """One piece of recalled text. `cut` counts the characters that were left out to fit, `sources` say why each line
-    that begins with "- " is there, `left_out` are lines that did not fit, in brief."""
+    """One piece of recalled text. `cut` is the number of characters left out to fit, `sources` give the reason for each
+    line that begins with "- ", `left_out` are short forms of the lines that did not fit."""
 
     layer: str
     text: str
@@ -41,7 +42,7 @@ class InjectedPart(Struct, frozen=True):
 
 
 class InjectedLine(Struct, frozen=True):
-    """One line of recalled text as the model saw it: a memory with why it is there, or a heading above some."""
+    """One line of recalled text as the model saw it: a memory with the reason for it, or a heading."""
 
     text: str
     why: str = ""
@@ -58,17 +59,18 @@ def lines_of(part: InjectedPart) -> Iterator[InjectedLine]:
             heading = "" if line.startswith("#") else line.rstrip(":")
             yield InjectedLine(line, is_memory=False)
         else:
-            yield InjectedLine(line, next(sources, "") if line.startswith(MARK) else "", heading=heading)
+            yield InjectedLine(line, next(sources, "") if line.startswith(MEMORY_PREFIX) else "", heading=heading)
     yield from (InjectedLine("", why, is_memory=False) for why in sources)
 
 
 class Injection(Struct, frozen=True):
-    """What memory brought for one turn, how long the turn waited for it, and what was not there in time."""
+    """The recalled text of one turn, how long the turn waited for it, and which parts (`missed`) were late or
+    failed."""
 
     session_id: str
     turn: int
     message_id: int
-    """The message that it was put into."""
+    """The message into which the text was put."""
     provider: str
     at: float
     seconds: float
@@ -77,21 +79,24 @@ class Injection(Struct, frozen=True):
 
     @property
     def used(self) -> int:
-        """How many memories were put into the request."""
+        """Return the number of memories in the request."""
         return sum(line.is_memory for part in self.parts for line in lines_of(part))
 
 
 def keep_injection(tx: Tx, made: Injection) -> None:
-    """Keep a turn's record; those of long ago go."""
+    """Store a turn's record and delete the session's oldest ones."""
     tx.execute(
         "INSERT OR REPLACE INTO hermes_injections VALUES (?, ?, ?, ?, ?)",
         (made.session_id, made.turn, made.message_id, made.at, msgspec.json.encode(made).decode()),
     )
-    tx.execute("DELETE FROM hermes_injections WHERE session_id = ? AND turn <= ?", (made.session_id, made.turn - KEPT))
+    tx.execute(
+        "DELETE FROM hermes_injections WHERE session_id = ? AND turn <= ?",
+        (made.session_id, made.turn - MAX_TURNS_KEPT),
+    )
 
 
 def drop_injections(tx: Tx, is_to_go: Callable[[str], bool], within: Collection[str] | None = None) -> None:
-    """Delete the records of turns with a text that is to go, of all sessions or those `within`."""
+    """Delete the records of turns with a text that is to be forgotten, in all sessions or those in `within`."""
     for row in tx.execute("SELECT session_id, turn, record FROM hermes_injections").fetchall():
         if within is not None and row["session_id"] not in within:
             continue
@@ -103,7 +108,7 @@ def drop_injections(tx: Tx, is_to_go: Callable[[str], bool], within: Collection[
 
 
 def find_injection(tx: Tx, session_id: str | None = None, turn: int | None = None) -> Injection:
-    """The record of a turn, the newest of the session, or of all, unless one is named. Raises NotFoundError."""
+    """Return the record of a turn: by default the session's newest, or the newest of all. Raises NotFoundError."""
     if session_id is None:
         row = tx.execute("SELECT session_id FROM hermes_injections ORDER BY at DESC LIMIT 1").fetchone()
         if row is None:
@@ -117,12 +122,12 @@ def find_injection(tx: Tx, session_id: str | None = None, turn: int | None = Non
     if row is None:
         which = "no turn" if turn is None else f"no turn {turn}"
         raise NotFoundError(
-            f"{which} of session {session_id} has a record of memory", hint=f"The last {KEPT} turns are kept"
+            f"{which} of session {session_id} has a record of memory", hint=f"The last {MAX_TURNS_KEPT} turns are kept"
         )
     return msgspec.json.decode(row["record"], type=Injection)
 
 
 def list_injections(tx: Tx, session_id: str) -> list[Injection]:
-    """The records of a session's turns, the oldest first."""
+    """Return the records of a session's turns, oldest first."""
     rows = tx.execute("SELECT record FROM hermes_injections WHERE session_id = ? ORDER BY turn", (session_id,))
     return [msgspec.json.decode(row["record"], type=Injection) for row in rows]

@@ -1,8 +1,8 @@
-"""The turns of a conversation, and taking the last ones back.
+"""The turns of a conversation, and retracting the last ones.
 
-A message that is taken back stays in the file; no view, list, search, review or provider has it any more. It carries
-the mark that existing files have for a rewind (`active = 0`), so that every program that uses the file sees the same;
-where a file has no such column, it is hidden as a repair hides rows.
+A retracted message stays in the file, but no view, list, search, review or memory provider includes it. It gets the
+mark that existing files use for a rewind (`active = 0`), so that every program that uses the file agrees. In a file
+without that column it is hidden in the way a repair hides rows.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from hermes.store.told import EVERYONE, mark_told
 from hermes.store.undone import Undoing, record_undoing
 from hermes.types import Message
 
-SUMMARISED = "what was said before is part of a summary, which cannot be taken apart"
+SUMMARISED = "earlier messages are part of a summary, which cannot be undone"
 
 
 class ConversationTurn(Struct, frozen=True):
-    """What was said together, and all that followed it up to the next turn."""
+    """The messages of people that were sent together, and everything that followed up to the next turn."""
 
     said: tuple[Message, ...]
     after: tuple[Message, ...] = ()
@@ -50,7 +50,8 @@ class ConversationTurns:
         self._compressions = compressions
 
     def last(self, tx: Tx, session_id: str, count: int = 1) -> list[ConversationTurn]:
-        """The last turns that the model sees whole, the oldest first. UsageError says why there are not so many."""
+        """Return the last turns that the model sees whole, oldest first. Raises UsageError, with the reason, if there
+        are fewer."""
         view = self._compressions.view(tx, session_id)
         tail = self._after_summaries(tx, session_id, view.tail)
         turns = split_turns(tail)
@@ -64,19 +65,19 @@ class ConversationTurns:
         raise UsageError(f"there {'is' if len(turns) == 1 else 'are'} only {_number(len(turns))} to take back", hint="")
 
     def _after_summaries(self, tx: Tx, session_id: str, tail: Sequence[Message]) -> Sequence[Message]:
-        """What came after the last summary that another version stored as a message, and after its copies beside it."""
+        """Return the messages after the last summary that another version stored as a message, and after its copies."""
         copies = self._messages.copies(tx, session_id)
         summarised = [m.id for m in tail if m.id in copies or SUMMARY.match(m.content or "")]
         return tail if not summarised else [message for message in tail if message.id > summarised[-1]]
 
     def undo(self, tx: Tx, cause: str, turns: Sequence[ConversationTurn], *, now: float) -> Undoing:
-        """Take turns back that `last` gave. Raises UsageError when a summary was made of them since."""
+        """Retract turns that `last` returned. Raises UsageError if a summary has covered them since."""
         done = self._take_back(tx, cause, [m for turn in turns for m in turn.messages], len(turns), now)
         self._sessions.unmake_title(tx, done.session_id, done.first_id, now=now)
         return done
 
     def undo_reply(self, tx: Tx, cause: str, turn: ConversationTurn, *, now: float) -> None:
-        """Take back what followed the person's message in the last turn."""
+        """Retract everything that followed the person's messages in the last turn."""
         if turn.after:
             self._take_back(tx, cause, turn.after, 0, now)
 
@@ -89,9 +90,9 @@ class ConversationTurns:
             tx.executemany("UPDATE messages SET active = 0 WHERE id = ?", [(key,) for key in ids])
         hide_rows(tx, restored_among(tx, ids) if self._has_mark else ids, TAKEN_BACK, now=now)
         self._sessions.count_messages(tx, session_id, -len(ids))
-        mark_told(tx, EVERYONE, ids)  # no provider is to be told of it later
+        mark_told(tx, EVERYONE, ids)  # never deliver them later
         settle_undone(tx, session_id, ids, now=now)
-        # Whoever summarises the session has read what is undone now: what they bring is refused.
+        # A running compression has read the undone messages: refuse its result.
         leases.revoke(tx, compression_lease(session_id))
         done = Undoing(cause, session_id, ids[0], ids[-1], turns, len(ids), now)
         record_undoing(tx, done)
@@ -99,8 +100,8 @@ class ConversationTurns:
 
 
 def split_turns(messages: Sequence[Message]) -> list[ConversationTurn]:
-    """Messages as turns, in order. What was accepted in one commit has one time, and was said together; what stands
-    before the first person's message belongs to no turn."""
+    """Return messages as turns, in order. User messages of one commit have the same time and form one turn; messages
+    before the first user message belong to no turn."""
     turns: list[ConversationTurn] = []
     for message in messages:
         last = turns[-1] if turns else None

@@ -1,6 +1,6 @@
-"""What the host keeps for memory providers beside their queue: where a conversation's entries go, small values, health.
+"""Host-side rows of memory providers, beside their queue: where a conversation's entries go, small values, and health.
 
-Rows are written in the transaction of what they tell of. A place is a session's id, or the name of a notebook.
+Each row is written in the transaction of the event that it records. A place is a session id, or the name of a notebook.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hermes.store.told import EVERYONE
 from hermes.types import Json
 
 TITLE = "hidden title"
-"""The kind of value that says which title of a session no provider may know."""
+"""Kind of the value that identifies a session title which providers must not receive."""
 SCHEMA = (
     """
     CREATE TABLE hermes_memory_places (
@@ -51,13 +51,13 @@ SCHEMA = (
 )
 
 EARLIER = "ALTER TABLE hermes_memory_places ADD COLUMN earlier TEXT"
-"""A later step: the addresses that a place had before."""
+"""Column of a later version: the addresses that a place had before."""
 
 
 class EntryPlace(Struct, frozen=True):
-    """Where the entries of a conversation or notebook go; `address` is None while the provider has not said it.
+    """Destination of a conversation's or notebook's entries; `address` is unset until the provider has returned one.
 
-    `bound` is what its first address held, `earlier` are the addresses it had before this one.
+    `bound` is the content of its first address, `earlier` are its previous addresses.
     """
 
     about: Json
@@ -67,7 +67,7 @@ class EntryPlace(Struct, frozen=True):
 
 
 class DeliveryHealth(Struct, frozen=True):
-    """How deliveries to a provider went, over all processes."""
+    """Health of the deliveries to a provider, over all processes."""
 
     last_success: float | None = None
     last_error: str | None = None
@@ -76,7 +76,7 @@ class DeliveryHealth(Struct, frozen=True):
 
 
 def find_place(tx: Tx, provider: str, place: str) -> EntryPlace | None:
-    """What is known of a place, or None."""
+    """Return the stored place, or None."""
     row = tx.execute(
         "SELECT * FROM hermes_memory_places WHERE provider = ? AND place = ?", (provider, place)
     ).fetchone()
@@ -89,13 +89,13 @@ def _place(row: sqlite3.Row) -> EntryPlace:
 
 
 def all_places(tx: Tx, provider: str) -> list[EntryPlace]:
-    """Every place that a provider was told of."""
+    """Return every place of a provider."""
     rows = tx.execute("SELECT * FROM hermes_memory_places WHERE provider = ? ORDER BY place", (provider,))
     return [_place(row) for row in rows]
 
 
 def providers_of(tx: Tx, place: str) -> list[str]:
-    """The providers that were told where the entries of a place go."""
+    """Return the providers that have an address for a place."""
     rows = tx.execute(
         "SELECT provider FROM hermes_memory_places WHERE place = ? AND address IS NOT NULL ORDER BY provider", (place,)
     )
@@ -103,7 +103,8 @@ def providers_of(tx: Tx, place: str) -> list[str]:
 
 
 def set_place(tx: Tx, provider: str, place: str, about: Json, address: Json, bound: Json) -> None:
-    """Keep what a place is and where its entries go. What it was bound to first stays, and where they went before."""
+    """Store what a place is about and its address. The first `bound` stays, and a replaced address is added to
+    `earlier`."""
     known = find_place(tx, provider, place)
     earlier = [] if known is None else known.earlier
     if known is not None and None not in (address, known.address) and known.address not in (address, *earlier):
@@ -119,7 +120,7 @@ def set_place(tx: Tx, provider: str, place: str, about: Json, address: Json, bou
 
 
 def count_turn(tx: Tx, provider: str, place: str, last_said: int) -> int:
-    """A turn begins that ends in message `last_said`: which one it is, from 1. One that begins again counts once."""
+    """Count a turn that begins with message `last_said` and return its number, from 1. A repeated turn counts once."""
     row = tx.execute(
         "UPDATE hermes_memory_places SET turns = turns + (last_said < :said), last_said = max(last_said, :said) "
         "WHERE provider = :provider AND place = :place RETURNING turns",
@@ -129,7 +130,7 @@ def count_turn(tx: Tx, provider: str, place: str, last_said: int) -> int:
 
 
 def get_value(tx: Tx, provider: str, kind: str, key: str) -> Json:
-    """A small value, or None."""
+    """Return a small value, or None."""
     row = tx.execute(
         "SELECT value FROM hermes_memory_values WHERE provider = ? AND kind = ? AND key = ?", (provider, kind, key)
     ).fetchone()
@@ -137,7 +138,7 @@ def get_value(tx: Tx, provider: str, kind: str, key: str) -> Json:
 
 
 def set_value(tx: Tx, provider: str, kind: str, key: str, value: Json) -> None:
-    """Keep a small value; None keeps nothing any more."""
+    """Store a small value; None deletes it."""
     tx.execute("DELETE FROM hermes_memory_values WHERE provider = ? AND kind = ? AND key = ?", (provider, kind, key))
     if value is not None:
         tx.execute("INSERT INTO hermes_memory_values VALUES (?, ?, ?, ?)", (provider, kind, key, _dumps(value)))
@@ -151,7 +152,7 @@ def get_health(tx: Tx, provider: str) -> DeliveryHealth:
 
 
 def record_delivery(tx: Tx, provider: str, error: str | None, *, now: float) -> None:
-    """A delivery worked, or did not: `error` says why."""
+    """Record the outcome of a delivery; `error` explains a failure."""
     tx.execute(
         """
         INSERT INTO hermes_memory_health (provider, last_success, last_error, last_error_at, failing_since)
@@ -170,13 +171,13 @@ def record_delivery(tx: Tx, provider: str, error: str | None, *, now: float) -> 
 
 
 def hide_title(tx: Tx, session_id: str, title: str | None) -> None:
-    """A title, if there is one, was given incognito: no provider is to hear of it, as long as the session has it."""
+    """Keep a title that was given incognito from all providers, for as long as the session has it."""
     if title is not None:
         set_value(tx, EVERYONE, TITLE, session_id, _digest(title))
 
 
 def told_title(tx: Tx, session_id: str, title: str | None) -> str | None:
-    """The title that a provider may know; None for one that was given incognito."""
+    """Return the title that a provider may receive; None for one that was given incognito."""
     is_hidden = title is not None and get_value(tx, EVERYONE, TITLE, session_id) == _digest(title)
     return None if is_hidden else title
 
@@ -186,7 +187,7 @@ def _digest(title: str) -> str:
 
 
 def forget_place(tx: Tx, place: str) -> None:
-    """The session is deleted: nothing of where its entries went is kept."""
+    """Delete the addresses and the hidden title of a deleted session."""
     tx.execute("DELETE FROM hermes_memory_places WHERE place = ?", (place,))
     set_value(tx, EVERYONE, TITLE, place, None)
 

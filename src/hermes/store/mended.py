@@ -1,4 +1,4 @@
-"""Mended rows: messages that a repair hides or shows again. The messages themselves are not touched."""
+"""Mended rows: messages that are hidden or shown again. The message rows themselves are not changed."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ CREATE TABLE hermes_mended (
 """
 
 HIDDEN = "EXISTS (SELECT 1 FROM hermes_mended h WHERE h.message_id = t.id AND h.shown = 0)"
-"""The condition on `messages t` for rows that a repair took out of every view."""
+"""SQL condition on `messages t`: rows hidden from every view, by a repair or because a person retracted them."""
 
 RESTORED = "EXISTS (SELECT 1 FROM hermes_mended h WHERE h.message_id = t.id AND h.shown = 1)"
-"""The condition on `messages t` for rows that a repair made live again."""
+"""SQL condition on `messages t`: rows that a repair made live again."""
 
 TAKEN_BACK = "taken back"
-"""Why a message is hidden that a person took back, and how it is marked where it is shown all the same."""
+"""The reason of rows that a person retracted, and their mark where they are displayed nevertheless."""
 UNDONE = (
     f"EXISTS (SELECT 1 FROM hermes_mended h WHERE h.message_id = t.id AND h.shown = 0 AND h.reason = '{TAKEN_BACK}')"
 )
-"""The condition on `messages t` for rows that are hidden because a person took them back."""
+"""SQL condition on `messages t`: rows hidden because a person retracted them."""
 
 
 def hide_rows(tx: Tx, message_ids: Iterable[int], reason: str, *, now: float) -> None:
-    """From now on these messages are in no view, list or search; they stay in the file."""
+    """Hide these messages from every view, list and search; they stay in the file."""
     _mark(tx, message_ids, 0, reason, now)
 
 
 def restore_rows(tx: Tx, message_ids: Iterable[int], reason: str, *, now: float) -> None:
-    """From now on these messages are live again, whatever an older version marked them as."""
+    """Make these messages live again, however an older version marked them."""
     _mark(tx, message_ids, 1, reason, now)
 
 
 def restored_among(tx: Tx, message_ids: Iterable[int]) -> list[int]:
-    """Those of these messages that a repair made live again."""
+    """Return those of these messages that a repair made live again."""
     rows = tx.execute(
         "SELECT message_id FROM hermes_mended WHERE shown = 1 AND message_id IN (SELECT value FROM json_each(?))",
         (json.dumps(list(message_ids)),),

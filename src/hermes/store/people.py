@@ -1,7 +1,7 @@
-"""People of chat platforms: who of them is the owner, and whose a conversation is.
+"""People on chat platforms: who is the owner, and whose a conversation is.
 
-Whoever is not marked as the owner is a guest. A row is made when someone is let in, writes for the first time, or is
-marked; `marked_at` is None until the owner has said who it is.
+Everybody who is not marked as the owner is a guest. A row is made when a person is allowed, first writes, or is marked.
+`marked_at` is None until the owner has marked them.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ CREATE TABLE hermes_people (
     PRIMARY KEY (platform, user_id)
 ) WITHOUT ROWID
 """
-NAMED = 5
-"""People that one line names."""
-LOCAL = frozenset((TERMINAL, API, "acp", "api_server", "cron", "desktop", "local", "subagent", "tool", "tui", "web"))
-"""Sources of sessions in which nobody but the owner speaks, unless something else tells of a chat. Any other may be a
-platform's name, of ours or of another version's."""
-KEY_PARTS = 5
-"""`agent:<agent>:<platform>:<chat type>:<chat id>`, and more."""
+MAX_NAMED_PEOPLE = 5
+"""Maximum number of people named in one line."""
+LOCAL_SOURCES = frozenset(
+    (TERMINAL, API, "acp", "api_server", "cron", "desktop", "local", "subagent", "tool", "tui", "web")
+)
+"""Sources of sessions in which only the owner writes, unless the session has the fields of a chat. Any other source may
+be a platform, of ours or of another version."""
+MIN_KEY_PARTS = 5
+"""Minimum number of parts in `agent:<agent>:<platform>:<chat type>:<chat id>`."""
 
 
 class KnownPerson(Struct, frozen=True):
-    """Someone who talks, or may."""
+    """A person who has written, or may write."""
 
     platform: str
     user_id: str
@@ -53,10 +55,10 @@ class People(Struct, frozen=True):
     """Decides whose a conversation is. Every method runs inside the caller's transaction."""
 
     api_guests: bool = False
-    """Over the API each `user` is a guest; else the holder of the key is the owner, whatever `user` says."""
+    """True if each API `user` is a guest. Otherwise API clients act as the owner, whatever `user` they send."""
 
     def is_owner(self, tx: Tx, source: str, user_id: str | None) -> bool:
-        """Whether what comes from there, under this id, is said by the owner."""
+        """Return True if messages from this source and user id are the owner's."""
         if source in (TERMINAL, API):
             return source == TERMINAL or user_id is None or not self.api_guests
         row = tx.execute(
@@ -65,14 +67,14 @@ class People(Struct, frozen=True):
         return row is not None and bool(row["is_owner"])
 
     def scope_of_person(self, tx: Tx, source: str, user_id: str | None) -> Scope:
-        """How far someone reaches in a chat with nobody else."""
+        """Return the scope of a person in a direct chat."""
         return OWNER if self.is_owner(tx, source, user_id) else Guest(source, user_id or "")
 
     def scope_of(self, tx: Tx, session: Session) -> Scope:
-        """How far a session reaches: whose it is. What other programs left unsaid is taken from its key; one from a
-        local source with no trace of a chat was made on this machine."""
+        """Return the scope of a session. Fields that other programs left empty are read from its key. A session from a
+        local source without any field of a chat is the owner's."""
         key = (session.session_key or "").split(":")
-        keyed = len(key) >= KEY_PARTS and key[0] == "agent"
+        keyed = len(key) >= MIN_KEY_PARTS and key[0] == "agent"
         chat_type = session.chat_type or (key[3] if keyed else None)
         if session.source == TERMINAL:
             return OWNER
@@ -81,14 +83,14 @@ class People(Struct, frozen=True):
             if user_id is None and session.source != API:
                 user_id = session.chat_id or (key[4] if keyed else None)
             return self.scope_of_person(tx, session.source, user_id)
-        has_trace = session.session_key or session.chat_id or session.user_id or session.source not in LOCAL
+        has_trace = session.session_key or session.chat_id or session.user_id or session.source not in LOCAL_SOURCES
         if chat_type is None and not has_trace:
             return OWNER
         return Group(session.session_key or f"session:{session.id}")
 
 
 def people(tx: Tx) -> list[KnownPerson]:
-    """Everyone who is known, owners first."""
+    """Return all known people, owners first."""
     rows = tx.execute("SELECT * FROM hermes_people ORDER BY is_owner DESC, platform, user_id")
     return [
         KnownPerson(row["platform"], row["user_id"], row["name"], bool(row["is_owner"]), row["marked_at"])
@@ -97,7 +99,7 @@ def people(tx: Tx) -> list[KnownPerson]:
 
 
 def meet(tx: Tx, platform: str, user_id: str, name: str) -> None:
-    """List someone who talks or may talk. Whoever is listed already stays as they are."""
+    """Add a person, or update the name of a known one."""
     tx.execute(
         "INSERT INTO hermes_people (platform, user_id, name) VALUES (:platform, :user, :name) "
         "ON CONFLICT (platform, user_id) DO UPDATE SET name = :name WHERE :name <> '' AND name <> :name",
@@ -106,7 +108,7 @@ def meet(tx: Tx, platform: str, user_id: str, name: str) -> None:
 
 
 def mark(tx: Tx, platform: str, user_id: str, *, is_owner: bool, now: float) -> KnownPerson:
-    """The owner says who someone is."""
+    """Mark a person as the owner or as a guest."""
     meet(tx, platform, user_id, "")
     row = tx.execute(
         "UPDATE hermes_people SET is_owner = :owner, marked_at = :now "
@@ -117,7 +119,7 @@ def mark(tx: Tx, platform: str, user_id: str, *, is_owner: bool, now: float) -> 
 
 
 def meet_all(tx: Tx, allowed: Iterable[str]) -> None:
-    """Take down everyone who was let in without being asked about: paired ones, and those that a setting names."""
+    """Add everybody who may write but has no row yet: paired people, and those in the allow-list."""
     tx.execute(
         "INSERT INTO hermes_people (platform, user_id, name) "
         "SELECT platform, user_id, name FROM hermes_pairings WHERE state = 'allowed' ON CONFLICT DO NOTHING"
@@ -127,7 +129,7 @@ def meet_all(tx: Tx, allowed: Iterable[str]) -> None:
 
 
 def everyone(tx: Tx, allowed: Iterable[str]) -> list[KnownPerson]:
-    """Those who are known and those who may talk. Nothing is written."""
+    """Return known people and those who may write. Read-only."""
     known = people(tx)
     there = {(one.platform, one.user_id) for one in known}
     paired = tx.execute("SELECT platform, user_id, name FROM hermes_pairings WHERE state = 'allowed'")
@@ -137,18 +139,19 @@ def everyone(tx: Tx, allowed: Iterable[str]) -> list[KnownPerson]:
 
 
 def find_unmarked(tx: Tx, allowed: Iterable[str]) -> list[KnownPerson]:
-    """Those who may talk and of whom nobody has said who they are. Nothing is written."""
+    """Return people who may write but are not marked. Read-only."""
     return [one for one in everyone(tx, allowed) if one.marked_at is None]
 
 
 def named(allowed: Iterable[str]) -> list[tuple[str, str]]:
-    """The people that an allow-list names by id. Groups have ids below zero; a user name may change hands."""
+    """Return the people that an allow-list names by id. Groups have negative ids, and user names may change hands: both
+    are skipped."""
     pairs = [entry.partition(":")[::2] for entry in allowed]
     return [(platform, user) for platform, user in pairs if user and not user.startswith(("*", "-", "@"))]
 
 
 def take_untold(tx: Tx, allowed: Iterable[str]) -> list[KnownPerson]:
-    """Those who may talk and are not marked yet, of whom the owner was not told. From now on they count as told."""
+    """Return unmarked people whom the owner was not notified of, and count them as notified."""
     meet_all(tx, allowed)
     unmarked = {(one.platform, one.user_id): one for one in people(tx) if one.marked_at is None}
     rows = tx.execute("UPDATE hermes_people SET told = 1 WHERE told = 0 RETURNING platform, user_id").fetchall()
@@ -157,10 +160,10 @@ def take_untold(tx: Tx, allowed: Iterable[str]) -> list[KnownPerson]:
 
 
 def describe_unmarked(unmarked: Sequence[KnownPerson]) -> str:
-    """One line about people of whom nobody has said who they are; "" for none."""
+    """Return one line that names unmarked people, or "" for none."""
     if not unmarked:
         return ""
     names = [f"{one.platform}:{one.user_id}" for one in unmarked]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    more = f" and {len(names) - MAX_NAMED_PEOPLE} more" if len(names) > MAX_NAMED_PEOPLE else ""
     are = "is a guest" if len(names) == 1 else "are guests"
-    return f"{', '.join(names[:NAMED])}{more} {are} until you say otherwise"
+    return f"{', '.join(names[:MAX_NAMED_PEOPLE])}{more} {are} until you say otherwise"

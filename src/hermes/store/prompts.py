@@ -1,5 +1,5 @@
-"""What a session's kept system prompt was made of: when that changes, the prompt is made anew. The AGENTS.md that a
-session began with is kept word for word: its prompt holds it for as long as there is one."""
+"""Cached system prompts: what a session's prompt was built from, so that a change rebuilds it, and the AGENTS.md that
+the session began with, which stays in its prompt word for word."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ CREATE TABLE hermes_project_files (
 
 
 def prompt_made_of(tx: Tx, session_id: str) -> str | None:
-    """What the kept prompt was made of; None when another program made it, or a version that did not say."""
+    """Return the fingerprint of what the stored prompt was built from; None if another program or an older version
+    built it."""
     row = tx.execute("SELECT made_of FROM hermes_prompts WHERE session_id = ?", (session_id,)).fetchone()
     return None if row is None else str(row["made_of"])
 
@@ -37,14 +38,14 @@ def set_prompt_made_of(tx: Tx, session_id: str, made_of: str) -> None:
 
 
 class KeptProjectFile(Struct, frozen=True):
-    """Where the file stood, and what it said."""
+    """Path and text of a project's AGENTS.md."""
 
     path: str
     text: str
 
 
 def project_file_of(tx: Tx, session_id: str) -> KeptProjectFile | None:
-    """What the session began with; None for most."""
+    """Return the project file that the session began with, or None."""
     row = tx.execute("SELECT path, text FROM hermes_project_files WHERE session_id = ?", (session_id,)).fetchone()
     return None if row is None else KeptProjectFile(row["path"], row["text"])
 

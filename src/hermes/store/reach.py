@@ -1,4 +1,5 @@
-"""How far a search reaches: a condition of every query it makes, so that nothing else is counted, ranked or shown."""
+"""Search reach: the rows that a search may see, as a condition of each of its queries, so that nothing else is counted,
+ranked or shown."""
 
 from __future__ import annotations
 
@@ -14,16 +15,17 @@ INCOGNITO = (
     "EXISTS (SELECT 1 FROM (SELECT i.upto_id FROM hermes_incognito i WHERE i.session_id = t.session_id "
     "AND i.after_id < t.id ORDER BY i.after_id DESC LIMIT 1) WHERE upto_id IS NULL OR t.id <= upto_id)"
 )
-"""Only the last range that begins before a message can cover it, so that one look suffices however many there are."""
+"""SQL condition on `messages t`. Only the last range that begins before a message can cover it, so one lookup
+suffices."""
 HIDDEN = (
     "SELECT t.id FROM hermes_incognito i CROSS JOIN messages t "
     "WHERE t.session_id = i.session_id AND t.id > i.after_id AND (i.upto_id IS NULL OR t.id <= i.upto_id)"
 )
-"""All that `INCOGNITO` is true for."""
+"""Query for the ids of all messages that `INCOGNITO` covers."""
 
 
 class Narrowed(Struct, frozen=True):
-    """What a person narrows a search to: a session, a source, a time in Unix seconds."""
+    """Filters of a search: a session, a source, and times in Unix seconds."""
 
     session_id: str | None = None
     source: str | None = None
@@ -37,23 +39,23 @@ OF_TIME = {"since": "t.timestamp >= :since", "until": "t.timestamp < :until"}
 
 
 class SearchReach(Struct, frozen=True):
-    """The rows of a search: messages `t`, what is beside them `x`, their sessions `s`."""
+    """The reach of a search as SQL: messages `t`, their side table `x`, their sessions `s`."""
 
     rows: str
-    """What to select from."""
+    """The FROM clause."""
     where: str
     values: Mapping[str, str | float]
-    """What stands for the names in all conditions."""
+    """Values of the named parameters in all conditions."""
     sessions: str | None
-    """A query for the ids of the sessions that are reached; None for all."""
+    """Query for the ids of the reached sessions; None for all."""
     said: str
-    """The condition on `t` and `x` for what was said, and may be known, in a session that is reached."""
+    """Condition on `t` and `x` for messages of reached sessions that may be known."""
     shown: str
-    """The condition on `t` for what may be found; what others said still tells what an answer is about."""
+    """Condition on `t` for messages that may be results; others are still used as context of a result."""
     time: str
-    """The condition on `t` for the time that is reached; "" for any."""
+    """Condition on `t` for the reached time; "" for any."""
     hidden: str | None
-    """A query for the ids of messages that may not be known; None for none."""
+    """Query for the ids of messages that must not be known; None for none."""
 
 
 class Reaches:
@@ -65,16 +67,16 @@ class Reaches:
             "messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
             f"JOIN {self._sessions} ON s.id = t.session_id"
         )
-        # What a tool gave back and what a reply only quotes is not what someone said. An older index may hold it.
+        # Tool results and replies that only quote are excluded; an older index may contain them.
         said = f"t.role <> 'tool' AND coalesce({messages.field('finish_reason')}, '') <> '{ECHO}'"
         self._said = f"{kept_rows(messages)} AND {said}"
 
     def of_person(self, scope: Scope, narrowed: Narrowed) -> SearchReach:
-        """What someone finds who looks for themselves."""
+        """Return the reach of a person who searches for themselves."""
         return self._reach(scope, narrowed, self._said, "1", None)
 
     def of_memory(self, scope: Scope, roles: Sequence[str]) -> SearchReach:
-        """What an agent may know, said by `roles`: what was said incognito is not among it."""
+        """Return the reach of the agent's memory: messages of `roles`, without incognito ones."""
         shown = " OR ".join(f"t.role = '{role}'" for role in roles)
         return self._reach(scope, EVERYWHERE, f"{self._said} AND NOT {INCOGNITO}", f"({shown})", HIDDEN)
 
@@ -89,7 +91,8 @@ class Reaches:
 
 
 def _within(scope: Scope) -> tuple[list[str], dict[str, str]]:
-    """The conditions on a session `s` that a scope reaches, with values; one that names nobody is the owner's alone."""
+    """Return the conditions on sessions `s` within a scope, with their values. Sessions without a user belong to the
+    owner."""
     direct = ", ".join(f"'{kind}'" for kind in DIRECT)
     match scope:
         case Owner():

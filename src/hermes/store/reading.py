@@ -19,7 +19,7 @@ OUR_TABLE = re.compile(r"\A\s*(?:CREATE|ALTER) TABLE (hermes_\w+)")
 
 @contextmanager
 def open_unchanged(path: Path, *, lock_timeout: float) -> Iterator[Tx]:
-    """One consistent snapshot of a file that exists. What goes wrong is a StoreError."""
+    """Yield one consistent snapshot of an existing file. Raises StoreError for every SQLite error."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode={_mode(path)}", uri=True)) as tx:
             tx.row_factory = sqlite3.Row
@@ -34,7 +34,8 @@ def open_unchanged(path: Path, *, lock_timeout: float) -> Iterator[Tx]:
 
 
 def lend_tables(tx: Tx) -> None:
-    """Make our tables that the file lacks as empty temporary ones of this connection. The file is not changed."""
+    """Create those of our tables that the file lacks as empty temporary tables of this connection. The file does not
+    change."""
     there = {row["name"] for row in tx.execute("SELECT name FROM sqlite_master")}
     for statement in (statement for migration in MIGRATIONS for statement in migration.statements):
         found = OUR_TABLE.match(statement)
@@ -43,9 +44,10 @@ def lend_tables(tx: Tx) -> None:
 
 
 def _mode(path: Path) -> str:
-    """A read-only connection leaves an empty log beside a file that had none; one that may write clears it away.
+    """Return "ro" or "rw". A read-only connection leaves an empty log beside a file that had none; a writable one
+    removes it.
 
-    But one that may write would also finish what a killed process left in a log: then we must not.
+    But a writable one would also apply the log of a killed process, which we must not.
     """
     left = any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal"))
     writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)

@@ -1,7 +1,7 @@
-"""Routes: which session a gateway's session key means. One key has one live session; the binding is a row.
+"""Routes: which session a gateway's session key refers to. One key has one live session; the binding is a row.
 
-Another version keeps bindings of its own, in a table or a file. Of two bindings of one key the newer is in force, and
-one that we make is written into the other's table too, where that has the key: so both programs go on in one session.
+Other versions keep their own bindings, in a table or a file. Of two bindings of one key the newer is in force. If
+the other version's table has the key, our bindings are written there too, so that both programs use one session.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hermes.types import Json
 
 
 class Binding(Struct, frozen=True):
-    """What a key means, and since when."""
+    """The session of a key, and the time of the binding."""
 
     session_id: str
     updated_at: float
@@ -36,7 +36,7 @@ class Routes:
         self._has_old_table = has_old_table
 
     def bind(self, tx: Tx, session_key: str, session_id: str, *, now: float) -> None:
-        """From now on `session_key` means `session_id`, and nothing else."""
+        """Bind `session_key` to `session_id`, in place of any earlier binding."""
         self._sessions.require(tx, session_id)
         tx.execute(
             "INSERT INTO hermes_routes VALUES (?, ?, ?) ON CONFLICT (session_key) "
@@ -58,7 +58,8 @@ class Routes:
             )
 
     def lookup(self, tx: Tx, session_key: str) -> str | None:
-        """The session that a key is bound to, here or by another version; None for a new key or a deleted session."""
+        """Return the session that a key is bound to, here or by another version; None for a new key or a deleted
+        session."""
         row = tx.execute("SELECT * FROM hermes_routes WHERE session_key = ?", (session_key,)).fetchone()
         ours = None if row is None else Binding(str(row["session_id"]), row["updated_at"])
         bound = self._in_force(tx, ours, self._old_entries(tx, session_key).get(session_key))
@@ -69,18 +70,18 @@ class Routes:
         return [row["session_key"] for row in rows]
 
     def all(self, tx: Tx) -> dict[str, str]:
-        """Every binding in force."""
+        """Return every binding in force."""
         ours, theirs = self._our_entries(tx), self._old_entries(tx)
         bindings = {key: self._in_force(tx, ours.get(key), theirs.get(key)) for key in {**theirs, **ours}}
         there = {str(row["id"]) for row in tx.execute("SELECT id FROM sessions")}
         return {key: bound for key, bound in bindings.items() if bound in there}
 
     def elsewhere(self, tx: Tx) -> set[str]:
-        """The sessions that another version's keys lead to, in force here or not."""
+        """Return the sessions that another version's keys refer to, in force here or not."""
         return {binding.session_id for binding in self._old_entries(tx).values()}
 
     def differing(self, tx: Tx) -> dict[str, tuple[str, str]]:
-        """Keys that mean one session here and another one to another version: key, ours, theirs."""
+        """Return keys with different sessions here and in another version: `{key: (ours, theirs)}`."""
         ours = self._our_entries(tx)
         theirs = self._old_entries(tx) if ours else {}
         pairs = {key: (ours[key].session_id, theirs[key].session_id) for key in ours.keys() & theirs.keys()}
@@ -99,7 +100,7 @@ class Routes:
         return {row["session_key"]: Binding(row["session_id"], row["updated_at"]) for row in rows}
 
     def _old_entries(self, tx: Tx, session_key: str | None = None) -> dict[str, Binding]:
-        """The other version's bindings, of one key or of all. Its file counts only while its table is empty."""
+        """Return the other version's bindings, of one key or of all. Its file counts only while its table is empty."""
         if not self._has_old_table or tx.execute("SELECT 1 FROM gateway_routing LIMIT 1").fetchone() is None:
             return old_file_entries(self._old_file)
         rows = tx.execute(
@@ -111,7 +112,7 @@ class Routes:
 
 
 def old_file_entries(path: Path) -> dict[str, Binding]:
-    """The bindings of `sessions/sessions.json`, which early versions kept; none when there is no such file."""
+    """Return the bindings of `sessions/sessions.json`, which early versions kept; empty if the file does not exist."""
     try:
         document = _parse(read_file(path).decode())
     except FileNotFoundError:
@@ -138,7 +139,7 @@ def _bound_session(entry: Json) -> Binding | None:
 
 
 def _local_time(text: Json) -> float:
-    """A time as the other version writes it, in what this machine calls local time; 0 for what is none."""
+    """Return the Unix time of another version's timestamp, which is in local time; 0 for invalid values."""
     try:
         return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else 0.0
     except (ValueError, OverflowError, OSError):

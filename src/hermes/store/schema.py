@@ -1,6 +1,6 @@
-"""Tables: the two that existing files share with us, and our own beside them.
+"""Tables: the two that we share with existing files, and our own beside them.
 
-An existing file may lack columns that we need. It is not altered: such a value goes to a side table
+An existing file may lack columns that we need. It is not altered: such values go to a side table
 (`hermes_session_extra`, `hermes_message_extra`) that has every optional column, and reads join the two.
 """
 
@@ -98,8 +98,8 @@ SESSION_OPTIONAL = (
     "end_reason",
     "message_count",
 )
-OURS = frozenset({"system_prompt"})
-"""What each program keeps for itself though the table has a column: ours is beside the table."""
+SIDE_TABLE_ONLY = frozenset({"system_prompt"})
+"""Columns of shared tables that we keep in the side table anyway, since each program needs its own value."""
 MESSAGE_REQUIRED = ("id", "session_id", "role", "content", "timestamp")
 MESSAGE_FIRST = (
     "tool_call_id",
@@ -112,11 +112,11 @@ MESSAGE_FIRST = (
     "author_id",
     "author_name",
 )
-"""What the side table had at first."""
+"""Columns of the first version of the message side table."""
 MESSAGE_OPTIONAL = (*MESSAGE_FIRST, "author_alt", "author_is_owner", "author_is_agent")
 
-LATEST = 32503680000.0
-"""The year 3000: a later time is in finer units than seconds."""
+MAX_EPOCH_SECONDS = 32503680000.0
+"""The year 3000. Greater timestamps are in smaller units than seconds."""
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 NUMERIC = ("INT", "REAL", "FLOA", "DOUB", "NUM", "DEC", "BOOL")
@@ -199,7 +199,7 @@ MIGRATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """Which columns a shared table has in this file, and the SQL that follows from it."""
+    """The columns of a shared table in this file, and the SQL that reads and writes them."""
 
     table: str
     extra_table: str
@@ -208,12 +208,12 @@ class TableShape:
     required: tuple[str, ...]
     optional: tuple[str, ...]
     beside: frozenset[str]
-    """Which columns the side table has: a file that was not brought up to date may lack some."""
+    """Columns of the side table; a file that was not migrated may lack some."""
     fillers: Mapping[str, Json]
-    """Values for columns that must not be NULL and have no default, and the marks of a live row."""
+    """Values for columns that are NOT NULL without a default, and the marks of a live row."""
     select: str = dataclass_field(init=False)
-    """`SELECT … FROM` with the required and then the optional fields, each under its own name; the table is `t`, the
-    side table `x`."""
+    """`SELECT … FROM` with required, then optional fields, under their own names. The table is `t`, the side table
+    `x`."""
 
     def __post_init__(self) -> None:
         fields = [f"t.{name}" for name in self.required]
@@ -222,13 +222,13 @@ class TableShape:
         object.__setattr__(self, "select", f"SELECT {', '.join(fields)} FROM {self.table} t {beside}")
 
     def field(self, name: str) -> str:
-        """The expression that reads an optional field."""
+        """Return the expression that reads an optional field."""
         if name not in self.beside:
             return f"t.{name}" if name in self.columns else "NULL"
         return f"coalesce(t.{name}, x.{name})" if name in self.columns else f"x.{name}"
 
     def insert(self, tx: Tx, values: Mapping[str, Json]) -> int:
-        """Insert one row, what the table has no column for beside it. Returns the new row's rowid."""
+        """Insert one row; values without a column go to the side table. Return the new rowid."""
         given = {name: storable(value) for name, value in values.items() if value is not None}
         own = {**self.fillers, **{name: value for name, value in given.items() if name in self.columns}}
         marks = ", ".join("?" * len(own))
@@ -239,18 +239,18 @@ class TableShape:
         return rowid
 
     def update(self, tx: Tx, key: str | int, values: Mapping[str, Json]) -> None:
-        """Set fields of one row, wherever they live."""
+        """Set fields of one row, in the table or the side table."""
         own = {name: storable(value) for name, value in values.items() if name in self.columns}
         if own:
             sets = ", ".join(f"{name} = ?" for name in own)
             tx.execute(f"UPDATE {self.table} SET {sets} WHERE {self.required[0]} = ?", (*own.values(), key))
-            # The file may have got the column after we put a value beside it: that one must not come back.
+            # The column may be newer than a value in the side table, which must not reappear.
             clears = ", ".join(f"{name} = NULL" for name in own)
             tx.execute(f"UPDATE {self.extra_table} SET {clears} WHERE {self.extra_key} = ?", (key,))
         self.put_extra(tx, key, {name: storable(value) for name, value in values.items() if name not in self.columns})
 
     def put_extra(self, tx: Tx, key: str | int, values: Mapping[str, Json]) -> None:
-        """Keep values that the table has no column for."""
+        """Store values that the table has no column for."""
         if not values:
             return
         names = ", ".join(values)
@@ -263,7 +263,7 @@ class TableShape:
 
 
 def refuse_foreign(tx: Tx) -> None:
-    """Raise StoreDamagedError when the shared tables are there but cannot be what we take them for."""
+    """Raise StoreDamagedError if the shared tables exist but lack required columns."""
     names = tx.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name IN ('sessions', 'messages')")
     for table in [row["name"] for row in names]:
         required = SESSION_REQUIRED if table == "sessions" else MESSAGE_REQUIRED
@@ -279,26 +279,27 @@ def _check_columns(table: str, columns: Collection[str], required: Sequence[str]
 
 
 def storable(value: Json) -> Json:
-    """`value` as SQLite takes it: half a surrogate pair, which models and terminals do send, becomes U+FFFD."""
+    """Return `value` as SQLite accepts it: lone surrogates, which models and terminals do send, become U+FFFD."""
     return SURROGATE.sub("\ufffd", value) if isinstance(value, str) and not value.isascii() else value
 
 
 def as_text(value: object) -> str | None:
-    """A stored value as text, also where an older program left bytes or a number."""
+    """Return a stored value as text, even where an older program stored bytes or a number."""
     if value is None or isinstance(value, str):
         return value
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def as_time(value: object) -> float:
-    """A stored time in Unix seconds, also where another program left milliseconds or text; 0 for what is no time."""
+    """Return a stored time in Unix seconds, even where another program stored milliseconds or text; 0 if it is
+    invalid."""
     try:
         seconds = float(value) if isinstance(value, (int, float, str)) else 0.0
     except ValueError:
         seconds = _iso_time(str(value))
     if not 0 <= seconds < float("inf"):
         return 0.0
-    while seconds > LATEST:
+    while seconds > MAX_EPOCH_SECONDS:
         seconds /= 1000
     return seconds
 
@@ -312,24 +313,25 @@ def _iso_time(text: str) -> float:
 
 
 def unmended_rows(messages: TableShape) -> str:
-    """The condition on `messages t` for live rows of a file in which no repair has hidden or restored any."""
+    """Return the condition on `messages t` for live rows of a file without hidden or restored rows."""
     return "t.active = 1" if "active" in messages.columns else "1"
 
 
 def live_rows(messages: TableShape) -> str:
-    """The condition on `messages t` for live rows: not those an older version compressed in place or rewound."""
+    """Return the condition on `messages t` for live rows, which excludes those an older version compressed or
+    rewound."""
     live = f"(t.active = 1 OR {mended.RESTORED})" if "active" in messages.columns else "1"
     return f"({live} AND NOT {mended.HIDDEN})"
 
 
 def kept_rows(messages: TableShape) -> str:
-    """The condition on `messages t` for what was said: live rows and compressed ones, but not what was rewound."""
+    """Return the condition on `messages t` for the history: live and compressed rows, but no retracted ones."""
     live = live_rows(messages)
     return f"({live} OR (t.compacted = 1 AND NOT {mended.HIDDEN}))" if "compacted" in messages.columns else live
 
 
 def undone_rows(messages: TableShape) -> str:
-    """The condition on `messages t` for what was taken back: rewound by an older version, or undone by us."""
+    """Return the condition on `messages t` for retracted rows: rewound by an older version, or undone by us."""
     if "active" not in messages.columns:
         return mended.UNDONE
     compacted = "t.compacted = 1" if "compacted" in messages.columns else "0"
@@ -338,7 +340,7 @@ def undone_rows(messages: TableShape) -> str:
 
 
 def index_parents(tx: Tx, sessions: TableShape) -> None:
-    """Make the children of a session quick to find, where the file has a column for it."""
+    """Create the index on parent sessions, if the file has the column."""
     if "parent_session_id" in sessions.columns:
         tx.execute(
             "CREATE INDEX IF NOT EXISTS hermes_sessions_by_parent ON sessions (parent_session_id) "
@@ -357,7 +359,7 @@ def _table_shape(
     tx: Tx, table: str, extra: str, extra_key: str, required: Sequence[str], optional: Sequence[str]
 ) -> TableShape:
     info = tx.execute(f"PRAGMA table_info({table})").fetchall()
-    columns = frozenset(row["name"] for row in info) - OURS
+    columns = frozenset(row["name"] for row in info) - SIDE_TABLE_ONLY
     _check_columns(table, columns, required)
     fillers: dict[str, Json] = {
         row["name"]: 0 if any(word in row["type"].upper() for word in NUMERIC) else ""

@@ -1,8 +1,8 @@
-"""Full-text search over everything that was said, in any script. What tools returned was not said.
+"""Full-text search over all messages of people and the agent, in any script. Tool results are not indexed.
 
-The index is filled from the table, in order, up to a mark: rows that another program appended are found as well. It
-keeps no copy of the text, so an entry can only be taken out with the words that went in. A fingerprint tells whether
-these are still the same; when another program changed a row, the index is emptied and fills up again.
+The index is filled from the table, in order, up to a mark, so it also covers rows that another program appended. It
+keeps no copy of the text: removing an entry needs the words that were indexed. A fingerprint tells whether these are
+unchanged; if another program changed a row, the index is emptied and filled again.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from hermes.store.schema import TableShape, as_text
 from hermes.store.words import segment, snippet
 from hermes.types import Message
 
-BATCH = 2000
-PAGE = 20
-"""How many more hits than are wanted are read at once: some may be copies, or say the same."""
-LOOKED_AT = 200
-"""How many hits are looked at for others than those that say the same."""
+INDEX_BATCH_ROWS = 2000
+EXTRA_HITS_LIMIT = 20
+"""Number of extra hits read at once, since some may be copies or repetitions."""
+MAX_EXAMINED_HITS = 200
+"""Maximum number of hits examined to find ones with different text."""
 
 MERGE = "INSERT INTO hermes_search (hermes_search, rank) VALUES ('merge', ?)"
-PAGES = 64
-"""How many pages of the index are merged in one step, while others wait to write."""
+MERGE_LIMIT_PAGES = 64
+"""Number of index pages merged in one step, during which others wait to write."""
 
 
 class HistoryHit(Struct, frozen=True):
@@ -53,12 +53,13 @@ class Search:
         self._copies = Copies(message_shape)
 
     def behind(self, tx: Tx) -> bool:
-        """Whether there are messages that the index has not seen."""
+        """Return True if some messages are not indexed yet."""
         newest = tx.execute("SELECT max(id) FROM messages").fetchone()[0] or 0
         return bool(newest > _indexed_upto(tx))
 
-    def catch_up(self, tx: Tx, limit: int = BATCH) -> int:
-        """Index the next `limit` messages; returns how many there were. Call it until that is 0."""
+    # The index follows the table when someone searches: rows of other programs are found, and an append pays nothing.
+    def catch_up(self, tx: Tx, limit: int = INDEX_BATCH_ROWS) -> int:
+        """Index the next `limit` messages and return their number. Call it until that is 0."""
         rows = tx.execute(
             "SELECT id, role, content FROM messages WHERE id > ? ORDER BY id LIMIT ?", (_indexed_upto(tx), limit)
         ).fetchall()
@@ -74,15 +75,15 @@ class Search:
         return len(rows)
 
     def find(self, tx: Tx, text: str, scope: Scope, *, limit: int, narrowed: Narrowed = EVERYWHERE) -> list[HistoryHit]:
-        """What fits a person's question best within `scope`, best first. What stands in "quotes" must occur."""
+        """Return the messages within `scope` that match a question best, best first. "Quoted" phrases must occur."""
         return self._find(tx, self._reaches.of_person(scope, narrowed), text, limit)
 
     def related(self, tx: Tx, text: str, scope: Scope, *, limit: int, roles: Sequence[str]) -> list[HistoryHit]:
-        """What `roles` said that fits a question best within `scope`, best first; never what was said incognito."""
+        """Return messages of `roles` within `scope` that match a question best, best first; never incognito ones."""
         return self._find(tx, self._reaches.of_memory(scope, roles), text.replace('"', " "), limit)
 
     def newest(self, tx: Tx, scope: Scope, *, since: float, until: float, limit: int) -> list[Message]:
-        """Return what people said within `scope` in a time, the newest first; never what was said incognito."""
+        """Return user messages within `scope` and a time range, newest first; never incognito ones."""
         reach, shape = self._reaches.of_memory(scope, ("user",)), self._message_shape
         fields = [f"t.{name}" for name in shape.required] + [shape.field(name) for name in shape.optional]
         rows = tx.execute(
@@ -93,24 +94,24 @@ class Search:
         return [message_from_row(row) for row in rows]
 
     def sessions_within(self, tx: Tx, scope: Scope) -> frozenset[str] | None:
-        """The sessions that a scope reaches; None for all."""
+        """Return the ids of the sessions within a scope; None for all."""
         reach = self._reaches.of_person(scope, EVERYWHERE)
         if reach.sessions is None:
             return None
         return frozenset(row["id"] for row in tx.execute(reach.sessions, dict(reach.values)))
 
     def _find(self, tx: Tx, reach: SearchReach, text: str, limit: int) -> list[HistoryHit]:
-        """The best hits, without copies; the same words come again only when nothing else is left."""
-        # Loaded by name: only who searches needs arrays.
+        """Return the best hits without copies. Hits with repeated text come last."""
+        # Imported late: only searches need numpy.
         ranked: list[int] = import_module("hermes.store.finding").rank(tx, reach, text, limit)
         first: list[sqlite3.Row] = []
         again: list[sqlite3.Row] = []
         seen: set[str] = set()
         copies: dict[str, frozenset[int]] = {}
-        for start in range(0, len(ranked), PAGE + limit):
-            if len(first) + len(again) >= limit and (len(first) >= limit or start > LOOKED_AT):
+        for start in range(0, len(ranked), EXTRA_HITS_LIMIT + limit):
+            if len(first) + len(again) >= limit and (len(first) >= limit or start > MAX_EXAMINED_HITS):
                 break
-            for row in self._read(tx, reach, ranked[start : start + PAGE + limit]):
+            for row in self._read(tx, reach, ranked[start : start + EXTRA_HITS_LIMIT + limit]):
                 if len(first) >= limit:
                     break
                 session = row["session_id"]
@@ -134,7 +135,7 @@ class Search:
         return [found[key] for key in ids if key in found]
 
     def forget(self, tx: Tx, session_id: str) -> None:
-        """Take a session's messages out of the index; they must still be in the table."""
+        """Remove a session's messages from the index; they must still be in the table."""
         rows = tx.execute(
             "SELECT m.id, m.content, r.fingerprint FROM messages m JOIN hermes_search_rows r ON r.message_id = m.id "
             "WHERE m.session_id = ?",
@@ -147,10 +148,10 @@ class Search:
             _empty(tx)
 
     def tidy(self, tx: Tx, *, begin: bool) -> bool:
-        """Take the words of forgotten messages out of the file for good, a part at a time; `begin` with the first. Is
-        there more?"""
+        """Merge a part of the index, which removes forgotten words from the file for good; `begin` with the first part.
+        Return True if parts are left."""
         before = tx.total_changes
-        tx.execute(MERGE, (-PAGES if begin else PAGES,))  # a negative number begins anew
+        tx.execute(MERGE, (-MERGE_LIMIT_PAGES if begin else MERGE_LIMIT_PAGES,))  # a negative number begins anew
         return tx.total_changes - before >= 2  # what SQLite says of a merge that is not at its end
 
 

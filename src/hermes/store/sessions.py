@@ -1,4 +1,4 @@
-"""Sessions: made once, found by id, and never given another id."""
+"""Sessions: created once, found by id, never renumbered."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hermes.store.ids import new_session_id, snapshot_session
 from hermes.store.schema import TableShape, as_text, as_time, kept_rows
 from hermes.types import Session
 
-MAX_ID = 512
+MAX_ID_CHARS = 512
 NOTES = "notes:"
-"""Begins the names of notebooks, which stand beside the ids of sessions."""
+"""Prefix of notebook names, which are used beside session ids."""
 OFFSHOOTS = ("_branched_from", "_delegate_from")
-"""How other versions mark a child that does not continue its parent."""
+"""Marks of other versions for a child that does not continue its parent."""
 SUMMARIES = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]:", "[PRIOR CONTEXT —")
-"""How a child of a rotation may begin."""
-EARLY = 60
-"""Seconds that a child which begins with a summary may be older than its parent's end."""
+"""Openings of a child that continues a rotated session."""
+ROTATION_TOLERANCE_SECONDS = 60
+"""Tolerance in seconds: a child that begins with a summary may start this long before its parent's end."""
 FIELDS = Session.__struct_fields__
 STARTED, ENDED, COUNT = (FIELDS.index(name) for name in ("started_at", "ended_at", "message_count"))
 
@@ -42,43 +42,43 @@ class Sessions:
         self._said = kept_rows(messages)
 
     def new_id(self, tx: Tx, now: float, random_hex: Callable[[int], str] = secrets.token_hex) -> str:
-        """An id of ours that no session has."""
+        """Return a new, unused session id."""
         session_id = new_session_id(now, random_hex)
         while self.exists(tx, session_id):
             session_id = new_session_id(now, random_hex)
         return session_id
 
     def create(self, tx: Tx, session: Session) -> Session:
-        """Store a new session. Its id is one of ours, or a client's own, which is kept unchanged."""
+        """Store a new session. Its id is one of ours, or a client's, which is kept unchanged."""
         check_foreign_id(session.id)
         if self.exists(tx, session.id):
-            raise UsageError(f"session {session.id} exists already")
+            raise UsageError(f"session {session.id} already exists")
         self._shape.insert(tx, {name: getattr(session, name) for name in FIELDS})
         return session
 
     def exists(self, tx: Tx, session_id: str) -> bool:
-        """Whether there is a session with exactly this id."""
+        """Return True if a session has exactly this id."""
         return tx.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is not None
 
     def require(self, tx: Tx, session_id: str) -> None:
-        """Raise NotFoundError unless there is a session with exactly this id."""
+        """Raise NotFoundError unless a session has exactly this id."""
         if not self.exists(tx, session_id):
             raise _not_found(session_id)
 
     def get(self, tx: Tx, session_id: str) -> Session:
-        """The session with exactly this id; NotFoundError when there is none."""
+        """Return the session with exactly this id. Raises NotFoundError."""
         found = self.look_up(tx, session_id)
         if found is None:
             raise _not_found(session_id)
         return found
 
     def look_up(self, tx: Tx, session_id: str) -> Session | None:
-        """The session with exactly this id, or None."""
+        """Return the session with exactly this id, or None."""
         row = tx.execute(f"{self._shape.select} WHERE t.id = ?", (session_id,)).fetchone()
         return None if row is None else session_from_row(row)
 
     def find(self, tx: Tx, text: str) -> Session:
-        """The session a person means: by id, by the unique beginning of one, or by its title."""
+        """Return the session a person refers to: by id, by a unique prefix of one, or by title."""
         if (exact := self.look_up(tx, text)) is not None:
             return exact
         rows = tx.execute(
@@ -90,14 +90,19 @@ class Sessions:
             raise _not_found(text)
         if len(rows) > 1:
             ids = ", ".join(row["id"] for row in rows[:5]) + (", …" if len(rows) > 5 else "")
-            raise UsageError(f"'{text}' means more than one session: {ids}", hint="Give more of the id")
+            raise UsageError(f"'{text}' matches more than one session: {ids}", hint="Give more of the id")
         return session_from_row(rows[0])
 
     def recent(self, tx: Tx, *, limit: int, source: str | None = None, everything: bool = False) -> list[Listed]:
-        """The sessions that were active last. Those that a rotation continued elsewhere only with `everything`."""
+        """Return the sessions that were active last. Sessions that continue elsewhere after a rotation, and sessions
+        whose messages were all taken back, are left out unless `everything`."""
         wanted = ["(:source IS NULL OR t.source = :source)"]
         if not everything:
             wanted.append(f"t.id NOT IN ({self._continued_sql()})")
+            wanted.append(
+                "t.id NOT IN (SELECT u.session_id FROM hermes_undone u WHERE NOT EXISTS "
+                f"(SELECT 1 FROM messages t WHERE t.session_id = u.session_id AND {self._said}))"
+            )
         rows = tx.execute(
             f"""
             SELECT s.*, a.last_active, (
@@ -120,7 +125,7 @@ class Sessions:
         ]
 
     def set_title(self, tx: Tx, session_id: str, title: str | None) -> None:
-        """Name a session, or take its name away, as a person wants it: no title is made for it any more."""
+        """Set or remove the title that a person chose. No title is made automatically after that."""
         self.get(tx, session_id)
         try:
             self._shape.update(tx, session_id, {"title": title})
@@ -129,12 +134,12 @@ class Sessions:
         settle_title(tx, session_id)
 
     def unmake_title(self, tx: Tx, session_id: str, first_id: int, *, now: float) -> None:
-        """Take away a title that was made of messages from this one on, since they were taken back."""
+        """Remove an automatic title that was made from messages since `first_id`, which were retracted."""
         if unmake_title(tx, session_id, first_id, now=now):
             self._shape.update(tx, session_id, {"title": None})
 
     def set_system_prompt(self, tx: Tx, session_id: str, prompt: str) -> None:
-        """Keep the prompt the session runs with, so that it is the same, byte for byte, after a restart."""
+        """Store the session's prompt, so that it is the same, byte for byte, after a restart."""
         self._shape.update(tx, session_id, {"system_prompt": prompt})
 
     def end(self, tx: Tx, session_id: str, reason: str, *, now: float) -> None:
@@ -144,11 +149,11 @@ class Sessions:
         self._shape.update(tx, session_id, {"ended_at": None, "end_reason": None})
 
     def detach(self, tx: Tx, session_id: str) -> None:
-        """Take a session out of the lineage it was put into."""
+        """Remove a session from its lineage."""
         self._shape.update(tx, session_id, {"parent_session_id": None})
 
     def count_messages(self, tx: Tx, session_id: str, added: int) -> None:
-        """Keep the running count that existing files have."""
+        """Update the message count that existing files keep."""
         if "message_count" in self._shape.columns:
             tx.execute(
                 "UPDATE sessions SET message_count = max(0, coalesce(message_count, 0) + ?) WHERE id = ?",
@@ -162,8 +167,8 @@ class Sessions:
             )
 
     def continuation(self, tx: Tx, session_id: str) -> str | None:
-        """The child that an older version's compression by rotation moved this session to; None where people's words
-        went on here all the same, as with a client that keeps its id."""
+        """Return the child to which an older version's compression by rotation moved this session; None if people went
+        on writing here, as with a client that keeps its id."""
         parent = self.look_up(tx, session_id)
         if parent is None or parent.end_reason != "compression":
             return None
@@ -176,25 +181,26 @@ class Sessions:
         return None if row is None else str(row["id"])
 
     def live_id(self, tx: Tx, session_id: str) -> str:
-        """Where a rotated conversation lives now; its own id when it was never rotated."""
+        """Return the id of the session in which a rotated conversation continues; the same id if it was never
+        rotated."""
         return self._forward(tx, session_id)[-1]
 
     def _forward(self, tx: Tx, session_id: str) -> list[str]:
-        """A session and what continues it, one after another."""
+        """Return a session and its continuations, in order."""
         chain = [session_id]
         while (following := self.continuation(tx, chain[-1])) is not None and following not in chain:
             chain.append(following)
         return chain
 
     def lineage(self, tx: Tx, session_id: str) -> list[str]:
-        """Every session of a rotated conversation, oldest first, this one included."""
+        """Return every session of a rotated conversation, oldest first, including this one."""
         chain = [session_id]
         while (before := self._rotated_from(tx, chain[0])) is not None and before not in chain:
             chain.insert(0, before)
         return chain[:-1] + self._forward(tx, session_id)
 
     def _rotated_from(self, tx: Tx, session_id: str) -> str | None:
-        """The parent, if this is the child it continues in: one that was left behind has no part in the lineage."""
+        """Return the parent if it continues in this session; None for other children."""
         parent = self.get(tx, session_id).parent_session_id
         return parent if parent is not None and self.continuation(tx, parent) == session_id else None
 
@@ -209,8 +215,8 @@ class Sessions:
         return f"SELECT id FROM sessions WHERE parent_session_id = :parent UNION {beside}"
 
     def _continues(self, ended_at: str) -> str:
-        """The condition on a child `t` that goes on for its parent: no clean-up put it aside, nobody branched it off,
-        and it began when the parent ended, or a moment before if it begins with a summary."""
+        """Return the condition on a child `t` that continues its parent: no clean-up discarded it, it did not branch
+        off, and it began at the parent's end, or shortly before if it begins with a summary."""
         conditions = [
             f"coalesce({self._shape.field('end_reason')}, '') <> 'orphaned_compression'",
             "t.source <> 'tool'",
@@ -219,7 +225,9 @@ class Sessions:
             conditions += [f"instr(coalesce(t.model_config, ''), '\"{mark}\"') = 0" for mark in OFFSHOOTS]
         summary = " OR ".join(f"m.content LIKE '{opening}%'" for opening in SUMMARIES)
         born = f"EXISTS (SELECT 1 FROM messages m WHERE m.session_id = t.id AND ({summary}))"
-        conditions.append(f"(t.started_at >= {ended_at} OR (t.started_at >= {ended_at} - {EARLY} AND {born}))")
+        conditions.append(
+            f"(t.started_at >= {ended_at} OR (t.started_at >= {ended_at} - {ROTATION_TOLERANCE_SECONDS} AND {born}))"
+        )
         return " AND ".join(conditions)
 
     def _newest(self, session_id: str) -> str:
@@ -230,7 +238,7 @@ class Sessions:
         return f"({said} ORDER BY m.id DESC LIMIT 1)"
 
     def _continued_sql(self) -> str:
-        """The sessions that ended by compression and have a child in which they went on."""
+        """Return the query for sessions that ended by compression and continue in a child."""
         return f"""
             SELECT p.id FROM sessions t LEFT JOIN hermes_session_extra x ON x.session_id = t.id
             JOIN ({self._shape.select}) p ON p.id = {self._shape.field("parent_session_id")}
@@ -244,7 +252,7 @@ def _not_found(session_id: str) -> NotFoundError:
 
 
 def session_from_row(row: sqlite3.Row) -> Session:
-    """A session as the store has it, from a row that begins with its fields; a count that was never kept is 0."""
+    """Return the session stored in a row that begins with its fields; a missing message count becomes 0."""
     values = list(row[: len(FIELDS)])
     values[STARTED] = as_time(values[STARTED])
     values[ENDED] = None if values[ENDED] is None else as_time(values[ENDED])
@@ -253,10 +261,12 @@ def session_from_row(row: sqlite3.Row) -> Session:
 
 
 def check_foreign_id(session_id: str) -> None:
-    """Refuse what cannot be a session's id: empty, too long, control characters, or a snapshot's name."""
-    if not session_id or len(session_id) > MAX_ID or not session_id.isprintable():
-        raise UsageError(f"{session_id[:80]!r} cannot be a session id", hint=f"Use 1 to {MAX_ID} printable characters")
+    """Raise UsageError for an invalid session id: empty, too long, not printable, reserved, or a snapshot id."""
+    if not session_id or len(session_id) > MAX_ID_CHARS or not session_id.isprintable():
+        raise UsageError(
+            f"{session_id[:80]!r} cannot be a session id", hint=f"Use 1 to {MAX_ID_CHARS} printable characters"
+        )
     if session_id.startswith(NOTES):
         raise UsageError(f"{session_id[:80]} cannot be a session id", hint=f"Names that begin with {NOTES} are taken")
     if snapshot_session(session_id) is not None:
-        raise UsageError(f"{session_id} is the name of a snapshot", hint="A snapshot can be read, not talked to")
+        raise UsageError(f"{session_id} is the name of a snapshot", hint="A snapshot can only be read")

@@ -1,4 +1,4 @@
-"""The open store: its file, and the nouns that live in it."""
+"""The open store: its file, and the repositories that live in it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ class _Opened(Struct, frozen=True):
 
 
 class Store:
-    """One `state.db`. Compose its nouns in one transaction with `write`; the methods below are the common ones."""
+    """One `state.db`. Combine its repositories in one transaction with `write`; the methods below cover common
+    cases."""
 
     def __init__(self, db: StoreDatabase, clock: Clock, opened: _Opened, old_routes_file: Path) -> None:
         self.db = db
@@ -66,11 +67,11 @@ class Store:
         shape = opened.session_shape
         self.deletions = Deletions(self.sessions, self.untold, self.search, shape, opened.has_old_routes)
         self.unreleased: dict[str, Lease] = {}
-        """Leases of work that has ended while nothing could be written, by what the log calls them."""
+        """Leases whose release failed because nothing could be written, by their name in the log."""
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock, lock_timeout: float, old_routes_file: Path | None = None) -> Store:
-        """Open a file in place, or make a new one. Rows that are there are not touched."""
+        """Open a file in place, or create one. Existing rows are not changed."""
         db = StoreDatabase(path, lock_timeout=lock_timeout, inspect=_inspect)
         try:
             opened = await db.write(lambda tx: _prepare(tx, clock.now()))
@@ -100,8 +101,8 @@ class Store:
         return await self.db.read(run)
 
     async def read_once(self, run: Callable[[Tx], T]) -> T:
-        """As `read`, for what shows things as it reads them: `run` is never begun again, as it may be by `read` when it
-        meets text that is no UTF-8. From then on each text takes longer."""
+        """Run `run` on one consistent snapshot exactly once, for callers that print while they read. (`read` starts
+        over when it meets text that is not UTF-8.) Reading text is slower."""
 
         def run_once(tx: Tx) -> T:
             tx.text_factory = read_text
@@ -114,15 +115,15 @@ class Store:
         return await self.db.look(run)
 
     async def tidy(self) -> None:
-        """Take what was deleted out of the files for good: its words out of the index, its text out of the log.
-        StoreBusyError when somebody uses the log all the time: it then leaves as others write."""
+        """Remove deleted content from the files for good: words from the index, text from the log. Raises
+        StoreBusyError if the log is in constant use; it is then overwritten by later writes."""
         begin = True
         while await self.write(partial(self.search.tidy, begin=begin)):
             begin = False
         await self.db.empty_log()
 
     async def create_session(self, source: str, *, session_id: str | None = None, title: str | None = None) -> Session:
-        """A new session, committed."""
+        """Create and commit a session."""
         now = self.clock.now()
 
         def create(tx: Tx) -> Session:
@@ -132,41 +133,42 @@ class Store:
         return await self.write(create)
 
     async def append(self, session_id: str, *drafts: Draft) -> list[Message]:
-        """Append messages to a session, committed, in order."""
+        """Append messages to a session, in order, and commit."""
         return await self.write(lambda tx: self.messages.append(tx, session_id, drafts, now=self.clock.now()))
 
     async def view(self, session_id: str) -> LiveView:
-        """What the model sees of a session now; NotFoundError when there is none by this id."""
+        """Return what the model sees of a session now. Raises NotFoundError."""
         return await self.read(lambda tx: self.compressions.view(tx, session_id))
 
     async def view_since(self, seen: LiveView) -> LiveView:
-        """What the model sees now, where `seen` was read before; only what is new is read."""
+        """Return what the model sees now, given an earlier view; reads only what is new."""
         return await self.read(lambda tx: self.compressions.view_since(tx, seen))
 
     async def unreviewed(self, left_before: float, limit: int) -> list[Session]:
-        """The sessions that were left before then, or whose review failed since, with something that no review has read
-        and one may read now, those that failed least first."""
+        """Return sessions to review now: idle since before `left_before`, or with a failed review. Those with the
+        fewest failures come first."""
         now = self.clock.now()
         return await self._find(lambda tx: due_sessions(tx, left_before=left_before, now=now, limit=limit))
 
     async def untitled(self, left_before: float, limit: int) -> list[Session]:
-        """The sessions left before then that wait for a title, or whose title failed; those that failed least first."""
+        """Return sessions that need a title: idle since before `left_before`, or failed. Those with the fewest failures
+        come first."""
         return await self._find(lambda tx: untitled_sessions(tx, left_before=left_before, limit=limit))
 
     async def _find(self, find: Callable[[Tx], list[str]]) -> list[Session]:
-        """The sessions of these ids that are there."""
+        """Return the sessions with these ids that exist."""
         return await self.read(
             lambda tx: [self.sessions.get(tx, key) for key in find(tx) if self.sessions.exists(tx, key)]
         )
 
     async def take_remarks(self, scope: Scope) -> list[MemoryUpdated]:
-        """What reviews have noted within a scope and was told nowhere yet. Whoever takes it tells it."""
+        """Delete and return the pending notices of a scope. The caller must show them."""
         if not await self.read(lambda tx: has_remarks(tx, scope)):
             return []
         return await self.write(lambda tx: take_remarks(tx, scope))
 
     async def index(self, progress: Callable[[int], None] | None = None) -> None:
-        """Bring the search index up to date, a batch at a time; `progress` gets the size of each batch."""
+        """Bring the search index up to date in batches; `progress` is called with the size of each."""
         while await self.read(self.search.behind):
             done = await self.write(self.search.catch_up)
             if progress is not None:

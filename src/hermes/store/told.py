@@ -1,4 +1,5 @@
-"""Which messages a memory provider was told of, or is to be told: for good, unlike the rows of the outbox."""
+"""Memory delivery marks: the messages that a provider has received or will receive. Unlike outbox rows they are
+kept."""
 
 from __future__ import annotations
 
@@ -20,15 +21,16 @@ SCHEMA = (
     SELECT m.id, p.provider FROM hermes_memory_places p JOIN messages m ON m.session_id = p.place WHERE p.turns > 0
     """,
 )
-"""What was told before there was this table is not known message by message: where any of a session was, all counts."""
+"""Migration of earlier files, which did not track single messages: if any message of a session was delivered, all count
+as delivered."""
 
 
 EVERYONE = ""
-"""Stands for all providers, also those to come, where none is to be told of a message."""
+"""Stands for all providers, present and future, if none may receive a message."""
 
 
 def mark_told(tx: Tx, provider: str, messages: Iterable[int]) -> set[int]:
-    """A provider is to be told of these messages: those of them that it was not to be told of before."""
+    """Mark messages for delivery to a provider and return those that were not marked before."""
     rows = tx.execute(
         "INSERT INTO hermes_memory_told (message_id, provider) SELECT value, ? FROM json_each(?) WHERE true "
         "ON CONFLICT DO NOTHING RETURNING message_id",
@@ -38,7 +40,7 @@ def mark_told(tx: Tx, provider: str, messages: Iterable[int]) -> set[int]:
 
 
 def unmark_told(tx: Tx, provider: str, messages: Iterable[int]) -> None:
-    """A provider was not told of these messages after all, and can be later."""
+    """Remove the marks of messages that a provider did not receive after all, so that they can be delivered later."""
     tx.execute(
         "DELETE FROM hermes_memory_told WHERE provider = ? AND message_id IN (SELECT value FROM json_each(?))",
         (provider, json.dumps(list(messages))),
@@ -46,7 +48,7 @@ def unmark_told(tx: Tx, provider: str, messages: Iterable[int]) -> None:
 
 
 def told_among(tx: Tx, messages: Iterable[int]) -> list[tuple[str, int]]:
-    """Who was told, or is to be told, of which of these messages: provider and message."""
+    """Return `(provider, message id)` for each delivery mark of these messages."""
     rows = tx.execute(
         "SELECT provider, message_id FROM hermes_memory_told WHERE provider <> ? "
         "AND message_id IN (SELECT value FROM json_each(?)) ORDER BY provider, message_id",
@@ -56,7 +58,7 @@ def told_among(tx: Tx, messages: Iterable[int]) -> list[tuple[str, int]]:
 
 
 def told_providers(tx: Tx) -> list[str]:
-    """The providers that were ever told anything that was said."""
+    """Return the providers that have any delivery mark."""
     rows = tx.execute(
         "SELECT DISTINCT provider FROM hermes_memory_told WHERE provider <> ? ORDER BY provider", (EVERYONE,)
     )
@@ -64,6 +66,6 @@ def told_providers(tx: Tx) -> list[str]:
 
 
 def is_any_told(tx: Tx, provider: str) -> bool:
-    """Whether a provider was ever told anything that was said."""
+    """Return True if a provider has any delivery mark."""
     row = tx.execute("SELECT 1 FROM hermes_memory_told WHERE provider = ? LIMIT 1", (provider,))
     return row.fetchone() is not None

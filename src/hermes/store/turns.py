@@ -1,8 +1,8 @@
-"""A turn in the store: what was said, what each request reads of the session, and what is added up to the reply.
+"""A turn in the store: the new messages, the view for each model request, and the messages added up to the reply.
 
 Opening the turn, each batch added on the way, and the reply are one transaction each. The first also takes the
-session's lane, the last releases it. The memory's and the `TurnRecord`'s callbacks run inside these transactions, so
-that what they write is committed with the turn.
+session's lane, the last releases it. The callbacks of the memory and of `TurnRecord` run inside these transactions, so
+that their writes are committed with the turn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from hermes.types import Draft, LiveView, Message, Session, Spent
 
 
 class TurnRecord(Protocol):
-    """Callbacks of who starts a turn (the gateway's inbox, /retry), run in the transactions that open and end it."""
+    """Callbacks for the caller of a turn (the gateway's inbox, /retry), run in the transactions that open and end
+    it."""
 
     @property
     def reminder(self) -> str:
@@ -34,21 +35,21 @@ class TurnRecord(Protocol):
 
     @property
     def earlier(self) -> Sequence[tuple[str, str]]:
-        """Role and text of what the model sees before the session's own messages in this turn. Never stored."""
+        """Role and text of messages that the model sees before the session's own in this turn. Never stored."""
 
     def accepted(self, tx: Tx, messages: Sequence[Message]) -> Sequence[Message]:
-        """Runs in the transaction that stores what was said. Returns all messages that the turn answers, including
-        those that were stored before."""
+        """Called in the transaction that stores the new messages. Returns all messages that the turn answers, including
+        those stored before."""
 
     async def concluding(self) -> None:
-        """Runs when the reply is whole and about to be stored."""
+        """Called when the reply is complete and about to be stored."""
 
     def replied(self, tx: Tx, message: Message) -> None:
-        """Runs in the transaction that stores the reply."""
+        """Called in the transaction that stores the reply."""
 
 
 class NoRecord:
-    """Does nothing: for a turn whose starter needs no callbacks."""
+    """Callbacks that do nothing, for callers that need none."""
 
     reminder = ""
     earlier: Sequence[tuple[str, str]] = ()
@@ -64,26 +65,26 @@ class NoRecord:
 
 
 class TurnMemory(Protocol):
-    """The memory of a conversation, told of what is to be remembered."""
+    """Callbacks of a conversation's memory, for messages that may be remembered."""
 
     def said(self, tx: Tx, messages: Sequence[Message]) -> None:
-        """Runs in the transaction that stores what was said."""
+        """Called in the transaction that stores the new messages."""
 
     def replied(self, tx: Tx, message: Message) -> None:
-        """Runs in the transaction that stores a reply, or as much of it as there is."""
+        """Called in the transaction that stores a reply, or a partial one."""
 
 
 class TurnOpening(Struct, frozen=True):
-    """What a turn begins with: the messages that it answers, and what is stored of its session."""
+    """The start of a turn: the messages that it answers, and the stored state of its session."""
 
     messages: tuple[Message, ...]
     session: Session
     incognito: bool
     prompt_made_of: str | None
-    """Fingerprint of what the kept system prompt was built from; None if there is none, or another program's."""
+    """Fingerprint of what the stored system prompt was built from; None without a prompt, or for another program's."""
     model: ChosenModel | None
     corrections: tuple[Correction, ...]
-    """What the person of the session's scope has corrected."""
+    """Corrections and forgotten facts of the session's scope."""
     reminder: str
     """See `TurnRecord`."""
     project: KeptProjectFile | None
@@ -94,7 +95,7 @@ class TurnOpening(Struct, frozen=True):
 def opening(
     store: Store, session_id: str, said: Sequence[Draft], scope: Scope, memory: TurnMemory, record: TurnRecord
 ) -> Step[TurnOpening]:
-    """The step that stores what was said. From the end of its transaction on nothing can lose it."""
+    """Return the step that stores the new messages. Once its transaction is committed, they are durable."""
 
     def open_turn(tx: Tx, now: float) -> TurnOpening:
         stored = store.messages.append(tx, session_id, said, now=now)
@@ -116,8 +117,8 @@ def opening(
 class StoredTurn:
     """A turn that holds its session's lane. Writing raises StaleError once another process has taken the lane.
 
-    The turn reads its session once, and for each later request only the messages that are new: while it holds the lane,
-    nobody else speaks in the session. If another program adds a message anyway, the next request includes it.
+    The turn reads its session once, and for later requests only new messages: while it holds the lane, nobody else
+    writes in the session. If another program adds a message anyway, the next request includes it.
     """
 
     def __init__(self, store: Store, entered: Entered[TurnOpening], memory: TurnMemory, record: TurnRecord) -> None:
@@ -129,7 +130,7 @@ class StoredTurn:
         self._view: LiveView | None = None
 
     async def view(self) -> LiveView:
-        """What the model sees of the session now."""
+        """Return what the model sees of the session now."""
         store, seen, session_id = self._store, self._view, self._lane.session_id
         self._view = await (store.view(session_id) if seen is None else store.view_since(seen))
         return self._view
@@ -159,8 +160,8 @@ class StoredTurn:
     async def conclude(
         self, reply: Draft, spent: Mapping[str, Spent], *, review_due: bool, title_due: bool = False
     ) -> Message:
-        """Store the reply that ends the turn, and release the lane in the same transaction. `review_due`: mark the
-        session for the background review; `title_due`: mark it for a title made by the model."""
+        """Store the reply that ends the turn, and release the lane in the same transaction. `review_due` queues the
+        session for the background review, `title_due` for an automatic title."""
 
         def append(tx: Tx, now: float) -> Message:
             add_usage(tx, self._lane.session_id, spent, now=now)
@@ -177,7 +178,8 @@ class StoredTurn:
         return await self._lane.write(self._store, append, last=True)
 
     def _remember(self, tx: Tx, message: Message) -> None:
-        """Memory is told of it. What answers an incognito message is as incognito, also once memory is on again."""
+        """Pass a reply to memory. In an incognito turn, mark it as incognito instead, even if memory is on again by
+        now."""
         if self.opening.incognito:
             self._store.incognito.leave_out(tx, message.session_id, message.id)
         else:

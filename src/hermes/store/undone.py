@@ -1,5 +1,5 @@
-"""What people took back: a row beside the log for each command that did, so that one which runs again after a crash
-takes nothing back twice. The messages themselves stay (`last_turns.py` marks them)."""
+"""Retractions: one row beside the log per command that retracted messages, so that a command repeated after a crash
+retracts nothing twice. The messages themselves stay (`last_turns.py` marks them)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ SCHEMA = (
 
 
 class Undoing(Struct, frozen=True):
-    """Messages `first_id` to `upto_id`, which the command `cause` took back; `turns` is 0 where only the reply was."""
+    """A retraction of messages `first_id` to `upto_id` by the command `cause`; `turns` is 0 if only the reply was
+    retracted."""
 
     cause: str
     session_id: str
@@ -41,6 +42,6 @@ def record_undoing(tx: Tx, done: Undoing) -> None:
 
 
 def find_undoing(tx: Tx, cause: str) -> Undoing | None:
-    """What a command took back, or None."""
+    """Return the retraction that a command made, or None."""
     row = tx.execute("SELECT * FROM hermes_undone WHERE cause = ?", (cause,)).fetchone()
     return None if row is None else Undoing(*(row[name] for name in Undoing.__struct_fields__))

@@ -1,4 +1,4 @@
-"""What people and agents said that a memory provider was not told of: while another provider was chosen, or none."""
+"""Undelivered messages: those that a memory provider missed while another provider was chosen, or none."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from hermes.store.sessions import Sessions
 from hermes.store.told import EVERYONE, mark_told
 from hermes.types import ECHO, Message, Session
 
-TEMPORARY = ("cron", "subagent", "tool")
-"""Sources of sessions that other versions keep of agents which work for nobody who speaks."""
+TEMPORARY_SOURCES = ("cron", "subagent", "tool")
+"""Sources of temporary sessions in other versions, in which agents work without a person."""
 DELEGATED = '"_delegate_from"'
-"""How they mark a sub-agent's run."""
+"""The mark of other versions for a sub-agent's run."""
 BRANCHED = '"_branched_from"'
-"""How they mark a branch, also when its parent is gone."""
+"""The mark of other versions for a branch, even if its parent is gone."""
 
 
 class Untold:
-    """The unmarked messages of one store. Every method runs inside the caller's transaction."""
+    """The undelivered messages of one store. Every method runs inside the caller's transaction."""
 
     def __init__(
         self, sessions: Sessions, messages: Messages, incognito: Incognito, shapes: tuple[TableShape, TableShape]
@@ -35,8 +35,8 @@ class Untold:
         self._copies = Copies(shapes[1])
 
     def sessions(self, tx: Tx, provider: str) -> list[str]:
-        """The sessions that may have such messages, the oldest first."""
-        marks = ", ".join("?" * len(TEMPORARY))
+        """Return the sessions that may have undelivered messages, oldest first."""
+        marks = ", ".join("?" * len(TEMPORARY_SOURCES))
         delegated = f"AND instr(coalesce(t.model_config, ''), '{DELEGATED}') = 0" if self._has("model_config") else ""
         rows = tx.execute(
             f"""
@@ -45,13 +45,13 @@ class Untold:
                 AND NOT EXISTS (SELECT 1 FROM hermes_memory_told d WHERE d.message_id = m.id AND d.provider IN (?, ?))
             ) ORDER BY t.started_at, t.id
             """,
-            (*TEMPORARY, provider, EVERYONE),
+            (*TEMPORARY_SOURCES, provider, EVERYONE),
         )
         return [str(row["id"]) for row in rows]
 
     def messages(self, tx: Tx, provider: str, session_id: str) -> list[Message]:
-        """The messages of a session that a turn would have told, in order; none when the session is gone. What was
-        incognito, and what another version wrote twice or as a summary, is none of them."""
+        """Return the messages of a session that a turn would have delivered, in order; empty if the session does not
+        exist. Incognito messages, and copies and summaries of other versions, are left out."""
         session = self._sessions.look_up(tx, session_id)
         if session is None:
             return []
@@ -69,7 +69,8 @@ class Untold:
         return [message for message in known if message.id not in told and message.id not in again]
 
     def keep_copies_out(self, tx: Tx, parent_id: str) -> None:
-        """A session goes: what others have from it is not to be told of, though nobody can see then whose it was."""
+        """Exclude from delivery what other sessions copied from a session that is to be deleted: their origin is
+        unknown afterwards."""
         children = [child for child in self._sessions.children(tx, parent_id) if self._may_be_told(tx, child)]
         if not children:
             return
@@ -78,7 +79,7 @@ class Untold:
             mark_told(tx, EVERYONE, self._copies.from_parent(tx, child, theirs, hidden))
 
     def _from_parent(self, tx: Tx, session: Session) -> frozenset[int]:
-        """What a session only has from its parent, also from one that was deleted."""
+        """Return the ids of messages that a session copied from its parent, even a deleted one."""
         parent = session.parent_session_id
         if parent is not None and self._sessions.exists(tx, parent):
             theirs = self._copies.said(tx, parent)
@@ -87,17 +88,17 @@ class Untold:
         return self._copies.from_gone_parent(tx, session, is_branch)
 
     def _may_be_told(self, tx: Tx, session: Session) -> bool:
-        return session.source not in TEMPORARY and not self._is_marked(tx, session.id, DELEGATED)
+        return session.source not in TEMPORARY_SOURCES and not self._is_marked(tx, session.id, DELEGATED)
 
     def _is_marked(self, tx: Tx, session_id: str, mark: str) -> bool:
-        """Whether another version marked the session so."""
+        """Return True if another version gave the session this mark."""
         if not self._has("model_config"):
             return False
         marked = f"SELECT 1 FROM sessions WHERE id = ? AND instr(coalesce(model_config, ''), '{mark}') > 0"
         return tx.execute(marked, (session_id,)).fetchone() is not None
 
     def directory(self, tx: Tx, session_id: str) -> Path | None:
-        """Where a terminal stood when a session began, as far as the file knows."""
+        """Return the directory in which a terminal session began, if the file has it."""
         if not self._has("cwd"):
             return None
         row = tx.execute("SELECT cwd FROM sessions WHERE id = ? AND source = ?", (session_id, TERMINAL)).fetchone()
@@ -109,7 +110,7 @@ class Untold:
 
 
 def _is_said(message: Message) -> bool:
-    """Whether it is something that a person said, or a reply that ended a turn."""
+    """Return True for a user message, or a reply that ended a turn."""
     text = message.content or ""
     if not text.strip() or SUMMARY.match(text):
         return False

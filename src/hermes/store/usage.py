@@ -1,4 +1,4 @@
-"""Tokens that a session has spent, by model, and that in words."""
+"""Token usage of a session by model, and its description."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ CREATE TABLE hermes_usage_hours (
     PRIMARY KEY (hour, model)
 ) WITHOUT ROWID
 """
-"""The same counts over time, of all sessions; `hour` counts whole hours since 1970."""
+"""The same counts for all sessions by hour; `hour` is the number of whole hours since 1970."""
 HOUR_SECONDS = 3600
 COUNTS = Spent.__struct_fields__
 ELSEWHERE = ("input_tokens", "output_tokens")
-WHAT_COUNTS = "Counted are its turns, summaries, reviews, sub-agents and title."
+USAGE_NOTE = "The counts include its turns, summaries, reviews, sub-agents and title."
 NOTHING = "No model was asked in this session yet."
 
 
 class SessionUsage(Struct, frozen=True):
-    """How often somebody spoke in a session, and what it has spent: by the model's name, the most first, and what
-    another program that shares the file has counted, None where it keeps no count."""
+    """Number of user messages in a session, and its usage: by model, most tokens first, and as counted by another
+    program that shares the file (None if it has no count)."""
 
     turns: int
     spent: dict[str, Spent]
@@ -51,12 +51,12 @@ class SessionUsage(Struct, frozen=True):
 
 
 def read_usage(tx: Tx, session_id: str) -> SessionUsage:
-    """All that is counted for a session."""
+    """Return all usage of a session."""
     return SessionUsage(count_turns(tx, session_id), usage_of(tx, session_id), usage_elsewhere(tx, session_id))
 
 
 def add_usage(tx: Tx, session_id: str, spent: Mapping[str, Spent], *, now: float) -> None:
-    """Add what was spent, by the model's name."""
+    """Add usage, given by model."""
     sums = ", ".join(f"{name} = {name} + excluded.{name}" for name in COUNTS)
     for table, key, value in (
         ("hermes_usage", "session_id", session_id),
@@ -71,7 +71,7 @@ def add_usage(tx: Tx, session_id: str, spent: Mapping[str, Spent], *, now: float
 
 
 def usage_by_hour(tx: Tx, since: float) -> list[tuple[float, Spent]]:
-    """Return what all models together spent in each hour from `since` on, with when the hour began."""
+    """Return the usage of all models together per hour since `since`, with the start of each hour."""
     sums = ", ".join(f"sum({name})" for name in COUNTS)
     rows = tx.execute(
         f"SELECT hour, {sums} FROM hermes_usage_hours WHERE hour >= ? GROUP BY hour ORDER BY hour",
@@ -81,7 +81,7 @@ def usage_by_hour(tx: Tx, since: float) -> list[tuple[float, Spent]]:
 
 
 def usage_by_model(tx: Tx, limit: int) -> dict[str, Spent]:
-    """Return what the sessions of the store have spent, by the model's name; the most first."""
+    """Return the usage of all sessions by model, most tokens first."""
     sums = ", ".join(f"sum({name})" for name in COUNTS)
     rows = tx.execute(
         f"SELECT model, {sums} FROM hermes_usage GROUP BY model "
@@ -92,7 +92,7 @@ def usage_by_model(tx: Tx, limit: int) -> dict[str, Spent]:
 
 
 def usage_of(tx: Tx, session_id: str) -> dict[str, Spent]:
-    """What a session has spent, by the model's name; the most first."""
+    """Return the usage of a session by model, most tokens first."""
     rows = tx.execute(
         f"SELECT model, {', '.join(COUNTS)} FROM hermes_usage WHERE session_id = ? "
         "ORDER BY prompt_tokens + completion_tokens DESC, model",
@@ -102,13 +102,13 @@ def usage_of(tx: Tx, session_id: str) -> dict[str, Spent]:
 
 
 def count_turns(tx: Tx, session_id: str) -> int:
-    """How often somebody spoke in a session."""
+    """Return the number of user messages in a session."""
     row = tx.execute("SELECT count(*) FROM messages WHERE session_id = ? AND role = 'user'", (session_id,)).fetchone()
     return int(row[0])
 
 
 def usage_elsewhere(tx: Tx, session_id: str) -> Spent | None:
-    """What another program that shares the file has counted for a session; None where it keeps no count."""
+    """Return another program's token counts for a session; None if it has none."""
     columns = {row["name"] for row in tx.execute("PRAGMA table_info(sessions)")}
     if not columns.issuperset(ELSEWHERE):
         return None
@@ -118,19 +118,19 @@ def usage_elsewhere(tx: Tx, session_id: str) -> Spent | None:
 
 
 def describe_length(counted: SessionUsage, compressions: int) -> str:
-    """How long a session is."""
+    """Describe the length of a session."""
     return f"{counted.turns:,} {'turn' if counted.turns == 1 else 'turns'}, {compressions} compressions"
 
 
 def describe_usage(counted: SessionUsage) -> list[str]:
-    """What it has spent, line by line."""
+    """Describe the usage of a session, line by line."""
     spent, elsewhere = counted.spent, counted.elsewhere
     lines = [f"{name}: {_describe(one)}" for name, one in spent.items()]
     if len(spent) > 1:
         lines.append(f"in all: {_describe(sum(spent.values(), Spent()))}")
     if elsewhere is not None:
         lines.append(f"another version counted {elsewhere.prompt_tokens:,} in, {elsewhere.completion_tokens:,} out")
-    return [*lines, WHAT_COUNTS if spent else NOTHING]
+    return [*lines, USAGE_NOTE if spent else NOTHING]
 
 
 def _describe(spent: Spent) -> str:

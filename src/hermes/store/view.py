@@ -1,4 +1,4 @@
-"""What the model sees of a session: a pure function of the latest compression and the messages."""
+"""The live view, which the model sees of a session: a pure function of the latest compression and the messages."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hermes.types import Compression, LiveView, Message
 
 
 def live_view(session_id: str, compression: Compression | None, messages: Iterable[Message]) -> LiveView:
-    """The view of `session_id` after `compression`.
+    """Return the view of `session_id` after `compression`.
 
-    `messages` may hold more than is needed (the whole history, other sessions): only the session's own count. A
-    message after the horizon is always in the view, once, in order, whoever wrote it and however late.
+    `messages` may hold more than is needed (the whole history, other sessions); only the session's own count. A message
+    after the horizon is always in the view, once, in order, whoever wrote it and however late.
     """
     own = sorted({message.id: message for message in messages if message.session_id == session_id}.items())
     if compression is None:
@@ -29,5 +29,5 @@ def live_view(session_id: str, compression: Compression | None, messages: Iterab
 
 
 def grow(view: LiveView, later: Iterable[Message]) -> LiveView:
-    """The view with what was said after all of it, in order, under the same compression."""
+    """Return the view with later messages appended in order, under the same compression."""
     return replace(view, tail=(*view.tail, *later))

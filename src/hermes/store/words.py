@@ -1,8 +1,7 @@
-"""Words: how text becomes an index entry, a person's query, and the snippet that shows a match.
+"""Words: how text becomes an index entry, a query, and the snippet that shows a match.
 
-Chinese, Japanese, Korean, Thai and their neighbours are written without the spaces a tokenizer looks for, so each such
-character is indexed as a word of its own and a run of them is searched as a phrase: that finds exactly the substring,
-of any length.
+Chinese, Japanese, Korean, Thai and related scripts have no spaces for a tokenizer. So each such character is indexed
+as one word, and a run of them is searched as a phrase, which finds exactly the substring, of any length.
 """
 
 from __future__ import annotations
@@ -18,33 +17,34 @@ BETWEEN_WORDS = r"\s\x00-/:-@\[-`{-\u00bf\u2000-\u206f\u3000-\u3004\u3008-\u303f
 SPACELESS_CHARACTER = f"[{SPACELESS}]"
 QUERY_PART = rf'"[^"]*"|[{SPACELESS}]+|[^{BETWEEN_WORDS}{SPACELESS}]+'
 WORD = rf"[{SPACELESS}]+|[^{BETWEEN_WORDS}{SPACELESS}]+"
-SNIPPET = 120
-SHORTEST_STEM = 3
-MOST_MARKED = 20
-"""Words of a query that a snippet is looked for with."""
-MOST_PLACES = 10
-"""Places of each that are looked at."""
+SNIPPET_CHARS = 120
+MIN_STEM_CHARS = 3
+MAX_SNIPPET_WORDS = 20
+"""Maximum number of query words that position a snippet."""
+MAX_OCCURRENCES = 10
+"""Maximum number of occurrences considered per word."""
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compiling these takes 25 ms, which only those who search should wait for."""
+    """Compile a pattern on first use: these take 25 ms, which only searches should wait for."""
     return re.compile(pattern)
 
 
+# FTS5 takes a run of CJK for one word: characters are indexed one by one and searched as phrases.
 def segment(text: str) -> str:
-    """`text` as the index sees it: one form of every character, spaceless scripts a character at a time."""
+    """Return `text` as it is indexed: normalized, with each character of a spaceless script as one word."""
     return _compiled(SPACELESS_CHARACTER).sub(lambda found: f" {found[0]} ", unicodedata.normalize("NFKC", text))
 
 
 def only_words(text: str) -> str:
-    """A text without what stands between its words; "" when it has none."""
+    """Return the words of a text without punctuation, or "" if it has none."""
     words = _compiled(WORD).findall(unicodedata.normalize("NFKC", text))
     return " ".join(word for word in words if any(map(str.isalnum, word)))
 
 
-def snippet(content: str, query: str, width: int = SNIPPET) -> str:
-    """One line of `content` around the place where most of the query matched."""
+def snippet(content: str, query: str, width: int = SNIPPET_CHARS) -> str:
+    """Return one line of `content` around the place that matches most of the query."""
     flat = " ".join(content.split())
     start = max(0, _best_match(flat, query, width) - width // 3)
     cut = flat[start : start + width]
@@ -52,10 +52,12 @@ def snippet(content: str, query: str, width: int = SNIPPET) -> str:
 
 
 def _best_match(flat: str, query: str, width: int) -> int:
-    """Where telling words of a query stand close together; one that only matched by its stem by its first letters."""
+    """Return the position where words of the query stand close together, else that of a word stem."""
     folded, positions = _fold(flat)
-    quoted = [_fold(part.strip('" '))[0] for part in _compiled(QUERY_PART).findall(query)[:MOST_MARKED] if '"' in part]
-    words = [_fold(word.rstrip("*"))[0] for word in telling_words(split_words(query))[:MOST_MARKED]]
+    quoted = [
+        _fold(part.strip('" '))[0] for part in _compiled(QUERY_PART).findall(query)[:MAX_SNIPPET_WORDS] if '"' in part
+    ]
+    words = [_fold(word.rstrip("*"))[0] for word in telling_words(split_words(query))[:MAX_SNIPPET_WORDS]]
     for wanted in (quoted, words):
         places = [place for text in wanted if text for place in _find_words(folded, text)]
         if places:
@@ -65,20 +67,22 @@ def _best_match(flat: str, query: str, width: int) -> int:
 
 
 def _find_words(folded: str, text: str) -> list[int]:
-    """Where `text` stands first, as a word of its own rather than inside another one."""
-    found = [match.start() for match in islice(re.finditer(rf"(?<!\w){re.escape(text)}(?!\w)", folded), MOST_PLACES)]
+    """Return the positions of `text` as a whole word, else the first one inside another word."""
+    found = [
+        match.start() for match in islice(re.finditer(rf"(?<!\w){re.escape(text)}(?!\w)", folded), MAX_OCCURRENCES)
+    ]
     return found or [place for place in (folded.find(text),) if place >= 0]
 
 
 def _find_stem(folded: str, word: str) -> int | None:
-    for length in range(len(word) - 1, SHORTEST_STEM - 1, -1):
+    for length in range(len(word) - 1, MIN_STEM_CHARS - 1, -1):
         if found := re.search(rf"(?<!\w){re.escape(word[:length])}", folded):
             return found.start()
     return None
 
 
 def _fold(text: str) -> tuple[str, range | list[int]]:
-    """`text` without case, accents and variant forms, and for each of its characters the place it came from."""
+    """Return `text` without case, accents and variant forms, and the original position of each character."""
     if text.isascii():
         return text.lower(), range(len(text))
     letters: list[str] = []

@@ -1,7 +1,7 @@
-"""A workspace of a Honcho server as a file, and back: ours with ids and times, any other through its public API.
+"""Export and import of a Honcho workspace: of our server with ids and times, of any other through its public API.
 
     export:  source (own or public) ── pages ── file.part ── file
-    import:  file ── checked ── chunks ── target (own or public), with a note of how far it came
+    import:  file ── checked ── chunks ── target (own or public), with a file of the progress
 
-Nothing here knows the memory server from inside: what it can do is asked of it.
+Nothing here imports the memory server; its abilities are queried over HTTP.
 """

@@ -1,4 +1,4 @@
-"""From a server to a file, page by page. What a run that was cut off has written is kept: the next goes on there."""
+"""Export from a server to a file, page by page. An interrupted export resumes from the part that was written."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hermes.errors import TransferError
-from hermes.transfer.lines import END, FORMAT, HEAD, MARK, LineProgress, read_lines, write_line
+from hermes.transfer.lines import END, FORMAT_VERSION, HEAD, MARK, LineProgress, read_lines, write_line
 from hermes.transfer.sections import SECTIONS, Report, Source, TellProgress
 
 
 def export_workspace(source: Source, workspace: str, path: Path, progress: TellProgress) -> Report:
-    """Write the workspace to a file, which is there when it is whole. What there was, and what could not be had."""
+    """Write the workspace to a file, which appears once it is complete. Return a report of what it contains and
+    lacks."""
     if path.exists():
-        raise TransferError(f"{path} is there already", hint="Choose another name, or delete it")
+        raise TransferError(f"{path} already exists", hint="Choose another name, or delete it")
     source.check()
     part = path.with_name(path.name + ".part")
     try:
         so_far, section, after = _take_up(source, workspace, part)
         with part.open("ab") as file:
             if section is None:
-                write_line(file, so_far, {HEAD: FORMAT, "workspace": workspace, "source": source.kind})
+                write_line(file, so_far, {HEAD: FORMAT_VERSION, "workspace": workspace, "source": source.kind})
             _write_sections(file, so_far, source, section, after, progress)
             report: Mapping[str, Any] = {"counts": dict(so_far.counts), "lacking": dict(source.lacking())}
             write_line(file, so_far, {END: {**report, "sha256": so_far.sha256()}})
@@ -38,7 +39,7 @@ def export_workspace(source: Source, workspace: str, path: Path, progress: TellP
 def _write_sections(
     file: BinaryIO, so_far: LineProgress, source: Source, section: str | None, after: Any, progress: TellProgress
 ) -> None:
-    """All sections, from where an earlier run came to."""
+    """Write all sections, from the position of an earlier run on."""
     begin = 0 if section is None else SECTIONS.index(section) + (1 if after is None else 0)
     resume = after
     for name in SECTIONS[begin:]:
@@ -55,7 +56,7 @@ def _write_sections(
 
 
 def _take_up(source: Source, workspace: str, part: Path) -> tuple[LineProgress, str | None, Any]:
-    """What an earlier run wrote up to its last mark, and where it came to; nothing when there was none."""
+    """Return progress and position of an earlier run up to its last mark; empty ones without such a run."""
     if not part.exists():
         return LineProgress(), None, None
     so_far, marked = LineProgress(), LineProgress()
@@ -64,10 +65,10 @@ def _take_up(source: Source, workspace: str, part: Path) -> tuple[LineProgress, 
     unsure: list[tuple[str, dict[str, Any]]] = []
     for line in read_lines(part, so_far):
         if line.number == 1 and (line.said["workspace"], line.said.get("source")) != (workspace, source.kind):
-            raise TransferError(f"{part} is of another export", hint="Delete it, or choose another name")
+            raise TransferError(f"{part} belongs to another export", hint="Delete it, or choose another name")
         if line.kind == MARK:
             mark, place = line.said, line.end
-            # `read_lines` adds a line to the digest before it tells of it.
+            # `read_lines` adds a line to the digest before it yields the line.
             marked = LineProgress(so_far.digest.copy(), Counter(so_far.counts))
             for section, item in unsure:
                 source.saw(section, item)

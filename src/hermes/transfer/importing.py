@@ -1,4 +1,4 @@
-"""From a file to a server, chunk by chunk, with a note of how far it came."""
+"""Import from a file to a server, chunk by chunk, with a file of the progress."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hermes.errors import TransferError
 from hermes.transfer.lines import Checked, Chunk, read_chunks
 from hermes.transfer.sections import Report, TellProgress
 
-REFUSALS = 100
-"""How many refusals are told one by one."""
+MAX_LISTED_REFUSALS = 100
+"""Maximum number of refused items that the report lists."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """What was done, written down after each step. Lines up to `line` are, and `parts` of the items after it."""
+    """Progress of an import, saved after each step: all lines up to `line`, and `parts` items after it, are done."""
 
     path: Path
     sha256: str
@@ -27,9 +27,9 @@ class Progress:
     line: int = 0
     parts: int = 0
     alone_until: int = 0
-    """Up to there items are brought one by one, since the server refused some of them."""
+    """Items up to this index are sent one by one, since the server refused some of them."""
     tried: dict[str, Any] | None = None
-    """What there was before a part was sent of which it is not known whether it arrived."""
+    """State of the server before a part was sent whose arrival is unknown."""
     carried: Counter[str] = field(default_factory=Counter)
     present: Counter[str] = field(default_factory=Counter)
     lacking: Counter[str] = field(default_factory=Counter)
@@ -38,19 +38,19 @@ class Progress:
 
     @classmethod
     def take_up(cls, path: Path, sha256: str, to: str, workspace: str) -> Progress:
-        """What an earlier run of the same import left, or a new beginning."""
+        """Return the progress of an earlier run of the same import, or a new one."""
         fresh = cls(path, sha256, to, workspace)
         try:
             said = json.loads(path.read_bytes())
         except FileNotFoundError:
             return fresh
         except (OSError, ValueError) as error:
-            raise TransferError(f"{path} cannot be read: {error}", hint="Delete it to begin anew") from error
+            raise TransferError(f"{path} cannot be read: {error}", hint="Delete it to start over") from error
         if not isinstance(said, dict) or {*said} != {*fresh._plain()}:
-            raise TransferError(f"{path} is not what an import leaves behind", hint="Delete it to begin anew")
+            raise TransferError(f"{path} is not the progress file of an import", hint="Delete it to start over")
         if (said["sha256"], said["to"], said["workspace"]) != (sha256, to, workspace):
             raise TransferError(
-                f"{path} is of an import of another file or to another server",
+                f"{path} belongs to an import of another file or to another server",
                 hint="Finish that one first, or delete it",
             )
         counts: dict[str, Counter[str]] = {name: Counter(said[name]) for name in ("carried", "present", "lacking")}
@@ -58,11 +58,11 @@ class Progress:
 
     def refuse(self, line: int, reason: str) -> None:
         self.refusals += 1
-        if len(self.refused) < REFUSALS:
+        if len(self.refused) < MAX_LISTED_REFUSALS:
             self.refused.append({"line": line, "reason": reason})
 
     def save(self) -> None:
-        """Write it down: whoever is killed now goes on here."""
+        """Save a checkpoint; an interrupted import resumes from it."""
         new = self.path.with_name(self.path.name + ".new")
         try:
             new.write_text(json.dumps(self._plain()), encoding="utf-8")
@@ -71,7 +71,7 @@ class Progress:
             raise TransferError(f"{self.path} cannot be written: {error.strerror}") from error
 
     def _plain(self) -> dict[str, Any]:
-        """As it lies in the file."""
+        """Return the fields as they are saved."""
         return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "path"}
 
 
@@ -81,11 +81,11 @@ class ImportTarget(Protocol):
     kind: str
 
     def take(self, chunk: Chunk, progress: Progress) -> None:
-        """Bring items to the server, each once, and count what became of them."""
+        """Send items to the server, each once, and count the results."""
 
 
 def import_file(target: ImportTarget, checked: Checked, path: Path, progress: Progress, told: TellProgress) -> Report:
-    """Bring all items of a checked file that are not yet there. What was carried, and what could not be."""
+    """Send all items of a checked file that the server lacks. Return a report of what was transferred and what not."""
     for chunk in read_chunks(path):
         if chunk.last <= progress.line:
             continue

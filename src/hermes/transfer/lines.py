@@ -1,11 +1,11 @@
-"""The file: JSON lines. The first says what it is, marks in between hold a checksum, the last one counts.
+"""The export file: JSON lines. The first identifies the format, marks in between hold a checksum, the last one counts.
 
     {"hermes_memory_export": 1, "workspace": "w", "source": "hermes"}
     {"peers": {"id": "ann", …}}                    one line for each item, under its section
     {"mark": {"section": "peers", "after": 7, "sha256": "…"}}
     {"end": {"counts": {"peers": 1}, "lacking": {}, "sha256": "…"}}
 
-A checksum is over all lines before its own.
+A checksum covers all lines before its own.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from typing import Any, BinaryIO
 from hermes.errors import TransferError
 from hermes.transfer.sections import SECTIONS
 
-FORMAT = 1
+FORMAT_VERSION = 1
 HEAD, MARK, END = "hermes_memory_export", "mark", "end"
-LINE_BYTES = 64 * 1024 * 1024
-ITEMS = 1000
-"""How many items there may be before a mark."""
+MAX_LINE_BYTES = 64 * 1024 * 1024
+MAX_ITEMS_PER_MARK = 1000
+"""Maximum number of items between two marks."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLine:
-    """A line that was read: its number, its only or first key, and what is under it."""
+    """A line of the file: its number, its only or first key, and the value of that key."""
 
     number: int
     kind: str
     said: Any
     end: int
-    """Where in the file the next line begins."""
+    """Offset of the next line in the file."""
 
 
 @dataclass(slots=True)
 class LineProgress:
-    """What was read or written so far."""
+    """Checksum and counts of the lines read or written so far."""
 
     digest: Any = field(default_factory=hashlib.sha256)
     counts: Counter[str] = field(default_factory=Counter)
@@ -53,7 +53,7 @@ class LineProgress:
 def encode(value: dict[str, Any]) -> bytes:
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-    except UnicodeEncodeError:  # half of a surrogate pair: only an escape can hold it
+    except UnicodeEncodeError:  # a lone surrogate: only an escape can represent it
         return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
 
@@ -64,21 +64,21 @@ def write_line(file: BinaryIO, so_far: LineProgress, value: dict[str, Any]) -> N
 
 
 def read_lines(path: Path, so_far: LineProgress) -> Iterator[ReadLine]:
-    """Every line, checked as it comes. One without an end of line, which was being written, is not told."""
+    """Yield every line, checked against the lines before it. An incomplete last line is ignored."""
     place = 0
     with path.open("rb") as file:
         number = 0
-        while raw := file.readline(LINE_BYTES + 1):
+        while raw := file.readline(MAX_LINE_BYTES + 1):
             number += 1
-            if len(raw) > LINE_BYTES:
-                raise damaged(path, number, f"is longer than {LINE_BYTES} bytes")
+            if len(raw) > MAX_LINE_BYTES:
+                raise damaged(path, number, f"is longer than {MAX_LINE_BYTES} bytes")
             if not raw.endswith(b"\n"):
                 return
             line = _parse(path, number, raw, place + len(raw))
             if number == 1:
                 _check_head(path, line)
             elif line.kind in (MARK, END) and line.said.get("sha256") != so_far.sha256():
-                raise damaged(path, number, "does not fit the lines before it: one of them was changed")
+                raise damaged(path, number, "has a wrong checksum: a line before it was changed")
             elif line.kind in SECTIONS:
                 so_far.counts[line.kind] += 1
             so_far.digest.update(raw)
@@ -97,7 +97,7 @@ def _parse(path: Path, number: int, raw: bytes, end: int) -> ReadLine:
         raise damaged(path, number, "is not one item of an export")
     [(kind, said)] = value.items()
     if kind not in (*SECTIONS, MARK, END) or not isinstance(said, dict):
-        raise damaged(path, number, f"holds '{str(kind)[:40]}', which no export has")
+        raise damaged(path, number, f"has an unknown section or invalid item: '{str(kind)[:40]}'")
     return ReadLine(number, kind, said, end)
 
 
@@ -105,19 +105,19 @@ def _check_head(path: Path, line: ReadLine) -> None:
     said = line.said if isinstance(line.said, dict) else {}
     version = said.get(HEAD)
     if version is None or not isinstance(said.get("workspace"), str):
-        raise damaged(path, 1, "does not say that this is an export of a memory")
-    if version != FORMAT:
-        raise damaged(path, 1, f"is of format {str(version)[:20]}, and this version reads format {FORMAT}")
+        raise damaged(path, 1, "is not the first line of a memory export")
+    if version != FORMAT_VERSION:
+        raise damaged(path, 1, f"has format {str(version)[:20]}, but this version reads format {FORMAT_VERSION}")
 
 
 def damaged(path: Path, number: int, problem: str) -> TransferError:
-    """What is wrong with a file, and where."""
+    """Return the error for a problem in a line of the file."""
     return TransferError(f"{path}: line {number} {problem}", hint="Take another copy of it, or export again")
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A file that is whole."""
+    """The summary of a complete file."""
 
     workspace: str
     counts: dict[str, int]
@@ -126,7 +126,7 @@ class Checked:
 
 
 def check_file(path: Path) -> Checked:
-    """Read all of it. Refused, with the line, when it is not an export, damaged or not complete."""
+    """Read the whole file. Raises TransferError, with the line, if it is not an export, damaged or incomplete."""
     so_far = LineProgress()
     workspace = ""
     last: ReadLine | None = None
@@ -138,25 +138,25 @@ def check_file(path: Path) -> Checked:
             if line.number == 1:
                 workspace = line.said["workspace"]
             waiting = 0 if line.kind == MARK else waiting + 1
-            if waiting > ITEMS:
-                raise damaged(path, line.number, f"comes after {ITEMS} others without a checksum")
+            if waiting > MAX_ITEMS_PER_MARK:
+                raise damaged(path, line.number, f"comes after {MAX_ITEMS_PER_MARK} others without a checksum")
             last = line
     except OSError as error:
         raise TransferError(f"{path} cannot be read: {error.strerror}") from error
     if last is None:
         raise damaged(path, 1, "is missing: the file is empty")
     if last.kind != END:
-        hint = "Run the same `hermes memory export` again: it goes on where it ended"
-        raise TransferError(f"{path} ends at line {last.number} without the last line of an export", hint=hint)
+        hint = "Run the same `hermes memory export` again: it resumes there"
+        raise TransferError(f"{path} is incomplete: it ends at line {last.number}", hint=hint)
     counts = last.said.get("counts")
     if counts != so_far.counts:
-        raise damaged(path, last.number, "counts other items than there are")
+        raise damaged(path, last.number, "has wrong item counts")
     return Checked(workspace, counts, last.said.get("lacking", {}), last.said["sha256"])
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Items of one section with their lines."""
+    """Items of one section with their line numbers."""
 
     section: str
     items: list[tuple[int, dict[str, Any]]]
@@ -167,7 +167,7 @@ class Chunk:
 
 
 def read_chunks(path: Path) -> Iterator[Chunk]:
-    """The items of a file that was checked, as many at once as stand between two marks."""
+    """Yield the items of a checked file, grouped by section, between two marks at a time."""
     waiting: list[ReadLine] = []
     for line in read_lines(path, LineProgress()):
         if line.kind in SECTIONS:

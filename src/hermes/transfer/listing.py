@@ -1,7 +1,7 @@
-"""A list that a server shows in counted pages, read so that nothing is left out while others delete from it.
+"""A list that a server returns in numbered pages, read completely while others delete from it.
 
-Whoever deletes something before a page moves the rest of the list up. So with each page it is looked whether the item
-before it is still where it was; if not, it is looked for.
+A deletion before a page moves the rest of the list up. So with each page the reader checks whether the item before it
+is still in its place; if not, it searches for it.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes.errors import TransferError
-from hermes.transfer.remote import PAGE
+from hermes.transfer.remote import PAGE_ITEMS
 
 AskForPart = Callable[[int, int], Mapping[str, Any]]
-"""A page of the list, by its number and size."""
-KNOWN = 20
-"""How many of the last items are remembered: one of them must still be there."""
-AWAY = 10
-"""How many pages away they are looked for."""
+"""A function that returns a page of the list by number and size."""
+MAX_KNOWN_ITEMS = 20
+"""Number of last items that are remembered: one of them must still exist."""
+MAX_PAGE_DISTANCE = 10
+"""Maximum distance, in pages, at which they are searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListPart:
-    """Items of a list; `begin` is where they begin and `after` where the next do, as JSON. `before` counts those that
-    came before."""
+    """A page of a list. `begin` is its position and `after` that of the next page, as JSON values; `before` counts the
+    items on earlier pages."""
 
     items: list[Mapping[str, Any]]
     begin: Any
@@ -33,18 +33,18 @@ class ListPart:
 
 
 def read_list(ask: AskForPart, begin: Any, what: str) -> Iterator[ListPart]:
-    """The items of a list from a place on, None for its first; each once and in order, at least one part. Refused when
-    so much of it has changed that nobody can tell where it goes on."""
-    # Files of earlier versions say the number of the page alone.
-    number, known, before = begin if isinstance(begin, list) else (begin or 1, [], ((begin or 1) - 1) * PAGE)
+    """Yield the items of a list from a position on (None: the start), each once and in order, in at least one part.
+    Raises TransferError if the list changed so much that the position is lost."""
+    # Files of earlier versions contain only the number of the page.
+    number, known, before = begin if isinstance(begin, list) else (begin or 1, [], ((begin or 1) - 1) * PAGE_ITEMS)
     while True:
         start = [number, known, before]
-        told = ask(number, PAGE)
+        told = ask(number, PAGE_ITEMS)
         items = list(told["items"])
-        if known and told["total"] and not _is_in_place(ask, (number - 1) * PAGE, known[-1]):
+        if known and told["total"] and not _is_in_place(ask, (number - 1) * PAGE_ITEMS, known[-1]):
             number, told, items = _find(ask, number, known, what)
         before += len(items)
-        known = [item["id"] for item in items][-KNOWN:] or known
+        known = [item["id"] for item in items][-MAX_KNOWN_ITEMS:] or known
         number += 1
         more = number <= told["pages"]
         yield ListPart(items, start, [number, known, before] if more else None, before - len(items))
@@ -53,14 +53,17 @@ def read_list(ask: AskForPart, begin: Any, what: str) -> Iterator[ListPart]:
 
 
 def _is_in_place(ask: AskForPart, position: int, known: str) -> bool:
-    """Is this item the one at a position, counted from 1?"""
+    """Return True if this item is at `position`, counted from 1."""
     return [item["id"] for item in ask(position, 1)["items"]] == [known]
 
 
 def _find(ask: AskForPart, number: int, known: list[str], what: str) -> tuple[int, Mapping[str, Any], list[Any]]:
-    """The page near a number that has the latest of some items, and what comes after it there."""
-    for page in sorted(range(max(1, number - AWAY), number + AWAY + 1), key=lambda page: abs(page - number)):
-        told = ask(page, PAGE)
+    """Return the nearest page that contains the latest of the known items, and the items after it on that page."""
+    for page in sorted(
+        range(max(1, number - MAX_PAGE_DISTANCE), number + MAX_PAGE_DISTANCE + 1),
+        key=lambda page: abs(page - number),
+    ):
+        told = ask(page, PAGE_ITEMS)
         ids = [item["id"] for item in told["items"]]
         if found := [one for one in reversed(known) if one in ids]:
             return page, told, list(told["items"])[ids.index(found[0]) + 1 :]

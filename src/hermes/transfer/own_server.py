@@ -16,7 +16,7 @@ WAITING = "background work that waited: what it would have learnt is not in the 
 
 
 class OwnSource:
-    """Reads everything that the server keeps of a workspace."""
+    """Reads everything that the server stores of a workspace."""
 
     kind = "hermes"
 
@@ -37,7 +37,7 @@ class OwnSource:
             yield SectionPage(told["items"], next_)
 
     def saw(self, section: str, item: TransferItem) -> None:
-        """There is nothing to remember."""
+        """Do nothing; this source needs no state."""
 
     def lacking(self) -> Lacking:
         return Lacking({WAITING: self._waiting}) if self._waiting else Lacking()
@@ -49,14 +49,14 @@ class OwnSource:
             raise TransferError(f"{self._remote.url}: {error.reason}") from error
 
 
-BYTES = 4 * 1024 * 1024
-"""How much is sent at once."""
-ITEMS = 100
+MAX_REQUEST_BYTES = 4 * 1024 * 1024
+"""Maximum size of one request."""
+MAX_REQUEST_ITEMS = 100
 
 
 @dataclass(slots=True)
 class OwnTarget:
-    """Takes everything. What is there already stays as it is, so what was cut off is simply sent again."""
+    """Writes everything. Existing items stay unchanged, so an interrupted part is simply sent again."""
 
     remote: Remote
     kind: str = "hermes"
@@ -74,12 +74,12 @@ class OwnTarget:
 
 
 def _parts(items: Numbered) -> Iterator[Numbered]:
-    """As many at once as fit into a request."""
+    """Yield as many items as fit into one request."""
     part: list[tuple[int, dict[str, Any]]] = []
     size = 0
     for line, item in items:
         cost = len(encode(item))
-        if part and (size + cost > BYTES or len(part) == ITEMS):
+        if part and (size + cost > MAX_REQUEST_BYTES or len(part) == MAX_REQUEST_ITEMS):
             yield part
             part, size = [], 0
         part.append((line, item))

@@ -1,4 +1,4 @@
-"""Any Honcho server, read through its public API. What the API does not tell is counted."""
+"""Any Honcho server, read through its public API. Data that the API does not return is counted."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 from hermes.errors import TransferError
 from hermes.transfer.listing import ListPart, read_list
-from hermes.transfer.remote import PAGE, RefusedError, Remote, segment
+from hermes.transfer.remote import PAGE_ITEMS, RefusedError, Remote, segment
 from hermes.transfer.sections import Lacking, SectionPage, TransferItem
 
 Show = Callable[[Mapping[str, Any]], dict[str, Any]]
-PAIRS = 50
-"""How many cards are asked for between two marks."""
+CARDS_PER_MARK = 50
+"""Number of cards that are requested between two marks."""
 NO_SOURCES = "conclusions: which messages they came from, and what they said before"
 NO_STAYS = "members: when they joined, and stays that ended"
 NO_AUTHORS = "cards: who wrote them, and when; there may be more, between peers that nothing else connects"
 
 
 class PublicSource:
-    """Reads what the API shows of a workspace."""
+    """Reads everything that the API returns of a workspace."""
 
     kind = "honcho"
 
@@ -34,7 +34,7 @@ class PublicSource:
         self._workspace: dict[str, Any] = {}
 
     def check(self) -> None:
-        """Refuse a workspace that is not there. A key that may not list them opens its own."""
+        """Raise TransferError if the workspace does not exist. A key that may not list workspaces opens its own."""
         name = self._remote.workspace
         try:
             told = self._remote.ask("POST", "/v3/workspaces/list", {"filters": {"id": name}})
@@ -48,7 +48,7 @@ class PublicSource:
         self._workspace = found[0]
 
     def _open(self) -> Any:
-        """The workspace, which would be made if it were not there: so it must hold something."""
+        """Return the workspace. The request would create a missing one, so it must contain something."""
         try:
             if not self._remote.total("peers/list") and not self._remote.total("sessions/list"):
                 raise TransferError(f"{self._remote.url} has nothing in workspace {self._remote.workspace}")
@@ -99,7 +99,7 @@ class PublicSource:
         yield SectionPage([_named(self._workspace)], None)
 
     def _peers_pages(self, after: Any) -> Iterator[SectionPage]:
-        """Peers, then scopes, where the server has any."""
+        """Yield peers, then scopes, if the server has any."""
         if after is None or after[0] == "peers":
             begin = None if after is None else after[1]
             for page in self._listed("peers/list", lambda item: {**_named(item), "kind": "peer"}, begin):
@@ -109,14 +109,16 @@ class PublicSource:
             yield SectionPage(page.items, None if page.after is None else ["scopes", page.after])
 
     def _departures_pages(self, after: Any) -> Iterator[SectionPage]:
-        """Authors who are not members any more."""
+        """Yield former members who wrote messages."""
         left = sorted(self._authors - self._members)
-        for start in range(after or 0, len(left), PAGE):
-            yield SectionPage([{"session_id": s, "peer_id": p} for s, p in left[start : start + PAGE]], start + PAGE)
+        for start in range(after or 0, len(left), PAGE_ITEMS):
+            yield SectionPage(
+                [{"session_id": s, "peer_id": p} for s, p in left[start : start + PAGE_ITEMS]], start + PAGE_ITEMS
+            )
         yield SectionPage([], None)
 
     def _scopes_pages(self, after: Any) -> Iterator[SectionPage]:
-        """Which sessions each scope has."""
+        """Yield the sessions of each scope."""
         found = _while_there(self._listed("scopes/list", _scope, None))
         scopes = [item["id"] for page in found for item in page.items]
         for number, scope in enumerate(scopes):
@@ -128,20 +130,20 @@ class PublicSource:
 
     def _cards_pages(self, after: Any) -> Iterator[SectionPage]:
         pairs = sorted(self._pairs | self._observing())
-        for start in range(after or 0, len(pairs), PAIRS):
-            cards = [self._card(*pair) for pair in pairs[start : start + PAIRS]]
-            yield SectionPage([card for card in cards if card is not None], start + PAIRS)
+        for start in range(after or 0, len(pairs), CARDS_PER_MARK):
+            cards = [self._card(*pair) for pair in pairs[start : start + CARDS_PER_MARK]]
+            yield SectionPage([card for card in cards if card is not None], start + CARDS_PER_MARK)
         yield SectionPage([], None)
 
     def _observing(self) -> set[tuple[str, str]]:
-        """Who may hold a card about whom, since they observe the others of a session."""
+        """Return the pairs of peers that may have a card, since the first observes others in a session."""
         inside: dict[str, set[str]] = {}
         for session, peer in self._members | self._authors:
             inside.setdefault(session, set()).add(peer)
         return {(observer, peer) for session, observer in self._observers for peer in inside[session]}
 
     def _webhooks_pages(self, _after: Any) -> Iterator[SectionPage]:
-        told = self._remote.ask("GET", "webhooks", query={"page": 1, "size": PAGE})
+        told = self._remote.ask("GET", "webhooks", query={"page": 1, "size": PAGE_ITEMS})
         yield SectionPage([{"url": item["url"], "created_at": item["created_at"]} for item in told["items"]], None)
 
     def _listed(self, path: str, show: Show, after: Any, *, reverse: bool = False) -> Iterator[SectionPage]:
@@ -161,8 +163,8 @@ class PublicSource:
     def _by_session(
         self, read: Callable[[Mapping[str, Any], Any], Iterator[SectionPage]], after: Any
     ) -> Iterator[SectionPage]:
-        """The pages of one session after another. A place is where some sessions begin, one of them, and a page of it.
-        A session that was deleted meanwhile has no more."""
+        """Yield the pages of one session after another. A position is the start of a page of sessions, one of them, and
+        a page in it. A session that was deleted meanwhile yields no more."""
         begin, done, inner = after or (None, None, None)
         for part in self._parts("POST", "sessions/list", begin):
             for session in part.items:
@@ -213,7 +215,7 @@ class PublicSource:
 
 
 def _while_there(pages: Iterator[SectionPage]) -> Iterator[SectionPage]:
-    """The pages of what the server may not have, or may delete at any moment."""
+    """Yield pages that the server may lack, or may delete at any moment; stop at a 404."""
     try:
         yield from pages
     except RefusedError as error:

@@ -1,7 +1,8 @@
-"""Any Honcho server, written through its public API. What the API cannot take is counted; nothing is written twice.
+"""Any Honcho server, written through its public API. Data that the API cannot store is counted; nothing is written
+twice.
 
-Messages and conclusions are the two kinds that a server would store again. Before one of their parts is sent, it is
-noted how much the server holds; when the reply is lost, or the import is killed, that tells whether the part arrived.
+Messages and conclusions are the two kinds that a server would store again. Before a part of them is sent, the server's
+item count is saved. If the response is lost or the import is killed, the count shows whether the part arrived.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from hermes.transfer.lines import Chunk
 from hermes.transfer.remote import RefusedError, Remote, UnheardError, segment
 from hermes.transfer.sections import Numbered, TransferItem
 
-AT_ONCE = 50
-ATTEMPTS = 5
+MAX_PARCEL_ITEMS = 50
+MAX_SEND_ATTEMPTS = 5
 QUIET = {"reasoning": {"enabled": False}}
-"""What was concluded from a message comes along: it is not to be concluded again."""
+"""Message configuration that prevents new conclusions, since the export contains the existing ones."""
 IDS = "messages: their ids"
 DATES = "workspace, peers, sessions and scopes: when they were made"
 STAYS = "members: when they joined, and stays that ended"
@@ -36,7 +37,8 @@ FILES = "messages: facts of the files they came from"
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Items that are sent together: where, how, and by how much a count of the server's grows when they arrive."""
+    """Items that are sent together: path, body, and the amount by which a count on the server grows when they
+    arrive."""
 
     group: Numbered
     path: str
@@ -47,7 +49,7 @@ class Parcel:
 
 @dataclass(slots=True)
 class PublicTarget:
-    """Takes what the API can."""
+    """Writes everything that the API can store."""
 
     remote: Remote
     kind: str = "honcho"
@@ -70,7 +72,7 @@ class PublicTarget:
                 progress.save()
 
     def _bring(self, section: str, item: TransferItem, progress: Progress) -> bool:
-        """Bring an item that can be brought again without harm; False for one that the server has no place for."""
+        """Send an item that can be repeated without harm. Return False if the server cannot store it."""
         ask, lacking = self.remote.ask, progress.lacking
         match section:
             case "workspace":
@@ -83,7 +85,7 @@ class PublicTarget:
             case "peers" | "sessions":
                 ask("POST", section, {name: item[name] for name in ("id", "metadata", "configuration")})
                 lacking[DATES] += 1
-            case "scopes":  # before there are messages: what a scope learnt from them comes along
+            case "scopes":  # before messages: conclusions of a scope are transferred too
                 for scope in item["scopes"]:
                     ask("POST", f"scopes/{segment(scope)}/sessions", {"session_ids": [item["session_id"]]})
             case "memberships":
@@ -92,7 +94,7 @@ class PublicTarget:
                     return False
                 config = {name: item[name] for name in ("observe_me", "observe_others") if item[name] is not None}
                 ask("POST", f"sessions/{segment(item['session_id'])}/peers", {item["peer_id"]: config})
-            case "departures":  # who wrote is a member again; who had left leaves
+            case "departures":  # sending messages made former members join again
                 ask("DELETE", f"sessions/{segment(item['session_id'])}/peers", [item["peer_id"]])
             case "cards":
                 target = {} if item["observer_id"] == item["observed_id"] else {"target": item["observed_id"]}
@@ -138,10 +140,10 @@ class PublicTarget:
         part_of: Callable[[Numbered], Parcel],
         progress: Progress,
     ) -> Iterator[Numbered]:
-        """Bring items exactly once, a few of one `kind` at a time; those that the server takes. Where it refuses some,
-        one by one."""
+        """Send items exactly once, a few of one `kind` at a time, and yield the accepted groups. A group with a refused
+        item is sent again one by one."""
         while progress.parts < len(items):
-            most = 1 if progress.parts < progress.alone_until else AT_ONCE
+            most = 1 if progress.parts < progress.alone_until else MAX_PARCEL_ITEMS
             waiting = items[progress.parts : progress.parts + most]
             group = list(next(groupby(waiting, key=lambda one: kind(one[1])))[1])
             refused = self._send(part_of(group), progress)
@@ -157,9 +159,9 @@ class PublicTarget:
             progress.save()
 
     def _send(self, part: Parcel, progress: Progress) -> str | None:
-        """Bring a part exactly once; the reason when the server does not take it."""
+        """Send a part exactly once; return the reason if the server refuses it."""
         first, last = part.group[0][0], part.group[-1][0]
-        for attempt in range(ATTEMPTS):
+        for attempt in range(MAX_SEND_ATTEMPTS):
             if progress.tried is not None and self._arrived(progress.tried["before"], part):
                 return None
             progress.tried = {"before": part.total()}
@@ -172,7 +174,7 @@ class PublicTarget:
             except RefusedError as error:
                 self._stop_if_barred(error)
                 return error.reason
-        raise TransferError(f"{self.remote.url} does not answer", hint="The same command goes on where it ended")
+        raise TransferError(f"{self.remote.url} does not respond", hint="Run the same command again to resume")
 
     def _arrived(self, before: int, part: Parcel) -> bool:
         now = part.total()
@@ -180,12 +182,12 @@ class PublicTarget:
             raise TransferError(
                 f"lines {part.group[0][0]} to {part.group[-1][0]} were sent and it is not known whether they arrived: "
                 f"{self.remote.url} held {before} such items before, and holds {now} now",
-                hint="Somebody else writes there. Look there, then delete the file that ends in .progress",
+                hint="Somebody else writes there. Check the server, then delete the file that ends in .progress",
             )
         return now != before
 
     def _stop_if_barred(self, error: RefusedError) -> None:
-        """A key that does not open, or a server in trouble, refuses everything: that is no word about an item."""
+        """Raise TransferError for a wrong key or a server error, which does not concern a single item."""
         if error.status in (401, 403) or error.status >= 500:
             raise TransferError(f"{self.remote.url}: {error.reason}") from error
 
@@ -196,7 +198,7 @@ def _count(progress: Progress, what: str, number: int) -> None:
 
 
 def _by_session(items: Numbered) -> Numbered:
-    """The messages of each session together, in order."""
+    """Return the messages grouped by session, in order."""
     found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for line, item in items:
         found.setdefault(item["session_id"], []).append((line, item))

@@ -1,4 +1,4 @@
-"""A Honcho server, asked about one workspace. What can be asked again is; what may have arrived is said."""
+"""A client for one workspace of a Honcho server. Repeatable requests are retried; others report an unknown outcome."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import httpx
 from hermes.errors import TransferError
 from hermes.loopback import is_loopback_url
 
-SECONDS = 60.0
-ATTEMPTS = 6
-FIRST_WAIT = 0.2
-LATER = frozenset({429, 502, 503, 504})
-"""What a server answers that may do it later."""
-REASON_CHARS = 300
-PAGE = 100
+REQUEST_TIMEOUT_SECONDS = 60.0
+MAX_ATTEMPTS = 6
+FIRST_RETRY_DELAY_SECONDS = 0.2
+TEMPORARY_STATUSES = frozenset({429, 502, 503, 504})
+"""Statuses of temporary failures."""
+MAX_REASON_CHARS = 300
+PAGE_ITEMS = 100
 
 
 class RefusedError(Exception):
-    """The server does not take it."""
+    """The server refused the request."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -31,11 +31,11 @@ class RefusedError(Exception):
 
 
 class UnheardError(Exception):
-    """The server may or may not have done it."""
+    """The server may or may not have executed the request."""
 
 
 class Remote:
-    """Speaks to one server; paths begin inside the workspace unless they begin with a slash."""
+    """A client of one server. Paths are relative to the workspace unless they begin with a slash."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Remote:
         self._client = httpx.Client(
             base_url=url.rstrip("/"),
             headers=headers,
-            timeout=SECONDS,
+            timeout=REQUEST_TIMEOUT_SECONDS,
             transport=transport,
             trust_env=not is_loopback_url(url),
         )
@@ -60,7 +60,7 @@ class Remote:
         self._client.close()
 
     def extensions(self) -> frozenset[str]:
-        """What the server can do beyond Honcho; nothing when it is not ours."""
+        """Return the names of the server's extensions to Honcho; empty for other servers."""
         try:
             told = self.ask("GET", "/health")
         except RefusedError:
@@ -69,31 +69,32 @@ class Remote:
         return frozenset(str(name) for name in named) if isinstance(named, list) else frozenset()
 
     def ask(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
-        """What the server answers to a request that does no harm when it comes twice."""
+        """Return the response to a request that may safely be repeated."""
         problem = ""
-        for attempt in range(ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
             try:
                 return self._send(method, path, body, query, {})
             except UnheardError as error:
                 problem = str(error)
             except RefusedError as error:
-                if error.status not in LATER:
+                if error.status not in TEMPORARY_STATUSES:
                     raise
                 problem = error.reason
             self.pause(attempt)
-        raise TransferError(f"{self.url} does not answer: {problem}", hint="The same command goes on where it ended")
+        raise TransferError(f"{self.url} does not respond: {problem}", hint="Run the same command again to resume")
 
     def send_once(self, path: str, body: Any, key: str) -> Any:
-        """POST something that must not be done twice. Our own server knows the key; of others the caller finds out."""
+        """POST a request that must not be executed twice. Our own server recognizes the key; with others the caller
+        must check."""
         try:
             return self._send("POST", path, body, None, {"Idempotency-Key": key})
         except RefusedError as error:
-            if error.status in LATER:
+            if error.status in TEMPORARY_STATUSES:
                 raise UnheardError(error.reason) from error
             raise
 
     def pause(self, attempt: int) -> None:
-        time.sleep(FIRST_WAIT * 2**attempt)
+        time.sleep(FIRST_RETRY_DELAY_SECONDS * 2**attempt)
 
     def total(self, path: str, filters: Mapping[str, Any] | None = None) -> int:
         told = self.ask("POST", path, {"filters": filters} if filters else {}, {"page": 1, "size": 1})
@@ -114,11 +115,11 @@ class Remote:
         try:
             return answer.json() if answer.content else None
         except ValueError as error:
-            raise TransferError(f"{self.url}{at} does not answer as a Honcho server does") from error
+            raise TransferError(f"{self.url}{at} is not a Honcho server: its response is not JSON") from error
 
 
 def segment(name: str) -> str:
-    """A name as a part of a path."""
+    """Return a name quoted as part of a path."""
     return quote(name, safe="")
 
 
@@ -129,4 +130,4 @@ def _reason(answer: httpx.Response) -> str:
         detail = answer.text
     if isinstance(detail, list) and detail and isinstance(detail[0], dict):
         detail = detail[0].get("msg", detail[0])
-    return f"{answer.status_code} {' '.join(str(detail).split())}"[:REASON_CHARS]
+    return f"{answer.status_code} {' '.join(str(detail).split())}"[:MAX_REASON_CHARS]

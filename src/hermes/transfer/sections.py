@@ -1,4 +1,4 @@
-"""What an export is made of, in the order in which it can be imported: nothing refers to what comes later."""
+"""The sections of an export, in import order: no item refers to a later section."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ SECTIONS = (
 )
 TransferItem = Mapping[str, Any]
 Numbered = Sequence[tuple[int, dict[str, Any]]]
-"""Items with the numbers of their lines."""
+"""Items with their line numbers."""
 TellProgress = Callable[[str, int], None]
-"""Hears of each section how many items of it are done."""
+"""A callback that receives a section and its number of finished items."""
 Report = dict[str, Any]
 Lacking = Counter[str]
-"""What could not be carried, and how much of it."""
+"""Kinds of data that could not be transferred, with counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class SectionPage:
-    """Items of a section; `after` is where the next page begins, None when there is none."""
+    """A page of a section; `after` is the position of the next page, None for the last one."""
 
     items: list[dict[str, Any]]
     after: Any
@@ -42,16 +42,16 @@ class Source(Protocol):
     """A server that is read."""
 
     kind: str
-    """`hermes` or `honcho`: which routes were read."""
+    """`hermes` or `honcho`: the API that is used."""
 
     def check(self) -> None:
-        """Refuse a workspace that is not there."""
+        """Raise TransferError if the workspace does not exist."""
 
     def pages(self, section: str, after: Any) -> Iterator[SectionPage]:
-        """The pages of a section from one on. At least one, and the last has no `after`."""
+        """Yield the pages of a section from a position on. At least one; the last has no `after`."""
 
     def saw(self, section: str, item: TransferItem) -> None:
-        """An item that is in the file, now or from an earlier run."""
+        """Record an item that is in the file, from this or an earlier run."""
 
     def lacking(self) -> Lacking:
-        """What the server does not tell."""
+        """Return the counts of data that the server does not return."""

@@ -1,4 +1,4 @@
-"""The pages' data as JSON under `/api`, for whoever has the page's cookie or the key of `hermes web key`."""
+"""The pages' data as JSON under `/api`, for requests with the page's cookie or the key of `hermes web key`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ ApiReader: TypeAlias = Callable[[Request], Awaitable[Json]]
 
 
 def api_route(path: str, read: ApiReader, *, changes: bool = False) -> Route:
-    """A route that answers with JSON. One that changes something needs the key, or the cookie and the token."""
+    """Return a route that responds with JSON. A route that changes something needs the key, or the cookie and the CSRF
+    token."""
 
     async def answer(request: Request) -> Response:
         if changes and not read_bearer(request.headers.get("authorization")):
@@ -47,7 +48,7 @@ def api_route(path: str, read: ApiReader, *, changes: bool = False) -> Route:
 
 
 async def show_index(request: Request) -> Json:
-    """What there is to ask, and for a browser the token that changes need."""
+    """List the endpoints, and for a browser the CSRF token that changes need."""
     is_keyed = bool(read_bearer(request.headers.get("authorization")))
     paths = [f"{min(one.methods or ())} {CONVERTOR.sub('', one.path)}" for one in routes()]
     return {"endpoints": paths, "csrf": None if is_keyed else request.app.state.door.csrf}
@@ -117,7 +118,7 @@ async def show_dead(request: Request) -> Json:
     if limit > MAX_LIMIT:
         raise UsageError(f"`limit` is {limit}", hint=f"Ask for at most {MAX_LIMIT}")
     if (after := read_number(request.query_params.get("after", "0"))) is None:
-        raise UsageError("`after` must be a number", hint="Use the one that came with the page before")
+        raise UsageError("`after` must be a number", hint="Use the `after` of the previous page")
     found, more = await health.read_letters(host_of(request), after, limit)
     return {"items": to_builtins(found), "after": found[-1].id if more else None}
 

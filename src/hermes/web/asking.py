@@ -1,4 +1,4 @@
-"""Asking memory a question: what it finds, where that comes from, and an answer made of it. Nothing is kept of it."""
+"""Questions to memory: what it finds, with sources, and an answer composed from that. Nothing is stored."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from hermes.web.routing import host_of
 ASKING, WEB = "web-ask", "web"
 MAX_QUESTION_CHARS = 2000
 ANSWER_SECONDS = 120.0
-LATE = "The model did not answer in time; what memory found is below."
+TOO_LATE = "The model did not answer in time; what memory found is below."
 
 
 class AnsweredQuestion(Struct, frozen=True):
-    """An answer, or why there is none, with the evidence that it was made of."""
+    """An answer, or the reason for a missing one, with the evidence that memory found."""
 
     text: str
     problem: str = ""
     parts: Sequence[InjectedPart] = ()
     missed: str = ""
     by: str = ""
-    """The model that answered; "" where memory answers by itself."""
+    """The model that answered; "" if memory answered without one."""
 
 
 async def ask_memory(host: WebHost, question: str) -> AnsweredQuestion:
-    """Recall for a question and have it answered. Memory is told nothing of it."""
+    """Recall memories for a question and answer it. Memory does not learn the question."""
     session, draft = Session(ASKING, WEB, host.now), Draft("user", question, author_is_owner=True)
     async with host.turns.agents.use(session, ASKING, OWNER, NOBODY) as agent:
         reading = await read_memory(agent, [draft])
@@ -57,14 +57,14 @@ async def ask_memory(host: WebHost, question: str) -> AnsweredQuestion:
         transcript = ScratchTranscript(reading.prompt, [draft], host.now, reading.recalled)
         ending = await _run(Responder(model, Toolbox([]), 1), transcript)
     parts = storable_parts(reading.found.recalled.parts)
-    answer = AnsweredQuestion("", LATE, parts, reading.found.missed or "", "" if is_offline else model.name)
+    answer = AnsweredQuestion("", TOO_LATE, parts, reading.found.missed or "", "" if is_offline else model.name)
     if isinstance(ending, Replied):
         return replace(answer, text=ending.text, problem="")
     return replace(answer, problem=ending.message) if isinstance(ending, Failed) else answer
 
 
 async def _run(speaker: Responder, transcript: ScratchTranscript) -> TurnEvent | None:
-    """How the answer ended; None when it took too long."""
+    """Return the last event of the answer; None after a timeout."""
     last: TurnEvent | None = None
     try:
         async with asyncio.timeout(ANSWER_SECONDS):

@@ -1,4 +1,4 @@
-"""The routes of a conversation: sessions, what is said in them, and what becomes of it."""
+"""Routes of conversations: sessions, messages, replies, search and export."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from hermes.store.search import HistoryHit
 from hermes.store.store import Store
 from hermes.types import Session
 from hermes.web.drawing import page
-from hermes.web.routing import PageForm, form_route, host_of, read_number, see
+from hermes.web.routing import PageForm, form_route, host_of, read_number, redirect
 from hermes.web.stream import stream
 from hermes.web.transcript import find_own, list_own, read_transcript
 from hermes.web.turns import LiveTurn
 
 WEB = "web"
-"""The source of sessions that begin here."""
+"""The source of sessions that begin on the page."""
 MAX_SAID_CHARS = 200_000
 MAX_FOUND = 30
 MAX_PAGE = 10_000
@@ -40,7 +40,7 @@ def session_path(session_id: str) -> str:
 
 
 def read_count(request: Request, name: str, default: int = 1) -> int:
-    """A number above 0 from the query. Raises UsageError."""
+    """Return a number above 0 from the query. Raises UsageError."""
     number = read_number(request.query_params.get(name, str(default)))
     if not number:
         raise UsageError(f"`{name}` must be a number above 0", hint="Follow the links of the page")
@@ -59,9 +59,9 @@ async def _draw_list(request: Request, status: int = 200, **more: Any) -> HTMLRe
 
 
 async def begin(request: Request, form: PageForm) -> Response:
-    """The first message of a new session."""
-    host, text = host_of(request), _read_said(form)
-    if problem := _find_flaw(text):
+    """Start a session with its first message."""
+    host, text = host_of(request), _message_of(form)
+    if problem := _find_problem(text):
         return await _draw_list(request, 400, problem=problem, draft=text)
     session = await host.store.create_session(WEB)
     if form.get("incognito"):
@@ -70,9 +70,9 @@ async def begin(request: Request, form: PageForm) -> Response:
     if turn.is_over and not await host.store.read(lambda tx: host.store.messages.last_id(tx, session.id)):
         told = turn.problem or " ".join(turn.told)
         host.turns.forget(session.id)
-        await host.store.write(lambda tx: host.store.deletions.delete(tx, session.id))  # nothing was said in it
+        await host.store.write(lambda tx: host.store.deletions.delete(tx, session.id))  # it has no messages
         return await _draw_list(request, 400 if turn.problem else 200, problem=told, draft=text)
-    return see(session_path(session.id))
+    return redirect(session_path(session.id))
 
 
 async def show_session(request: Request) -> Response:
@@ -95,9 +95,9 @@ async def _draw_session(
 
 
 async def say(request: Request, form: PageForm) -> Response:
-    host, text, session_id = host_of(request), _read_said(form), request.path_params["session"]
+    host, text, session_id = host_of(request), _message_of(form), request.path_params["session"]
     session = await host.read(lambda store, people, tx: find_own(store, people, tx, session_id))
-    if problem := _find_flaw(text):
+    if problem := _find_problem(text):
         return await _draw_session(request, status=400, draft=text, problem=problem)
     try:
         turn = await host.turns.say(session, text)
@@ -105,19 +105,19 @@ async def say(request: Request, form: PageForm) -> Response:
         return await _draw_session(request, status=409, draft=text, problem=error.line())
     if turn.is_over and turn.problem and not await _is_stored(host.store, session_id, turn):
         return await _draw_session(request, status=409, draft=text, problem=turn.problem)
-    return see(session_path(session_id))
+    return redirect(session_path(session_id))
 
 
 async def _is_stored(store: Store, session_id: str, turn: LiveTurn) -> bool:
     return bool(await store.read(lambda tx: store.messages.find_said(tx, session_id, turn.said)))
 
 
-def _read_said(form: PageForm) -> str:
+def _message_of(form: PageForm) -> str:
     return form.get("text", "").replace("\r\n", "\n").strip()
 
 
-def _find_flaw(text: str) -> str:
-    """Why a text cannot be said; "" when it can."""
+def _find_problem(text: str) -> str:
+    """Return why a text cannot be sent; "" if it can."""
     if not text:
         return EMPTY
     return f"a message has at most {MAX_SAID_CHARS:,} characters" if len(text) > MAX_SAID_CHARS else ""
@@ -126,7 +126,7 @@ def _find_flaw(text: str) -> str:
 async def stop(request: Request, _: PageForm) -> Response:
     session_id = request.path_params["session"]
     host_of(request).turns.stop(session_id)
-    return see(session_path(session_id))
+    return redirect(session_path(session_id))
 
 
 async def follow(request: Request) -> Response:
@@ -134,7 +134,7 @@ async def follow(request: Request) -> Response:
 
 
 async def show_used(request: Request) -> Response:
-    """What memory brought for one turn: exactly the lines of its record."""
+    """Show what memory contributed to one turn: exactly the lines of its record."""
     host, session_id = host_of(request), request.path_params["session"]
 
     def find(store: Store, people: People, tx: Tx) -> tuple[Session, Injection]:
@@ -154,13 +154,13 @@ async def change_incognito(request: Request, form: PageForm) -> Response:
 
 
 async def _run(request: Request, command: str) -> Response:
-    """Run a slash command as if it had been typed."""
+    """Run a slash command as if it were typed."""
     host, session_id = host_of(request), request.path_params["session"]
     session = await host.read(lambda store, people, tx: find_own(store, people, tx, session_id))
     turn = await host.turns.say(session, command)
     if turn.problem:
         raise UsageError(turn.problem, hint="")
-    return see(session_path(session_id))
+    return redirect(session_path(session_id))
 
 
 async def search(request: Request) -> Response:
@@ -173,7 +173,7 @@ async def search(request: Request) -> Response:
 
 
 def _find(store: Store, people: People, tx: Tx, text: str) -> list[HistoryHit]:
-    """What fits best; what was said in sessions of guests and groups is not shown here."""
+    """Return the best matches in the owner's sessions, without those of guests and groups."""
     found = store.search.find(tx, text, OWNER, limit=MAX_FOUND * 2)
     scopes = {one.message.session_id: store.sessions.look_up(tx, one.message.session_id) for one in found}
     own = {key for key, session in scopes.items() if session is not None and people.scope_of(tx, session) == OWNER}

@@ -1,6 +1,6 @@
-"""Signing in to the memory provider: the link beside its choice, and the endpoints that any page may use.
+"""Sign-in to the memory provider: the link beside its choice, and the endpoints that any page may use.
 
-The link has a page of its own, which scripts ask for every two seconds and whoever has none loads again.
+The link has a separate page, which scripts fetch every two seconds. Without scripts, a person reloads it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from hermes.settings import PROVIDER
 from hermes.web.api import TOKEN
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
-from hermes.web.routing import PageForm, form_route, host_of, see, take_up
+from hermes.web.routing import PageForm, form_route, host_of, redirect, reload_settings
 
 HERE = "/settings/connect"
 
 
 class ShownConnect(Struct, frozen=True):
-    """How a sign-in stands. `url` is the provider's page while somebody is waited for there."""
+    """The state of a sign-in. `url` is the provider's page while the sign-in is pending."""
 
     name: str
     state: str
@@ -41,21 +41,22 @@ class ShownConnect(Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """What a page that shows it already need not be told again."""
+        """The version of the state; a page that shows it needs no update."""
         return f"{self.name} {self.state} {self.detail}"
 
 
 class Connects:
-    """The sign-ins of this process, made once for each profile and provider: they remember who waits."""
+    """The sign-ins of this process, one per profile and provider. They remember pending sign-ins."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[str, str], Connect | None] = {}
         self._lock = threading.Lock()
         self.urls: dict[str, str] = {}
-        """The page of the provider that was opened last, by the provider's name."""
+        """The provider's page that was opened last, by the provider's name."""
 
     def find(self, app: App, profile: str, name: str) -> Connect | None:
-        """It blocks. `profile` "" is the page's own. Raises ProviderError, and NotFoundError for no such profile."""
+        """Return the sign-in of a profile ("" is the page's profile); None if the provider has none. Blocks. Raises
+        ProviderError, and NotFoundError for an unknown profile."""
         own = app.home.profile or "default"
         key = (profile or own, name)
         with self._lock:
@@ -72,7 +73,7 @@ def _connects(request: Request) -> Connects:
 
 
 async def look(request: Request, name: str) -> ShownConnect | None:
-    """How the sign-in of this profile stands; None for a provider that nobody signs in to."""
+    """Return the state of this profile's sign-in; None for a provider without one."""
     if name == NONE:
         return None
     connects, app = _connects(request), host_of(request).app
@@ -92,8 +93,8 @@ async def look(request: Request, name: str) -> ShownConnect | None:
 
 
 async def show(request: Request) -> Response:
-    """The link by itself. Nothing for a page that shows it as it is."""
-    await take_up(request)
+    """Show the link. Responds with 204 to a script whose page shows the present state."""
+    await reload_settings(request)
     host = host_of(request)
     shown = await look(request, host.app.settings.get(PROVIDER))
     if shown is not None and request.query_params.get("seen") == shown.mark and "hx-request" in request.headers:
@@ -106,18 +107,18 @@ def _draw(request: Request, shown: ShownConnect | None, **more: Any) -> Response
 
 
 async def begin(request: Request, _: PageForm) -> Response:
-    """Begin to wait. The answer goes on to the provider's page, in a window of its own."""
+    """Start a sign-in and redirect to the provider's page in a new window."""
     app = host_of(request).app
     name, connects = app.settings.get(PROVIDER), _connects(request)
 
     def run() -> str:
         if (connect := connects.find(app, "", name) if name != NONE else None) is None:
-            raise NotFoundError(f"nobody signs in to the memory provider {name!r}", hint="Choose another one")
+            raise NotFoundError(f"the memory provider {name!r} has no sign-in", hint="Choose another one")
         return connect.begin("web")
 
     url = connects.urls[name] = await asyncio.to_thread(run)
     if not url.startswith(("https://", "http://")):
-        raise ProviderError(f"{name} named no web page to sign in at", hint="")
+        raise ProviderError(f"{name} returned no web address for the sign-in", hint="")
     return page(request, "leave.html", url=url)
 
 
@@ -130,7 +131,7 @@ async def disconnect(request: Request, _: PageForm) -> Response:
             connect.disconnect()
 
     await asyncio.to_thread(run)
-    return see("/settings")
+    return redirect("/settings")
 
 
 def routes() -> list[Route]:
@@ -142,7 +143,7 @@ def routes() -> list[Route]:
 
 
 def endpoints(host: Callable[[], WebHost], connects: Connects) -> list[Route]:
-    """The endpoints of all providers and profiles. What changes something needs the token in a header."""
+    """Return the endpoints of all providers and profiles. Changes need the CSRF token in a header."""
 
     def admit(request: Request) -> None:
         refuse_foreign(request)

@@ -1,6 +1,6 @@
-"""The door: who may come in. A link that works once gives the browser a cookie that only this start knows.
+"""Access to the page. A link that works once gives the browser a cookie that is valid until `hermes web` ends.
 
-Everything else is refused before any route sees it: other host names, other pages, requests without a cookie.
+Other requests are refused before any route: other host names, other pages, requests without a cookie.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from hermes.memory.connect_routes import PATH
 
 ENTER, STATIC = "/enter", "/static/"
 CALLBACK = re.compile(PATH.format(name="[^/]+") + "/callback")
-"""Where a browser comes back from a provider's page."""
+"""The path to which a provider's page returns the browser."""
 API, SIGN_IN = "/api", "/api/memory/"
-"""Below the first a key is taken instead of the cookie, but not below the second, where people sign in."""
+"""Paths under `/api` accept a key instead of the cookie, except those for sign-ins."""
 MAX_BODY_BYTES = 2 * 1024 * 1024
 MAX_FIELDS = 2_000
 CSRF = "csrf"
 NO_COOKIE = "This page is for whoever started it: open the link that `hermes web` printed."
-USED = "This link was used already. `hermes web` has printed another one below it."
+LINK_USED = "This link was used already. `hermes web` has printed another one below it."
 WRONG_HOST = "The request names another machine than this one."
 WRONG_KEY = "This is not the key of this page: `hermes web key` makes one."
 FOREIGN = "Another web page sent this request. Nothing was changed."
@@ -40,45 +40,45 @@ def is_api(path: str) -> bool:
 
 
 class DoorRefusal(Struct, frozen=True):
-    """Why a request is not answered, and the status that says so."""
+    """The reason and the HTTP status of a refusal."""
 
     status: int
     why: str
 
 
 class WebDoor:
-    """Knows the secrets of one start: the link, the cookie, and the token that every form carries."""
+    """The secrets of one start: the link, the cookie, and the CSRF token of every form."""
 
     def __init__(self, port: int, is_key: Callable[[str], bool]) -> None:
         self._port = port
         self._is_key = is_key
         self.cookie = f"hermes_web_{secrets.token_hex(6)}"
-        """A name of its own: cookies of 127.0.0.1 are shared by all ports."""
+        """A unique name, because all ports of 127.0.0.1 share their cookies."""
         self._value = secrets.token_urlsafe(32)
         self.csrf = secrets.token_urlsafe(32)
         self._once = ""
 
     def new_link(self) -> str:
-        """Return a link that works once; earlier ones work no more."""
+        """Return a link that works once; earlier links are void."""
         self._once = secrets.token_urlsafe(32)
         return f"http://127.0.0.1:{self._port}{ENTER}?once={self._once}"
 
     def take_link(self, given: str) -> bool:
-        """Use the link up. False for any other text."""
+        """Consume the link; return False for any other text."""
         right = bool(self._once) and hmac.compare_digest(given.encode(), self._once.encode())
         self._once = "" if right else self._once
         return right
 
     def header(self) -> str:
-        """The `Set-Cookie` header of whoever used the link."""
+        """Return the `Set-Cookie` header for the browser that used the link."""
         return f"{self.cookie}={self._value}; Path=/; HttpOnly; SameSite=Strict"
 
     def refuse(self, method: str, path: str, headers: Mapping[str, str]) -> DoorRefusal | None:
-        """Return why a request is refused, None when it may pass."""
+        """Return why a request is refused; None if it may pass."""
         if headers.get("host", "").lower() not in self._names:
             return DoorRefusal(403, WRONG_HOST)
         if method == "GET" and (path == ENTER or CALLBACK.fullmatch(path)):
-            return None  # both are opened from other sites, and bring a secret that works once
+            return None  # both are opened from other sites with a one-time secret
         site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
         if origin is not None and origin not in self._origins:
             return DoorRefusal(403, FOREIGN)
@@ -110,7 +110,8 @@ class WebDoor:
         return "" if found is None else found.value
 
     async def read_form(self, request: Request) -> dict[str, str]:
-        """The fields of a form of ours, the last of each name. Raises UsageError for one that is not, or too large."""
+        """Return the fields of a form; the last wins among equal names. Raises UsageError for a form of another page,
+        or one that is too large."""
         body = bytearray()
         async for piece in request.stream():
             body += piece
@@ -125,6 +126,6 @@ class WebDoor:
         return fields
 
     def check_token(self, given: str) -> None:
-        """Raise UsageError unless this is the token of this start."""
+        """Raise UsageError unless this is the CSRF token of this start."""
         if not hmac.compare_digest(given.encode(), self.csrf.encode()):
             raise UsageError(STALE, hint="")

@@ -1,4 +1,4 @@
-"""Draws pages from templates, with the headers that every answer carries."""
+"""Renders pages from templates, with the headers of every response."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ IDS = re.compile(r",? ?(?:in )?(?:Honcho )?\b(?:session|message|conclusion) [\w-
 SCORE = re.compile(r"\bscore [\d.]+")
 ALONE = ("error.html", "refused.html")
 IN_PLACE: Mapping[str, str] = {"HX-Retarget": "#problem", "HX-Reselect": "#problem", "HX-Reswap": "outerHTML"}
-"""Have htmx show what a page of trouble says in the page that is open: what was typed there stays."""
+"""Makes htmx show an error inside the open page, which keeps what was typed there."""
 MINUTE, HOUR, DAY, MONTH = 60, 3600, 86_400, 30 * 86_400
-LATEST = 32_503_680_000.0  # the year 3000: a clock or an import may bring any number
+MAX_TIME_SECONDS = 32_503_680_000.0  # the year 3000: a clock or an import may bring any number
 
 
 @cache
@@ -79,14 +79,14 @@ def draw(template: str, **values: Any) -> str:
 
 
 def page(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """A whole page. htmx picks the part of it that an element asks for."""
+    """Render a whole page. htmx picks the part that an element asks for."""
     values = {"path": request.url.path, "csrf": request.app.state.door.csrf, "problem": "", **values}
     headers = IN_PLACE if template in ALONE and "hx-request" in request.headers else None
     return HTMLResponse(draw(template, **values), status, headers)
 
 
 def describe_age(at: float | None, now: float | None = None) -> str:
-    """How long ago something was, in words; "" where nobody knows."""
+    """Return the age of a time in words; "" for None."""
     if at is None:
         return ""
     seconds = (time.time() if now is None else now) - at
@@ -97,17 +97,17 @@ def describe_age(at: float | None, now: float | None = None) -> str:
 
 
 def name_layer(layer: str) -> str:
-    """What a part of a recall is, in a person's words; a layer of another provider by its own name."""
+    """Return the title of a part of a recall; for a layer of another provider its name."""
     return LAYERS.get(layer, layer[:1].upper() + layer[1:])
 
 
 def without_ids(text: str) -> str:
-    """Where something comes from without the ids in it: they are shown where one looks closer."""
+    """Return a source without ids; the details show them."""
     return SCORE.sub("fits what you said", IDS.sub("", text)).strip(", ")
 
 
 def _local(at: float) -> datetime:
-    return datetime.fromtimestamp(min(max(at, 0.0), LATEST)).astimezone()
+    return datetime.fromtimestamp(min(max(at, 0.0), MAX_TIME_SECONDS)).astimezone()
 
 
 def show_day(at: float | None) -> str:
@@ -127,6 +127,6 @@ def show_iso(at: float) -> str:
 
 
 def shorten(text: str, chars: int = 160) -> str:
-    """The beginning of a text on one line."""
+    """Return the beginning of a text on one line."""
     flat = " ".join(text.split())
     return flat if len(flat) <= chars else f"{flat[: chars - 1]}…"

@@ -1,4 +1,4 @@
-"""The routes of health: memory, gateway, models and queues, entries that were put aside, and activity over time."""
+"""Routes of health: memory, gateway, models, queues, dead letters, and activity over time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hermes.store.store import Store
 from hermes.web.chat import session_path
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
-from hermes.web.routing import PageForm, form_route, host_of, read_number, see
+from hermes.web.routing import PageForm, form_route, host_of, read_number, redirect
 
 MAX_LETTERS = 50
 LETTER = "/health/letters/{entry:number}"
@@ -41,7 +41,7 @@ KINDS: Mapping[str, str] = {
     "inbox": "a message to the agent",
     "outbound": "a reply to a chat",
 }
-"""What kinds of entries are called; another one is the provider's own."""
+"""Descriptions of the kinds of entries. Other kinds belong to the provider."""
 
 
 def read_span(text: str) -> ActivitySpan:
@@ -51,7 +51,7 @@ def read_span(text: str) -> ActivitySpan:
 
 
 async def read_letters(host: WebHost, after: int = 0, limit: int = MAX_LETTERS) -> tuple[Sequence[WaitingEntry], bool]:
-    """Return entries of all queues that were put aside, and whether there are more."""
+    """Return dead letters of all queues, and whether there are more."""
 
     def look(store: Store, people: People, tx: Tx) -> list[WaitingEntry]:
         return list_entries(store, people, tx, "dead", limit + 1, after=after, among=all_queues(tx))
@@ -65,7 +65,7 @@ async def read_buckets(host: WebHost, span: ActivitySpan) -> list[ActivityBucket
 
 
 async def retry(host: WebHost, entry: int | None) -> list[int]:
-    """Try an entry again that was put aside, or all of them."""
+    """Retry a dead letter, or all of them."""
     ids = None if entry is None else [entry]
     done = await host.store.write(lambda tx: retry_entries(host.store, tx, ids, all_queues(tx)))
     host.memory.start_deliveries()
@@ -73,7 +73,7 @@ async def retry(host: WebHost, entry: int | None) -> list[int]:
 
 
 async def drop(host: WebHost, entry: int) -> None:
-    """Drop an entry for good that was put aside. Raises NotFoundError for one that is not, or no more."""
+    """Delete a dead letter. Raises NotFoundError for any other entry."""
 
     def drop_dead(tx: Tx) -> None:
         find_dead(host.store, host.people, tx, entry)
@@ -98,14 +98,14 @@ async def show_health(request: Request) -> Response:
 
 
 async def show_checks(request: Request) -> Response:
-    """What `hermes doctor` finds. Nothing is changed."""
+    """Show the findings of `hermes doctor`. Read-only."""
     host = host_of(request)
     findings = await asyncio.to_thread(lambda: list(examine(host.app.home, host.app.clock)))
     return page(request, "checks.html", findings=findings)
 
 
 async def show_letter(request: Request) -> Response:
-    """An entry before it is dropped."""
+    """Show a dead letter before it is deleted."""
     number: int = request.path_params["entry"]
     entry = await host_of(request).read(lambda store, people, tx: find_dead(store, people, tx, number))
     values: dict[str, Any] = {"entry": entry, "kinds": KINDS, "path_of": session_path}
@@ -114,17 +114,17 @@ async def show_letter(request: Request) -> Response:
 
 async def retry_letter(request: Request, _: PageForm) -> Response:
     await retry(host_of(request), request.path_params["entry"])
-    return see("/health?done=retried#letters")
+    return redirect("/health?done=retried#letters")
 
 
 async def retry_letters(request: Request, _: PageForm) -> Response:
     await retry(host_of(request), None)
-    return see("/health?done=all#letters")
+    return redirect("/health?done=all#letters")
 
 
 async def drop_letter(request: Request, _: PageForm) -> Response:
     await drop(host_of(request), request.path_params["entry"])
-    return see("/health?done=dropped#letters")
+    return redirect("/health?done=dropped#letters")
 
 
 def routes() -> list[Route]:

@@ -1,4 +1,4 @@
-"""What the pages work with: the store, the owner's memory, and the conversations of this process."""
+"""The services behind the pages: the store, the owner's memory, and the conversations of this process."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from hermes.web.turns import LiveTurns
 T = TypeVar("T")
 PROBE_SECONDS = 3.0
 DELIVERING = ("delivery", "deliver")
-"""Hooks that are called again by themselves until they work."""
-CANNOT_BE_TOLD = "it cannot be told anything"
+"""Hooks that are retried automatically."""
+DELIVERIES_FAIL = "deliveries to it fail"
 
 
 class MemoryProbe:
-    """Looks now and then, beside everything else, whether memory answers again."""
+    """Checks from time to time, in the background, whether memory responds again."""
 
     def __init__(self) -> None:
         self._looking: asyncio.Task[bool] | None = None
         self._looked_at = 0.0
 
     def answers(self, book: MemoryBook) -> bool:
-        """What the last look found; False before there is one."""
+        """Return the result of the last check; False before the first one."""
         now = asyncio.get_running_loop().time()
         if self._looking is None or (self._looking.done() and now - self._looked_at > PROBE_SECONDS):
             found = self._looking is not None and self._looking.result()
@@ -51,7 +51,7 @@ class MemoryProbe:
 
 
 class WebHost(Struct, frozen=True):
-    """One profile's owner at the page."""
+    """The services of one profile's owner."""
 
     app: App
     store: Store
@@ -66,7 +66,7 @@ class WebHost(Struct, frozen=True):
 
     @property
     def book(self) -> MemoryBook:
-        """What memory holds of the owner."""
+        """The memory of the owner."""
         return self.memory.book
 
     @property
@@ -74,25 +74,25 @@ class WebHost(Struct, frozen=True):
         return self.app.clock.now()
 
     async def trouble(self, session_id: str = "") -> str:
-        """Why memory does not work now, in a line, also what fails in one conversation alone; "" while it works."""
+        """Return why memory does not work, in a line, also for a failure in one conversation only; "" if it works."""
         provider = self.memory.provider
         if provider is None:
             return ""
         failing = provider.health.failing(session_id)
         told = await self.store.read(lambda tx: get_health(tx, provider.name))
-        if told.failing_since is not None:  # ends with a delivery, which is tried again by itself
-            return told.last_error or CANNOT_BE_TOLD
+        if told.failing_since is not None:  # ends with a delivery, which is retried automatically
+            return told.last_error or DELIVERIES_FAIL
         if reason := next((failing[hook] for hook in DELIVERING if hook in failing), ""):
             return reason
         # Other hooks count as failing until they are called again, which may be long after the server is back.
         return "" if not failing or self.probe.answers(self.book) else next(iter(failing.values()))
 
     async def read(self, look: Callable[[Store, People, Tx], T]) -> T:
-        """What `look` finds in the store at one moment."""
+        """Return the result of `look` in one read transaction."""
         return await self.store.read(lambda tx: look(self.store, self.people, tx))
 
 
 def find_plugin(host: WebHost) -> MemoryPlugin | None:
-    """The provider as commands use it: it may block, so it is asked in a thread. None where there is none."""
+    """Return the provider's plugin for commands; None without a provider. The plugin may block: call it in a thread."""
     app, name = host.app, host.app.settings.get(PROVIDER)
     return None if name == NONE else make_plugin(name, app.home.plugins, quiet_host(app))

@@ -1,4 +1,4 @@
-"""The routes of memory: what is held of the owner, where each entry comes from, correcting and forgetting it."""
+"""Routes of memory: entries about the owner, their sources, and how to correct and forget them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from hermes.store.injections import InjectedLine, find_injection, lines_of
 from hermes.web.chat import session_path
 from hermes.web.drawing import page, show_day
 from hermes.web.host import WebHost
-from hermes.web.routing import PageForm, form_route, host_of, see
+from hermes.web.routing import PageForm, form_route, host_of, redirect
 from hermes.web.timeline import HeldSpan, draw_timeline
 from hermes.web.transcript import find_own
 
-PAGE = 50
+PAGE_ITEMS = 50
 MAX_QUERY_CHARS, MAX_CURSOR_CHARS = 300, 80
 SAYS: Mapping[str, str] = {
     "corrected": "Corrected, for good.",
@@ -39,11 +39,11 @@ SAYS: Mapping[str, str] = {
     "nothing": "There was nothing to undo.",
     "added": "Noted.",
 }
-"""What is said on the page after a form, by the word in its address."""
+"""The message on the page after a form, by the word in its address."""
 KINDS: Mapping[str, str] = {"noted": "Notes", "stated": "Said by you", "derived": "Concluded"}
-"""Kinds of entries that the list can be limited to, and what they are called."""
+"""Kinds of entries to which the list can be limited, with their titles."""
 CURSOR = re.compile(r"([0-9]{1,9}:\S*)?")
-"""Where a list goes on: behind so many notes, and at the provider's own place."""
+"""The start of a page in the list: a number of notes, and the provider's cursor."""
 CHANGED = "this entry was changed since the page was loaded: it says something else now"
 
 
@@ -59,19 +59,19 @@ def fact_path(entry_id: str) -> str:
 
 
 def read_day(text: str) -> float | None:
-    """The end of a day, as a date field gives it. Raises UsageError."""
+    """Return the end of a day from a date field. Raises UsageError."""
     if not text:
         return None
     try:
         return (datetime.fromisoformat(text[:10]) + timedelta(days=1)).astimezone().timestamp()
     except (ValueError, OverflowError) as error:
-        raise UsageError(f"'{text[:20]}' is no date", hint="Write it as 2026-01-31") from error
+        raise UsageError(f"'{text[:20]}' is not a date", hint="Write it as 2026-01-31") from error
 
 
 def read_kind(text: str) -> EntryFilter | None:
-    """Return the kind of entries that are wanted, None for all. Raises UsageError."""
+    """Return the requested kind of entries; None for all. Raises UsageError."""
     if text and text not in KINDS:
-        raise UsageError(f"'{text[:20]}' is no kind of entry", hint=f"Use one of {', '.join(KINDS)}")
+        raise UsageError(f"'{text[:20]}' is not a kind of entry", hint=f"Use one of {', '.join(KINDS)}")
     return cast(EntryFilter, text) if text else None
 
 
@@ -80,28 +80,29 @@ def to_words(text: str) -> Wording | None:
 
 
 class FactListQuery(Struct, frozen=True):
-    """Which entries are asked for, and after which the list goes on."""
+    """Which entries a list shows, and the cursor after which it starts."""
 
     text: str
     kind: EntryFilter | None
     day: str
     as_of: float | None
-    """The end of the day; None for what holds now."""
+    """The end of the day; None for entries that hold now."""
     after: str
 
 
 def read_fact_query(request: Request) -> FactListQuery:
-    """Raises UsageError for an unknown kind, a date that is none, or a place of another list."""
+    """Parse the query of a list. Raises UsageError for an unknown kind, an invalid date, or a cursor of another
+    list."""
     query = request.query_params
     after, day = query.get("after", "")[:MAX_CURSOR_CHARS], query.get("day", "").strip()
     if not CURSOR.fullmatch(after):
-        raise UsageError("`after` is none of this page's", hint="Follow the links of the page")
+        raise UsageError("`after` is not a cursor of this list", hint="Follow the links of the page")
     text, kind = query.get("q", "").strip()[:MAX_QUERY_CHARS], read_kind(query.get("kind", ""))
     return FactListQuery(text, kind, day, read_day(day), after)
 
 
 async def list_facts(host: WebHost, asked: FactListQuery) -> BookPage:
-    return await host.book.page(to_words(asked.text), asked.after, PAGE, asked.as_of, asked.kind)
+    return await host.book.page(to_words(asked.text), asked.after, PAGE_ITEMS, asked.as_of, asked.kind)
 
 
 async def browse(request: Request) -> Response:
@@ -122,7 +123,7 @@ async def _draw_list(request: Request, *, status: int = 200, problem: str = "", 
 
 
 def _grouped(entries: Sequence[Remembering]) -> list[FactGroup]:
-    """Notes by their file, facts by the month in which they were said."""
+    """Group notes by their file, and facts by the month of their source."""
 
     def name(one: Remembering) -> str:
         if one.target is not None:
@@ -152,7 +153,7 @@ async def _draw_fact(
 
 
 def _spans(entry: Remembering, changes: Sequence[FactChange]) -> list[HeldSpan]:
-    """A fact and those that it changed or was changed by, each with when it held as far as that is known."""
+    """Return a fact, and the facts that it replaced or that replaced it, with the times when each held, if known."""
     own = HeldSpan(entry.text, entry.at, entry.until, is_shown=True)
     older = [HeldSpan(one.text, None, one.at) for one in changes if not one.is_newer and not one.is_contradiction]
     newer = [HeldSpan(one.text, one.at, None) for one in changes if one.is_newer and not one.is_contradiction]
@@ -160,7 +161,7 @@ def _spans(entry: Remembering, changes: Sequence[FactChange]) -> list[HeldSpan]:
 
 
 async def correct(request: Request, form: PageForm) -> Response:
-    """Correct an entry. What was changed by someone else meanwhile is not overwritten."""
+    """Correct an entry. A change that somebody else made meanwhile is not overwritten."""
     host, text = host_of(request), form.get("text", "").strip()
     try:
         entry = await host.book.find(request.path_params["entry"])
@@ -173,16 +174,16 @@ async def correct(request: Request, form: PageForm) -> Response:
         return await _draw_fact(request, status=400, problem=error.line(), draft=text)
     done = "corrected" if settled == "done" else settled
     is_note = entry.target is not None
-    return see(f"/memory?done={done}" if is_note else f"{fact_path(entry.id)}?done={done}")
+    return redirect(f"/memory?done={done}" if is_note else f"{fact_path(entry.id)}?done={done}")
 
 
 async def _draw_gone(request: Request, error: NotFoundError, text: str) -> HTMLResponse:
-    """The entry is gone; what was typed for it is kept in the box that adds one."""
+    """Report that an entry is gone. The typed text moves to the box that adds an entry."""
     return await _draw_list(request, status=404, problem=error.line(), draft=text)
 
 
 async def show_forgetting(request: Request) -> Response:
-    """All that would go with an entry."""
+    """Show all that would be forgotten with an entry."""
     host = host_of(request)
     entry = await host.book.find(request.path_params["entry"])
     sources = await host.book.sources(entry)
@@ -203,15 +204,15 @@ async def forget_fact(request: Request, form: PageForm) -> Response:
     if form.get("was", entry.text) != entry.text:
         raise UsageError(CHANGED, hint="Look at it again")
     done = await host.book.forget(entry, await host.book.sources(entry))
-    return see(f"/memory?done={'forgotten' if done.settled == 'done' else done.settled}")
+    return redirect(f"/memory?done={'forgotten' if done.settled == 'done' else done.settled}")
 
 
 async def undo(request: Request, _: PageForm) -> Response:
-    """Let a fact and what changed it both hold."""
+    """Undo a change: the fact and its replacement both hold."""
     host = host_of(request)
     entry = await host.book.find(request.path_params["entry"])
     undone = await host.book.changes(entry, undo=True)
-    return see(f"{fact_path(entry.id)}?done={'undone' if undone else 'nothing'}")
+    return redirect(f"{fact_path(entry.id)}?done={'undone' if undone else 'nothing'}")
 
 
 async def add(request: Request, form: PageForm) -> Response:
@@ -219,11 +220,11 @@ async def add(request: Request, form: PageForm) -> Response:
         await host_of(request).book.add(form.get("text", ""))
     except HermesError as error:
         return await _draw_list(request, status=400, problem=error.line(), draft=form.get("text", ""))
-    return see("/memory?done=added")
+    return redirect("/memory?done=added")
 
 
 async def show_line(request: Request) -> Response:
-    """The facts behind a line that was put into a turn, each to be corrected or forgotten."""
+    """Show the facts behind a line of a turn, each to be corrected or forgotten."""
     host, params = host_of(request), request.path_params
     line = await host.read(partial(_find_line, **params))
     text, remark = line.text.removeprefix("- "), ""
@@ -234,7 +235,7 @@ async def show_line(request: Request) -> Response:
         remark = error.line()
     if len(entries) == 1 and (act := request.query_params.get("act")) in ("correct", "forget"):
         path = fact_path(entries[0].id)
-        return see(f"{path}#correct" if act == "correct" else f"{path}/forget")
+        return redirect(f"{path}#correct" if act == "correct" else f"{path}/forget")
     values: dict[str, Any] = {"line": line, "text": text, "entries": entries, "remark": remark, "fact_path": fact_path}
     return page(request, "line.html", here=session_path(params["session"]), **values)
 
@@ -243,7 +244,7 @@ def _find_line(store: Any, people: Any, tx: Any, session: str, turn: int, number
     found = find_injection(tx, find_own(store, people, tx, session).id, turn)
     lines = [line for part in found.parts for line in lines_of(part) if line.is_memory]
     if not 1 <= number <= len(lines):
-        raise NotFoundError("this line is not in the record", hint="Something of it may have been forgotten since")
+        raise NotFoundError("this line is not in the record", hint="It may have been forgotten since")
     return lines[number - 1]
 
 
@@ -254,10 +255,10 @@ async def show_people(request: Request) -> Response:
 
 
 async def export(request: Request) -> Response:
-    """Everything that memory holds of the owner, as JSON lines."""
+    """Export all entries about the owner as JSON lines."""
     headers = {"Content-Disposition": 'attachment; filename="memory.jsonl"'}
     book = host_of(request).book
-    first = await book.page(limit=PAGE)  # what fails at once is a page that says so
+    first = await book.page(limit=PAGE_ITEMS)  # an early failure becomes an error page
     return StreamingResponse(_lines(book, first), media_type="application/x-ndjson", headers=headers)
 
 
@@ -270,7 +271,7 @@ async def _lines(book: MemoryBook, found: Any) -> AsyncIterator[bytes]:
         if found.after is None:
             return
         await asyncio.sleep(0)
-        found = await book.page(after=found.after, limit=PAGE)
+        found = await book.page(after=found.after, limit=PAGE_ITEMS)
 
 
 def routes() -> list[Route]:

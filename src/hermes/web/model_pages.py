@@ -1,4 +1,4 @@
-"""The routes of models: the one that answers in chats, and the one that the memory server asks, each with a test."""
+"""Routes of models: the chat model, and the model of the memory server, each with a test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hermes.settings import API_KEY, BASE_URL, MODEL, Setting, Settings
 from hermes.settings.layers import Resolved
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
-from hermes.web.routing import PageForm, form_route, host_of, keeper_of, see, take_up
+from hermes.web.routing import PageForm, form_route, host_of, keeper_of, redirect, reload_settings
 from hermes.web.settings_pages import MADE, refuse_hidden, write_ours
 
 HERE = "/settings/models"
@@ -32,7 +32,7 @@ SOURCES: Mapping[str, str] = {
     "own": "another one, named below",
     "env": "what the variables HERMES_MEMORY_MODEL_* say",
 }
-SAYS: Mapping[str, str] = {"saved": "Saved. It counts from the next message on."}
+SAYS: Mapping[str, str] = {"saved": "Saved. It takes effect with the next message."}
 CHANGED = "it was changed since the page was loaded"
 
 
@@ -48,8 +48,8 @@ async def _draw(
     tried: Mapping[str, TriedModel] | None = None,
     failed: str = "",
 ) -> Response:
-    """`failed` names the form whose model did not answer, so that it can be saved all the same."""
-    problem = problem or await take_up(request)
+    """Render the page. `failed` names the form whose model did not respond, so that it can be saved all the same."""
+    problem = problem or await reload_settings(request)
     host = host_of(request)
     memory = await asyncio.to_thread(host.memory_model.read, host.app)
     shown = {"host": _host_fields(host.app), "memory": _memory_fields(memory)}
@@ -61,7 +61,7 @@ async def _draw(
 
 
 def _host_fields(app: App) -> dict[str, str]:
-    """What a form of the model that answers shows: no key, and no password of an address."""
+    """Return the fields of the chat model's form, without the key and without a password in an address."""
     get = app.settings.get
     return {"url": BASE_URL.shown(get(BASE_URL)), "name": get(MODEL), "has_key": "1" if get(API_KEY) else ""}
 
@@ -81,7 +81,7 @@ async def change_memory(request: Request, form: PageForm) -> Response:
 
 
 async def _change(request: Request, which: Which, form: PageForm) -> Response:
-    """Test what a form names, and keep it if that is wanted and it answers, or all the same."""
+    """Test the model of a form, and save it if that is requested and the model responds, or regardless."""
     act, keeper = form.get("act", "save"), keeper_of(request)
     tried: dict[str, TriedModel] = {}
     async with keeper.editing:
@@ -102,19 +102,19 @@ async def _change(request: Request, which: Which, form: PageForm) -> Response:
         except HermesError as error:
             failed = which if isinstance(error, ModelError) and act == "save" else ""
             return await _draw(request, 400, error.line(), {which: form}, failed=failed)
-    return see(f"{HERE}?done=saved")
+    return redirect(f"{HERE}?done=saved")
 
 
 def _refuse_stale(host: WebHost, which: Which, form: PageForm) -> None:
     now = _host_fields(host.app) if which == "host" else _memory_fields(host.memory_model.read(host.app))
     seen = {name: form.get(f"seen:{name}", value) for name, value in now.items()}
     if changed := [name for name in now if now[name] != seen[name]]:
-        told = ", ".join(f"{name} is {now[name] or 'empty'} now" for name in changed)
-        raise UsageError(f"{CHANGED}: {told}", hint="What you typed is still in the form; send it again to keep it")
+        stale = ", ".join(f"{name} is {now[name] or 'empty'} now" for name in changed)
+        raise UsageError(f"{CHANGED}: {stale}", hint="What you typed is still in the form; send it again to keep it")
 
 
 async def _try(host: WebHost, which: Which, form: PageForm) -> TriedModel | None:
-    """Ask the model that a form names; None where it names none. Raises ModelError where it takes too long."""
+    """Test the model of a form; return None if the form names no model. Raises ModelError after a timeout."""
     try:
         async with asyncio.timeout(TRIAL_SECONDS):
             if which == "memory":
@@ -130,7 +130,8 @@ async def _try(host: WebHost, which: Which, form: PageForm) -> TriedModel | None
 
 
 def _host_values(app: App, form: PageForm) -> list[tuple[Setting[Any], str]]:
-    """The settings that a form of the model that answers wants. A key goes to no other place than it was given for."""
+    """Return the settings that a chat model's form requests. A key is never sent to another address than it was given
+    for."""
     get, given = app.settings.get, form.get("url", "").strip()
     url = get(BASE_URL) if given == BASE_URL.shown(get(BASE_URL)) else BASE_URL.parse(refuse_hidden("url", given), MADE)
     stays = Endpoint.parse(url or OPENAI).netloc == Endpoint.parse(get(BASE_URL) or OPENAI).netloc
@@ -142,13 +143,13 @@ def _host_values(app: App, form: PageForm) -> list[tuple[Setting[Any], str]]:
 def _memory_given(form: PageForm) -> dict[str, Any]:
     source = form.get("source", "")
     if source not in SOURCES:
-        raise UsageError(f"there is no source '{source[:40]}' of a model", hint=f"There are {', '.join(SOURCES)}")
+        raise UsageError(f"'{source[:40]}' is not a model source", hint=f"There are {', '.join(SOURCES)}")
     fields = {name: form.get(name, "").strip() for name in ("url", "name", "key")}
     return {"source": source, **fields, "guests": bool(form.get("guests"))}
 
 
 def _keep(host: WebHost, which: Which, form: PageForm) -> None:
-    """It blocks. The memory server that uses the model of chats gets what that is now."""
+    """Save a form. Blocks. A memory server that uses the chat model gets the new one."""
     if which == "memory":
         host.memory_model.save(host.app, _memory_given(form))
         return

@@ -1,4 +1,4 @@
-"""What memory learnt, changed and forgot since the owner last looked, and how it is, in a sentence."""
+"""News of memory since the owner's last visit, and the state of memory in a sentence."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from hermes.web.host import WebHost
 
 KIND, SEEN, VISITED, KEPT = "web", "seen", "visited", "kept"
 VISIT_SECONDS = 1800.0
-"""A look this long after the last one begins a new visit: what was new then has been seen."""
+"""A request this long after the last one begins a new visit: earlier news counts as seen."""
 MAX_NEWS, MAX_KEPT, MAX_CHANGED = 12, 500, 6
 MINUTE_SECONDS = 60.0
-PAGE = 50
-"""Facts that are read to find the new ones."""
+MAX_FACTS_READ = 50
+"""Number of facts that are read to find new ones."""
 
 
 class Learnt(Struct, frozen=True):
-    """A new entry with the sentence it was learnt from; "" where that is the entry itself."""
+    """A new entry with the sentence from which it was learnt; "" if the entry repeats it."""
 
     entry: Remembering
     source: str = ""
 
 
 class ForgottenMoment(Struct, frozen=True):
-    """When things were forgotten at the owner's wish, and how many; their words are kept nowhere."""
+    """When the owner had entries forgotten, and how many; their text is not stored."""
 
     at: float
     count: int
 
 
 class News(Struct, frozen=True):
-    """What is new since `since`. `total` is None where nobody counted."""
+    """News since `since`. `total` is the number of known facts; None from a provider that does not count."""
 
     since: float
     total: int | None
     learnt: Sequence[Learnt] = ()
     more: bool = False
     changed: Sequence[Remembering] = ()
-    """What held until something else was said."""
+    """Facts that a newer fact replaced."""
     corrected: Sequence[Correction] = ()
     forgotten: Sequence[ForgottenMoment] = ()
     remarks: Sequence[str] = ()
@@ -60,7 +60,7 @@ class News(Struct, frozen=True):
 
 
 async def begin_visit(host: WebHost) -> float:
-    """Return since when things count as new; from a new visit on it is the end of the one before."""
+    """Return the time after which entries count as new. A new visit moves it to the end of the previous visit."""
     name, now = host.app.settings.get(PROVIDER), host.now
 
     def visit(tx: Tx) -> float:
@@ -78,7 +78,7 @@ async def begin_visit(host: WebHost) -> float:
 
 
 async def keep(host: WebHost, entry_id: str) -> None:
-    """The owner says that an entry is right: it is no news any more. Without an id all of them are."""
+    """Confirm an entry and so remove it from the news; "" confirms all."""
     name, now = host.app.settings.get(PROVIDER), host.now
 
     def change(tx: Tx) -> None:
@@ -91,12 +91,12 @@ async def keep(host: WebHost, entry_id: str) -> None:
 
 
 async def read_news(host: WebHost, since: float) -> News:
-    """What is new, the newest first. Facts that were kept are left out."""
+    """Return the news, the newest first, without confirmed facts."""
     name = host.app.settings.get(PROVIDER)
     kept, corrections = await host.store.read(
         lambda tx: (frozenset(get_value(tx, name, KIND, KEPT) or []), corrections_of(tx, OWNER))
     )
-    found = await host.book.page(limit=PAGE)
+    found = await host.book.page(limit=MAX_FACTS_READ)
     facts = [one for one in found.entries if one.id not in kept and one.target is None]
     new = [one for one in facts if one.at is not None and one.at > since and one.until is None]
     changed = [one for one in facts if one.until is not None and max(one.at or 0.0, one.until) > since]
@@ -113,22 +113,22 @@ async def read_news(host: WebHost, since: float) -> News:
 
 
 def _forgotten(moments: Sequence[float]) -> list[ForgottenMoment]:
-    """Return the moments, the newest first; what was forgotten in one minute is one wish."""
+    """Return the moments, the newest first; entries forgotten within one minute count as one wish."""
     groups = groupby(sorted(moments, reverse=True), lambda at: int(at // MINUTE_SECONDS))
     return [ForgottenMoment(wished[0], len(wished)) for wished in (list(group) for _, group in groups)]
 
 
 async def _source_of(book: MemoryBook, entry: Remembering) -> str:
-    """What was said that an entry was learnt from, unless it says the same."""
+    """Return the sentence from which an entry was learnt; "" if the entry repeats it."""
     try:
         sources = await book.sources(entry)
     except HermesError:
-        return ""  # that memory fails is said in one place
+        return ""  # the page reports a memory failure elsewhere
     return next((one.text for one in sources if one.text.strip() != entry.text.strip()), "")
 
 
 async def describe_memory(host: WebHost, news: News | None) -> str:
-    """How memory is, in a sentence or two."""
+    """Return the state of memory in one or two sentences."""
     name = host.app.settings.get(PROVIDER)
     if name == NONE:
         return "Memory is off: only the notes are kept."
@@ -138,7 +138,7 @@ async def describe_memory(host: WebHost, news: News | None) -> str:
     known = ""
     if news is not None and news.total is not None:
         known = f"{news.total:,} {'thing' if news.total == 1 else 'things'} known, "
-    waits = f"{waiting:,} {'waits' if waiting == 1 else 'wait'} to be told to it" if waiting else "nothing waits"
+    waits = f"{waiting:,} {'waits' if waiting == 1 else 'wait'} to be sent to it" if waiting else "nothing waits"
     refused = f", {aside:,} {'was' if aside == 1 else 'were'} refused" if aside else ""
     told = f"{known}{waits}{refused}."
     return f"{works} {told[0].upper()}{told[1:]}"

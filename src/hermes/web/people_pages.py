@@ -1,5 +1,4 @@
-"""The routes of who is who: which peer each account of a chat platform is, who anybody else would be, and giving an
-account another peer after a preview."""
+"""Routes of identities: the peer of each account on a chat platform, a preview for any account, and changing a peer."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from hermes.owner.people import ProfileDesk, read_people
 from hermes.types import Json
 from hermes.web.drawing import page
 from hermes.web.host import WebHost, find_plugin
-from hermes.web.routing import PageForm, form_route, host_of, keeper_of, see, take_up
+from hermes.web.routing import PageForm, form_route, host_of, keeper_of, redirect, reload_settings
 
 HERE = "/settings/people"
 MAX_ID_CHARS, MAX_NAME_CHARS = 200, 200
@@ -30,7 +29,7 @@ NO_PROVIDER = "no memory provider is on"
 
 
 class Listener(Struct):
-    """A dialog with nobody: what is said is kept, and nothing can be asked. See `hermes.memory.provider.Dialog`."""
+    """A dialog without a person: it collects output and refuses questions. See `hermes.memory.provider.Dialog`."""
 
     said: list[str] = field(default_factory=list)
     can_ask: bool = False
@@ -46,7 +45,7 @@ class Listener(Struct):
 
 
 class PageDesk(ProfileDesk, frozen=True):
-    """See `hermes.memory.provider.Desk`. A form has answered everything already."""
+    """Implements `hermes.memory.provider.Desk` for a form, which has all answers."""
 
     dialog: Listener = field(default_factory=Listener)
 
@@ -57,14 +56,14 @@ class PageDesk(ProfileDesk, frozen=True):
         self.dialog.said += [f"{label} {value}" for label, value in lines]
 
     def print_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Nobody reads tables here."""
+        """Do nothing: the page shows no tables."""
 
     def print_json(self, value: Json) -> None:
-        """Nobody reads JSON here."""
+        """Do nothing: the page shows no JSON."""
 
 
 class SeenPeople(Struct):
-    """What a page of people shows. `asked` answers who somebody would be, `preview` what a change would mean."""
+    """The content of the page. `asked` is the peer of the requested account, `preview` the effect of a change."""
 
     known: Sequence[KnownAs] = ()
     asked: KnownAs | None = None
@@ -78,7 +77,7 @@ async def show(request: Request) -> Response:
 
 
 async def _draw(request: Request, asked: PageForm, status: int = 200, problem: str = "") -> Response:
-    problem = problem or await take_up(request)
+    problem = problem or await reload_settings(request)
     host = host_of(request)
     seen = await asyncio.to_thread(_look, host, asked)
     values: dict[str, Any] = {"seen": seen, "asked": asked, "platforms": sorted(SWITCHES), "account": asked["account"]}
@@ -88,7 +87,7 @@ async def _draw(request: Request, asked: PageForm, status: int = 200, problem: s
 
 
 def _look(host: WebHost, asked: PageForm) -> SeenPeople:
-    """It blocks."""
+    """Read the content of the page. Blocks."""
     seen = SeenPeople()
     try:
         plugin = find_plugin(host)
@@ -106,7 +105,7 @@ def _look(host: WebHost, asked: PageForm) -> SeenPeople:
 
 
 def _find(plugin: MemoryPlugin, people: Sequence[Acquaintance], platform: str, user_id: str) -> KnownAs | None:
-    """Who somebody is or would be."""
+    """Return the present or future peer of an account."""
     if platform not in SWITCHES:
         raise UsageError(f"there is no platform '{platform[:40]}'", hint=f"There are {', '.join(sorted(SWITCHES))}")
     if len(user_id) > MAX_ID_CHARS:
@@ -125,7 +124,7 @@ def _preview(plugin: MemoryPlugin, people: Sequence[Acquaintance], asked: PageFo
 
 
 async def change(request: Request, form: PageForm) -> Response:
-    """Give an account the peer that was previewed. What has changed since is shown, and nothing is done."""
+    """Give an account the previewed peer. If the mapping has changed since, it is shown and nothing is done."""
     asked = {**dict.fromkeys(("platform", "id"), ""), "account": form.get("account", ""), "name": form.get("name", "")}
 
     def run(host: WebHost) -> None:
@@ -143,7 +142,7 @@ async def change(request: Request, form: PageForm) -> Response:
             await asyncio.to_thread(run, host_of(request))
         except HermesError as error:
             return await _draw(request, asked, 400, error.line())
-    return see(f"{HERE}?done=mapped")
+    return redirect(f"{HERE}?done=mapped")
 
 
 def routes() -> list[Route]:

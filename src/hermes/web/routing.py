@@ -1,4 +1,4 @@
-"""How routes are made: every form is checked before its handler runs, and every error becomes a page."""
+"""Route factories: every form is checked before its handler runs, and every error becomes a page."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ STATUS: Mapping[type[HermesError], int] = {
     StoreBusyError: 503,
     StoreError: 500,
 }
-"""The first that fits counts."""
+"""The HTTP status of each error; the first match counts."""
 NAMES: Mapping[int, str] = {
     400: "bad_request",
     401: "not_signed_in",
@@ -53,16 +53,16 @@ NAMES: Mapping[int, str] = {
     502: "memory_failed",
     503: "busy",
 }
-"""What errors are called in JSON."""
-DEFECT = "this is a defect of ours; the log of the home has it"
+"""Names of errors in JSON."""
+DEFECT = "this is an error in hermes; details are in the log of this home"
 
 
 MAX_NUMBER_DIGITS = 15
-"""Numbers in addresses have at most so many digits: the store takes no longer ones."""
+"""Longest number in an address: the store takes no longer ones."""
 
 
 class ShortNumber(IntegerConvertor):
-    """A number in a path that the store can take, as `{name:number}`."""
+    """A path convertor, `{name:number}`, for numbers that the store can take."""
 
     regex = f"[0-9]{{1,{MAX_NUMBER_DIGITS}}}"
 
@@ -71,7 +71,7 @@ register_url_convertor("number", ShortNumber())
 
 
 def read_number(text: str) -> int | None:
-    """Return the number that a text is, None for any other text and for too long ones."""
+    """Return the number in a text; None for other texts and numbers that are too long."""
     is_number = text.isascii() and text.isdigit() and len(text) <= MAX_NUMBER_DIGITS
     return int(text) if is_number else None
 
@@ -84,8 +84,8 @@ def keeper_of(request: Request) -> HostKeeper:
     return cast(HostKeeper, request.app.state.keeper)
 
 
-async def take_up(request: Request) -> str:
-    """Take up settings that were changed elsewhere; why they cannot be used, or ""."""
+async def reload_settings(request: Request) -> str:
+    """Reload settings that were changed elsewhere; return why they are invalid, or ""."""
     try:
         await keeper_of(request).refresh()
     except HermesError as error:
@@ -93,13 +93,13 @@ async def take_up(request: Request) -> str:
     return ""
 
 
-def see(path: str) -> RedirectResponse:
-    """Answer a form: the browser loads this page next, and loading it again repeats nothing."""
+def redirect(path: str) -> RedirectResponse:
+    """Redirect after a form: the browser loads this page, and reloading it repeats nothing."""
     return RedirectResponse(path, 303)
 
 
 def form_route(path: str, handler: FormHandler) -> Route:
-    """A route for a form. Its token is checked before the handler runs."""
+    """Return a route for a form. Its CSRF token is checked before the handler runs."""
 
     async def handle(request: Request) -> Response:
         return await handler(request, await request.app.state.door.read_form(request))
@@ -107,15 +107,15 @@ def form_route(path: str, handler: FormHandler) -> Route:
     return Route(path, handle, methods=["POST"])
 
 
-def say_refused(request: Request, template: str, status: int, text: str) -> Response:
-    """Say why a request is not answered: on a page, or as JSON with a name where JSON was asked for."""
+def refuse_request(request: Request, template: str, status: int, text: str) -> Response:
+    """Return a refusal as a page, or as JSON under `/api`."""
     if not is_api(request.url.path):
         return page(request, template, status, problem=text)
     return JSONResponse({"error": {"name": NAMES.get(status, "refused"), "message": text}}, status)
 
 
 async def show_error(request: Request, error: Exception) -> Response:
-    """A page that says what happened. htmx shows it in the page that is open, which keeps what was typed."""
+    """Return an error as a page or JSON. htmx shows it in the open page, which keeps what was typed."""
     if isinstance(error, HermesError):
         status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
         text = hide_passwords(error.line())
@@ -126,4 +126,4 @@ async def show_error(request: Request, error: Exception) -> Response:
     else:
         log.exception("a page failed", exc_info=error)
         status, text = 500, DEFECT
-    return say_refused(request, "error.html", status, text)
+    return refuse_request(request, "error.html", status, text)

@@ -1,4 +1,4 @@
-"""Serves the page until told to end: puts store, memory and turns together, and guards every request."""
+"""Serves the page until stopped: connects store, memory and turns, and guards every request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hermes.agent.agent import Agent
-from hermes.agent.leftovers import AGAIN, see_to_leftovers
+from hermes.agent.leftovers import LEFTOVERS_INTERVAL_SECONDS, process_leftovers
 from hermes.app import App
 from hermes.errors import HermesError
 from hermes.gateway.agent_cache import NOBODY
@@ -41,20 +41,20 @@ from hermes.web import (
     upkeep,
 )
 from hermes.web import memory as memory_routes
-from hermes.web.door import ENTER, STATIC, USED, WebDoor
+from hermes.web.door import ENTER, LINK_USED, STATIC, WebDoor
 from hermes.web.drawing import HEADERS, HERE, page
 from hermes.web.keeper import HostKeeper
-from hermes.web.routing import say_refused, see, show_error
+from hermes.web.routing import redirect, refuse_request, show_error
 
 log = logging.getLogger("hermes.web")
 DRAIN_SECONDS = 5
 TEND_SECONDS = 60.0
 Announce = Callable[[str], None]
-"""Takes each link that works once."""
+"""Called with each one-time link."""
 
 
 class Guarded:
-    """Asks the door before any route, and puts our headers on every answer."""
+    """Middleware that checks access before any route and adds our headers to every response."""
 
     def __init__(self, app: ASGIApp, door: WebDoor) -> None:
         self._app = app
@@ -68,7 +68,7 @@ class Guarded:
         if refused is not None:
             scope["app"] = self._app
             request = Request(scope)
-            answer = say_refused(request, "refused.html", refused.status, refused.why)
+            answer = refuse_request(request, "refused.html", refused.status, refused.why)
             await answer(scope, receive, _with_headers(scope["path"], send))
             return
         await self._app(scope, receive, _with_headers(scope["path"], send))
@@ -86,15 +86,15 @@ def _with_headers(path: str, send: Send) -> Send:
 
 
 def make_app(keeper: HostKeeper, announce: Announce) -> ASGIApp:
-    """The whole page as an ASGI application. `announce` hears of each link when the one before was used."""
+    """Return the page as an ASGI application. `announce` gets a new link whenever the previous one was used."""
     door, connects = keeper.host.door, connecting.Connects()
 
     async def enter(request: Request) -> Response:
         if not door.take_link(request.query_params.get("once", "")):
-            return page(request, "refused.html", 401, problem=USED)
+            return page(request, "refused.html", 401, problem=LINK_USED)
         announce(door.new_link())
         is_from_elsewhere = request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
-        answer = page(request, "entered.html") if is_from_elsewhere else see("/")
+        answer = page(request, "entered.html") if is_from_elsewhere else redirect("/")
         answer.headers["Set-Cookie"] = door.header()
         return answer
 
@@ -124,7 +124,7 @@ def make_app(keeper: HostKeeper, announce: Announce) -> ASGIApp:
 async def serve(
     app: App, store: Store, memory_model: MemoryModelDesk, port: int, announce: Announce, stopping: asyncio.Event
 ) -> None:
-    """Serve on loopback until `stopping` is set. Raises UsageError where the port is taken."""
+    """Serve on loopback until `stopping` is set. Raises UsageError if the port is in use."""
     with listen("127.0.0.1", port, "choose another --port") as listener:
         door = WebDoor(listener.getsockname()[1], lambda given: is_web_key(app.home, given))
         keeper = HostKeeper(app, store, door, memory_model)
@@ -132,7 +132,7 @@ async def serve(
         announce(door.new_link())
         serving = asyncio.create_task(server.serve_on(listener))
         waiting = asyncio.create_task(stopping.wait())
-        tending = asyncio.create_task(_tend(keeper))
+        tending = asyncio.create_task(_maintain(keeper))
         try:
             await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -144,19 +144,18 @@ async def serve(
             await keeper.close()
 
 
-async def _tend(keeper: HostKeeper) -> None:
-    """Let idle agents go, take up settings that were changed elsewhere, and review and name sessions that an earlier
-    start of the page left behind."""
+async def _maintain(keeper: HostKeeper) -> None:
+    """Evict idle agents, reload changed settings, and review and title sessions that an earlier start left behind."""
     started = keeper.host.now
-    looked_at = -AGAIN
+    looked_at = -LEFTOVERS_INTERVAL_SECONDS
 
     def use(session: Session) -> AbstractAsyncContextManager[Agent]:
         return keeper.host.agents.use(session, session.id, OWNER, NOBODY)
 
     while True:
-        if (now := asyncio.get_running_loop().time()) >= looked_at + AGAIN:
+        if (now := asyncio.get_running_loop().time()) >= looked_at + LEFTOVERS_INTERVAL_SECONDS:
             looked_at = now
-            await see_to_leftovers(keeper.host.store, lambda session: session.source == chat.WEB, use, started)
+            await process_leftovers(keeper.host.store, lambda session: session.source == chat.WEB, use, started)
         await asyncio.sleep(TEND_SECONDS)
         keeper.host.agents.evict()
         try:

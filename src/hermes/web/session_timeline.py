@@ -1,4 +1,4 @@
-"""The timeline of a session: messages, the wait for each reply, compressions, and what the model sees now."""
+"""The timeline of a session: messages, the wait for each reply, compressions, and the present request to the model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PARTS: Mapping[PartName, str] = {
     "replies": "Replies",
     "tools": "Tool calls and results",
 }
-"""What the parts of a request are called."""
+"""Titles of the parts of a request."""
 
 
 class SeenCompression(Struct, frozen=True):
@@ -51,8 +51,8 @@ class SeenCompression(Struct, frozen=True):
 
 
 class TimelineEntry(Struct, frozen=True):
-    """One message. `waited_seconds` is how long a reply took, `recall_seconds` how much of that memory had, and
-    `compressions` what was made of everything up to here."""
+    """One message. `waited_seconds` is the time until a reply, `recall_seconds` the part of it that memory took;
+    `compressions` are those that end with this message."""
 
     id: int
     at: float
@@ -68,7 +68,7 @@ class TimelineEntry(Struct, frozen=True):
 
 
 class SessionWait(Struct, frozen=True):
-    """Something of a session that is queued: for memory, for the agent, or for a chat."""
+    """A queued entry of a session: for memory, for the agent, or for a chat."""
 
     id: int
     queue: str
@@ -87,7 +87,7 @@ class SessionTimeline(Struct, frozen=True):
     waits: Sequence[SessionWait]
     has_earlier: bool
     failures: Failures = Failures()
-    """Compressions that failed since the last one that did not."""
+    """Failed compressions since the last successful one."""
 
     @property
     def tokens(self) -> int:
@@ -99,7 +99,7 @@ class SessionTimeline(Struct, frozen=True):
 
 
 def read_timeline(store: Store, people: People, tx: Tx, session_id: str, before: int | None = None) -> SessionTimeline:
-    """The newest part of a session of the owner's, or what came before a message."""
+    """Return the newest page of one of the owner's sessions, or the page before a message."""
     seen = read_transcript(store, people, tx, session_id, before)
     made = _compressions(store, tx, [one.message for one in seen.shown], before)
     said_at: float | None = None
@@ -169,7 +169,7 @@ async def show_timeline(request: Request) -> Response:
 
 
 async def show_snapshot(request: Request) -> Response:
-    """What the model saw just before a compression."""
+    """Show the request to the model just before a compression."""
     host, session_id = host_of(request), request.path_params["session"]
     epoch = request.path_params["epoch"]
 

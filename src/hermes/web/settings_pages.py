@@ -1,5 +1,7 @@
-"""The routes of settings: which memory provider, how it is used, and every setting of the tables that the command line
-has. A form carries what it saw, so that nothing is overwritten that somebody else changed meanwhile."""
+"""Routes of settings: the memory provider, its use, and every setting that the command line knows.
+
+A form carries the values that it was rendered with, so that it never overwrites a change by somebody else.
+"""
 
 from __future__ import annotations
 
@@ -23,30 +25,30 @@ from hermes.settings.kinds import in_words
 from hermes.web import connecting
 from hermes.web.drawing import page
 from hermes.web.host import WebHost, find_plugin
-from hermes.web.routing import PageForm, form_route, host_of, keeper_of, see, take_up
+from hermes.web.routing import PageForm, form_route, host_of, keeper_of, redirect, reload_settings
 
 OURS = "hermes"
-"""The table of config.yaml; a provider's has the provider's name."""
+"""The settings of config.yaml; a provider's table has the provider's name."""
 SET, SEEN = "set:", "seen:"
-"""Before a setting's name in a form: the value that is wanted, and the one that the form was drawn with."""
+"""Prefixes of a setting's name in a form: the requested value, and the value that the form was rendered with."""
 MADE = "the page"
 MAX_KEY_CHARS = 80
-SAYS: Mapping[str, str] = {"saved": "Saved. It counts from the next message on.", "same": "Nothing was changed."}
+SAYS: Mapping[str, str] = {"saved": "Saved. It takes effect with the next message.", "same": "Nothing was changed."}
 ALONE = "Nothing is remembered but the built-in notes."
 
 
 class ProviderChoice(Struct, frozen=True):
-    """The providers that there are, the one in force, and what that says of itself."""
+    """The available providers, the one in force, and its summary."""
 
     names: Sequence[str]
     chosen: str
     summary: str
     fixed: str = ""
-    """Which variable chooses it, so that the page cannot."""
+    """The environment variable that chooses the provider and so prevents a change on the page; "" if none does."""
 
 
 def read_choice(host: WebHost) -> ProviderChoice:
-    """It blocks: providers are loaded."""
+    """Return the choice of providers. Blocks, because it loads them."""
     settings, names = host.app.settings, provider_names(host.app.home.plugins)
     chosen = settings.get(PROVIDER)
     try:
@@ -58,7 +60,7 @@ def read_choice(host: WebHost) -> ProviderChoice:
 
 
 def read_rows(host: WebHost, table: str) -> list[SettingInForce]:
-    """The settings of a table with their values. It blocks. Raises UsageError for a table that is not there."""
+    """Return the settings of a table with their values. Blocks. Raises UsageError for an unknown table."""
     settings = host.app.settings
     if table == OURS:
         return [SettingInForce(row, row.shown(settings.get(row)), settings.where(row)) for row in TABLE]
@@ -69,12 +71,12 @@ def read_rows(host: WebHost, table: str) -> list[SettingInForce]:
 
 
 def is_fixed(host: WebHost, row: SettingInForce) -> bool:
-    """Whether a variable of this process says a setting of ours, so that a file cannot."""
+    """Return True if an environment variable sets a setting of config.yaml, so that the file cannot."""
     return row.setting.env_wins and host.app.settings.origin(row.setting) == "environment"
 
 
 def find_changes(rows: Sequence[SettingInForce], form: PageForm) -> dict[str, str]:
-    """The settings that a form changes. Raises UsageError where one was changed since the form was drawn."""
+    """Return the settings that a form changes. Raises UsageError if one was changed since the form was rendered."""
     now, changed = {row.setting.key: row for row in rows}, dict[str, str]()
     for name, value in form.items():
         key = name.removeprefix(SET)
@@ -95,14 +97,14 @@ def find_changes(rows: Sequence[SettingInForce], form: PageForm) -> dict[str, st
 
 
 def refuse_hidden(key: str, value: str) -> str:
-    """Return a value that was typed whole. Raises UsageError for one with a part that the page hides."""
+    """Return a value that was typed whole. Raises UsageError if a part of it is hidden."""
     if HIDDEN in value:
         raise UsageError(f"{key} still has {HIDDEN} where a password is hidden", hint="Type the whole value")
     return value
 
 
 async def save(request: Request, table: str, form: PageForm) -> bool:
-    """Keep what a form changes; False where that is nothing. Raises HermesError, and then nothing was changed."""
+    """Save the changes of a form; return False without changes. Raises HermesError, and then changes nothing."""
     keeper = keeper_of(request)
     async with keeper.editing:
         await keeper.refresh()
@@ -116,7 +118,7 @@ async def save(request: Request, table: str, form: PageForm) -> bool:
 
 
 def write_ours(host: WebHost, changed: Mapping[str, str]) -> None:
-    """Write settings of config.yaml. Raises SettingsError before anything is written."""
+    """Write settings to config.yaml. Raises SettingsError before anything is written."""
     parsed = [(row, row.parse(value, MADE)) for row, value in ((find_setting(key), changed[key]) for key in changed)]
     for row, value in parsed:
         if row.env_wins and host.app.settings.origin(row) == "environment":
@@ -140,8 +142,8 @@ async def show_memory(request: Request) -> Response:
 async def _draw_memory(
     request: Request, status: int = 200, problem: str = "", drafts: PageForm | None = None
 ) -> Response:
-    """How memory is kept and used."""
-    problem = problem or await take_up(request)
+    """Render the page of memory settings."""
+    problem = problem or await reload_settings(request)
     host = host_of(request)
     choice = await asyncio.to_thread(read_choice, host)
     rows: list[SettingInForce] = []
@@ -164,7 +166,7 @@ async def show_all(request: Request) -> Response:
 async def _draw_all(
     request: Request, table: str, status: int = 200, problem: str = "", drafts: PageForm | None = None
 ) -> Response:
-    problem = problem or await take_up(request)
+    problem = problem or await reload_settings(request)
     host = host_of(request)
     rows = await asyncio.to_thread(read_rows, host, table)
     chosen = host.app.settings.get(PROVIDER)
@@ -185,13 +187,13 @@ def _page(request: Request, template: str, status: int, **values: Any) -> HTMLRe
 
 
 async def change_memory(request: Request, form: PageForm) -> Response:
-    """Save the provider, or how it is used."""
+    """Save the provider or its settings."""
     table = form.get("table", "")
     try:
         changed = await save(request, table, form)
     except HermesError as error:
         return await _draw_memory(request, 400, error.line(), form)
-    return see(f"/settings?done={'saved' if changed else 'same'}")
+    return redirect(f"/settings?done={'saved' if changed else 'same'}")
 
 
 async def change_one(request: Request, form: PageForm) -> Response:
@@ -201,7 +203,7 @@ async def change_one(request: Request, form: PageForm) -> Response:
         changed = await save(request, table, form)
     except HermesError as error:
         return await _draw_all(request, table, 400, error.line(), form)
-    return see(f"/settings/all?table={table}&done={'saved' if changed else 'same'}")
+    return redirect(f"/settings/all?table={table}&done={'saved' if changed else 'same'}")
 
 
 def routes() -> list[Route]:

@@ -1,7 +1,7 @@
-"""What a page that is open hears of its session: new messages, the reply as it grows, whether memory works.
+"""The event stream of a session: new messages, the growing reply, and the state of memory.
 
-Each event is HTML for parts of the page; its id is the newest message that it brought, so a page that lost its
-connection goes on from the store. Turns of other processes are seen by looking at the store.
+Each event is HTML for parts of the page. Its id is the newest message in it, so a page that lost its connection resumes
+from the store. Turns of other processes are found by polling the store.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from hermes.web.routing import host_of, read_number
 from hermes.web.transcript import find_own, read_new
 from hermes.web.turns import wait_for
 
-LOOK_SECONDS = 1.0
-"""Between two looks at what other processes say."""
-DRAW_SECONDS = 0.08
-"""The least time between two drawings of a growing reply."""
-ALIVE_SECONDS = 15.0
+STORE_POLL_SECONDS = 1.0
+"""Interval between two reads of messages from other processes."""
+MIN_DRAW_SECONDS = 0.08
+"""Minimum interval between two renderings of a growing reply."""
+KEEPALIVE_SECONDS = 15.0
 MAX_FOLLOWERS = 50
-"""Pages that are told of news at once; a browser has few of them open, since hidden ones let go."""
+"""Maximum number of open streams. A browser has few, because hidden pages close theirs."""
 CROWDED = "Too many pages are open. Close some; this one still works when it is loaded again."
 
 
@@ -51,7 +51,7 @@ async def _counted(request: Request, session_id: str, after: int) -> AsyncIterat
 
 
 async def _events(request: Request, session_id: str, after: int) -> AsyncGenerator[str, None]:
-    """Yield an event whenever something of the page has changed."""
+    """Yield an event whenever something on the page has changed."""
     host, shown, quiet = host_of(request), "", 0.0
     loop = asyncio.get_running_loop()
     csrf, here = request.app.state.door.csrf, request.url.path.removesuffix("/stream")
@@ -64,7 +64,7 @@ async def _events(request: Request, session_id: str, after: int) -> AsyncGenerat
         except NotFoundError:
             yield _event(draw("gone.html"), after)
             return
-        except StoreError:  # it is said when something is to be written
+        except StoreError:  # reported at the next write
             new = []
         trouble = await host.trouble(session_id)
         parts = draw("live.html", turn=turn, here=here, csrf=csrf, title=session.title, trouble=trouble)
@@ -74,12 +74,14 @@ async def _events(request: Request, session_id: str, after: int) -> AsyncGenerat
             added = draw("added.html", shown=new, here=here, csrf=csrf) if new else ""
             yield _event(added + parts, after)
             shown, quiet = parts, loop.time()
-        elif loop.time() - quiet > ALIVE_SECONDS:
+        elif loop.time() - quiet > KEEPALIVE_SECONDS:
             yield ": alive\n\n"
             quiet = loop.time()
-        # A long reply takes long to draw: the browser gets it less often.
-        await asyncio.sleep(max(DRAW_SECONDS, 4 * (loop.time() - begun)) if new or (turn and not turn.is_over) else 0)
-        await wait_for(changed, LOOK_SECONDS)
+        # A long reply takes long to render: the browser gets it less often.
+        await asyncio.sleep(
+            max(MIN_DRAW_SECONDS, 4 * (loop.time() - begun)) if new or (turn and not turn.is_over) else 0
+        )
+        await wait_for(changed, STORE_POLL_SECONDS)
 
 
 def _event(html: str, last_id: int) -> str:

@@ -1,4 +1,4 @@
-"""When facts held, as bars that are drawn here: no script is needed to see them."""
+"""A timeline of facts as bars, rendered here so that it needs no script."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAY_SECONDS = 86_400.0
 
 
 class HeldSpan(Struct, frozen=True):
-    """A text and when it held; None where that is open or not known."""
+    """A text and the time when it held; None for an open or unknown end."""
 
     text: str
     since: float | None
@@ -24,7 +24,7 @@ class HeldSpan(Struct, frozen=True):
 
 
 class Bar(Struct, frozen=True):
-    """A span as it is drawn."""
+    """A rendered span."""
 
     x: float
     width: float
@@ -34,7 +34,7 @@ class Bar(Struct, frozen=True):
 
 
 def draw_timeline(spans: Sequence[HeldSpan], now: float) -> Markup:
-    """Return some spans as bars, the oldest above; "" where there is nothing to compare."""
+    """Return spans as bars, the oldest above; "" if there is nothing to compare."""
     moments = [moment for one in spans for moment in (one.since, one.until) if moment is not None]
     if not moments or (len(spans) < 2 and spans[0].until is None):
         return Markup("")

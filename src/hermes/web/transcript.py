@@ -1,4 +1,4 @@
-"""What a page shows of a session: its messages with tool calls folded, and beside each reply what memory brought."""
+"""The transcript of a session: its messages with tool calls folded, and beside each reply the memories in use."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from hermes.store.sessions import Listed
 from hermes.store.store import Store
 from hermes.types import Compression, Message, Session, ToolCall
 
-PAGE = 60
-"""Messages of one page of a session."""
-LISTED = 40
-"""Sessions of one page of the list."""
+MAX_PAGE_MESSAGES = 60
+"""Maximum number of messages on a page of a session."""
+MAX_LISTED_SESSIONS = 40
+"""Number of sessions on a page of the list."""
 
 
 class ShownMessage(Struct, frozen=True):
-    """One message as it is drawn. `call` is the call that a tool's result answers, `injection` what memory brought for
-    the reply."""
+    """One message of a transcript. `call` is the call that a tool's result answers, `injection` what memory contributed
+    to the reply."""
 
     message: Message
     call: ToolCall | None = None
@@ -33,21 +33,21 @@ class ShownMessage(Struct, frozen=True):
 
 
 class ShownSession(Struct, frozen=True):
-    """A part of a session, the oldest message first."""
+    """A page of a session, the oldest message first."""
 
     session: Session
     shown: Sequence[ShownMessage]
     compressions: Mapping[int, Compression] = {}
-    """By the message that each stands behind: what is above it the model sees as a summary."""
+    """Compressions by the last message that each covers: the model sees earlier messages as a summary."""
     has_earlier: bool = False
     is_incognito: bool = False
-    """Whether what is said next stays out of memory."""
+    """True if the next message stays out of memory."""
     last_id: int = 0
-    """The newest message of the session, shown or not."""
+    """Id of the session's newest message, on this page or not."""
 
 
 def find_own(store: Store, people: People, tx: Tx, session_id: str) -> Session:
-    """The owner's session with this id. Raises NotFoundError, also for one of a guest or a group."""
+    """Return the owner's session with this id. Raises NotFoundError, also for a guest's or a group's session."""
     found = store.sessions.look_up(tx, session_id)
     if found is None or people.scope_of(tx, found) != OWNER:
         raise NotFoundError(f"there is no session '{session_id[:80]}'", hint="It may have been deleted")
@@ -55,18 +55,18 @@ def find_own(store: Store, people: People, tx: Tx, session_id: str) -> Session:
 
 
 def list_own(store: Store, people: People, tx: Tx, page: int) -> tuple[list[Listed], bool]:
-    """One page of the owner's sessions, those that were active last first, and whether there are more."""
-    wanted, limit = page * LISTED, page * LISTED + 1
+    """Return a page of the owner's sessions, the most recently active first, and whether there are more."""
+    wanted, limit = page * MAX_LISTED_SESSIONS, page * MAX_LISTED_SESSIONS + 1
     while True:
         read = store.sessions.recent(tx, limit=limit)
         own = [one for one in read if people.scope_of(tx, one.session) == OWNER]
         if len(own) > wanted or len(read) < limit:
-            return own[wanted - LISTED : wanted], len(own) > wanted
+            return own[wanted - MAX_LISTED_SESSIONS : wanted], len(own) > wanted
         limit *= 2
 
 
 def read_transcript(store: Store, people: People, tx: Tx, session_id: str, before: int | None = None) -> ShownSession:
-    """The newest messages of a session, or those before one."""
+    """Return the newest messages of a session, or those before one."""
     session = find_own(store, people, tx, session_id)
     messages, has_earlier = _read_page(store, tx, session.id, before)
     last = store.messages.last_id(tx, session.id)
@@ -80,10 +80,10 @@ def read_transcript(store: Store, people: People, tx: Tx, session_id: str, befor
 
 def _read_page(store: Store, tx: Tx, session_id: str, before: int | None) -> tuple[list[Message], bool]:
     """Return the messages of a page, and whether there are earlier ones."""
-    limit = PAGE + 1
+    limit = MAX_PAGE_MESSAGES + 1
     while True:
         found = store.messages.newest(tx, session_id, before, limit)
-        start = max(0, len(found) - PAGE)
+        start = max(0, len(found) - MAX_PAGE_MESSAGES)
         while start > 0 and found[start].role == "tool":  # a result stays below its call
             start -= 1
         if start > 0 or len(found) < limit:
@@ -92,7 +92,7 @@ def _read_page(store: Store, tx: Tx, session_id: str, before: int | None) -> tup
 
 
 def read_new(store: Store, people: People, tx: Tx, session_id: str, after: int) -> list[ShownMessage]:
-    """What was said in a session after a message. Raises NotFoundError when the session is gone."""
+    """Return the messages of a session after one. Raises NotFoundError if the session is gone."""
     find_own(store, people, tx, session_id)
     if store.messages.last_id(tx, session_id) <= after:
         return []
@@ -103,7 +103,7 @@ def read_new(store: Store, people: People, tx: Tx, session_id: str, after: int) 
 
 
 def show(store: Store, tx: Tx, session_id: str, messages: Sequence[Message]) -> list[ShownMessage]:
-    """Messages with what is known beside them."""
+    """Return messages with their tool calls and injections."""
     calls = {call.id: call for message in messages for call in message.tool_calls}
     hidden = store.incognito.ranges(tx, session_id)
     brought = {one.message_id: one for one in list_injections(tx, session_id)}

@@ -1,4 +1,4 @@
-"""Turns that run in this process, whoever looks at them: a page that is closed or loaded again stops nothing.
+"""Turns that run in this process, independent of pages: closing or reloading a page stops nothing.
 
 say ── lane, message committed ── events ── LiveTurn ── any number of pages follow it
 """
@@ -43,16 +43,16 @@ from hermes.types import Message, Session
 
 log = logging.getLogger("hermes.web")
 ACCEPT_SECONDS = 20.0
-"""How long a page waits for its message to be on the disk before it shows that it still waits."""
+"""Time that a request waits for its message to be stored before the page shows that it is waiting."""
 CLOSE_SECONDS = 10.0
-BUSY = "a reply is under way in this session"
-DEFECT = "this is a defect of ours; the log has it"
+BUSY = "a reply is in progress in this session"
+DEFECT = "this is an error in hermes; details are in the log"
 NEW_SESSION = "“New chat” begins another session; this one stays as it is."
 Phase = Literal["beginning", "waiting", "running", "over"]
 
 
 class Bell:
-    """Rings for everyone who has picked up `next` before."""
+    """A repeatable event. `ring` wakes all waiters of the present `next`."""
 
     def __init__(self) -> None:
         self.next = asyncio.Event()
@@ -63,26 +63,26 @@ class Bell:
 
 
 async def wait_for(event: asyncio.Event, seconds: float) -> None:
-    """Return when the event is set, or after so many seconds."""
+    """Return when the event is set, or after `seconds`."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
 
 
 class LiveTurn(Struct):
-    """A turn or a command as it stands: what was said, the reply so far, and what is to be told beside it."""
+    """The state of a turn or command: the message, the reply so far, and notices."""
 
     said: str
     bell: Bell
-    """Rings when something has changed."""
+    """Rings after each change."""
     phase: Phase = "beginning"
     text: str = ""
-    """The reply since the last message that was stored."""
+    """The part of the reply that is not stored yet."""
     doing: str = ""
-    """Which tool runs, and what it does."""
+    """The running tool and its progress."""
     thinks: bool = False
     told: list[str] = field(default_factory=list)
-    """Notices, and the answer of a command."""
+    """Notices, and the output of a command."""
     problem: str = ""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -91,7 +91,7 @@ class LiveTurn(Struct):
         return self.phase == "over"
 
     def hear(self, event: TurnEvent) -> None:
-        """Take in what happens."""
+        """Update the state from an event."""
         match event:
             case Waiting():
                 self.phase = "waiting"
@@ -123,7 +123,7 @@ class LiveTurn(Struct):
 
 
 class InBrowser(Struct, frozen=True):
-    """A session on the web page as slash commands see it: a `Here`."""
+    """The context of a slash command on the page (implements `Here`)."""
 
     agent: Agent
     stop: asyncio.Event
@@ -142,7 +142,7 @@ class InBrowser(Struct, frozen=True):
 
 
 class LiveTurns:
-    """Starts turns in sessions, one at a time in each, and knows those that run."""
+    """Starts turns, one at a time per session, and tracks them."""
 
     def __init__(self, store: Store, agents: AgentCache) -> None:
         self._store = store
@@ -151,22 +151,23 @@ class LiveTurns:
         self._bells: dict[str, Bell] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.followers = 0
-        """How many pages are following a session now."""
+        """Number of open streams."""
         self.ending = asyncio.Event()
-        """Set when the server ends: whoever follows a turn lets go."""
+        """Set at shutdown: streams end."""
 
     def turn(self, session_id: str) -> LiveTurn | None:
-        """The turn that runs in a session, or the last one."""
+        """Return the running turn of a session, or the last one."""
         return self._turns.get(session_id)
 
     def bell(self, session_id: str) -> Bell:
-        """Rings whenever something happens in a turn of the session."""
+        """Return the bell of a session, which rings after each change of its turn."""
         return self._bells.setdefault(session_id, Bell())
 
     async def say(self, session: Session, text: str) -> LiveTurn:
-        """Begin a turn, or run a slash command. Returns when the message is stored, or it is known why it is not.
+        """Start a turn or run a slash command. Returns when the message is stored or was refused.
 
-        Raises UsageError while another one runs here."""
+        Raises UsageError while another turn runs in this session.
+        """
         running = self._turns.get(session.id)
         if running is not None and not running.is_over:
             if text == "/stop":
@@ -184,23 +185,23 @@ class LiveTurns:
         return turn
 
     def stop(self, session_id: str) -> None:
-        """Stop what runs in a session; nothing where nothing does."""
+        """Stop the running turn of a session, if any."""
         if (turn := self._turns.get(session_id)) is not None:
             turn.stop.set()
 
     def forget(self, session_id: str) -> None:
-        """A session was deleted."""
+        """Drop the state of a deleted session."""
         self._turns.pop(session_id, None)
         self._bells.pop(session_id, self.bell(session_id)).ring()
         self.agents.retire(session_id)
 
     async def wait_for_running(self) -> None:
-        """Wait until the turns that run now are over."""
+        """Wait until all running turns are over."""
         if running := set(self._tasks):
             await asyncio.wait(running)
 
     async def close(self) -> None:
-        """Stop all turns and keep what was said so far."""
+        """Stop all turns. The replies so far are stored."""
         self.ending.set()
         for turn in self._turns.values():
             turn.stop.set()
@@ -227,7 +228,7 @@ class LiveTurns:
                         turn.hear(event)
         except HermesError as error:
             turn.problem = error.line()
-        except Exception:  # the page is told, and the server goes on
+        except Exception:  # the page shows it, and the server continues
             log.exception("a turn of session %s failed", session.id)
             turn.problem = DEFECT
         finally:
@@ -235,7 +236,7 @@ class LiveTurns:
             SESSION.reset(token)
 
     async def _read(self, agent: Agent, turn: LiveTurn) -> Say | Again | None:
-        """What is to be said; None for a command that leads to no turn."""
+        """Return the message of a turn; None for a command without a turn."""
         if not turn.said.startswith("/"):
             return Say(turn.said)
         typed = find_command("chat", turn.said)

@@ -1,4 +1,4 @@
-"""The routes that clean up: forgetting words everywhere, merging names, deleting a session, what waits for memory."""
+"""Routes of clean-up: forgetting words everywhere, merging names, deleting a session, and undelivered entries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hermes.web.chat import session_path
 from hermes.web.drawing import page
 from hermes.web.health import KINDS
 from hermes.web.host import WebHost, find_plugin
-from hermes.web.routing import PageForm, form_route, host_of, see
+from hermes.web.routing import PageForm, form_route, host_of, redirect
 from hermes.web.transcript import find_own
 
 MAX_SHOWN, MAX_WAITING = 60, 50
@@ -36,22 +36,22 @@ MAX_WORDS_CHARS = 500
 
 
 class SearchedPlace(Struct, frozen=True):
-    """A place that was looked at for words, and what is there."""
+    """A searched place, and a summary of the matches."""
 
     name: str
     found: str
 
 
 def _wording(text: str) -> Wording:
-    """Return the words of a text that is not blank: of a long one those at its beginning, and always at least one,
-    since no words at all stand in everything."""
+    """Return the words of a text that is not blank, or of the beginning of a long one. Never empty, because an empty
+    query matches everything."""
     if len(text) > MAX_WORDS_CHARS:
         text = text[:MAX_WORDS_CHARS].rsplit(maxsplit=1)[0]
     return Wording(tuple(text.split()))
 
 
 async def show_words(request: Request) -> Response:
-    """Everything in which all of these words stand, before it is forgotten."""
+    """Show all entries that contain every word, before they are forgotten."""
     host, text = host_of(request), request.query_params.get("q", "").strip()
     if not text:
         return page(request, "forget.html", q="", found=None, items=[], hidden=0, places=[], remarks=[], report=None)
@@ -66,7 +66,8 @@ def _look(host: WebHost, wording: Wording) -> tuple[FoundEverywhere, list[str]]:
 async def _draw_found(
     request: Request, text: str, found: FoundEverywhere, remarks: list[str], report: list[str] | None = None
 ) -> HTMLResponse:
-    """Draw what was found. What is not surely the owner's, such as a guest's words or a reply to anyone, is counted."""
+    """Render the matches. Matches that may not be the owner's, such as a guest's words or a reply to anyone, are only
+    counted."""
     host = host_of(request)
     own = {"", *(one.name for one in await host.book.portraits() if not one.is_agent)}
     unique = {(one.kind, one.text): one for one in found.at_provider.items if one.about.partition(",")[0] in own}
@@ -79,7 +80,7 @@ async def _draw_found(
 
 
 def _places(host: WebHost, found: FoundEverywhere) -> list[SearchedPlace]:
-    """Every place that was looked at."""
+    """Return every searched place."""
     name = host.app.settings.get(PROVIDER)
     kinds: dict[str, int] = {}
     for one in found.at_provider.items:
@@ -101,7 +102,7 @@ def _count(number: int, name: str, state: str) -> str:
 async def forget_words(request: Request, form: PageForm) -> Response:
     host, text = host_of(request), form.get("q", "").strip()
     if not text:
-        raise UsageError("which words?", hint="Give words that all stand in what is to be forgotten")
+        raise UsageError("no words were given", hint="Give words that all occur in what should be forgotten")
 
     def run() -> tuple[FoundEverywhere, list[str], list[str]]:
         wording, plugin = _wording(text), find_plugin(host)
@@ -137,7 +138,7 @@ async def merge(request: Request, form: PageForm) -> Response:
             guarded(plugin.name, "merge", lambda: plugin.merge(form.get("peer", ""), form.get("into", "")))
 
     await asyncio.to_thread(run)
-    return see("/memory/merge?done=merged")
+    return redirect("/memory/merge?done=merged")
 
 
 def _plan(store: Store, people: People, tx: Tx, session_id: str) -> PlannedRemoval:
@@ -157,14 +158,14 @@ async def delete_session(request: Request, form: PageForm) -> Response:
     host.turns.stop(session_id)
     await remove_session(host.app, host.store, planned, everywhere=bool(form.get("everywhere")))
     host.turns.forget(session_id)
-    with suppress(StoreBusyError):  # others use the file: the words leave it as they write
+    with suppress(StoreBusyError):  # the file is in use: the words leave it with later writes
         await host.store.tidy()
     host.memory.start_deliveries()
-    return see("/sessions")
+    return redirect("/sessions")
 
 
 async def show_waiting(request: Request) -> Response:
-    """What memory has not been told yet."""
+    """Show entries that were not delivered to memory yet."""
     host = host_of(request)
 
     def look(store: Store, people: People, tx: Tx) -> dict[str, Any]:

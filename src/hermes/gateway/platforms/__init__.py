@@ -1,6 +1,6 @@
-"""One adapter per platform. Each only translates: what must not get lost is the gateway's business.
+"""Adapters, one per platform. An adapter only translates; the gateway stores and retries.
 
-A new platform is an adapter here (`hermes.gateway.platform.Platform`), its entry in `SWITCHES`, and how it is opened in
+A new platform is an adapter here (`hermes.gateway.platform.Platform`), its entry in `SWITCHES`, and its opener in
 `hermes.hosting.OPENERS`.
 """
 
@@ -17,9 +17,9 @@ SWITCHES: Mapping[str, Setting[Any]] = {
     "discord": DISCORD_TOKEN,
     "slack": SLACK_TOKEN,
 }
-"""Every platform by its name, with the setting that switches it on: true, or not empty."""
+"""The setting that enables each platform: true, or not empty."""
 
 
 def switched_on(settings: Settings) -> list[str]:
-    """The names of the platforms that are configured."""
+    """Return the names of the enabled platforms."""
     return [name for name, switch in SWITCHES.items() if settings.get(switch)]

@@ -1,11 +1,11 @@
-"""Recognises a conversation that a client sends whole with each request (`api.memory: full`).
+"""Recognises the session of a client that sends the whole conversation with each request (`api.memory: full`).
 
-    the messages before the last one ─┬─ end with the last turn of a session: the new message is said there
-                                      ├─ unknown, edited, or the session went on otherwise: a session of its own
-    all of them known already ────────┴─ the reply is on its way or was lost: that one; it was taken: another one
+    the messages before the last one ─┬─ end with the last turn of a session: the new message continues it
+                                      ├─ unknown, edited, or the session continued otherwise: a new session
+    all of them known already ────────┴─ the reply is pending or was lost: that one; it was received: a new reply
 
-A session stores what was said in it alone. What a client has said before, to another model or before an earlier message
-was edited, is handed to the model with each request and stored nowhere.
+A session stores only the messages of its own turns. Earlier messages, said to another model or before an edit, are sent
+to the model with each request and stored nowhere.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ from hermes.store.store import Store
 from hermes.types import Draft
 
 RETRY = "/retry"
-RECENT_REPLIES = 4
-"""The last replies of a session, one of which a client's shortened history must have."""
+MAX_COMPARED_REPLIES = 4
+"""Number of last replies of a session, one of which a client's shortened history must contain."""
 
 
 class History(Struct, frozen=True):
-    """A request's messages as they are recognised. Every hash has in it who speaks: two people have none in common."""
+    """A request's messages, parsed. Each hash includes the speaker, so two people never share one."""
 
     said: str
-    """What the person says now."""
+    """The new message without documents."""
     documents: str
     messages: tuple[Draft, ...]
     places: tuple[int, ...]
-    """Where the person's messages stand among `messages`; the last is the new one."""
+    """Indexes of the person's messages in `messages`; the last is the new one."""
     chain: str
-    """Hash of all that was said."""
+    """Hash of all messages."""
     before: str | None
-    """The same up to the person's message before the new one."""
+    """Hash of all messages up to the person's previous message; None for a first message."""
     words: str
     words_before: tuple[str, ...]
-    """Hashes of the person's messages before the new one, the newest first."""
+    """Hashes of the person's previous messages, the newest first."""
     since: tuple[tuple[str, str], ...]
-    """Role and text of all that came after the person's message before."""
+    """Role and text of all messages after the person's previous one."""
 
     @property
     def replies(self) -> list[str]:
@@ -71,7 +71,7 @@ class History(Struct, frozen=True):
 
 
 def name_conversation(scope: Scope, user: str | None, messages: Sequence[Draft]) -> str:
-    """A name for a conversation that is not kept, by who speaks and how it begins."""
+    """Return a name for a conversation that is not stored, derived from its speaker and first message."""
     return _hash(_seed(scope, user), next((one.content or "" for one in messages if one.role == "user"), ""))
 
 
@@ -80,7 +80,7 @@ def _seed(scope: Scope, user: str | None) -> str:
 
 
 def read_history(scope: Scope, user: str | None, messages: Sequence[Draft]) -> History:
-    """Read a request whose last message is the person's. It takes time with the length of its text."""
+    """Parse a request whose last message is the person's. Takes time in proportion to the length of the text."""
     documents, said = split_documents(messages[-1].content or "")
     own = [*messages[:-1], replace(messages[-1], content=said)]
     plain = [(place, one.role, _plain(one.content or "")) for place, one in enumerate(own)]
@@ -104,47 +104,53 @@ def read_history(scope: Scope, user: str | None, messages: Sequence[Draft]) -> H
 
 
 class Conversations(Struct, frozen=True):
-    """The recognised conversations of one store."""
+    """Finds the sessions of requests in one store."""
 
     store: Store
 
     async def place(self, history: History, message: Inbound) -> Inbound | None:
-        """The message as it is handed in: in which session, under which id and with what the model is to see before it.
-        It may be `/retry`, where it was said and answered before. None where a reply in the middle of a session is
-        wanted anew: that one is not kept. `message` has the client's own message id, or ""."""
+        """Return the message with its session, its id and the messages that the model sees before it.
+
+        The text is `/retry` if the message was answered before. Returns None to answer again in the middle of a
+        session, which is not stored. `message` has the client's own message id, or "".
+        """
         return await self.store.write(lambda tx: self._place(tx, history, message))
 
     def _place(self, tx: Tx, history: History, message: Inbound) -> Inbound | None:
         chain = history.chain
         turn, last = find_turn(tx, chain), find_turn(tx, history.before or "")
-        if turn is None and last is None and (last := self._shortened(tx, history)) is not None:
+        if turn is None and last is None and (last := self._turn_of_shortened(tx, history)) is not None:
             chain = _follow(last.chain, history.since)
             turn = find_turn(tx, chain)
         if turn is not None:
-            return self._again(tx, turn, history, message)
-        goes_on = last is not None and self._goes_on(tx, last, history, message)
+            return self._place_repeated(tx, turn, history, message)
+        goes_on = last is not None and self._continues(tx, last, history, message)
         session_id = last.session_id if last is not None and goes_on else self._branch(tx, last, history)
         item = message.message_id or chain
-        if self._find_item(tx, session_id, message) is None:  # else the id is another message's, which is refused
+        if (
+            self._find_item(tx, session_id, message) is None
+        ):  # otherwise the id belongs to another message: refused later
             add_turn(tx, chain, history.words, session_id, item)
-        return self._said_in(tx, session_id, history, replace(message, message_id=item))
+        return self._place_in(tx, session_id, history, replace(message, message_id=item))
 
-    def _shortened(self, tx: Tx, history: History) -> ApiTurn | None:
-        """The turn before the new message, where a client has left out what came earlier: one with the same words and
-        reply, after the same messages as far as the client and the session have them. Words and reply alone ("thanks",
-        "you're welcome") may be those of another conversation."""
+    def _turn_of_shortened(self, tx: Tx, history: History) -> ApiTurn | None:
+        """Return the turn before the new message for a client that left out earlier messages.
+
+        It has the same text and reply, and follows the same messages as far as both the client and the session have
+        them. Text and reply alone ("thanks", "you're welcome") could belong to another conversation.
+        """
         before = history.words_before
         for turn in turns_with_words(tx, before[0]) if before and history.replies else ():
-            replies = self.store.messages.last_replies(tx, turn.session_id, RECENT_REPLIES)
+            replies = self.store.messages.last_replies(tx, turn.session_id, MAX_COMPARED_REPLIES)
             spoken = self.store.messages.spoken_last(tx, turn.session_id)
             is_reply = history.replies[-1] in map(_plain, (spoken, *replies))
             if is_reply and all(map(eq, before, words_until(tx, turn, len(before)))):
                 return turn
         return None
 
-    def _goes_on(self, tx: Tx, last: ApiTurn, history: History, message: Inbound) -> bool:
-        """Whether a session can go on with the new message: it ends with the message before, and its reply is what the
-        client has, or the client has the beginning of it, or none."""
+    def _continues(self, tx: Tx, last: ApiTurn, history: History, message: Inbound) -> bool:
+        """Return True if the new message continues a session: the session ends with the previous message, and the
+        client has its reply, a prefix of it, or none."""
         if extent_of(tx, last.session_id)[1] != last.id:
             return False
         item = self._find_item(tx, last.session_id, replace(message, message_id=last.item))
@@ -158,7 +164,7 @@ class Conversations(Struct, frozen=True):
         return ours is None or any(_plain(text).startswith(theirs) for text in (ours, spoken))
 
     def _branch(self, tx: Tx, last: ApiTurn | None, history: History) -> str:
-        """The id of a new session. It is incognito from its beginning where the chat was when it was left."""
+        """Create a session and return its id. It starts incognito if the chat was incognito at that point."""
         session_id = self.store.sessions.new_id(tx, self.store.clock.now())
         switch = find_memory_switch(history.messages[:-1])
         was_off = last is not None and self.store.incognito.is_on(tx, last.session_id)
@@ -166,10 +172,10 @@ class Conversations(Struct, frozen=True):
             self.store.incognito.begin(tx, session_id)
         return session_id
 
-    def _again(self, tx: Tx, turn: ApiTurn, history: History, message: Inbound) -> Inbound | None:
-        """A message that was handed in before. Whoever waits for its reply, or never got it, gets that one; whoever got
-        it wants another. The client's own message id goes before all of this."""
-        placed = self._said_in(tx, turn.session_id, history, message)
+    def _place_repeated(self, tx: Tx, turn: ApiTurn, history: History, message: Inbound) -> Inbound | None:
+        """Return the message for a repeated request. A client whose reply is pending or was lost gets that reply; one
+        that received it gets another. The client's own message id takes precedence."""
+        placed = self._place_in(tx, turn.session_id, history, message)
         if (own := self._find_item(tx, turn.session_id, message)) is not None:
             return replace(placed, text=_text_of(own))
         placed = replace(placed, message_id=turn.item)
@@ -180,7 +186,7 @@ class Conversations(Struct, frozen=True):
         messages = self.store.messages
         said = messages.find_said(tx, turn.session_id, strip_fences(history.said))
         is_last = extent_of(tx, turn.session_id)[1] == turn.id
-        if not said and not is_last:  # a command, with which another chat begins too, or what was taken back
+        if not said and not is_last:  # a command, which may begin another chat too, or a retracted message
             drop_turn(tx, turn)
             return self._place(tx, history, message)
         if not is_last or (said and said != messages.last_said(tx, turn.session_id)):
@@ -192,26 +198,26 @@ class Conversations(Struct, frozen=True):
         return replace(placed, message_id=anew, text=RETRY if said else history.said)
 
     def _find_item(self, tx: Tx, session_id: str, message: Inbound) -> Item | None:
-        """The inbox item of a message in a session, where the message has an id."""
+        """Return the inbox item of a message in a session, if the message has an id."""
         if not message.message_id:
             return None
         return queue_items.find(tx, INBOX, item_key_of(replace(message, session_id=session_id)))
 
-    def _said_in(self, tx: Tx, session_id: str, history: History, message: Inbound) -> Inbound:
-        """The message in a session, with what the model sees before the session's own messages: the client's
-        instructions, what was said before the session began, and documents."""
+    def _place_in(self, tx: Tx, session_id: str, history: History, message: Inbound) -> Inbound:
+        """Return the message in a session, with what the model sees before the session's own messages: the client's
+        instructions, messages from before the session, and documents."""
         first = history.places[max(0, len(history.places) - extent_of(tx, session_id)[0])]
         seen = [
             (one.role, strip_fences(one.content or ""))
             for place, one in enumerate(history.messages)
-            if _is_seen(one, place, first)
+            if _is_context(one, place, first)
         ]
         documents = [("user", history.documents)] if history.documents else []
         chat = replace(message.chat, chat_id=session_id)
         return replace(message, chat=chat, session_id=session_id, text=history.said, earlier=(*seen, *documents))
 
 
-def _is_seen(message: Draft, place: int, first: int) -> bool:
+def _is_context(message: Draft, place: int, first: int) -> bool:
     is_said = message.role in ("user", "assistant") and place < first
     return bool((message.content or "").strip()) and (message.role == "system" or is_said)
 
@@ -221,7 +227,7 @@ def _text_of(item: Item) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text without what clients change on its way: white space."""
+    """Return a text with white space normalised, which clients change."""
     return " ".join(text.split())
 
 

@@ -1,5 +1,5 @@
-"""Who comes in over HTTP: whoever shows the key, in a request that means one thing only. No client can hold a
-connection without doing something with it."""
+"""Access to the HTTP API: clients with the key, in unambiguous requests. Limits the time that a client can hold a
+connection."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from hermes.clock import Clock
 from hermes.gateway.platforms.api_wire import ApiError
 from hermes.loopback import shows_key
 
-PAUSE = 1.0
-"""Seconds until a wrong key is answered, one after another: guesses at the same time take as long as in a row."""
-MOST_WAITING = 32
-"""Wrong keys that wait for their answer; one more is turned away at once, unread."""
+WRONG_KEY_DELAY_SECONDS = 1.0
+"""Delay of the response to a wrong key. Delays run one after another, so parallel guesses gain nothing."""
+MAX_DELAYED_ANSWERS = 32
+"""Requests with a wrong key that wait for their response. Further ones are refused at once."""
 TWO_LENGTHS = ApiError(
     400, "the request has both a Content-Length and a Transfer-Encoding", headers={"Connection": "close"}
 )
 
 
 class Door(Struct):
-    """Checks keys. A right one is never kept waiting by wrong ones."""
+    """Checks keys. A right key never waits for wrong ones."""
 
     key: str
     clock: Clock
@@ -34,11 +34,11 @@ class Door(Struct):
     _waiting: int = 0
 
     async def check(self, authorization: str | None) -> None:
-        """Raise ApiError unless the header shows the key, as `Bearer` and in no other way."""
+        """Raise ApiError unless the header has the key as a `Bearer` token."""
         if shows_key(authorization, self.key):
             return
         if authorization:
-            await self._be_slow()
+            await self._delay()
         raise ApiError(
             401,
             "the key is missing or wrong; send it as `Authorization: Bearer …`",
@@ -46,20 +46,21 @@ class Door(Struct):
             headers={"WWW-Authenticate": "Bearer"},
         )
 
-    async def _be_slow(self) -> None:
-        if self._waiting >= MOST_WAITING:
+    async def _delay(self) -> None:
+        if self._waiting >= MAX_DELAYED_ANSWERS:
             headers = {"Retry-After": "60", "Connection": "close"}
             raise ApiError(429, "too many wrong keys; wait and try again", code="too_many_keys", headers=headers)
         self._waiting += 1
         try:
             async with self._turn:
-                await self.clock.sleep(PAUSE)
+                await self.clock.sleep(WRONG_KEY_DELAY_SECONDS)
         finally:
             self._waiting -= 1
 
 
 def refuse_two_lengths(app: ASGIApp) -> ASGIApp:
-    """`app`, but for requests whose end others may see elsewhere: something between would take a part for the next."""
+    """Wrap an app so that it refuses requests with two lengths: a proxy could end them elsewhere and take a part for
+    the next request (request smuggling)."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         names = {name for name, _ in scope.get("headers", ())}
@@ -72,22 +73,23 @@ def refuse_two_lengths(app: ASGIApp) -> ASGIApp:
     return serve
 
 
-TOO_MANY = ApiError(503, "too many connections; try again", kind="server_error", code="overloaded")
+TOO_MANY_CONNECTIONS = ApiError(503, "too many connections; try again", kind="server_error", code="overloaded")
 
 
-class PatientProtocol(H11Protocol):
-    """One connection. Heads that do not come and replies that nobody reads end it; so does one too many."""
+class LimitedProtocol(H11Protocol):
+    """The protocol of one connection. Closes it if a request head or the reading of a response takes too long, and
+    closes connections above the limit."""
 
-    patience: float
-    """Seconds that a client has for the head of a request, and for reading on when its reply has piled up."""
-    most: int
-    """Connections at the same time."""
+    timeout_seconds: float
+    """Seconds that a client has for the head of a request, and for reading a response that has piled up."""
+    max_connections: int
+    """Maximum number of open connections."""
     _head_timer: asyncio.TimerHandle | None = None
     _read_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.most:
+        if len(self.connections) > self.max_connections:
             transport.write(_too_many())
             transport.close()
             return
@@ -103,7 +105,7 @@ class PatientProtocol(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._read_timer = self.loop.call_later(self.patience, self.transport.abort)
+        self._read_timer = self.loop.call_later(self.timeout_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -115,7 +117,7 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _expect_head(self) -> None:
-        self._head_timer = self.loop.call_later(self.patience, self._give_up)
+        self._head_timer = self.loop.call_later(self.timeout_seconds, self._give_up)
 
     def _give_up(self) -> None:
         if not self._is_answering():
@@ -130,12 +132,14 @@ class PatientProtocol(H11Protocol):
             timer.cancel()
 
 
-def patient_protocol(patience: float, most: int) -> type[PatientProtocol]:
-    """The protocol with these limits; the server makes one for each connection."""
-    return type("LimitedProtocol", (PatientProtocol,), {"patience": patience, "most": most})
+def limited_protocol(timeout_seconds: float, max_connections: int) -> type[LimitedProtocol]:
+    """Return the protocol class with these limits; the server makes an instance per connection."""
+    return type(
+        "LimitedProtocol", (LimitedProtocol,), {"timeout_seconds": timeout_seconds, "max_connections": max_connections}
+    )
 
 
 def _too_many() -> bytes:
-    body = json.dumps(TOO_MANY.body).encode()
+    body = json.dumps(TOO_MANY_CONNECTIONS.body).encode()
     head = f"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
     return f"{head}connection: close\r\n\r\n".encode() + body

@@ -1,4 +1,4 @@
-"""Hand a message in and hear of it until its turn has ended."""
+"""Hands in a message and yields the events of its turn until the turn ends."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from hermes.gateway.inbox_record import TurnEnding
 from hermes.gateway.platform import Inbound
 from hermes.slash.acts import NOT_RUNNING, STOPPED
 
-LOOK_EVERY = 1.0
-"""Seconds of silence after which we look whether what we wait for is still there: another process may delete it."""
+ENDING_POLL_SECONDS = 1.0
+"""Seconds without an event after which the item is looked up: another process may have deleted it."""
 
 
 async def follow(gateway: Gateway, message: Inbound) -> tuple[Received, AsyncGenerator[TurnEvent, None]]:
-    """What became of the message, once it is committed, and the events of its turn, the last one its end: close them.
+    """Hand in a message; return its receipt, once it is committed, and the events of its turn. The caller closes them.
 
-    A message that was handed in before has no second turn: only its end is heard, be it long past or yet to come.
-    Who may not talk hears nothing.
+    A repeated message has no second turn: only the end of its first one is yielded, past or future. An author who may
+    not talk gets no events.
     """
     events = _follow(gateway, message)
     received = await anext(events)
@@ -30,7 +30,8 @@ async def follow(gateway: Gateway, message: Inbound) -> tuple[Received, AsyncGen
 
 
 async def _follow(gateway: Gateway, message: Inbound) -> AsyncGenerator[Received | TurnEvent, None]:
-    """One generator, begun before the message is handed in: no event is missed, and whoever closes it hears no more."""
+    """Yield the receipt, then the events. The listener starts before the message is handed in, so no event is
+    missed."""
     heard: asyncio.Queue[TurnEvent] = asyncio.Queue()
     with gateway.listen(item_key_of(message), heard.put_nowait):
         received = await gateway.receive(message)
@@ -59,10 +60,10 @@ async def _wait_for_end(gateway: Gateway, item_key: str) -> TurnEnding:
 
 
 async def _next_event(gateway: Gateway, item_key: str, heard: asyncio.Queue[TurnEvent]) -> TurnEvent:
-    """The next event of an item's turn; one that is gone has failed."""
+    """Return the next event of an item's turn; a Failed event if the item is gone."""
     while True:
         try:
-            async with asyncio.timeout(LOOK_EVERY):
+            async with asyncio.timeout(ENDING_POLL_SECONDS):
                 return await heard.get()
         except TimeoutError:
             ending = await gateway.ending_of(item_key)

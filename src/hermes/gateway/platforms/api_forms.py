@@ -1,4 +1,4 @@
-"""What chat programs send beside what a person says: tasks of their own, and documents around a message."""
+"""Recognises what chat programs add to messages: their own tasks, and documents around a message."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ LIBRECHAT = (
 
 
 def is_task(text: str) -> bool:
-    """Whether a program asks on its own behalf: for a title, tags, follow-up questions, search queries, a completion of
-    what is being typed. Such a request holds the conversation in a prompt, and is no part of it."""
+    """Return True for a program's own request: a title, tags, follow-up questions, search queries, or a completion of
+    typed text. It holds the conversation in a prompt, and is not a part of it."""
     begun = text.lstrip()
     if begun.startswith(TASK):
         return HISTORY in begun
@@ -33,7 +33,7 @@ def is_task(text: str) -> bool:
 
 
 def split_documents(text: str) -> tuple[str, str]:
-    """The documents that Open WebUI put before a message, with its own words about them, or ""; and the message."""
+    """Return the documents that Open WebUI put before a message, with its instructions, or ""; and the message."""
     if not text.lstrip().startswith(TASK):
         return "", text
     documents, end, words = text.rpartition(CONTEXT_END)
@@ -41,7 +41,7 @@ def split_documents(text: str) -> tuple[str, str]:
 
 
 def find_memory_switch(messages: Sequence[Draft]) -> str | None:
-    """What a person last said with `/memory` in a history: `on` or `off`; None where they said neither."""
+    """Return the argument of the last `/memory` command in a history, `on` or `off`; None without such a command."""
     for message in reversed(messages):
         words = (message.content or "")[:40].lower().split() if message.role == "user" else []
         if words in (["/memory", "on"], ["/memory", "off"]):

@@ -1,4 +1,4 @@
-"""A turn's events as an HTTP response: whole, or as a stream of server-sent events."""
+"""A turn's events as an HTTP response: one JSON document, or a stream of server-sent events."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from hermes.gateway.platforms.api_wire import ALIVE, DONE, Completion, event, fa
 
 T = TypeVar("T")
 Events: TypeAlias = AsyncGenerator[Any, None]
-"""The events of a turn; others are passed over."""
+"""The events of a turn. Unknown kinds are ignored."""
 
-ALIVE_EVERY = 15.0
-"""Seconds of silence after which a stream says that it is still there, so that nothing between cuts it."""
+KEEPALIVE_SECONDS = 15.0
+"""Seconds without data after which a stream sends a comment, so that no proxy closes it."""
 SESSION_ID, SESSION_KEY = "X-Hermes-Session-Id", "X-Hermes-Session-Key"
-INTERRUPTED = "the reply was cut off and begins anew; ask again with the same Idempotency-Key"
+INTERRUPTED = "the reply was cut off and starts again; repeat the request with the same Idempotency-Key"
 
 
 async def answer_whole(
     request: Request, completion: Completion, events: Events, headers: Mapping[str, str]
 ) -> Response:
-    """The reply in one piece. A client that leaves ends the listening, not the turn."""
+    """Return the whole reply. If the client disconnects, the turn continues."""
     notices: list[str] = []
-    end = await _unless_gone(request.receive, _end_of(events, notices))
-    headers = _told(headers, end)
+    end = await _unless_disconnected(request.receive, _end_of(events, notices))
+    headers = _with_session(headers, end)
     if isinstance(end, Failed):
         error = failure(end.kind, end.message)
         error.headers |= headers
@@ -43,8 +43,8 @@ def _reason(end: Replied | Stopped) -> str:
     return "length" if isinstance(end, Replied) and end.cut else "stop"
 
 
-def _told(headers: Mapping[str, str], found: object) -> Mapping[str, str]:
-    """The headers, with the session that the turn is in: `/new` may have begun another one while a message waited."""
+def _with_session(headers: Mapping[str, str], found: object) -> Mapping[str, str]:
+    """Return the headers with the session of the turn: `/new` may have begun another one while a message waited."""
     if (
         SESSION_ID in headers
         and isinstance(found, Waiting | Accepted | Replied | Stopped | Failed)
@@ -55,7 +55,7 @@ def _told(headers: Mapping[str, str], found: object) -> Mapping[str, str]:
 
 
 async def _end_of(events: Events, notices: list[str]) -> Replied | Stopped | Failed:
-    """How the turn ended; what is to be said beside it is in `notices` then."""
+    """Return how the turn ended, and add its notices to `notices`."""
     async with aclosing(events):
         async for found in events:
             if isinstance(found, Notice):
@@ -65,9 +65,9 @@ async def _end_of(events: Events, notices: list[str]) -> Replied | Stopped | Fai
     raise AssertionError("a turn has an end")
 
 
-async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """What `work` comes to; ClientDisconnect when the client leaves before that."""
-    working, gone = asyncio.create_task(work), asyncio.create_task(_until_gone(receive))
+async def _unless_disconnected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`; raise ClientDisconnect if the client leaves first."""
+    working, gone = asyncio.create_task(work), asyncio.create_task(_wait_for_disconnect(receive))
     try:
         await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -79,25 +79,25 @@ async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.wait({working, gone})
 
 
-async def _until_gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 class EventStream(Response):
-    """The reply as it grows."""
+    """A streamed reply."""
 
     def __init__(self, completion: Completion, events: Events, headers: Mapping[str, str]) -> None:
         super().__init__(media_type="text/event-stream")
-        self._told = headers
+        self._given_headers = headers
         self._completion = completion
         self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's shape
         try:
-            await _unless_gone(receive, self._send_all(send))
+            await _unless_disconnected(receive, self._send_all(send))
         except ClientDisconnect:
-            return  # the turn goes on and is stored
+            return  # the turn continues and is stored
         if self.background is not None:
             await self.background()
 
@@ -105,7 +105,7 @@ class EventStream(Response):
         async with aclosing(self._events):
             coming = asyncio.ensure_future(anext(self._events, None))
             try:
-                await asyncio.wait({coming}, timeout=ALIVE_EVERY)
+                await asyncio.wait({coming}, timeout=KEEPALIVE_SECONDS)
                 await self._send_head(send, coming.result() if coming.done() else None)
                 await self._send_body(send, _from_first(coming, self._events))
             finally:
@@ -113,8 +113,9 @@ class EventStream(Response):
                 await asyncio.wait({coming})
 
     async def _send_head(self, send: Send, first: object) -> None:
-        """The head waits for the first event, which knows the session, but not so long that the client gives up."""
-        self.init_headers({**_told(self._told, first), "Cache-Control": "no-store"})
+        """Send the head with the session of the first event. Without an event it is sent after a timeout, before the
+        client gives up."""
+        self.init_headers({**_with_session(self._given_headers, first), "Cache-Control": "no-store"})
         del self.headers["content-length"]
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
 
@@ -133,12 +134,12 @@ async def _from_first(first: asyncio.Future[Any], events: Events) -> Events:
 
 
 def header_text(value: str) -> str:
-    """A text as a header can carry it."""
+    """Return a text as a header can carry it."""
     return value.encode("latin-1", "backslashreplace").decode("latin-1")
 
 
 async def write_stream(completion: Completion, events: Events) -> AsyncGenerator[bytes, None]:
-    """The events of a turn as chunks: role, text, the reason of the end, usage where it is wanted, and the end."""
+    """Yield the events of a turn as chunks: role, text, finish reason, usage if requested, and the end mark."""
     yield completion.chunk({"role": "assistant", "content": ""})
     said = ""
     notices: list[str] = []
@@ -172,12 +173,12 @@ async def write_stream(completion: Completion, events: Events) -> AsyncGenerator
 
 
 async def kept_alive(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """The same, with a sign of life in every silence."""
+    """Yield `pieces`, and a comment whenever none came for KEEPALIVE_SECONDS."""
     coming: asyncio.Future[bytes | None] | None = None
     try:
         while True:
             coming = coming or asyncio.ensure_future(anext(pieces, None))
-            done, _ = await asyncio.wait({coming}, timeout=ALIVE_EVERY)
+            done, _ = await asyncio.wait({coming}, timeout=KEEPALIVE_SECONDS)
             if not done:
                 yield ALIVE
                 continue

@@ -1,4 +1,4 @@
-"""What the HTTP API is told when it is opened. Kept apart, so that reading the settings needs no web server."""
+"""Options of the HTTP API, apart from its code: reading settings loads no web server."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from hermes.scope import Scope
 from hermes.store.store import Store
 
 ApiMemory: TypeAlias = Literal["off", "recall", "full"]
-"""What a request without a session has of memory: nothing; what is recalled for it; or it is a session of its own."""
+"""Memory of a request without a session: none; recalled for the request; or a session that stores the conversation."""
 MODES: tuple[ApiMemory, ...] = get_args(ApiMemory)
 
 
 class ApiTerms(Struct, frozen=True):
-    """Where the API listens, who may use it, and what answers a request without a session."""
+    """Options of the HTTP API: address, access, limits, and the model for requests without a session."""
 
     host: str
     port: int
     key: str
     model_name: str
     drain: float
-    patience: float
+    timeout_seconds: float
     connections: int
     user_guests: bool
-    """Whether each `user` is a guest of its own; else all that is asked is asked by the owner."""
+    """True if each `user` is a separate guest; otherwise every request is the owner's."""
     memory: ApiMemory
-    """What a request without a session has that does not choose by its model's name."""
+    """Memory of a request without a session whose model name does not choose one."""
     store: Store
     speaker: Callable[[Scope, bool], Responder]
-    """What answers where nothing is kept, with or without tools and answers of its own from memory."""
+    """Return the responder for requests that are not stored, with or without tools and answers from memory."""
     prompt: Callable[[Scope], str]
-    """The system prompt without memory."""
+    """Return the system prompt without memory."""

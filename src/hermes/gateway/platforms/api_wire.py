@@ -1,4 +1,4 @@
-"""The wire of the OpenAI-compatible API: requests in, completions, chunks and errors out. Values only, no sockets."""
+"""The wire format of the OpenAI-compatible API: requests, completions, chunks and errors. Values only, no sockets."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from hermes.types import Draft, Json, ToolCall
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 UNSUPPORTED = ("tools", "functions", "tool_choice", "function_call", "audio", "modalities")
-"""What would change the meaning of a request if it were passed over."""
-LONGEST_NOTICE, MOST_NOTICES = 1000, 20
-LONGEST_NAME = 512
-"""Characters of a name that a client chooses: a user, a model, a session, a key."""
+"""Parameters that would change the meaning of a request if they were ignored."""
+MAX_NOTICE_CHARS, MAX_NOTICES = 1000, 20
+MAX_CLIENT_NAME_CHARS = 512
+"""Longest name that a client may choose for a user, model, session or key."""
 
 
-MAX_MESSAGES = 20_000
-"""Messages of one request."""
+MAX_REQUEST_MESSAGES = 20_000
+"""Maximum number of messages in a request."""
 
 
 class ApiError(Exception):
-    """What a client is told, in OpenAI's shape."""
+    """An error response in OpenAI's format."""
 
     def __init__(
         self,
@@ -41,25 +41,25 @@ class ApiError(Exception):
         self.body: Json = {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-KEPT = {"x-should-retry": "false"}
-"""The message is stored: a client must not say it again by itself."""
+NO_RETRY_HEADERS = {"x-should-retry": "false"}
+"""Tells clients not to repeat the request by themselves: the message is stored."""
 
 
 def failure(kind: FailureKind, message: str) -> ApiError:
-    """A turn that failed, as an error."""
+    """Return a failed turn as an error response."""
     if kind == "context_too_long":
-        return ApiError(400, message, code="context_length_exceeded", headers=KEPT)
+        return ApiError(400, message, code="context_length_exceeded", headers=NO_RETRY_HEADERS)
     if kind in ("ending", "busy", "store"):
-        return ApiError(503, message, kind="server_error", code=kind, headers={**KEPT, "Retry-After": "5"})
+        return ApiError(503, message, kind="server_error", code=kind, headers={**NO_RETRY_HEADERS, "Retry-After": "5"})
     if kind == "gone":
-        return ApiError(410, message, code="session_deleted", headers=KEPT)
+        return ApiError(410, message, code="session_deleted", headers=NO_RETRY_HEADERS)
     if kind == "model":
-        return ApiError(502, message, kind="server_error", code="model_failed", headers=KEPT)
-    return ApiError(500, message, kind="server_error", code="host_failed", headers=KEPT)
+        return ApiError(502, message, kind="server_error", code="model_failed", headers=NO_RETRY_HEADERS)
+    return ApiError(500, message, kind="server_error", code="host_failed", headers=NO_RETRY_HEADERS)
 
 
 class CompletionRequest(Struct, frozen=True):
-    """A request for a completion."""
+    """A parsed request for a completion."""
 
     messages: tuple[Draft, ...]
     model: str
@@ -69,32 +69,34 @@ class CompletionRequest(Struct, frozen=True):
 
     @property
     def last_said(self) -> str:
-        """The last user message: what is new in a conversation that we keep ourselves."""
+        """The last user message: the new one in a session that we store."""
         for message in reversed(self.messages):
             if message.role == "user" and (message.content or "").strip():
                 return message.content or ""
-        raise ApiError(400, "there is no user message with text", param="messages")
+        raise ApiError(400, "the request has no user message with text", param="messages")
 
 
 def parse_ask(body: bytes) -> CompletionRequest:
-    """Read a request; ApiError says what is wrong with it."""
+    """Parse a request. Raises ApiError for invalid input."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"the body is not valid JSON: {error}") from None
     if not isinstance(value, dict):
-        raise ApiError(400, "the body is not a JSON object")
+        raise ApiError(400, "the body must be a JSON object")
     for name in UNSUPPORTED:
         if value.get(name) not in (None, [], {}, "none", "auto", ["text"]):
-            raise ApiError(400, f"'{name}' is not supported: the agent uses tools of its own", param=name)
+            raise ApiError(400, f"'{name}' is not supported: the agent has its own tools", param=name)
     if value.get("n") not in (None, 1):
-        raise ApiError(400, "only one choice can be asked for", param="n")
+        raise ApiError(400, "'n' must be 1: only one choice is supported", param="n")
     messages = value.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise ApiError(400, "'messages' is not a list with at least one message", param="messages")
-    if len(messages) > MAX_MESSAGES:
+        raise ApiError(400, "'messages' must be a list with at least one message", param="messages")
+    if len(messages) > MAX_REQUEST_MESSAGES:
         raise ApiError(
-            400, f"'messages' has {len(messages):,} items, but takes at most {MAX_MESSAGES:,}", param="messages"
+            400,
+            f"'messages' has {len(messages):,} items; at most {MAX_REQUEST_MESSAGES:,} are allowed",
+            param="messages",
         )
     options = _typed(value, "stream_options", dict) or {}
     return CompletionRequest(
@@ -109,27 +111,27 @@ def parse_ask(body: bytes) -> CompletionRequest:
 def _typed(value: Mapping[str, Json], name: str, kind: type) -> Json:
     found = value.get(name)
     if found is not None and not isinstance(found, kind):
-        raise ApiError(400, f"'{name}' is a {type(found).__name__}, but takes a {kind.__name__}", param=name)
+        raise ApiError(400, f"'{name}' must be a {kind.__name__}, not a {type(found).__name__}", param=name)
     return _clean(found, name) if isinstance(found, str) else found
 
 
 def _name(value: Mapping[str, Json], name: str) -> str:
-    """A name that a client chose: it is stored or sent back, so it is short and on one line."""
+    """Return a name that a client chose. It is stored or sent back, so it must be short and on one line."""
     found: str = _typed(value, name, str) or ""
-    if len(found) > LONGEST_NAME or not found.isprintable():
-        raise ApiError(400, f"'{name}' takes at most {LONGEST_NAME} printable characters", param=name)
+    if len(found) > MAX_CLIENT_NAME_CHARS or not found.isprintable():
+        raise ApiError(400, f"'{name}' must have at most {MAX_CLIENT_NAME_CHARS} printable characters", param=name)
     return found
 
 
 def _message(value: Json, where: str) -> Draft:
     if not isinstance(value, dict):
-        raise ApiError(400, f"{where} is not an object", param=where)
+        raise ApiError(400, f"{where} must be an object", param=where)
     role = ROLES.get(str(value.get("role")))
     if role is None:
-        raise ApiError(400, f"{where}.role is {value.get('role')!r}, but takes one of {', '.join(ROLES)}", param=where)
+        raise ApiError(400, f"{where}.role is {value.get('role')!r}; use one of {', '.join(ROLES)}", param=where)
     calls = value.get("tool_calls") or []
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-        raise ApiError(400, f"{where}.tool_calls is not a list of objects", param=where)
+        raise ApiError(400, f"{where}.tool_calls must be a list of objects", param=where)
     call_id = _typed(value, "tool_call_id", str)
     content = _content(value.get("content"), f"{where}.content")
     return Draft(role, content, tuple(ToolCall.from_wire(call) for call in calls), tool_call_id=call_id)
@@ -142,7 +144,7 @@ def _content(value: Json, where: str) -> str:
     if isinstance(value, str):
         return _clean(value, where)
     if not isinstance(value, list):
-        raise ApiError(400, f"{where} is neither text nor a list of parts", param=where)
+        raise ApiError(400, f"{where} must be text or a list of parts", param=where)
     texts: list[str] = []
     for part in value:
         kind = part.get("type") if isinstance(part, dict) else None
@@ -159,18 +161,18 @@ def _clean(text: str, where: str) -> str:
     except UnicodeEncodeError:
         raise ApiError(400, f"{where} is not valid Unicode: it holds half a surrogate pair", param=where) from None
     if "\0" in text:
-        raise ApiError(400, f"{where} holds a NUL character (U+0000), which no message may have", param=where)
+        raise ApiError(400, f"{where} holds a NUL character (U+0000), which is not allowed", param=where)
     return text
 
 
 def token_counts(prompt: int | None, completion: int | None) -> Json:
-    """Tokens, as far as the model told them."""
+    """Return the token counts that the model reported."""
     total = (prompt or 0) + (completion or 0)
     return {"prompt_tokens": prompt or 0, "completion_tokens": completion or 0, "total_tokens": total}
 
 
 class Completion(Struct, frozen=True):
-    """One answer on the wire, whole or in chunks."""
+    """A completion on the wire, whole or in chunks."""
 
     id: str
     model: str
@@ -178,27 +180,27 @@ class Completion(Struct, frozen=True):
     include_usage: bool = False
 
     def whole(self, text: str, usage: Json, finish_reason: str, notices: Sequence[str]) -> Json:
-        """The answer in one piece, and what is to be said beside it."""
+        """Return the whole completion with its notices."""
         message = {"role": "assistant", "content": text, "refusal": None}
         choice = {"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": None}
-        return {**self._head("chat.completion"), "choices": [choice], "usage": usage, **_beside(notices)}
+        return {**self._head("chat.completion"), "choices": [choice], "usage": usage, **_notices_field(notices)}
 
     def chunk(self, delta: Json, finish_reason: str | None = None, notices: Sequence[str] = ()) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
         usage = {"usage": None} if self.include_usage else {}
-        return event({**self._head("chat.completion.chunk"), "choices": [choice], **usage, **_beside(notices)})
+        return event({**self._head("chat.completion.chunk"), "choices": [choice], **usage, **_notices_field(notices)})
 
     def usage_chunk(self, usage: Json) -> bytes:
-        """The last event before the end, for clients that asked for it."""
+        """Return the chunk with the token counts, for clients that requested it."""
         return event({**self._head("chat.completion.chunk"), "choices": [], "usage": usage})
 
     def _head(self, kind: str) -> dict[str, Json]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
 
-def _beside(notices: Sequence[str]) -> dict[str, Json]:
-    """A field of ours: clients that do not know it pass it over."""
-    return {"hermes": {"notices": [text[:LONGEST_NOTICE] for text in notices[-MOST_NOTICES:]]}} if notices else {}
+def _notices_field(notices: Sequence[str]) -> dict[str, Json]:
+    """Return the `hermes` field, which other clients ignore."""
+    return {"hermes": {"notices": [text[:MAX_NOTICE_CHARS] for text in notices[-MAX_NOTICES:]]}} if notices else {}
 
 
 DONE = b"data: [DONE]\n\n"

@@ -1,7 +1,7 @@
-"""Discord: a bot with a websocket for what is said and HTTP for what it says.
+"""Discord: a bot with a websocket for received messages and HTTP for sent ones.
 
-Discord repeats nothing that a killed process did not store. So each channel has a read position, and whenever a session
-begins anew what came later is read over HTTP before what is said live:
+Discord does not repeat messages that a killed process did not store. So each channel has a read position, and a new
+session first reads later messages over HTTP, then live ones:
 
     session begins ── channels with later messages ── read from their position ── live messages, in order
 """
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.gateway.discord")
 
-LONGEST_MESSAGE_UNITS = 2000
-FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0
+MAX_MESSAGE_UNITS = 2000
+MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
 NOT_CONNECTED_WAIT_SECONDS = 1.0
 SILENT_LOSS_SECONDS = 10.0
-"""A connection that is back within this time was never away: Discord ends each several times a day."""
+"""A shorter loss is not reported: Discord ends each connection several times a day."""
 LONG_LOSS_SECONDS = 60.0
 REFUSED_TOKEN_WAIT_SECONDS = 60.0
 THREAD_LIFE_SECONDS = 14 * 86_400
-"""Archived threads in which nothing was said for longer are not looked through after a start."""
-UNKNOWN_MESSAGE = 10008
+"""Archived threads that are silent for longer are not read after a start."""
+UNKNOWN_MESSAGE_CODE = 10008
 NONCE_CHARS = 25
 NO_INTENT = (
     "the bot may not read messages: switch on “Message Content Intent” on the page “Bot” of "
@@ -59,21 +59,21 @@ T = TypeVar("T")
 
 
 class DiscordTerms(Struct, frozen=True):
-    """How the bot is reached. With `marks_late` a message that waited while nobody ran says so."""
+    """Options of the bot. With `marks_late`, a message that waited while no gateway ran is marked."""
 
     token: str
     base_url: str
     mentions_only: bool = True
     agents: frozenset[str] = frozenset()
-    """Ids of other bots that are heard in channels."""
+    """Ids of other bots whose messages in channels are accepted."""
     marks_late: bool = False
 
 
 class Discord:
-    """One bot."""
+    """The Discord adapter of one bot."""
 
     name = NAME
-    longest_message = LONGEST_MESSAGE_UNITS
+    longest_message = MAX_MESSAGE_UNITS
 
     def __init__(self, terms: DiscordTerms, clock: Clock) -> None:
         try:
@@ -89,38 +89,38 @@ class Discord:
         self._connection: asyncio.Task[None] | None = None
         self._state = ""
         self._direct: set[str] = set()
-        """Channels that are known to be direct chats."""
+        """Ids of channels that are known to be direct chats."""
         self._library.use_server(terms.base_url)
 
     @property
     def can_edit(self) -> bool:
-        """False where other agents listen: they would answer the beginning of a reply."""
+        """False if other agents listen: they would answer the beginning of a reply."""
         return not self._terms.agents
 
     async def run(self, intake: Intake) -> None:
-        """Receive until cancelled. Trouble is reported once when it begins and once when it is over."""
+        """Receive until cancelled. A failure is reported when it begins and when it is over."""
         positions = ReadPositions(intake, lambda one, other: int(one) > int(other))
         await self._persist(intake, positions.load)
-        wait_seconds = FIRST_WAIT_SECONDS
+        wait_seconds = MIN_RETRY_SECONDS
         while True:
             await self.close()
             began_at = self._clock.now()
             reason = await self._serve(intake, positions)
             await self._report(intake, "failing", reason)
             if self._clock.now() - began_at > 2 * LONG_LOSS_SECONDS:
-                wait_seconds = FIRST_WAIT_SECONDS
+                wait_seconds = MIN_RETRY_SECONDS
             await self._clock.sleep(wait_seconds)
-            wait_seconds = min(wait_seconds * 2, LONGEST_WAIT_SECONDS)
+            wait_seconds = min(wait_seconds * 2, MAX_RETRY_SECONDS)
 
     async def send(self, chat: Chat, text: str, key: str = "") -> str:
-        """Send one message. Discord knows a `key` again for some minutes and sends nothing twice."""
+        """Send one message. Discord recognises a repeated `key` for some minutes and sends nothing twice."""
         nonce = sha256(key.encode()).hexdigest()[:NONCE_CHARS] if key else None
         async with self._calling(chat) as channel:
             sent = await (channel.send(_fit(text), nonce=nonce) if nonce else channel.send(_fit(text)))
         return str(sent.id)
 
     async def was_sent(self, chat: Chat, key: str, since: float) -> bool:  # noqa: ARG002
-        """Return False: Discord itself knows a key again when the message is sent again."""
+        """Return False: Discord itself recognises the key when the message is sent again."""
         return False
 
     async def edit(self, chat: Chat, message_id: str, text: str) -> None:
@@ -129,7 +129,7 @@ class Discord:
             await channel.get_partial_message(int(message_id)).edit(content=_fit(text))
 
     async def show_typing(self, chat: Chat) -> None:
-        """Show that a reply is coming; Discord takes the sign away after ten seconds."""
+        """Show that a reply is coming; Discord hides the sign after ten seconds."""
         async with self._calling(chat) as channel:
             await channel.typing()
 
@@ -144,8 +144,8 @@ class Discord:
             self._connection = None
 
     async def _serve(self, intake: Intake, positions: ReadPositions) -> str:
-        """Receive over one connection; the reason why it ended for good. It stays open when this is cancelled, so that
-        what is still to be sent can be."""
+        """Receive over one connection and return the reason for its end. A cancelled call leaves it open, so that
+        pending messages can be sent."""
         import aiohttp
         from discord import DiscordException, LoginFailure, PrivilegedIntentsRequired
 
@@ -162,7 +162,7 @@ class Discord:
                 task.result()
             return "the connection ended"
         except LoginFailure:
-            return "Discord refuses the token: set `discord.token` anew and start the gateway again"
+            return "Discord refuses the token: set a new `discord.token` and restart the gateway"
         except PrivilegedIntentsRequired:
             return NO_INTENT
         except (DiscordException, aiohttp.ClientError, OSError) as error:
@@ -173,7 +173,7 @@ class Discord:
             await asyncio.wait(parts[1:])
 
     async def _watch(self, client: DiscordClient, intake: Intake) -> None:
-        """Report whether the connection is up. A short loss is ignored. Return after a long one, because the library
+        """Report whether the connection is up, ignoring short losses. Return after a long loss, because the library
         waits up to 17 minutes between two tries."""
         while await _is_set(client.connected, LONG_LOSS_SECONDS):
             await self._report(intake, "ok", f"@{client.user}")
@@ -183,7 +183,7 @@ class Discord:
                 await self._report(intake, "failing", "the connection to Discord is lost")
 
     async def _read(self, client: DiscordClient, intake: Intake, positions: ReadPositions) -> None:
-        """Hand in what happens, in order."""
+        """Hand in events in order."""
         while True:
             happening = await client.next_happening()
             await client.guilds_known.wait()
@@ -202,8 +202,8 @@ class Discord:
             await self._take(reading, happening)
 
     async def _catch_up(self, client: DiscordClient, reading: _ChannelReading, gap: Gap) -> None:
-        """Read what was said since the positions. A channel that is new to us begins with what comes next, unless it
-        was made while nobody listened."""
+        """Read the messages after each position. A new channel begins with the next message, unless it was created
+        while no gateway ran."""
 
         positions = reading.positions
         for channel_id, missed_after in gap.missed_after.items():
@@ -229,7 +229,7 @@ class Discord:
     async def _read_place(
         self, reading: _ChannelReading, place: str, listed: Readable | None, client: DiscordClient
     ) -> None:
-        """Read what was said in a channel since its position. A place that cannot be read any more is forgotten."""
+        """Read the messages of a channel after its position. Forget a channel that cannot be read any more."""
         import discord
 
         after = int(reading.positions.get(place) or 0)
@@ -242,7 +242,7 @@ class Discord:
                 await self._take(reading, self._library.ArrivedMessage(message))
         except discord.NotFound:
             reading.positions.forget(place)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:  # of the library, before we see the message
+        except (KeyError, TypeError, ValueError, AttributeError) as error:  # raised by the library for one message
             log.warning("channel %s holds a message that cannot be read: %s", place, type(error).__name__)
         except (discord.Forbidden, discord.InvalidData) as error:
             log.info("channel %s may not be read: %s", place, type(error).__name__)
@@ -254,7 +254,7 @@ class Discord:
 
     async def _find_channel(self, client: DiscordClient, place: str) -> Readable | None:
         """Return a channel that the session does not list: a direct chat, an archived thread, or a channel of a server
-        that is not available now. Discord says which: a thread taken for a direct chat would be answered as one."""
+        that is not available. Discord says which: a thread taken for a direct chat would be answered as one."""
         import discord
 
         if place in self._direct:
@@ -265,7 +265,7 @@ class Discord:
         return found if isinstance(found, discord.abc.Messageable) else None
 
     async def _take(self, reading: _ChannelReading, said: ArrivedMessage) -> None:
-        """Hand in one message. One that cannot be read is logged and left out: it would block all behind it."""
+        """Hand in one message. An unreadable message is logged and skipped: it would block all later ones."""
         message = said.message
         try:
             found = reading.reader.read(message, edited=said.edited)
@@ -281,11 +281,11 @@ class Discord:
             await reading.positions.advance(str(message.channel.id), str(message.id), taken=found is not None)
 
     async def _persist(self, intake: Intake, work: Callable[[], Awaitable[T]]) -> T:
-        """Try until it works: Discord, the network or the store come back."""
+        """Retry until `work` succeeds: Discord, the network and the store come back."""
         import aiohttp
         from discord import DiscordException
 
-        wait_seconds = FIRST_WAIT_SECONDS
+        wait_seconds = MIN_RETRY_SECONDS
         while True:
             asked_seconds = 0.0
             try:
@@ -296,10 +296,10 @@ class Discord:
                 reason, asked_seconds = self._describe(error), float(getattr(error, "retry_after", 0.0))
             await self._report(intake, "failing", reason)
             await self._clock.sleep(max(wait_seconds, asked_seconds))
-            wait_seconds = min(wait_seconds * 2, LONGEST_WAIT_SECONDS)
+            wait_seconds = min(wait_seconds * 2, MAX_RETRY_SECONDS)
 
     async def _report(self, intake: Intake, state: str, detail: str) -> None:
-        """Report the state when it changes. A store that cannot be written is told at the next change."""
+        """Report a changed state. If the store cannot be written, it is reported at the next change."""
         if state == self._state:
             return
         try:
@@ -311,7 +311,7 @@ class Discord:
 
     @asynccontextmanager
     async def _calling(self, chat: Chat) -> AsyncIterator[discord.PartialMessageable]:
-        """Give the channel of a chat, and translate what a call to it raises."""
+        """Yield the channel of a chat, and translate the errors of calls to it."""
         import aiohttp
         from discord import DiscordException
 
@@ -323,7 +323,7 @@ class Discord:
             raise self._translate(error) from None
 
     def _translate(self, error: Exception) -> SendLater | SendNever:
-        """Return the gateway's word for a failed call. An unknown error is tried again."""
+        """Return the gateway's exception for a failed call. Unknown errors are retried."""
         from discord import DiscordServerError, HTTPException, LoginFailure, RateLimited
 
         reason = self._describe(error)
@@ -334,7 +334,7 @@ class Discord:
                 return SendLater(reason, REFUSED_TOKEN_WAIT_SECONDS)
             case HTTPException() if error.status == 401:  # the owner may mend it: no fault of the message
                 return SendLater(reason, REFUSED_TOKEN_WAIT_SECONDS)
-            case HTTPException() if error.code == UNKNOWN_MESSAGE:
+            case HTTPException() if error.code == UNKNOWN_MESSAGE_CODE:
                 return MessageGone(reason)
             case HTTPException() if error.status == 429 or isinstance(error, DiscordServerError):
                 return SendLater(reason)
@@ -344,13 +344,13 @@ class Discord:
                 return SendLater(reason)
 
     def _describe(self, error: BaseException) -> str:
-        """Return one line for a person, without the token."""
+        """Return an error as one line without the token."""
         line = f"{type(error).__name__}: {error}".replace("\n", " ")
         return line.replace(self._terms.token, "(hidden)")
 
 
 class _ChannelReading(Struct, frozen=True):
-    """What messages are read with."""
+    """The gateway, positions and reader of one connection."""
 
     intake: Intake
     positions: ReadPositions
@@ -358,7 +358,7 @@ class _ChannelReading(Struct, frozen=True):
 
 
 async def _is_set(event: asyncio.Event, within_seconds: float) -> bool:
-    """Wait for an event; False if it does not come within the time."""
+    """Wait for an event; return False if it does not come within the time."""
     try:
         return await asyncio.wait_for(event.wait(), within_seconds)
     except TimeoutError:
@@ -373,6 +373,6 @@ def _channels(client: DiscordClient) -> Iterator[Listed]:
 
 
 def _fit(text: str) -> str:
-    """Return the text in Discord's Markdown, or as it is where that would be too long."""
+    """Return the text in Discord's Markdown, or unchanged if that would be too long."""
     shown = render(text)
-    return shown if shown.strip() and count_units(shown) <= LONGEST_MESSAGE_UNITS else text
+    return shown if shown.strip() and count_units(shown) <= MAX_MESSAGE_UNITS else text

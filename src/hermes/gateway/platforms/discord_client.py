@@ -1,4 +1,4 @@
-"""One connection to Discord. Loaded only when Discord is switched on: it imports the library."""
+"""One connection to Discord. Imports the library, so it is loaded only if Discord is enabled."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ discord.utils._from_json = json.loads  # type: ignore[assignment]
 
 OFFICIAL_API = Route.BASE
 MAX_WAITING_MESSAGES = 10_000
-"""Messages that wait to be stored. Later ones are dropped and read from Discord again."""
+"""Received messages that wait to be stored. Further ones are dropped and read from Discord again."""
 MAX_RATE_LIMIT_SECONDS = 30.0
-"""The library waits as long by itself; a longer pause is the outbound queue's."""
+"""The library itself waits up to this long; the outbound queue handles longer pauses."""
 
 HEARTBEAT_TIMEOUT_SECONDS = 60.0
-"""A connection that answers no heartbeat for so long is dead."""
+"""A connection without an answer to a heartbeat for this long counts as lost."""
 
 
 class Gap(Struct, frozen=True):
-    """Messages may be missing before whatever follows: the connection began anew, or too many waited.
+    """A gap before the next message: the connection began anew, or too many messages waited.
 
-    `missed_after` has the message before the first missing one, of each channel where one was dropped.
+    `missed_after` has the id before the first missing message of each channel where one was dropped.
     """
 
     missed_after: dict[int, int] = field(default_factory=dict)
 
 
 class ArrivedMessage(Struct, frozen=True):
-    """A message, new or edited."""
+    """A new or edited message."""
 
     message: discord.Message
     edited: bool = False
@@ -52,31 +52,31 @@ class ArrivedMessage(Struct, frozen=True):
 Happening: TypeAlias = Gap | ArrivedMessage
 
 EMPTY_FIELDS: dict[str, Json] = {"content": "", "type": 0, "mentions": [], "mention_roles": []}
-"""Fields that the library and we read from each message, beside its id, with their values when they are missing."""
+"""Required fields of a message, beside its id, with their values when they are missing."""
 PLAIN_FIELDS = ("author", "channel_id", "content", "edited_timestamp", "guild_id", "id", "mentions", "type")
-"""The fields that are read when the library fails on another field."""
+"""The fields that are kept when the library cannot parse another one."""
 
 
 class MessageState(ConnectionState["DiscordClient"]):
-    """Reads each message as far as the library can. Without it, a message that the library cannot read ends the
-    connection, or hides the later messages of its channel."""
+    """Parses each message as far as the library can. Without this class, an unreadable message would end the connection
+    or hide later messages of its channel."""
 
     def create_message(self, *, channel: Any, data: Any) -> discord.Message:
-        """Read a message of a channel's history."""
+        """Parse a message of a channel's history."""
         create = super().create_message
         return _read_plainer(data, lambda part: create(channel=channel, data=part))
 
     def parse_message_create(self, data: Any) -> None:
-        """Read a new message."""
+        """Parse a new message."""
         _read_plainer(data, super().parse_message_create)
 
     def parse_message_update(self, data: Any) -> None:
-        """Read an edited message."""
+        """Parse an edited message."""
         _read_plainer(data, super().parse_message_update)
 
 
 def _read_plainer(data: Json, read: Callable[[Json], T]) -> T:
-    """Return what `read` makes of a message, or of as much of it as it can read."""
+    """Return the result of `read` for a message, or for as many of its fields as it can read."""
     plain = {name: data[name] for name in PLAIN_FIELDS if name in data}
     for part in (data, {**EMPTY_FIELDS, **plain}):
         try:
@@ -87,7 +87,7 @@ def _read_plainer(data: Json, read: Callable[[Json], T]) -> T:
 
 
 class DiscordClient(discord.Client):
-    """Queues what happens in the order of its arrival, and reconnects by itself."""
+    """A client that queues events in order of arrival and reconnects by itself."""
 
     def __init__(self, base_url: str) -> None:
         for name, level in (("discord", logging.WARNING), ("discord.client", logging.CRITICAL)):
@@ -107,7 +107,7 @@ class DiscordClient(discord.Client):
         self._happenings: asyncio.Queue[Happening] = asyncio.Queue()
         self._missed_after: dict[int, int] = {}
         self.began_at = 0
-        """When the session began, as the id that a message of that moment would have."""
+        """Start of the session, as the id of a message at that moment."""
         self.guilds_known = asyncio.Event()
         self.connected = asyncio.Event()
 
@@ -117,7 +117,7 @@ class DiscordClient(discord.Client):
         )
 
     async def setup_hook(self) -> None:
-        """Ask a server that is not Discord's own where its gateway is; the library knows only the official one."""
+        """Ask a server other than Discord's for its gateway address; the library knows only the official one."""
         if self._base_url != OFFICIAL_API:
             found = await self.http.request(Route("GET", "/gateway"))
             DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(found["url"])
@@ -132,22 +132,22 @@ class DiscordClient(discord.Client):
     # The library calls these in the order of what happens, each in a task of its own that begins in that order.
 
     async def on_connect(self) -> None:
-        """A session began: what was said since the last one is not repeated."""
+        """Queue a gap: Discord does not repeat messages of the time before this session."""
         self.guilds_known.clear()
         self.began_at = discord.utils.time_snowflake(discord.utils.utcnow())
         self._happenings.put_nowait(Gap())
 
     async def on_ready(self) -> None:
-        """All servers with their channels are known."""
+        """Note that all servers and their channels are known."""
         self.connected.set()
         self.guilds_known.set()
 
     async def on_resumed(self) -> None:
-        """The session goes on; Discord repeats what was missed."""
+        """Note that the session was resumed; Discord repeats missed messages."""
         self.connected.set()
 
     async def on_disconnect(self) -> None:
-        """The connection is lost; the library opens another one."""
+        """Note that the connection is lost; the library opens another one."""
         self.connected.clear()
 
     async def on_message(self, message: discord.Message) -> None:
@@ -158,15 +158,15 @@ class DiscordClient(discord.Client):
             self._happenings.put_nowait(ArrivedMessage(message))
 
     async def on_raw_message_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
-        """Queue an edit by a person; a link that got its preview is none. In a flood edits are dropped."""
+        """Queue an edit by a person, not the loading of a link preview. Edits are dropped while the queue is full."""
         if payload.message.edited_at is not None and self._happenings.qsize() < MAX_WAITING_MESSAGES:
             self._happenings.put_nowait(ArrivedMessage(payload.message, edited=True))
 
     async def on_error(self, event_method: str, /, *_args: object, **_kwargs: object) -> None:
-        """Log what a handler raised, without the library's printing to standard error."""
+        """Log an error of a handler; the library would print to standard error."""
         log.exception("%s failed", event_method)
 
 
 def use_server(base_url: str) -> None:
-    """Send all requests of this process to another server than Discord's own."""
+    """Direct all requests of this process to another server than Discord's."""
     Route.BASE = base_url

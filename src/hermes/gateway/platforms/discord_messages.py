@@ -1,4 +1,4 @@
-"""What Discord's messages mean: a message becomes one for the gateway, or nothing."""
+"""Translates Discord messages into messages for the gateway."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ COMMAND = re.compile(r"/\w+(?=\s|$)")
 
 
 class MessageReader(Struct, frozen=True):
-    """Reads messages for one bot. With `mentions_only` it hears in servers only what is said to it."""
+    """Translates messages for one bot. With `mentions_only`, only messages to the bot are accepted in servers."""
 
     bot_id: int
     mentions_only: bool
     agents: frozenset[str] = frozenset()
-    """Ids of other bots that are heard in channels."""
+    """Ids of other bots whose messages in channels are accepted."""
 
     def read(self, message: discord.Message, *, edited: bool = False) -> Inbound | None:
         """Return the message for the gateway; None for messages of bots, of the system, or to somebody else."""
-        if message.webhook_id is not None or message.is_system() or not self._hears(message):
+        if message.webhook_id is not None or message.is_system() or not self._accepts(message):
             return None
-        if edited and message.author.bot:  # a reply that grows
+        if edited and message.author.bot:  # a streamed reply
             return None
-        text = self._said(message, edited=edited)
+        text = self._agent_text(message, edited=edited)
         if text is None:
             return None
         version = f".{message.edited_at.timestamp():.3f}" if edited and message.edited_at is not None else ""
@@ -47,14 +47,14 @@ class MessageReader(Struct, frozen=True):
             author_is_agent=author.bot,
         )
 
-    def _hears(self, message: discord.Message) -> bool:
-        """Return True for people, and for the agents that are heard in channels."""
+    def _accepts(self, message: discord.Message) -> bool:
+        """Return True for people, and for the accepted agents in channels."""
         author = message.author
         is_heard = str(author.id) in self.agents and author.id != self.bot_id and not is_direct(message)
         return is_heard or not author.bot
 
-    def _said(self, message: discord.Message, *, edited: bool) -> str | None:
-        """Return the text as the agent shall read it; None when it is not for us."""
+    def _agent_text(self, message: discord.Message, *, edited: bool) -> str | None:
+        """Return the text for the agent; None if it is not addressed to the bot."""
         if not is_direct(message) and self.mentions_only and not self._is_addressed(message):
             return None
         text = self._readable(message)
@@ -73,7 +73,7 @@ class MessageReader(Struct, frozen=True):
         return to_us or self._mention.search(message.content) is not None
 
     def _readable(self, message: discord.Message) -> str:
-        """Return the text without our mention, and with names in place of ids."""
+        """Return the text without the bot's mention, and with names in place of ids."""
         bare = self._mention.sub("", message.content).strip() or message.content
         names = {f"<@{one.id}>": f"@{one.display_name}" for one in message.mentions}
         names |= {f"<@!{one.id}>": f"@{one.display_name}" for one in message.mentions}
@@ -87,7 +87,7 @@ class MessageReader(Struct, frozen=True):
 
 
 def chat_of(message: discord.Message) -> Chat:
-    """Return where a message was said. A thread belongs to its channel."""
+    """Return the chat of a message. A thread belongs to its channel."""
     channel = message.channel
     if is_direct(message):
         return Chat(NAME, "dm", f"{channel.id}")
@@ -96,7 +96,7 @@ def chat_of(message: discord.Message) -> Chat:
 
 
 def is_direct(message: discord.Message) -> bool:
-    """Return True in a direct chat. A channel of a server that is not known yet has the server's id alone."""
+    """Return True for a direct chat. A channel of a server that is not known yet has only the server's id."""
     return message.guild is None and getattr(message.channel, "guild_id", None) is None
 
 
@@ -116,12 +116,12 @@ def _quote_replied(message: discord.Message) -> str:
 
 
 def _forwarded(message: discord.Message) -> list[str]:
-    """Return what somebody forwarded, as a quote: others said it."""
+    """Return forwarded text as a quote, because others wrote it."""
     return [f"(forwarded)\n\n{as_quote(well_formed(one.content))}" for one in message.message_snapshots if one.content]
 
 
 def _describe_attachments(message: discord.Message) -> str:
-    """Return in words what came with a message: only text can be read here."""
+    """Return a description of attachments, because only text can be read here."""
     names = [f"“{one.filename}”" for one in message.attachments[:MAX_ATTACHMENTS_NAMED]]
     more = len(message.attachments) - len(names)
     listed = ", ".join(names) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Markdown as Discord shows it: tables, deep headings, rules and images are rewritten."""
+"""Markdown for Discord: rewrites tables, deep headings, rules and images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ IMAGE = re.compile(r"!\[(?P<shown>[^\]\n]{0,200})\]\((?P<address>[^)\s]{1,2000})
 
 
 def render(markdown: str) -> str:
-    """Return the text with what Discord cannot show put another way. It never fails."""
+    """Return the text with elements that Discord cannot show rewritten. Never fails."""
     lines, made, number = markdown.split("\n"), [], 0
     while number < len(lines):
         end = _end_of_block(lines, number)

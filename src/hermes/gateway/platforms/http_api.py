@@ -1,7 +1,7 @@
 """The OpenAI-compatible HTTP API.
 
-POST /v1/chat/completions ─┬─ names a session: inbox ── lane ── turn, heard as it goes on
-                           ├─ names none, `full`: its session is recognised by the messages, and goes the same way
+POST /v1/chat/completions ─┬─ names a session: inbox ── lane ── turn, events streamed
+                           ├─ names none, `full`: its session is recognised by the messages, then the same
                            └─ names none: a temporary agent answers the request's own messages; nothing is stored
 GET  /v1/models, /health
 """
@@ -36,12 +36,12 @@ from hermes.gateway.gateway import Gateway
 from hermes.gateway.platform import Chat, Inbound, Intake, SendNever
 from hermes.gateway.platforms import api_reply
 from hermes.gateway.platforms.api_conversations import Conversations, name_conversation, read_history
-from hermes.gateway.platforms.api_door import Door, patient_protocol, refuse_two_lengths
+from hermes.gateway.platforms.api_door import Door, limited_protocol, refuse_two_lengths
 from hermes.gateway.platforms.api_follow import follow
 from hermes.gateway.platforms.api_forms import find_memory_switch, is_task
 from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole, header_text
 from hermes.gateway.platforms.api_terms import MODES, ApiMemory, ApiTerms
-from hermes.gateway.platforms.api_wire import LONGEST_NAME, ApiError, Completion, CompletionRequest, parse_ask
+from hermes.gateway.platforms.api_wire import MAX_CLIENT_NAME_CHARS, ApiError, Completion, CompletionRequest, parse_ask
 from hermes.gateway.remarks import may_hear
 from hermes.http_server import GuestServer, listen
 from hermes.loopback import find_strangeness, is_loopback
@@ -52,16 +52,16 @@ from hermes.types import Session
 log = logging.getLogger("hermes.gateway")
 
 NAME = "api"
-LARGEST_BODY = 10 * 1024 * 1024
-REUSED = "this Idempotency-Key was another message's in this conversation; a new message takes a new key"
-NOT_YOURS = "this session is not one of the user's"
-SESSION_KEEPS = "a session has memory of its own; `/memory off` said in it switches that off"
-NOBODY = "'user' is empty: it names the guest who speaks, and a request without it is the owner's"
+MAX_REQUEST_BYTES = 10 * 1024 * 1024
+KEY_REUSED = "this Idempotency-Key belongs to another message of this conversation; use a new key for a new message"
+NOT_YOURS = "this session belongs to another user"
+SESSION_KEEPS = "a session has its own memory mode; send `/memory off` in it to switch memory off"
+EMPTY_USER = "'user' must not be empty: it names the guest; a request without 'user' is the owner's"
 SESSION_ID, SESSION_KEY, IDEMPOTENCY = "x-hermes-session-id", "x-hermes-session-key", "idempotency-key"
 
 
 class HttpApi:
-    """The API as a platform. Nothing is pushed to it: whoever asked hears the events of the turn."""
+    """The HTTP API as a platform. It sends nothing by itself: each open request receives the events of its turn."""
 
     name = NAME
     longest_message = 1_000_000
@@ -71,7 +71,7 @@ class HttpApi:
         if not terms.key and not is_loopback(terms.host):
             raise SettingsError(
                 f"api.host is {terms.host!r}, which others can reach, but api.key is empty",
-                hint="Set `api.key` (or API_SERVER_KEY), or let `api.host` be 127.0.0.1",
+                hint="Set `api.key` (or API_SERVER_KEY), or set `api.host` to 127.0.0.1",
             )
         self._gateway = gateway
         self._clock = clock
@@ -79,11 +79,11 @@ class HttpApi:
         self._door = Door(terms.key, clock)
 
     async def run(self, intake: Intake) -> None:
-        """Serve until cancelled; then take nothing more and let requests under way come to their end."""
+        """Serve until cancelled; then refuse connections and finish running requests."""
         terms = self._terms
         server = GuestServer(
             refuse_two_lengths(self.app()),
-            http=patient_protocol(terms.patience, terms.connections),
+            http=limited_protocol(terms.timeout_seconds, terms.connections),
             drain=int(terms.drain) + 5,
             keep_alive=30,
         )
@@ -103,10 +103,10 @@ class HttpApi:
         raise SendNever(f"what was sent over HTTP cannot be changed: {chat.chat_id} {message_id} {len(text)}")
 
     async def show_typing(self, chat: Chat) -> None:
-        """There is nowhere to show it."""
+        """Do nothing."""
 
     async def close(self) -> None:
-        """The server has ended with `run`."""
+        """Do nothing: the server ended with `run`."""
 
     def app(self) -> Starlette:
         return Starlette(
@@ -140,7 +140,7 @@ class HttpApi:
 
     @property
     def _names(self) -> dict[str, ApiMemory]:
-        """The models that a client can choose from, each with its memory."""
+        """The models that a client can choose, each with its memory mode."""
         own = self._terms.model_name
         return {own: self._terms.memory, **{f"{own}:{mode}": mode for mode in MODES}}
 
@@ -149,7 +149,7 @@ class HttpApi:
 
     async def _complete(self, request: Request) -> Response:
         await self._check(request)
-        ask = self._with_user(parse_ask(await read_body(request, self._terms.patience)))
+        ask = self._with_user(parse_ask(await read_body(request, self._terms.timeout_seconds)))
         session_id, given_key = _named(request, SESSION_ID), _named(request, SESSION_KEY)
         guest = ask.user if self._terms.user_guests else None
         session_key = given_key
@@ -175,8 +175,10 @@ class HttpApi:
         return await self._respond(request, ask, self._converse(ask, reads=reads), {})
 
     def _mode_of(self, ask: CompletionRequest, *, is_named: bool) -> ApiMemory | Literal["named"]:
-        """What memory a request has: by its session, else by the name of its model, else by the settings. A program's
-        own task has none. What cannot be kept as a person's message is answered and not kept."""
+        """Return the memory mode of a request: from its session, else from its model name, else from the settings.
+
+        A program's own task has no memory. A last message that no person wrote is answered and not stored.
+        """
         chosen = self._names.get(ask.model)
         if chosen is None and ask.model.startswith(f"{self._terms.model_name}:"):
             raise _no_model(ask.model)
@@ -196,14 +198,14 @@ class HttpApi:
         return await Conversations(self._terms.store).place(history, message)
 
     async def _say(self, request: Request, ask: CompletionRequest, message: Inbound, given_key: str | None) -> Response:
-        """Hand a message in, and answer with what comes of it."""
+        """Hand in a message and respond with the events of its turn."""
         received, events = await follow(self._gateway, message)
         if received.verdict.kind != "welcome":
             await events.aclose()
             raise ApiError(403, NOT_YOURS, param=SESSION_ID, code="not_your_session")
         if received.other:
             await events.aclose()
-            raise ApiError(422, REUSED, param=IDEMPOTENCY, code="idempotency_key_reused")
+            raise ApiError(422, KEY_REUSED, param=IDEMPOTENCY, code="idempotency_key_reused")
         headers = {
             api_reply.SESSION_ID: header_text(received.session_id or ""),
             api_reply.SESSION_KEY: header_text(given_key or received.key),
@@ -212,12 +214,12 @@ class HttpApi:
         return await self._respond(request, ask, events, headers)
 
     def _with_user(self, ask: CompletionRequest) -> CompletionRequest:
-        """The request with nobody for an empty `user`. Where users are guests it is refused: who leaves somebody's name
-        empty does not mean the owner."""
+        """Return the request without an empty `user`. Raises ApiError where users are guests: an empty name does not
+        mean the owner."""
         if ask.user is None or ask.user.strip():
             return ask
         if self._terms.user_guests:
-            raise ApiError(400, NOBODY, param="user")
+            raise ApiError(400, EMPTY_USER, param="user")
         return replace(ask, user=None)
 
     async def _respond(
@@ -230,16 +232,16 @@ class HttpApi:
         return await answer_whole(request, completion, events, headers)
 
     async def _mark_delivered(self, placed: Inbound) -> None:
-        """Record that a client took its reply whole: the same request again wants another one."""
+        """Record that a client received its whole reply: the same request again asks for another one."""
         session_id, item = placed.session_id or "", placed.message_id
         try:
             await self._terms.store.write(lambda tx: mark_delivered(tx, session_id, item))
         except StoreError as error:
-            log.warning("that a reply was taken is not recorded: %s", error.line())
+            log.warning("could not record that a reply was delivered: %s", error.line())
 
     async def _converse(self, ask: CompletionRequest, *, reads: bool) -> AsyncGenerator[TurnEvent, None]:
-        """The request's own messages are the conversation. Nothing of it is kept; a memory provider is asked if the
-        request `reads` memory, and told nothing."""
+        """Answer the messages of a request. Nothing is stored; if the request `reads` memory, the provider is queried
+        but stores nothing."""
         terms, scope = self._terms, self._scope_of(ask)
         messages = [replace(one, content=strip_fences(one.content or "")) for one in ask.messages]
         reading = Reading(terms.prompt(scope))
@@ -260,9 +262,10 @@ class HttpApi:
         return Guest(NAME, ask.user) if self._terms.user_guests and ask.user else OWNER
 
     async def _check(self, request: Request) -> None:
-        """Who may ask: whoever has the key. Without one, this machine, and no web page that is open on it."""
+        """Raise ApiError unless the request has the key. Without a key, only this machine may ask, and no web page open
+        on it."""
         if self._gateway.ending:
-            raise ApiError(503, "the gateway is ending", kind="server_error", headers={"Retry-After": "5"})
+            raise ApiError(503, "the gateway is shutting down", kind="server_error", headers={"Retry-After": "5"})
         if self._terms.key:
             await self._door.check(request.headers.get("authorization"))
             return
@@ -270,19 +273,19 @@ class HttpApi:
             raise ApiError(403, f"without a key, {strange}; set `api.key`")
 
 
-async def read_body(request: Request, patience: float) -> bytes:
-    """The whole body, within its size and time."""
-    if int(request.headers.get("content-length") or 0) > LARGEST_BODY:
+async def read_body(request: Request, timeout_seconds: float) -> bytes:
+    """Return the whole body. Raises ApiError if it is too large or too slow."""
+    if int(request.headers.get("content-length") or 0) > MAX_REQUEST_BYTES:
         raise _too_large()
     body = bytearray()
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout_seconds):
             async for piece in request.stream():
                 body += piece
-                if len(body) > LARGEST_BODY:
+                if len(body) > MAX_REQUEST_BYTES:
                     raise _too_large()
     except TimeoutError:
-        raise ApiError(408, "the body did not come in time", headers={"Connection": "close"}) from None
+        raise ApiError(408, "the body was not received in time", headers={"Connection": "close"}) from None
     return bytes(body)
 
 
@@ -291,7 +294,7 @@ def _no_model(name: str) -> ApiError:
 
 
 def _too_large() -> ApiError:
-    return ApiError(413, f"the body has more than {LARGEST_BODY:,} bytes", headers={"Connection": "close"})
+    return ApiError(413, f"the body has more than {MAX_REQUEST_BYTES:,} bytes", headers={"Connection": "close"})
 
 
 def _named(request: Request, header: str) -> str | None:
@@ -301,27 +304,27 @@ def _named(request: Request, header: str) -> str | None:
     if len(values) > 1:
         raise ApiError(400, f"the request has {len(values)} {header} headers; send one", param=header)
     value = values[0]
-    if not 0 < len(value) <= LONGEST_NAME or not value.isprintable():
-        raise ApiError(400, f"{header} takes 1 to {LONGEST_NAME} printable characters", param=header)
+    if not 0 < len(value) <= MAX_CLIENT_NAME_CHARS or not value.isprintable():
+        raise ApiError(400, f"{header} must have 1 to {MAX_CLIENT_NAME_CHARS} printable characters", param=header)
     return value
 
 
 async def _show_error(request: Request, error: Exception) -> Response:
     match error:
         case ApiError():
-            told = error
+            response = error
         case ClientDisconnect():
             return Response(status_code=499)
         case HTTPException(detail=detail):  # unknown paths and wrong methods
             what = f"{request.method} {request.url.path}: {detail}"
-            told = ApiError(error.status_code, what, headers=error.headers)
+            response = ApiError(error.status_code, what, headers=error.headers)
         case UsageError():
-            told = ApiError(400, error.line())
+            response = ApiError(400, error.line())
         case HermesError():
-            if not isinstance(error, StoreError):  # the gateway has said it, once
+            if not isinstance(error, StoreError):  # the gateway logs store errors, once
                 log.error("a request failed: %s", error.line())
-            told = ApiError(503, error.line(), kind="server_error", headers={"Retry-After": "5"})
+            response = ApiError(503, error.line(), kind="server_error", headers={"Retry-After": "5"})
         case _:
-            log.exception("a request met a defect", exc_info=error)
-            told = ApiError(500, f"a defect: {type(error).__name__}", kind="server_error")
-    return JSONResponse(told.body, status_code=told.status, headers=told.headers)
+            log.exception("a request failed with an unexpected error", exc_info=error)
+            response = ApiError(500, f"internal error: {type(error).__name__}", kind="server_error")
+    return JSONResponse(response.body, status_code=response.status, headers=response.headers)

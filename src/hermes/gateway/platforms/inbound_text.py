@@ -1,32 +1,32 @@
-"""Text and names of people on a platform, as the agent reads them."""
+"""Cleans text and names of people on a platform for the agent."""
 
 from __future__ import annotations
 
 import re
 
 MAX_QUOTED_CHARS = 200
-"""Of a message that is replied to."""
+"""Longest quotation of a replied-to message."""
 MAX_NAME_CHARS = 64
 LATE_SECONDS = 120.0
 UNSEEN = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Characters that steer a terminal, or turn the order of the text around them."""
+"""Characters that control a terminal or change the direction of surrounding text."""
 BRACKETS = str.maketrans("[]", "()")
-"""In groups the agent reads `[name] text`."""
+"""Replaced in names, because in groups the agent reads `[name] text`."""
 
 
 def well_formed(text: str) -> str:
-    """Return the text without halves of surrogate pairs, which no file takes."""
+    """Return the text without unpaired surrogates, which cannot be encoded."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def one_name(text: str) -> str:
-    """Return a name that somebody chose as one short line that cannot be taken for anything else."""
+    """Return a name as one short line that cannot be mistaken for markup."""
     seen = UNSEEN.sub("", well_formed(text)).translate(BRACKETS)
     return " ".join(seen.split())[:MAX_NAME_CHARS].rstrip()
 
 
 def first_name_of(*names: str | None, default: str) -> str:
-    """Return the first of the names that is one after cleaning."""
+    """Return the first name that is not empty after cleaning."""
     return next((name for given in names if given and (name := one_name(given))), default)
 
 
@@ -36,7 +36,7 @@ def as_quote(text: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """Return the beginning of a message that is replied to."""
+    """Return the beginning of a replied-to message."""
     return text if len(text) <= MAX_QUOTED_CHARS else text[:MAX_QUOTED_CHARS].rstrip() + " …"
 
 

@@ -1,4 +1,4 @@
-"""How a package that a platform needs gets into the environment that hermes runs in."""
+"""Installation commands for packages that a platform needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SLACK = ("slack-sdk>=3.33,<4", "aiohttp>=3.9,<4")
 
 
 def how_to_install(requirements: tuple[str, ...], prefix: Path | None = None) -> str:
-    """Return the command that adds packages to this environment, by the program that made it: pipx, uv or pip."""
+    """Return the command that adds packages to this environment, for pipx, uv or pip."""
     root = Path(sys.prefix) if prefix is None else prefix
     quoted = [f"'{one}'" for one in requirements]
     if "pipx" in root.parts:
@@ -25,7 +25,7 @@ def how_to_install(requirements: tuple[str, ...], prefix: Path | None = None) ->
 
 
 def _is_of_uv(root: Path) -> bool:
-    """Return True for an environment of uv's, which has no pip."""
+    """Return True for an environment made by uv, which has no pip."""
     try:
         lines = (root / "pyvenv.cfg").read_text(encoding="utf-8").splitlines()
     except OSError:

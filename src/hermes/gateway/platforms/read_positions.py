@@ -1,7 +1,7 @@
-"""How far the chats of a platform were read, for platforms that do not repeat what nobody took.
+"""Read positions of a platform's chats, for platforms that do not repeat missed messages.
 
-A position follows the commit of its message, so a crash in between only means that the message is read twice, and the
-inbox knows it. Positions of messages that were for nobody are written with a delay.
+A position is written after the commit of its message, so a crash in between only means that the message is read twice,
+which the inbox notices. Positions of messages for nobody are written with a delay.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from hermes.gateway.platform import Intake
 
 MAX_UNWRITTEN = 50
-"""Messages that nobody wanted until positions are written all the same."""
+"""Number of ignored messages after which positions are written."""
 
 
 class ReadPositions:
@@ -25,20 +25,20 @@ class ReadPositions:
         self._passed = 0
 
     async def load(self) -> None:
-        """Read what is stored."""
+        """Load the stored positions."""
         self._positions = await self._intake.read_positions()
 
     @property
     def places(self) -> list[str]:
-        """All places with a position."""
+        """The ids of all chats with a position."""
         return list(self._positions)
 
     def get(self, place: str) -> str | None:
-        """Return the position of a place."""
+        """Return the position of a chat."""
         return self._positions.get(place)
 
     async def advance(self, place: str, position: str, *, taken: bool) -> None:
-        """Note that a place was read up to `position`; it is written at once if the message there was taken in."""
+        """Record that a chat was read up to `position`; written at once if its message was accepted."""
         known = self._positions.get(place)
         if known is not None and not self._is_later(position, known):
             return
@@ -48,7 +48,7 @@ class ReadPositions:
             await self.flush()
 
     def forget(self, place: str) -> None:
-        """Drop a place that cannot be read any more."""
+        """Drop a chat that cannot be read any more."""
         if self._positions.pop(place, None) is not None:
             self._unwritten[place] = None
 

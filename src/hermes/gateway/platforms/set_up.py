@@ -1,4 +1,4 @@
-"""What each chat platform needs to be set up: where its tokens are made, and what the platform says of them."""
+"""Set-up of the chat platforms: where to create tokens, and how to check them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from urllib.request import Request, urlopen
 
 from msgspec import Struct
 
+from hermes.gateway.platforms import SWITCHES
 from hermes.gateway.platforms.packages import DISCORD, DISTRIBUTION, SLACK
 from hermes.settings import (
     DISCORD_BASE_URL,
-    DISCORD_TOKEN,
     SLACK_APP_TOKEN,
     SLACK_BASE_URL,
-    SLACK_TOKEN,
     TELEGRAM_BASE_URL,
-    TELEGRAM_TOKEN,
     Setting,
 )
 from hermes.types import Json
@@ -28,9 +26,9 @@ from hermes.types import Json
 TIMEOUT_SECONDS = 15.0
 MAX_REPLY_BYTES = 1_000_000
 MESSAGE_CONTENT_FLAGS = 1 << 18 | 1 << 19
-"""Of a Discord application: granted by Discord, or switched on by the owner of a bot in few servers."""
+"""Flags of a Discord application: granted by Discord, or enabled by the owner of a bot in few servers."""
 DISCORD_PERMISSIONS = 1 << 10 | 1 << 11 | 1 << 16 | 1 << 38
-"""View channels, send messages, read the history, send messages in threads."""
+"""Permissions: view channels, send messages, read the history, send messages in threads."""
 SLACK_SCOPES = frozenset(
     ("app_mentions:read", "channels:history", "channels:read", "chat:write", "groups:history", "groups:read",
      "im:history", "im:read", "mpim:history", "mpim:read", "users:read")
@@ -38,11 +36,11 @@ SLACK_SCOPES = frozenset(
 
 
 class RefusedTokenError(Exception):
-    """The platform refuses a token."""
+    """Raised when the platform refuses a token."""
 
 
 class CheckedToken(Struct, frozen=True):
-    """The bot that the tokens belong to, what is still missing, and what to do next on the platform."""
+    """The bot of the tokens, missing requirements, and the next step on the platform."""
 
     bot: str
     missing: tuple[str, ...] = ()
@@ -50,7 +48,7 @@ class CheckedToken(Struct, frozen=True):
 
 
 class SetUp(Struct, frozen=True):
-    """The set-up of one platform. `check` asks it, given its address and the tokens in the order of `tokens`."""
+    """The set-up of one platform. `check` takes its address and the tokens in the order of `tokens`."""
 
     steps: str
     tokens: tuple[tuple[Setting[Any], str], ...]
@@ -87,38 +85,38 @@ def check_slack(base_url: str, tokens: list[str]) -> CheckedToken:
     _ask(f"{base_url}/apps.connections.open", {"Authorization": f"Bearer {tokens[1]}"}, "POST")
     granted = {one.strip() for one in headers.get("x-oauth-scopes", "").split(",")}
     lacking = sorted(SLACK_SCOPES - granted)
-    missing = (f"the scopes {', '.join(lacking)}: add them and install the app anew",) if lacking else ()
+    missing = (f"the scopes {', '.join(lacking)}: add them and reinstall the app",) if lacking else ()
     return CheckedToken(
         f"@{bot.get('user')} in {bot.get('team')}", missing, "Write to the app, or /invite it to a channel"
     )
 
 
 def _ask(url: str, headers: Mapping[str, str], method: str = "GET") -> tuple[dict[str, Json], Mapping[str, str]]:
-    """Return an answer with its headers, in lower case. Raises RefusedTokenError for a refused token, OSError or
-    ValueError where there is no usable answer. None of them holds the token."""
-    # Discord turns away programs that do not say what they are.
+    """Return a response with its headers, in lower case. Raises RefusedTokenError for a refused token, OSError or
+    ValueError for an unusable response. No error contains the token."""
+    # Discord refuses requests without a User-Agent that names the program.
     agent = {"User-Agent": f"DiscordBot ({DISTRIBUTION}, 1)", **headers}
     try:
-        with urlopen(Request(url, headers=agent, method=method), timeout=TIMEOUT_SECONDS) as answer:
-            found = json.loads(answer.read(MAX_REPLY_BYTES))
-            told = {name.lower(): value for name, value in answer.headers.items()}
+        with urlopen(Request(url, headers=agent, method=method), timeout=TIMEOUT_SECONDS) as response:
+            found = json.loads(response.read(MAX_REPLY_BYTES))
+            response_headers = {name.lower(): value for name, value in response.headers.items()}
     except HTTPError as error:
         if error.code in (401, 404):  # Telegram answers 404 to what cannot be a token
             raise RefusedTokenError(f"HTTP {error.code}") from None
-        raise OSError(f"it answers HTTP {error.code}") from None
+        raise OSError(f"it responds with HTTP {error.code}") from None
     except HTTPException as error:
         raise OSError(f"it does not speak HTTP: {type(error).__name__}") from None
     if not isinstance(found, dict):
-        raise ValueError("it answers with something else than an object")
+        raise ValueError("its response is not a JSON object")
     if found.get("ok") is False:
         raise RefusedTokenError(str(found.get("error") or found.get("description")))
-    return found, told
+    return found, response_headers
 
 
 SET_UPS: Mapping[str, SetUp] = {
     "telegram": SetUp(
         "Talk to https://t.me/BotFather: /newbot, a name, a user name. It gives you a token (docs/telegram.md).",
-        ((TELEGRAM_TOKEN, "The bot's token"),),
+        ((SWITCHES["telegram"], "The bot's token"),),
         TELEGRAM_BASE_URL,
         check_telegram,
         "telegram",
@@ -126,7 +124,7 @@ SET_UPS: Mapping[str, SetUp] = {
     "discord": SetUp(
         "On https://discord.com/developers/applications: New Application, then Bot › Reset Token, and switch on "
         "“Message Content Intent” (docs/discord.md).",
-        ((DISCORD_TOKEN, "The bot's token"),),
+        ((SWITCHES["discord"], "The bot's token"),),
         DISCORD_BASE_URL,
         check_discord,
         "discord",
@@ -135,7 +133,7 @@ SET_UPS: Mapping[str, SetUp] = {
     "slack": SetUp(
         "On https://api.slack.com/apps: Create New App › From a manifest (it is in docs/slack.md), then Basic "
         "Information › App-Level Tokens with connections:write, and Install App.",
-        ((SLACK_TOKEN, "The bot's token (xoxb-…)"), (SLACK_APP_TOKEN, "The app-level token (xapp-…)")),
+        ((SWITCHES["slack"], "The bot's token (xoxb-…)"), (SLACK_APP_TOKEN, "The app-level token (xapp-…)")),
         SLACK_BASE_URL,
         check_slack,
         "slack_sdk",

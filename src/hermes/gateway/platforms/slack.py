@@ -1,7 +1,7 @@
 """Slack: events come over a websocket (Socket Mode) and are acknowledged after the commit.
 
-What was said while no gateway ran is not sent again for long, so each channel and thread has a read position, and what
-came later is read over HTTP whenever a connection begins.
+Slack repeats missed events only for a short time. So each channel and thread has a read position, and each new
+connection first reads later messages over HTTP.
 """
 
 from __future__ import annotations
@@ -35,44 +35,44 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.gateway.slack")
 
-LONGEST_MESSAGE_UNITS = 3500
-"""Slack takes 4,000 characters gladly; formatting adds some."""
-FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0
+MAX_MESSAGE_UNITS = 3500
+"""Slack recommends at most 4,000 characters; formatting adds some."""
+MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
 CALL_TIMEOUT_SECONDS = 20
 PING_SECONDS = 5.0
 WATCH_SECONDS, SILENT_LOSS_SECONDS, LONG_LOSS_SECONDS = 5.0, 15.0, 60.0
-"""Between two looks at the connection; of a loss that is none, as Slack renews each every few hours; of one that the
-library does not end."""
+"""Interval of checks; longest loss that is not reported, as Slack renews each connection every few hours; and the loss
+after which we reconnect, because the library does not."""
 MAX_WAITING_EVENTS = 10_000
-"""Events that wait to be stored. Later ones are not acknowledged, so Slack sends them again."""
+"""Events that wait to be stored. Further ones are not acknowledged, so Slack sends them again."""
 MAX_NAMES = 1000
 PAGE_ITEMS = 200
 MAX_PAGES = 100
 THREAD_LIFE_SECONDS = 14 * 86_400
-"""Threads in which nothing was said for longer are not looked through after a start."""
+"""Threads that are silent for longer are not read after a start."""
 CLOCK_DIFFERENCE_SECONDS = 600.0
-"""By which this machine's clock may be ahead of Slack's."""
+"""How far this machine's clock may be ahead of Slack's."""
 KINDS = "public_channel,private_channel,mpim,im"
 T = TypeVar("T")
 
 
 class SlackTerms(Struct, frozen=True):
-    """How the bot is reached. With `marks_late` a message that waited while nobody ran says so."""
+    """Options of the bot. With `marks_late`, a message that waited while no gateway ran is marked."""
 
     bot_token: str
     app_token: str
     base_url: str
     mentions_only: bool = True
     agents: frozenset[str] = frozenset()
-    """Ids of other bots that are heard in channels."""
+    """Ids of other bots whose messages in channels are accepted."""
     marks_late: bool = False
 
 
 class Slack:
-    """One bot in one workspace."""
+    """The Slack adapter of one bot in one workspace."""
 
     name = NAME
-    longest_message = LONGEST_MESSAGE_UNITS
+    longest_message = MAX_MESSAGE_UNITS
 
     def __init__(self, terms: SlackTerms, clock: Clock) -> None:
         if not terms.app_token:
@@ -97,11 +97,11 @@ class Slack:
 
     @property
     def can_edit(self) -> bool:
-        """False where other agents listen: they would answer the beginning of a reply."""
+        """False if other agents listen: they would answer the beginning of a reply."""
         return not self._terms.agents
 
     async def run(self, intake: Intake) -> None:
-        """Receive until cancelled. Trouble is reported once when it begins and once when it is over."""
+        """Receive until cancelled. A failure is reported when it begins and when it is over."""
         positions = ReadPositions(intake, lambda one, other: float(one) > float(other))
         await self._persist(intake, positions.load)
         known = await self._persist(intake, self._web.auth_test)
@@ -119,7 +119,7 @@ class Slack:
             await self._close_socket()
 
     async def send(self, chat: Chat, text: str, key: str = "") -> str:
-        """Send one message. Slack keeps a `key` beside it, where `was_sent` finds it."""
+        """Send one message. Slack stores the `key` as metadata, where `was_sent` finds it."""
         sent = await self._call(
             self._web.chat_postMessage(
                 channel=chat.chat_id,
@@ -133,7 +133,7 @@ class Slack:
         return str(sent["ts"])
 
     async def was_sent(self, chat: Chat, key: str, since: float) -> bool:
-        """Look for a key among the messages of a channel or thread. False where they may not be read."""
+        """Search a channel or thread for a message with a key. False if it may not be read."""
         from slack_sdk.errors import SlackApiError
 
         async def look() -> list[Json]:
@@ -167,8 +167,8 @@ class Slack:
             await socket.aiohttp_client_session.close()
 
     async def _connect(self) -> None:
-        """Open the websocket; the library keeps it open. Its own retries would hide a wrong token, so that is asked
-        for first."""
+        """Open the websocket; the library keeps it open. Its own retries would hide a wrong token, so the token is
+        checked first."""
         await self._close_socket()
         socket = self._sockets.SocketModeClient(
             self._terms.app_token, log_of(), self._web, auto_reconnect_enabled=True, ping_interval=PING_SECONDS
@@ -177,11 +177,11 @@ class Slack:
         socket.socket_mode_request_listeners.append(self._hear)
         self._socket = socket
         socket.wss_uri = await socket.issue_new_wss_url()
-        await asyncio.wait_for(socket.connect(), CALL_TIMEOUT_SECONDS)  # it tries its address for ever
+        await asyncio.wait_for(socket.connect(), CALL_TIMEOUT_SECONDS)  # it retries its address for ever
 
     async def _watch(self, intake: Intake, told: str) -> None:
-        """Report when the connection is lost, and when it is there again. After a long loss it is opened anew: the
-        library goes on with the address that it has, which Slack accepts for a moment only."""
+        """Report when the connection is lost and when it is back. Reconnect after a long loss: the library keeps an
+        address that Slack accepts only for a moment."""
         lost_seconds = 0.0
         while True:
             await self._clock.sleep(WATCH_SECONDS)
@@ -198,7 +198,7 @@ class Slack:
     # The library calls these in the order of what happens.
 
     async def _hear_hello(self, _socket: object, message: Json, _raw: object) -> None:
-        """A connection begins: what was said since the last one may not be sent again."""
+        """Queue None for a new connection: Slack may not repeat earlier messages."""
         if message.get("type") == "hello":
             self._waiting.put_nowait(None)
 
@@ -207,7 +207,7 @@ class Slack:
             self._waiting.put_nowait(request)
 
     async def _handle(self, reading: _EventReading, request: SocketModeRequest | None) -> None:
-        """Hand in one event, then acknowledge it; None stands for a connection that began."""
+        """Hand in one event, then acknowledge it; None stands for a new connection."""
         if request is None:
             await self._catch_up(reading)
             return
@@ -216,11 +216,11 @@ class Slack:
         if self._socket is not None:
             try:
                 await self._socket.send_socket_mode_response({"envelope_id": request.envelope_id})
-            except OSError as error:  # Slack sends it again, and the inbox knows it
+            except OSError as error:  # Slack sends it again, and the inbox ignores it
                 log.debug("an event could not be acknowledged: %s", error)
 
     async def _take(self, reading: _EventReading, event: Json) -> None:
-        """Hand in one message. One that cannot be read is logged and left out: it would block all behind it."""
+        """Hand in one message. An unreadable message is logged and skipped: it would block all later ones."""
         try:
             found = await reading.reader.read(event)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -235,8 +235,8 @@ class Slack:
             await reading.positions.advance(_place_of(event), str(event["ts"]), taken=found is not None)
 
     async def _catch_up(self, reading: _EventReading) -> None:
-        """Read what was said since the positions. A channel that is new to us begins with what comes next, unless it
-        was made while nobody listened."""
+        """Read the messages after each position. A new channel begins with the next message, unless it was created
+        while no gateway ran."""
         positions = reading.positions
         latest = max((float(positions.get(place) or 0) for place in positions.places), default=None)
         for channel in await self._pages("users.conversations", "channels", {"types": KINDS}):
@@ -272,7 +272,7 @@ class Slack:
             log.info("%s may not be read: %s", place, code_of(error))
 
     async def _history(self, channel: str, thread: str, oldest: str) -> list[Json]:
-        """Return what was said in a channel or thread after a time, in order."""
+        """Return the messages of a channel or thread after a time, in order."""
         asked = {"channel": channel, "oldest": oldest, "include_all_metadata": "true"}
         if thread:
             found = await self._pages("conversations.replies", "messages", {**asked, "ts": thread})
@@ -282,7 +282,7 @@ class Slack:
         return [{"type": "message", **one, "channel": channel} for one in later]
 
     async def _pages(self, method: str, field: str, asked: Mapping[str, str]) -> list[Json]:
-        """Return a list of Slack's, page by page."""
+        """Return a list, fetched page by page."""
         found: list[Json] = []
         params: dict[str, str | int] = {**asked, "limit": PAGE_ITEMS}
         for _ in range(MAX_PAGES):
@@ -291,11 +291,11 @@ class Slack:
             params["cursor"] = str((page.get("response_metadata") or {}).get("next_cursor") or "")
             if not params["cursor"]:
                 return found
-        log.warning("%s: what comes after %d entries is left out", method, len(found))
+        log.warning("%s: entries after the first %d are ignored", method, len(found))
         return found
 
     async def _page(self, method: str, params: Mapping[str, str | int]) -> Json:
-        """Return one page, after as long a wait as Slack asks for: pages that were read need not be read again."""
+        """Return one page, waiting as long as Slack asks, so that earlier pages need not be read again."""
         from slack_sdk.errors import SlackApiError
 
         while True:
@@ -305,10 +305,10 @@ class Slack:
                 asked_seconds = retry_after(error)
                 if asked_seconds is None:
                     raise
-                await self._clock.sleep(max(asked_seconds, FIRST_WAIT_SECONDS))
+                await self._clock.sleep(max(asked_seconds, MIN_RETRY_SECONDS))
 
     async def _name_of(self, user_id: str) -> str:
-        """Return how somebody is called; their id where Slack does not tell."""
+        """Return the name of a person, or their id if Slack does not give one."""
         from slack_sdk.errors import SlackApiError
 
         if user_id not in self._names:
@@ -325,11 +325,11 @@ class Slack:
         return self._names[user_id]
 
     async def _persist(self, intake: Intake, work: Callable[[], Awaitable[T]]) -> T:
-        """Try until it works: Slack, the network or the store come back."""
+        """Retry until `work` succeeds: Slack, the network and the store come back."""
         import aiohttp
         from slack_sdk.errors import SlackApiError
 
-        wait_seconds = FIRST_WAIT_SECONDS
+        wait_seconds = MIN_RETRY_SECONDS
         while True:
             asked_seconds = 0.0
             try:
@@ -342,10 +342,10 @@ class Slack:
                 reason = self._describe(error)
             await self._report(intake, "failing", reason)
             await self._clock.sleep(max(wait_seconds, asked_seconds))
-            wait_seconds = min(wait_seconds * 2, LONGEST_WAIT_SECONDS)
+            wait_seconds = min(wait_seconds * 2, MAX_RETRY_SECONDS)
 
     async def _report(self, intake: Intake, state: str, detail: str) -> None:
-        """Report the state when it changes. A store that cannot be written is told at the next change."""
+        """Report a changed state. If the store cannot be written, it is reported at the next change."""
         if state == self._state:
             return
         try:
@@ -356,7 +356,7 @@ class Slack:
         self._state = state
 
     async def _call(self, call: Awaitable[Json]) -> Json:
-        """Await a call and translate what it raises."""
+        """Await a call and translate its errors."""
         import aiohttp
         from slack_sdk.errors import SlackApiError
 
@@ -372,7 +372,7 @@ class Slack:
 
 
 class _EventReading(Struct, frozen=True):
-    """What events are read with."""
+    """The gateway, positions and reader of one connection."""
 
     intake: Intake
     positions: ReadPositions
@@ -380,7 +380,7 @@ class _EventReading(Struct, frozen=True):
 
 
 def log_of() -> logging.Logger:
-    """Return the library's logger, without its news of each connection and its tracebacks."""
+    """Return the library's logger, muted: it logs each connection and tracebacks."""
     library = logging.getLogger("slack_sdk")
     library.setLevel(logging.CRITICAL)
     return library
@@ -394,6 +394,6 @@ def _make_web_client(terms: SlackTerms) -> AsyncWebClient:
 
 
 def _place_of(event: Json) -> str:
-    """Return the name of a channel's or thread's read position."""
+    """Return the key of the read position of a channel or thread."""
     thread = event.get("thread_ts")
     return f"{event['channel']}/{thread}" if thread and thread != event["ts"] else str(event["channel"])

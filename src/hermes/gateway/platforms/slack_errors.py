@@ -1,4 +1,4 @@
-"""What Slack's errors mean for a message: later, never, or never in that place. No error names a token."""
+"""Classifies Slack's errors: retry later, never, or never in that place. No error contains a token."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNREADABLE: Final = frozenset(
      "is_inactive", "method_not_supported_for_channel_type", "missing_scope", "no_permission", "not_in_channel",
      "team_access_not_granted", "thread_not_found")
 )  # fmt: skip
-"""What Slack says of one channel that may not be read; others are read all the same."""
+"""Errors of a single channel that may not be read; other channels are read all the same."""
 GONE: Final = frozenset(("cant_update_message", "edit_window_closed", "message_not_found"))
 NEVER: Final = frozenset(
     ("cannot_dm_bot", "channel_not_found", "invalid_blocks", "is_archived", "messages_tab_disabled", "msg_too_long",
@@ -30,7 +30,7 @@ NEVER: Final = frozenset(
 
 
 def translate(error: SlackApiError, reason: str) -> SendLater | SendNever:
-    """Return the gateway's word for a refused call. An unknown error is tried again."""
+    """Return the gateway's exception for a refused call. Unknown errors are retried."""
     code = code_of(error)
     if (wait_seconds := retry_after(error)) is not None:
         return SendLater(reason, wait_seconds)
@@ -42,10 +42,10 @@ def translate(error: SlackApiError, reason: str) -> SendLater | SendNever:
 
 
 def describe(error: Exception, tokens: Sequence[str]) -> str:
-    """Return one line for a person, without the tokens."""
+    """Return an error as one line without the tokens."""
     code = code_of(error)
     if code in REFUSED_TOKEN:
-        scope = _answer_of(error).get("needed")
+        scope = _body_of(error).get("needed")
         lacks = f", which lacks {scope}" if scope else "'s scopes"
         return f"Slack refuses a token ({code}): check `slack.bot_token`, `slack.app_token` and the app{lacks}"
     line = f"Slack answers {code}" if code else f"{type(error).__name__}: {error}".replace("\n", " ")
@@ -55,25 +55,25 @@ def describe(error: Exception, tokens: Sequence[str]) -> str:
 
 
 def code_of(error: Exception) -> str:
-    """Return Slack's word for what is wrong; "" for another kind of error."""
+    """Return Slack's error code; "" for another kind of error."""
     status = _status_of(error)
-    return "" if status is None else str(_answer_of(error).get("error") or f"HTTP {status}")
+    return "" if status is None else str(_body_of(error).get("error") or f"HTTP {status}")
 
 
 def retry_after(error: SlackApiError) -> float | None:
-    """Return the seconds that Slack asks to wait, if it does."""
+    """Return the seconds that Slack asks to wait, or None."""
     if _status_of(error) != 429:
         return None
     return float(error.response.headers.get("Retry-After", 1))
 
 
-def _answer_of(error: Exception) -> Json:
-    """Return what Slack answered; {} for another kind of error, and for what came from a proxy on the way."""
+def _body_of(error: Exception) -> Json:
+    """Return the body of Slack's response; {} for other errors, and for responses of a proxy."""
     data = getattr(getattr(error, "response", None), "data", None)
     return data if isinstance(data, dict) else {}
 
 
 def _status_of(error: Exception) -> int | None:
-    """Return the HTTP status; the library hands over an answer that is no JSON as it came, under another name."""
+    """Return the HTTP status. The library puts it elsewhere for a response that is not JSON."""
     response = getattr(error, "response", None)
     return getattr(response, "status_code", None) or getattr(response, "status", None)

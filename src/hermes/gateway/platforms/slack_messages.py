@@ -1,4 +1,4 @@
-"""What Slack's events mean: a message becomes one for the gateway, or nothing."""
+"""Translates Slack's events into messages for the gateway."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ MAX_FILES_NAMED = 5
 HEARD_SUBTYPES = {None, "bot_message", "file_share", "me_message", "thread_broadcast"}
 DIRECT_CHAT = "im"
 KEY_ENTRY = "hermes_message"
-"""The type of our entries beside messages."""
+"""The type of our metadata entry on messages."""
 
 
 class EventReader(Struct, frozen=True):
-    """Reads events for one bot. With `mentions_only` it hears in channels only what is said to it.
+    """Translates events for one bot. With `mentions_only`, only messages to the bot are accepted in channels.
 
-    `name_of` gives the name of a person by id.
+    `name_of` returns the name of a person by id.
     """
 
     bot_user_id: str
     mentions_only: bool
     name_of: Callable[[str], Awaitable[str]]
     agents: frozenset[str] = frozenset()
-    """Ids of other apps, or of their users, that are heard in channels."""
+    """Ids of other apps, or of their users, whose messages in channels are accepted."""
 
     async def read(self, event: Json) -> Inbound | None:
         """Return the message for the gateway; None for messages of bots, of Slack itself, or to somebody else."""
@@ -52,7 +52,7 @@ class EventReader(Struct, frozen=True):
         if not text and not files:
             return None
         user, is_agent = author, bool(said.get("bot_id"))
-        if is_agent and (direct or edited):  # an edit is a reply that grows
+        if is_agent and (direct or edited):  # an edit is a streamed reply
             return None
         return Inbound(
             chat=chat_of(event, said, direct=direct),
@@ -64,7 +64,7 @@ class EventReader(Struct, frozen=True):
         )
 
     def _author_of(self, said: Json) -> str | None:
-        """Return the id of whoever is heard: a person, or an app that is named among the agents."""
+        """Return the id of an accepted author: a person, or an app among the agents."""
         user, app = said.get("user"), said.get("bot_id")
         if user in (self.bot_user_id, "USLACKBOT"):
             return None
@@ -76,7 +76,7 @@ class EventReader(Struct, frozen=True):
         return said.get("parent_user_id") == self.bot_user_id or self.bot_user_id in mentioned(raw)
 
     async def _readable(self, raw: str) -> str:
-        """Return the text without our mention, and with names in place of ids."""
+        """Return the text without the bot's mention, and with names in place of ids."""
         own = rf"<@{re.escape(self.bot_user_id)}(?:\|[^<>]*)?>"
         bare = re.sub(rf"(?:,?[ \t]+)?{own}[,:]?", "", raw).strip() or raw
         others = sorted(mentioned(bare))[:MAX_MENTIONS_NAMED]
@@ -84,7 +84,8 @@ class EventReader(Struct, frozen=True):
 
 
 def _said_in(event: Json) -> tuple[Json | None, bool]:
-    """Return the message of an event, and whether a person changed it: a link that got its preview is no change."""
+    """Return the message of an event, and whether a person edited it. A loaded link preview does not count as an
+    edit."""
     if event.get("type") not in ("message", "app_mention"):
         return None, False
     if event.get("subtype") == "message_changed":
@@ -95,20 +96,20 @@ def _said_in(event: Json) -> tuple[Json | None, bool]:
 
 
 def message_id_of(channel: str, said: Json, *, edited: bool) -> str:
-    """Return the id of a message: time stamps are unique in their channel alone."""
+    """Return the id of a message. Time stamps are unique only within a channel."""
     version = f".{(said.get('edited') or {}).get('ts', '')}" if edited else ""
     return f"{channel}.{said['ts']}{version}"
 
 
 def chat_of(event: Json, said: Json, *, direct: bool) -> Chat:
-    """Return where a message was said. A message that others replied to is no thread of its own."""
+    """Return the chat of a message. A message with replies is not a thread itself."""
     thread = said.get("thread_ts")
     in_thread = thread is not None and thread != said["ts"]
     return Chat(NAME, "dm" if direct else "group", str(event["channel"]), str(thread) if in_thread else None)
 
 
 def _describe_files(files: list[Json]) -> str:
-    """Return in words what came with a message: only text can be read here."""
+    """Return a description of files, because only text can be read here."""
     names = [f"“{well_formed(str(one.get('name') or one.get('id')))}”" for one in files[:MAX_FILES_NAMED]]
     if not names:
         return ""
@@ -117,11 +118,11 @@ def _describe_files(files: list[Json]) -> str:
 
 
 def key_entry(key: str) -> Json:
-    """Return the entry that Slack shall keep beside a message that is sent with a key."""
+    """Return the metadata entry for a message that is sent with a key."""
     return {"event_type": KEY_ENTRY, "event_payload": {"key": key}}
 
 
 def key_of(message: Json) -> str | None:
-    """Return the key that a message was sent with, if it is there to be seen."""
+    """Return the key of a sent message, if it is visible."""
     entry = message.get("metadata") or {}
     return (entry.get("event_payload") or {}).get("key") if entry.get("event_type") == KEY_ENTRY else None

@@ -1,4 +1,4 @@
-"""Text on its way to and from Slack: Markdown becomes Slack's mrkdwn, and mrkdwn of people plain text."""
+"""Converts text: Markdown to Slack's mrkdwn, and people's mrkdwn to plain text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REFERENCE = re.compile(r"<(?P<kind>[@#!]?)(?P<target>[^<>|\n]{1,3000})(?:\|(?P<l
 
 
 def to_mrkdwn(markdown: str) -> str:
-    """Return Markdown as Slack shows it. It never fails, and what people could have written as a mention is text."""
+    """Return Markdown as mrkdwn. Never fails, and never produces a mention."""
     made = render(markdown)
     opening: dict[int, list[Span]] = {}
     closing: dict[int, list[Span]] = {}
@@ -34,7 +34,7 @@ def to_mrkdwn(markdown: str) -> str:
 
 
 def _trim(text: str, span: Span) -> tuple[int, int]:
-    """Return the ends of a span without blanks: Slack formats nothing between marks with blanks inside."""
+    """Return the ends of a span without blanks: Slack formats no text with blanks next to the marks."""
     start, end = span.start, span.end
     while start < end and text[start].isspace():
         start += 1
@@ -68,7 +68,7 @@ def _escape_link(address: str) -> str:
 
 
 def to_plain(text: str, names: Mapping[str, str]) -> str:
-    """Return what somebody wrote as plain text; `names` are those of the people mentioned, by id."""
+    """Return mrkdwn as plain text; `names` has the names of mentioned people, by id."""
 
     def read(found: re.Match[str]) -> str:
         target, label = found["target"], found["label"]

@@ -1,4 +1,4 @@
-"""Telegram: messages come by polling or by webhook, and Telegram hears that they arrived only after the commit."""
+"""Telegram: messages come by polling or by webhook, and are acknowledged after the commit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -27,22 +28,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.gateway.telegram")
 
-LONGEST = 4096
-POLL = 30
-DRAIN = 5
-"""Seconds that posts of Telegram get to be answered at the end."""
-WANTED = ["message", "edited_message"]
+MAX_MESSAGE_UNITS = 4096
+POLL_SECONDS = 30
+WEBHOOK_DRAIN_SECONDS = 5
+"""Seconds that open webhook requests have to finish at the end."""
+ALLOWED_UPDATES = ["message", "edited_message"]
 SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's name
-FIRST_WAIT, LONGEST_WAIT = 1.0, 30.0
+MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 30.0
 ELSEWHERE = "/"
-"""Between chat and number in the id of a message that went to another chat than it was sent to."""
+"""Separates chat and number in the id of a message that was sent to another chat than requested."""
 
 T = TypeVar("T")
 Write: TypeAlias = "Callable[[str, Sequence[MessageEntity]], Awaitable[str]]"
 
 
 class TelegramTerms(Struct, frozen=True):
-    """How the bot is reached. An empty `webhook_url` means polling."""
+    """Options of the bot. An empty `webhook_url` means polling."""
 
     token: str
     base_url: str
@@ -51,12 +52,17 @@ class TelegramTerms(Struct, frozen=True):
     webhook_secret: str = ""
     webhook_port: int = 0
 
+    @property
+    def host(self) -> str:
+        """Return the host of the API, for error messages."""
+        return urlsplit(self.base_url).netloc
+
 
 class Telegram:
-    """One bot."""
+    """The Telegram adapter of one bot."""
 
     name = NAME
-    longest_message = LONGEST
+    longest_message = MAX_MESSAGE_UNITS
     can_edit = True
 
     def __init__(self, terms: TelegramTerms, clock: Clock) -> None:
@@ -73,7 +79,7 @@ class Telegram:
         self._intake: Intake | None = None
 
     async def run(self, intake: Intake) -> None:
-        """Receive until cancelled. Trouble is reported once when it begins and once when it is over."""
+        """Receive until cancelled. A failure is reported when it begins and when it is over."""
         self._intake = intake
         reader = await self._persist(intake, self._begin)
         if self._terms.webhook_url:
@@ -82,8 +88,8 @@ class Telegram:
             await self._run_polling(intake, reader)
 
     async def send(self, chat: Chat, text: str, key: str = "") -> str:  # noqa: ARG002 - Telegram knows no keys
-        """Send one message. A formatting that Telegram does not take never loses the text; a group that became a
-        supergroup is followed, and then the id tells where the message is."""
+        """Send one message. Refused formatting is dropped, never the text. Follows a group that became a supergroup;
+        the returned id then names the new chat."""
         from telegram.error import ChatMigrated
 
         async def send(text: str, entities: Sequence[MessageEntity]) -> str:
@@ -100,11 +106,12 @@ class Telegram:
         return await self._write(text, send)
 
     async def was_sent(self, chat: Chat, key: str, since: float) -> bool:  # noqa: ARG002
-        """Return False: Telegram shows a bot nothing of what was sent."""
+        """Return False: Telegram does not show a bot the messages that it sent."""
         return False
 
     async def edit(self, chat: Chat, message_id: str, text: str) -> None:
-        """Replace the text of a message we sent. Nobody can edit what was said in a group before it moved."""
+        """Replace the text of a sent message. Messages of a group from before it became a supergroup cannot be
+        edited."""
         from telegram.error import ChatMigrated
 
         elsewhere, _, number = message_id.rpartition(ELSEWHERE)
@@ -120,20 +127,20 @@ class Telegram:
         await self._write(text, edit)
 
     async def show_typing(self, chat: Chat) -> None:
-        """Show that a reply is coming; Telegram takes the sign away after five seconds."""
+        """Show that a reply is coming; Telegram hides the sign after five seconds."""
         from telegram.error import TelegramError
 
         try:
             await self._bot.send_chat_action(int(chat.chat_id), "typing", message_thread_id=_thread(chat))
         except TelegramError as error:
-            raise translate(error, self._terms.token) from None
+            raise translate(error, self._terms.token, self._terms.host) from None
 
     async def close(self) -> None:
-        for request in self._requests:  # the bot itself would not, as long as Telegram has not told it its name
+        for request in self._requests:  # an uninitialised bot would not
             await request.shutdown()
 
     async def _write(self, text: str, write: Write) -> str:
-        """Write formatted, or plain when that is refused."""
+        """Write formatted text, or plain text if the formatting is refused."""
         from telegram.error import BadRequest, TelegramError
 
         shown, entities = _format(text)
@@ -147,10 +154,11 @@ class Telegram:
                     raise
                 return await write(text, [])
         except TelegramError as error:
-            raise translate(error, self._terms.token) from None
+            raise translate(error, self._terms.token, self._terms.host) from None
 
     async def _note_move(self, moved: Moved) -> None:
-        """Must not raise: what is being sent comes first, and the next one to the old group tells it again."""
+        """Record a move. Must not raise: the message being sent comes first, and the next one to the old group reports
+        the move again."""
         try:
             if self._intake is not None:
                 await self._intake.move(moved)
@@ -158,13 +166,13 @@ class Telegram:
             log.error("the move of chat %s could not be stored: %s", moved.old.chat_id, error.line())
 
     async def _begin(self) -> UpdateReader:
-        """Learn who we are, and tell Telegram how it shall reach us."""
+        """Ask Telegram for the bot's name, and register the webhook or polling."""
         await self._bot.initialize()
         if self._terms.webhook_url:
             await self._bot.set_webhook(
                 self._terms.webhook_url,
                 secret_token=self._terms.webhook_secret,
-                allowed_updates=WANTED,
+                allowed_updates=ALLOWED_UPDATES,
                 max_connections=1,  # more would let messages overtake each other
             )
         else:
@@ -181,37 +189,38 @@ class Telegram:
         with http.listen("127.0.0.1", self._terms.webhook_port, "set `telegram.webhook_port`") as listener:
             host, port = listener.getsockname()
             await self._report(intake, "ok", f"@{reader.username}, webhook on {host}:{port}")
-            await http.GuestServer(webhook, drain=DRAIN).serve_on(listener)
+            await http.GuestServer(webhook, drain=WEBHOOK_DRAIN_SECONDS).serve_on(listener)
 
     async def _run_polling(self, intake: Intake, reader: UpdateReader) -> None:
-        """Ask for updates for ever. The next call confirms those before `offset`, so it moves after the commit."""
+        """Poll for updates until cancelled. The next call confirms those before `offset`, so it moves after the
+        commit."""
         offset: int | None = None
 
         async def poll() -> int | None:
-            # Until Telegram has answered, it is asked without waiting: so it is known at once that it is there.
-            updates = await self._get_updates(offset, wait=POLL if self._state == "ok" else 0)
+            # Until Telegram has answered once, poll without waiting, so that a recovery is noticed at once.
+            updates = await self._get_updates(offset, wait=POLL_SECONDS if self._state == "ok" else 0)
             await self._report(intake, "ok", f"@{reader.username}, polling")
             following = offset
             for update in updates:
                 await self._take(intake, reader, update)
                 following = max(following or 0, _number(update) + 1)
-            # Once all are confirmed the offset has done its work: Telegram may begin to count anew after a quiet week.
+            # Once all are confirmed, drop the offset: Telegram may restart its count after a quiet week.
             return following if updates else None
 
         while True:
             offset = await self._persist(intake, poll)
 
     async def _get_updates(self, offset: int | None, wait: int) -> list[Json]:
-        """The next updates as they came: the library's own call would fail as a whole for one it cannot read."""
-        asked: dict[str, Json] = {"timeout": wait, "allowed_updates": WANTED}
+        """Return the next updates as raw JSON: the library's own call would fail for all if it cannot read one."""
+        asked: dict[str, Json] = {"timeout": wait, "allowed_updates": ALLOWED_UPDATES}
         if offset is not None:
             asked["offset"] = offset
-        # Telegram does not mind the case of a method; the library would send us to its own call.
+        # Telegram ignores the case of a method; the library maps the usual spelling to its own call.
         found: Json = await self._bot.do_api_request("getupdates", asked, read_timeout=wait + 10)
         return [update for update in found if isinstance(update, dict) and "update_id" in update]
 
     async def _take(self, intake: Intake, reader: UpdateReader, raw: Json) -> None:
-        """Hand in one update. One that cannot be read is said and left out: it would block all behind it."""
+        """Hand in one update. An unreadable update is logged and skipped: it would block all later ones."""
         from telegram import Update
 
         try:
@@ -227,25 +236,25 @@ class Telegram:
                 await intake.move(found)
 
     async def _persist(self, intake: Intake, work: Callable[[], Awaitable[T]]) -> T:
-        """Try until it works: Telegram, the network or the store come back."""
+        """Retry until `work` succeeds: Telegram, the network and the store come back."""
         from telegram.error import RetryAfter, TelegramError
 
-        wait = FIRST_WAIT
+        wait = MIN_RETRY_SECONDS
         while True:
             try:
                 return await work()
             except TelegramError as error:
-                reason, asked = describe(error, self._terms.token), 0.0
+                reason, asked = describe(error, self._terms.token, self._terms.host), 0.0
                 if isinstance(error, RetryAfter):
                     asked = seconds_of(error)
             except HermesError as error:
                 reason, asked = error.line(), 0.0
             await self._report(intake, "failing", reason)
             await self._clock.sleep(max(wait, asked))
-            wait = min(wait * 2, LONGEST_WAIT)
+            wait = min(wait * 2, MAX_RETRY_SECONDS)
 
     async def _report(self, intake: Intake, state: str, detail: str) -> None:
-        """Say how it is when that changes; a store that cannot be written hears it next time."""
+        """Report a changed state. If the store cannot be written, it is reported at the next change."""
         if state == self._state:
             return
         try:
@@ -257,12 +266,12 @@ class Telegram:
 
 
 def _make_requests() -> tuple[BaseRequest, BaseRequest]:
-    """Connections for updates and for all else: waiting for updates holds up nothing."""
-    # Without it the library warns of its own change from numbers to timedeltas whenever Telegram asks for patience.
+    """Return separate connections for polling and for other calls, so that polling blocks none."""
+    # Without it the library warns of its change from numbers to timedeltas at each rate limit.
     os.environ.setdefault("PTB_TIMEDELTA", "true")
     from telegram.request import HTTPXRequest
 
-    for name in ("httpx", "httpcore", "telegram"):  # their chatter holds the URL, and the URL holds the token
+    for name in ("httpx", "httpcore", "telegram"):  # they log URLs, which contain the token
         logging.getLogger(name).setLevel(logging.WARNING)
 
     def make() -> HTTPXRequest:
@@ -279,11 +288,11 @@ def _make_bot(terms: TelegramTerms, requests: tuple[BaseRequest, BaseRequest]) -
 
 
 def _format(text: str) -> tuple[str, list[MessageEntity]]:
-    """The text as Telegram shall show it; as it is when that would be blank or too long."""
+    """Return the text and its formatting, or the plain text if the result would be blank or too long."""
     from telegram import MessageEntity
 
     made = render(text)
-    if not made.text.strip() or count_units(made.text) > LONGEST:
+    if not made.text.strip() or count_units(made.text) > MAX_MESSAGE_UNITS:
         return text, []
     spans = [
         MessageEntity(
@@ -303,6 +312,6 @@ def _thread(chat: Chat) -> int | None:
 
 
 def _number(update: Json) -> int:
-    """An update's number; 0 when it has none that is one."""
+    """Return an update's number; 0 if it has no valid one."""
     found = update.get("update_id") if isinstance(update, dict) else None
     return found if isinstance(found, int) else 0

@@ -1,4 +1,4 @@
-"""What Telegram's errors mean for a message: later, never, or never in that place. No error names the token."""
+"""Classifies Telegram's errors: retry later, never, or never in that place. No error contains the token."""
 
 from __future__ import annotations
 
@@ -10,38 +10,43 @@ from hermes.gateway.platform import MessageGone, SendLater, SendNever
 if TYPE_CHECKING:
     from telegram.error import RetryAfter, TelegramError
 
-REFUSED_TOKEN_WAIT = 60.0
+REFUSED_TOKEN_WAIT_SECONDS = 60.0
 UNREADABLE_MARKUP = ("can't parse", "entit")
 GONE = ("message to edit not found", "message can't be edited", "message_id_invalid", "message identifier is not")
 UNCHANGED = "message is not modified"
 HIDDEN = "(hidden)"
 
 
-def describe(error: TelegramError, token: str) -> str:
-    """One line for a person."""
+def describe(error: TelegramError, token: str, host: str) -> str:
+    """Return an error as one line without the token."""
+    from telegram.error import NetworkError, TimedOut
+
+    if type(error) in (NetworkError, TimedOut):  # BadRequest is a NetworkError too
+        why = str(error).replace(token, HIDDEN).replace("\n", " ").removeprefix("httpx.").strip(": ")
+        return f"cannot reach {host}" + (f" ({why})" if why else "")
     return f"{type(error).__name__}: {error}".replace(token, HIDDEN).replace("\n", " ")
 
 
 def is_about_markup(error: TelegramError) -> bool:
-    """Whether the same text without formatting would be taken."""
+    """Return True if the text would be accepted without formatting."""
     return any(words in str(error).lower() for words in UNREADABLE_MARKUP)
 
 
 def is_unchanged(error: TelegramError) -> bool:
-    """Whether an edit was refused because the message reads so already."""
+    """Return True if an edit was refused because nothing changed."""
     return UNCHANGED in str(error).lower()
 
 
-def translate(error: TelegramError, token: str) -> SendLater | SendNever:
-    """The gateway's word for a failed call. What nobody knows is tried again."""
+def translate(error: TelegramError, token: str, host: str) -> SendLater | SendNever:
+    """Return the gateway's exception for a failed call. Unknown errors are retried."""
     from telegram.error import BadRequest, Forbidden, InvalidToken, RetryAfter
 
-    reason = describe(error, token)
+    reason = describe(error, token, host)
     match error:
         case RetryAfter():
             return SendLater(reason, seconds_of(error))
         case InvalidToken():  # the owner may mend it: no fault of the message
-            return SendLater(reason, REFUSED_TOKEN_WAIT)
+            return SendLater(reason, REFUSED_TOKEN_WAIT_SECONDS)
         case BadRequest() if any(words in str(error).lower() for words in GONE):
             return MessageGone(reason)
         case BadRequest() | Forbidden():
@@ -51,6 +56,6 @@ def translate(error: TelegramError, token: str) -> SendLater | SendNever:
 
 
 def seconds_of(error: RetryAfter) -> float:
-    """How long Telegram asks to wait. The library is on its way from a number to a timedelta."""
+    """Return the seconds that Telegram asks to wait. The library is moving from a number to a timedelta."""
     asked = error.retry_after
     return asked.total_seconds() if isinstance(asked, timedelta) else float(asked)

@@ -1,4 +1,4 @@
-"""What Telegram's updates mean: an update becomes a message for the gateway, or nothing."""
+"""Translates Telegram updates into messages for the gateway."""
 
 from __future__ import annotations
 
@@ -34,18 +34,19 @@ ATTACHMENTS = {
     "video_note": "a video message",
     "voice": "a voice message",
 }
-"""What a message may hold beside text, the more telling first: an animation is a document too, a place a location."""
+"""Attachments by field name, the more specific first: an animation is a document too, a place a location."""
 
 
 class UpdateReader(Struct, frozen=True):
-    """Reads updates for one bot. With `mentions_only` it hears in groups only what is said to it."""
+    """Translates updates for one bot. With `mentions_only`, only messages to the bot are accepted in groups."""
 
     bot_id: int
     username: str
     mentions_only: bool
 
     def read(self, update: telegram.Update) -> Inbound | Moved | None:
-        """The message in an update; None for what nobody said to us. May raise anything for what is no update."""
+        """Return the message of an update; None if it is not addressed to the bot. May raise any error for a malformed
+        update."""
         edited = update.message is None
         message = update.edited_message if edited else update.message
         if message is None or message.chat.type not in ("private", "group", "supergroup"):
@@ -54,7 +55,7 @@ class UpdateReader(Struct, frozen=True):
             return moved
         if message.from_user is None or (message.from_user.is_bot and not _is_anonymous_admin(message)):
             return None
-        text = self._said(message, edited=edited)
+        text = self._agent_text(message, edited=edited)
         if text is None:
             return None
         # Another bot in the same chat counts its messages from the beginning again.
@@ -64,13 +65,13 @@ class UpdateReader(Struct, frozen=True):
             message_id=f"{own}.{update.update_id:d}" if edited else own,
             text=text,
             author_id=f"{_author(message).id:d}",
-            author_name=_called(_author(message)),
+            author_name=_name_of(_author(message)),
             author_alt=well_formed(_author(message).username or "") or None,
         )
 
-    def _said(self, message: telegram.Message, *, edited: bool) -> str | None:
-        """The text as the agent shall read it; None when it is not for us. What is forwarded is a quote and no command:
-        others said it."""
+    def _agent_text(self, message: telegram.Message, *, edited: bool) -> str | None:
+        """Return the text for the agent; None if it is not addressed to the bot. Forwarded text is quoted and never a
+        command: others wrote it."""
         raw, origin = well_formed(message.text or message.caption or ""), _origin(message)
         command = None if origin else COMMAND.match(raw)
         if command is not None and command["bot"] and command["bot"].lower() != self.username.lower():
@@ -102,7 +103,7 @@ class UpdateReader(Struct, frozen=True):
 
 
 def chat_of(message: telegram.Message) -> Chat:
-    """Where a message was said. Only a topic is a thread; Telegram numbers chains of replies too."""
+    """Return the chat of a message. Only a topic is a thread; Telegram numbers chains of replies too."""
     thread = message.message_thread_id if message.is_topic_message else None
     kind: ChatType = "dm" if message.chat.type == "private" else "group"
     return Chat(NAME, kind, f"{message.chat.id:d}", f"{thread:d}" if thread else None)
@@ -113,7 +114,8 @@ def group_of(chat_id: int) -> Chat:
 
 
 def _move(message: telegram.Message) -> Moved | None:
-    """A group that becomes a supergroup says so twice: at its end, and at the beginning of the other."""
+    """Return the move in a message, if any. A group that becomes a supergroup gets one message at its end, and the
+    supergroup one at its beginning."""
     here = group_of(message.chat.id)
     if message.migrate_to_chat_id:
         return Moved(here, group_of(message.migrate_to_chat_id))
@@ -132,14 +134,15 @@ def _author(message: telegram.Message) -> telegram.User | telegram.Chat:
     return anonymous or message.from_user
 
 
-def _called(someone: telegram.User | telegram.Chat) -> str:
+def _name_of(someone: telegram.User | telegram.Chat) -> str:
     title = getattr(someone, "title", None)  # a chat has one, a person has not
     names = (title, someone.full_name, someone.username)
     return first_name_of(*names, default=str(someone.id))
 
 
 def _replied_to(message: telegram.Message) -> telegram.Message | None:
-    """In a topic every message is a reply to its beginning, which means nothing."""
+    """Return the replied-to message. In a topic every message replies to the beginning of the topic; that is
+    ignored."""
     replied = message.reply_to_message
     return None if replied is None or replied.forum_topic_created is not None else replied
 
@@ -158,12 +161,12 @@ def _origin(message: telegram.Message) -> str:
     if origin is None:
         return ""
     people = (getattr(origin, name, None) for name in ("sender_user", "sender_chat", "chat"))
-    names = [_called(person) for person in people if person is not None]
+    names = [_name_of(person) for person in people if person is not None]
     return f"(forwarded from {names[0] if names else one_name(getattr(origin, 'sender_user_name', 'someone'))})"
 
 
 def _attachment(message: telegram.Message) -> str:
-    """What came with a message, in words: only text can be read here."""
+    """Return a description of an attachment, because only text can be read here."""
     for field, words in ATTACHMENTS.items():
         if found := getattr(message, field):
             return f"[{words}{well_formed(_details(field, found))}]"

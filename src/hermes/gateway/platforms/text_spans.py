@@ -1,4 +1,4 @@
-"""Markdown as plain text and spans of it, for platforms that have formatting of their own."""
+"""Converts Markdown to plain text with spans, for platforms that have their own formatting."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ QUOTE = re.compile(r"\s{0,3}>\s?(?P<text>.*)")
 BULLET = re.compile(r"\A(?P<indent>\s*)[-*+]\s+(?P<text>.*)")
 TABLE_RULE = re.compile(r"\A\s*(?:(?:\|\s*)?:?-+:?\s*(?:\|\s*:?-+:?\s*)+(?:\|\s*)?|\|\s*:?-+:?\s*\|\s*)")
 PRODUCT = re.compile(r"(`+.+?`+)|(?<=\w)\*(?=\w)")
-"""A star between letters or digits outside of code: 2*3*4 is a product, whatever Markdown says."""
+"""Matches a star between letters or digits outside of code: 2*3*4 is a product, not emphasis."""
 
 PAIRED: dict[str, EntityKind] = {"strong": "bold", "em": "italic", "s": "strikethrough"}
 LINKED = ("http://", "https://", "tg://")
 
 
 class Span(Struct, frozen=True):
-    """A stretch of text that is shown in a certain way; `detail` is a link's address or the language of code."""
+    """A formatted part of a text; `detail` is the address of a link or the language of code."""
 
     kind: EntityKind
     start: int
@@ -43,13 +43,13 @@ class Rendered(Struct):
     spans: list[Span] = field(default_factory=list)
 
     def mark(self, kind: EntityKind, start: int, detail: str = "") -> None:
-        """What was added since `start` is shown as `kind`."""
+        """Mark the text after `start` as `kind`."""
         if self.text[start:].strip():
             self.spans.append(Span(kind, start, len(self.text), detail))
 
 
 def render(markdown: str) -> Rendered:
-    """The text without its marks. It never fails: what is no Markdown stays as it is."""
+    """Return the text without Markdown's marks. Never fails: other text is returned unchanged."""
     lines, made, parser = markdown.split("\n"), Rendered(), _parser()
     number = 0
     while number < len(lines):
@@ -66,7 +66,7 @@ def _parser() -> MarkdownIt:
 
 
 def _render_block(lines: Sequence[str], number: int, made: Rendered, parser: MarkdownIt) -> int:
-    """Add the block that begins at a line; the number of the line after it."""
+    """Add the block that begins at a line; return the number of the line after it."""
     line, start = lines[number], len(made.text)
     if (fence := FENCE.fullmatch(line)) is not None:
         return _render_code(lines, number, fence, made)
@@ -91,7 +91,7 @@ def _render_block(lines: Sequence[str], number: int, made: Rendered, parser: Mar
 
 
 def _render_code(lines: Sequence[str], number: int, fence: re.Match[str], made: Rendered) -> int:
-    """A block of code; one that is never closed goes to the end, as when a reply is still coming."""
+    """Add a block of code. An unclosed block extends to the end, as in a streamed reply."""
     closing = re.compile(rf"\s*{re.escape(fence['mark'][0])}{{{len(fence['mark'])},}}\s*")
     end = next((n for n in range(number + 1, len(lines)) if closing.fullmatch(lines[n])), len(lines))
     indent = fence["indent"]
@@ -144,7 +144,7 @@ def _render_token(token: Token, made: Rendered, opened: list[tuple[int, str]]) -
 
 
 def _link(made: Rendered, start: int, address: str) -> None:
-    """A link that can be followed; another address stays readable."""
+    """Add a link; an address that cannot be followed is written out."""
     shown = made.text[start:]
     if address.startswith(LINKED) and shown:
         made.mark("text_link", start, address)

@@ -1,4 +1,4 @@
-"""An endpoint that a platform posts to: the secret is checked first, and the answer comes after the commit."""
+"""A webhook endpoint: checks the secret, and responds after the commit."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hermes.types import Json
 
 log = logging.getLogger("hermes.gateway.webhook")
 
-LARGEST = 1024 * 1024
+MAX_POST_BYTES = 1024 * 1024
 AsgiScope: TypeAlias = Any
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
 Send: TypeAlias = Callable[[Any], Awaitable[None]]
 
 
 class Webhook(Struct, frozen=True):
-    """The endpoint. `take` commits what was posted; when it raises, the platform is asked to post it again."""
+    """A webhook. `take` commits the posted update; if it raises, the response asks the platform to post it again."""
 
     secret_header: str
     secret: str
@@ -41,7 +41,7 @@ class Webhook(Struct, frozen=True):
         wanted = self.secret_header.lower().encode()
         given = next((value for name, value in scope["headers"] if name == wanted), b"")
         if not hmac.compare_digest(given, self.secret.encode()):
-            log.warning("a post without the secret was refused")
+            log.warning("refused a webhook request without the secret")
             return 401
         body = await _read(receive)
         if body is None:
@@ -53,23 +53,23 @@ class Webhook(Struct, frozen=True):
         try:
             await self.take(posted)
         except HermesError as error:
-            log.error("a post could not be stored: %s", error.line())
+            log.error("could not store a webhook request: %s", error.line())
             return 503
         except Exception:
-            log.exception("a post could not be taken")
+            log.exception("could not handle a webhook request")
             return 500
         return 200
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """The whole body, or None when it is too large or breaks off."""
+    """Return the whole body, or None if it is too large or incomplete."""
     body: bytes = b""
     while True:
         event = await receive()
         if event["type"] != "http.request":
             return None
         body += event.get("body", b"")
-        if len(body) > LARGEST:
+        if len(body) > MAX_POST_BYTES:
             return None
         if not event.get("more_body", False):
             return body

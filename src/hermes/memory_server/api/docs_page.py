@@ -21,6 +21,7 @@ LIMITS = ("format", "minimum", "maximum", "minLength", "maxLength", "minItems", 
 Spec = dict[str, Any]
 
 
+# Swagger UI is 2 MB of scripts, which would run where no key is asked for, with buttons that the server refuses.
 def write_page(spec: Spec) -> str:
     """Every route of an OpenAPI document by its tag, and every shape that a route takes or gives."""
     title = f"{escape(spec['info']['title'])} {escape(spec['info']['version'])}"

@@ -18,6 +18,7 @@ Line = tuple[str, str, Mapping[str, object], float]
 """Name, kind, labels and value. Lines of one name stand together."""
 
 
+# prometheus-client takes 20 ms to import, and 4 instead of 0.4 µs to count a request.
 class RequestCounts:
     """Requests by route and status, counted and read on the loop."""
 

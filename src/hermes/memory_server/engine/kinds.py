@@ -28,7 +28,7 @@ from hermes.memory_server.engine.jobs import Job, read_observers
 from hermes.memory_server.engine.merging import continue_merge
 from hermes.memory_server.engine.peer_deletion import purge_peer
 from hermes.memory_server.engine.removal import continue_removal
-from hermes.memory_server.engine.rereading import REST_SHARE, commit_part, prepare_part
+from hermes.memory_server.engine.rereading import REST_FACTOR, commit_part, prepare_part
 from hermes.memory_server.engine.scopes import copy_conclusions
 from hermes.memory_server.engine.standing import catch_up_standing
 from hermes.memory_server.engine.summaries import SessionSummary, count_removals, plan_summary, store_summary
@@ -166,7 +166,7 @@ KINDS: Mapping[str, JobHandler[Any]] = {
     "reread": JobHandler(
         lambda tools, _: prepare_part(tools.database, tools.embedder),
         lambda tx, _, part, at: commit_part(tx, part, at),
-        rest_share=REST_SHARE,
+        rest_share=REST_FACTOR,
     ),
     "index": JobHandler(_index, lambda *_: None, seconds=INDEX_TIMEOUT_SECONDS),
     "webhook": JobHandler(

@@ -17,9 +17,9 @@ from hermes.memory_server.db.tables import message_facts, messages, peers, sessi
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.filters import OPERATORS
 
-FEW = 5000
+MAX_SHORT_LIST_MESSAGES = 5000
 """A longer list would not help and is not made."""
-TELLING = 4
+MAX_FACTS_PER_PATTERN = 4
 """The number of values of one pattern that are looked up."""
 
 
@@ -27,8 +27,8 @@ def narrow(tx: Tx, place: SearchArea, filters: JsonMap) -> list[int] | None:
     """Return messages of the area that include every match of the filter; None if no index gives a short list."""
     found: set[int] | None = None
     for query in _queries(tx, place, filters):
-        ids = [int(row[0]) for row in tx.execute(query.limit(FEW + 1))]
-        if len(ids) <= FEW:
+        ids = [int(row[0]) for row in tx.execute(query.limit(MAX_SHORT_LIST_MESSAGES + 1))]
+        if len(ids) <= MAX_SHORT_LIST_MESSAGES:
             found = {*ids} if found is None else found & {*ids}
             if not found:
                 break
@@ -100,7 +100,7 @@ def _holding(place: SearchArea, value: JsonMap) -> Iterator[Select[Any]]:
             continue
         else:
             facts = pattern_facts({name: wanted})
-        for fact in facts[:TELLING]:
+        for fact in facts[:MAX_FACTS_PER_PATTERN]:
             yield select(message_facts.c.message_id).where(
                 message_facts.c.workspace_id == place.workspace_id, message_facts.c.fact.in_((fact, MANY))
             )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-from hermes.memory_server.engine.sentence_kinds import SECRET, SENTENCES_KEPT
+from hermes.memory_server.engine.sentence_kinds import MAX_CACHED_SENTENCES, SECRET
 from hermes.memory_server.engine.sentences import is_secret
 from hermes.ranking.personal import GERMAN_NOUN, NO_NAME, ORDINARY
 
@@ -120,7 +120,7 @@ def standing_kind(sentence: str) -> str | None:
     return SECRET if is_secret(_unsigned(sentence)) else None
 
 
-@lru_cache(maxsize=SENTENCES_KEPT)  # cards ask about the same sentences again
+@lru_cache(maxsize=MAX_CACHED_SENTENCES)  # cards ask about the same sentences again
 def _standing_kind(sentence: str) -> str | None:
     if is_secret(_unsigned(sentence)):  # a name before it may be a number
         return SECRET

@@ -11,7 +11,7 @@ from hermes.llm.endpoint import Endpoint
 from hermes.llm.events import ModelFailed
 from hermes.llm.offer import ConfiguredModel, ModelOffer
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.patience import Retries, Timeouts
+from hermes.llm.timeouts import Retries, Timeouts
 from hermes.memory_server.model.answer import ModelFailure
 from hermes.memory_server.model.settings import GUESSED_WINDOW_TOKENS, ModelClass, ModelSettings
 
@@ -61,7 +61,7 @@ class ModelEndpoint:
             api_key=self.settings.key or None,
             context_length=length or self.settings.window or GUESSED_WINDOW_TOKENS,
             timeouts=TIMEOUTS,
-            retries=Retries(most=0),  # each request is counted, so it is not repeated unseen
+            retries=Retries(max_retries=0),  # each request is counted, so it is not repeated unseen
             clock=self._clock,
         )
 

@@ -1,4 +1,4 @@
-"""Which rooms may know of which: the lists of forbidden modules leave out what is allowed and nothing else."""
+"""Import rules between packages: the list of forbidden modules is exactly the complement of the allowed ones."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ ALLOWED = {
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
 
-@pytest.mark.parametrize("room", [*ALLOWED])
-def test_room_is_forbidden_everything_but_what_it_may_import(room: str) -> None:
+@pytest.mark.parametrize("package", [*ALLOWED])
+def test_package_is_forbidden_everything_but_what_it_may_import(package: str) -> None:
     contracts = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
-    [forbidden] = [set(c["forbidden_modules"]) for c in contracts if c.get("source_modules") == [room]]
+    [forbidden] = [set(c["forbidden_modules"]) for c in contracts if c.get("source_modules") == [package]]
     everything = {module.name for module in pkgutil.iter_modules(hermes.__path__)}
-    assert everything - {name.removeprefix("hermes.") for name in forbidden} == ALLOWED[room]
+    assert everything - {name.removeprefix("hermes.") for name in forbidden} == ALLOWED[package]

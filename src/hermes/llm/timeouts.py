@@ -1,4 +1,4 @@
-"""How long we wait for an endpoint, and when we try again: bounded, with the endpoint's own wish first."""
+"""Timeouts and retries for calls to an endpoint. An endpoint's Retry-After is obeyed, within limits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from msgspec import Struct
 
 from hermes.errors import SettingsError
 from hermes.llm.events import ModelFailed
-from hermes.llm.failures import TRIED_AGAIN
+from hermes.llm.failures import RETRIED_KINDS
 
 T = TypeVar("T")
 
 
 class Timeouts(Struct, frozen=True):
-    """Seconds for: a connection, the first byte of the answer, the gap between two pieces, the gap between two words of
-    the reply whatever else comes meanwhile, and all of it."""
+    """Limits in seconds for connecting, for the first byte of the response, between two chunks (`idle`), between two
+    parts of the reply whatever else is sent (`silence`), and in total."""
 
     connect: float = 10.0
     first_byte: float = 300.0
@@ -27,25 +27,25 @@ class Timeouts(Struct, frozen=True):
     silence: float = 300.0
     total: float = 1800.0
     named: str = " (`model.timeout`)"
-    """Ends a sentence about `first_byte` or `idle`: the setting that they come from."""
+    """The setting that `first_byte` and `idle` come from, for the end of an error message."""
 
     def __post_init__(self) -> None:
         for name in ("connect", "first_byte", "idle", "silence", "total"):
             if not getattr(self, name) > 0:
-                raise SettingsError(f"the time-out '{name}' is not more than 0 seconds")
+                raise SettingsError(f"the timeout `{name}` must be more than 0 seconds")
 
 
-class OutOfPatience(Exception):
-    """The wait was longer than `seconds`: this one alone, or all of them together."""
+class BudgetExceeded(Exception):
+    """A wait took longer than `seconds`. `is_total` means that the budget of all waits was used up."""
 
-    def __init__(self, seconds: float, *, together: bool) -> None:
+    def __init__(self, seconds: float, *, is_total: bool) -> None:
         super().__init__(f"waited {seconds:g} s")
         self.seconds = seconds
-        self.together = together
+        self.is_total = is_total
 
 
-class Patience:
-    """Counts down `total` over several waits. Only waiting counts, not the time in which our caller is busy."""
+class TimeBudget:
+    """A time budget for several waits. Only waiting counts, not the time in which the caller is busy."""
 
     def __init__(self, total: float) -> None:
         self._total = total
@@ -56,7 +56,8 @@ class Patience:
         return self._total - self._left
 
     async def wait(self, awaitable: Awaitable[T], limit: float) -> T:
-        """What `awaitable` gives, or OutOfPatience after `limit` seconds or when the total is used up."""
+        """Return the result of `awaitable`. Raises BudgetExceeded after `limit` seconds, or when the total is used
+        up."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         timeout = asyncio.timeout(max(0.0, min(limit, self._left)))
@@ -66,30 +67,32 @@ class Patience:
         except TimeoutError as error:
             if not timeout.expired():
                 raise
-            together = limit > self._left
-            raise OutOfPatience(self._total if together else limit, together=together) from error
+            is_total = limit > self._left
+            raise BudgetExceeded(self._total if is_total else limit, is_total=is_total) from error
         finally:
             self._left -= loop.time() - began
 
 
 class Retries(Struct, frozen=True):
-    """At most `most` further attempts, none after a wait of more than `longest_wait` seconds."""
+    """Up to `max_retries` retries after exponentially growing waits, none longer than `max_wait_seconds`."""
 
-    most: int = 3
-    first_wait: float = 0.5
-    longest_wait: float = 60.0
+    max_retries: int = 3
+    first_wait_seconds: float = 0.5
+    max_wait_seconds: float = 60.0
 
     def wait_after(self, attempt: int, failed: ModelFailed, chance: Callable[[], float]) -> float | None:
-        """Seconds until the next attempt, or None to give up, also when the endpoint wishes a longer wait."""
-        if attempt > self.most or failed.kind not in TRIED_AGAIN:
+        """Return the seconds until the next attempt, or None to give up. An endpoint that asks for a longer wait means
+        giving up."""
+        if attempt > self.max_retries or failed.kind not in RETRIED_KINDS:
             return None
-        doubled = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 1, 30))
+        doubled = min(self.max_wait_seconds, self.first_wait_seconds * 2.0 ** min(attempt - 1, 30))
         wait = max(doubled * (1.0 - 0.5 * chance()), failed.retry_after or 0.0)
-        return wait if wait <= self.longest_wait else None
+        return wait if wait <= self.max_wait_seconds else None
 
 
 def read_retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """The seconds that the endpoint asks us to wait, from milliseconds, seconds or a date; None if it asks nothing."""
+    """Return the wait that the endpoint asks for (milliseconds, seconds or a date) in seconds; None if it asks for
+    none."""
     seconds = _number(headers.get("retry-after-ms"))
     if seconds is not None:
         return seconds / 1000
