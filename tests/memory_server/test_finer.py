@@ -171,7 +171,7 @@ async def test_of_two_embedders_on_a_folder_the_one_that_began_last_fills_it(tmp
             await all_embedded(other)
             first.goes_on.set()
             told = await eventually(lambda: finer_health(one), lambda said: said["state"] != "ok")
-            assert told["state"] == f"this folder is embedded with second ({DIMENSION} numbers) now"
+            assert told["state"] == f"this folder is now embedded with second ({DIMENSION} numbers)"
             assert "plum" in (await search(other))[0]
             assert "walnut" not in (await search(one))[0]
     assert spaces(tmp_path) == {f"second ({DIMENSION} numbers)"}

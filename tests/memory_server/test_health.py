@@ -154,7 +154,7 @@ async def test_worker_that_ended_by_a_defect_is_told_and_its_server_still_ends(
         monkeypatch.setattr("hermes.memory_server.engine.jobs.has_work", break_down)
         await eventually(lambda: health(client, clock), lambda told: told == (503, "worker stopped"))
         assert (await client.get("/health")).json()["worker"] == "stopped"
-    assert "memory worker: it has ended" in caplog.text
+    assert "memory worker: the worker ended" in caplog.text
 
 
 @pytest.mark.contract("9.8")

@@ -318,7 +318,7 @@ async def test_search_goes_by_words_while_a_long_history_is_read_in_the_backgrou
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outlines, "MAX_SEARCH_READ_ROWS", 5)
-    monkeypatch.setattr(outlines, "WAITING", outlines.count_waiting(5))
+    monkeypatch.setattr(outlines, "WAITING", outlines.count_newer(5))
     database = await filled(tmp_path)
     index = VectorIndex(SHIPPED.dimension)
     loading = Loading(database, index.outlines, SystemClock())

@@ -162,7 +162,7 @@ CORRECTS = re.compile(
     r"|其实|说错了|更正",
     re.IGNORECASE,
 )
-"""Corrects something that the speaker said shortly before."""
+"""Matches corrections of an earlier statement."""
 EVERY_STOP_WORD = frozenset[str]().union(*STOP_WORDS)
 KINDS = ("time", "date", "percent", "number")
 MIN_SHARED_WORDS, MIN_SHARED_RATIO = 2, 0.5

@@ -15,7 +15,7 @@ from hermes.ranking.relative_times import READERS, RelativeTime
 
 Days = NDArray[np.int32]
 """Days since 1970."""
-MICROSECONDS = 86_400_000_000
+MICROSECONDS_PER_DAY = 86_400_000_000
 AMBIGUOUS = re.compile(r"\bMay\b(?!\s+I\b)|\bmars\b")
 """Months whose names are another word with another first letter: a verb, a planet."""
 MONTHS = {

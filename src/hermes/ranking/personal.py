@@ -170,7 +170,10 @@ def is_general(question: str) -> bool:
 
 
 def expand(question: str, today: date) -> str:
-    """Return the text to search for: a question about a name, a home or a job plus typical words of its answers, a question about earlier statements plus its date."""
+    """Return the text to search for.
+
+    A question about a name, a home or a job gets typical words of its answers, one about earlier statements its date.
+    """
     topic = find_topic(question)
     if topic == "said":
         return write_out(question, today)

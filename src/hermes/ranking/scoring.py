@@ -18,7 +18,7 @@ MIN_LONG_WORDS = 40
 """An answer of up to this length counts in full; a longer message covers other subjects too."""
 MIN_ESSAY_WORDS = 60
 """Beyond this length a message is penalised, because it contains many words by chance."""
-MAX_SMALL_SESSION_COUNT = 100
+MAX_SMALL_SESSION_MESSAGES = 100
 """Beyond this size, the subject of a session counts less and less for each of its messages."""
 MAX_VOTERS = 5
 """The number of best candidates of a session that count as its votes."""
@@ -92,7 +92,7 @@ class Evidence:
     holds.
     """
     meaning: Floats
-    """The closeness of its vector to the question's; 1.0 is the same direction."""
+    """The closeness of the message's vector to the question's; 1.0 is the same direction."""
     meaning_before: Floats
     exact: Flags
     """True if the message holds a number of the question that hardly any other holds."""
@@ -111,7 +111,7 @@ class Evidence:
     """The share of the question's words that each session holds."""
     session_size: Wholes
     finer: Floats | float = 0.0
-    """Its closeness by the second embedder, minus the average; 0 without a vector."""
+    """The closeness by the second embedder, minus the average; 0 without a vector."""
 
     def __len__(self) -> int:
         return len(self.words)
@@ -145,8 +145,8 @@ def score(found: Evidence, weights: Weights = WEIGHTS) -> Floats:
     total -= weights.question * found.question
     total -= weights.length * np.log(np.maximum(found.length, MIN_ESSAY_WORDS) / MIN_ESSAY_WORDS)
     if len(found.session_size) > 1:
-        gate = MAX_SMALL_SESSION_COUNT / np.maximum(
-            found.session_size, MAX_SMALL_SESSION_COUNT
+        gate = MAX_SMALL_SESSION_MESSAGES / np.maximum(
+            found.session_size, MAX_SMALL_SESSION_MESSAGES
         )  # the subject of a huge session says little
         total += weights.session * (found.session_words * gate)[found.session]
         total += weights.vote * (_votes(total, found) * gate)[found.session]

@@ -15,7 +15,7 @@ from hermes.ranking.changes import find_values
 from hermes.ranking.claims import is_change
 from hermes.ranking.dates import asks_when
 from hermes.ranking.scoring import Floats
-from hermes.ranking.traits import TELLS_TIME, traits_of
+from hermes.ranking.traits import NAMES_TIME, traits_of
 from hermes.ranking.utterances import only_asks
 
 MAX_COMPARED = 10
@@ -23,7 +23,7 @@ MAX_COMPARED = 10
 MAX_CHANGES = 3
 MAX_WORDS = 20
 """A longer text makes several statements, so its vector says little about one of them."""
-MIN_ALIKE, MIN_ALIKE_UNCHANGED = 0.5, 0.7
+MIN_CLOSENESS, MIN_CLOSENESS_UNCHANGED = 0.5, 0.7
 """The smallest closeness of two statements, with and without a word of change in the later one."""
 SUCCESSOR_THRESHOLD, NEARNESS_WEIGHT, CHANGE_WEIGHT = 1.05, 0.5, 0.25
 """A later statement is a successor if their closeness, plus these weights times its nearness to the question and the
@@ -85,7 +85,7 @@ def _find_successor(question: str, asked: Floats, found: Sequence[SaidStatement]
         if not is_later or one.direction is None or not _is_short(one.text) or only_asks(one.text):
             continue
         alike, changed = float(first.direction @ one.direction), is_change(one.text)
-        if alike < (MIN_ALIKE if changed else MIN_ALIKE_UNCHANGED) or not holds_wanted(question, one.text):
+        if alike < (MIN_CLOSENESS if changed else MIN_CLOSENESS_UNCHANGED) or not holds_wanted(question, one.text):
             continue
         likely = (
             alike + NEARNESS_WEIGHT * min(float(one.direction @ asked) / near, MAX_NEARNESS) + CHANGE_WEIGHT * changed
@@ -100,7 +100,7 @@ def holds_wanted(question: str, text: str) -> bool:
     if ASKS_NUMBER.search(question):
         return any(map(str.isdigit, text)) or next(iter(find_values(text, "number")), None) is not None
     if asks_when(question):
-        return bool(traits_of(text) & TELLS_TIME) or any(map(str.isdigit, text))
+        return bool(traits_of(text) & NAMES_TIME) or any(map(str.isdigit, text))
     if ASKS_NAME.search(question):
         said = question.lower()
         return not text.isascii() or any(name.lower() not in said for name in NAME.findall(text))

@@ -13,7 +13,7 @@ ASKS = 1 << 0
 """Bit: the message holds a question."""
 IS_QUESTION = 1 << 1
 """Bit: the message ends with a question mark."""
-TELLS_TIME = 1 << 2
+NAMES_TIME = 1 << 2
 """Bit: the message names a time, such as a day, a month or "yesterday"."""
 OF_ONESELF = 1 << 3
 """Bit: the author speaks of themselves."""
@@ -59,12 +59,12 @@ def traits_of(text: str) -> int:
     found = min(len(words) * len(text) // max(len(part), 1), MAX_LENGTH_WORDS) << LOW_FLAG_COUNT
     if any(mark in text for mark in QUESTION_MARKS):
         found |= ASKS | (IS_QUESTION if text.rstrip()[-1] in QUESTION_MARKS else 0)
-    if not TIME.isdisjoint(words) or " May" in part or _tells_more(part):  # lower-case "may" is a verb
-        found |= TELLS_TIME
+    if not TIME.isdisjoint(words) or " May" in part or _names_other_time(part):  # lower-case "may" is a verb
+        found |= NAMES_TIME
     return found | OF_ONESELF if speaks_of_oneself(part, words) else found
 
 
-def _tells_more(text: str) -> bool:
+def _names_other_time(text: str) -> bool:
     """Return True if a text names a time in words that TIME lacks, as in French and Chinese."""
     return not text.isascii() and bool(resolve(text, ANY_DAY))
 

@@ -175,7 +175,7 @@ def _weigh(
         oneself=kinds & traits.OF_ONESELF != 0,
         question=kinds & traits.IS_QUESTION != 0,
         after_question=kinds_before & traits.ASKS != 0,
-        time=(kinds & traits.TELLS_TIME != 0) & asked.asks_when,
+        time=(kinds & traits.NAMES_TIME != 0) & asked.asks_when,
         date=asked.dates.fit(np.array([one.day for one in chosen], dtype=np.int32)) if asked.dates else nothing,
         length=traits.count_words(kinds),
         session=np.array([places[one.session_id] for one in chosen], dtype=np.int64),

@@ -20,7 +20,7 @@ from hermes.memory_server.engine.members import sessions_alone
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.scopes import get_scopes, session_ids
-from hermes.memory_server.engine.search import Hit, find_hits, is_told
+from hermes.memory_server.engine.search import Hit, find_hits, is_answered
 from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.workspaces import workspace_id_of
@@ -111,7 +111,7 @@ async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep
             "messages": [_found(hit) for hit in hits],
             "conclusions": [wire.conclusion(row) for row in without_messages(tx, concluded)],
             "standing": [wire.conclusion(row) | {"kind": row.standing} for row in find_standing(tx, held)],
-            "is_told": not is_question(body.query) or is_told(question, hits),
+            "is_told": not is_question(body.query) or is_answered(question, hits),
         }
 
     return await here.read(lambda tx: wire.JsonResponse(run(tx)))

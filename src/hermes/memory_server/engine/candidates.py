@@ -35,7 +35,7 @@ SECOND_PRECEDING_WEIGHT = 0.5
 """The weight of a word two messages back, relative to a word one message back."""
 EVENT_DATE_WEIGHT = 0.25
 """How much better a date fits messages about an event on that day than messages written on that day."""
-MAX_EVENT_WORDS_COUNT = 120
+MAX_EVENT_WORDS = 120
 """Only messages of up to this many words are searched for the time of an event, because the question waits for it."""
 MAX_COUNTED_REPEATS = 3
 """How often a word that a session repeats is counted at most."""
@@ -201,7 +201,7 @@ def weigh(seen: Seen, chosen: Positions, asked: SearchWords, held: HeldWords) ->
         oneself=kinds & traits.OF_ONESELF != 0,
         question=kinds & traits.IS_QUESTION != 0,
         after_question=has_before & (kinds_before & traits.ASKS != 0),
-        time=(kinds & traits.TELLS_TIME != 0) & asked.asks_when,
+        time=(kinds & traits.NAMES_TIME != 0) & asked.asks_when,
         date=np.zeros(len(chosen), dtype=np.float32),
         length=traits.count_words(kinds),
         session=np.searchsorted(sessions, session_of),
@@ -216,7 +216,7 @@ def _fit_dates(tx: Tx, rows: OutlineRows, chosen: Positions, dates: Dates) -> Fl
     """
     said = dates.fit(rows.days[chosen])
     kinds = rows.traits[chosen]
-    read = (kinds & traits.TELLS_TIME != 0) & (traits.count_words(kinds) <= MAX_EVENT_WORDS_COUNT)
+    read = (kinds & traits.NAMES_TIME != 0) & (traits.count_words(kinds) <= MAX_EVENT_WORDS)
     telling = rows.ids[chosen[read]].tolist()
     query = select(messages.c.id, messages.c.content, messages.c.created_at).where(messages.c.id.in_(telling))
     happened = np.zeros(len(chosen), dtype=np.float32)

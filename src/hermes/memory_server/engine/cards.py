@@ -83,9 +83,9 @@ def fill_card(tx: Tx, workspace_id: int, observer_id: int, observed_id: int, col
     if _is_kept_up(tx, workspace_id, observer_id, observed_id):
         stated = (conclusions.c.collection_id == collection_id, LIVE, conclusions.c.level == "explicit")
         newest = select(conclusions.c.content).where(*stated).order_by(conclusions.c.created_at.desc())
-        told = [*tx.execute(newest.order_by(conclusions.c.id.desc()).limit(MAX_DREAM_CARD_CONCLUSIONS)).scalars()]
-        told += read_card(tx, observer_id, observed_id) or []
-        if lines := choose_lines(told, _held(tx, collection_id, told)):
+        texts = [*tx.execute(newest.order_by(conclusions.c.id.desc()).limit(MAX_DREAM_CARD_CONCLUSIONS)).scalars()]
+        texts += read_card(tx, observer_id, observed_id) or []
+        if lines := choose_lines(texts, _held(tx, collection_id, texts)):
             write_card(tx, workspace_id, observer_id, observed_id, lines, at, written_by="dream")
 
 
@@ -105,8 +105,8 @@ def keep_card(tx: Tx, workspace_id: int, observer_id: int, observed_id: int, sai
     new = [content for content in reversed(concluded) if _rank(content) < MIN_DREAM_RANK]
     if before is None and (new or not concluded):  # without new conclusions the card is rewritten
         new += [content for content in _newest(tx, collection) if _rank(content) < MIN_DREAM_RANK]
-    told = new + (before or [])
-    lines = choose_lines(told, _held(tx, collection, told))
+    texts = new + (before or [])
+    lines = choose_lines(texts, _held(tx, collection, texts))
     if lines != (before or []):
         write_card(tx, workspace_id, observer_id, observed_id, lines, at, written_by="dream")
 
@@ -115,8 +115,8 @@ def choose_lines(contents: Iterable[str], held: frozenset[str]) -> list[str]:
     """Return the lines of a card, chosen from conclusions (the newest first) whose digests are in `held`: the most
     important first, then the newest.
     """
-    told = {content: None for content in contents if digest(content) in held and is_identity(content)}
-    return sorted(told, key=_rank)[:MAX_LINES]
+    texts = {content: None for content in contents if digest(content) in held and is_identity(content)}
+    return sorted(texts, key=_rank)[:MAX_LINES]
 
 
 def is_identity(content: str) -> bool:

@@ -38,7 +38,7 @@ from hermes.memory_server.engine.peers import is_shown, peer_in
 from hermes.memory_server.engine.sessions import session_in
 from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.tidying import queue_log_tidying
-from hermes.memory_server.engine.tombstones import buried_at, bury
+from hermes.memory_server.engine.tombstones import add_tombstones, find_tombstone
 from hermes.memory_server.engine.truth import LIVE, happened_at, release, settle
 from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
 from hermes.memory_server.faults import Missing
@@ -187,7 +187,7 @@ def insert_conclusion(
     message_ids: Iterable[int] = (),
 ) -> int:
     """Insert an explicit conclusion, settle what it changes, and return its row id."""
-    buried = buried_at(tx, collection_id, content)
+    buried = find_tombstone(tx, collection_id, content)
     metadata = {} if buried is None else {FORGOTTEN_AT_KEY: times.to_wire(buried)}
     made = INSERT.add(
         tx,
@@ -269,7 +269,7 @@ def delete_conclusion(tx: Tx, workspace: str, public_id: str, at: int) -> None:
     and is not created again from old messages.
     """
     found = get_conclusion(tx, workspace, public_id)
-    bury(tx, found.collection_id, [found.content], at)
+    add_tombstones(tx, found.collection_id, [found.content], at)
     own = select(collections.c.observed_id).where(collections.c.id == found.collection_id).scalar_subquery()
     scoped = and_(collections.c.observed_id == own, peers.c.kind == "scope")
     held = select(conclusions.c.id, conclusions.c.collection_id).join_from(conclusions, collections)

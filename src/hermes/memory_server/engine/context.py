@@ -39,7 +39,7 @@ class Window:
     def size(self) -> int:
         return sum(row.token_count for row in (*self.messages, *([self.summary] if self.summary else [])))
 
-    def leaves_unsaid(self, rows: Sequence[Record]) -> list[Record]:
+    def find_unstated(self, rows: Sequence[Record]) -> list[Record]:
         """Return the conclusions, all about one peer, that the messages here do not already state word for word."""
         if not rows:
             return []
@@ -73,15 +73,15 @@ def _choose_held(
 
     if not held or fill(budget - _cost(held)).whole:
         return held
-    apart = _take(fill(budget).leaves_unsaid(held), budget)
+    apart = _take(fill(budget).find_unstated(held), budget)
     if len(apart) == len(held):
         return held
     rest = budget - _cost(apart)
-    missed = fill(rest).leaves_unsaid(held)
+    missed = fill(rest).find_unstated(held)
     window = fill(rest - min(_cost(missed) - _cost(apart), max(rest, 0) // 2))
     shown = {row.id: row for row in apart}
     room = rest - window.size
-    for row in window.leaves_unsaid(held):
+    for row in window.find_unstated(held):
         if row.id not in shown and (cost := _cost([row])) <= room:
             shown[row.id] = row
             room -= cost
@@ -145,7 +145,7 @@ def _choose_summary(found: Mapping[str, Record], budget: int) -> Record | None:
 
 
 def _cut_newest(found: Mapping[str, Record], budget: int, said: str) -> Record | None:
-    """Return the summary that covers most, without lines found in `said` and cut to a budget; None if none can be
+    """Return the summary that covers most, without lines that `said` contains, cut to a budget; None if none can be
     cut.
     """
     newest = max(found.values(), key=lambda one: (one.seq, one.kind == "short"), default=None)

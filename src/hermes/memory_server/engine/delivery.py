@@ -66,23 +66,23 @@ async def resolve(host: str, port: int) -> Sequence[str]:
     def ask() -> None:
         try:
             rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            told: list[str] | Exception = list(dict.fromkeys(str(row[4][0]) for row in rows))
+            outcome: list[str] | Exception = list(dict.fromkeys(str(row[4][0]) for row in rows))
         except (OSError, UnicodeError) as error:
-            told = DeliveryError(f"the name cannot be resolved: {error}")
+            outcome = DeliveryError(f"the name cannot be resolved: {error}")
         with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(_tell, found, told)
+            loop.call_soon_threadsafe(_set_outcome, found, outcome)
 
     threading.Thread(target=ask, name="webhook name", daemon=True).start()
     return await found
 
 
-def _tell(found: asyncio.Future[list[str]], told: list[str] | Exception) -> None:
+def _set_outcome(found: asyncio.Future[list[str]], outcome: list[str] | Exception) -> None:
     if found.cancelled():
         return
-    if isinstance(told, Exception):
-        found.set_exception(told)
+    if isinstance(outcome, Exception):
+        found.set_exception(outcome)
     else:
-        found.set_result(told)
+        found.set_result(outcome)
 
 
 @dataclass(frozen=True, slots=True)

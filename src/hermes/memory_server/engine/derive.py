@@ -21,7 +21,7 @@ from hermes.memory_server.engine.messages import find_messages
 from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.sentences import is_kept, read_message
 from hermes.memory_server.engine.standing_kinds import standing_kind
-from hermes.memory_server.engine.tombstones import buried_at
+from hermes.memory_server.engine.tombstones import find_tombstone
 from hermes.memory_server.engine.truth import LIVE
 from hermes.ranking.claims import read_claims
 
@@ -96,12 +96,12 @@ def _add_clause(sentence: str, found: list[tuple[int, int]], start: int, end: in
     if not found:
         return [(start, end)]
     begun = found[-1][0]
-    if _tell_apart(sentence[begun : found[-1][1]], sentence[start:end]):
+    if _are_separate_facts(sentence[begun : found[-1][1]], sentence[start:end]):
         return [*found, (start, end)]
     return [*found[:-1], (begun, end)]
 
 
-def _tell_apart(first: str, second: str) -> bool:
+def _are_separate_facts(first: str, second: str) -> bool:
     """Return True if both clauses state facts about a person, and different ones."""
     claimed = [{claim.attribute for claim in read_claims(clause)} for clause in (first, second)]
     tells = all(own or standing_kind(clause) for own, clause in zip(claimed, (first, second), strict=True))
@@ -138,7 +138,7 @@ def _remember(tx: Tx, collection_id: int, said: Statement, at: int) -> None:
     ):
         return
     known = KNOWN.first(tx, session_id=message.session_id, **same)
-    if known is None and (_is_corrected(tx, collection_id, said) or _is_buried(tx, collection_id, said)):
+    if known is None and (_is_corrected(tx, collection_id, said) or _was_deleted(tx, collection_id, said)):
         return
     if known is None or known.superseded_by is not None:  # a repeated statement is current again
         insert_conclusion(
@@ -157,9 +157,9 @@ def _remember(tx: Tx, collection_id: int, said: Statement, at: int) -> None:
     link_messages(tx, known.id, [message.id])
 
 
-def _is_buried(tx: Tx, collection_id: int, said: Statement) -> bool:
+def _was_deleted(tx: Tx, collection_id: int, said: Statement) -> bool:
     """Return True if the statement was deleted after its message arrived."""
-    deleted = [buried_at(tx, collection_id, text) for text in {said.content, said.whole}]
+    deleted = [find_tombstone(tx, collection_id, text) for text in {said.content, said.whole}]
     return any(at is not None and said.message.created_at <= at for at in deleted)
 
 

@@ -18,7 +18,7 @@ from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.asking import without_names
 from hermes.memory_server.engine.cards import read_card
 from hermes.memory_server.engine.recall import ConclusionChoice, View, choose, query_views
-from hermes.memory_server.engine.search import find_hits, is_told
+from hermes.memory_server.engine.search import find_hits, is_answered
 from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.faults import Invalid
@@ -59,7 +59,7 @@ class PeerAnswer:
     """The tool calls with which a model read more."""
     is_in_shape: bool = False
     """True if the text is JSON of the requested shape already."""
-    is_told: bool = True
+    is_answered: bool = True
     """False if memory holds related lines, but probably no answer."""
 
 
@@ -79,7 +79,9 @@ def answer(
     width = WIDTHS[level]
     if asks_for_all(tx, place.workspace_id, question.text):
         card = read_cards(tx, views)
-        held = _once(row for row in hold_in_general(tx, index, views, question, width) if not holds_secret(row.content))
+        held = _once(
+            row for row in find_general_conclusions(tx, index, views, question, width) if not holds_secret(row.content)
+        )
         if card or held:
             return PeerAnswer(_write(HEAD, card, held[: 2 * width], ()), held[: 2 * width], (), card)
     named = _find_names(tx, views, question)
@@ -97,7 +99,7 @@ def answer(
     quoted = quoted if told else quoted[: MAX_NEAREST_LINES - len(chosen)]
     chosen = [*named, *_order_by_messages(chosen[len(named) :], said)]
     content = _write(HEAD if told else UNTOLD, (), chosen, quoted, said_first=quoted[:1] == said[:1])
-    return PeerAnswer(content, chosen, quoted, is_told=told)
+    return PeerAnswer(content, chosen, quoted, is_answered=told)
 
 
 def _find_names(tx: Tx, views: Sequence[View], question: SearchQuestion) -> list[Row[Any]]:
@@ -128,10 +130,10 @@ def _is_probably_known(
 
     A statement that somebody else made about themselves is not an answer, nor is a question, unless another hit is
     relevant.
-   """
+    """
     everyone = SearchArea(place.workspace_id, place.sessions)
     found = find_hits(tx, index, everyone, question, filters, MAX_LINES_READ)
-    if not is_told(question, found):
+    if not is_answered(question, found):
         return False
     return not only_asks(found[0].row.content) or any(hit.is_about and not only_asks(hit.row.content) for hit in found)
 
@@ -144,7 +146,7 @@ def _once(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
     return list(once.values())
 
 
-def hold_in_general(
+def find_general_conclusions(
     tx: Tx, index: VectorIndex, views: Sequence[View], question: SearchQuestion, width: int
 ) -> Iterable[Row[Any]]:
     """Yield what fits a question about a person as a whole: the closest conclusions, then the most frequent, then the

@@ -37,7 +37,7 @@ from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.settings import resolve
-from hermes.memory_server.engine.tombstones import bury
+from hermes.memory_server.engine.tombstones import add_tombstones
 from hermes.memory_server.engine.truth import LIVE, settle
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Missing, Refused
@@ -276,7 +276,7 @@ def undo_report(tx: Tx, found: Record, at: int) -> None:
         _bring_back(tx, one, at)
     inside = (conclusions.c.collection_id == found.collection_id, conclusions.c.public_id.in_(report["added"]))
     rows = tx.execute(select(conclusions.c.id, conclusions.c.content).where(*inside)).all()
-    bury(tx, found.collection_id, [row.content for row in rows], at)
+    add_tombstones(tx, found.collection_id, [row.content for row in rows], at)
     remove_conclusions(tx, [row.id for row in rows], found.collection_id, at)
     tx.execute(update(dreams).where(dreams.c.id == found.id).values(undone_at=at))
 

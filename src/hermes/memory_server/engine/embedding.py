@@ -122,7 +122,7 @@ class Refinement:
     def state(self) -> str:
         """`ok`, or the reason of the last failure."""
         failure = self._failure if self._failure != OK else self._ask_failure
-        return failure if self._other is None else f"this folder is embedded with {self._other} now"
+        return failure if self._other is None else f"this folder is now embedded with {self._other}"
 
     @property
     def space(self) -> str | None:
@@ -155,7 +155,7 @@ class Refinement:
             [vector] = await self._embed([text], ASK_TIMEOUT_SECONDS)
         except Exception as error:  # noqa: BLE001 - the boundary of an embedder: shown in /health
             pace.failed()
-            self._ask_failure = self._told(error, self._ask_failure)
+            self._ask_failure = self._note_failure(error, self._ask_failure)
             return None
         finally:
             self._asked_now -= 1
@@ -177,11 +177,11 @@ class Refinement:
                 self.is_busy = await self._embed_some(database)
             except StoreError as error:
                 self.is_busy = False
-                log.warning("memory server: finer vectors have to wait: %s", error.line())
+                log.warning("memory server: background embedding is postponed: %s", error.line())
             except Exception as error:  # noqa: BLE001 - the boundary of an embedder: shown in /health, and retried
                 self.is_busy = False
                 self._filling.failed()
-                self._failure = self._told(error, self._failure)
+                self._failure = self._note_failure(error, self._failure)
             if not self.is_busy:
                 await self._rest()
 
@@ -283,11 +283,11 @@ class Refinement:
             raise WrongVectorsError(f"{self.name} did not return vectors of {wanted[0]} numbers")
         return vectors
 
-    def _told(self, error: Exception, before: str) -> str:
+    def _note_failure(self, error: Exception, before: str) -> str:
         """Return the reason of a failure, and log it if it is new."""
         failure = _reason(error)
         if failure != before:
-            log.warning("memory server: searches go without %s: %s", self.name, failure)
+            log.warning("memory server: searches run without %s: %s", self.name, failure)
         return failure
 
 

@@ -34,15 +34,15 @@ def read_file(content: bytes, content_type: str) -> list[str]:
     """Return the texts in order, each small enough for a message."""
     if len(content) > limits.FILE_BYTES:
         raise TooLarge(f"File exceeds maximum of {limits.FILE_BYTES} bytes")
-    told = Message()
-    told["Content-Type"] = content_type
+    header = Message()
+    header["Content-Type"] = content_type
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "application/pdf":
         text = _read_pdf(content)
     elif kind == "application/json":
         text = _read_json(content)
     elif kind.startswith("text/"):
-        text = _decode(content, told.get_content_charset())
+        text = _decode(content, header.get_content_charset())
     else:
         raise UnknownFileType(f"Unsupported file type: {kind or 'none given'}")
     return list(split_text(text.replace("\0", "")))
@@ -108,9 +108,9 @@ def _read_pdf(content: bytes) -> str:
     except (DependencyError, FileNotDecryptedError) as error:
         raise Invalid("The PDF is encrypted; send it without a password") from error
     except Exception as error:  # the boundary to the parser: a broken file can break it in any way
-        raise Invalid(f"The file is not a PDF that can be read: {error}") from error
+        raise Invalid(f"The file is not a readable PDF: {error}") from error
     if not any(pages):
-        raise Invalid("The PDF holds no text; pages that are pictures cannot be read")
+        raise Invalid("The PDF has no text; scanned pages cannot be read")
     return "\n\n".join(f"[Page {number}]\n{text}" for number, text in enumerate(pages, start=1) if text)
 
 
@@ -123,8 +123,8 @@ def _read_page(page: PageObject) -> str:
     """Return the text of a PDF page. Fonts that are named but not described are read as plain ones."""
     from pypdf.generic import DictionaryObject, NameObject
 
-    told = page.get_inherited("/Resources", default=None)
-    described = None if told is None else told.get_object()
+    resources = page.get_inherited("/Resources", default=None)
+    described = None if resources is None else resources.get_object()
     if not isinstance(described, DictionaryObject) or not described:
         page[NameObject("/Resources")] = _plain_fonts(page)
     return page.extract_text()

@@ -165,7 +165,7 @@ def _holds(field: Field, key: str, op: str, operand: Any) -> Condition:
         _checked(key, operand, isinstance(operand, (Mapping, list)), "an object")
         return holds_json(field.column, _dump(operand))
     if field.kind != "text" or not isinstance(operand, str):
-        raise Invalid(f"'{op}' on '{key}' looks for text in text")
+        raise Invalid(f"'{op}' on '{key}' works only with a text field and a text")
     return holds_text(field.column, operand)
 
 

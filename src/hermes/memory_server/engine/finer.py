@@ -144,12 +144,12 @@ def next_batch(tx: Tx, space: str, most: int) -> EmbeddingBatch | None:
     """Return the next messages to embed: new ones first, then those to embed again; None if nothing is left."""
     behind = BEHIND.first(tx, space=space)
     if behind is None:
-        return _again(tx, most)
+        return _next_retry(tx, most)
     rows = NEXT.rows(tx, workspace_id=behind.id, upto=behind.upto, most=most)
     return EmbeddingBatch(behind.id, behind.upto, [MessagePair(*row) for row in rows])
 
 
-def _again(tx: Tx, most: int) -> EmbeddingBatch | None:
+def _next_retry(tx: Tx, most: int) -> EmbeddingBatch | None:
     rows = AGAIN.rows(tx, most=most)
     if not rows:
         return None

@@ -33,7 +33,7 @@ from hermes.memory_server.engine.peers import find_peer, insert_peer, peer_in
 from hermes.memory_server.engine.sessions import insert_session, session_in
 from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.summaries import SessionSummary, store_summary
-from hermes.memory_server.engine.tombstones import buried_at
+from hermes.memory_server.engine.tombstones import find_tombstone
 from hermes.memory_server.engine.truth import happened_at, import_pair, settle
 from hermes.memory_server.engine.webhooks import ensure_webhook
 from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace
@@ -164,9 +164,9 @@ def _take_conclusion(tx: Tx, place: Record, given: PreparedItem, at: int) -> boo
             raise Invalid(f"the id {item['id']} belongs to a conclusion elsewhere on this server")
         return False
     collection = ensure_collection(tx, place.id, *pair)
-    deleted = buried_at(tx, collection, item["content"])
+    deleted = find_tombstone(tx, collection, item["content"])
     if deleted is not None and item["created_at"] <= deleted:
-        raise Invalid(f"it was deleted here on {times.to_day(deleted)}, after it was said")
+        raise Invalid(f"it was deleted on this server on {times.to_day(deleted)}, after its date")
     inside = select(messages.c.id).where(messages.c.workspace_id == place.id)
     named = [inside.where(messages.c.public_id.in_(part)) for part in in_parts(item["message_ids"])]
     sources = sorted({source for query in named for source in tx.execute(query).scalars()})

@@ -55,7 +55,7 @@ def _is_observed(member: Record | None) -> bool:
     return json.loads(member.configuration).get("observe_me") is not False
 
 
-def queue_summaries_again(tx: Tx, session: Record, at: int) -> None:
+def requeue_summaries(tx: Tx, session: Record, at: int) -> None:
     """Queue the newest summaries that a session can have, because the earlier ones became invalid."""
     configuration = select(workspaces.c.configuration).where(workspaces.c.id == session.workspace_id)
     count = session.message_count

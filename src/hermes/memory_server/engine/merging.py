@@ -62,7 +62,7 @@ def preview_merge(tx: Tx, workspace: str, name: str, into: str) -> dict[str, int
 
 
 def move_in_session(tx: Tx, workspace: str, session: str, name: str, to: str, at: int) -> bool:
-    """Give another peer, created if missing, some of what a peer said in one session. Return True if more is left."""
+    """Give another peer, created if missing, some of a peer's messages in one session. Return True if more is left."""
     refuse_scopes(name, to)
     place = lock_workspace(tx, workspace)
     here, gone = get_session(tx, workspace, session), get_peer(tx, workspace, name)
@@ -109,13 +109,13 @@ def begin_undoing(tx: Tx, workspace: str, public_id: str, at: int) -> Record:
     place = lock_workspace(tx, workspace)
     merge = get_merge(tx, workspace, public_id)
     if merge.state != "done":
-        raise Conflict(f"The merge is {merge.state}; only one that is done can be undone")
+        raise Conflict(f"The merge is {merge.state}; only a merge that is done can be undone")
     if merge.created_at < at - UNDO_WINDOW_MICROSECONDS:
         raise Conflict("The merge is older than seven days; it cannot be undone any more")
     refuse_before_later(tx, merge)
     taken = select(peers.c.id).where(peers.c.workspace_id == place.id, peers.c.name == merge.from_name)
     if tx.execute(taken.where(peers.c.id != merge.from_id)).first() is not None:
-        raise Conflict(f"There is another peer {merge.from_name} by now; delete it, or merge it, first")
+        raise Conflict(f"Another peer is named {merge.from_name} now; delete or merge that first")
     tx.execute(update(peers).where(peers.c.id == merge.from_id).values(name=merge.from_name, kind="peer"))
     bring_back(tx, merge)
     _set_state(tx, merge.id, "undoing")
@@ -201,7 +201,7 @@ def refuse_under_way(tx: Tx, workspace_id: int, peer_ids: Iterable[int]) -> None
     busy = select(merges).where(merges.c.workspace_id == workspace_id, merges.c.state.in_(UNDER_WAY), sides)
     merge = tx.execute(busy.limit(1)).first()
     if merge is not None:
-        raise Conflict(f"{_name(merge)} is {merge.state}; try again when it has come to its end")
+        raise Conflict(f"{_name(merge)} is {merge.state}; try again when it has finished")
 
 
 def refuse_before_later(tx: Tx, merge: Record) -> None:
@@ -210,10 +210,10 @@ def refuse_before_later(tx: Tx, merge: Record) -> None:
     standing = merges.c.state.in_((*UNDER_WAY, "done"))
     for later in tx.execute(select(merges).where(*same, standing).order_by(merges.c.id.desc())).all():
         if later.state == "running":
-            raise Conflict(f"{_name(later)} is running; try again when it has come to its end")
+            raise Conflict(f"{_name(later)} is running; try again when it has finished")
         is_apart = {merge.from_id, merge.into_id}.isdisjoint((later.from_id, later.into_id))
         if not is_apart or _moved_the_same(tx, merge, later):
-            raise Conflict(f"{_name(later)} came later; undo that first")
+            raise Conflict(f"{_name(later)} came later; undo that merge first")
 
 
 def _name(merge: Record) -> str:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hermes.memory_server.db.patience import check_reading
 from hermes.memory_server.db.text_index import MessageIds
 from hermes.memory_server.embedder import Vector
-from hermes.ranking.dates import MICROSECONDS
+from hermes.ranking.dates import MICROSECONDS_PER_DAY
 from hermes.ranking.scoring import Flags
 
 Whole32 = NDArray[np.int32]
@@ -168,7 +168,7 @@ class Outline:
         kept.ids[new] = ids
         kept.sessions[new] = sessions
         kept.peers[new] = peers
-        kept.days[new] = np.array(dates, dtype=np.int64) // MICROSECONDS
+        kept.days[new] = np.array(dates, dtype=np.int64) // MICROSECONDS_PER_DAY
         kept.traits[new] = traits
         for vectors in blobs:
             kept.signs[:, new] = signs_of(b"".join(vectors), self._dimension)
@@ -230,12 +230,12 @@ class Outline:
         self.ends = {session: int(places[row]) for session, row in self.ends.items()}
         for session in touched.tolist():
             del self.ends[session]
-        self._count_again(kept, is_first, np.flatnonzero(np.isin(kept.sessions, touched)))
+        self._renumber(kept, is_first, np.flatnonzero(np.isin(kept.sessions, touched)))
         self._kept, self.count, self._one_each, self._rows = kept, len(kept), bool(is_first.all()), None
         self.last_id = int(kept.ids[-1]) if len(kept) else 0
         return places
 
-    def _count_again(self, kept: OutlineRows, is_first: Flags, own: Positions) -> None:
+    def _renumber(self, kept: OutlineRows, is_first: Flags, own: Positions) -> None:
         """Renumber the messages of sessions, given all their rows, and update where each session ends."""
         if not len(own):
             return

@@ -66,7 +66,7 @@ STATE = PreparedStatement(
 )
 
 
-def count_waiting(most: int) -> PreparedStatement:
+def count_newer(most: int) -> PreparedStatement:
     """Return the statement that counts a workspace's messages after a given one, up to `most` + 1."""
     some = select(messages.c.id).where(
         messages.c.workspace_id == bindparam("workspace_id"), messages.c.id > bindparam("last")
@@ -74,7 +74,7 @@ def count_waiting(most: int) -> PreparedStatement:
     return PreparedStatement(select(func.count().label("size")).select_from(some.limit(most + 1).subquery()))
 
 
-WAITING = count_waiting(MAX_SEARCH_READ_ROWS)
+WAITING = count_newer(MAX_SEARCH_READ_ROWS)
 AUTHORS = PreparedStatement(
     select(messages.c.id, messages.c.peer_id)
     .select_from(peers.join(messages, messages.c.peer_id == peers.c.id))

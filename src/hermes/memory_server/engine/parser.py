@@ -15,7 +15,7 @@ from hermes.memory_server import limits
 from hermes.memory_server.engine.files import read_file
 from hermes.memory_server.faults import Fault, Invalid
 
-TOO_HEAVY = "The file takes more time or memory to read than it may"
+TOO_HEAVY = "Reading the file takes more time or memory than the server allows"
 
 
 def missing_limits() -> str | None:
@@ -56,5 +56,5 @@ def answer(content: bytes, content_type: str) -> dict[str, object]:
 
 if __name__ == "__main__":
     limit_this_process()
-    told = answer(sys.stdin.buffer.read(), sys.argv[1])
-    sys.stdout.buffer.write(json.dumps(told).encode())
+    result = answer(sys.stdin.buffer.read(), sys.argv[1])
+    sys.stdout.buffer.write(json.dumps(result).encode())

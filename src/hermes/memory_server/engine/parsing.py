@@ -29,7 +29,7 @@ class Parsers:
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(limits.PARSERS)
         self._threads = ThreadPoolExecutor(limits.PARSERS, thread_name_prefix="memory-parsing")
-        self._told = False
+        self._has_warned = False
 
     async def read(self, content: bytes, content_type: str) -> list[str]:
         """Return the texts of a file in order, each small enough for a message."""
@@ -46,7 +46,7 @@ class Parsers:
             async with asyncio.timeout(limits.PARSER_WAIT):
                 await self._places.acquire()
         except TimeoutError:
-            raise TooMany("The server reads as many files as it can; try again") from None
+            raise TooMany("The server is reading as many files as it can at a time; try again later") from None
         try:
             yield
         finally:
@@ -54,7 +54,7 @@ class Parsers:
 
     async def _run(self, content: bytes, content_type: str) -> bytes:
         """Return the output of the process; empty if it was killed or failed."""
-        self._tell_of_missing_limits()
+        self._warn_of_missing_limits()
         process = _Process(content_type)
         running = asyncio.get_running_loop().run_in_executor(self._threads, process.run, content)
         try:
@@ -63,10 +63,10 @@ class Parsers:
             process.end()
             await asyncio.wait({running})  # its slot is free once it has ended
 
-    def _tell_of_missing_limits(self) -> None:
+    def _warn_of_missing_limits(self) -> None:
         missing = missing_limits()
-        if missing is not None and not self._told:
-            self._told = True
+        if missing is not None and not self._has_warned:
+            self._has_warned = True
             log.warning(
                 "memory server: this system cannot limit %s of the process that reads a file; it is ended after %g s",
                 missing,
@@ -108,7 +108,7 @@ class _Process:
 def _texts(written: bytes) -> list[str]:
     if not written:
         raise Invalid(TOO_HEAVY)
-    told = json.loads(written)
-    if "fault" in told:
-        raise getattr(faults, told["fault"])(told["reason"])
-    return [str(text) for text in told["texts"]]
+    result = json.loads(written)
+    if "fault" in result:
+        raise getattr(faults, result["fault"])(result["reason"])
+    return [str(text) for text in result["texts"]]

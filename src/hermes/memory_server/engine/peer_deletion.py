@@ -26,11 +26,11 @@ from hermes.memory_server.db.tables import (
 from hermes.memory_server.engine.answers import forget_peer_answers
 from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, drop_jobs, purge_conclusions
 from hermes.memory_server.engine.departures import begin_generation
-from hermes.memory_server.engine.ingest import queue_summaries_again
+from hermes.memory_server.engine.ingest import requeue_summaries
 from hermes.memory_server.engine.jobs import add_job, drop_observer
 from hermes.memory_server.engine.merging import refuse_under_way
 from hermes.memory_server.engine.peers import DELETED_PEER, get_peer
-from hermes.memory_server.engine.removal import take_out
+from hermes.memory_server.engine.removal import remove_messages
 from hermes.memory_server.engine.tidying import queue_tidying
 from hermes.memory_server.engine.tombstones import drop_tombstones
 from hermes.memory_server.engine.workspaces import lock_workspace
@@ -46,7 +46,7 @@ def delete_peer(tx: Tx, workspace: str, name: str, at: int) -> None:
     place = lock_workspace(tx, workspace)
     peer = get_peer(tx, workspace, name)
     if peer.name != name:
-        raise Conflict(f"{name} was merged into {peer.name}; undo that first, or delete {peer.name}")
+        raise Conflict(f"{name} was merged into {peer.name}; undo that merge first, or delete {peer.name}")
     refuse_under_way(tx, place.id, (peer.id,))
     _leave_sessions(tx, peer, at)
     _drop_work(tx, peer)
@@ -83,7 +83,7 @@ def _leave_sessions(tx: Tx, peer: Record, at: int) -> None:
     tx.execute(delete(summaries).where(summaries.c.session_id.in_(been)))
     tx.execute(delete(memberships).where(memberships.c.peer_id == peer.id))
     for row in affected:
-        queue_summaries_again(tx, row, at)
+        requeue_summaries(tx, row, at)
 
 
 def _drop_work(tx: Tx, peer: Record) -> None:
@@ -104,7 +104,7 @@ def purge_peer(tx: Tx, workspace_id: int, peer_id: int, at: int) -> bool:
     own = select(messages).where(messages.c.peer_id == peer_id).order_by(messages.c.id).limit(ROWS_PER_TRANSACTION)
     rows = sorted(tx.execute(own).all(), key=attrgetter("session_id", "seq"))
     for _, said in groupby(rows, key=attrgetter("session_id")):
-        take_out(tx, list(said), at)
+        remove_messages(tx, list(said), at)
     if rows:
         return True
     held = or_(collections.c.observer_id == peer_id, collections.c.observed_id == peer_id)

@@ -93,8 +93,8 @@ def quote_rows(conclusions: Iterable[Record], messages: Iterable[Record]) -> lis
     """Return the rows as lines, without secrets and without messages that a person asked not to remember: models do
     not get those.
     """
-    told = [row for row in messages if not any(said.kind in MARKED_KINDS for said in read_message(row.content))]
-    found = [*map(quote_conclusion, conclusions), *map(quote_message, told)]
+    allowed = [row for row in messages if not any(said.kind in MARKED_KINDS for said in read_message(row.content))]
+    found = [*map(quote_conclusion, conclusions), *map(quote_message, allowed)]
     return [quote for quote in found if not holds_secret(quote.words)]
 
 

@@ -16,7 +16,7 @@ from hermes.memory_server.db.tables import conclusions, messages, sessions
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.conclusions import message_ids, select_conclusions
-from hermes.memory_server.engine.dialectic import asks_for_all, hold_in_general, read_cards
+from hermes.memory_server.engine.dialectic import asks_for_all, find_general_conclusions, read_cards
 from hermes.memory_server.engine.messages import find_messages, select_messages
 from hermes.memory_server.engine.quotes import SourceLine, keep_own, quote_card, quote_rows
 from hermes.memory_server.engine.recall import View, query_views
@@ -72,7 +72,7 @@ class MemoryReader:
         held: list[Record] = []
         if asks_for_all(tx, bounds.place.workspace_id, question.text):
             card = read_cards(tx, bounds.views)
-            held = list(hold_in_general(tx, self._index, bounds.views, question, width))
+            held = list(find_general_conclusions(tx, self._index, bounds.views, question, width))
         near = query_views(tx, self._index, bounds.views, question, width, None)
         here = [] if bounds.session is None else self._select(tx, messages.c.session_id == bounds.session)
         concluded = _once([*near, *held])

@@ -184,7 +184,7 @@ class Reasoner:
         gets no further lines: a small one finds an answer in any line.
         """
         offline = self._offline
-        if not offline.is_told:
+        if not offline.is_answered:
             return _with_head(offline.content, UNTOLD_BY_MEMORY)
 
         def run(tx: Tx) -> list[SourceLine]:
@@ -304,7 +304,7 @@ class Reasoner:
 
     def _without_model(self) -> str:
         """Return the offline answer with a heading that says that the model did not answer."""
-        return _with_head(self._offline.content, NOT_ANSWERED if self._offline.is_told else NOT_ANSWERED_UNTOLD)
+        return _with_head(self._offline.content, NOT_ANSWERED if self._offline.is_answered else NOT_ANSWERED_UNTOLD)
 
     def _left(self) -> float:
         return max(0.1, self._until - time.monotonic())

@@ -124,7 +124,7 @@ def query_views(
         hits = sorted(hits, key=lambda hit: -hit[1])[:most]
         finer = _read_finer(tx, workspace_id, question, hits)
         best, seen = _rank(tx, hits, asked, least, finer)
-        once = _say_once(best)
+        once = _drop_repeated(best)
         if len(once) >= top_k or len(once) == len(best) or len(hits) < most:
             if question.finer is not None:
                 once = _put_successors_first(question.text, question.finer, once, finer)
@@ -181,7 +181,7 @@ def _rank(
     return [rows[row_id] for row_id in best if fits[row_id] >= least], seen
 
 
-def _say_once(rows: Sequence[Record]) -> list[Record]:
+def _drop_repeated(rows: Sequence[Record]) -> list[Record]:
     """Return the first of equal conclusions of several sessions."""
     once: dict[tuple[int, str, str, int | None], Record] = {}
     for row in rows:
@@ -212,7 +212,7 @@ def put_newer_first(tx: Tx, rows: Sequence[Record], views: Mapping[int, View]) -
 
 
 def _is_within(row: Record, seen: Record, view: View | None) -> bool:
-    """Return True if a conclusion is visible to whoever sees the other."""
+    """Return True if everybody who sees the second conclusion may see the first."""
     sessions = None if view is None else view.sessions
     return bool(row.collection_id == seen.collection_id and (sessions is None or row.session_id in sessions))
 

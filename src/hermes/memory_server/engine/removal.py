@@ -28,12 +28,12 @@ from hermes.memory_server.db.tables import (
 from hermes.memory_server.engine.conclusions import message_ids, remove_conclusions
 from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, drop_messages
 from hermes.memory_server.engine.departures import begin_generation
-from hermes.memory_server.engine.ingest import queue_summaries_again
+from hermes.memory_server.engine.ingest import requeue_summaries
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import get_message
 from hermes.memory_server.engine.sessions import lock_session
 from hermes.memory_server.engine.tidying import queue_tidying
-from hermes.memory_server.engine.tombstones import bury
+from hermes.memory_server.engine.tombstones import add_tombstones
 from hermes.memory_server.faults import Invalid
 
 MAX_REMOVED_MESSAGES = 10_000
@@ -78,7 +78,7 @@ def remove_part(tx: Tx, removal: Removal, at: int) -> int:
     inside = (messages.c.session_id == removal.session_id, messages.c.seq.between(removal.first, removal.last))
     rows = tx.execute(select(messages).where(*inside).order_by(messages.c.seq).limit(ROWS_PER_TRANSACTION)).all()
     if rows:
-        take_out(tx, rows, at)
+        remove_messages(tx, rows, at)
     if len(rows) < ROWS_PER_TRANSACTION:
         tx.execute(delete(jobs).where(jobs.c.unit == removal.unit, text(OPEN_JOB)))
         _end(tx, removal.session_id, at)
@@ -90,7 +90,7 @@ def continue_removal(tx: Tx, payload: JsonMap, at: int) -> bool:
     return remove_part(tx, Removal(payload["session"], payload["first"], payload["last"]), at) == ROWS_PER_TRANSACTION
 
 
-def take_out(tx: Tx, rows: Sequence[Record], at: int) -> None:
+def remove_messages(tx: Tx, rows: Sequence[Record], at: int) -> None:
     """Remove messages of one session, given in order, and everything that comes only from them; it is not derived
     again.
     """
@@ -109,7 +109,7 @@ def _end(tx: Tx, session_id: int, at: int) -> None:
         return  # the session was deleted meanwhile
     begin_generation(tx, row.workspace_id)
     queue_tidying(tx, at)
-    queue_summaries_again(tx, row, at)
+    requeue_summaries(tx, row, at)
 
 
 def runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
@@ -132,7 +132,7 @@ def _forget_sources(tx: Tx, gone: Sequence[int], at: int) -> None:
         fewer = max(1, row.times_derived - (len(sources) - len(left)))
         tx.execute(update(conclusions).where(conclusions.c.id == row.id).values(times_derived=fewer))
     for collection_id, rows in empty.items():
-        bury(tx, collection_id, [row.content for row in rows], at)
+        add_tombstones(tx, collection_id, [row.content for row in rows], at)
         remove_with_drawn(tx, [row.id for row in rows], collection_id, at)
 
 

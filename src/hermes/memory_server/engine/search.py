@@ -39,7 +39,7 @@ from hermes.ranking.scoring import RELEVANCE_THRESHOLD, Floats, certainty, score
 from hermes.ranking.successors import MAX_COMPARED, SaidStatement, put_successors_first
 from hermes.ranking.words import split_words, telling_words
 
-ALIKE_SIGNS_LIMIT = 48
+DIFFERENT_SIGNS_LIMIT = 48
 """Two messages whose vectors differ in fewer signs than this may be the same text, and are compared."""
 NO_LETTERS = re.compile(r"[\W_]+")
 NO_ASCII = bytes(code for code in range(128) if not chr(code).isalnum())
@@ -91,7 +91,7 @@ def find_hits(
     return _put_changes_first(tx, ordered, place, question.text, is_open=not filters)[:limit]
 
 
-def is_told(question: SearchQuestion, hits: Sequence[Hit]) -> bool:
+def is_answered(question: SearchQuestion, hits: Sequence[Hit]) -> bool:
     """Return True if memory probably holds the answer to a question that found these messages."""
     is_known = not hits or hits[0].asked is not None
     return not is_known or likelihood(read_answer(question, hits)) >= KNOWN_THRESHOLD
@@ -204,7 +204,7 @@ def _ranked(
     order = _best(scores, 2 * limit)
     best = order[:limit]
     lines = seen.rows.lines(found.rows[best])
-    if (np.bitwise_count(lines[:, None] ^ lines).sum(axis=2, dtype=np.int64) < ALIKE_SIGNS_LIMIT).sum() > len(best):
+    if (np.bitwise_count(lines[:, None] ^ lines).sum(axis=2, dtype=np.int64) < DIFFERENT_SIGNS_LIMIT).sum() > len(best):
         best = order
     ranked = zip(found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist(), strict=True)
     words = AskedWords(question.text, asked.words, found.known, asked.named, asked.of_oneself, bool(by_another))

@@ -161,27 +161,27 @@ class SentenceModel:
         total += (self._vectors.direction(sentence.replace(HIDDEN, " ")) @ self._vector_weights) * VECTOR_SCALE
         plain, groups, marked = np.split(total, (len(PLAIN_KINDS), len(PLAIN_KINDS) + len(GROUPS)))
         group = GROUPS[int(groups.argmax())]
-        if marked[1] > 0 and can_wish(marks):
+        if marked[1] > 0 and can_be_wish(marks):
             return Weighed(DISCARD, 0.0, group)
         likely = _softmax(plain)
         kept = float(likely[: len(KEPT_KINDS)].sum())
         least = 0.0 if "@listed" in marks or "@technical" in marks else SECRET_THRESHOLD
-        if marked[0] > least and can_tell_secret(marks):
+        if marked[0] > least and can_be_secret(marks):
             return Weighed(SECRET, max(kept, float(1 / (1 + np.exp(-marked[0])))), group)
         return Weighed(PLAIN_KINDS[int(likely.argmax())], kept, group)
 
 
-def can_tell_secret(marks: Sequence[str]) -> bool:
+def can_be_secret(marks: Sequence[str]) -> bool:
     """Return True if a sentence with these marks gives a value, or says what a password is."""
     return any(mark in SECRET_MARKS for mark in marks)
 
 
-def may_wish(classes: frozenset[str]) -> bool:
+def may_hold_wish(classes: frozenset[str]) -> bool:
     """Return True if a message with words of these classes may ask that something is not remembered."""
     return not classes.isdisjoint(WISH_WORDS) or any(pair <= classes for pair in WISH_PAIRS)
 
 
-def can_wish(marks: Sequence[str]) -> bool:
+def can_be_wish(marks: Sequence[str]) -> bool:
     """Return True if a sentence with these marks may ask that something is not remembered: it is about forgetting or
     secrecy, or it negates remembering.
     """
@@ -330,14 +330,14 @@ def _values(
     for place, classes in enumerate(found):
         name = next((name for name in ("credential", "number_of", "opens") if name in classes), None)
         if name is not None:
-            yield from _told(name, place, tokens, found)
+            yield from _mark_secrets(name, place, tokens, found)
         if name == "credential" and _is_word_then_end(tokens[place + 1 : place + 3], found[place + 1 : place + 2]):
             yield "credential then word"
         if name == "credential" and not AS.isdisjoint(tokens[max(0, place - MAX_DISTANCE_TOKENS) : place]):
             yield "as credential"
 
 
-def _told(name: str, place: int, tokens: Sequence[str], found: Sequence[frozenset[str]]) -> Iterable[str]:
+def _mark_secrets(name: str, place: int, tokens: Sequence[str], found: Sequence[frozenset[str]]) -> Iterable[str]:
     """Yield the words after `is` or a colon that follow a word for a secret."""
     equals = next((other for other in range(place + 1, min(place + 7, len(tokens))) if tokens[other] in EQUALS), None)
     if equals is None:

@@ -21,7 +21,7 @@ from hermes.memory_server.engine.sentence_kinds import (
     SECRET,
     SECRET_WORDS,
     find_classes,
-    may_wish,
+    may_hold_wish,
     shipped_model,
     split_tokens,
 )
@@ -86,9 +86,9 @@ MAX_INTRODUCTIONS = 20
 MAX_INTRODUCTION_CHARS = 120
 OWN_WORDS = frozenset(("memory", "forget", "private", "credential", "number_of", "joke"))
 """Word classes of an introduction that the writer's own words follow: `Remember this: …`."""
-MAX_CHARS = 400
-MIN_CHARS = 8
-MIN_EAST_ASIAN = 4
+MAX_SENTENCE_CHARS = 400
+MIN_SENTENCE_CHARS = 8
+MIN_EAST_ASIAN_CHARS = 4
 MAX_SENTENCES = 1000
 """The number of sentences of one message that are read; nobody types more."""
 SPEAKER = re.compile(r"^[\w-]{1,100}: ")
@@ -127,15 +127,15 @@ def read_message(text: str) -> list[Sentence]:
 
 def is_kept(sentence: Sentence) -> bool:
     """Return True if a memory should keep a sentence."""
-    least = MIN_EAST_ASIAN if IS_EAST_ASIAN.search(sentence.text) else MIN_CHARS
-    return sentence.score >= KEPT_SCORE and least <= len(sentence.text) <= MAX_CHARS
+    least = MIN_EAST_ASIAN_CHARS if IS_EAST_ASIAN.search(sentence.text) else MIN_SENTENCE_CHARS
+    return sentence.score >= KEPT_SCORE and least <= len(sentence.text) <= MAX_SENTENCE_CHARS
 
 
 def _read(text: str, own: str, start: int, end: int) -> Sentence:
     sentence = own[start:end]
     if not sentence.strip(f"{HIDDEN}{SIGNS}"):
         return Sentence(text[start:end], "quoted", 0.0)
-    weighed = shipped_model().weigh(sentence[:MAX_CHARS])
+    weighed = shipped_model().weigh(sentence[:MAX_SENTENCE_CHARS])
     return Sentence(text[start:end], weighed.kind, weighed.score, weighed.group)
 
 
@@ -167,13 +167,13 @@ def message_traits(text: str) -> int:
     part = text[:MAX_MARKED_CHARS]
     tokens = split_tokens(part, MAX_MARKED_CHARS)
     classes = frozenset[str]().union(*shipped_model().classes.find(tokens))
-    if not may_wish(classes) and "credential" not in classes and not holds_value(part):
+    if not may_hold_wish(classes) and "credential" not in classes and not holds_value(part):
         return found
     kinds = {sentence.kind for sentence in read_message(part)}
     return found | (UNWANTED if DISCARD in kinds else 0) | (CONFIDENTIAL if SECRET in kinds else 0)
 
 
-def telling(sentence: str) -> int:
+def score_information(sentence: str) -> int:
     """Return roughly how informative a sentence is: names, numbers and words count, questions less."""
     words = re.findall(r"\w+", sentence)
     weight = sum(2 if word[:1].isupper() or word.isdigit() else 1 for word in words[:40])

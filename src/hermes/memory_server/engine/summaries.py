@@ -19,7 +19,7 @@ from hermes.memory_server.db.statements import PreparedStatement, upsert
 from hermes.memory_server.db.tables import messages, sessions, summaries
 from hermes.memory_server.engine.messages import read_range
 from hermes.memory_server.engine.sentence_kinds import MARKED_KINDS
-from hermes.memory_server.engine.sentences import is_kept, is_statement, read_message, telling
+from hermes.memory_server.engine.sentences import is_kept, is_statement, read_message, score_information
 from hermes.memory_server.tokens import count_tokens
 
 TYPES = {"short": "honcho_chat_summary_short", "long": "honcho_chat_summary_long"}
@@ -139,11 +139,11 @@ def cut_extract(content: str, max_tokens: int, said: str = "") -> str | None:
     """Return the most informative lines of an extract that fit into `max_tokens` and are not in `said`, in their
     order. None if there is too little room, no line is left, or the summary is not an extract.
     """
-    return _cut(content, max_tokens, said) if said else _cut_again(content, max_tokens)
+    return _cut(content, max_tokens, said) if said else _cut_cached(content, max_tokens)
 
 
 @lru_cache(maxsize=MAX_CACHED_EXTRACTS)
-def _cut_again(content: str, max_tokens: int) -> str | None:
+def _cut_cached(content: str, max_tokens: int) -> str | None:
     return _cut(content, max_tokens, "")
 
 
@@ -164,7 +164,7 @@ def write_line(row: Record) -> str:
     sentences = [*read]
     if not sentences:
         return ""
-    best, *others = sorted(sentences, key=lambda said: (read[said], telling(said)), reverse=True)
+    best, *others = sorted(sentences, key=lambda said: (read[said], score_information(said)), reverse=True)
     chosen, room = {best}, MAX_LINE_CHARS - len(best)
     for sentence in others:
         if sentence not in chosen and len(sentence) < room:

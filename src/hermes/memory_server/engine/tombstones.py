@@ -27,7 +27,7 @@ ANY = PreparedStatement(OF_PEER.limit(1))
 FIND = PreparedStatement(OF_PEER.where(tombstones.c.hash == func.keyed_hash(bindparam("letters"))))
 
 
-def bury(tx: Tx, collection_id: int, contents: Iterable[str], at: int) -> None:
+def add_tombstones(tx: Tx, collection_id: int, contents: Iterable[str], at: int) -> None:
     """Store tombstones for conclusions that are being deleted, so that they are not derived again about the same
     peer.
     """
@@ -39,7 +39,7 @@ def bury(tx: Tx, collection_id: int, contents: Iterable[str], at: int) -> None:
         upsert(tx, tombstones, ("workspace_id", "observed_id", "hash"), {**row, "hash": _hash(tx, letters)})
 
 
-def buried_at(tx: Tx, collection_id: int, content: str) -> int | None:
+def find_tombstone(tx: Tx, collection_id: int, content: str) -> int | None:
     """Return when a conclusion with these letters was deleted about the collection's peer; None if it never was."""
     owner = OBSERVED.first(tx, collection_id=collection_id)
     if owner is None:

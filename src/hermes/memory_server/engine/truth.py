@@ -129,7 +129,7 @@ def _related(tx: Tx, row: Record, own: Sequence[AttributeClaim]) -> Iterator[tup
 
 
 def _changed_before(tx: Tx, row: Record, seen: Set[int]) -> Iterator[tuple[Record, str, str]]:
-    """Yield earlier statements with a value that this one changes, or else the last preceding one that it corrects."""
+    """Yield earlier statements with a value that this one changes, or else the last earlier one that it corrects."""
     before = [
         other
         for other in NEWEST.rows(tx, collection_id=row.collection_id)
@@ -190,7 +190,7 @@ def import_pair(tx: Tx, workspace_id: int, newer_id: int, given: JsonMap) -> Non
     if given["undone_at"] is not None:
         own = (supersessions.c.older_id == older.id, supersessions.c.newer_id == newer.id)
         tx.execute(update(supersessions).where(*own).values(undone_at=given["undone_at"]))
-        _hold_again(tx, [older.id])
+        _reinstate(tx, [older.id])
 
 
 def release(tx: Tx, ids: Sequence[int], at: int) -> None:
@@ -204,12 +204,12 @@ def release(tx: Tx, ids: Sequence[int], at: int) -> None:
         tx.execute(delete(claims).where(claims.c.conclusion_id.in_(part)))
         sides = or_(supersessions.c.older_id.in_(part), supersessions.c.newer_id.in_(part))
         tx.execute(delete(supersessions).where(sides))
-    _hold_again(tx, freed)
+    _reinstate(tx, freed)
     for conclusion_id in freed:
         settle(tx, conclusion_id, at)
 
 
-def _hold_again(tx: Tx, ids: Sequence[int]) -> None:
+def _reinstate(tx: Tx, ids: Sequence[int]) -> None:
     for part in in_parts(ids):
         free = {"superseded_by": None, "valid_until": None}
         tx.execute(update(conclusions).where(conclusions.c.id.in_(part)).values(free))
@@ -225,7 +225,7 @@ def undo_supersession(tx: Tx, workspace_id: int, public_id: str, at: int) -> Rec
     pairs = tx.execute(same, {"collection_id": found.collection_id, **texts}).all()
     tx.execute(update(supersessions).where(supersessions.c.id.in_([row.id for row in pairs])).values(undone_at=at))
     freed = [row.older_id for row in pairs]
-    _hold_again(tx, freed)
+    _reinstate(tx, freed)
     for conclusion_id in freed:
         settle(tx, conclusion_id, at)
     return get_pair(tx, workspace_id, public_id)

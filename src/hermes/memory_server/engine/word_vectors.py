@@ -90,7 +90,7 @@ class _Model:
             size = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(size))["embedding.weight"]
         if header["dtype"] != "F16" or header["shape"][1] != SHIPPED.dimension:
-            raise RuntimeError(f"{folder / WEIGHTS} does not hold the vectors that we know: {header}")
+            raise RuntimeError(f"{folder / WEIGHTS} has vectors of an unknown format: {header}")
         start = 8 + size + int(header["data_offsets"][0])
         self._rows = np.asarray(np.memmap(folder / WEIGHTS, np.float16, "r", start, tuple(header["shape"])))
 

@@ -115,7 +115,7 @@ class JobWorker:
         loop = asyncio.get_running_loop()
         self.database.watch_jobs(lambda: loop.call_soon_threadsafe(self.wake))
         began = resumed = False
-        told = ""
+        logged = ""
         while not self._stopped:
             self._turned = time.monotonic()
             self._news.clear()
@@ -128,12 +128,12 @@ class JobWorker:
                 began = await self._begin()
                 await self._clean()
                 await self.queue_dreams()
-                told = ""
+                logged = ""
             except StoreError as error:
                 began = False
-                if (line := error.line()) != told:
+                if (line := error.line()) != logged:
                     log.warning("memory worker: %s", line)
-                told = line
+                logged = line
             await self._rest()
         await asyncio.gather(*self._taken)
 
@@ -216,7 +216,7 @@ class JobWorker:
             return following
         except LeaseLostError:
             self.outcomes[job.kind, "lost"] += 1
-            log.info("memory worker: job %s was taken over, or what it was about was deleted", job.id)
+            log.info("memory worker: job %s was taken over by another worker, or its subject was deleted", job.id)
         except asyncio.CancelledError:
             await self._give_back(job)
         except ModelWaiting as waiting:
@@ -320,7 +320,7 @@ async def working(
     """Run a worker while the block runs, with a separate database, which is closed afterwards."""
     worker = JobWorker(database, clock, embedder, delivery=delivery, models=models, dreams=dreams)
     running = asyncio.create_task(worker.run())
-    running.add_done_callback(lambda task: _tell_of_defect(worker, task))
+    running.add_done_callback(lambda task: _report_defect(worker, task))
     try:
         yield worker
     finally:
@@ -329,8 +329,8 @@ async def working(
         await database.close()
 
 
-def _tell_of_defect(worker: JobWorker, task: asyncio.Task[None]) -> None:
+def _report_defect(worker: JobWorker, task: asyncio.Task[None]) -> None:
     """Log a worker that ended because of a defect, and stop it, so that `/health` reports it."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("memory worker: it has ended", exc_info=error)
+        log.error("memory worker: the worker ended because of an unexpected error", exc_info=error)
         worker.stop()
