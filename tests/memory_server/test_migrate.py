@@ -30,7 +30,7 @@ from hermes.memory_server.db.move_places import FolderPlace, MovePlace, Postgres
 from hermes.memory_server.db.schema import FILE, MOVING_FILE, open_database, open_postgres
 from hermes.memory_server.db.tables import meta
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.tombstones import find_tombstone
+from hermes.memory_server.engine.tombstones import find_tombstone_time
 from hermes.memory_server.engine.worker import JobWorker
 from tests.memory_server.floor import EMBEDDER, draft
 from tests.memory_server.inside import serving
@@ -55,7 +55,7 @@ def ends(request: pytest.FixtureRequest, tmp_path: Path, postgres: Postgres, mon
 
 async def ask(opened: Database) -> list[Any]:
     """Return what searches find, and what was deleted about whom."""
-    buried = await opened.read(lambda tx: find_tombstone(tx, 1, "ann: I own a boat."))
+    buried = await opened.read(lambda tx: find_tombstone_time(tx, 1, "ann: I own a boat."))
     async with serving(opened) as client:
         found = [await client.post("/v3/workspaces/w/search", json={"query": asked}) for asked in QUESTIONS]
         return [buried, *([item["content"] for item in answer.json()] for answer in found)]

@@ -31,7 +31,7 @@ from hermes.memory_server.db.tables import messages, metadata
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.tombstones import add_tombstones, find_tombstone
+from hermes.memory_server.engine.tombstones import add_tombstones, find_tombstone_time
 from hermes.memory_server.engine.workspaces import ensure_workspace
 from tests.memory_server.floor import draft
 from tests.memory_server.inside import serving
@@ -184,8 +184,8 @@ async def test_tombstone_is_the_same_for_every_process(postgres: Postgres) -> No
         new = {"content": "ann keeps bees", "observer_id": "ann", "observed_id": "ann"}
         await client.post("/v3/workspaces/w/conclusions", json={"conclusions": [new]})
         await there.write(lambda tx: add_tombstones(tx, 1, ["Ann keeps bees!"], AT))
-        assert await there.read(lambda tx: find_tombstone(tx, 1, "ann keeps bees")) == AT
-        assert await there.read(lambda tx: find_tombstone(tx, 1, "ann keeps cats")) is None
+        assert await there.read(lambda tx: find_tombstone_time(tx, 1, "ann keeps bees")) == AT
+        assert await there.read(lambda tx: find_tombstone_time(tx, 1, "ann keeps cats")) is None
     await there.close()
 
 

@@ -97,7 +97,7 @@ class Evidence:
     exact: Flags
     """True if the message holds a number of the question that hardly any other holds."""
     by_named: Flags
-    """True if the author is the person that the question names or, as "I", is asked by."""
+    """True if the author is the person whom the question names, or asks about as "I"."""
     oneself: Flags
     question: Flags
     after_question: Flags

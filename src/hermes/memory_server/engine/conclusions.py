@@ -38,7 +38,7 @@ from hermes.memory_server.engine.peers import is_shown, peer_in
 from hermes.memory_server.engine.sessions import session_in
 from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.tidying import queue_log_tidying
-from hermes.memory_server.engine.tombstones import add_tombstones, find_tombstone
+from hermes.memory_server.engine.tombstones import add_tombstones, find_tombstone_time
 from hermes.memory_server.engine.truth import LIVE, happened_at, release, settle
 from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
 from hermes.memory_server.faults import Missing
@@ -187,7 +187,7 @@ def insert_conclusion(
     message_ids: Iterable[int] = (),
 ) -> int:
     """Insert an explicit conclusion, settle what it changes, and return its row id."""
-    buried = find_tombstone(tx, collection_id, content)
+    buried = find_tombstone_time(tx, collection_id, content)
     metadata = {} if buried is None else {FORGOTTEN_AT_KEY: times.to_wire(buried)}
     made = INSERT.add(
         tx,

@@ -23,7 +23,7 @@ from hermes.memory_server.engine.quotes import (
     keep_own,
     quote_rows,
 )
-from hermes.memory_server.engine.tombstones import find_tombstone
+from hermes.memory_server.engine.tombstones import find_tombstone_time
 from hermes.memory_server.engine.truth import LIVE
 from hermes.memory_server.ids import new_id
 from hermes.memory_server.model.answer import ModelWaiting
@@ -148,7 +148,7 @@ def store_drawn(tx: Tx, workspace_id: int, collection_id: int, found: DreamPropo
         same = (conclusions.c.collection_id == collection_id, conclusions.c.digest == digest(one.content), LIVE)
         is_known = tx.execute(select(conclusions.c.id).where(*same).limit(1)).first() is not None
         is_baseless = len(tx.execute(select(conclusions.c.id).where(*holding)).all()) < len(ids)
-        if is_baseless or is_known or find_tombstone(tx, collection_id, one.content) is not None:
+        if is_baseless or is_known or find_tombstone_time(tx, collection_id, one.content) is not None:
             continue
         about = {"premises": [quote.words for quote in one.premises], "model": found.model}
         values = {"public_id": new_id(), "workspace_id": workspace_id, "collection_id": collection_id}

@@ -21,7 +21,7 @@ from hermes.memory_server.engine.messages import find_messages
 from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.sentences import is_kept, read_message
 from hermes.memory_server.engine.standing_kinds import standing_kind
-from hermes.memory_server.engine.tombstones import find_tombstone
+from hermes.memory_server.engine.tombstones import find_tombstone_time
 from hermes.memory_server.engine.truth import LIVE
 from hermes.ranking.claims import read_claims
 
@@ -159,7 +159,7 @@ def _remember(tx: Tx, collection_id: int, said: Statement, at: int) -> None:
 
 def _was_deleted(tx: Tx, collection_id: int, said: Statement) -> bool:
     """Return True if the statement was deleted after its message arrived."""
-    deleted = [find_tombstone(tx, collection_id, text) for text in {said.content, said.whole}]
+    deleted = [find_tombstone_time(tx, collection_id, text) for text in {said.content, said.whole}]
     return any(at is not None and said.message.created_at <= at for at in deleted)
 
 

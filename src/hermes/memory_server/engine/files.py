@@ -50,7 +50,8 @@ def read_file(content: bytes, content_type: str) -> list[str]:
 
 def split_text(text: str, size: int = limits.MESSAGE_CHARS) -> Iterator[str]:
     """Yield parts of at most `size` characters, cut after paragraphs, lines, sentences or spaces where possible.
-    Joined, they are the text; a text without a good place to cut is cut at `size`.
+    Joined, they are the text; a text without such a place is cut at `size`. An empty text gives one empty
+    part.
     """
     start = 0
     while len(text) - start > size:

@@ -33,7 +33,7 @@ from hermes.memory_server.engine.peers import find_peer, insert_peer, peer_in
 from hermes.memory_server.engine.sessions import insert_session, session_in
 from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.summaries import SessionSummary, store_summary
-from hermes.memory_server.engine.tombstones import find_tombstone
+from hermes.memory_server.engine.tombstones import find_tombstone_time
 from hermes.memory_server.engine.truth import happened_at, import_pair, settle
 from hermes.memory_server.engine.webhooks import ensure_webhook
 from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace
@@ -164,7 +164,7 @@ def _take_conclusion(tx: Tx, place: Record, given: PreparedItem, at: int) -> boo
             raise Invalid(f"the id {item['id']} belongs to a conclusion elsewhere on this server")
         return False
     collection = ensure_collection(tx, place.id, *pair)
-    deleted = find_tombstone(tx, collection, item["content"])
+    deleted = find_tombstone_time(tx, collection, item["content"])
     if deleted is not None and item["created_at"] <= deleted:
         raise Invalid(f"it was deleted on this server on {times.to_day(deleted)}, after its date")
     inside = select(messages.c.id).where(messages.c.workspace_id == place.id)

@@ -28,7 +28,7 @@ from hermes.memory_server.db.tables import (
 from hermes.memory_server.engine.conclusions import drop_conclusions, ensure_collection, mark_collection_changed
 from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION
 from hermes.memory_server.engine.removal import runs
-from hermes.memory_server.engine.tombstones import find_tombstone
+from hermes.memory_server.engine.tombstones import find_tombstone_time
 
 SAME_STAY = cast(memberships.c.session_id, Text) + "@" + cast(memberships.c.joined_at, Text)
 """The columns that identify a membership, because its id may have been reused."""
@@ -142,7 +142,7 @@ def _hand_over(
     """
     pair = [kept.id if side == gone_id else side for side in (held[0].observer_id, held[0].observed_id)]
     target = ensure_collection(tx, kept.workspace_id, pair[0], pair[1])
-    deleted = [row.id for row in held if (find_tombstone(tx, target, row.content) or 0) >= row.created_at]
+    deleted = [row.id for row in held if (find_tombstone_time(tx, target, row.content) or 0) >= row.created_at]
     drop_conclusions(tx, deleted, at)
     ids = [row.id for row in held if row.id not in deleted]
     _put_into(tx, ids, target)

@@ -150,7 +150,7 @@ class Outline:
         self.is_lean = False
         """True if signs stay in the database until a search needs them."""
         self.ends: dict[int, int] = {}
-        """The last row of each session. Replaced, not changed, when rows are dropped."""
+        """The last row of each session: updated as rows are added, replaced by a new dict when rows are dropped."""
         self._one_each = True
         """True if each message has one row."""
         self._rows: OutlineRows | None = None

@@ -23,7 +23,7 @@ from hermes.memory_server.engine.peers import COLUMNS as PEER_COLUMNS
 from hermes.memory_server.engine.peers import PEERS, find_peer, insert_peer
 from hermes.memory_server.engine.sessions import COLUMNS as SESSION_COLUMNS
 from hermes.memory_server.engine.sessions import SESSIONS, lock_session
-from hermes.memory_server.engine.tombstones import find_tombstone
+from hermes.memory_server.engine.tombstones import find_tombstone_time
 from hermes.memory_server.engine.truth import LIVE
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
@@ -138,7 +138,7 @@ def copy_conclusions(tx: Tx, workspace_id: int, payload: JsonMap, at: int) -> No
             conclusions.c.collection_id == target, conclusions.c.digest == row.digest
         )
         known = known.where(conclusions.c.session_id == session, LIVE)
-        deleted = find_tombstone(tx, target, row.content)
+        deleted = find_tombstone_time(tx, target, row.content)
         if tx.execute(known).first() is None and (deleted is None or deleted < row.created_at):
             sources = message_ids(tx, [row.id])
             said = (row.content, row.created_at, at)

@@ -39,7 +39,7 @@ def add_tombstones(tx: Tx, collection_id: int, contents: Iterable[str], at: int)
         upsert(tx, tombstones, ("workspace_id", "observed_id", "hash"), {**row, "hash": _hash(tx, letters)})
 
 
-def find_tombstone(tx: Tx, collection_id: int, content: str) -> int | None:
+def find_tombstone_time(tx: Tx, collection_id: int, content: str) -> int | None:
     """Return when a conclusion with these letters was deleted about the collection's peer; None if it never was."""
     owner = OBSERVED.first(tx, collection_id=collection_id)
     if owner is None:
