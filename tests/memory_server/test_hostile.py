@@ -277,7 +277,7 @@ def test_question_about_a_thousand_sessions_is_answered(talk: httpx.Client) -> N
 
 @pytest.mark.stress
 def test_more_members_than_a_statement_has_room_for_can_join_and_leave(talk: httpx.Client) -> None:
-    names = [f"p{number}" for number in range(limits.MEMBERS)]
+    names = [f"p{number}" for number in range(limits.MAX_MEMBERS)]
     assert talk.post("/sessions/s/peers", json={name: {} for name in names}).status_code == 200
     assert talk.get("/sessions/s/peers?size=1").json()["total"] == len(names) + 1
     assert talk.request("DELETE", "/sessions/s/peers", json=names).status_code == 200

@@ -12,7 +12,7 @@ import pytest
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.functions import holds_json
-from hermes.memory_server.db.matching import FACTS, MANY, facts_of, pattern_facts
+from hermes.memory_server.db.matching import MAX_FACTS, OVERFLOW_FACT, facts_of, pattern_facts
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine import allowed, candidates, messages, narrowing, search, words
 from hermes.memory_server.engine.messages import append_messages, list_messages, set_message_metadata
@@ -127,10 +127,10 @@ def test_changed_metadata_is_found_as_it_is_now(talk: Tx) -> None:
 
 
 def test_document_with_more_facts_than_are_kept_is_found_all_the_same(tx: Tx) -> None:
-    many = {"list": [*range(FACTS + 1)]}
-    assert facts_of(json.dumps(many)) == (MANY,)
+    many = {"list": [*range(MAX_FACTS + 1)]}
+    assert facts_of(json.dumps(many)) == (OVERFLOW_FACT,)
     append_messages(tx, "w", "s", [replace(draft("I am many.", "ann"), metadata=json.dumps(many))], NOW)
-    for wanted, total in ((FACTS, 1), (FACTS + 1, 0)):
+    for wanted, total in ((MAX_FACTS, 1), (MAX_FACTS + 1, 0)):
         assert list_messages(tx, "w", "s", {"metadata": {"list": wanted}}, PageRequest()).total == total
 
 

@@ -252,7 +252,7 @@ async def test_one_index_is_made_at_a_time(postgres: Postgres) -> None:
     url = postgres.create()
     opened = open_postgres(address(url))
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as other:
-        await other.execute(f"SELECT pg_advisory_lock({postgres_neighbours.LOCK})".encode())
+        await other.execute(f"SELECT pg_advisory_lock({postgres_neighbours.VECTOR_INDEX_LOCK_KEY})".encode())
         with pytest.raises(StoreBusyError):
             await opened.index_vectors(VectorScope("messages", 1))
         await opened.index_vectors(None)

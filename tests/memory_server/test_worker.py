@@ -90,16 +90,16 @@ async def concluded(database: Database) -> list[str]:
 async def test_webhooks_that_hang_stop_no_learning_in_any_workspace(database: Database) -> None:
     async with hanging() as (port, sent):
         for workspace in ("one", "two"):
-            await announce_to(database, workspace, port, limits.WEBHOOKS)
+            await announce_to(database, workspace, port, limits.MAX_WEBHOOKS)
         async with at_work(database, {**KINDS, "webhook": replace(KINDS["webhook"], seconds=3600.0)}) as worker:
-            await eventually(lambda: look_at(sent), lambda found: len(found) == 2 * limits.WEBHOOKS)
+            await eventually(lambda: look_at(sent), lambda found: len(found) == 2 * limits.MAX_WEBHOOKS)
             for workspace in ("one", "other"):
                 await say(database, workspace, f"I live in {workspace}.")
                 worker.wake()
             told = ["ann: I live in one.", "ann: I live in other."]
             await eventually(lambda: concluded(database), lambda found: sorted(found) == told)
             held = await states(database, "webhook")
-            assert held.count(("running", 1)) == 2 * limits.WEBHOOKS, "nobody had given up yet"
+            assert held.count(("running", 1)) == 2 * limits.MAX_WEBHOOKS, "nobody had given up yet"
             assert ("done", 1) not in held
 
 

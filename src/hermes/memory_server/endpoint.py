@@ -1,4 +1,4 @@
-"""Vectors from any endpoint that speaks OpenAI's `/embeddings`."""
+"""Vectors from any endpoint that implements OpenAI's `/embeddings`."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from hermes.memory_server.embedder import Space, TextRefusedError, Vector
 if TYPE_CHECKING:
     import httpx
 
-SECONDS = 20.0
-"""For one request; who asks a question waits less long than that."""
-TEXTS = 64
-"""In one request."""
-ANSWER_BYTES = 64 * 1024 * 1024
-DIMENSIONS = (8, 8192)
-"""How many numbers a vector may have."""
-LATER = (408, 425, 429)
-"""Answers that say nothing of the texts: the same request may be taken later."""
+REQUEST_TIMEOUT_SECONDS = 20.0
+"""Timeout of one request. Searches use a shorter one."""
+MAX_TEXTS_PER_REQUEST = 64
+"""Texts in one request."""
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+ALLOWED_DIMENSIONS = (8, 8192)
+"""Smallest and largest number of dimensions that a vector may have."""
+RETRYABLE_STATUSES = (408, 425, 429)
+"""Statuses that do not depend on the texts: the same request may succeed later."""
 
 
 class EndpointError(Exception):
-    """The endpoint cannot be reached, fails, or answers with something else than vectors."""
+    """The endpoint cannot be reached, fails, or returns something other than vectors."""
 
 
 class EmbeddingEndpoint:
-    """A model behind a URL. How many numbers its vectors have is said, or seen in its first answer."""
+    """An embedding model behind a URL. The dimension of its vectors is given, or learned from its first response."""
 
     def __init__(self, url: str, model: str, key: str = "", *, dimension: int = 0) -> None:
         import httpx  # takes a tenth of a second, and few have an endpoint
@@ -48,17 +48,18 @@ class EmbeddingEndpoint:
         self.space = Space(f"{_place(url)} {model}", dimension)
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """The vector of each text. An EndpointError says what went wrong, a TextRefusedError what it does not take."""
+        """Return the vector of each text. Raise EndpointError if the endpoint fails, TextRefusedError if it rejects the
+        texts."""
         import httpx
 
         found: list[Vector] = []
         client = httpx.AsyncClient(
-            timeout=SECONDS, headers=self._headers, verify=self._tls, trust_env=not self._is_here
+            timeout=REQUEST_TIMEOUT_SECONDS, headers=self._headers, verify=self._tls, trust_env=not self._is_here
         )
         try:
             async with client:
-                for start in range(0, len(texts), TEXTS):
-                    found += await self._embed(client, texts[start : start + TEXTS])
+                for start in range(0, len(texts), MAX_TEXTS_PER_REQUEST):
+                    found += await self._embed(client, texts[start : start + MAX_TEXTS_PER_REQUEST])
         except httpx.HTTPError as error:
             raise EndpointError(f"the embeddings endpoint cannot be reached: {type(error).__name__} {error}") from error
         return found
@@ -68,7 +69,7 @@ class EmbeddingEndpoint:
         body = {"model": self._model, "input": [text if text.strip() else "." for text in texts]}
         async with client.stream("POST", self._url, json=body) as answer:
             content = await _read(answer)
-        if 400 <= answer.status_code < 500 and answer.status_code not in LATER:
+        if 400 <= answer.status_code < 500 and answer.status_code not in RETRYABLE_STATUSES:
             raise TextRefusedError(f"the embeddings endpoint answers {answer.status_code}")
         if answer.status_code != 200:
             raise EndpointError(f"the embeddings endpoint answers {answer.status_code}")
@@ -79,7 +80,11 @@ class EmbeddingEndpoint:
             vector = np.asarray(numbers, dtype=np.float32)
         except (TypeError, ValueError) as error:
             raise EndpointError("the embeddings endpoint answers with something else than numbers") from error
-        if vector.ndim != 1 or not DIMENSIONS[0] <= len(vector) <= DIMENSIONS[1] or not np.isfinite(vector).all():
+        if (
+            vector.ndim != 1
+            or not ALLOWED_DIMENSIONS[0] <= len(vector) <= ALLOWED_DIMENSIONS[1]
+            or not np.isfinite(vector).all()
+        ):
             raise EndpointError("the embeddings endpoint answers with something else than a vector")
         if not self.space.dimension:
             self.space = Space(self.space.embedder, len(vector))
@@ -91,7 +96,7 @@ class EmbeddingEndpoint:
 
 
 def _place(url: str) -> str:
-    """Where it is, without what is secret in a URL: this name is shown and stored."""
+    """Return the URL without its secrets: this name is displayed and stored."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}".rstrip("/")
@@ -101,13 +106,13 @@ async def _read(answer: httpx.Response) -> bytes:
     content = bytearray()
     async for part in answer.aiter_bytes():
         content += part
-        if len(content) > ANSWER_BYTES:
+        if len(content) > MAX_RESPONSE_BYTES:
             raise EndpointError("the embeddings endpoint answers without end")
     return bytes(content)
 
 
 def _numbers(content: bytes, wanted: int) -> list[Any]:
-    """The vectors of an answer, in the order of the texts."""
+    """Return the vectors of a response, in the order of the texts."""
     try:
         rows = json.loads(content)["data"]
         found = [row["embedding"] for row in sorted(rows, key=lambda row: row["index"])]

@@ -1,4 +1,4 @@
-"""Counting tokens as Honcho does (o200k_base), offline and in little memory."""
+"""A token counter that agrees with Honcho's (o200k_base), works offline and needs little memory."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ import numpy as np
 T = TypeVar("T", bound=str | bytes)
 V = TypeVar("V")
 VOCABULARY = "o200k_base.tiktoken.gz"
-AT_ONCE = 65_536
-"""Bytes of it that are read at a time: the fewer steps, the faster, but others wait for each."""
-KEPT = 32_768
-KEPT_CHARS = 40
+READ_CHUNK_BYTES = 65_536
+"""Bytes of the vocabulary that are read at a time: larger chunks load faster, but hold up other threads for longer."""
+MAX_CACHED_PIECES = 32_768
+MAX_CACHED_PIECE_CHARS = 40
 
 
-class _Kept(dict[T, V]):
-    """What a function says of pieces that come again: so many are kept, of pieces up to this length."""
+class _PieceCache(dict[T, V]):
+    """A cache of a function's results for short pieces. It is cleared when it holds MAX_CACHED_PIECES."""
 
     def __init__(self, run: Callable[[T], V]) -> None:
         super().__init__()
@@ -34,22 +34,22 @@ class _Kept(dict[T, V]):
 
     def __missing__(self, piece: T) -> V:
         found = self._run(piece)
-        if len(piece) <= KEPT_CHARS:
-            if len(self) >= KEPT:
+        if len(piece) <= MAX_CACHED_PIECE_CHARS:
+            if len(self) >= MAX_CACHED_PIECES:
                 self.clear()  # what comes often is soon there again
             self[piece] = found
         return found
 
 
 class Vocabulary:
-    """The rank of every token, in a few arrays. A dict of them takes ten times the memory."""
+    """The rank of every token, in a few arrays. A dict would take ten times the memory."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        """From lines of a token in base64 and its rank, the lowest first."""
+        """Read lines with a token in base64 and its rank, in the order of ranks."""
         self._text = bytearray()
         sizes, hashes = array("I"), array("I")
         left = b""
-        while part := file.read(AT_ONCE):
+        while part := file.read(READ_CHUNK_BYTES):
             lines, _, left = (left + part).rpartition(b"\n")
             words = lines.split()
             tokens, first = [*map(a2b_base64, words[::2])], len(sizes)
@@ -65,10 +65,10 @@ class Vocabulary:
         self._ranks = array("I", order.astype("I").tobytes())
         self._hashes = array("I", np.asarray(hashes)[order].tobytes())
         self.longest = max(sizes)
-        self._rank = _Kept(self._find)
+        self._rank = _PieceCache(self._find)
 
     def _find(self, token: bytes) -> int | None:
-        """The token's rank: the lower, the sooner its halves are joined. None when it is no token."""
+        """Return the token's rank, None if it is not a token. Pairs with lower ranks are joined first."""
         wanted = crc32(token)
         place = bisect_left(self._hashes, wanted)
         while place < len(self._hashes) and self._hashes[place] == wanted:
@@ -79,7 +79,7 @@ class Vocabulary:
         return None
 
     def count(self, piece: bytes) -> int:
-        """How many tokens a piece becomes: its bytes, joined pair by pair, the lowest rank first."""
+        """Return the number of tokens in a piece: its bytes are joined pair by pair, the lowest rank first."""
         if len(piece) <= self.longest and self._rank[piece] is not None:
             return 1
         size = parts = len(piece)
@@ -124,11 +124,11 @@ def _load_vocabulary() -> Vocabulary:
 
 
 def is_ready_to_count() -> bool:
-    """Whether the vocabulary has been read: the first to count waits for that."""
+    """Return True if the vocabulary is loaded. Otherwise the first count waits for it."""
     return _load_vocabulary.cache_info().currsize > 0
 
 
-_counts = _Kept[str, int](lambda piece: _vocabulary().count(piece.encode()))
+_counts = _PieceCache[str, int](lambda piece: _vocabulary().count(piece.encode()))
 
 
 def count_tokens(text: str) -> int:

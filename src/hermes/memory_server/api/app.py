@@ -108,7 +108,7 @@ class Loading:
 
 Opener = Callable[[], Database]
 
-FIRST_REQUESTS = 0.1
+WARM_UP_DELAY_SECONDS = 0.1
 """Seconds after the start that belong to whoever started the server: most have something to ask at once."""
 
 
@@ -117,7 +117,7 @@ async def _warm_up(database: Database, embedder: Embedder, health: ServerHealth)
 
     Before, what the last one left behind is cleaned up; then the file is looked through.
     """
-    await asyncio.sleep(FIRST_REQUESTS)
+    await asyncio.sleep(WARM_UP_DELAY_SECONDS)
     try:
         await clean_outlines(database, abandoned=0.0)
     except StoreError as error:

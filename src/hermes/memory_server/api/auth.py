@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from hermes.loopback import find_strangeness, read_bearer, shows_key
 from hermes.memory_server import times
 from hermes.memory_server.api.server import Server
-from hermes.memory_server.api.traffic import HEALTH, KEY_SHOWN, UNAUTHORIZED
+from hermes.memory_server.api.traffic import HEALTH, KEY_SHOWN, UNAUTHORIZED_STATUS
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.engine.grants import ACCESS, find_workspace_of
 from hermes.memory_server.engine.peers import is_member, is_merged
@@ -193,7 +193,9 @@ class StartKey:
         shown = scope["type"] == "http" and self._holds(scope)
         scope[KEY_SHOWN] = shown
         if scope["type"] == "http" and scope["path"] != HEALTH and not shown:
-            refusal = JsonResponse(REFUSED, UNAUTHORIZED, headers={"WWW-Authenticate": "Bearer", "Connection": "close"})
+            refusal = JsonResponse(
+                REFUSED, UNAUTHORIZED_STATUS, headers={"WWW-Authenticate": "Bearer", "Connection": "close"}
+            )
             await refusal(scope, receive, send)
             return
         await self._app(scope, receive, send)

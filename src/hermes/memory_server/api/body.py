@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, model_validator
 
-UNKNOWN_LOOKED_AT = 100
+MAX_CHECKED_UNKNOWN_FIELDS = 100
 """Nobody misspells so many fields; a body of a million names shall cost no more."""
-SHORTEST = 4
+MIN_MISSPELT_CHARS = 4
 """Letters that a word needs before one wrong letter in it tells anything."""
 
 
@@ -25,7 +25,7 @@ class Body(BaseModel):
             return given
         spellings = _spellings(cls)
         unknown = [name for name in given if name not in spellings]
-        for name in unknown[:UNKNOWN_LOOKED_AT]:
+        for name in unknown[:MAX_CHECKED_UNKNOWN_FIELDS]:
             if (meant := _meant(str(name), spellings)) is not None:
                 raise ValueError(f"Unknown field '{name[:80]}': did you mean '{meant}'?")
         said: dict[str, Any] = {}
@@ -51,7 +51,7 @@ def _meant(name: str, spellings: Iterable[str]) -> str | None:
     plain = _plain(name)
     for known in spellings:
         wanted = _plain(known)
-        if plain == wanted or (len(wanted) >= SHORTEST and _is_one_letter_off(plain, wanted)):
+        if plain == wanted or (len(wanted) >= MIN_MISSPELT_CHARS and _is_one_letter_off(plain, wanted)):
             return known
     return None
 

@@ -32,7 +32,7 @@ from hermes.memory_server.ids import refuse_scopes
 
 router = new_router("chat")
 ROOT = "/v3/workspaces/{workspace_id}"
-PIECE = 48
+STREAM_PIECE_CHARS = 48
 OfflineAnswer = tuple[PeerAnswer, ReadingBounds]
 """The answer without a model, and what a model may read for a better one."""
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
@@ -157,7 +157,7 @@ async def _stream(given: AsyncGenerator[str | PeerAnswer, None], body: Workspace
             if isinstance(part, PeerAnswer):
                 end |= _evidence(part, body)
                 continue
-            for start in range(0, len(part), PIECE):
-                piece = {"delta": {"content": part[start : start + PIECE]}, "done": False}
+            for start in range(0, len(part), STREAM_PIECE_CHARS):
+                piece = {"delta": {"content": part[start : start + STREAM_PIECE_CHARS]}, "done": False}
                 yield f"data: {json.dumps(piece)}\n\n"
     yield f"data: {wire.JsonResponse(end).body.decode()}\n\n"  # type: ignore[union-attr]

@@ -12,7 +12,7 @@ from hermes.memory_server import limits
 from hermes.memory_server.ids import NAME
 from hermes.memory_server.tokens import count_tokens
 
-DEEPEST = 64
+MAX_JSON_DEPTH = 64
 
 
 def clean_text(text: str) -> str:
@@ -31,7 +31,7 @@ def clean_json(value: Any, depth: int = 0) -> Any:
     """As `clean_text` at every depth. Refuses what cannot be written as JSON again."""
     if isinstance(value, str):
         return clean_text(value)
-    if depth > DEEPEST:
+    if depth > MAX_JSON_DEPTH:
         raise ValueError("nested too deeply")
     if isinstance(value, dict):
         return {clean_json(key): clean_json(item, depth + 1) for key, item in value.items()}
@@ -39,7 +39,7 @@ def clean_json(value: Any, depth: int = 0) -> Any:
         return [clean_json(item, depth + 1) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("numbers must be finite")
-    if isinstance(value, int) and abs(value) > limits.LARGEST_INTEGER:
+    if isinstance(value, int) and abs(value) > limits.MAX_INTEGER:
         raise ValueError("whole numbers must fit into 64 bits")
     return value
 
@@ -51,8 +51,8 @@ def check_size(value: Any, most: int, name: str) -> None:
 
 
 def clean_metadata(value: dict[str, Any]) -> dict[str, Any]:
-    if len(value) > limits.METADATA_KEYS:
-        raise ValueError(f"Metadata exceeds maximum of {limits.METADATA_KEYS} top-level keys")
+    if len(value) > limits.MAX_METADATA_KEYS:
+        raise ValueError(f"Metadata exceeds maximum of {limits.MAX_METADATA_KEYS} top-level keys")
     if _depth(value) > limits.METADATA_DEPTH:
         raise ValueError(f"Metadata nesting exceeds maximum depth of {limits.METADATA_DEPTH}")
     cleaned: dict[str, Any] = clean_json(value)
@@ -63,13 +63,11 @@ def clean_metadata(value: dict[str, Any]) -> dict[str, Any]:
 def check_members(value: Any) -> Any:
     """Refuse what can hardly be members before each of thousands is told to be none."""
     if isinstance(value, dict):
-        if len(value) > limits.MEMBERS:
-            raise ValueError(f"At most {limits.MEMBERS} members can be named at once")
-        bad = sum(
-            not (isinstance(name, str) and len(name) <= limits.NAME_LENGTH and NAME.match(name)) for name in value
-        )
+        if len(value) > limits.MAX_MEMBERS:
+            raise ValueError(f"At most {limits.MAX_MEMBERS} members can be named at once")
+        bad = sum(not (isinstance(name, str) and len(name) <= limits.NAME_CHARS and NAME.match(name)) for name in value)
         bad += sum(not isinstance(given, dict) for given in value.values())
-        if bad > limits.PROBLEMS:
+        if bad > limits.MAX_PROBLEMS:
             raise ValueError(f"{bad} of the members cannot be members")
     return value
 
@@ -92,8 +90,10 @@ def check_instructions(text: str) -> str:
     return text
 
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH, pattern=limits.NAME_PATTERN)]
-ScopeName = Annotated[str, StringConstraints(min_length=1, max_length=limits.SCOPE_LENGTH, pattern=limits.NAME_PATTERN)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_CHARS, pattern=limits.NAME_PATTERN)]
+ScopeName = Annotated[
+    str, StringConstraints(min_length=1, max_length=limits.SCOPE_NAME_CHARS, pattern=limits.NAME_PATTERN)
+]
 CleanText = Annotated[str, Field(max_length=limits.TEXT_CHARS), AfterValidator(clean_text)]
 MessageText = Annotated[
     str, Field(max_length=limits.MESSAGE_CHARS), BeforeValidator(drop_nul), AfterValidator(clean_text)
@@ -111,7 +111,7 @@ SearchText = Annotated[
     AfterValidator(lambda text: text[: limits.TEXT_CHARS] if text.strip() else ""),
 ]
 """A search query: the beginning of a long text, and nothing of a blank one."""
-TextList = Annotated[list[CleanText], FailFast(), Field(max_length=limits.MEMBERS)]
+TextList = Annotated[list[CleanText], FailFast(), Field(max_length=limits.MAX_MEMBERS)]
 Metadata = Annotated[dict[str, Any], AfterValidator(clean_metadata)]
 Filters = Annotated[dict[str, Any], AfterValidator(clean_json)]
 Instructions = Annotated[

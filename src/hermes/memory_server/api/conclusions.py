@@ -34,9 +34,9 @@ from hermes.memory_server.tokens import count_tokens
 
 router = new_router("conclusions")
 ROOT = "/v3/workspaces/{workspace_id}/conclusions"
-SHORT = 500
+INLINE_COUNT_CHARS = 500
 """Tokens of so many characters are counted faster than a thread is asked to."""
-FIRST_LOOK = 1000
+FIRST_FILTERED_ROWS = 1000
 """How many of the nearest are looked at first when a filter has more to say than whose conclusions about whom."""
 
 
@@ -65,7 +65,7 @@ def _prepared(new: ConclusionCreate, vector: bytes) -> NewConclusion:
 
 async def check_size(content: str) -> None:
     """Refuse a conclusion with more tokens than one may have."""
-    count = count_tokens(content) if len(content) <= SHORT else await compute(count_tokens, content)
+    count = count_tokens(content) if len(content) <= INLINE_COUNT_CHARS else await compute(count_tokens, content)
     if count > limits.CONCLUSION_TOKENS:
         reason = f"Conclusion exceeds maximum of {limits.CONCLUSION_TOKENS} tokens"
         raise RequestValidationError([{"type": "value_error", "loc": ("body", "content"), "msg": reason}])
@@ -97,7 +97,7 @@ async def query(workspace_id: str, body: ConclusionQuery, here: ServerDep, _: Wo
         if pair[0] is None or pair[1] is None:
             return []
         views = [View(pair[0].id, pair[1].id)]
-        wanted = body.top_k if not rest else FIRST_LOOK
+        wanted = body.top_k if not rest else FIRST_FILTERED_ROWS
         while True:
             rows = query_views(tx, here.vectors, views, question, wanted, body.distance)
             fitting = _fitting(tx, rows, condition) if rest else rows

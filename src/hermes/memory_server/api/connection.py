@@ -14,20 +14,20 @@ from hermes.memory_server import limits
 from hermes.memory_server.api.intake import ASKER, CROWDED, TOO_MANY_CONNECTIONS
 from hermes.memory_server.db.patience import Asker
 
-FOR_HEALTH = 16
+MAX_HEALTH_CONNECTIONS = 16
 """Connections beyond the most there may be, on which `/health` alone is answered."""
 
 
-def most_connections() -> int:
+def find_max_connections() -> int:
     """Return how many connections there may be: half of the files that this process may have open."""
     if importlib.util.find_spec("resource") is None:
-        return limits.CONNECTIONS
+        return limits.MAX_CONNECTIONS
     resource = importlib.import_module("resource")
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return limits.CONNECTIONS if soft == resource.RLIM_INFINITY else min(limits.CONNECTIONS, soft // 2)
+    return limits.MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else min(limits.MAX_CONNECTIONS, soft // 2)
 
 
-MOST_CONNECTIONS = most_connections()
+MAX_CONNECTIONS = find_max_connections()
 
 
 class PatientConnection(HttpToolsProtocol):
@@ -45,8 +45,8 @@ class PatientConnection(HttpToolsProtocol):
         super().connection_made(transport)
         self._asker = Asker()
         self._wait_for_head()
-        self._is_late = len(self.connections) > MOST_CONNECTIONS
-        if len(self.connections) > MOST_CONNECTIONS + FOR_HEALTH:
+        self._is_late = len(self.connections) > MAX_CONNECTIONS
+        if len(self.connections) > MAX_CONNECTIONS + MAX_HEALTH_CONNECTIONS:
             self._refuse(503, TOO_MANY_CONNECTIONS)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -88,7 +88,7 @@ class PatientConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._stop_waiting()
-        self.scope[CROWDED] = self._is_late and len(self.connections) > MOST_CONNECTIONS  # type: ignore[literal-required]
+        self.scope[CROWDED] = self._is_late and len(self.connections) > MAX_CONNECTIONS  # type: ignore[literal-required]
         super().on_headers_complete()
 
     def _wait_for_head(self) -> None:

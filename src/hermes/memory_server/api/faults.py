@@ -70,7 +70,7 @@ async def _fault(_request: Request, error: Exception) -> JsonResponse:
 
 async def _validation(_request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, RequestValidationError)
-    return JsonResponse({"detail": [_problem(dict(problem)) for problem in error.errors()[: limits.PROBLEMS]]}, 422)
+    return JsonResponse({"detail": [_problem(dict(problem)) for problem in error.errors()[: limits.MAX_PROBLEMS]]}, 422)
 
 
 async def _http(_request: Request, error: Exception) -> JsonResponse:
@@ -119,7 +119,7 @@ def _problem(problem: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> int | float | str:
     """A number as it is, anything else as text."""
-    finite = isinstance(value, (int, float)) and abs(value) <= limits.LARGEST_INTEGER
+    finite = isinstance(value, (int, float)) and abs(value) <= limits.MAX_INTEGER
     return value if finite else _encodable(str(value))
 
 

@@ -14,18 +14,18 @@ from hermes.memory_server.api.traffic import HEALTH
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.patience import asker
 
-MEMBERS = ("/sessions", "/peers")
-UPLOAD = "/messages/upload"
-LARGE = ("/messages", "/messages/", UPLOAD, "/conclusions")
+MEMBER_PATHS = ("/sessions", "/peers")
+UPLOAD_PATH = "/messages/upload"
+LARGE_BODY_PATHS = ("/messages", "/messages/", UPLOAD_PATH, "/conclusions")
 """What the paths end with where a body names members, or may be large."""
-IMPORT = "/ext/import/"
+IMPORT_PATH = "/ext/import/"
 """What the path of an import holds, whatever it ends with: its body may be large."""
 TOO_MUCH = "The server holds as many large requests as it can; try again"
 TOO_SLOW = f"The request did not come within {limits.REQUEST_SECONDS:g} seconds"
-TOO_MANY_MEMBERS = f"The request names more than {limits.MEMBERS} members"
+TOO_MANY_MEMBERS = f"The request names more than {limits.MAX_MEMBERS} members"
 NOT_TAKEN = "Clients have not taken the large responses that wait for them; try again"
 CLOSE, RETRY = {"Connection": "close"}, {"Retry-After": "1"}
-ATTENTION = 0.25
+WATCH_DELAY_SECONDS = 0.25
 """Seconds after which one looks whether the client is still there: most requests are answered by then."""
 ASKER = "hermes.asker"
 """What of a request's scope says whose connection it came on."""
@@ -33,7 +33,7 @@ CROWDED = "hermes.crowded"
 """What of a request's scope says that there are more connections than there may be."""
 TOO_MANY_CONNECTIONS = "The server has as many connections as it can; try again"
 OK, REFUSED = 200, 400
-PAUSE = 0.5
+REFUSAL_DELAY_SECONDS = 0.5
 """Seconds after which a large body is refused, when it is let go already: who sends one after another would take a
 processor from everybody."""
 
@@ -59,7 +59,7 @@ class BodyIntake:
         most = _most(scope["path"])
         told = dict(scope["headers"]).get(b"content-length", b"0")
         if told.isdigit() and int(told[:20]) > most:
-            await sleep(PAUSE)
+            await sleep(REFUSAL_DELAY_SECONDS)
             await JsonResponse({"detail": _too_large(most)}, 413, headers=CLOSE)(scope, receive, send)
             return
         asker.set(scope.get(ASKER))
@@ -95,7 +95,7 @@ class _Coming:
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + limits.REQUEST_SECONDS
         self._task = asyncio.current_task()
-        self._timer = self._loop.call_later(ATTENTION, self._attend)
+        self._timer = self._loop.call_later(WATCH_DELAY_SECONDS, self._attend)
         self._watching: asyncio.Task[None] | None = None
         self.left = False
 
@@ -138,7 +138,7 @@ class _Coming:
         if self._complete:
             self._watching = self._loop.create_task(self._watch())
         else:
-            self._timer = self._loop.call_later(ATTENTION, self._attend)
+            self._timer = self._loop.call_later(WATCH_DELAY_SECONDS, self._attend)
 
     async def _watch(self) -> None:
         message: dict[str, Any] = dict(await self._receive())
@@ -193,7 +193,7 @@ class _Going:
     async def end(self) -> None:
         """Send the refusal of a large request, which is let go by now."""
         if self._late:
-            await sleep(PAUSE)
+            await sleep(REFUSAL_DELAY_SECONDS)
             for message in self._late:
                 await self._send(message)
 
@@ -215,21 +215,21 @@ class _Going:
 
 
 def _most(path: str) -> int:
-    if path.endswith(LARGE) or IMPORT in path:
+    if path.endswith(LARGE_BODY_PATHS) or IMPORT_PATH in path:
         return limits.REQUEST_BYTES
     return limits.MEMBERS_REQUEST_BYTES if _names_members(path) else limits.SMALL_REQUEST_BYTES
 
 
 def _most_values(path: str) -> int | None:
-    if IMPORT in path:
-        return limits.IMPORT_BODY_VALUES
-    if path.endswith(UPLOAD):
+    if IMPORT_PATH in path:
+        return limits.MAX_IMPORT_BODY_VALUES
+    if path.endswith(UPLOAD_PATH):
         return None
-    return limits.MEMBERS_BODY_VALUES if _names_members(path) else limits.BODY_VALUES
+    return limits.MAX_MEMBERS_BODY_VALUES if _names_members(path) else limits.MAX_BODY_VALUES
 
 
 def _names_members(path: str) -> bool:
-    return path.endswith(MEMBERS) and IMPORT not in path
+    return path.endswith(MEMBER_PATHS) and IMPORT_PATH not in path
 
 
 def _too_large(most: int) -> str:
@@ -237,6 +237,6 @@ def _too_large(most: int) -> str:
 
 
 def _too_many(values: int) -> str:
-    if values == limits.MEMBERS_BODY_VALUES:
+    if values == limits.MAX_MEMBERS_BODY_VALUES:
         return TOO_MANY_MEMBERS
     return f"Request holds more than {values} JSON values"

@@ -14,10 +14,10 @@ from hermes.memory_server.api.traffic import Traffic, VisitListener
 from hermes.memory_server.engine.health import has_work_soon
 
 log = logging.getLogger(__name__)
-LOOK_EVERY = 5.0
+QUEUE_POLL_SECONDS = 5.0
 """Seconds between two looks at a queue that is not empty yet, or at a file that cannot be read."""
 
-LOOK_FOR_FILE_SECONDS = 1.0
+FILE_POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ async def end_when_unused(life: Life, traffic: Traffic, server: Server) -> None:
         return
     while True:
         left = idle - traffic.unused_for()
-        await asyncio.sleep(left if left > 0 else LOOK_EVERY)
+        await asyncio.sleep(left if left > 0 else QUEUE_POLL_SECONDS)
         if traffic.unused_for() >= idle and await _is_drained(server) and traffic.unused_for() >= idle:
             log.info("memory server: unused for %g s and nothing is due: it ends", idle)
             life.end()
@@ -51,7 +51,7 @@ async def end_when_unused(life: Life, traffic: Traffic, server: Server) -> None:
 async def end_when_lost(life: Life, server: Server) -> None:
     """Look regularly whether the database is in its place, and end the server when it is not."""
     while life.lost is not None:
-        await asyncio.sleep(LOOK_FOR_FILE_SECONDS)
+        await asyncio.sleep(FILE_POLL_SECONDS)
         if server.database.is_replaced():
             server.health.note(StoreGoneError("the memory folder was removed or replaced"))
             log.error("memory server: its files were removed or replaced: it ends")

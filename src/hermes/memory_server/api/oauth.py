@@ -132,7 +132,7 @@ async def _answer(request: Request, here: Server, answer: Callable[[FormFields, 
     """Answer a client that is known; errors have the form of RFC 6749, 5.2."""
     try:
         form = await read_form(request)
-        name = form.get("client_id", "")[: limits.NAME_LENGTH]
+        name = form.get("client_id", "")[: limits.NAME_CHARS]
         if await here.read(lambda tx: find_client(tx, name)) is None:
             return _refuse(OAuthRefusal("invalid_client", UNKNOWN_CLIENT))
         return await answer(form, name)

@@ -28,11 +28,11 @@ from hermes.memory_server.engine.importing import PreparedItem, import_part
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Invalid
 
-WholeNumber = Annotated[int, Field(ge=0, le=limits.LARGEST_COUNT)]
+WholeNumber = Annotated[int, Field(ge=0, le=limits.MAX_COUNT)]
 Time = Annotated[datetime, PlainSerializer(times.to_micros)]
 SummaryText = Annotated[str, Field(max_length=limits.SUMMARY_CHARS), AfterValidator(clean_text)]
 PublicId = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
-PublicIds = Annotated[list[PublicId], Field(max_length=limits.SOURCES)]
+PublicIds = Annotated[list[PublicId], Field(max_length=limits.MAX_SOURCES)]
 
 
 class ImportedNamed(Body):
@@ -86,7 +86,7 @@ class ImportedDeparture(Body):
 
 class ImportedScopes(Body):
     session_id: Name
-    scopes: Annotated[list[Name], Field(max_length=limits.SOURCES)]
+    scopes: Annotated[list[Name], Field(max_length=limits.MAX_SOURCES)]
 
 
 class ImportedVersion(Body):
@@ -115,11 +115,11 @@ class ImportedConclusion(Body):
     content: ConclusionText
     metadata: Metadata = Field(default_factory=dict)
     created_at: Time
-    times_derived: Annotated[int, Field(ge=1, le=limits.LARGEST_COUNT)] = 1
+    times_derived: Annotated[int, Field(ge=1, le=limits.MAX_COUNT)] = 1
     source_ids: PublicIds | None = None
     message_ids: PublicIds = Field(default_factory=list)
     versions: Annotated[list[ImportedVersion], Field(max_length=100)] = Field(default_factory=list)
-    supersedes: Annotated[list[ImportedPair], Field(max_length=limits.SOURCES)] = Field(default_factory=list)
+    supersedes: Annotated[list[ImportedPair], Field(max_length=limits.MAX_SOURCES)] = Field(default_factory=list)
 
 
 class ImportedCard(Body):
@@ -167,7 +167,7 @@ MODELS: dict[str, type[Body]] = {
 class ImportPart(Body):
     """Items of one section. One that cannot be is told in the answer; the others are taken."""
 
-    items: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=limits.IMPORTED)]
+    items: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=limits.MAX_IMPORT_ITEMS)]
 
 
 router = new_router("extensions")
@@ -193,7 +193,7 @@ async def export_section(
     section: SectionName,
     here: ServerDep,
     _: WorkspaceCaller,
-    after: Annotated[int, Query(ge=0, le=limits.LARGEST_INTEGER)] = 0,
+    after: Annotated[int, Query(ge=0, le=limits.MAX_INTEGER)] = 0,
 ) -> Response:
     """A part of a section, in order; `after` of the answer begins the next one."""
 

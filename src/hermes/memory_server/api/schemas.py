@@ -36,11 +36,11 @@ from hermes.memory_server.api.clean import (
 from hermes.memory_server.engine.members import MAX_ALONE
 from hermes.memory_server.engine.webhooks import check_url
 
-Limit = Annotated[int, Field(ge=1, le=limits.RESULTS)]
+Limit = Annotated[int, Field(ge=1, le=limits.MAX_RESULTS)]
 Distance = Annotated[float, Field(ge=0.0, le=1.0)]
 Identity = Annotated[Name, Field(validation_alias=AliasChoices("id", "name"))]
 """The older name of the field is still understood."""
-ScopeNames = Annotated[list[ScopeName], Field(min_length=1, max_length=limits.SCOPES)]
+ScopeNames = Annotated[list[ScopeName], Field(min_length=1, max_length=limits.MAX_SCOPES)]
 WebhookUrl = Annotated[CleanText, AfterValidator(check_url)]
 
 
@@ -181,7 +181,7 @@ class SessionCreate(Body):
     metadata: Metadata | None = None
     peers: Annotated[MembersBody | None, Field(validation_alias=AliasChoices("peers", "peer_names"))] = None
     configuration: CleanConfiguration | None = None
-    scopes: Annotated[list[ScopeName], Field(max_length=limits.SCOPES)] | None = None
+    scopes: Annotated[list[ScopeName], Field(max_length=limits.MAX_SCOPES)] | None = None
 
 
 class SessionUpdate(Body):
@@ -376,7 +376,7 @@ class ScopeCreate(Body):
 class ScopeSessionsAdd(Body):
     """Sessions to put into a scope."""
 
-    session_ids: Annotated[list[CleanText], Field(min_length=1, max_length=limits.SCOPES)]
+    session_ids: Annotated[list[CleanText], Field(min_length=1, max_length=limits.MAX_SCOPES)]
 
 
 class WebhookCreate(Body):

@@ -153,7 +153,7 @@ async def get_server(request: Request) -> Server:
     return server
 
 
-PageNumber = Annotated[int, Query(ge=1, le=limits.PAGES)]
+PageNumber = Annotated[int, Query(ge=1, le=limits.MAX_PAGES)]
 PageSize = Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)]
 
 

@@ -26,7 +26,7 @@ HEADERS = {
 }
 DEFAULT_WORKSPACE = "hermes"
 PLAIN = 'spellcheck="false" autocapitalize="none"'
-NAME = f'maxlength="{limits.NAME_LENGTH}" required {PLAIN}'
+NAME = f'maxlength="{limits.NAME_CHARS}" required {PLAIN}'
 PERSON = f'maxlength="{limits.PERSON_CHARS}" autocomplete="name"'
 CODE = f'maxlength="2000" required autocomplete="one-time-code" class="code" {PLAIN}'
 USER_CODE = 'maxlength="20" required spellcheck="false" autocapitalize="characters" class="code"'

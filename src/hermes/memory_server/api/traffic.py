@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-UNAUTHORIZED = 401
+UNAUTHORIZED_STATUS = 401
 HEALTH = "/health"
 KEY_SHOWN = "hermes.key_shown"
 """What of a request's scope says that it came with the key of this start."""
@@ -68,7 +68,7 @@ class Traffic:
         route = getattr(scope.get("route"), "path", "other")
         client = (scope.get("client") or ("-",))[0]
         visit = Visit(scope["method"], scope["path"], route, status, seconds, client)
-        if status != UNAUTHORIZED and (visit.path != HEALTH or scope.get(KEY_SHOWN)):
+        if status != UNAUTHORIZED_STATUS and (visit.path != HEALTH or scope.get(KEY_SHOWN)):
             self._used = time.monotonic()
         for listener in self._listeners:
             listener(visit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-WRONG_CODES = 5
+MAX_WRONG_CODES = 5
 PER_MICROS = 60_000_000
 
 
@@ -19,7 +19,7 @@ class WrongCodes:
         at, since many can come at the same moment; `forgive` takes back one that was right."""
         while self._times and not at - PER_MICROS < self._times[0] <= at:  # also after a clock was set back
             self._times.popleft()
-        if len(self._times) >= WRONG_CODES:
+        if len(self._times) >= MAX_WRONG_CODES:
             return -(-(self._times[0] + PER_MICROS - at) // 1_000_000)
         self._times.append(at)
         return 0

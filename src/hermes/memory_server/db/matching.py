@@ -22,13 +22,13 @@ ORDERED: dict[str, Callable[[Any, Any], Any]] = {
     "gt": operator.gt,
     "lt": operator.lt,
 }
-FACTS = 64
+MAX_FACTS = 64
 """How many facts of one document are kept."""
 PLAIN = re.compile(r"[ !#-\[\]-~]{1,100}")
 """A text that stands in JSON as it is."""
-LOOKED_FOR = 4
+MAX_PREFILTER_TEXTS = 4
 """How many texts of a pattern are looked for in a document before it is parsed."""
-MANY = 0
+OVERFLOW_FACT = 0
 """The single fact of a document with too many values: it may contain any pattern."""
 
 
@@ -37,7 +37,7 @@ def facts_of(document: str) -> Sequence[int]:
     if document == "{}":
         return ()
     found = sorted({*pattern_facts(json.loads(document))})
-    return found if len(found) <= FACTS else (MANY,)
+    return found if len(found) <= MAX_FACTS else (OVERFLOW_FACT,)
 
 
 def pattern_facts(value: Any) -> list[int]:
@@ -88,7 +88,7 @@ def _where_mentioned(
 
     SQLite finds a text ten times as fast as Python parses a document.
     """
-    plain = [f'"{text}"' for text in dict.fromkeys(texts) if PLAIN.fullmatch(text)][:LOOKED_FOR]
+    plain = [f'"{text}"' for text in dict.fromkeys(texts) if PLAIN.fullmatch(text)][:MAX_PREFILTER_TEXTS]
     if not plain:
         return holds
     return case((or_(*(func.instr(column, text) == 0 for text in plain)), otherwise), else_=holds)

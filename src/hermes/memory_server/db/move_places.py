@@ -27,19 +27,19 @@ from hermes.memory_server.db.statements import PreparedStatement, inserting, ups
 from hermes.memory_server.db.tables import meta, metadata
 from hermes.sqlite.faults import translated
 
-CATCH_UP = 1000
+CATCH_UP_BATCH_ROWS = 1000
 """Messages of an earlier version that are read in one transaction."""
 LOCK_SECONDS = 30
 RELEASE_SECONDS = 5.0
 """How long PostgreSQL may take to notice that a migration was killed, and to release its lock."""
-CONNECTIONS = 4
+MAX_CONNECTIONS = 4
 KEY_ROWS = ("tombstone_inner", "tombstone_outer")
 """Rows of `meta` that hold the key of tombstones in PostgreSQL."""
 INNER, OUTER, BLOCK_BYTES = 0x36, 0x5C, 64
 """Of HMAC with SHA-256."""
 PROGRESS = "move:"
 """Begins the names of the rows of `meta` that say how far a move is."""
-AGAIN = f"{PROGRESS}again"
+DEFERRED_DDL = f"{PROGRESS}again"
 """The row of `meta` that says what is to be made when all rows are there."""
 INDEXES = """
 SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid) FROM pg_index AS i
@@ -217,7 +217,7 @@ class FolderPlace:
 async def _upgrade(opened: Database) -> None:
     """Read what an earlier version left to be read, as far as its index of words needs it."""
     while not await opened.read(has_caught_up):
-        await opened.write(lambda tx: catch_up(tx, CATCH_UP))
+        await opened.write(lambda tx: catch_up(tx, CATCH_UP_BATCH_ROWS))
     await opened.close()
 
 
@@ -234,7 +234,7 @@ class PostgresPlace:
         self._plainly: Callable[[Tx], Cursor[Any]] = lambda tx: Cursor(postgres.driver_of(tx))
         """A cursor that takes several statements at once."""
         self._schemas = (postgres.SCHEMA, postgres_schema.MOVING)
-        self._engine = postgres.create_postgres_engine(address, CONNECTIONS)
+        self._engine = postgres.create_postgres_engine(address, MAX_CONNECTIONS)
 
     def __str__(self) -> str:
         return f"the {self.address}"
@@ -286,7 +286,7 @@ class PostgresPlace:
         for table, name, definition in self._list(tx, REFERENCES):
             tx.exec_driver_sql(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
             again.append(f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition} NOT VALID")
-        upsert(tx, meta, ("name",), {"name": AGAIN, "value": json.dumps(again)})
+        upsert(tx, meta, ("name",), {"name": DEFERRED_DDL, "value": json.dumps(again)})
 
     def insert(self, tx: Tx, table: Table, rows: Sequence[Any]) -> None:
         names = ", ".join(column.name for column in table.columns)
@@ -322,10 +322,10 @@ class PostgresPlace:
             self._schema.check_server(tx, str(self))
             if self.exists():
                 raise TransferError(f"{self} got a memory meanwhile", hint=f"Drop its schema {memory}, run this again")
-            again = tx.execute(select(meta.c.value).where(meta.c.name == AGAIN)).scalar_one()
+            again = tx.execute(select(meta.c.value).where(meta.c.name == DEFERRED_DDL)).scalar_one()
             for statement in json.loads(again):
                 self._plainly(tx).execute(statement.encode())
-            tx.execute(delete(meta).where(meta.c.name == AGAIN))
+            tx.execute(delete(meta).where(meta.c.name == DEFERRED_DDL))
             tx.exec_driver_sql(f"DROP SCHEMA IF EXISTS {memory}")
             tx.exec_driver_sql(f"ALTER SCHEMA {filled} RENAME TO {memory}")
         self._check_references()

@@ -26,7 +26,7 @@ from hermes.memory_server.db.statements import upsert
 from hermes.memory_server.db.tables import messages, meta, metadata
 
 CHUNK_ROWS = 1000
-FREEZE_TRIES = 20
+FREEZE_ATTEMPTS = 20
 MOVED_FROM = "moved_from"
 """The row of `meta` in which a memory keeps the move that filled it."""
 NOT_CARRIED = (NAME, MOVED_FROM, *KEY_ROWS)
@@ -139,7 +139,7 @@ def _check(source: MovePlace, target: MovePlace, known: Move | None, found: Move
 
 def _freeze(source: MovePlace, begun: Move) -> None:
     """Have the source refuse writes. Those that are under way may be in the way, each holding a table of several."""
-    for tries_left in reversed(range(FREEZE_TRIES)):
+    for tries_left in reversed(range(FREEZE_ATTEMPTS)):
         try:
             with source.memory(write=True) as tx:
                 freeze(tx, begun)

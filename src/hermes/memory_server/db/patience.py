@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from hermes.sqlite.reading import check_reading
 from hermes.sqlite.scheduling import Asker, Threads, asker
 
-LOOK = 0.02
+LOCK_POLL_SECONDS = 0.02
 """Seconds between two looks whether a read that waits may go on."""
 
 __all__ = ["Asker", "Threads", "asker", "check_reading", "holding"]
@@ -18,7 +18,7 @@ __all__ = ["Asker", "Threads", "asker", "check_reading", "holding"]
 @contextmanager
 def holding(lock: threading.Lock) -> Iterator[None]:
     """Hold a lock for the length of a block. A read that has to stop does not go on waiting for it."""
-    while not lock.acquire(timeout=LOOK):
+    while not lock.acquire(timeout=LOCK_POLL_SECONDS):
         check_reading()
     try:
         yield

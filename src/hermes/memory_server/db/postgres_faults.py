@@ -21,13 +21,19 @@ from hermes.errors import (
 Remedy = Literal["none", "again", "reconnect"]
 DATABASE_ERRORS = (psycopg.Error, DBAPIError)
 DUPLICATE, LOCKED = "23505", "55P03"
-REFUSED = "HM001"
+FROZEN_STATE = "HM001"
 """Of the triggers that `freezing` makes."""
-AGAIN = ("40001", "40P01", DUPLICATE)
+RETRYABLE_STATES = ("40001", "40P01", DUPLICATE)
 """Serialization failure, deadlock, and a row that another transaction added at the same moment."""
-RECONNECT = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006")
+RECONNECT_STATES = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006")
 """Lost connection, shutdown, start, too many connections; and a server that became read-only, as after a failover."""
-LASTING = ("does not exist", "authentication failed", "no password supplied", "pg_hba.conf", "is not permitted")
+PERMANENT_LOGIN_FAILURES = (
+    "does not exist",
+    "authentication failed",
+    "no password supplied",
+    "pg_hba.conf",
+    "is not permitted",
+)
 """Of a refused login, which has no SQLSTATE: texts of those that do not pass by themselves."""
 FAULTS: dict[str, tuple[type[StoreError], str]] = {
     "53100": (StoreFullError, "there is no room on the disk of {where}"),
@@ -36,7 +42,7 @@ FAULTS: dict[str, tuple[type[StoreError], str]] = {
     "40": (StoreBusyError, "transactions on {where} kept getting in each other's way"),
     "25006": (StoreReadOnlyError, "{where} may not be written"),
     "42501": (StoreReadOnlyError, "{where} does not permit this: {detail}"),
-    REFUSED: (StoreMovedError, "{where}: {detail}"),
+    FROZEN_STATE: (StoreMovedError, "{where}: {detail}"),
     "XX001": (StoreDamagedError, "{where} is damaged ({detail})"),
     "XX002": (StoreDamagedError, "{where} is damaged ({detail})"),
 }
@@ -57,11 +63,11 @@ def find_remedy(error: BaseException) -> Remedy:
     """Return what may help after an error: nothing, the same transaction again, or a new connection first."""
     cause, state = _cause_of(error), _state_of(error)
     if state is None:
-        is_lasting = "FATAL:" in str(cause) and any(text in str(cause) for text in LASTING)
+        is_lasting = "FATAL:" in str(cause) and any(text in str(cause) for text in PERMANENT_LOGIN_FAILURES)
         return "reconnect" if isinstance(cause, psycopg.OperationalError) and not is_lasting else "none"
-    if state in AGAIN:
+    if state in RETRYABLE_STATES:
         return "again"
-    return "reconnect" if state.startswith(RECONNECT) else "none"
+    return "reconnect" if state.startswith(RECONNECT_STATES) else "none"
 
 
 def translate(error: BaseException, where: str) -> StoreError:

@@ -51,7 +51,7 @@ SETTINGS = PreparedStatement(
 )
 """An iterative scan goes on until there are as many rows as were asked for."""
 MIN_BREADTH, MAX_BREADTH = 200, 1000
-LOCK = 7_402_118_554
+VECTOR_INDEX_LOCK_KEY = 7_402_118_554
 """The number of the advisory lock that is held while an index is made or dropped. Nobody waits for it in the database:
 `CONCURRENTLY` would wait for them."""
 PREPARE = (
@@ -59,11 +59,11 @@ PREPARE = (
     "SET client_connection_check_interval = '5s'",
     "SET maintenance_work_mem = '256MB'",
 )
-BATCH = 1000
+FILL_BATCH_ROWS = 1000
 """Rows that are filled in one transaction."""
-WITHOUT_WAITING = "SET lock_timeout = '3s'"
+SHORT_LOCK_TIMEOUT = "SET lock_timeout = '3s'"
 """For what locks a table for a moment: whoever comes later waits behind it, so it is tried again rather than waits."""
-WAITING = "SET lock_timeout = 0"
+NO_LOCK_TIMEOUT = "SET lock_timeout = 0"
 COLUMN = "ALTER TABLE {table} ADD COLUMN IF NOT EXISTS near {home}.halfvec"
 HALVES = """
 CREATE OR REPLACE FUNCTION {schema}.halves(vector bytea) RETURNS {home}.halfvec
@@ -148,7 +148,7 @@ async def index_scope(url: str, scope: VectorScope | None) -> None:
     async with await connecting as connection:
         for setting in PREPARE:
             await connection.execute(setting.encode())
-        if await _value(connection, f"SELECT pg_try_advisory_lock({LOCK})"):
+        if await _value(connection, f"SELECT pg_try_advisory_lock({VECTOR_INDEX_LOCK_KEY})"):
             await _drop_unused(connection)
             if scope is not None:
                 await _create(connection, scope)
@@ -165,11 +165,11 @@ async def _create(connection: psycopg.AsyncConnection, scope: VectorScope) -> No
         "name": _name(scope),
         "condition": _condition(scope),
     }
-    told |= {"table": f"{SCHEMA}.{table}", "column": column, "row": row, "id": scope.id, "batch": BATCH}
+    told |= {"table": f"{SCHEMA}.{table}", "column": column, "row": row, "id": scope.id, "batch": FILL_BATCH_ROWS}
     size = await _value(connection, "SELECT length(vector) / 2 FROM {table} WHERE {condition} LIMIT 1".format(**told))
     if size is None:
         return
-    for statement in (WITHOUT_WAITING, COLUMN, HALVES, KEEP, TRIGGER, WAITING):
+    for statement in (SHORT_LOCK_TIMEOUT, COLUMN, HALVES, KEEP, TRIGGER, NO_LOCK_TIMEOUT):
         await connection.execute(statement.format(**told).encode())
     after: object = 0
     while (last := await _value(connection, PART.format(**told, after=after))) is not None:
@@ -196,7 +196,7 @@ async def _drop_unused(connection: psycopg.AsyncConnection) -> None:
             await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {SCHEMA}.{name}".encode())
         if is_gone:
             drop = f"DROP TRIGGER IF EXISTS {name} ON {SCHEMA}.{TABLES[found[1]][0]}"
-            for statement in (WITHOUT_WAITING, drop, WAITING):
+            for statement in (SHORT_LOCK_TIMEOUT, drop, NO_LOCK_TIMEOUT):
                 await connection.execute(statement.encode())
 
 

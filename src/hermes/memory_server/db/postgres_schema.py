@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 MOVING = f"{SCHEMA}_moving"
 """The schema that `move_places` fills and then renames."""
 FUNCTIONS = Path(__file__).with_name("postgres_functions.sql")
-LOCK = 7_402_118_553
+SCHEMA_LOCK_KEY = 7_402_118_553
 """The number of the advisory lock that is held while the schema is made or brought up to date."""
 LOCK_MILLISECONDS = 2_000
 """How long a statement of a migration waits for a table: all others wait behind it."""
@@ -33,7 +33,7 @@ VALID_INDEXES = (
     "SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
     "WHERE relnamespace = current_schema()::regnamespace AND indisvalid"
 )
-MOVE_LOCK, INDEX_LOCK = LOCK + 10, LOCK + 11
+MOVE_LOCK, INDEX_LOCK = SCHEMA_LOCK_KEY + 10, SCHEMA_LOCK_KEY + 11
 """Of the locks that one connection holds: while a memory is moved, and while missing indexes are made."""
 HONCHO = ("active_queue_sessions", "peers", "workspaces")
 """Tables that only Honcho's own server has together."""
@@ -75,7 +75,7 @@ def claim_schema(tx: Tx, where: str) -> None:
 def check_server(tx: Tx, where: str) -> None:
     """Lock our schema until the transaction ends. Refuse a server that is too old, and Honcho's database."""
     tx.exec_driver_sql("SET LOCAL lock_timeout = 0")  # whoever comes first may have much to do
-    tx.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+    tx.exec_driver_sql(f"SELECT pg_advisory_xact_lock({SCHEMA_LOCK_KEY})")
     version = int(tx.exec_driver_sql("SHOW server_version_num").scalar_one())
     if version < OLDEST_VERSION:
         raise StoreError(f"{where} is PostgreSQL {version // 10000}", hint="Version 14 or newer is needed")

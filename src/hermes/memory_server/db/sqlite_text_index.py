@@ -29,7 +29,7 @@ CREATE VIRTUAL TABLE message_index USING fts5(
 """
 """`scope` is searched together with the words, so that a search costs what its scope holds. What is written without
 spaces is indexed in pairs (`segment`), which SQLite does not know of: a rebuild is ours alone."""
-PAGES = 16
+MERGE_PAGES_PER_STEP = 16
 """How many pages of the index are merged in one step, while the write lock is held."""
 PART = (
     "FROM message_texts WHERE id IN "
@@ -73,7 +73,7 @@ HOLDING = (
     .order_by(message_index.c.rowid.desc())
     .limit(bindparam("most"))
 )
-ALL = -1
+NO_LIMIT = -1
 """As many as there are."""
 
 
@@ -135,7 +135,8 @@ class SqliteTextIndex:
 
     def tidy(self, tx: Tx, *, begin: bool) -> bool:
         before = driver(tx).total_changes
-        tx.execute(MERGE, {"pages": -PAGES if begin else PAGES})  # a negative number begins anew
+        pages = -MERGE_PAGES_PER_STEP if begin else MERGE_PAGES_PER_STEP  # a negative number starts a new merge
+        tx.execute(MERGE, {"pages": pages})
         return driver(tx).total_changes - before >= 2  # what SQLite says of a merge that is not at its end
 
 
@@ -169,7 +170,7 @@ def _match(
     all_of_them = "content : (" + " AND ".join(map(_quoted, words)) + ")"
     scope = _scope_terms(tx, place)
     match = f"({scope}) AND {all_of_them}" if scope else all_of_them
-    given = {"match": match, "most": limit or ALL}
+    given = {"match": match, "most": limit or NO_LIMIT}
     if between is None:
         [(ids,)] = NEWEST.rows(tx, **given)
     else:

@@ -17,7 +17,7 @@ from sqlalchemy.engine import Dialect
 from hermes.memory_server.db.database import Tx
 
 V = TypeVar("V")
-AT_ONCE = 10_000
+MAX_VALUES_PER_STATEMENT = 10_000
 """How many values a statement names; SQLite knows up to 32,766."""
 
 
@@ -149,7 +149,9 @@ def _driver(tx: Tx) -> Any:
 
 def in_parts(values: Sequence[V]) -> Iterator[Sequence[V]]:
     """Values for an `IN`, as many at a time as a statement may name."""
-    return (values[start : start + AT_ONCE] for start in range(0, len(values), AT_ONCE))
+    return (
+        values[start : start + MAX_VALUES_PER_STATEMENT] for start in range(0, len(values), MAX_VALUES_PER_STATEMENT)
+    )
 
 
 def inserting(table: Table, *names: str) -> Insert:

@@ -34,7 +34,7 @@ class Counts:
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
     """All counts; those of each session under its internal id, unless one session was asked for: of so many sessions
-    (`limits.STATUS_SESSIONS`), those with open work first. Of the workspace, by kind: `promised` has the deletions,
+    (`limits.MAX_STATUS_SESSIONS`), those with open work first. Of the workspace, by kind: `promised` has the deletions,
     merges and scopes that are not done (how many, and the most tries of one), `failing` the work units that failed and
     are tried again, with the reason of one of them, `waiting` those that wait for a model, in the same shape."""
 
@@ -67,7 +67,7 @@ def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None
         return QueueCounts(_sum(rows), None, *unfinished)
     by_session: dict[str, list[Any]] = {}
     for row in sorted(rows, key=lambda row: row.state == "done"):
-        if row.uid is not None and (row.uid in by_session or len(by_session) < limits.STATUS_SESSIONS):
+        if row.uid is not None and (row.uid in by_session or len(by_session) < limits.MAX_STATUS_SESSIONS):
             by_session.setdefault(row.uid, []).append(row)
     return QueueCounts(_sum(rows), {name: _sum(parts) for name, parts in by_session.items()} or None, *unfinished)
 

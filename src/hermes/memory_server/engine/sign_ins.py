@@ -196,8 +196,8 @@ def _add(tx: Tx, at: int, **given: object) -> Record:
     # Some moments later nobody asks about an expired request any more.
     old = select(sign_ins.c.id).where(sign_ins.c.expires_at < at - KEPT_SECONDS * SECOND).limit(SOME)
     tx.execute(delete(sign_ins).where(sign_ins.c.id.in_(old)))
-    if tx.execute(select(func.count()).select_from(sign_ins).where(*_is_open(at))).scalar_one() >= limits.SIGN_INS:
-        raise TooMany(f"{limits.SIGN_INS} requests to sign in wait already; try again in some minutes")
+    if tx.execute(select(func.count()).select_from(sign_ins).where(*_is_open(at))).scalar_one() >= limits.MAX_SIGN_INS:
+        raise TooMany(f"{limits.MAX_SIGN_INS} requests to sign in wait already; try again in some minutes")
     row = {"public_id": new_id(), "decision": "open", "polled_at": 0, "interval_seconds": INTERVAL_SECONDS}
     added = insert(sign_ins).values(created_at=at, expires_at=at + LIFE_SECONDS * SECOND, **row, **given)
     return tx.execute(added.returning(*sign_ins.c)).one()

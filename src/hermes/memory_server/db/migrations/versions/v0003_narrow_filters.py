@@ -9,7 +9,7 @@ from hermes.memory_server.db.matching import facts_of
 
 revision = "0003"
 down_revision = "0002"
-BATCH = 1000
+BATCH_ROWS = 1000
 
 
 def upgrade() -> None:
@@ -34,7 +34,7 @@ def _keep_facts(connection: sa.Connection) -> None:
     query = (
         "SELECT id, workspace_id, metadata FROM messages WHERE id > :last AND metadata <> '{}' ORDER BY id LIMIT :most"
     )
-    while rows := connection.execute(sa.text(query), {"last": last, "most": BATCH}).all():
+    while rows := connection.execute(sa.text(query), {"last": last, "most": BATCH_ROWS}).all():
         kept = [{"w": row[1], "f": fact, "m": row[0]} for row in rows for fact in facts_of(row[2])]
         if kept:
             connection.execute(sa.text("INSERT INTO message_facts VALUES (:w, :f, :m)"), kept)

@@ -11,7 +11,7 @@ from hermes.memory_server.db.catching_up import begin_catching_up, catch_up
 
 revision = "0006"
 down_revision = "0005"
-AT_ONCE = 5000
+MAX_MESSAGES_BEFORE_START = 5000
 """How many messages are read before the folder is served; a larger one is read while it is."""
 QUEUE = sa.text(
     "INSERT INTO jobs (kind, unit, workspace_id, payload, created_at) VALUES ('catch_up', 'catch_up', 0, '{}', :at)"
@@ -23,5 +23,5 @@ def upgrade() -> None:
     for name in ("traits", "said_at"):
         op.add_column("message_vectors", sa.Column(name, sa.Integer, nullable=False, server_default="0"))
     connection = op.get_bind()
-    if begin_catching_up(connection) and catch_up(connection, AT_ONCE):
+    if begin_catching_up(connection) and catch_up(connection, MAX_MESSAGES_BEFORE_START):
         connection.execute(QUEUE, {"at": time.time_ns() // 1000})
