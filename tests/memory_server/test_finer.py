@@ -385,11 +385,11 @@ async def test_long_question_that_is_refused_stops_neither_short_ones_nor_the_fi
 @pytest.mark.parametrize(
     ("said", "state"),
     [
-        ((500, {"error": "broken"}), "answers 500"),
-        ((200, b"<html>"), "something else than vectors"),
+        ((500, {"error": "broken"}), "status 500"),
+        ((200, b"<html>"), "a response without vectors"),
         ((200, {"data": []}), "0 vectors for"),
         ((200, vectors([[0.5] * DIMENSION] * 99)), "vectors for"),
-        ((200, vectors([[float("nan")] * DIMENSION])), "something else than"),
+        ((200, vectors([[float("nan")] * DIMENSION])), "an invalid vector"),
     ],
 )
 async def test_endpoint_that_answers_nonsense_is_told_by_health_and_searches_go_on(

@@ -53,7 +53,7 @@ async def test_full_disk_is_told_as_that_and_health_says_so_until_there_is_room(
         refused = await client.post("/v3/workspaces/w/sessions/s/messages", json=SAYS)
         assert (refused.status_code, refused.json()["detail"]) == (
             507,
-            "There is no room on the disk; nothing of this was kept",
+            "The disk is full; nothing of this request was stored",
         )
         assert await health(client, clock) == (503, "full")
         listed = await client.post("/v3/workspaces/w/sessions/s/messages/list")

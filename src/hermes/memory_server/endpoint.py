@@ -70,27 +70,28 @@ class EmbeddingEndpoint:
         async with client.stream("POST", self._url, json=body) as answer:
             content = await _read(answer)
         if 400 <= answer.status_code < 500 and answer.status_code not in RETRYABLE_STATUSES:
-            raise TextRefusedError(f"the embeddings endpoint answers {answer.status_code}")
+            raise TextRefusedError(f"the embeddings endpoint returned status {answer.status_code}")
         if answer.status_code != 200:
-            raise EndpointError(f"the embeddings endpoint answers {answer.status_code}")
+            raise EndpointError(f"the embeddings endpoint returned status {answer.status_code}")
         return [self._direction(numbers) for numbers in _numbers(content, len(texts))]
 
     def _direction(self, numbers: Any) -> Vector:
         try:
             vector = np.asarray(numbers, dtype=np.float32)
         except (TypeError, ValueError) as error:
-            raise EndpointError("the embeddings endpoint answers with something else than numbers") from error
+            raise EndpointError("the embeddings endpoint returned a vector that does not consist of numbers") from error
         if (
             vector.ndim != 1
             or not ALLOWED_DIMENSIONS[0] <= len(vector) <= ALLOWED_DIMENSIONS[1]
             or not np.isfinite(vector).all()
         ):
-            raise EndpointError("the embeddings endpoint answers with something else than a vector")
+            raise EndpointError("the embeddings endpoint returned an invalid vector")
         if not self.space.dimension:
             self.space = Space(self.space.embedder, len(vector))
         if len(vector) != self.space.dimension:
             raise EndpointError(
-                f"the embeddings endpoint answers with {len(vector)} numbers, and before with {self.space.dimension}"
+                f"the embeddings endpoint returned a vector of {len(vector)} numbers, "
+                f"and earlier one of {self.space.dimension}"
             )
         return vector / np.float32(max(float(np.linalg.norm(vector)), 1e-12))
 
@@ -107,7 +108,7 @@ async def _read(answer: httpx.Response) -> bytes:
     async for part in answer.aiter_bytes():
         content += part
         if len(content) > MAX_RESPONSE_BYTES:
-            raise EndpointError("the embeddings endpoint answers without end")
+            raise EndpointError(f"the response of the embeddings endpoint exceeds {MAX_RESPONSE_BYTES} bytes")
     return bytes(content)
 
 
@@ -117,7 +118,7 @@ def _numbers(content: bytes, wanted: int) -> list[Any]:
         rows = json.loads(content)["data"]
         found = [row["embedding"] for row in sorted(rows, key=lambda row: row["index"])]
     except (ValueError, KeyError, TypeError) as error:
-        raise EndpointError("the embeddings endpoint answers with something else than vectors") from error
+        raise EndpointError("the embeddings endpoint returned a response without vectors") from error
     if len(found) != wanted:
-        raise EndpointError(f"the embeddings endpoint answers with {len(found)} vectors for {wanted} texts")
+        raise EndpointError(f"the embeddings endpoint returned {len(found)} vectors for {wanted} texts")
     return found

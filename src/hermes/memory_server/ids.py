@@ -35,6 +35,4 @@ def refuse_scopes(*names: str | None) -> None:
     """Raise Invalid for the name of a scope where a peer is required: a scope observes, and nobody observes it."""
     for name in names:
         if name is not None and name.startswith(SCOPE_PREFIX):
-            raise Invalid(
-                f"'{name[:80]}' is a scope, about which nothing is held: name a peer, or use the scope option"
-            )
+            raise Invalid(f"'{name[:80]}' is a scope, which nobody observes: name a peer, or use the scope option")

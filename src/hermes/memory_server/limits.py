@@ -30,8 +30,7 @@ PARSER_TIMEOUT_SECONDS = 30.0
 PARSER_WAIT_SECONDS = 60.0
 """How long parsing a file may take, and how long it may wait for a free parser."""
 TEXT_CHARS = 10_000
-"""Length of a text without a limit of its own, such as a line of a card; and the part of a search query that is
-used."""
+"""Length of a text without a specific limit, such as a line of a card; and the part of a search query that is used."""
 SEARCH_CHARS = 25_000
 REQUEST_BYTES = 16 * 1024 * 1024
 """Enough for a hundred messages of the maximum length, as JSON."""

@@ -59,7 +59,7 @@ class Vocabulary:
             sizes.extend(map(len, tokens))
             hashes.extend(map(crc32, tokens))
         if left:
-            raise RuntimeError(f"{VOCABULARY} is cut off")
+            raise RuntimeError(f"{VOCABULARY} is truncated")
         order = np.argsort(np.asarray(hashes))
         self._starts = array("I", np.cumsum(array("I", [0]) + sizes, dtype="I").tobytes())
         self._ranks = array("I", order.astype("I").tobytes())

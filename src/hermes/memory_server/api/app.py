@@ -1,4 +1,4 @@
-"""The application: every route over one database."""
+"""The application: all routes over one database."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ logger = logging.getLogger(__name__)
 
 
 class Loading:
-    """One task for each workspace whose outline is wanted, and one for each large scope, whose index is asked for."""
+    """Background tasks of searches: load the outline of a workspace, or queue the vector index of a large scope, once
+    each."""
 
     def __init__(self, database: Database, outlines: Outlines, clock: Clock) -> None:
         self._database = database
@@ -75,7 +76,7 @@ class Loading:
         outlines.index_later = lambda scope: loop.call_soon_threadsafe(self._index, scope)
 
     async def close(self) -> None:
-        """Stop what is under way: the next start begins again."""
+        """Cancel running tasks; the next start repeats them."""
         self._outlines.load_later = None
         for task in self._tasks.values():
             task.cancel()
@@ -99,7 +100,7 @@ class Loading:
             self._tasks[scope] = asyncio.create_task(self._queue(scope))
 
     async def _queue(self, scope: VectorScope) -> None:
-        """Ask for an index, once: until the next start its vectors are in memory."""
+        """Queue the index of a scope, once. Its vectors stay in memory until the next start."""
         try:
             await self._database.write(lambda tx: queue_indexing(tx, scope, times.now(self._clock)))
         except StoreError:
@@ -109,14 +110,13 @@ class Loading:
 Opener = Callable[[], Database]
 
 WARM_UP_DELAY_SECONDS = 0.1
-"""Seconds after the start that belong to whoever started the server: most have something to ask at once."""
+"""Delay that leaves the first moments to requests: most programs that start the server have one."""
 
 
 async def _warm_up(database: Database, embedder: Embedder, health: ServerHealth) -> None:
-    """Read the vocabularies, so that the first message does not wait for them; requests are answered meanwhile.
+    """Load the embedder and the token vocabulary, so that the first message does not wait for them.
 
-    Before, what the last one left behind is cleaned up; then the file is looked through.
-    """
+    Before that, clean up what the last process left behind; afterwards, inspect the file."""
     await asyncio.sleep(WARM_UP_DELAY_SECONDS)
     try:
         await clean_outlines(database, abandoned=0.0)
@@ -138,12 +138,11 @@ def create_app(
     finer: Embedder | None = None,
     model_file: SettingsFile | None = None,
 ) -> FastAPI:
-    """An application that takes its database when it starts, and closes it when it ends.
+    """Return the application. It opens its database when it starts, and closes it when it ends.
 
-    Background work has a database of its own; with none it is left to others. Without `life` it runs until stopped.
-    With a finer embedder, messages get its vectors in the background, which searches then use beside the others.
-    `model_file` says which model is asked; without it, the file in the database's folder does.
-    """
+    Background work uses a second connection from `open_for_work`; with None, other processes do it. Without `life` the
+    server runs until it is stopped. With the second embedder `finer`, messages get its vectors in the background, and
+    searches use both kinds. `model_file` holds the model settings, by default the file in the database's folder."""
     life = life or Life()
     requests = RequestCounts()
     traffic = Traffic([requests.count, *life.listeners])
@@ -227,7 +226,7 @@ def _add_routes_about_us(app: FastAPI, requests: RequestCounts, life: Life) -> N
 
     @app.get("/metrics", tags=["server"], response_class=Response)
     async def metrics(here: ServerDep, _: Admin) -> Response:
-        """Counters for Prometheus."""
+        """Return counters in Prometheus text format. Requires the admin key."""
         return await show_metrics(here, requests)
 
     @app.get("/docs", include_in_schema=False)

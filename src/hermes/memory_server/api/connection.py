@@ -1,4 +1,4 @@
-"""A connection whose client must say what it wants, and take the response, within a time; and how many there may be."""
+"""HTTP connections with timeouts for the request head and for taking the response, and a limit on their number."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hermes.memory_server.api.intake import ASKER, CROWDED, TOO_MANY_CONNECTIONS
 from hermes.memory_server.db.patience import Asker
 
 MAX_HEALTH_CONNECTIONS = 16
-"""Connections beyond the most there may be, on which `/health` alone is answered."""
+"""Connections beyond the maximum, on which only `/health` is answered."""
 
 
 def find_max_connections() -> int:
-    """Return how many connections there may be: half of the files that this process may have open."""
+    """Return the maximum number of connections: at most half of the files that this process may open."""
     if importlib.util.find_spec("resource") is None:
         return limits.MAX_CONNECTIONS
     resource = importlib.import_module("resource")
@@ -31,9 +31,8 @@ MAX_CONNECTIONS = find_max_connections()
 
 
 class PatientConnection(HttpToolsProtocol):
-    """As uvicorn's, but a request line with headers that comes too slowly, or is too long, ends the connection, and so
-    does a response that the client does not take. Beyond so many connections the later ones are answered `/health`
-    alone."""
+    """A connection of uvicorn with limits. It closes if the request head arrives too slowly or is too long, or if the
+    client does not take the response. Connections beyond the maximum serve only `/health`."""
 
     _waiting: asyncio.TimerHandle | None = None
     _sending: asyncio.TimerHandle | None = None
@@ -78,7 +77,7 @@ class PatientConnection(HttpToolsProtocol):
         super().data_received(data)
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP is refused in the shape of every refusal."""
+        """Refuse invalid HTTP with an error body like that of every refusal."""
         self._refuse(400, msg)
 
     def on_message_begin(self) -> None:
@@ -107,7 +106,7 @@ class PatientConnection(HttpToolsProtocol):
             self._sending = self.loop.call_later(limits.SEND_SECONDS, self._look_at_sending)
 
     def _look_at_sending(self) -> None:
-        """Cut the connection off if the client took nothing since the last look."""
+        """Abort the connection if the client has taken nothing since the last check."""
         self._sending = None
         unsent = self.transport.get_write_buffer_size()
         if unsent and unsent >= self._unsent_bytes:

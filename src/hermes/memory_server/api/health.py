@@ -1,4 +1,4 @@
-"""What `/health` says. It answers from what was seen last, so that it is as fast under load as without."""
+"""`/health`. It reports the state seen last, so that it is as fast under load as without."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ EXTENSIONS: tuple[str, ...] = (
     "dreams",
     "reread",
 )
-"""A name for each; a name keeps its meaning for good."""
+"""One name per extension. A name never changes its meaning."""
 
 
 async def report_health(request: Request, here: ServerDep) -> Response:
-    """Can the server do its work, how far is it behind, and what does it offer beyond the official API?"""
+    """Return the server's state, its backlog, and the extensions that it offers beyond the official API."""
     file = await here.health.status()
     stopped = here.worker is not None and not here.worker.is_alive()
     status = "worker stopped" if file == OK and stopped else file
@@ -67,7 +67,7 @@ def _say(here: Server, status: str, file: str) -> dict[str, Any]:
 
 
 def _say_model(here: Server) -> dict[str, Any] | None:
-    """None: answers, summaries and conclusions come without a model."""
+    """Return the state of the model; None if answers, summaries and conclusions are made without one."""
     told = here.models.report()
     return None if told is None else told | {"today": here.health.model_calls, "waiting": here.health.deferred}
 

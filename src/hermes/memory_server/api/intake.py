@@ -1,4 +1,4 @@
-"""Bytes on their way in and out: how much of requests and responses is held in memory, and for how long."""
+"""Limits on the memory that requests and responses occupy, and for how long."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from hermes.memory_server.db.patience import asker
 MEMBER_PATHS = ("/sessions", "/peers")
 UPLOAD_PATH = "/messages/upload"
 LARGE_BODY_PATHS = ("/messages", "/messages/", UPLOAD_PATH, "/conclusions")
-"""What the paths end with where a body names members, or may be large."""
+"""Path suffixes of routes whose bodies may be large."""
 IMPORT_PATH = "/ext/import/"
-"""What the path of an import holds, whatever it ends with: its body may be large."""
-TOO_MUCH = "The server holds as many large requests as it can; try again"
-TOO_SLOW = f"The request did not come within {limits.REQUEST_SECONDS:g} seconds"
+"""Part of the path of an import, whose body may be large."""
+TOO_MUCH = "The server is processing too many large requests; try again"
+TOO_SLOW = f"The request was not received within {limits.REQUEST_SECONDS:g} seconds"
 TOO_MANY_MEMBERS = f"The request names more than {limits.MAX_MEMBERS} members"
-NOT_TAKEN = "Clients have not taken the large responses that wait for them; try again"
+NOT_TAKEN = "Too many large responses are waiting for slow clients; try again"
 CLOSE, RETRY = {"Connection": "close"}, {"Retry-After": "1"}
 WATCH_DELAY_SECONDS = 0.25
-"""Seconds after which one looks whether the client is still there: most requests are answered by then."""
+"""Delay before the server checks whether the client is still connected: most requests are finished by then."""
 ASKER = "hermes.asker"
-"""What of a request's scope says whose connection it came on."""
+"""Key in the ASGI scope for the client's scheduling state, one per connection."""
 CROWDED = "hermes.crowded"
-"""What of a request's scope says that there are more connections than there may be."""
-TOO_MANY_CONNECTIONS = "The server has as many connections as it can; try again"
+"""Key in the ASGI scope for a flag: there are more connections than the maximum."""
+TOO_MANY_CONNECTIONS = "The server has too many connections; try again"
 OK, REFUSED = 200, 400
 REFUSAL_DELAY_SECONDS = 0.5
-"""Seconds after which a large body is refused, when it is let go already: who sends one after another would take a
-processor from everybody."""
+"""Delay before a large request is refused, after its body was released: a client that retries immediately would occupy
+a processor."""
 
 
 class BodyIntake:
-    """An ASGI layer. A body is counted as it comes, whether or not its length was told; what nobody waits for any more
-    is cancelled. A large response is counted until its client has taken it."""
+    """An ASGI layer. It counts bodies as they arrive, with or without a declared length, cancels requests whose client
+    has left, and counts large responses until the client has taken them."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -75,14 +75,14 @@ class BodyIntake:
         await going.end()
 
     def hold(self, size: int) -> None:
-        """Count so many bytes more (or less, when they are let go)."""
+        """Add `size` bytes to the count; a negative size releases them."""
         self._held += size
         if size > 0 and self._held > limits.REQUESTS_BYTES:
             raise HTTPException(429, TOO_MUCH, {**CLOSE, **RETRY})
 
 
 class _Coming:
-    """One request while it lasts."""
+    """One incoming request."""
 
     def __init__(self, intake: BodyIntake, receive: Receive, most: int, most_values: int | None) -> None:
         self._intake = intake
@@ -134,7 +134,7 @@ class _Coming:
         self._intake.hold(-self._read)
 
     def _attend(self) -> None:
-        """Wait for the client to leave; not before all of its request is read."""
+        """Start to watch for a disconnect as soon as the request is completely read."""
         if self._complete:
             self._watching = self._loop.create_task(self._watch())
         else:
@@ -148,7 +148,7 @@ class _Coming:
 
 
 class _JsonCount:
-    """Counts the values of JSON that comes in pieces: commas and opening brackets outside of texts."""
+    """Counts the values of JSON that arrives in pieces, by commas and opening brackets outside of strings."""
 
     def __init__(self) -> None:
         self.values = 0
@@ -165,7 +165,7 @@ class _JsonCount:
 
 
 class _Going:
-    """One response on its way out."""
+    """One outgoing response."""
 
     def __init__(self, intake: BodyIntake, request: _Coming, scope: Scope, send: Send) -> None:
         self._intake = intake
@@ -191,7 +191,7 @@ class _Going:
             await self._send(message)
 
     async def end(self) -> None:
-        """Send the refusal of a large request, which is let go by now."""
+        """Send the refusal of a large request, whose body has been released."""
         if self._late:
             await sleep(REFUSAL_DELAY_SECONDS)
             for message in self._late:
@@ -202,7 +202,7 @@ class _Going:
         return size > limits.LARGE_BODY_BYTES and self._intake.untaken + size > limits.RESPONSES_BYTES
 
     async def _send_in_pieces(self, message: Message) -> None:
-        """Each piece waits until the client has taken most of what was sent before."""
+        """Send a body in pieces; each waits until the client has taken most of the earlier ones."""
         body = message["body"]
         self._intake.untaken += len(body)
         try:

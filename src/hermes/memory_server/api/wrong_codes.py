@@ -1,4 +1,4 @@
-"""How many wrong codes may be typed on the sign-in pages, by anybody: an address could be made up or changed."""
+"""A limit on wrong codes typed on the sign-in pages. It counts all clients together, since addresses can be forged."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class WrongCodes:
         self._times: deque[int] = deque()
 
     def begin_try(self, at: int) -> int:
-        """Count a try and return 0, or return how many seconds nobody may try. A try counts before the code is looked
-        at, since many can come at the same moment; `forgive` takes back one that was right."""
+        """Count an attempt and return 0, or return for how many seconds attempts are refused. An attempt counts before
+        the code is checked, since many may arrive at once; call `forgive` if the code was right."""
         while self._times and not at - PER_MICROS < self._times[0] <= at:  # also after a clock was set back
             self._times.popleft()
         if len(self._times) >= MAX_WRONG_CODES:
@@ -25,6 +25,6 @@ class WrongCodes:
         return 0
 
     def forgive(self) -> None:
-        """Take back the newest try."""
+        """Remove the newest attempt."""
         if self._times:
             self._times.pop()

@@ -27,10 +27,11 @@ CREATE VIRTUAL TABLE message_index USING fts5(
     scope, content, content = 'message_texts', content_rowid = 'id', tokenize = 'porter unicode61 remove_diacritics 2'
 )
 """
-"""`scope` is searched together with the words, so that a search costs what its scope holds. What is written without
-spaces is indexed in pairs (`segment`), which SQLite does not know of: a rebuild is ours alone."""
+"""`scope` is searched together with the words, so that the cost of a search depends on the size of its scope. Text
+without spaces is indexed in pairs of characters (`segment`); since SQLite does not know them, its own `rebuild` must
+not be used."""
 MERGE_PAGES_PER_STEP = 16
-"""How many pages of the index are merged in one step, while the write lock is held."""
+"""Pages of the index that one step merges while it holds the write lock."""
 PART = (
     "FROM message_texts WHERE id IN "
     "(SELECT id FROM messages WHERE session_id = :session_id AND seq >= :first AND seq <= :last)"
@@ -40,7 +41,7 @@ SPELLED = (
     f"AND id <= (SELECT CAST(value AS INTEGER) FROM meta WHERE name = '{UNREAD_UNTIL}') "
     "THEN content ELSE segmented(content) END"
 )
-"""A text as it is indexed: SQLite forgets words only when it is told the same that it was told before."""
+"""The text of a message as it was indexed: to remove words, SQLite needs exactly the text that was added."""
 OTHERWISE = "FROM message_texts WHERE id > :after AND id <= :last AND segmented(content) <> content"
 ADD = PreparedStatement(text("INSERT INTO message_index (rowid, scope, content) VALUES (:id, :scope, :content)"))
 ADD_PART = text(f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, {SPELLED} {PART}")
@@ -74,11 +75,12 @@ HOLDING = (
     .limit(bindparam("most"))
 )
 NO_LIMIT = -1
-"""As many as there are."""
+"""As a LIMIT in SQLite: all rows."""
 
 
 def _in_one_row(query: Select[Any]) -> PreparedStatement:
-    """Thousands of ids as one text: row by row, each would have to wait for its turn among the threads."""
+    """Return all ids in one row, as text: rows are fetched one by one, and each fetch waits for the interpreter
+    lock."""
     return PreparedStatement(select(func.group_concat(query.subquery().c.rowid).label("ids")))
 
 
@@ -92,11 +94,11 @@ EDGES = PreparedStatement(
         select(func.max(messages.c.workspace_id)).scalar_subquery().label("last"),
     )
 )
-"""The workspaces of the file that have messages: two looks at an index."""
+"""Lowest and highest id of the workspaces with messages: two lookups in an index."""
 
 
 class SqliteTextIndex:
-    """FTS5 over a view of the messages: it holds the words, and the table the texts."""
+    """An FTS5 index over a view of the messages: the index stores the words, the table the texts."""
 
     def create(self, tx: Tx) -> None:
         tx.exec_driver_sql(TEXTS)
@@ -141,7 +143,8 @@ class SqliteTextIndex:
 
 
 def _is_whole(tx: Tx) -> bool:
-    """Are the first message, the last, and one in the middle found by a word of each? A look at all takes too long."""
+    """Return True if the first, the last and a middle message are each found by one of their words. A full check is too
+    slow."""
     try:
         if tx.exec_driver_sql(NEWEST_WORDS).scalar_one() != tx.exec_driver_sql(NEWEST_MESSAGE).scalar_one():
             return False
@@ -158,8 +161,8 @@ def _is_found(tx: Tx, message_id: int, scope: str, content: str, is_listed: int)
 
 
 def _sure_words(text: str) -> list[str]:
-    """A word that SQLite and we surely see alike, if there is one: SQLite splits and spells others in its own way, and
-    earlier versions did as well."""
+    """Return one word that SQLite certainly tokenizes as we do, if there is one. It, like earlier versions, splits and
+    normalizes other words differently."""
     found = SURE.search(text) if text.isascii() and "\0" not in text else None
     return [] if found is None else [found[0]]
 
@@ -183,7 +186,8 @@ def _quoted(word: str) -> str:
 
 
 def _scope_terms(tx: Tx, place: SearchArea) -> str:
-    """What limits a search to a place. For the only workspace of a file nothing: that would be most of the cost."""
+    """Return the terms that limit a search to an area; "" for a file's only workspace, where they would be most of the
+    cost."""
     terms = [] if place.peer is None else [f"scope : p{place.peer}"]
     if place.sessions is not None:
         terms.append("scope : (" + " OR ".join(f"s{session}" for session in place.sessions) + ")")

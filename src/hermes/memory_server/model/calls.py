@@ -144,7 +144,7 @@ class CountedCall:
         try:
             await asyncio.shield(self._database.write(lambda tx: finish_call(tx, call_id, cost, outcome)))
         except StoreError as error:  # what was reserved stays counted
-            log.warning("memory server: the tokens of a request were not written: %s", error.line())
+            log.warning("memory server: the tokens of a request were not recorded: %s", error.line())
 
 
 def day_of(at: int) -> int:

@@ -95,6 +95,6 @@ class ModelEndpoint:
         self._back_off = min(wished, MAX_BACK_OFF_SECONDS)
         self._down_until = now + self._back_off
         if not self.is_down:
-            log.warning("memory server: answers come without a model for now: %s", failed.message)
+            log.warning("memory server: answers are made without a model for now: %s", failed.message)
         self.is_down = True
         return ModelFailure(failed.kind, failed.message, self._back_off)

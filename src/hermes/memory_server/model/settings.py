@@ -73,7 +73,7 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
         if self.source == "off":
             return
         if self.source != "env" and not self.url:
-            raise SettingsError(f"{where}: there is no `url`", hint="`hermes memory model --url URL` sets one")
+            raise SettingsError(f"{where}: `url` is missing", hint="`hermes memory model --url URL` sets one")
         if self.window is not None and not MIN_WINDOW_TOKENS <= self.window <= MAX_WINDOW_TOKENS:
             allowed = f"{MIN_WINDOW_TOKENS:,} to {MAX_WINDOW_TOKENS:,} tokens"
             raise SettingsError(f"{where}: `window` is {self.window:,}; allowed are {allowed}", hint="")
@@ -132,7 +132,7 @@ def _address(env: Mapping[str, str]) -> dict[str, str]:
     if key := first_set(env, ("HERMES_MEMORY_MODEL_KEY", "LLM_OPENAI_API_KEY")):
         return {"url": OPENAI_URL, "key": key}
     hint = "Set HERMES_MEMORY_MODEL_URL, or use `hermes memory model --url URL`"
-    raise SettingsError("the environment names no address of a memory model", hint=hint)
+    raise SettingsError("the environment sets no URL of a memory model", hint=hint)
 
 
 def first_set(env: Mapping[str, str], names: tuple[str, ...]) -> str:
@@ -154,13 +154,13 @@ def read_settings(folder: Path) -> ModelSettings | None:
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
-            raise OSError(errno.EINVAL, "it is no file of settings")
+            raise OSError(errno.EINVAL, "it is not a settings file")
         settings = msgspec.json.decode(path.read_bytes(), type=ModelSettings)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        hint = "Mend it, or `hermes memory model --off` (or --url, --host, --env) writes it anew"
+        hint = "Correct it, or replace it with `hermes memory model --off` (or --url, --host, --env)"
         raise SettingsError(f"cannot use {path}: {why}", hint=hint) from error
     has_key = settings.key or any(one.get("key") for one in settings.workspaces.values())
     if has_key and os.name != "nt" and found.st_mode & 0o077:

@@ -86,7 +86,7 @@ def _ends(text: str) -> Iterator[tuple[int, str]]:
 
 
 def find_mismatch(value: Json, schema: Json, where: str = "the answer") -> str | None:
-    """Return the first violation of the schema, None if there is none. Supported keywords: type, properties, required,
+    """Return the first violation of the schema, None for a valid value. Supported keywords: type, properties, required,
     items, enum, const, anyOf."""
     if not isinstance(schema, dict):
         return None

@@ -1,4 +1,4 @@
-"""Indexes for filters on dates and metadata, and for members that observe; deleted conclusions leave the file."""
+"""Indexes for filters on dates and metadata, and for observing members; deleted conclusions are purged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BATCH_ROWS = 1000
 
 
 def upgrade() -> None:
-    """Add the indexes, and fill that of metadata from the messages there are."""
+    """Create the indexes, and fill the index of metadata from the messages."""
     op.create_index("messages_by_session_date", "messages", ["session_id", "created_at"])
     op.create_index("messages_by_workspace_date", "messages", ["workspace_id", "created_at"])
     where = sa.text("left_seq IS NULL AND observe_others")

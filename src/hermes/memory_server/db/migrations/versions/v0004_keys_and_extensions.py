@@ -1,4 +1,4 @@
-"""First answers to requests that carry a key; which conclusions came from which messages, and what they said before."""
+"""First responses to requests with an idempotency key; source messages and earlier versions of conclusions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BATCH_ROWS = 1000
 
 
 def upgrade() -> None:
-    """Add the tables, and fill in where the conclusions there are came from."""
+    """Create the tables, and fill in the sources of existing conclusions."""
     op.create_table(
         "answers",
         sa.Column("workspace_id", sa.Integer, primary_key=True, nullable=False),

@@ -1,4 +1,4 @@
-"""What a search knows of a message beside its vector; words of scripts without spaces are found."""
+"""Traits and dates of messages for searches; words of scripts without spaces become searchable."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hermes.memory_server.db.catching_up import begin_catching_up, catch_up
 revision = "0006"
 down_revision = "0005"
 MAX_MESSAGES_BEFORE_START = 5000
-"""How many messages are read before the folder is served; a larger one is read while it is."""
+"""Messages that are read before the folder is served; the rest is read afterwards."""
 QUEUE = sa.text(
     "INSERT INTO jobs (kind, unit, workspace_id, payload, created_at) VALUES ('catch_up', 'catch_up', 0, '{}', :at)"
 )
 
 
 def upgrade() -> None:
-    """Add the columns, and fill them from the messages there are."""
+    """Add the columns, and fill them from the messages."""
     for name in ("traits", "said_at"):
         op.add_column("message_vectors", sa.Column(name, sa.Integer, nullable=False, server_default="0"))
     connection = op.get_bind()
