@@ -1,4 +1,4 @@
-"""A bound for every text, list and body, and for what is answered when one is broken."""
+"""Bounds of every text, list and body, and the response when one is exceeded."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TOO_MUCH: list[tuple[str, str, Any]] = [
 
 @pytest.mark.contract("9.8")
 @pytest.mark.parametrize(("method", "path", "body"), QUERIES)
-def test_query_of_25000_characters_is_taken_and_its_first_10000_are_searched_for(
+def test_query_of_25000_characters_is_accepted_and_its_first_10000_are_searched(
     http: httpx.Client, method: str, path: str, body: Any
 ) -> None:
     said = [{"content": text, "peer_id": "ann"} for text in ("I keep a zebra.", "I keep a walrus.")]
@@ -129,7 +129,7 @@ def test_list_of_more_than_can_be_members_is_refused_before_it_is_read(http: htt
 
 @pytest.mark.contract("9.8")
 def test_hundred_long_conclusions_are_counted_and_embedded_off_the_loop(http: httpx.Client) -> None:
-    """They are stored as ever; that the loop is free meanwhile is measured in `bench`."""
+    """The conclusions are stored as usual; `bench` measures that the event loop stays free."""
     http.post("/peers", json={"id": "ann"}).raise_for_status()
     given = [{"content": f"{n} " + "word " * 1600, "observer_id": "ann", "observed_id": "ann"} for n in range(100)]
     answer = http.post("/conclusions", json={"conclusions": given})
@@ -138,7 +138,7 @@ def test_hundred_long_conclusions_are_counted_and_embedded_off_the_loop(http: ht
 
 
 class Body:
-    """A request whose body comes piece by piece, as the test says."""
+    """A request whose body arrives in the given pieces."""
 
     def __init__(self) -> None:
         self._pieces: asyncio.Queue[Message] = asyncio.Queue()
@@ -166,7 +166,7 @@ async def read_all(scope: Scope, receive: Receive, send: Send) -> None:
     await JsonResponse({})(scope, receive, send)
 
 
-async def test_requests_hold_a_bounded_memory_together_and_the_last_is_told_to_try_again(
+async def test_requests_share_bounded_memory_and_the_last_gets_429(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "REQUESTS_BYTES", 100)
@@ -248,7 +248,7 @@ async def test_work_for_a_client_that_left_is_cancelled() -> None:
 
 @asynccontextmanager
 async def listening(app: ASGIApp = read_all) -> AsyncIterator[tuple[str, int]]:
-    """A server in this loop, with our connections."""
+    """Run a server with our connection class in this event loop."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = GuestServer(app, http=PatientConnection, drain=5)
     running = asyncio.create_task(server.serve_on(listener))
@@ -293,7 +293,7 @@ async def test_what_is_no_http_is_refused_in_the_shape_of_every_refusal() -> Non
 
 
 @pytest.mark.contract("9.17")
-def test_large_body_of_too_many_values_is_refused_and_commas_in_texts_are_no_values(http: httpx.Client) -> None:
+def test_large_body_with_too_many_values_is_refused_and_commas_in_texts_do_not_count(http: httpx.Client) -> None:
     numbers = b'{"query": "tea", "n": [' + b"1," * limits.MAX_BODY_VALUES + b"1]}"
     answer = http.post("/search", content=numbers, headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.json()) == (

@@ -1,4 +1,4 @@
-"""A folder of an earlier version is served at once, and what it lacks is worked out meanwhile."""
+"""A folder of an earlier version is served at once, and upgraded in the background."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DOOMED = "昨天去了图书馆"
 
 
 async def make_old(folder: Path) -> None:
-    """A folder as the version before left it: more messages than are read before it is served."""
+    """Create a folder of the previous version, with more messages than are upgraded before the start."""
     await open_database(folder).close()
     texts = [PLAIN] * MAX_MESSAGES_BEFORE_START + [CHINESE, DOOMED, PLAIN]
     with closing(sqlite3.connect(folder / FILE)) as file, file:
@@ -93,7 +93,7 @@ async def test_folder_of_an_earlier_version_is_served_before_it_has_caught_up(tm
 
 
 def count_of(folder: Path, word: str) -> int:
-    """How many messages the index knows with a word, whether they are there or not."""
+    """Return how many messages the index lists for a word, whether they exist or not."""
     with closing(sqlite3.connect(folder / FILE)) as file:
         query = "SELECT count(*) FROM (SELECT rowid FROM message_index WHERE message_index MATCH ?)"
         return int(file.execute(query, (f'"{word}"',)).fetchone()[0])

@@ -1,4 +1,4 @@
-"""Moving a memory between a folder and PostgreSQL: nothing is lost, mixed or taken twice, wherever it is cut off."""
+"""Moving a memory between a folder and PostgreSQL: wherever it is interrupted, no row is lost, mixed or duplicated."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ QUESTIONS = ["Where do I live?", "boat", "日本", "cafe"]
 
 @pytest.fixture(params=KINDS)
 def ends(request: pytest.FixtureRequest, tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> Ends:
-    """A memory of some of everything at the source; the parameter says which kind of place that is."""
+    """Return the ends of a move, with rows of every kind at the source; the parameter is the kind of the source."""
     monkeypatch.setattr(moving, "CHUNK_ROWS", 5)
     made = Ends(request.param, tmp_path / "memory", postgres)
     asyncio.run(fill(made.open_source()))
@@ -54,7 +54,7 @@ def ends(request: pytest.FixtureRequest, tmp_path: Path, postgres: Postgres, mon
 
 
 async def ask(opened: Database) -> list[Any]:
-    """Return what searches find, and what was deleted about whom."""
+    """Return the results of searches, and the tombstone of a deletion."""
     buried = await opened.read(lambda tx: buried_at(tx, 1, "ann: I own a boat."))
     async with serving(opened) as client:
         found = [await client.post("/v3/workspaces/w/search", json={"query": asked}) for asked in QUESTIONS]
@@ -107,11 +107,11 @@ def test_moved_memory_comes_back_row_by_row(ends: Ends, tmp_path: Path, postgres
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """The simulated end of the process."""
 
 
 def dying(place: MovePlace, steps: Iterator[bool]) -> MovePlace:
-    """Have a place end the process before, within or after one of its steps."""
+    """Make a place end the process before, within or after one of its steps."""
 
     def watched(name: str) -> Callable[..., Any]:
         inner = getattr(place, name)
@@ -205,7 +205,7 @@ def test_command_that_is_killed_goes_on_and_says_what_to_do_next(tmp_path: Path,
 
 
 def cut_off(ends: Ends, at: str) -> None:
-    """Begin a move, and leave it at its first step of a kind."""
+    """Start a move, and interrupt it at the first step of a kind."""
 
     def tell(step: str, table: str, _done: int, _total: int) -> None:
         if (step, table) == (at, "messages"):
@@ -216,7 +216,7 @@ def cut_off(ends: Ends, at: str) -> None:
 
 
 def change(ends: Ends, statement: str, *, where: str) -> None:
-    """Change rows behind a move: at the source, or in what is being filled."""
+    """Change rows during a move: at the source, or in the partly filled target."""
     if (where == "source") == (ends.kind == "folder"):
         with sqlite3.connect(ends.folder / (FILE if where == "source" else MOVING_FILE)) as connection:
             for (trigger,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
@@ -264,7 +264,7 @@ def test_target_that_holds_something_is_refused_and_the_source_goes_on(
 
 
 async def write(opened: Database) -> None:
-    """Write, or raise what refuses it."""
+    """Write to a database; raise the error of a refusal."""
     try:
         await opened.write(lambda tx: append_messages(tx, "w", "one", [draft("more", "ann")], AT))
     finally:

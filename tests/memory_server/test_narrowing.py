@@ -1,4 +1,4 @@
-"""Filters that an index answers give what the same filters give without one."""
+"""Filters return the same results with and without an index."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEAVES: list[Any] = ["x", "y", "", 1, 1.0, 2.5, True, False, None, "1", "*", "ä
 
 @pytest.fixture
 def talk(tx: Tx) -> Tx:
-    """Forty messages of three people in two sessions, on forty days, with metadata."""
+    """Store forty messages of three people in two sessions, on forty days, with metadata."""
     for n in range(40):
         made = replace(
             draft(f"I own house number {n} in {'Malta' if n % 4 else 'Gozo'}.", f"p{n % 3}"),
@@ -68,8 +68,8 @@ FILTERS: dict[str, Mapping[str, Any]] = {
 
 
 def found(tx: Tx, filters: Mapping[str, Any]) -> Iterator[Sequence[str]]:
-    """What lists and searches find with a filter, everywhere. How rare a word is depends on where one looks, so the
-    order of a search is not compared."""
+    """Yield the results of lists and searches with a filter, in every area. Results of searches are sorted, because the
+    rarity of words, and so the order, depends on the area."""
     if "peer_perspective" not in filters:
         for session in ("s0", "s1"):
             paged = list_messages(tx, "w", session, filters, PageRequest(size=100))
@@ -91,7 +91,7 @@ def test_index_changes_no_answer(talk: Tx, name: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("name", [*FILTERS])
 def test_few_looked_at_first_change_no_answer(talk: Tx, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small numbers lead every search through all that is allowed."""
+    """Small limits make every search examine all allowed rows."""
     as_ever = list(found(talk, FILTERS[name]))
     monkeypatch.setattr(narrowing, "FEW", 3)
     monkeypatch.setattr(allowed, "PART", 7)
@@ -99,9 +99,7 @@ def test_few_looked_at_first_change_no_answer(talk: Tx, name: str, monkeypatch: 
     assert as_ever == list(found(talk, FILTERS[name]))
 
 
-def test_word_that_everyone_uses_is_found_where_only_old_messages_are_allowed(
-    talk: Tx, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_frequent_word_is_found_where_only_old_messages_are_allowed(talk: Tx, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "HOLDERS", 5)
     filters = {"created_at": {"lt": "2023-11-16T00:00:00Z"}}
     rows = search_messages(talk, new_index(), SearchArea(1), question("house"), filters, 10)
@@ -156,7 +154,7 @@ def test_whatever_holds_a_pattern_has_its_facts() -> None:
 
 @pytest.fixture
 def overheard(talk: Tx) -> Tx:
-    """Two more sessions: one that p3 begins and p4 comes to later, and one that p4 begins and p1 comes to later."""
+    """Add two sessions: one that p3 begins and p4 joins later, and one that p4 begins and p1 joins later."""
     for session, author in (("s2", "p3"), ("s2", "p4"), ("s3", "p4"), ("s3", "p1")):
         append_messages(talk, "w", session, [draft(f"{author} has a house of {session} in Malta.", author)], NOW)
     return talk

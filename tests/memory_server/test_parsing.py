@@ -1,4 +1,4 @@
-"""Files that make a parser run or grow without end: read in a process that has limits, and that can be ended."""
+"""Files that make a parser run or grow without end are parsed in a process with limits, which can be killed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JSON = "application/json"
 
 
 def endless_pdf(operators: int = 120_000) -> bytes:
-    """A small file whose only page unfolds to a hundred thousand operators."""
+    """Return a small file whose only page expands to a hundred thousand operators."""
     drawn = zlib.compress(b"BT /F1 12 Tf " + b"1 0 0 1 10 10 Tm (hi) Tj " * operators + b"ET", 9)
     stream = b"<< /Length %d /Filter /FlateDecode >>\nstream\n%s\nendstream" % (len(drawn), drawn)
     plain = make_pdf("x")

@@ -1,4 +1,4 @@
-"""Signing in as time goes by: tokens rotate and expire, codes and requests expire, devices poll, tries are counted."""
+"""Sign-in over time: tokens rotate and expire, codes and requests expire, devices poll, attempts are counted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WORK = "/v3/workspaces/hermes/queue/status"
 
 
 class HandClock:
-    """Stands still until it is moved."""
+    """A clock that stands still until it is moved."""
 
     def __init__(self) -> None:
         self.seconds = 1_800_000_000.0
@@ -57,7 +57,7 @@ def clock() -> HandClock:
 
 @pytest.fixture
 def shown() -> list[str]:
-    """What the server's terminal shows."""
+    """Collect the output of the server's terminal."""
     return []
 
 
@@ -70,7 +70,7 @@ async def client(tmp_path: Path, clock: HandClock, shown: list[str]) -> AsyncIte
 
 
 async def allowed(client: httpx.AsyncClient, asking: LoopbackClient) -> str:
-    """The code that a redirect carries back."""
+    """Return the code in the redirect."""
     page = (await client.get(asking.link(SITE))).text
     answer = await client.post("/authorize", data=consent_form(page), headers=FORM)
     return parameters_of(answer)["code"]
@@ -228,7 +228,7 @@ async def device(client: httpx.AsyncClient) -> dict[str, Any]:
 
 
 async def consent_of(client: httpx.AsyncClient, user_code: str) -> httpx.Response:
-    """The page that follows when a person types the code of a device."""
+    """Return the page after a person has typed the code of a device."""
     page = (await client.get("/device")).text
     return await client.post("/device", data={**hidden_fields(page), "user_code": user_code}, headers=FORM)
 

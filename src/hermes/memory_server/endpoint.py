@@ -45,7 +45,7 @@ class EmbeddingEndpoint:
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._tls = httpx.create_ssl_context()  # takes longer than a request on this machine
         self._is_here = is_loopback_url(url)
-        self.space = Space(f"{_place(url)} {model}", dimension)
+        self.space = Space(f"{_public_url(url)} {model}", dimension)
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return the vector of each text. Raise EndpointError if the endpoint fails, TextRefusedError if it rejects the
@@ -96,7 +96,7 @@ class EmbeddingEndpoint:
         return vector / np.float32(max(float(np.linalg.norm(vector)), 1e-12))
 
 
-def _place(url: str) -> str:
+def _public_url(url: str) -> str:
     """Return the URL without its secrets: this name is displayed and stored."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""

@@ -196,7 +196,7 @@ def create_app(
     app.add_middleware(lambda inside: partial(traffic.watch, inside))
     faults.install(app)
     # The first that fits answers, so what is asked most comes first.
-    for room in (
+    for package in (
         search,
         messages,
         context,
@@ -211,15 +211,17 @@ def create_app(
         rereading,
         portable,
     ):
-        app.router.routes.extend(room.router.routes)  # an included router costs each request another round of matching
+        app.router.routes.extend(
+            package.router.routes
+        )  # an included router costs each request another round of matching
 
     if options.use_auth:
         app.router.routes.extend([*oauth.router.routes, *consent.router.routes])
-    _add_routes_about_us(app, requests, life)
+    _add_server_routes(app, requests, life)
     return app
 
 
-def _add_routes_about_us(app: FastAPI, requests: RequestCounts, life: Life) -> None:
+def _add_server_routes(app: FastAPI, requests: RequestCounts, life: Life) -> None:
     broken = {"description": "The server cannot do its work."}
 
     app.get(HEALTH, tags=["server"], responses={408: {"model": Detail}, 503: broken}, name="health")(report_health)

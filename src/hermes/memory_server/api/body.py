@@ -26,7 +26,7 @@ class Body(BaseModel):
         spellings = _spellings(cls)
         unknown = [name for name in given if name not in spellings]
         for name in unknown[:MAX_CHECKED_UNKNOWN_FIELDS]:
-            if (meant := _meant(str(name), spellings)) is not None:
+            if (meant := _find_meant(str(name), spellings)) is not None:
                 raise ValueError(f"Unknown field '{name[:80]}': did you mean '{meant}'?")
         said: dict[str, Any] = {}
         for name in (name for name in spellings if name in given):
@@ -46,7 +46,7 @@ def _spellings(kind: type[BaseModel]) -> dict[str, str]:
     return found
 
 
-def _meant(name: str, spellings: Iterable[str]) -> str | None:
+def _find_meant(name: str, spellings: Iterable[str]) -> str | None:
     """Return the known field that a name misspells, else None."""
     plain = _plain(name)
     for known in spellings:

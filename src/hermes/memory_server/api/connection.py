@@ -103,9 +103,9 @@ class PatientConnection(HttpToolsProtocol):
     def _watch_sending(self) -> None:
         if self._sending is None:
             self._unsent_bytes = self.transport.get_write_buffer_size()
-            self._sending = self.loop.call_later(limits.SEND_SECONDS, self._look_at_sending)
+            self._sending = self.loop.call_later(limits.SEND_SECONDS, self._check_sending)
 
-    def _look_at_sending(self) -> None:
+    def _check_sending(self) -> None:
         """Abort the connection if the client has taken nothing since the last check."""
         self._sending = None
         unsent = self.transport.get_write_buffer_size()

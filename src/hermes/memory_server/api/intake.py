@@ -63,8 +63,8 @@ class BodyIntake:
             await JsonResponse({"detail": _too_large(most)}, 413, headers=CLOSE)(scope, receive, send)
             return
         asker.set(scope.get(ASKER))
-        coming = _Coming(self, receive, most, _most_values(scope["path"]))
-        going = _Going(self, coming, scope, send)
+        coming = _IncomingRequest(self, receive, most, _most_values(scope["path"]))
+        going = _OutgoingResponse(self, coming, scope, send)
         try:
             await self._app(scope, coming.receive, going.send)
         except asyncio.CancelledError:
@@ -81,7 +81,7 @@ class BodyIntake:
             raise HTTPException(429, TOO_MUCH, {**CLOSE, **RETRY})
 
 
-class _Coming:
+class _IncomingRequest:
     """One incoming request."""
 
     def __init__(self, intake: BodyIntake, receive: Receive, most: int, most_values: int | None) -> None:
@@ -95,7 +95,7 @@ class _Coming:
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + limits.REQUEST_SECONDS
         self._task = asyncio.current_task()
-        self._timer = self._loop.call_later(WATCH_DELAY_SECONDS, self._attend)
+        self._timer = self._loop.call_later(WATCH_DELAY_SECONDS, self._start_watching)
         self._watching: asyncio.Task[None] | None = None
         self.left = False
 
@@ -133,12 +133,12 @@ class _Coming:
             self._watching.cancel()
         self._intake.hold(-self._read)
 
-    def _attend(self) -> None:
+    def _start_watching(self) -> None:
         """Start to watch for a disconnect as soon as the request is completely read."""
         if self._complete:
             self._watching = self._loop.create_task(self._watch())
         else:
-            self._timer = self._loop.call_later(WATCH_DELAY_SECONDS, self._attend)
+            self._timer = self._loop.call_later(WATCH_DELAY_SECONDS, self._start_watching)
 
     async def _watch(self) -> None:
         message: dict[str, Any] = dict(await self._receive())
@@ -164,10 +164,10 @@ class _JsonCount:
         self.values += sum(map(outside.count, (b",", b"[", b"{")))
 
 
-class _Going:
+class _OutgoingResponse:
     """One outgoing response."""
 
-    def __init__(self, intake: BodyIntake, request: _Coming, scope: Scope, send: Send) -> None:
+    def __init__(self, intake: BodyIntake, request: _IncomingRequest, scope: Scope, send: Send) -> None:
         self._intake = intake
         self._request = request
         self._scope = scope

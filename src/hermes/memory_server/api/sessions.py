@@ -66,10 +66,10 @@ async def get_or_create_session(
             add_sessions(tx, workspace_id, scope, [body.id], at)
         return row, 201 if made else 200
 
-    return await _let_in(here, once, workspace_id, body.id, added, open_)
+    return await _add_members(here, once, workspace_id, body.id, added, open_)
 
 
-async def _let_in(
+async def _add_members(
     here: Server,
     once: Once,
     workspace: str,
@@ -178,7 +178,7 @@ async def add_peers(
     def open_(tx: Tx, at: int) -> tuple[Row[Any], int]:
         return engine.ensure_session(tx, workspace_id, session_id, at)[0], 200
 
-    return await _let_in(here, once, workspace_id, session_id, body, open_)
+    return await _add_members(here, once, workspace_id, session_id, body, open_)
 
 
 @router.put(f"{SESSION}/peers", response_model=replies.Session)

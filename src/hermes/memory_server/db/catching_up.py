@@ -17,7 +17,7 @@ from hermes.memory_server.db.text_index import UNREAD_AFTER, UNREAD_UNTIL
 from hermes.memory_server.engine.sentences import message_traits
 
 MARK = PreparedStatement(select(meta.c.value).where(meta.c.name == bindparam("name")))
-KNOW = PreparedStatement(
+SET_TRAITS = PreparedStatement(
     update(message_vectors)
     .where(message_vectors.c.workspace_id == bindparam("of"), message_vectors.c.message_id == bindparam("id"))
     .values(traits=bindparam("found"), said_at=bindparam("at"))
@@ -52,7 +52,7 @@ def catch_up(tx: Tx, most: int) -> bool:
         known = [
             {"of": r.workspace_id, "id": r.id, "found": message_traits(r.content), "at": r.created_at} for r in rows
         ]
-        KNOW.run_many(tx, known)
+        SET_TRAITS.run_many(tx, known)
         text_index(tx).respell(tx, after, rows[-1].id)
         tx.execute(update(meta).where(meta.c.name == UNREAD_AFTER).values(value=str(rows[-1].id)))
     if len(rows) < most:

@@ -233,7 +233,7 @@ class PostgresPlace:
 
         self._faults, self._schema = postgres_faults, postgres_schema
         self.address = address
-        self._plainly: Callable[[Tx], Cursor[Any]] = lambda tx: Cursor(postgres.driver_of(tx))
+        self._plain_cursor: Callable[[Tx], Cursor[Any]] = lambda tx: Cursor(postgres.driver_of(tx))
         """Returns a cursor that accepts several statements at once."""
         self._schemas = (postgres.SCHEMA, postgres_schema.MOVING)
         self._engine = postgres.create_postgres_engine(address, MAX_CONNECTIONS)
@@ -292,7 +292,7 @@ class PostgresPlace:
 
     def insert(self, tx: Tx, table: Table, rows: Sequence[Any]) -> None:
         names = ", ".join(column.name for column in table.columns)
-        with self._plainly(tx).copy(f"COPY {table.name} ({names}) FROM STDIN".encode()) as copy:
+        with self._plain_cursor(tx).copy(f"COPY {table.name} ({names}) FROM STDIN".encode()) as copy:
             for row in rows:
                 copy.write_row(row)
 
@@ -328,7 +328,7 @@ class PostgresPlace:
                 )
             again = tx.execute(select(meta.c.value).where(meta.c.name == DEFERRED_DDL)).scalar_one()
             for statement in json.loads(again):
-                self._plainly(tx).execute(statement.encode())
+                self._plain_cursor(tx).execute(statement.encode())
             tx.execute(delete(meta).where(meta.c.name == DEFERRED_DDL))
             tx.exec_driver_sql(f"DROP SCHEMA IF EXISTS {memory}")
             tx.exec_driver_sql(f"ALTER SCHEMA {filled} RENAME TO {memory}")
@@ -365,10 +365,10 @@ class PostgresPlace:
         mode = "READ COMMITTED READ WRITE" if write else "REPEATABLE READ READ ONLY"
         with self._translated(), self._engine.connect() as tx:
             begin = f"BEGIN ISOLATION LEVEL {mode}; SET LOCAL search_path = {schema}"
-            self._plainly(tx).execute(f"{begin}; SET LOCAL lock_timeout = '{LOCK_SECONDS}s'".encode())
+            self._plain_cursor(tx).execute(f"{begin}; SET LOCAL lock_timeout = '{LOCK_SECONDS}s'".encode())
             try:
                 yield tx
-                self._plainly(tx).execute("COMMIT")
+                self._plain_cursor(tx).execute("COMMIT")
             except BaseException:
                 tx.invalidate()
                 raise

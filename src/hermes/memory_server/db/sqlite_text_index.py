@@ -36,26 +36,27 @@ PART = (
     "FROM message_texts WHERE id IN "
     "(SELECT id FROM messages WHERE session_id = :session_id AND seq >= :first AND seq <= :last)"
 )
-SPELLED = (
+INDEXED_TEXT = (
     f"CASE WHEN id > (SELECT CAST(value AS INTEGER) FROM meta WHERE name = '{UNREAD_AFTER}') "
     f"AND id <= (SELECT CAST(value AS INTEGER) FROM meta WHERE name = '{UNREAD_UNTIL}') "
     "THEN content ELSE segmented(content) END"
 )
 """The text of a message as it was indexed: to remove words, SQLite needs exactly the text that was added."""
-OTHERWISE = "FROM message_texts WHERE id > :after AND id <= :last AND segmented(content) <> content"
+RESPELLED = "FROM message_texts WHERE id > :after AND id <= :last AND segmented(content) <> content"
 ADD = PreparedStatement(text("INSERT INTO message_index (rowid, scope, content) VALUES (:id, :scope, :content)"))
-ADD_PART = text(f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, {SPELLED} {PART}")
+ADD_PART = text(f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, {INDEXED_TEXT} {PART}")
 REMOVE_PART = text(
-    f"INSERT INTO message_index (message_index, rowid, scope, content) SELECT 'delete', id, scope, {SPELLED} {PART}"
+    "INSERT INTO message_index (message_index, rowid, scope, content) "
+    f"SELECT 'delete', id, scope, {INDEXED_TEXT} {PART}"
 )
-FORGET_OTHERWISE = text(
-    f"INSERT INTO message_index (message_index, rowid, scope, content) SELECT 'delete', id, scope, content {OTHERWISE}"
+FORGET_RESPELLED = text(
+    f"INSERT INTO message_index (message_index, rowid, scope, content) SELECT 'delete', id, scope, content {RESPELLED}"
 )
-ADD_OTHERWISE = text(
-    f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, segmented(content) {OTHERWISE}"
+ADD_RESPELLED = text(
+    f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, segmented(content) {RESPELLED}"
 )
 ADD_ALL = (
-    f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, {SPELLED} FROM message_texts ORDER BY id"
+    f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, {INDEXED_TEXT} FROM message_texts ORDER BY id"
 )
 NEWEST_WORDS, NEWEST_MESSAGE = "SELECT max(id) FROM message_index_docsize", "SELECT max(id) FROM messages"
 PROBES = """
@@ -64,7 +65,7 @@ SELECT id, scope, content, id IN (SELECT id FROM message_index_docsize) FROM mes
     SELECT min(id) FROM messages WHERE id >= (SELECT (min(id) + max(id)) / 2 FROM messages)
 )
 """
-SURE = re.compile(r"(?<![^\W_])[A-Za-z0-9]{3,40}(?![^\W_])")
+COMMON_WORD = re.compile(r"(?<![^\W_])[A-Za-z0-9]{3,40}(?![^\W_])")
 FOUND = "SELECT rowid FROM message_index WHERE message_index MATCH ? AND rowid = ?"
 MERGE = text("INSERT INTO message_index (message_index, rank) VALUES ('merge', :pages)")
 message_index = table("message_index", column("rowid"))
@@ -129,7 +130,7 @@ class SqliteTextIndex:
         return True
 
     def respell(self, tx: Tx, after: int, last: int) -> None:
-        for statement in (FORGET_OTHERWISE, ADD_OTHERWISE):
+        for statement in (FORGET_RESPELLED, ADD_RESPELLED):
             tx.execute(statement, {"after": after, "last": last})
 
     def within(self, tx: Tx, place: SearchArea) -> Match:
@@ -155,15 +156,15 @@ def _is_whole(tx: Tx) -> bool:
 
 def _is_found(tx: Tx, message_id: int, scope: str, content: str, is_listed: int) -> bool:
     match = " AND ".join(
-        [f"scope : {scope.split()[0]}", *(f"content : {_quoted(word)}" for word in _sure_words(content))]
+        [f"scope : {scope.split()[0]}", *(f"content : {_quoted(word)}" for word in _common_words(content))]
     )
     return bool(is_listed) and tx.exec_driver_sql(FOUND, (match, message_id)).first() is not None
 
 
-def _sure_words(text: str) -> list[str]:
+def _common_words(text: str) -> list[str]:
     """Return one word that SQLite certainly tokenizes as we do, if there is one. It, like earlier versions, splits and
     normalizes other words differently."""
-    found = SURE.search(text) if text.isascii() and "\0" not in text else None
+    found = COMMON_WORD.search(text) if text.isascii() and "\0" not in text else None
     return [] if found is None else [found[0]]
 
 

@@ -50,10 +50,10 @@ def find_values(text: str) -> Iterator[Json]:
         except (ValueError, RecursionError):
             continue
     for start in starts[:2]:
-        yield from _mended(start)
+        yield from _repaired(start)
 
 
-def _mended(text: str) -> Iterator[Json]:
+def _repaired(text: str) -> Iterator[Json]:
     """Yield the text with trailing commas removed and open brackets closed, the longest version first."""
     ends = list(_ends(text))
     for end, closing in ends[: -MAX_STARTS - 1 : -1]:
