@@ -35,15 +35,15 @@ class EmbeddingEndpoint:
     """An embedding model behind a URL. The dimension of its vectors is given, or learned from its first response."""
 
     def __init__(self, url: str, model: str, key: str = "", *, dimension: int = 0) -> None:
-        import httpx  # takes a tenth of a second, and few have an endpoint
+        import httpx  # importing it takes a tenth of a second, and few users have an endpoint
 
         parts = urlsplit(url)
         self._url = parts._replace(path=f"{parts.path.rstrip('/')}/embeddings").geturl()
-        for name in ("httpx", "httpcore"):  # their chatter holds the URL, and the URL may hold a key
+        for name in ("httpx", "httpcore"):  # their messages contain the URL, which may contain a key
             logging.getLogger(name).setLevel(logging.WARNING)
         self._model = model
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._tls = httpx.create_ssl_context()  # takes longer than a request on this machine
+        self._tls = httpx.create_ssl_context()  # creating it takes longer than a request on this machine
         self._is_here = is_loopback_url(url)
         self.space = Space(f"{_public_url(url)} {model}", dimension)
 

@@ -107,7 +107,7 @@ class _EncoderWeights:
         places = held[f"{prefix}position_embeddings.weight_q"] * held[f"{prefix}position_embeddings.weight_scale"]
         self._places = places[:MAX_TEXT_TOKENS] + held[f"{prefix}token_type_embeddings.weight"][0]
         self._norm = held[f"{prefix}LayerNorm.weight"], held[f"{prefix}LayerNorm.bias"]
-        # The matrices have no names of their own, and stand in the order in which they are used.
+        # The matrices have generic names, and are stored in the order of their use.
         given = iter([name.removesuffix("_q") for name in held if name.startswith("val_") and name.endswith("_q")])
         matrices = (held[f"{name}_q"] * held[f"{name}_scale"] for name in given)
         self._layers = [_read_layer(held, number, matrices) for number in range(LAYERS)]
@@ -191,7 +191,7 @@ def _gelu(x: Array) -> Array:
     return active
 
 
-# The few fields of an ONNX file (a protobuf message) that hold tensors: graph and initializer, and of the latter four.
+# Field numbers of an ONNX file (a protobuf message): graph, initializer, and four fields of a tensor.
 GRAPH, TENSOR = 7, 5
 DIMS, KIND, NAME, DATA = 1, 2, 8, 9
 KINDS: dict[int, np.dtype[Any]] = {1: np.dtype("<f4"), 3: np.dtype("i1"), 7: np.dtype("<i8")}

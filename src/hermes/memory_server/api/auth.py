@@ -69,7 +69,7 @@ def make_key(caller: Caller, secret: str, at: int, expires_at: int | None) -> st
 def read_key(token: str, secret: str, at: int) -> Caller:
     """Verify a key and return its caller. Raise Unauthorized if it is invalid or expired."""
     try:
-        # `exp` is text in these keys, which the library takes for a mistake: it is checked below.
+        # These keys have a text in `exp`, which the library rejects; it is checked below.
         options = {"verify_exp": False, "verify_iat": False, "verify_nbf": False, "verify_aud": False}
         claims = jwt.decode(token, secret, algorithms=[ALGORITHM], options=options)  # type: ignore[arg-type]
     except jwt.PyJWTError as error:
@@ -169,7 +169,7 @@ def require(allowed: bool) -> None:
 
 _HOLDER, _OWN_PEER, _OWN_SESSION = Gate(), Gate("peer"), Gate("session")
 _MEMBER, _ANY = Gate("session", "member"), Gate("any")
-# Each gate stands there twice: FastAPI finds the first, and the route, which asks before the body is read, the second.
+# Each gate is listed twice: FastAPI uses the first, and the route, which checks before it reads the body, the second.
 Admin = Annotated[Caller, Depends(_HOLDER), _HOLDER]
 """For paths without a workspace: only the admin key."""
 WorkspaceCaller = Annotated[Caller, Depends(_HOLDER), _HOLDER]

@@ -56,7 +56,7 @@ async def chat_with_peer(
         observed = get_peer(tx, workspace_id, body.target) if body.target else observer
         place = _place(tx, workspace_id, body, names)
         view = make_view(tx, workspace_id, observer.id, observed.id, body.scope, names)
-        # What the observed peer said where the observer heard it; what others said is in the conclusions.
+        # Messages of the observed peer that the observer received; statements of others are in the conclusions.
         said = SearchArea(place.workspace_id, place.sessions, observed.id)
         alone = observed.id == observer.id or isinstance(body.scope, str)
         views = [view] if alone or not body.with_own_view else [view, replace(view, observer=observed.id)]

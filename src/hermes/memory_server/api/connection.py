@@ -60,7 +60,7 @@ class PatientConnection(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._unsent_bytes = sys.maxsize  # whatever is written from now on is news
+        self._unsent_bytes = sys.maxsize  # everything written from now on counts as progress
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -70,7 +70,7 @@ class PatientConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._waiting is not None:
             self._head_bytes += len(data)
-            # Much of it may be a body that came along.
+            # Most of it may be a body that arrived with the head.
             if self._head_bytes > limits.HEAD_BYTES and b"\r\n\r\n" not in data:
                 self._end()
                 return

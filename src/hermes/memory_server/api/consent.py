@@ -171,7 +171,7 @@ async def _decide(here: Server, sign_in: Record, choice: _Choice) -> Fault | Non
     def run(tx: Tx) -> bool:
         open_still = sign_ins.find_sign_in(tx, sign_in.public_id, at)
         if open_still is None or open_still.decision != "open":
-            return True  # somebody was faster, and the outcome is shown
+            return True  # decided concurrently; the outcome is shown
         if not is_admin and not sign_ins.has_approval(tx, open_still, choice.code):
             return False
         sign_ins.allow(tx, open_still, choice.workspace, choice.person, at)
@@ -181,7 +181,7 @@ async def _decide(here: Server, sign_in: Record, choice: _Choice) -> Fault | Non
     try:
         if not await here.write(run):
             return Unauthorized(WRONG)
-    except Fault as fault:  # the code was right, something else was not
+    except Fault as fault:  # the code was right, another field was not
         problem = fault
     if not is_admin:
         here.wrong_codes.forgive()

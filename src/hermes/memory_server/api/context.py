@@ -76,7 +76,7 @@ async def get_context(
     auth.require(scope is None or caller.holds(workspace_id))
     if sessions is not None and (limit_to_session or scope):
         raise Invalid("sessions excludes scope and limit_to_session")
-    # What is held about a peer comes from everywhere; a session's key shows what comes from that session.
+    # Conclusions about a peer come from all sessions; a session's key sees only those from that session.
     alone = limit_to_session or (caller.only_session is not None and sessions is None)
     limited = [session_id] if alone and peer_target else sessions
     asked = Perspective(session_id, peer_target, peer_perspective, scope, limited)
@@ -138,7 +138,7 @@ def _about(
     refuse_scopes(asked.target, asked.perspective)
     view = make_view(tx, workspace, observer.id, observed.id, asked.scope, asked.sessions)
     held = choose(tx, index, view, choice)
-    # A card does not say which session a line came from.
+    # The session from which a line of a card came is unknown.
     uses_card = asked.sessions is None and resolve(get_workspace(tx, workspace).configuration).use_card
     return held, read_card(tx, view.observer, observed.id) if uses_card else None
 

@@ -108,7 +108,7 @@ def _problem(problem: dict[str, Any]) -> dict[str, Any]:
         shown["ctx"] = {key: _plain(value) for key, value in problem["ctx"].items()}
     given = problem.get("input")
     if isinstance(given, (str, list, dict)) and len(given) > limits.INPUT_CHARS:
-        return shown  # without writing all of it
+        return shown  # without encoding all of it
     try:
         if len(orjson.dumps(given)) > limits.INPUT_CHARS:
             return shown

@@ -88,7 +88,7 @@ class _JsonRequest(Request):
         if self._decoded is None:
             content = await self.body()
             self._is_large = len(content) > limits.LARGE_BODY_BYTES
-            try:  # this decoder keeps whole numbers of any size as they are, to be refused
+            try:  # this decoder keeps integers of any size, so that they can be refused
                 if self._is_large:
                     self._decoded = await compute(msgspec.json.decode, content)
                 else:
@@ -96,7 +96,7 @@ class _JsonRequest(Request):
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 if self._is_large:
                     raise JSONDecodeError(str(error), "", 0) from error
-                self._decoded = await super().json()  # reads other encodings, and says where a mistake is
+                self._decoded = await super().json()  # accepts other encodings, and reports the position of an error
         return self._decoded
 
     async def is_json(self) -> bool:

@@ -157,7 +157,7 @@ class _JsonCount:
 
     def add(self, piece: bytes) -> None:
         piece = (self._left + piece).replace(b"\\\\", b"").replace(b'\\"', b"")
-        self._left = b"\\" if piece.endswith(b"\\") else b""  # what it escapes comes with the next piece
+        self._left = b"\\" if piece.endswith(b"\\") else b""  # the escaped character is in the next piece
         parts = piece.split(b'"')
         outside = b"".join(parts[self._in_text :: 2])
         self._in_text = (self._in_text + len(parts) - 1) % 2
@@ -181,7 +181,7 @@ class _OutgoingResponse:
         if self._late or (message.get("status", 0) >= REFUSED and self._request.is_large):
             self._late.append(message)
         elif message.get("status") == OK and self._finds_no_room(message):
-            # Nothing is lost: whatever creates something each time it is asked responds with 201.
+            # No creation is lost: routes that create an object for each request respond with 201.
             self._is_replaced = True
             refusal = JsonResponse({"detail": NOT_TAKEN}, 429, headers=RETRY)
             await refusal(self._scope, self._request.receive, self._send)

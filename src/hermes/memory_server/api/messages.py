@@ -27,7 +27,7 @@ from hermes.memory_server.threads import compute
 
 router = new_router("messages")
 ROOT = "/v3/workspaces/{workspace_id}/sessions/{session_id}/messages"
-# It complains to the log about broken forms; whoever sent one reads it in the answer.
+# Its warnings about broken forms would fill the log; the client gets them in the response.
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 
 
@@ -77,7 +77,7 @@ async def upload_messages(
         told = [json.dumps({**facts, "part": number, "parts": len(texts)}) for number in range(len(texts))]
         return [_draft(_message(text, common), fact) for text, fact in zip(texts, told, strict=True)]
 
-    # All messages of a file have the same metadata: a key in it names the file.
+    # All messages of a file share its metadata, so a key in it identifies the file.
     key = idempotency_key or _message_key(common["metadata"])
     given = asked("upload", key, (common, facts, hashlib.blake2b(content).hexdigest()))
     return await _append(here, workspace_id, session_id, await compute(read), given)
@@ -90,7 +90,7 @@ async def list_messages(
     """List the messages of a session in order."""
     filters = body.filters if body else None
 
-    def run(tx: Tx) -> Response:  # also written out by the reader: a page may take milliseconds
+    def run(tx: Tx) -> Response:  # serialized in the reader thread, since a page may take milliseconds
         return wire.page(engine.list_messages(tx, workspace_id, session_id, filters, page), wire.message)
 
     return await here.read(run)

@@ -60,7 +60,9 @@ async def get_or_create_peer(
         row, made = engine.ensure_peer(tx, workspace_id, body.id, here.now(), body.metadata, body.configuration)
         return KeptAnswer.of(wire.peer(row), 201 if made else 200)
 
-    said = body if session is None else (body, session)  # the answer to another key is not for this one
+    said = (
+        body if session is None else (body, session)
+    )  # the response to another key may hold more than this one permits
     return await Once(here, asked("peers", idempotency_key, said), workspace_id).write(run)
 
 

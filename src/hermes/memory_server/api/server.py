@@ -81,7 +81,7 @@ def _read_public_url(given: str) -> str:
     if not fits or parts.query or parts.fragment:
         raise UsageError(f"AUTH_PUBLIC_URL is {given!r}", hint="Give scheme and host alone: https://memory.example")
     usual = {"http": ":80", "https": ":443"}[parts.scheme]
-    return url.lower().removesuffix(usual)  # browsers leave it out of `Origin`
+    return url.lower().removesuffix(usual)  # browsers omit the default port in `Origin`
 
 
 def _read_access_seconds(given: str) -> int:

@@ -54,7 +54,7 @@ async def get_or_create_session(
     configuration = body.configuration.given() if body.configuration else None
     me = caller.only_peer
     added = {**({me: SessionPeerConfig()} if me is not None else {}), **(body.peers or {})}
-    # The holder is part of what was said: what a peer may open depends on what is there.
+    # The caller is part of the request's identity: what its key may open depends on the state.
     holder = (caller.admin, caller.peer, caller.session)
     once = Once(here, asked("sessions", idempotency_key, (body, holder)), workspace_id)
 
@@ -275,7 +275,7 @@ async def clone(
     copy, copied = begun, 0
 
     def finish(tx: Tx) -> KeptAnswer:
-        if (before := once.known(tx)) is not None:  # two were asked for at once, and the other is whole
+        if (before := once.known(tx)) is not None:  # two concurrent requests, and the other copy is complete
             abandon_clone(tx, copy)
             return before
         return once.keep(tx, KeptAnswer.of(wire.session(finish_clone(tx, copy, here.now())), 201))

@@ -21,7 +21,7 @@ HEADERS = {
     "Cache-Control": "no-store",
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
-    # Forms have to tell their origin to our own server; nobody else learns an address with `state` in it.
+    # Forms must send their origin to our server; no other site may learn a URL with `state` in it.
     "Referrer-Policy": "same-origin",
 }
 DEFAULT_WORKSPACE = "hermes"
@@ -45,7 +45,7 @@ class ConsentFields(NamedTuple):
 def show_page(title: str, body: str, status: int = 200, redirect: str = "") -> Response:
     """Return a page whose forms may be submitted to this server, and redirected to the client's `redirect`."""
     parts = urlsplit(redirect)
-    # A policy has no words for an IPv6 address: there the scheme alone is named.
+    # A policy cannot name an IPv6 address, so it names only the scheme.
     target = f"{parts.scheme}:" if "[" in parts.netloc else f"{parts.scheme}://{parts.netloc}"
     targets = f"'self' {target}" if redirect else "'self'"
     head = (

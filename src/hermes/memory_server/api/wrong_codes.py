@@ -17,7 +17,7 @@ class WrongCodes:
     def begin_try(self, at: int) -> int:
         """Count an attempt and return 0, or return for how many seconds attempts are refused. An attempt counts before
         the code is checked, since many may arrive at once; call `forgive` if the code was right."""
-        while self._times and not at - PER_MICROS < self._times[0] <= at:  # also after a clock was set back
+        while self._times and not at - PER_MICROS < self._times[0] <= at:  # also if the clock was set back
             self._times.popleft()
         if len(self._times) >= MAX_WRONG_CODES:
             return -(-(self._times[0] + PER_MICROS - at) // 1_000_000)

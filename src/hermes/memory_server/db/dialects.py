@@ -14,7 +14,7 @@ _text_indexes: dict[str, TextIndex] = {SQLITE: SqliteTextIndex()}
 def text_index(tx: Tx) -> TextIndex:
     """Return the text index of this transaction's database."""
     name = tx.dialect.name
-    if name not in _text_indexes:  # loaded by who uses it alone
+    if name not in _text_indexes:  # imported only if used
         from hermes.memory_server.db.postgres_text_index import PostgresTextIndex
 
         _text_indexes[name] = PostgresTextIndex()

@@ -22,7 +22,7 @@ def folder_key(folder: Path) -> bytes:
         try:
             os.link(made, path)
         except FileExistsError:
-            pass  # somebody else was faster
+            pass  # another process was faster
         finally:
             made.unlink()
     return path.read_bytes()

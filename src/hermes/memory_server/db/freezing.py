@@ -52,7 +52,7 @@ def freeze(tx: Tx, move: Move) -> None:
     upsert(tx, meta, ("name",), {"name": NAME, "value": msgspec.json.encode(move).decode()})
     said = "'" + move.reason().replace("'", "''") + "'"
     if tx.dialect.name != SQLITE:
-        said = said.replace("%", "%%")  # else a placeholder of the driver
+        said = said.replace("%", "%%")  # otherwise a placeholder for the driver
         tx.exec_driver_sql(FUNCTION)
     for table in metadata.tables:
         if tx.dialect.name == SQLITE:

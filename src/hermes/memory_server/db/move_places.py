@@ -176,7 +176,7 @@ class FolderPlace:
 
     def publish(self) -> None:
         self.close()
-        with sqlite3.connect(self._moving) as connection:  # the last one takes the write-ahead log with it
+        with sqlite3.connect(self._moving) as connection:  # closing the last connection removes the write-ahead log
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.close()
         try:

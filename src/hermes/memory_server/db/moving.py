@@ -120,7 +120,7 @@ def _check(source: MovePlace, target: MovePlace, known: Move | None, found: Move
     if target.exists():
         raise TransferError(f"{target} already contains a memory", hint="Choose an empty one; nothing was changed")
     if known is None and found is not None and found.source == str(source):
-        return found  # it was cut off before the source was frozen
+        return found  # interrupted before the source was frozen
     if target.is_begun():
         whose = "another move" if found is None else f"a move from {found.source}"
         raise TransferError(

@@ -259,7 +259,7 @@ class PostgresDatabase:
                 continue
             if found is None or found[0] != "in progress":
                 return found is not None and found[0] == "committed"
-            time.sleep(MIN_PAUSE_SECONDS)  # its process has not noticed yet that we are gone
+            time.sleep(MIN_PAUSE_SECONDS)  # the server has not noticed yet that the connection is lost
 
     def _recover(self, error: BaseException, retries: _Retries) -> None:
         """Wait before the next attempt, or raise the error for the user. An outage is logged once."""
@@ -316,8 +316,8 @@ class PostgresDatabase:
                         for _ in connection.notifies(timeout=LISTEN_SECONDS, stop_after=1):
                             wake()
             except psycopg.Error:
-                self._closed.wait(MAX_PAUSE_SECONDS)  # the next transaction tells of the outage
-            except RuntimeError:  # the loop that is to be woken is closed
+                self._closed.wait(MAX_PAUSE_SECONDS)  # the next transaction reports the outage
+            except RuntimeError:  # the worker's event loop is closed
                 return
 
 

@@ -127,7 +127,7 @@ class PostgresNeighbours:
         compared, _, distance = COMPARED[scope.kind]
         compared = compared.format(home=home, size=len(vector))
         literal = _signs(vector) if scope.kind == "messages" else _direction(vector)
-        # The scope is written out: the planner uses a partial index only where it can prove its condition.
+        # The scope is a literal: the planner uses a partial index only if it can prove its condition.
         query = (
             f"SELECT {row}, {piece} FROM {table} WHERE {_condition(scope)} "
             f"ORDER BY ({compared}) OPERATOR({home}.{distance}) {literal} LIMIT {limit}"

@@ -75,7 +75,7 @@ def claim_schema(tx: Tx, where: str) -> None:
 
 def check_server(tx: Tx, where: str) -> None:
     """Lock the schema until the transaction ends. Refuse an unsuitable server, and Honcho's database."""
-    tx.exec_driver_sql("SET LOCAL lock_timeout = 0")  # whoever comes first may have much to do
+    tx.exec_driver_sql("SET LOCAL lock_timeout = 0")  # the process that holds the lock may have much to do
     tx.exec_driver_sql(f"SELECT pg_advisory_xact_lock({SCHEMA_LOCK_KEY})")
     version = int(tx.exec_driver_sql("SHOW server_version_num").scalar_one())
     if version < OLDEST_VERSION:
@@ -121,7 +121,7 @@ def add_missing_indexes(address: DatabaseAddress) -> None:
     try:
         with engine.connect() as connection:
             connection.exec_driver_sql(f"SET search_path = {SCHEMA}")
-            # Polled: who waits for a lock in the database would be waited for by CONCURRENTLY.
+            # Polled, because CONCURRENTLY would wait for a process that waits for a lock in the database.
             while not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({INDEX_LOCK})").scalar_one():
                 time.sleep(POLL_SECONDS)
             for name in find_missing_indexes(connection):

@@ -30,7 +30,7 @@ REMOVE_PART = text(
     "DELETE FROM message_words WHERE message_id IN "
     "(SELECT id FROM messages WHERE session_id = :session_id AND seq >= :first AND seq <= :last)"
 )
-# MATERIALIZED: else the planner may read all messages, the newest first, until enough of them fit.
+# MATERIALIZED, since the planner might otherwise read all messages, newest first, until enough match.
 FIND = PreparedStatement(
     text(
         "WITH found AS MATERIALIZED (SELECT message_id FROM message_words "

@@ -126,7 +126,7 @@ def _upgrade(tx: Tx, where: str, space: Space, by: str) -> bool:
         return False
     if "alembic_version" in tables and tx.exec_driver_sql(VERSION).scalar() == HEAD:
         return False
-    # Alembic costs a tenth of a second and some memory: only a file of another version pays.
+    # Importing Alembic takes a tenth of a second and some memory: only files of another version need it.
     from alembic import command
     from alembic.config import Config
     from alembic.util import CommandError

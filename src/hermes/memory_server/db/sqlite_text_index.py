@@ -119,7 +119,7 @@ class SqliteTextIndex:
     def mend(self, tx: Tx) -> bool:
         if _is_whole(tx):
             return False
-        # A table of this kind whose parts are missing cannot be dropped, only forgotten.
+        # A virtual table with missing shadow tables cannot be dropped, so its schema row is deleted.
         tx.exec_driver_sql("PRAGMA writable_schema = ON")
         tx.exec_driver_sql("DELETE FROM sqlite_master WHERE name = 'message_index' AND type = 'table'")
         tx.exec_driver_sql("PRAGMA writable_schema = RESET")
@@ -140,7 +140,7 @@ class SqliteTextIndex:
         before = driver(tx).total_changes
         pages = -MERGE_PAGES_PER_STEP if begin else MERGE_PAGES_PER_STEP  # a negative number starts a new merge
         tx.execute(MERGE, {"pages": pages})
-        return driver(tx).total_changes - before >= 2  # what SQLite says of a merge that is not at its end
+        return driver(tx).total_changes - before >= 2  # fewer changes mean that the merge is complete
 
 
 def _is_whole(tx: Tx) -> bool:

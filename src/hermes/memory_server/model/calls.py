@@ -122,7 +122,7 @@ class CountedCall:
         self._began = time.monotonic()
         try:
             found = await self._database.write(lambda tx: self._reserve(tx, self._reserved))
-        except StoreError as error:  # what cannot be counted is not sent
+        except StoreError as error:  # a request that cannot be counted is not sent
             found = ModelFailure("down", error.line())
         self._id, self.refused = (None, found) if isinstance(found, ModelFailure) else (found, None)
         return self.refused is None
@@ -143,7 +143,7 @@ class CountedCall:
         self._report(cost, outcome)
         try:
             await asyncio.shield(self._database.write(lambda tx: finish_call(tx, call_id, cost, outcome)))
-        except StoreError as error:  # what was reserved stays counted
+        except StoreError as error:  # the reserved tokens stay counted
             log.warning("memory server: the tokens of a request were not recorded: %s", error.line())
 
 

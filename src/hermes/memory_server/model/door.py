@@ -68,7 +68,7 @@ class ModelDoor:
         seen = 0
         while True:
             if (version := self.file.version()) != seen:
-                if seen:  # at its start a worker tries all again by itself
+                if seen:  # a starting worker retries all jobs anyway
                     await self._resume()
                 seen = version
                 if (found := self.find("", SELF_TEST_WORKSPACE_ID)) is not None and found.is_untested:
@@ -119,7 +119,7 @@ class ModelDoor:
     async def _resume(self) -> None:
         try:
             await self._database.write(resume_deferred)
-        except StoreError as error:  # they are due by themselves in a while
+        except StoreError as error:  # the jobs become due by themselves later
             log.warning("memory server: %s", error.line())
         self.wake()
 

@@ -61,7 +61,7 @@ class ModelEndpoint:
             api_key=self.settings.key or None,
             context_length=length or self.settings.window or GUESSED_WINDOW_TOKENS,
             timeouts=TIMEOUTS,
-            retries=Retries(max_retries=0),  # each request is counted, so it is not repeated unseen
+            retries=Retries(max_retries=0),  # each request is counted, so the client must not repeat it
             clock=self._clock,
         )
 

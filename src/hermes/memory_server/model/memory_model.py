@@ -205,7 +205,7 @@ class MemoryModel:
                     elif isinstance(event, ModelFailed):
                         outcome, usage = event.kind, event.partial.usage
                         yield call.refused or self.endpoint.failed(event)
-        finally:  # also when nobody wants to hear the rest
+        finally:  # also if the caller stops reading
             await call.close(outcome, usage, said)
 
     def _too_late(self, seconds: float) -> ModelAnswer:

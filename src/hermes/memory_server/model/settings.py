@@ -101,7 +101,7 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
         own = _convert({**asdict(self), **found, "workspaces": {}}, f"of workspace '{name}'")
         if own.url == self.url or is_same_place(own.url, self.url):
             return own
-        # A key goes to no other place than it was given for.
+        # A key is sent only to the server for which it was given.
         return msgspec.structs.replace(own, key=found.get("key", ""), key_env=found.get("key_env", ""))
 
     def resolved(self, env: Mapping[str, str]) -> ModelSettings:

@@ -31,7 +31,9 @@ class VisibleText:
             shown += "" if self._is_thought else self._rest[: tag.start()]
             self._rest = self._rest[tag.end() :]
             self._is_thought = not self._is_thought
-        if not self._is_thought and (tag := CLOSING.search(self._rest)) is not None:  # nothing began it
+        if (
+            not self._is_thought and (tag := CLOSING.search(self._rest)) is not None
+        ):  # a closing tag without an opening one
             shown, self._rest = "", self._rest[tag.end() :]
         held = self._rest.rfind("<", -TAG_CHARS)
         done = len(self._rest) if held < 0 else held
