@@ -30,7 +30,7 @@ class ModelDoor:
     """The models of one memory folder, for one process. A database without a folder has no model."""
 
     def __init__(self, database: Database, clock: Clock, file: SettingsFile | None = None) -> None:
-        """If `file` is None, read the settings from the database's folder, without environment variables."""
+        """Without a `file`, read the settings in the database's folder, and no environment variables."""
         self._database = database
         self._clock = clock
         self.file = file or SettingsFile(database.folder)
